@@ -1,0 +1,52 @@
+//! What a block of measurement cost, core by core and thread by thread.
+
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::Nanoseconds;
+use crate::reading::Reading;
+use crate::site::CoreId;
+
+/// Network softirq work of one kind on one core.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Softirq {
+    /// Times the handler ran.
+    pub count: u64,
+    /// Time inside the handler.
+    pub time: Nanoseconds,
+}
+
+/// What one core did for the network during a block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CoreCost {
+    pub core: CoreId,
+    pub net_rx: Reading<Softirq>,
+    pub net_tx: Reading<Softirq>,
+    /// Hardware and inter-processor interrupts taken.
+    pub interrupts: Reading<u64>,
+}
+
+/// What one participating thread used during a block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ThreadCost {
+    /// `local` or `remote`: which end of the measurement.
+    pub end: String,
+    /// What the thread does: `app`, `engine`.
+    pub role: String,
+    pub core: Reading<CoreId>,
+    pub cpu: Reading<Nanoseconds>,
+    pub voluntary_switches: Reading<u64>,
+    pub involuntary_switches: Reading<u64>,
+    /// Hardware counters, where the machine has them.
+    pub cycles: Reading<u64>,
+    pub instructions: Reading<u64>,
+    pub cache_misses: Reading<u64>,
+}
+
+/// Everything counted beside one block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Accounting {
+    pub cores: Vec<CoreCost>,
+    pub threads: Vec<ThreadCost>,
+    /// What taking these figures cost itself, per block.
+    pub overhead: Nanoseconds,
+}

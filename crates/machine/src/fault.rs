@@ -1,0 +1,75 @@
+//! The one error type: what failed, why, and what to do next.
+
+use std::error::Error;
+use std::fmt;
+
+/// A failure as its reader needs it: subject, cause, next step.
+///
+/// Displayed as `subject: cause. Next: next step`.
+#[derive(Debug)]
+pub struct Fault {
+    subject: String,
+    cause: String,
+    next: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// Shorthand used across the workspace.
+pub type Result<T, E = Fault> = std::result::Result<T, E>;
+
+impl Fault {
+    /// `subject` is the thing that failed ("core 7"), `cause` why, `next` what the reader can do.
+    pub fn new(subject: impl Into<String>, cause: impl Into<String>, next: impl Into<String>) -> Self {
+        Fault { subject: subject.into(), cause: cause.into(), next: next.into(), source: None }
+    }
+
+    /// A fault whose cause is another error.
+    pub fn because(
+        subject: impl Into<String>,
+        source: impl Error + Send + Sync + 'static,
+        next: impl Into<String>,
+    ) -> Self {
+        Fault { subject: subject.into(), cause: source.to_string(), next: next.into(), source: Some(Box::new(source)) }
+    }
+
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    pub fn cause(&self) -> &str {
+        &self.cause
+    }
+
+    pub fn next(&self) -> &str {
+        &self.next
+    }
+
+    /// The same fault seen from further up: `outer` is put before the subject.
+    pub fn within(mut self, outer: impl fmt::Display) -> Self {
+        self.subject = format!("{outer}: {}", self.subject);
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}. Next: {}", self.subject, self.cause.trim_end_matches('.'), self.next)
+    }
+}
+
+impl Error for Fault {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|e| e as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_subject_cause_and_next_step() {
+        let fault = Fault::new("core 7", "this machine has cores 0-1.", "choose one of 0-1").within("placement");
+        assert_eq!(fault.to_string(), "placement: core 7: this machine has cores 0-1. Next: choose one of 0-1");
+    }
+}

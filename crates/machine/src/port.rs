@@ -1,0 +1,71 @@
+//! Ports: what moves bytes. The contract that every port, real or simulated, keeps.
+
+use serde::{Deserialize, Serialize};
+
+use crate::fault::Result;
+use crate::quantity::Bytes;
+
+/// A peer as one port numbers it: dense, from 0, never reused while the port lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PeerIndex(pub u32);
+
+/// What a port promises; the engine adapts to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// Packets of one peer arrive in the order sent.
+    pub ordered: bool,
+    /// Packets arrive once, unless the peer dies.
+    pub reliable: bool,
+    /// Largest packet.
+    pub mtu: Bytes,
+    /// [`Port::read_remote`] works: large messages move by a single copy.
+    pub remote_read: bool,
+    /// Payload is not copied by the port itself.
+    pub zero_copy: bool,
+}
+
+/// What became of one [`Port::send`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// The packet is the port's; it may still wait for [`Port::flush`].
+    Taken,
+    /// `fill` returned 0: it had nothing to send.
+    Nothing,
+    /// No room now; `fill` was not called. Try again after receiving.
+    Full,
+    /// The peer is gone; `fill` was not called.
+    Gone,
+}
+
+/// What a port noticed about a peer outside the packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// The peer's process has ended, certainly.
+    Dead(PeerIndex),
+    /// The peer's host refused a packet: nobody listens there now.
+    Refused(PeerIndex),
+}
+
+/// One end of a packet path to any number of peers. Never blocks.
+///
+/// `fill` and `deliver` are called inline, so that a packet is written to and read from the port's own memory.
+pub trait Port {
+    fn capabilities(&self) -> Capabilities;
+
+    /// Offers `fill` room for one packet of at most `mtu` bytes to `peer`; `fill` returns the bytes it wrote.
+    fn send(&mut self, peer: PeerIndex, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<Sent>;
+
+    /// Hands everything taken to the wire. A no-op where `send` already does.
+    fn flush(&mut self) -> Result<()>;
+
+    /// Delivers at most `budget` packets that have arrived; returns how many.
+    fn receive(&mut self, budget: usize, deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize>;
+
+    /// Looks for news about peers; cheap enough to call every few thousand polls, not every poll.
+    fn notices(&mut self, report: impl FnMut(Notice)) -> Result<()>;
+
+    /// Reads `into.len()` bytes at `address` of the peer's memory. Only where `remote_read` is promised; a fault
+    /// means that this way is closed for this peer and the engine must move the bytes in packets.
+    fn read_remote(&mut self, peer: PeerIndex, address: u64, into: &mut [u8]) -> Result<()>;
+}

@@ -1,0 +1,44 @@
+//! Values that say how they were got (DESIGN rule 2): never 0 for 'no sensor'.
+
+use serde::{Deserialize, Serialize};
+
+/// One value with its provenance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reading<T> {
+    /// Read from the machine.
+    Measured(T),
+    /// Computed by a model, not read.
+    Modelled(T),
+    /// The machine has no such thing.
+    Absent { reason: String },
+    /// The machine may have it, but this user may not look.
+    NotPermitted { reason: String, next: String },
+}
+
+impl<T> Reading<T> {
+    pub fn absent(reason: impl Into<String>) -> Self {
+        Reading::Absent { reason: reason.into() }
+    }
+
+    pub fn not_permitted(reason: impl Into<String>, next: impl Into<String>) -> Self {
+        Reading::NotPermitted { reason: reason.into(), next: next.into() }
+    }
+
+    /// The value, measured or modelled.
+    pub fn value(&self) -> Option<&T> {
+        match self {
+            Reading::Measured(v) | Reading::Modelled(v) => Some(v),
+            Reading::Absent { .. } | Reading::NotPermitted { .. } => None,
+        }
+    }
+
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Reading<U> {
+        match self {
+            Reading::Measured(v) => Reading::Measured(f(v)),
+            Reading::Modelled(v) => Reading::Modelled(f(v)),
+            Reading::Absent { reason } => Reading::Absent { reason },
+            Reading::NotPermitted { reason, next } => Reading::NotPermitted { reason, next },
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Sites: what runs code.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fault::Fault;
+
+/// A logical CPU as Linux numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CoreId(pub u32);
+
+impl fmt::Display for CoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "core {}", self.0)
+    }
+}
+
+/// Where code runs. Written `app`, `core:N`, `xdp:IFACE`, `agent:HOST`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Site {
+    /// The caller's own thread.
+    App,
+    /// A dedicated core.
+    Core(CoreId),
+    /// The driver hook of an interface, or its NIC where that takes programs.
+    Xdp(String),
+    /// Another host, or the cores of a DPU.
+    Agent(String),
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Site::App => f.pad("app"),
+            Site::Core(core) => f.pad(&format!("core:{}", core.0)),
+            Site::Xdp(interface) => f.pad(&format!("xdp:{interface}")),
+            Site::Agent(host) => f.pad(&format!("agent:{host}")),
+        }
+    }
+}
+
+impl FromStr for Site {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let bad =
+            |cause: &str| Fault::new(format!("site '{text}'"), cause, "write app, core:N, xdp:IFACE or agent:HOST");
+        match text.split_once(':') {
+            None if text == "app" => Ok(Site::App),
+            Some(("core", n)) => n.parse().map(|n| Site::Core(CoreId(n))).map_err(|_| bad("the core is not a number")),
+            Some(("xdp", name)) if !name.is_empty() => Ok(Site::Xdp(name.into())),
+            Some(("agent", name)) if !name.is_empty() => Ok(Site::Agent(name.into())),
+            _ => Err(bad("no such kind of site")),
+        }
+    }
+}
+
+impl TryFrom<String> for Site {
+    type Error = Fault;
+    fn try_from(text: String) -> Result<Self, Fault> {
+        text.parse()
+    }
+}
+
+impl From<Site> for String {
+    fn from(site: Site) -> String {
+        site.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_read_back_what_they_print() {
+        for text in ["app", "core:3", "xdp:eth0", "agent:dpu-1"] {
+            assert_eq!(text.parse::<Site>().unwrap().to_string(), text);
+        }
+        for text in ["", "apps", "core", "core:", "core:x", "xdp:", "gpu:0"] {
+            assert!(text.parse::<Site>().is_err(), "{text}");
+        }
+    }
+}

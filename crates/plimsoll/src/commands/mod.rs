@@ -1,0 +1,7 @@
+//! One file a subcommand: its arguments and what it prints.
+
+pub mod bench;
+pub mod lab;
+pub mod machine;
+pub mod serve;
+pub mod study;

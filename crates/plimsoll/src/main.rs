@@ -1,0 +1,42 @@
+//! The `plimsoll` command.
+#![forbid(unsafe_code)]
+
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Finds where message processing should run on this machine, shows the evidence, and runs it there.
+#[derive(Parser)]
+#[command(version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Machine(commands::machine::Arguments),
+    Lab(commands::lab::Arguments),
+    Bench(commands::bench::Arguments),
+    Serve(commands::serve::Arguments),
+    Study(commands::study::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Machine(arguments) => commands::machine::run(arguments),
+        Command::Lab(arguments) => commands::lab::run(arguments),
+        Command::Bench(arguments) => commands::bench::run(arguments),
+        Command::Serve(arguments) => commands::serve::run(arguments),
+        Command::Study(arguments) => commands::study::run(arguments),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(fault) => {
+            eprintln!("plimsoll: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}

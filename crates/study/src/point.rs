@@ -1,0 +1,241 @@
+//! A point: one configuration that can be measured, named by a hash of what it is.
+
+use std::fmt;
+use std::str::FromStr;
+
+use machine::{Bytes, CoreId, Fault, Site};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// What moves the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stack {
+    /// plimsoll's engine over the `shm` port.
+    EngineShm,
+    /// plimsoll's engine over the `udp` port.
+    EngineUdp,
+    /// The kernel's TCP through sockets.
+    Tcp,
+    /// The kernel's UDP through sockets (unreliable: lost datagrams are counted).
+    Udp,
+    /// Open MPI through NetPIPE's `NPopenmpi`: an outside reference.
+    OpenMpi,
+}
+
+impl Stack {
+    pub const ALL: [Stack; 5] = [Stack::EngineShm, Stack::EngineUdp, Stack::Tcp, Stack::Udp, Stack::OpenMpi];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Stack::EngineShm => "engine-shm",
+            Stack::EngineUdp => "engine-udp",
+            Stack::Tcp => "tcp",
+            Stack::Udp => "udp",
+            Stack::OpenMpi => "open-mpi",
+        }
+    }
+}
+
+/// How messages follow one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Ping-pong: half the round trip (paper 000 Fig. 5, paper 002 Fig. 5).
+    PingPong,
+    /// NetPIPE's stream: one way, acknowledged once at the end (paper 000 Fig. 2).
+    Stream,
+    /// The same with buffers that rotate over more than the last-level cache (paper 000 Fig. 3).
+    StreamNoCache,
+    /// Both ways at once with preposted receives (paper 000 Fig. 4).
+    Bidirectional,
+    /// OSU's bandwidth: windows of 64 messages, each window acknowledged (paper 002 Fig. 2).
+    Window,
+    /// OSU's message rate: as `Window`, counted in messages.
+    MessageRate,
+}
+
+impl Pattern {
+    pub const ALL: [Pattern; 6] = [
+        Pattern::PingPong,
+        Pattern::Stream,
+        Pattern::StreamNoCache,
+        Pattern::Bidirectional,
+        Pattern::Window,
+        Pattern::MessageRate,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Pattern::PingPong => "ping-pong",
+            Pattern::Stream => "stream",
+            Pattern::StreamNoCache => "stream-no-cache",
+            Pattern::Bidirectional => "bidirectional",
+            Pattern::Window => "window",
+            Pattern::MessageRate => "message-rate",
+        }
+    }
+
+    /// The unit of [`crate::sample::Sample::value`] and whether more is better.
+    pub fn metric(self) -> Metric {
+        match self {
+            Pattern::PingPong => Metric::HalfRoundTrip,
+            Pattern::MessageRate => Metric::MessagesPerSecond,
+            _ => Metric::BytesPerSecond,
+        }
+    }
+}
+
+/// What a sample's value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Nanoseconds, less is better.
+    HalfRoundTrip,
+    /// Bytes a second, more is better.
+    BytesPerSecond,
+    /// Messages a second, more is better.
+    MessagesPerSecond,
+}
+
+impl Metric {
+    pub fn more_is_better(self) -> bool {
+        self != Metric::HalfRoundTrip
+    }
+
+    pub fn unit(self) -> &'static str {
+        match self {
+            Metric::HalfRoundTrip => "ns",
+            Metric::BytesPerSecond => "B/s",
+            Metric::MessagesPerSecond => "msg/s",
+        }
+    }
+}
+
+/// What joins the two ends.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Path {
+    /// Two processes on this host, over loopback or shared memory.
+    Loopback,
+    /// Two network namespaces of this host joined by veth.
+    Lab,
+    /// A second host that runs `plimsoll serve`.
+    Remote(String),
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Path::Loopback => f.pad("loopback"),
+            Path::Lab => f.pad("lab"),
+            Path::Remote(host) => f.pad(&format!("remote {host}")),
+        }
+    }
+}
+
+/// What the receiver does with a message (paper 002 §5.1: the two differ on the protocol's core).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Receiver {
+    /// Only takes it.
+    Reads,
+    /// Touches and computes on every byte.
+    Works,
+}
+
+macro_rules! named {
+    ($type:ident, $what:literal) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Fault;
+
+            fn from_str(text: &str) -> Result<Self, Fault> {
+                $type::ALL.into_iter().find(|x| x.name() == text).ok_or_else(|| {
+                    let names: Vec<_> = $type::ALL.iter().map(|x| x.name()).collect();
+                    Fault::new(
+                        format!(concat!($what, " '{}'"), text),
+                        concat!("there is no such ", $what),
+                        format!("choose one of {}", names.join(", ")),
+                    )
+                })
+            }
+        }
+    };
+}
+named!(Stack, "stack");
+named!(Pattern, "pattern");
+named!(Receiver, "receiver");
+
+impl Receiver {
+    pub const ALL: [Receiver; 2] = [Receiver::Reads, Receiver::Works];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Receiver::Reads => "reads",
+            Receiver::Works => "works",
+        }
+    }
+}
+
+/// One configuration. Two specs that are equal are the same point, in this run or in a later one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PointSpec {
+    pub stack: Stack,
+    /// Where message processing runs: `app` or `core:N` for the engine; `app` for the rest, whose processing the
+    /// kernel does.
+    pub placement: Site,
+    pub pattern: Pattern,
+    /// Message size before perturbation.
+    pub size: Bytes,
+    /// NetPIPE's perturbation: sizes `size - p`, `size` and `size + p` are measured in turn; 0 for none.
+    pub perturbation: Bytes,
+    pub path: Path,
+    /// Core of the local application thread.
+    pub local_core: CoreId,
+    /// Core of the remote application thread.
+    pub remote_core: CoreId,
+    /// Core that does the kernel's receive processing (RPS), where it was steered.
+    pub protocol_core: Option<CoreId>,
+    pub receiver: Receiver,
+}
+
+/// Hash of what a point is: 32 hexadecimal digits, the key in the store.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PointKey(pub String);
+
+impl PointSpec {
+    pub fn key(&self) -> PointKey {
+        let canonical = serde_json::to_vec(self).expect("a point always serializes");
+        let digest = Sha256::digest(canonical);
+        PointKey(digest[..16].iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// What is compared: stack and placement, as the report names it.
+    pub fn contender(&self) -> Contender {
+        Contender { stack: self.stack, placement: self.placement.clone() }
+    }
+}
+
+/// A stack at a placement: what a verdict chooses among.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Contender {
+    pub stack: Stack,
+    pub placement: Site,
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.stack {
+            Stack::EngineShm | Stack::EngineUdp => f.pad(&format!("{} at {}", self.stack, self.placement)),
+            Stack::Tcp | Stack::Udp => f.pad(&format!("{} in the kernel", self.stack)),
+            Stack::OpenMpi => f.pad("open-mpi"),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! A sample: what one block of a point gave.
+
+use machine::accounting::Accounting;
+use machine::{Nanoseconds, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::point::PointSpec;
+
+/// Core-to-core latency of the two application cores, one way, probed beside a block (DESIGN rule 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Half the median round trip of a raw cache-line ping-pong, in picoseconds to keep its precision.
+    pub half_round_trip_ps: u64,
+}
+
+/// One block: many messages, one value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Round of the interleaved design, from 0.
+    pub round: u32,
+    /// Place within the round; drawn at random.
+    pub order: u32,
+    /// Wall clock at the start, since the Unix epoch.
+    pub started: Nanoseconds,
+    pub messages: u64,
+    pub elapsed: Nanoseconds,
+    /// In the unit of the pattern's metric.
+    pub value: f64,
+    /// Messages lost, where the stack may lose them.
+    pub lost: u64,
+    /// `None` where both ends share a core or no probe could run.
+    pub probe: Option<Probe>,
+    pub accounting: Option<Accounting>,
+    /// What ran, where it differs from what was asked or needs a word ("engine yields: core 1 is the peer's").
+    pub notes: Vec<String>,
+}
+
+/// Measures points. The real one drives two processes; tests and the simulator bring their own.
+pub trait Runner {
+    /// Measures one block of `spec`.
+    fn run_block(&mut self, spec: &PointSpec, round: u32, order: u32) -> Result<Sample>;
+}
