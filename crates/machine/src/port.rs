@@ -30,8 +30,6 @@ pub struct Capabilities {
 pub enum Sent {
     /// The packet is the port's; it may still wait for [`Port::flush`].
     Taken,
-    /// `fill` returned 0: it had nothing to send.
-    Nothing,
     /// No room now; `fill` was not called. Try again after receiving.
     Full,
     /// The peer is gone; `fill` was not called.
@@ -53,8 +51,11 @@ pub enum Notice {
 pub trait Port {
     fn capabilities(&self) -> Capabilities;
 
-    /// Offers `fill` room for one packet of at most `mtu` bytes to `peer`; `fill` returns the bytes it wrote.
-    fn send(&mut self, peer: PeerIndex, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<Sent>;
+    /// Sends `peer` one packet of exactly `length` bytes, 0 to `mtu`. `fill` gets a slice of that length in the port's
+    /// own memory, holding whatever was there before, and must write all of it.
+    ///
+    /// A fault where `length` is over the mtu or `peer` was never given out; `fill` was not called then.
+    fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent>;
 
     /// Hands everything taken to the wire. A no-op where `send` already does.
     fn flush(&mut self) -> Result<()>;
