@@ -1,10 +1,67 @@
 //! What a study found: the shape that statistics fill and that every rendering (HTML, terminal, JSON) reads.
 
-use machine::{Bytes, Nanoseconds, Reading};
+use std::fmt;
+
+use machine::{Bytes, CoreId, Nanoseconds, Reading};
 use serde::{Deserialize, Serialize};
 
-use crate::point::{Contender, Path, Pattern, PointKey, PointSpec};
+use crate::point::{Contender, Path, Pattern, PointKey, PointSpec, Receiver, Stack};
 use crate::sample::Sample;
+
+/// What a comparison answers. Stacks that are no alternatives for one another never meet in one comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Question {
+    /// Both ends on this host: the engine over shared memory, TCP over loopback, Open MPI as a reference.
+    SameHost,
+    /// The ends on two hosts (lab or remote; loopback stands in where there is no lab): the engine over UDP, TCP.
+    BetweenHosts,
+    /// Which core the process should have while the kernel's receive processing is pinned to one (paper 002 §5.1).
+    ProtocolCore,
+}
+
+impl Question {
+    pub const ALL: [Question; 3] = [Question::SameHost, Question::BetweenHosts, Question::ProtocolCore];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Question::SameHost => "same-host",
+            Question::BetweenHosts => "between-hosts",
+            Question::ProtocolCore => "protocol-core",
+        }
+    }
+
+    /// As a heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Question::SameHost => "Within this host",
+            Question::BetweenHosts => "Between hosts",
+            Question::ProtocolCore => "Which core, when one does the protocol's work",
+        }
+    }
+
+    /// Whether `spec` takes part, in a study whose network path is `network`.
+    pub fn asks(self, spec: &PointSpec, network: &Path) -> bool {
+        let steered = spec.protocol_core.is_some();
+        match self {
+            Question::SameHost => {
+                !steered
+                    && spec.path == Path::Loopback
+                    && matches!(spec.stack, Stack::EngineShm | Stack::Tcp | Stack::OpenMpi)
+            }
+            Question::BetweenHosts => {
+                !steered && spec.path == *network && matches!(spec.stack, Stack::EngineUdp | Stack::Tcp | Stack::Udp)
+            }
+            Question::ProtocolCore => steered,
+        }
+    }
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
 
 /// A median with its 95 % bootstrap interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -21,6 +78,8 @@ pub struct Interval {
 pub struct PointFindings {
     pub key: PointKey,
     pub spec: PointSpec,
+    /// Every question that it takes part in; TCP over loopback may serve two.
+    pub questions: Vec<Question>,
     /// In the unit of the pattern's metric.
     pub value: Interval,
     /// CPU time per message, all participating threads and network softirqs of both ends.
@@ -47,9 +106,21 @@ pub struct Rejected {
     pub why: String,
 }
 
+/// What was measured beside the candidates but is not one: an outside stack, or one that loses messages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reference {
+    pub contender: Contender,
+    /// The choice over the reference, paired by round: above 1 where the choice is better; absent where there is no
+    /// choice.
+    pub gain: Option<Interval>,
+    pub why: String,
+}
+
 /// One row of the verdict: adjacent sizes with the same choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SizeRange {
+    pub question: Question,
+    pub path: Path,
     pub pattern: Pattern,
     pub from: Bytes,
     pub to: Bytes,
@@ -59,7 +130,29 @@ pub struct SizeRange {
     /// CPU nanoseconds per message of the choice.
     pub cpu_per_message: Reading<Interval>,
     pub rejected: Vec<Rejected>,
+    pub references: Vec<Reference>,
     pub evidence: Vec<PointKey>,
+}
+
+/// One row of paper 002's sweep: the receiving process on one core, receive processing pinned to another or the same.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepRow {
+    pub pattern: Pattern,
+    pub size: Bytes,
+    pub receiver: Receiver,
+    /// Core of the receiving process.
+    pub core: CoreId,
+    pub protocol_core: CoreId,
+    /// In the unit of the pattern's metric.
+    pub value: Interval,
+    /// Over the row of the same receiver on the protocol core itself, paired by round; above 1 where this core is
+    /// better; absent on that row.
+    pub gain: Option<Interval>,
+    /// NET_RX softirqs of all cores for one message (paper 002 Fig. 4a, counted by softirq).
+    pub softirqs_per_message: Reading<f64>,
+    /// Share of network softirq time on each core, 0 to 1.
+    pub softirq_share: Vec<(CoreId, f64)>,
+    pub evidence: PointKey,
 }
 
 /// How near the two application cores were while a study ran.
@@ -79,6 +172,8 @@ pub struct Verdict {
     /// One sentence that a reader can act on.
     pub sentence: String,
     pub ranges: Vec<SizeRange>,
+    /// Empty where receive processing could not be steered.
+    pub sweep: Vec<SweepRow>,
     pub nearness: Option<Nearness>,
     pub warnings: Vec<String>,
 }
@@ -94,6 +189,7 @@ pub struct Fact {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
     pub title: String,
+    /// The path that stands for the network in this study.
     pub path: Path,
     /// Since the Unix epoch.
     pub started: Nanoseconds,
