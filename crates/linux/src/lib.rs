@@ -1,1 +1,3 @@
+//! The only door to the operating system. Every `unsafe` of the workspace that talks to the kernel is here.
 
+pub mod udp;

@@ -1,0 +1,279 @@
+//! The `udp` port: one socket, any number of peers, packets batched and segmented where the kernel can.
+
+mod address;
+mod control;
+mod pages;
+mod receive;
+mod refusals;
+mod send;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
+use serde::{Deserialize, Serialize};
+
+use address::RawAddress;
+use receive::ReceiveQueue;
+use send::SendQueue;
+pub use socket::{UdpBuffers, UdpFeatures};
+
+/// What a port did since it was opened. A packet is the engine's; a datagram is what one system call entry carried,
+/// one packet or many.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdpCounters {
+    /// System calls that sent something.
+    pub send_calls: u64,
+    pub datagrams_sent: u64,
+    pub packets_sent: u64,
+    /// Packets that left in a datagram with others (UDP_SEGMENT).
+    pub segmented_sent: u64,
+    /// System calls that looked for packets, and those that found none.
+    pub receive_calls: u64,
+    pub empty_receives: u64,
+    pub datagrams_received: u64,
+    pub packets_received: u64,
+    /// Packets that arrived in a datagram with others (UDP_GRO).
+    pub joined_received: u64,
+    /// Packets dropped here: sent by no peer of this port.
+    pub unknown_sender: u64,
+    /// Packets dropped here: larger than any UDP datagram may be.
+    pub truncated: u64,
+    /// Sends answered with [`Sent::Full`].
+    pub full: u64,
+    /// Packets given up: the kernel had no way to their peer.
+    pub unsendable: u64,
+    /// Times that the kernel would not segment for a peer; its packets go one by one from then on.
+    pub segmentation_refused: u64,
+    /// ICMP refusals of peers of this port, and other entries of the error queue.
+    pub refusals: u64,
+    pub other_errors: u64,
+}
+
+/// A peer as the port keeps it.
+struct Peer {
+    raw: RawAddress,
+    /// Largest packet that may be segmented on the way to this peer; 0 for none.
+    segment_limit: usize,
+    refused: bool,
+}
+
+impl Peer {
+    fn address(&self) -> SocketAddr {
+        self.raw.into()
+    }
+}
+
+/// A UDP socket as a [`Port`]: unordered, unreliable, never blocks.
+///
+/// Packets are kept until [`Port::flush`] or until about half a mebibyte waits. Nothing that was taken is dropped here
+/// while its peer can be reached: a full socket buffer keeps packets waiting and makes [`Port::send`] say `Full`.
+pub struct UdpPort {
+    socket: OwnedFd,
+    local: SocketAddr,
+    features: UdpFeatures,
+    buffers: UdpBuffers,
+    mtu: usize,
+    /// The engine relies on `mtu` from the first packet on.
+    in_use: bool,
+    peers: Vec<Peer>,
+    known: HashMap<RawAddress, PeerIndex>,
+    /// The sender of the last packet, likely that of the next.
+    last: Option<(RawAddress, PeerIndex)>,
+    sending: SendQueue,
+    receiving: ReceiveQueue,
+    any_refused: bool,
+    counters: UdpCounters,
+}
+
+impl UdpPort {
+    /// Opens a socket at `local`; port number 0 takes any free one.
+    pub fn open(local: SocketAddr) -> Result<Self> {
+        let (socket, local) = socket::open(local)?;
+        let features = socket::probe(&socket, local.is_ipv6());
+        Self::assemble(socket, local, features)
+    }
+
+    fn assemble(socket: OwnedFd, local: SocketAddr, features: UdpFeatures) -> Result<Self> {
+        Ok(UdpPort {
+            buffers: socket::grow_buffers(&socket)?,
+            sending: SendQueue::new(features.segmentation, socket::largest_datagram(local.ip()))?,
+            receiving: ReceiveQueue::new()?,
+            socket,
+            local,
+            features,
+            mtu: socket::default_payload(local),
+            in_use: false,
+            peers: Vec::new(),
+            known: HashMap::new(),
+            last: None,
+            any_refused: false,
+            counters: UdpCounters::default(),
+        })
+    }
+
+    /// The address that peers send to; its IP is unspecified where the port was opened so.
+    pub fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Makes `address` a peer; the same address again gives the same index.
+    ///
+    /// The port's mtu becomes the smallest of its peers' routes, up to the first packet; a peer added later over a
+    /// narrower route is reached by IP fragments. So add peers before reading [`Port::capabilities`].
+    pub fn add_peer(&mut self, address: SocketAddr) -> Result<PeerIndex> {
+        if address.is_ipv4() != self.local.is_ipv4() {
+            let family = if self.local.is_ipv4() { "IPv4" } else { "IPv6" };
+            return Err(Fault::new(
+                format!("peer {address}"),
+                format!("the port at {} speaks {family} only", self.local),
+                format!("give the peer's {family} address, or open a port of its family"),
+            ));
+        }
+        let raw = RawAddress::new(address);
+        if let Some(&index) = self.known.get(&raw) {
+            return Ok(index);
+        }
+        let payload = socket::route_payload(self.local, address)?;
+        if !self.in_use {
+            self.mtu = if self.peers.is_empty() { payload } else { self.mtu.min(payload) };
+        }
+        let index = PeerIndex(self.peers.len() as u32);
+        self.peers.push(Peer { raw, segment_limit: payload, refused: false });
+        self.known.insert(raw, index);
+        Ok(index)
+    }
+
+    pub fn peer_address(&self, peer: PeerIndex) -> Option<SocketAddr> {
+        self.peers.get(peer.0 as usize).map(Peer::address)
+    }
+
+    pub fn features(&self) -> UdpFeatures {
+        self.features
+    }
+
+    /// The socket's buffers as granted; the peers' windows together must fit [`UdpBuffers::receive_window`].
+    pub fn buffers(&self) -> UdpBuffers {
+        self.buffers
+    }
+
+    pub fn counters(&self) -> UdpCounters {
+        self.counters
+    }
+
+    /// Datagrams that the kernel dropped because this port's receive buffer was full. One system call.
+    pub fn receive_drops(&self) -> Result<u64> {
+        socket::receive_drops(&self.socket)
+    }
+
+    fn transmit(&mut self) -> Result<()> {
+        let outcome = self.sending.transmit(&self.socket, &mut self.peers, &mut self.counters)?;
+        if outcome.errors {
+            self.collect_refusals();
+        }
+        Ok(())
+    }
+
+    /// Empties the error queue, which shares the receive buffer with packets.
+    fn collect_refusals(&mut self) {
+        let UdpPort { socket, peers, known, counters, any_refused, .. } = self;
+        let other = refusals::drain(socket, |to| {
+            if let Some(index) = known.get(&to) {
+                peers[index.0 as usize].refused = true;
+                *any_refused = true;
+                counters.refusals += 1;
+            }
+        });
+        self.counters.other_errors += other;
+    }
+}
+
+impl Port for UdpPort {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            ordered: false,
+            reliable: false,
+            mtu: Bytes(self.mtu as u64),
+            remote_read: false,
+            zero_copy: false,
+        }
+    }
+
+    fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
+        if length > self.mtu {
+            return Err(Fault::new(
+                format!("packet of {length} bytes"),
+                format!("the largest on this port is {} bytes", self.mtu),
+                "send it in several packets",
+            ));
+        }
+        let Some(known) = self.peers.get(peer.0 as usize) else {
+            return Err(Fault::new(
+                format!("peer {}", peer.0),
+                format!("this port has {} peers", self.peers.len()),
+                "add the peer first",
+            ));
+        };
+        self.in_use = true;
+        if let Some(room) = self.sending.stage(peer, known, length) {
+            fill(room);
+            return Ok(Sent::Taken);
+        }
+        self.transmit()?;
+        match self.sending.stage(peer, &self.peers[peer.0 as usize], length) {
+            Some(room) => {
+                fill(room);
+                Ok(Sent::Taken)
+            }
+            None => {
+                self.counters.full += 1;
+                Ok(Sent::Full)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.sending.is_empty() { Ok(()) } else { self.transmit() }
+    }
+
+    fn receive(&mut self, budget: usize, deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
+        let UdpPort { socket, known, last, counters, receiving, .. } = self;
+        let who = |from: &RawAddress| match last {
+            Some((address, index)) if address == from => Some(*index),
+            _ => {
+                let index = *known.get(from)?;
+                *last = Some((*from, index));
+                Some(index)
+            }
+        };
+        let (delivered, errors) = receiving.receive(socket, budget, counters, who, deliver)?;
+        if errors {
+            self.collect_refusals();
+        }
+        Ok(delivered)
+    }
+
+    fn notices(&mut self, mut report: impl FnMut(Notice)) -> Result<()> {
+        self.collect_refusals();
+        if std::mem::take(&mut self.any_refused) {
+            for (i, peer) in self.peers.iter_mut().enumerate() {
+                if std::mem::take(&mut peer.refused) {
+                    report(Notice::Refused(PeerIndex(i as u32)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_remote(&mut self, peer: PeerIndex, _address: u64, _into: &mut [u8]) -> Result<()> {
+        Err(Fault::new(
+            format!("memory of peer {}", peer.0),
+            "a UDP port does not read remote memory",
+            "move the bytes in packets",
+        ))
+    }
+}

@@ -1,0 +1,42 @@
+//! The socket's error queue (`ip(7)`, IP_RECVERR): which peer's host sent a packet back.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::address::RawAddress;
+use super::control;
+
+/// Room for an extended error, the address of the host that sent it, and a header.
+const CONTROL: usize = 128;
+/// Entries read at a time: a flood of ICMP must not hold the caller.
+const AT_ONCE: usize = 64;
+
+/// Reads what waits in the error queue and calls `refused` with the address that each refused packet was sent to.
+/// Returns how many entries told of anything else.
+pub(super) fn drain(socket: &OwnedFd, mut refused: impl FnMut(RawAddress)) -> u64 {
+    let mut other = 0;
+    for _ in 0..AT_ONCE {
+        let mut name = [0u8; RawAddress::SIZE];
+        let mut area = Aligned([0u8; CONTROL]);
+        // SAFETY: all-zero is a valid msghdr: null pointers and zero lengths.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_name = name.as_mut_ptr().cast();
+        header.msg_namelen = RawAddress::SIZE as libc::socklen_t;
+        header.msg_control = area.0.as_mut_ptr().cast();
+        header.msg_controllen = CONTROL as _;
+        // SAFETY: name and control point to local arrays with their true lengths; there is no payload vector.
+        let rc = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
+        if rc < 0 {
+            break;
+        }
+        let written = header.msg_controllen.min(CONTROL);
+        let named = (header.msg_namelen as usize).min(RawAddress::SIZE);
+        match (control::returned_error(&area.0[..written]), RawAddress::parse(&name[..named])) {
+            (Some(e), Some(to)) if e.by_icmp && e.errno == libc::ECONNREFUSED => refused(to),
+            _ => other += 1,
+        }
+    }
+    other
+}
+
+#[repr(C, align(8))]
+struct Aligned([u8; CONTROL]);
