@@ -1,1 +1,32 @@
+//! The message engine: tagged messages between addressed peers, matched in MPI order, moved eagerly or by rendezvous,
+//! held back by credits, made reliable where the port is not.
+//!
+//! Sans-IO: the engine has no clock, socket, thread or file. A driver feeds it packets and the time, and carries out
+//! what it asks for. One driver turn looks like this:
+//!
+//! 1. for every packet that the port delivers: [`Engine::handle_packet`];
+//! 2. [`Engine::handle_timeout`] once the clock has reached [`Engine::next_timeout`] (never, on reliable ports);
+//! 3. [`Engine::carry_out_reads`], where the port can read a peer's memory;
+//! 4. for every peer from [`Engine::next_ready`]: while [`Engine::plan`] names a packet's length, give
+//!    [`Engine::write`] that much of the port's memory;
+//! 5. hand [`Engine::next_completion`] to the application.
+//!
+//! The same code runs in the caller (`app`), on a core of its own (`core:N`), in tests and in the simulator.
 #![forbid(unsafe_code)]
+
+mod config;
+mod engine;
+mod incoming;
+mod matching;
+mod outgoing;
+mod peer;
+mod reliability;
+mod request;
+mod tag;
+mod wire;
+
+pub use config::{LinkConfig, ReliabilityConfig};
+pub use engine::{Counters, Engine, Refusal};
+pub use request::{Completion, Direction, RequestId, Status};
+pub use tag::{Envelope, Source, Tag, TagSelector};
+pub use wire::{LARGEST_HEADER, RELIABILITY_HEADER};

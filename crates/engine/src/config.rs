@@ -1,0 +1,69 @@
+//! How the engine treats one peer's link; derived from what the port promises.
+
+use machine::{Bytes, Capabilities, Nanoseconds};
+
+/// Settings of the path to one peer. Both ends must agree on `session` and on the credits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkConfig {
+    /// Largest packet that the port takes.
+    pub mtu: Bytes,
+    /// Largest message sent eagerly; longer ones wait for the receiver (rendezvous).
+    pub eager_limit: Bytes,
+    /// The port reads the peer's memory, so that a rendezvous is a single copy.
+    pub remote_read: bool,
+    /// Messages that the peer may leave unmatched with us before it must wait.
+    pub credit_messages: u32,
+    /// Payload that those messages may carry; beyond it they come as rendezvous.
+    pub credit_bytes: Bytes,
+    /// Set where the port may lose, double or reorder packets.
+    pub reliability: Option<ReliabilityConfig>,
+}
+
+/// Settings of the reliability layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReliabilityConfig {
+    /// Names this conversation; packets of another one are dropped. Agreed out of band.
+    pub session: u32,
+    /// Most packets in flight; must fit the peer's socket buffer.
+    pub window: u32,
+    /// An acknowledgement waits this long for a packet to ride on.
+    pub acknowledge_after: Nanoseconds,
+    /// Bounds of the retransmission timeout.
+    pub timeout_least: Nanoseconds,
+    pub timeout_most: Nanoseconds,
+    /// After this much silence the peer is asked for a sign of life.
+    pub ping_after: Nanoseconds,
+    /// After this much silence it is given up. Long, since a peer at placement `app` is silent while it computes;
+    /// a process that has ended is noticed sooner, by its host's refusals.
+    pub silence_limit: Nanoseconds,
+}
+
+impl ReliabilityConfig {
+    pub fn new(session: u32) -> Self {
+        ReliabilityConfig {
+            session,
+            window: 256,
+            acknowledge_after: Nanoseconds(200_000),
+            timeout_least: Nanoseconds(4_000_000),
+            timeout_most: Nanoseconds(1_000_000_000),
+            ping_after: Nanoseconds(1_000_000_000),
+            silence_limit: Nanoseconds(60_000_000_000),
+        }
+    }
+}
+
+impl LinkConfig {
+    /// The settings that suit a port. `session` matters on unreliable ports only.
+    pub fn for_port(capabilities: &Capabilities, session: u32) -> Self {
+        let reliable = capabilities.ordered && capabilities.reliable;
+        LinkConfig {
+            mtu: capabilities.mtu,
+            // With single copy, rendezvous pays early; with packets only once the eager copy outweighs a round trip.
+            eager_limit: if capabilities.remote_read { Bytes(8 << 10) } else { Bytes(64 << 10) },
+            remote_read: capabilities.remote_read,
+            credit_messages: 16 << 10,
+            credit_bytes: Bytes(1 << 20),
+            reliability: (!reliable).then(|| ReliabilityConfig::new(session)),
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The engine's state and what the application asks of it.
+
+use std::collections::VecDeque;
+
+use machine::{Nanoseconds, PeerIndex};
+use slotmap::SlotMap;
+
+use crate::config::LinkConfig;
+use crate::matching::{PostedQueue, UnexpectedQueue};
+use crate::peer::{Peer, Target};
+use crate::reliability::Due;
+use crate::request::{
+    Completion, Direction, ReceiveKey, ReceiveRequest, ReceiveState, RequestId, RequestKey, SendKey, SendRequest,
+    Status,
+};
+use crate::tag::{Envelope, Source, Tag, TagSelector};
+use crate::wire::LARGEST_HEADER;
+
+/// A message that arrived before its receive.
+pub(crate) enum Unexpected {
+    /// `data` grows to `length`.
+    Eager {
+        length: u64,
+        data: Vec<u8>,
+    },
+    Request {
+        length: u64,
+        sender: u64,
+        address: u64,
+    },
+}
+
+impl Unexpected {
+    pub fn length(&self) -> u64 {
+        match self {
+            Unexpected::Eager { length, .. } | Unexpected::Request { length, .. } => *length,
+        }
+    }
+}
+
+/// A message to be fetched from a peer's memory.
+pub(crate) struct Read {
+    pub key: ReceiveKey,
+    pub peer: PeerIndex,
+    pub sender: u64,
+    pub address: u64,
+}
+
+/// What the engine has seen; for evidence, not for control.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub packets_sent: u64,
+    pub packets_received: u64,
+    pub malformed: u64,
+    pub other_session: u64,
+    pub duplicates: u64,
+    pub out_of_order: u64,
+    pub retransmitted: u64,
+    /// Packets sent only to acknowledge.
+    pub acknowledgements: u64,
+    /// Most messages that ever waited unmatched.
+    pub unexpected_most: u64,
+    /// Rendezvous messages fetched from the sender's memory.
+    pub single_copies: u64,
+    /// Fetches that failed; the bytes then came in packets.
+    pub reads_refused: u64,
+}
+
+/// No such peer; the buffer comes back.
+#[derive(Debug)]
+pub struct Refusal<B> {
+    pub peer: PeerIndex,
+    pub buffer: B,
+}
+
+/// See the crate's documentation. `B` is what holds a message: it is given to the engine with the request and comes
+/// back with the completion. Its bytes must stay where they are when the `B` itself is moved (as those of a `Vec` do),
+/// since peers with remote reads are told their address.
+pub struct Engine<B> {
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) sends: SlotMap<SendKey, SendRequest<B>>,
+    pub(crate) receives: SlotMap<ReceiveKey, ReceiveRequest<B>>,
+    pub(crate) posted: PostedQueue<ReceiveKey>,
+    pub(crate) unexpected: UnexpectedQueue<Unexpected>,
+    pub(crate) reads: VecDeque<Read>,
+    pub(crate) ready: VecDeque<u32>,
+    completions: VecDeque<Completion<B>>,
+    next_timeout: Option<Nanoseconds>,
+    pub(crate) counters: Counters,
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Default for Engine<B> {
+    fn default() -> Self {
+        Engine::new()
+    }
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
+    pub fn new() -> Self {
+        Engine {
+            peers: Vec::new(),
+            sends: SlotMap::with_key(),
+            receives: SlotMap::with_key(),
+            posted: PostedQueue::new(),
+            unexpected: UnexpectedQueue::new(),
+            reads: VecDeque::new(),
+            ready: VecDeque::new(),
+            completions: VecDeque::new(),
+            next_timeout: None,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Adds the next peer. Peers are numbered from 0 in the order added.
+    ///
+    /// # Panics
+    /// If the link's packets are too small for the engine's headers.
+    pub fn add_peer(&mut self, config: LinkConfig) -> PeerIndex {
+        let headers = LARGEST_HEADER + if config.reliability.is_some() { crate::wire::RELIABILITY_HEADER } else { 0 };
+        assert!(config.mtu.0 as usize > headers, "a packet of {} cannot carry the engine's headers", config.mtu);
+        self.peers.push(Peer::new(config));
+        PeerIndex((self.peers.len() - 1) as u32)
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The peer has not died.
+    pub fn is_alive(&self, peer: PeerIndex) -> bool {
+        self.peers.get(peer.0 as usize).is_some_and(|link| link.alive)
+    }
+
+    /// Nothing is queued for any living peer and all that was sent has arrived: safe to stop driving the engine.
+    pub fn is_quiet(&self) -> bool {
+        self.reads.is_empty() && self.peers.iter().all(|link| !link.alive || link.is_quiet())
+    }
+
+    /// Receives that wait for a message, and messages that wait for a receive.
+    pub fn queue_lengths(&self) -> (usize, usize) {
+        (self.posted.len(), self.unexpected.len())
+    }
+
+    /// Sends the whole of `buffer`. Messages to one peer are matched in the order sent. A send to a dead peer
+    /// completes as [`Status::PeerDead`].
+    #[inline]
+    pub fn send(&mut self, peer: PeerIndex, tag: Tag, buffer: B, context: u64) -> Result<RequestId, Refusal<B>> {
+        let Some(link) = self.peers.get_mut(peer.0 as usize) else {
+            return Err(Refusal { peer, buffer });
+        };
+        let request = SendRequest { context, peer, tag, buffer, written: 0, requested: false, receiver: 0 };
+        let key = self.sends.insert(request);
+        if link.alive {
+            link.messages.push_back(key);
+            self.mark_ready(peer);
+        } else {
+            self.finish_send(key, Status::PeerDead);
+        }
+        Ok(RequestId(RequestKey::Send(key)))
+    }
+
+    /// Receives into `buffer` the first message that `source` and `selector` take.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        source: Source,
+        selector: TagSelector,
+        buffer: B,
+        context: u64,
+    ) -> Result<RequestId, Refusal<B>> {
+        if let Source::Peer(peer) = source
+            && peer.0 as usize >= self.peers.len()
+        {
+            return Err(Refusal { peer, buffer });
+        }
+        let state = ReceiveState::Posted(u32::MAX);
+        let key = self.receives.insert(ReceiveRequest { context, source, buffer, state });
+        if let Some(node) = self.unexpected.find(source, selector) {
+            self.claim(key, node);
+        } else if matches!(source, Source::Peer(peer) if !self.peers[peer.0 as usize].alive) {
+            self.finish_receive(key, nothing(source), Status::PeerDead);
+        } else {
+            let node = self.posted.post(source, selector, key);
+            self.receives[key].state = ReceiveState::Posted(node);
+        }
+        Ok(RequestId(RequestKey::Receive(key)))
+    }
+
+    /// The message that a receive of `source` and `selector` would take now, left where it is.
+    pub fn probe(&mut self, source: Source, selector: TagSelector) -> Option<Envelope> {
+        let node = self.unexpected.find(source, selector)?;
+        let (peer, tag, message) = self.unexpected.get(node);
+        Some(Envelope { peer, tag, length: message.length() })
+    }
+
+    /// Withdraws a receive that has no message yet, or a send of which nothing has left. It then completes as
+    /// [`Status::Cancelled`]. False if it is too late, or the request has ended.
+    pub fn cancel(&mut self, request: RequestId) -> bool {
+        match request.0 {
+            RequestKey::Receive(key) => match self.receives.get(key) {
+                Some(ReceiveRequest { state: ReceiveState::Posted(node), source, .. }) => {
+                    let (node, source) = (*node, *source);
+                    self.posted.remove(node);
+                    self.finish_receive(key, nothing(source), Status::Cancelled);
+                    true
+                }
+                _ => false,
+            },
+            RequestKey::Send(key) => match self.sends.get(key) {
+                Some(send) if send.written == 0 && !send.requested => {
+                    let messages = &mut self.peers[send.peer.0 as usize].messages;
+                    // An empty message that was written is no longer queued.
+                    let Some(place) = messages.iter().position(|&queued| queued == key) else { return false };
+                    messages.remove(place);
+                    self.finish_send(key, Status::Cancelled);
+                    true
+                }
+                _ => false,
+            },
+        }
+    }
+
+    #[inline]
+    pub fn next_completion(&mut self) -> Option<Completion<B>> {
+        self.completions.pop_front()
+    }
+
+    /// When [`Engine::handle_timeout`] must be called at the latest; `None` on reliable ports.
+    #[inline]
+    pub fn next_timeout(&self) -> Option<Nanoseconds> {
+        self.next_timeout
+    }
+
+    /// Retransmits, acknowledges and gives up what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Nanoseconds) {
+        self.next_timeout = None;
+        for index in 0..self.peers.len() as u32 {
+            let peer = PeerIndex(index);
+            let link = &mut self.peers[index as usize];
+            let Some(reliability) = link.reliability.as_mut().filter(|_| link.alive) else { continue };
+            match reliability.handle_timeout(now) {
+                Due::Nothing => {}
+                Due::Transmit => self.mark_ready(peer),
+                Due::Dead => self.peer_dead(peer),
+            }
+            self.watch(peer);
+        }
+    }
+
+    /// The peer's process has ended: everything that waits for it ends as [`Status::PeerDead`]. Messages that had
+    /// arrived whole can still be received.
+    pub fn peer_dead(&mut self, peer: PeerIndex) {
+        let Some(link) = self.peers.get_mut(peer.0 as usize).filter(|link| link.alive) else { return };
+        link.alive = false;
+        link.control.clear();
+        link.messages.clear();
+        link.streaming.clear();
+        link.plan = None;
+        link.reliability = None;
+        let cut_short = link.partial.take().and_then(|partial| match partial.target {
+            Target::Unexpected(node) => Some(node),
+            Target::Receive(_) => None,
+        });
+        self.reads.retain(|read| read.peer != peer);
+
+        let sends: Vec<_> = self.sends.iter().filter(|(_, send)| send.peer == peer).map(|(key, _)| key).collect();
+        for key in sends {
+            self.finish_send(key, Status::PeerDead);
+        }
+        let receives: Vec<_> = self
+            .receives
+            .iter()
+            .filter_map(|(key, receive)| match &receive.state {
+                ReceiveState::Posted(node) => {
+                    (receive.source == Source::Peer(peer)).then(|| (key, Some(*node), nothing(receive.source)))
+                }
+                ReceiveState::Matched { envelope, .. } => (envelope.peer == peer).then_some((key, None, *envelope)),
+            })
+            .collect();
+        for (key, node, envelope) in receives {
+            if let Some(node) = node {
+                self.posted.remove(node);
+            }
+            self.finish_receive(key, envelope, Status::PeerDead);
+        }
+        let lost: Vec<u32> = self
+            .unexpected
+            .arrivals()
+            .filter(|&node| {
+                let (from, _, message) = self.unexpected.get(node);
+                from == peer && matches!(message, Unexpected::Request { .. })
+            })
+            .chain(cut_short)
+            .collect();
+        for node in lost {
+            self.unexpected.remove(node);
+        }
+    }
+
+    /// The peer's host refused a packet. A few of these in a row, with nothing heard between, and the peer is dead.
+    pub fn peer_refused(&mut self, peer: PeerIndex) {
+        let dead = self
+            .peers
+            .get_mut(peer.0 as usize)
+            .and_then(|link| link.reliability.as_mut())
+            .is_some_and(|reliability| reliability.refused() == Due::Dead);
+        if dead {
+            self.peer_dead(peer);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn mark_ready(&mut self, peer: PeerIndex) {
+        let link = &mut self.peers[peer.0 as usize];
+        if !link.ready && link.alive {
+            link.ready = true;
+            self.ready.push_back(peer.0);
+        }
+    }
+
+    /// Makes sure that the peer's next deadline is not missed.
+    pub(crate) fn watch(&mut self, peer: PeerIndex) {
+        let deadline = self.peers[peer.0 as usize].reliability.as_ref().and_then(|r| r.next_timeout());
+        self.next_timeout = match (self.next_timeout, deadline) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+
+    #[inline]
+    pub(crate) fn finish_send(&mut self, key: SendKey, status: Status) {
+        let Some(send) = self.sends.remove(key) else { return };
+        let envelope = send.envelope();
+        self.completions.push_back(Completion {
+            request: RequestId(RequestKey::Send(key)),
+            context: send.context,
+            direction: Direction::Send,
+            envelope,
+            status,
+            buffer: send.buffer,
+        });
+    }
+
+    #[inline]
+    pub(crate) fn finish_receive(&mut self, key: ReceiveKey, envelope: Envelope, status: Status) {
+        let Some(receive) = self.receives.remove(key) else { return };
+        self.completions.push_back(Completion {
+            request: RequestId(RequestKey::Receive(key)),
+            context: receive.context,
+            direction: Direction::Receive,
+            envelope,
+            status,
+            buffer: receive.buffer,
+        });
+    }
+}
+
+/// The envelope of a receive that no message came for.
+fn nothing(source: Source) -> Envelope {
+    let peer = match source {
+        Source::Peer(peer) => peer,
+        Source::Any => PeerIndex(0),
+    };
+    Envelope { peer, tag: 0, length: 0 }
+}

@@ -1,0 +1,373 @@
+//! From packets to completions.
+
+use machine::{Nanoseconds, PeerIndex};
+
+use crate::engine::{Engine, Read, Unexpected};
+use crate::peer::{Control, Partial, Peer, Target};
+use crate::reliability::{Arrival, Stored};
+use crate::request::{ReceiveKey, ReceiveState, SendKey, Status, from_wire, to_wire};
+use crate::tag::Envelope;
+use crate::wire::{Packet, Sequencing};
+
+/// Bytes read from a peer's memory in one go, so that one long message does not hold up the rest.
+const READ_AT_ONCE: usize = 4 << 20;
+
+/// The peer broke the protocol.
+struct Violation;
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
+    /// Takes in one packet from `peer`. Whatever the bytes are, the engine stays whole: malformed packets are counted
+    /// and dropped, and a peer that breaks the protocol on a reliable port is given up.
+    #[inline]
+    pub fn handle_packet(&mut self, now: Nanoseconds, peer: PeerIndex, bytes: &[u8]) {
+        let Some(link) = self.peers.get_mut(peer.0 as usize) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if !link.alive {
+            return;
+        }
+        self.counters.packets_received += 1;
+        if link.reliability.is_none() {
+            self.handle_in_order(peer, bytes);
+        } else {
+            self.handle_sequenced(now, peer, bytes);
+        }
+    }
+
+    fn handle_sequenced(&mut self, now: Nanoseconds, peer: PeerIndex, bytes: &[u8]) {
+        let Some((header, body)) = Sequencing::parse(bytes) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let link = &mut self.peers[peer.0 as usize];
+        let reliability = link.reliability.as_mut().expect("sequenced");
+        if header.session != reliability.session() {
+            self.counters.other_session += 1;
+            return;
+        }
+        let mut ended: Vec<SendKey> = Vec::new();
+        reliability.acknowledged(now, &header, |stored| {
+            if let Stored::Data { send, last: true, .. } = stored {
+                ended.push(send);
+            }
+        });
+        if header.carries {
+            match reliability.arrived(now, &header, body) {
+                Arrival::InOrder => {
+                    self.handle_in_order(peer, body);
+                    while let Some(held) =
+                        self.peers[peer.0 as usize].reliability.as_mut().and_then(|r| r.next_waiting())
+                    {
+                        self.handle_in_order(peer, &held);
+                    }
+                }
+                Arrival::Held => self.counters.out_of_order += 1,
+                Arrival::Dropped => self.counters.duplicates += 1,
+            }
+        }
+        for send in ended {
+            self.finish_send(send, Status::Done);
+        }
+        self.mark_ready(peer);
+        self.watch(peer);
+    }
+
+    #[inline]
+    fn handle_in_order(&mut self, peer: PeerIndex, bytes: &[u8]) {
+        if !self.peers[peer.0 as usize].alive {
+            return;
+        }
+        let handled = match Packet::parse(bytes) {
+            Some(packet) => self.handle_message_packet(peer, packet),
+            None => Err(Violation),
+        };
+        if handled.is_err() {
+            self.counters.malformed += 1;
+            self.peer_dead(peer);
+        }
+    }
+
+    #[inline]
+    fn handle_message_packet(&mut self, peer: PeerIndex, packet: Packet) -> Result<(), Violation> {
+        match packet {
+            Packet::Eager { tag, length, payload } => self.eager_arrived(peer, tag, u64::from(length), payload),
+            Packet::More { payload } => self.more_arrived(peer, payload),
+            Packet::Request { tag, length, sender, address } => {
+                self.request_arrived(Envelope { peer, tag, length }, sender, address)
+            }
+            Packet::Clear { sender, receiver } => self.clear_arrived(peer, from_wire(sender), receiver),
+            Packet::Data { receiver, payload } => self.data_arrived(peer, from_wire(receiver), payload),
+            Packet::Done { sender } => {
+                let send: SendKey = from_wire(sender);
+                let request = self.sends.get(send).ok_or(Violation)?;
+                // A peer may end only a send that it was told of and has not asked the bytes of.
+                if request.peer != peer || !request.requested || request.receiver != 0 {
+                    return Err(Violation);
+                }
+                self.finish_send(send, Status::Done);
+                Ok(())
+            }
+            Packet::Credit { messages, bytes } => {
+                let link = &mut self.peers[peer.0 as usize];
+                let messages = link.credit_messages.checked_add(messages).ok_or(Violation)?;
+                let bytes = link.credit_bytes.checked_add(bytes).ok_or(Violation)?;
+                if messages > link.config.credit_messages || bytes > link.config.credit_bytes.0 {
+                    return Err(Violation);
+                }
+                link.credit_messages = messages;
+                link.credit_bytes = bytes;
+                self.mark_ready(peer);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn eager_arrived(&mut self, peer: PeerIndex, tag: u64, length: u64, payload: &[u8]) -> Result<(), Violation> {
+        let envelope = Envelope { peer, tag, length };
+        let whole = payload.len() as u64 == length;
+        if self.peers[peer.0 as usize].partial.is_some() {
+            return Err(Violation);
+        }
+        let target = match self.posted.take(peer, tag) {
+            Some(key) => {
+                let request = &mut self.receives[key];
+                copy_into(request.buffer.as_mut(), 0, payload);
+                self.free_credit(peer, 1, length);
+                if whole {
+                    self.finish_receive(key, envelope, status_for(envelope, self.receives[key].buffer.as_ref()));
+                    return Ok(());
+                }
+                request_matched(&mut self.receives[key].state, envelope, payload.len() as u64);
+                Target::Receive(key)
+            }
+            None => {
+                let link = &mut self.peers[peer.0 as usize];
+                hold(link, length)?;
+                let mut data = Vec::with_capacity(length as usize);
+                data.extend_from_slice(payload);
+                let node = self.unexpected.push(peer, tag, Unexpected::Eager { length, data });
+                self.counters.unexpected_most = self.counters.unexpected_most.max(self.unexpected.len() as u64);
+                Target::Unexpected(node)
+            }
+        };
+        if !whole {
+            self.peers[peer.0 as usize].partial = Some(Partial { target, length, got: payload.len() as u64 });
+        }
+        Ok(())
+    }
+
+    fn more_arrived(&mut self, peer: PeerIndex, payload: &[u8]) -> Result<(), Violation> {
+        let link = &mut self.peers[peer.0 as usize];
+        let mut partial = link.partial.take().ok_or(Violation)?;
+        let offset = partial.got;
+        partial.got += payload.len() as u64;
+        if partial.got > partial.length {
+            return Err(Violation);
+        }
+        let whole = partial.got == partial.length;
+        if !whole {
+            link.partial = Some(partial);
+        }
+        match partial.target {
+            Target::Receive(key) => self.fill_receive(key, offset, payload, whole),
+            Target::Unexpected(node) => {
+                let Unexpected::Eager { data, .. } = self.unexpected.get_mut(node) else {
+                    return Err(Violation);
+                };
+                data.extend_from_slice(payload);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds bytes to a matched receive; ends it after the last.
+    fn fill_receive(&mut self, key: ReceiveKey, offset: u64, payload: &[u8], whole: bool) {
+        let request = &mut self.receives[key];
+        copy_into(request.buffer.as_mut(), offset, payload);
+        let ReceiveState::Matched { envelope, got } = &mut request.state else {
+            unreachable!("bytes come for matched receives only");
+        };
+        *got = offset + payload.len() as u64;
+        if whole {
+            let envelope = *envelope;
+            let status = status_for(envelope, request.buffer.as_ref());
+            self.finish_receive(key, envelope, status);
+        }
+    }
+
+    fn request_arrived(&mut self, envelope: Envelope, sender: u64, address: u64) -> Result<(), Violation> {
+        let peer = envelope.peer;
+        match self.posted.take(peer, envelope.tag) {
+            Some(key) => {
+                self.free_credit(peer, 1, 0);
+                self.start_rendezvous(key, envelope, sender, address);
+            }
+            None => {
+                hold(&mut self.peers[peer.0 as usize], 0)?;
+                self.unexpected.push(
+                    peer,
+                    envelope.tag,
+                    Unexpected::Request { length: envelope.length, sender, address },
+                );
+                self.counters.unexpected_most = self.counters.unexpected_most.max(self.unexpected.len() as u64);
+            }
+        }
+        Ok(())
+    }
+
+    fn clear_arrived(&mut self, peer: PeerIndex, send: SendKey, receiver: u64) -> Result<(), Violation> {
+        let request = self.sends.get_mut(send).ok_or(Violation)?;
+        if request.peer != peer || !request.requested || request.receiver != 0 || receiver == 0 {
+            return Err(Violation);
+        }
+        request.receiver = receiver;
+        if request.length() == 0 {
+            self.finish_send(send, Status::Done);
+            return Ok(());
+        }
+        self.peers[peer.0 as usize].streaming.push_back(send);
+        self.mark_ready(peer);
+        Ok(())
+    }
+
+    fn data_arrived(&mut self, peer: PeerIndex, key: ReceiveKey, payload: &[u8]) -> Result<(), Violation> {
+        let request = self.receives.get(key).ok_or(Violation)?;
+        let ReceiveState::Matched { envelope, got } = request.state else {
+            return Err(Violation);
+        };
+        let total = got + payload.len() as u64;
+        if envelope.peer != peer || total > envelope.length {
+            return Err(Violation);
+        }
+        self.fill_receive(key, got, payload, total == envelope.length);
+        Ok(())
+    }
+
+    /// Gives a fresh receive the unexpected message at `node`.
+    pub(crate) fn claim(&mut self, key: ReceiveKey, node: u32) {
+        let (peer, tag, message) = self.unexpected.remove(node);
+        let link = &mut self.peers[peer.0 as usize];
+        link.held_messages -= 1;
+        match message {
+            Unexpected::Eager { length, data } => {
+                link.held_bytes -= length;
+                let envelope = Envelope { peer, tag, length };
+                let whole = data.len() as u64 == length;
+                if let Some(partial) = &mut link.partial
+                    && matches!(partial.target, Target::Unexpected(at) if at == node)
+                {
+                    partial.target = Target::Receive(key);
+                }
+                self.free_credit(peer, 1, length);
+                let request = &mut self.receives[key];
+                request_matched(&mut request.state, envelope, 0);
+                self.fill_receive(key, 0, &data, whole);
+            }
+            Unexpected::Request { length, sender, address } => {
+                self.free_credit(peer, 1, 0);
+                self.start_rendezvous(key, Envelope { peer, tag, length }, sender, address);
+            }
+        }
+    }
+
+    fn start_rendezvous(&mut self, key: ReceiveKey, envelope: Envelope, sender: u64, address: u64) {
+        let request = &mut self.receives[key];
+        request_matched(&mut request.state, envelope, 0);
+        let link = &mut self.peers[envelope.peer.0 as usize];
+        if envelope.length > 0 && address != 0 && !link.remote_read_closed {
+            self.reads.push_back(Read { key, peer: envelope.peer, sender, address });
+        } else if envelope.length > 0 {
+            link.control.push_back(Control::Clear { sender, receiver: to_wire(key) });
+        } else {
+            link.control.push_back(Control::Done { sender });
+            self.finish_receive(key, envelope, Status::Done);
+        }
+        self.mark_ready(envelope.peer);
+    }
+
+    /// Lets `read(peer, address, into)` fetch rendezvous messages from peers' memory; it returns false if that failed,
+    /// whereupon the bytes come in packets. Returns how many bytes were fetched.
+    pub fn carry_out_reads(&mut self, mut read: impl FnMut(PeerIndex, u64, &mut [u8]) -> bool) -> u64 {
+        let mut fetched = 0;
+        for _ in 0..self.reads.len() {
+            let Read { key, peer, sender, address } = self.reads.pop_front().expect("counted");
+            let link = &mut self.peers[peer.0 as usize];
+            let request = &mut self.receives[key];
+            let ReceiveState::Matched { envelope, got } = &mut request.state else {
+                unreachable!("reads are of matched receives");
+            };
+            let buffer = request.buffer.as_mut();
+            let wanted = (envelope.length as usize).min(buffer.len());
+            let from = *got as usize;
+            let upto = wanted.min(from + READ_AT_ONCE);
+            let works = !link.remote_read_closed
+                && (from == upto
+                    || address.checked_add(*got).is_some_and(|address| read(peer, address, &mut buffer[from..upto])));
+            if !works {
+                // Whatever was read before is sent again, from the start.
+                *got = 0;
+                link.remote_read_closed = true;
+                link.control.push_back(Control::Clear { sender, receiver: to_wire(key) });
+                self.counters.reads_refused += 1;
+            } else if upto < wanted {
+                *got = upto as u64;
+                fetched += (upto - from) as u64;
+                self.reads.push_back(Read { key, peer, sender, address });
+                continue;
+            } else {
+                fetched += (upto - from) as u64;
+                let envelope = *envelope;
+                link.control.push_back(Control::Done { sender });
+                self.counters.single_copies += 1;
+                let status = status_for(envelope, self.receives[key].buffer.as_ref());
+                self.finish_receive(key, envelope, status);
+            }
+            self.mark_ready(peer);
+        }
+        fetched
+    }
+
+    /// Returns credit to the peer.
+    #[inline]
+    fn free_credit(&mut self, peer: PeerIndex, messages: u32, bytes: u64) {
+        let link = &mut self.peers[peer.0 as usize];
+        link.free(messages, bytes);
+        if !link.control.is_empty() {
+            self.mark_ready(peer);
+        }
+    }
+}
+
+/// Notes an unmatched message, within the credit that the peer has.
+fn hold(link: &mut Peer, bytes: u64) -> Result<(), Violation> {
+    let messages = link.held_messages + 1;
+    let held = link.held_bytes.checked_add(bytes).ok_or(Violation)?;
+    if messages > link.config.credit_messages || held > link.config.credit_bytes.0 {
+        return Err(Violation);
+    }
+    link.held_messages = messages;
+    link.held_bytes = held;
+    Ok(())
+}
+
+fn request_matched(state: &mut ReceiveState, envelope: Envelope, got: u64) {
+    *state = ReceiveState::Matched { envelope, got };
+}
+
+/// Copies what fits.
+#[inline]
+fn copy_into(buffer: &mut [u8], offset: u64, payload: &[u8]) {
+    if offset >= buffer.len() as u64 {
+        return;
+    }
+    let offset = offset as usize;
+    let fits = payload.len().min(buffer.len() - offset);
+    buffer[offset..offset + fits].copy_from_slice(&payload[..fits]);
+}
+
+#[inline]
+fn status_for(envelope: Envelope, buffer: &[u8]) -> Status {
+    if envelope.length > buffer.len() as u64 { Status::Truncated } else { Status::Done }
+}

@@ -1,0 +1,318 @@
+//! Posted and unexpected queues: hashed, in MPI order, O(1) however many receives wait.
+//!
+//! Receives fall into classes by what they leave open: (any source?, mask). Within a class a receive is found by the
+//! hash of (source, tag & mask), first come first served. An arriving message looks into each class in use and takes
+//! the receive posted first. An unexpected message is listed in every class that receives have asked for so far; a
+//! class asked for the first time is listed from the arrival order once.
+
+use std::collections::HashMap;
+
+use machine::PeerIndex;
+
+use crate::tag::{Source, Tag, TagSelector};
+
+const NIL: u32 = u32::MAX;
+const ANY: u32 = u32::MAX;
+
+/// Classes beyond this many are searched in arrival order instead of being listed.
+const LISTED_CLASSES: usize = 8;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Class {
+    any_source: bool,
+    mask: u64,
+}
+
+type Key = (u32, u64);
+
+impl Class {
+    fn of(source: Source, selector: TagSelector) -> (Class, Key) {
+        let (any_source, peer) = match source {
+            Source::Any => (true, ANY),
+            Source::Peer(peer) => (false, peer.0),
+        };
+        (Class { any_source, mask: selector.mask }, (peer, selector.tag))
+    }
+
+    fn key(&self, peer: PeerIndex, tag: Tag) -> Key {
+        (if self.any_source { ANY } else { peer.0 }, tag & self.mask)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Ends {
+    head: u32,
+    tail: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Links {
+    previous: u32,
+    next: u32,
+}
+
+/// The entries of one class, chained first come first served under their key.
+struct Table {
+    class: Class,
+    chains: HashMap<Key, Ends, foldhash::fast::RandomState>,
+    /// By node.
+    links: Vec<Links>,
+    live: usize,
+}
+
+impl Table {
+    fn new(class: Class) -> Self {
+        Table { class, chains: HashMap::default(), links: Vec::new(), live: 0 }
+    }
+
+    fn append(&mut self, key: Key, node: u32) {
+        if self.links.len() <= node as usize {
+            self.links.resize(node as usize + 1, Links { previous: NIL, next: NIL });
+        }
+        // Emptied chains stay for the next message of their key; swept once they outnumber the rest.
+        if self.chains.len() > 2 * self.live + 64 {
+            self.chains.retain(|_, ends| ends.head != NIL);
+        }
+        let ends = self.chains.entry(key).or_insert(Ends { head: NIL, tail: NIL });
+        self.links[node as usize] = Links { previous: ends.tail, next: NIL };
+        if ends.tail == NIL {
+            ends.head = node;
+        } else {
+            self.links[ends.tail as usize].next = node;
+        }
+        ends.tail = node;
+        self.live += 1;
+    }
+
+    fn first(&self, key: Key) -> Option<u32> {
+        self.chains.get(&key).map(|ends| ends.head).filter(|&head| head != NIL)
+    }
+
+    fn remove(&mut self, key: Key, node: u32) {
+        let Links { previous, next } = self.links[node as usize];
+        let ends = self.chains.get_mut(&key).expect("a listed node has a chain");
+        if previous == NIL {
+            ends.head = next;
+        } else {
+            self.links[previous as usize].next = next;
+        }
+        if next == NIL {
+            ends.tail = previous;
+        } else {
+            self.links[next as usize].previous = previous;
+        }
+        self.live -= 1;
+    }
+}
+
+/// Nodes with stable indices.
+struct Nodes<N> {
+    entries: Vec<Option<N>>,
+    free: Vec<u32>,
+}
+
+impl<N> Nodes<N> {
+    fn insert(&mut self, node: N) -> u32 {
+        match self.free.pop() {
+            Some(index) => {
+                self.entries[index as usize] = Some(node);
+                index
+            }
+            None => {
+                self.entries.push(Some(node));
+                (self.entries.len() - 1) as u32
+            }
+        }
+    }
+
+    fn get(&self, index: u32) -> &N {
+        self.entries[index as usize].as_ref().expect("a listed node is live")
+    }
+
+    fn remove(&mut self, index: u32) -> N {
+        self.free.push(index);
+        self.entries[index as usize].take().expect("a listed node is live")
+    }
+}
+
+impl<N> Default for Nodes<N> {
+    fn default() -> Self {
+        Nodes { entries: Vec::new(), free: Vec::new() }
+    }
+}
+
+struct PostedNode<T> {
+    table: u32,
+    key: Key,
+    /// Order of posting; the oldest receive that fits takes the message.
+    order: u64,
+    value: T,
+}
+
+/// Receives that wait for a message.
+pub(crate) struct PostedQueue<T> {
+    tables: Vec<Table>,
+    nodes: Nodes<PostedNode<T>>,
+    posted: u64,
+}
+
+impl<T: Copy> PostedQueue<T> {
+    pub fn new() -> Self {
+        PostedQueue { tables: Vec::new(), nodes: Nodes::default(), posted: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.tables.iter().map(|table| table.live).sum()
+    }
+
+    pub fn post(&mut self, source: Source, selector: TagSelector, value: T) -> u32 {
+        let (class, key) = Class::of(source, selector);
+        let table = match self.tables.iter().position(|table| table.class == class) {
+            Some(table) => table,
+            // An empty class makes room for the new one, so that odd masks do not pile up.
+            None => match self.tables.iter().position(|table| table.live == 0) {
+                Some(table) if self.tables.len() >= LISTED_CLASSES => {
+                    self.tables[table] = Table::new(class);
+                    table
+                }
+                _ => {
+                    self.tables.push(Table::new(class));
+                    self.tables.len() - 1
+                }
+            },
+        };
+        let order = self.posted;
+        self.posted += 1;
+        let node = self.nodes.insert(PostedNode { table: table as u32, key, order, value });
+        self.tables[table].append(key, node);
+        node
+    }
+
+    /// Takes the receive, posted first, that fits this message.
+    pub fn take(&mut self, peer: PeerIndex, tag: Tag) -> Option<T> {
+        let mut oldest: Option<(u64, u32)> = None;
+        for table in &self.tables {
+            if table.live == 0 {
+                continue;
+            }
+            if let Some(node) = table.first(table.class.key(peer, tag)) {
+                let order = self.nodes.get(node).order;
+                if oldest.is_none_or(|(best, _)| order < best) {
+                    oldest = Some((order, node));
+                }
+            }
+        }
+        oldest.map(|(_, node)| self.remove(node))
+    }
+
+    pub fn remove(&mut self, node: u32) -> T {
+        let entry = self.nodes.remove(node);
+        self.tables[entry.table as usize].remove(entry.key, node);
+        entry.value
+    }
+}
+
+struct UnexpectedNode<T> {
+    peer: PeerIndex,
+    tag: Tag,
+    arrival: Links,
+    value: T,
+}
+
+/// Messages that wait for a receive.
+pub(crate) struct UnexpectedQueue<T> {
+    tables: Vec<Table>,
+    nodes: Nodes<UnexpectedNode<T>>,
+    head: u32,
+    tail: u32,
+    live: usize,
+}
+
+impl<T> UnexpectedQueue<T> {
+    pub fn new() -> Self {
+        UnexpectedQueue { tables: Vec::new(), nodes: Nodes::default(), head: NIL, tail: NIL, live: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    pub fn push(&mut self, peer: PeerIndex, tag: Tag, value: T) -> u32 {
+        let arrival = Links { previous: self.tail, next: NIL };
+        let node = self.nodes.insert(UnexpectedNode { peer, tag, arrival, value });
+        if self.tail == NIL {
+            self.head = node;
+        } else {
+            self.nodes.entries[self.tail as usize].as_mut().expect("the tail is live").arrival.next = node;
+        }
+        self.tail = node;
+        for table in &mut self.tables {
+            table.append(table.class.key(peer, tag), node);
+        }
+        self.live += 1;
+        node
+    }
+
+    /// The message, arrived first, that this receive takes.
+    pub fn find(&mut self, source: Source, selector: TagSelector) -> Option<u32> {
+        if self.live == 0 {
+            return None;
+        }
+        let (class, key) = Class::of(source, selector);
+        if let Some(table) = self.tables.iter().find(|table| table.class == class) {
+            return table.first(key);
+        }
+        if self.tables.len() < LISTED_CLASSES {
+            let mut table = Table::new(class);
+            for node in self.arrivals() {
+                let entry = self.nodes.get(node);
+                table.append(class.key(entry.peer, entry.tag), node);
+            }
+            let found = table.first(key);
+            self.tables.push(table);
+            return found;
+        }
+        self.arrivals().find(|&node| {
+            let entry = self.nodes.get(node);
+            source.takes(entry.peer) && selector.takes(entry.tag)
+        })
+    }
+
+    pub fn get(&self, node: u32) -> (PeerIndex, Tag, &T) {
+        let entry = self.nodes.get(node);
+        (entry.peer, entry.tag, &entry.value)
+    }
+
+    pub fn get_mut(&mut self, node: u32) -> &mut T {
+        &mut self.nodes.entries[node as usize].as_mut().expect("a listed node is live").value
+    }
+
+    pub fn remove(&mut self, node: u32) -> (PeerIndex, Tag, T) {
+        let UnexpectedNode { peer, tag, arrival, value } = self.nodes.remove(node);
+        match arrival.previous {
+            NIL => self.head = arrival.next,
+            previous => self.nodes.entries[previous as usize].as_mut().expect("linked").arrival.next = arrival.next,
+        }
+        match arrival.next {
+            NIL => self.tail = arrival.previous,
+            next => self.nodes.entries[next as usize].as_mut().expect("linked").arrival.previous = arrival.previous,
+        }
+        for table in &mut self.tables {
+            table.remove(table.class.key(peer, tag), node);
+        }
+        self.live -= 1;
+        (peer, tag, value)
+    }
+
+    /// Nodes in the order of arrival.
+    pub fn arrivals(&self) -> impl Iterator<Item = u32> + '_ {
+        let mut at = self.head;
+        std::iter::from_fn(move || {
+            let node = at;
+            (node != NIL).then(|| {
+                at = self.nodes.get(node).arrival.next;
+                node
+            })
+        })
+    }
+}

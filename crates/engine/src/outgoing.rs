@@ -1,0 +1,231 @@
+//! From requests to packets.
+
+use machine::{Nanoseconds, PeerIndex};
+
+use crate::engine::Engine;
+use crate::peer::{Control, Peer, Plan};
+use crate::reliability::Stored;
+use crate::request::{SendKey, SendRequest, Status, to_wire};
+use crate::wire::{self, Packet, RELIABILITY_HEADER, Sequencing};
+
+use slotmap::SlotMap;
+
+impl Control {
+    fn packet(&self) -> Packet<'static> {
+        match *self {
+            Control::Clear { sender, receiver } => Packet::Clear { sender, receiver },
+            Control::Done { sender } => Packet::Done { sender },
+            Control::Credit { messages, bytes } => Packet::Credit { messages, bytes },
+        }
+    }
+}
+
+/// The payload of a planned packet: the next bytes of the send.
+fn next_payload<B: AsRef<[u8]>>(request: &SendRequest<B>, length: usize) -> &[u8] {
+    &request.buffer.as_ref()[request.written..request.written + length]
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
+    /// The next peer that may have something to transmit. Ask [`Engine::plan`] until it says `None`; after a port
+    /// was full, hand the peer back with [`Engine::defer`].
+    #[inline]
+    pub fn next_ready(&mut self) -> Option<PeerIndex> {
+        let peer = self.ready.pop_front()?;
+        self.peers[peer as usize].ready = false;
+        Some(PeerIndex(peer))
+    }
+
+    /// How many peers wait in [`Engine::next_ready`].
+    #[inline]
+    pub fn ready_peers(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Puts a peer whose port was full back among the ready.
+    pub fn defer(&mut self, peer: PeerIndex) {
+        self.mark_ready(peer);
+    }
+
+    /// The length of the next packet to `peer`, or `None` if there is nothing to send now. Changes nothing until
+    /// [`Engine::write`].
+    #[inline]
+    pub fn plan(&mut self, now: Nanoseconds, peer: PeerIndex) -> Option<usize> {
+        let link = &mut self.peers[peer.0 as usize];
+        if !link.alive {
+            return None;
+        }
+        let (plan, length) = match &link.reliability {
+            None => plan_packet(link, &self.sends)?,
+            Some(reliability) => {
+                let planned = match reliability.to_resend() {
+                    Some((place, _, length)) => Some((Plan::Resend { place }, length)),
+                    None if reliability.may_send() => plan_packet(link, &self.sends),
+                    None => None,
+                };
+                match planned {
+                    Some((plan, length)) => (plan, RELIABILITY_HEADER + length),
+                    None if reliability.must_acknowledge(now) => (Plan::Acknowledge, RELIABILITY_HEADER),
+                    None => return None,
+                }
+            }
+        };
+        link.plan = Some(plan);
+        Some(length)
+    }
+
+    /// Writes the packet just planned over the whole of `into`, which has the length that [`Engine::plan`] named.
+    #[inline]
+    pub fn write(&mut self, now: Nanoseconds, peer: PeerIndex, into: &mut [u8]) {
+        let link = &mut self.peers[peer.0 as usize];
+        let Some(plan) = link.plan.take() else {
+            unreachable!("write follows plan");
+        };
+        let at = if link.reliability.is_some() { RELIABILITY_HEADER } else { 0 };
+        let (header, body) = into.split_at_mut(at);
+        let mut finished = None;
+        // What the reliability layer keeps of a rendezvous packet: where its bytes are, not a copy.
+        let mut kept = None;
+        match plan {
+            Plan::Acknowledge => {
+                let reliability = link.reliability.as_mut().expect("acknowledgements are of unreliable ports");
+                self.counters.acknowledgements += 1;
+                return reliability.acknowledge().write(header);
+            }
+            Plan::Resend { place } => {
+                self.counters.retransmitted += 1;
+                return resend(link, &self.sends, now, place, header, body);
+            }
+            Plan::Control => {
+                let control = link.control.pop_front().expect("planned");
+                control.packet().write(body);
+            }
+            Plan::Eager { send, payload } => {
+                let request = &mut self.sends[send];
+                let length = request.length();
+                link.credit_messages -= 1;
+                link.credit_bytes -= length as u64;
+                let payload = next_payload(request, payload);
+                Packet::Eager { tag: request.tag, length: length as u32, payload }.write(body);
+                request.written = payload.len();
+                link.favour_streaming = true;
+                if request.written == length {
+                    link.messages.pop_front();
+                    finished = Some(send);
+                }
+            }
+            Plan::More { send, payload } => {
+                let request = &mut self.sends[send];
+                let payload = next_payload(request, payload);
+                Packet::More { payload }.write(body);
+                request.written += payload.len();
+                link.favour_streaming = true;
+                if request.written == request.length() {
+                    link.messages.pop_front();
+                    finished = Some(send);
+                }
+            }
+            Plan::Request { send } => {
+                let request = &mut self.sends[send];
+                link.credit_messages -= 1;
+                link.messages.pop_front();
+                link.favour_streaming = true;
+                let bytes = request.buffer.as_ref();
+                let address = if link.config.remote_read { bytes.as_ptr() as u64 } else { 0 };
+                Packet::Request { tag: request.tag, length: bytes.len() as u64, sender: to_wire(send), address }
+                    .write(body);
+                request.requested = true;
+            }
+            Plan::Data { send, payload } => {
+                let request = &mut self.sends[send];
+                let (offset, length) = (request.written, payload);
+                let payload = next_payload(request, payload);
+                Packet::Data { receiver: request.receiver, payload }.write(body);
+                request.written += payload.len();
+                let last = request.written == request.length();
+                link.favour_streaming = false;
+                link.streaming.pop_front();
+                if !last {
+                    link.streaming.push_back(send);
+                }
+                if link.reliability.is_some() {
+                    kept = Some(Stored::Data { send, offset, length, last });
+                } else if last {
+                    finished = Some(send);
+                }
+            }
+        }
+        if let Some(reliability) = &mut link.reliability {
+            let length = body.len();
+            let stored = kept.unwrap_or_else(|| Stored::Copy(body.to_vec()));
+            reliability.send(now, stored, length).write(header);
+            self.watch(peer);
+        }
+        self.counters.packets_sent += 1;
+        if let Some(send) = finished {
+            self.finish_send(send, Status::Done);
+        }
+    }
+}
+
+/// Chooses the next packet of the message layer and its length.
+#[inline]
+fn plan_packet<B: AsRef<[u8]>>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B>>) -> Option<(Plan, usize)> {
+    if let Some(control) = link.control.front() {
+        return Some((Plan::Control, control.packet().length()));
+    }
+    // Streams and messages take turns, so that neither waits for the other's end.
+    if link.favour_streaming {
+        plan_data(link, sends).or_else(|| plan_message(link, sends))
+    } else {
+        plan_message(link, sends).or_else(|| plan_data(link, sends))
+    }
+}
+
+fn plan_data<B: AsRef<[u8]>>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B>>) -> Option<(Plan, usize)> {
+    let send = *link.streaming.front()?;
+    let request = &sends[send];
+    let payload = (request.length() - request.written).min(link.room(wire::DATA_HEADER));
+    Some((Plan::Data { send, payload }, wire::DATA_HEADER + payload))
+}
+
+#[inline]
+fn plan_message<B: AsRef<[u8]>>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B>>) -> Option<(Plan, usize)> {
+    let send = *link.messages.front()?;
+    let request = &sends[send];
+    let left = request.length() - request.written;
+    if request.written > 0 {
+        let payload = left.min(link.room(wire::MORE_HEADER));
+        return Some((Plan::More { send, payload }, wire::MORE_HEADER + payload));
+    }
+    if link.credit_messages == 0 {
+        return None;
+    }
+    if left as u64 <= link.config.eager_limit.0.min(link.credit_bytes) {
+        let payload = left.min(link.room(wire::EAGER_HEADER));
+        Some((Plan::Eager { send, payload }, wire::EAGER_HEADER + payload))
+    } else {
+        Some((Plan::Request { send }, wire::REQUEST_HEADER))
+    }
+}
+
+fn resend<B: AsRef<[u8]>>(
+    link: &mut Peer,
+    sends: &SlotMap<SendKey, SendRequest<B>>,
+    now: Nanoseconds,
+    place: usize,
+    header: &mut [u8],
+    body: &mut [u8],
+) {
+    let reliability = link.reliability.as_mut().expect("planned on an unreliable port");
+    let (_, stored, _) = reliability.to_resend().expect("planned");
+    match stored {
+        Stored::Copy(bytes) => body.copy_from_slice(bytes),
+        Stored::Data { send, offset, length, .. } => {
+            let request = &sends[*send];
+            let payload = &request.buffer.as_ref()[*offset..*offset + *length];
+            Packet::Data { receiver: request.receiver, payload }.write(body);
+        }
+    }
+    let sequencing: Sequencing = reliability.resend(now, place);
+    sequencing.write(header);
+}

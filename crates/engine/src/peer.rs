@@ -1,0 +1,123 @@
+//! What the engine keeps for one peer. An idle peer costs this struct and no more.
+
+use std::collections::VecDeque;
+
+use crate::config::LinkConfig;
+use crate::reliability::Reliability;
+use crate::request::{ReceiveKey, SendKey};
+
+/// A packet that is not part of the message stream.
+#[derive(Clone, Copy)]
+pub(crate) enum Control {
+    Clear { sender: u64, receiver: u64 },
+    Done { sender: u64 },
+    Credit { messages: u32, bytes: u64 },
+}
+
+/// Where the rest of an eager message goes.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    Receive(ReceiveKey),
+    Unexpected(u32),
+}
+
+/// An eager message of which `More` packets are still to come.
+#[derive(Clone, Copy)]
+pub(crate) struct Partial {
+    pub target: Target,
+    pub length: u64,
+    pub got: u64,
+}
+
+/// What the next packet to a peer will be; see [`crate::Engine::plan`].
+#[derive(Clone, Copy)]
+pub(crate) enum Plan {
+    Resend { place: usize },
+    Control,
+    Eager { send: SendKey, payload: usize },
+    More { send: SendKey, payload: usize },
+    Request { send: SendKey },
+    Data { send: SendKey, payload: usize },
+    Acknowledge,
+}
+
+pub(crate) struct Peer {
+    pub config: LinkConfig,
+    pub alive: bool,
+    /// Reads of this peer's memory have failed: bytes move in packets.
+    pub remote_read_closed: bool,
+    pub reliability: Option<Reliability>,
+    /// Listed among the peers that may have something to transmit.
+    pub ready: bool,
+    pub plan: Option<Plan>,
+
+    // Outgoing.
+    pub control: VecDeque<Control>,
+    /// Sends in order; the first may be partly written.
+    pub messages: VecDeque<SendKey>,
+    /// Rendezvous messages that the peer is ready for.
+    pub streaming: VecDeque<SendKey>,
+    pub favour_streaming: bool,
+    pub credit_messages: u32,
+    pub credit_bytes: u64,
+
+    // Incoming.
+    pub partial: Option<Partial>,
+    /// Unmatched here.
+    pub held_messages: u32,
+    pub held_bytes: u64,
+    /// Matched since the last credit packet.
+    pub freed_messages: u32,
+    pub freed_bytes: u64,
+}
+
+impl Peer {
+    pub fn new(config: LinkConfig) -> Self {
+        Peer {
+            alive: true,
+            remote_read_closed: !config.remote_read,
+            reliability: config.reliability.clone().map(Reliability::new),
+            ready: false,
+            plan: None,
+            control: VecDeque::new(),
+            messages: VecDeque::new(),
+            streaming: VecDeque::new(),
+            favour_streaming: false,
+            credit_messages: config.credit_messages,
+            credit_bytes: config.credit_bytes.0,
+            partial: None,
+            held_messages: 0,
+            held_bytes: 0,
+            freed_messages: 0,
+            freed_bytes: 0,
+            config,
+        }
+    }
+
+    /// Payload bytes that fit a packet beside `header`.
+    pub fn room(&self, header: usize) -> usize {
+        let sequencing = if self.reliability.is_some() { crate::wire::RELIABILITY_HEADER } else { 0 };
+        self.config.mtu.0 as usize - sequencing - header
+    }
+
+    /// A message has left the unexpected state, or never entered it. Tells the peer once a quarter of the credit
+    /// has come together.
+    pub fn free(&mut self, messages: u32, bytes: u64) {
+        self.freed_messages += messages;
+        self.freed_bytes += bytes;
+        if self.freed_messages >= self.config.credit_messages.div_ceil(4)
+            || self.freed_bytes >= self.config.credit_bytes.0.div_ceil(4).max(1)
+        {
+            self.control.push_back(Control::Credit { messages: self.freed_messages, bytes: self.freed_bytes });
+            self.freed_messages = 0;
+            self.freed_bytes = 0;
+        }
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.control.is_empty()
+            && self.messages.is_empty()
+            && self.streaming.is_empty()
+            && self.reliability.as_ref().is_none_or(Reliability::is_quiet)
+    }
+}

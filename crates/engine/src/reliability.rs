@@ -1,0 +1,435 @@
+//! Exactly once and in order over a port that loses, doubles and reorders: sequence numbers, selective
+//! acknowledgement, retransmission, a congestion window, signs of life.
+
+use std::collections::VecDeque;
+
+use machine::Nanoseconds;
+
+use crate::config::ReliabilityConfig;
+use crate::request::SendKey;
+use crate::wire::Sequencing;
+
+/// A packet counts as lost once this many sent after it have arrived (TCP's duplicate threshold).
+const REORDERING: u64 = 3;
+/// Packets a receiver takes in before it acknowledges without waiting.
+const ACKNOWLEDGE_EVERY: u32 = 16;
+/// Refusals in a row, nothing heard between, that prove a peer's process gone.
+const REFUSALS: u32 = 3;
+const FIRST_WINDOW: f64 = 32.0;
+const LEAST_WINDOW: f64 = 4.0;
+const FIRST_TIMEOUT: Nanoseconds = Nanoseconds(50_000_000);
+
+/// How to make a packet again.
+#[derive(Debug)]
+pub(crate) enum Stored {
+    Copy(Vec<u8>),
+    /// Bytes of a rendezvous message, still in the sender's buffer. `last`: the message ends here.
+    Data {
+        send: SendKey,
+        offset: usize,
+        length: usize,
+        last: bool,
+    },
+}
+
+struct Flight {
+    stored: Stored,
+    /// Length of the message-layer packet.
+    length: usize,
+    sent_at: Nanoseconds,
+    /// Number of this transmission among all; a retransmission gets a new one.
+    order: u64,
+    again: bool,
+    arrived: bool,
+    lost: bool,
+}
+
+/// What became of a packet that arrived.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// The next one: process it, then ask [`Reliability::next_waiting`].
+    InOrder,
+    /// Kept until those before it come.
+    Held,
+    /// Seen before, or too far ahead.
+    Dropped,
+}
+
+/// What a timeout calls for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Nothing,
+    /// There is something to transmit now.
+    Transmit,
+    /// The peer has been silent for too long.
+    Dead,
+}
+
+pub(crate) struct Reliability {
+    config: ReliabilityConfig,
+    // Sending.
+    next: u32,
+    /// Packets `next - flight.len() .. next`.
+    flight: VecDeque<Flight>,
+    /// Neither arrived nor lost.
+    outstanding: usize,
+    lost: usize,
+    order: u64,
+    latest_arrived: u64,
+    window: f64,
+    threshold: f64,
+    /// Losses of packets sent before this transmission are one event.
+    recovery: u64,
+    round_trip: Option<(f64, f64)>,
+    backoff: u32,
+    retransmit_at: Option<Nanoseconds>,
+    // Receiving.
+    expected: u32,
+    /// Slot i: packet `expected + 1 + i`.
+    waiting: VecDeque<Option<Vec<u8>>>,
+    unacknowledged: u32,
+    acknowledge_at: Option<Nanoseconds>,
+    acknowledge_now: bool,
+    // Signs of life.
+    engaged: bool,
+    heard: Nanoseconds,
+    pinged: Nanoseconds,
+    ping: bool,
+    refusals: u32,
+}
+
+impl Reliability {
+    pub fn new(config: ReliabilityConfig) -> Self {
+        Reliability {
+            window: FIRST_WINDOW.min(config.window as f64),
+            config,
+            next: 0,
+            flight: VecDeque::new(),
+            outstanding: 0,
+            lost: 0,
+            order: 0,
+            latest_arrived: 0,
+            threshold: f64::INFINITY,
+            recovery: 0,
+            round_trip: None,
+            backoff: 0,
+            retransmit_at: None,
+            expected: 0,
+            waiting: VecDeque::new(),
+            unacknowledged: 0,
+            acknowledge_at: None,
+            acknowledge_now: false,
+            engaged: false,
+            heard: Nanoseconds(0),
+            pinged: Nanoseconds(0),
+            ping: false,
+            refusals: 0,
+        }
+    }
+
+    pub fn session(&self) -> u32 {
+        self.config.session
+    }
+
+    /// Everything sent has arrived.
+    pub fn is_quiet(&self) -> bool {
+        self.flight.is_empty()
+    }
+
+    /// A new packet may leave now.
+    pub fn may_send(&self) -> bool {
+        self.lost == 0 && self.has_room() && self.flight.len() < self.config.window as usize
+    }
+
+    fn has_room(&self) -> bool {
+        (self.outstanding as f64) < self.window
+    }
+
+    /// The packet to retransmit next: its place for [`Reliability::resend`], how to make it, its length.
+    pub fn to_resend(&self) -> Option<(usize, &Stored, usize)> {
+        if self.lost == 0 || !self.has_room() {
+            return None;
+        }
+        let place = self.flight.iter().position(|packet| packet.lost)?;
+        let packet = &self.flight[place];
+        Some((place, &packet.stored, packet.length))
+    }
+
+    pub fn resend(&mut self, now: Nanoseconds, place: usize) -> Sequencing {
+        let order = self.transmission(now);
+        let sequence = self.oldest().wrapping_add(place as u32);
+        let packet = &mut self.flight[place];
+        packet.lost = false;
+        packet.again = true;
+        packet.sent_at = now;
+        packet.order = order;
+        self.lost -= 1;
+        self.outstanding += 1;
+        self.header(sequence, true)
+    }
+
+    pub fn send(&mut self, now: Nanoseconds, stored: Stored, length: usize) -> Sequencing {
+        let order = self.transmission(now);
+        let sequence = self.next;
+        self.flight.push_back(Flight {
+            stored,
+            length,
+            sent_at: now,
+            order,
+            again: false,
+            arrived: false,
+            lost: false,
+        });
+        self.next = self.next.wrapping_add(1);
+        self.outstanding += 1;
+        self.header(sequence, true)
+    }
+
+    fn transmission(&mut self, now: Nanoseconds) -> u64 {
+        self.engage(now);
+        self.retransmit_at.get_or_insert(now + self.timeout());
+        self.order += 1;
+        self.order
+    }
+
+    fn engage(&mut self, now: Nanoseconds) {
+        if !self.engaged {
+            self.engaged = true;
+            self.heard = now;
+            self.pinged = now;
+        }
+    }
+
+    /// An acknowledgement should go out even without a packet to ride on.
+    pub fn must_acknowledge(&self, now: Nanoseconds) -> bool {
+        self.acknowledge_now
+            || self.ping
+            || self.unacknowledged >= ACKNOWLEDGE_EVERY
+            || self.acknowledge_at.is_some_and(|at| at <= now)
+    }
+
+    pub fn acknowledge(&mut self) -> Sequencing {
+        self.header(self.next, false)
+    }
+
+    fn header(&mut self, sequence: u32, carries: bool) -> Sequencing {
+        let mut beyond = 0;
+        for (i, packet) in self.waiting.iter().take(64).enumerate() {
+            beyond |= u64::from(packet.is_some()) << i;
+        }
+        self.unacknowledged = 0;
+        self.acknowledge_at = None;
+        self.acknowledge_now = false;
+        let ping = std::mem::take(&mut self.ping);
+        Sequencing { session: self.config.session, sequence, expected: self.expected, beyond, carries, ping }
+    }
+
+    fn oldest(&self) -> u32 {
+        self.next.wrapping_sub(self.flight.len() as u32)
+    }
+
+    fn timeout(&self) -> Nanoseconds {
+        let base = match self.round_trip {
+            Some((mean, deviation)) => Nanoseconds((mean + 4.0 * deviation) as u64),
+            None => FIRST_TIMEOUT,
+        };
+        let base = base.0.max(self.config.timeout_least.0);
+        Nanoseconds((base << self.backoff.min(10)).min(self.config.timeout_most.0))
+    }
+
+    /// Takes in the acknowledgement part of a header; `release` gets each packet that need not be kept any longer, in
+    /// order.
+    pub fn acknowledged(&mut self, now: Nanoseconds, header: &Sequencing, mut release: impl FnMut(Stored)) {
+        self.engage(now);
+        self.heard = now;
+        self.refusals = 0;
+        if header.ping {
+            self.acknowledge_now = true;
+        }
+        let oldest = self.oldest();
+        let advanced = header.expected.wrapping_sub(oldest) as usize;
+        if advanced > self.flight.len() {
+            return;
+        }
+        let mut fresh = 0;
+        let mut sample = None;
+        for _ in 0..advanced {
+            let packet = self.flight.pop_front().expect("counted");
+            if !packet.arrived {
+                fresh += 1;
+                if packet.lost {
+                    self.lost -= 1;
+                } else {
+                    self.outstanding -= 1;
+                }
+                self.latest_arrived = self.latest_arrived.max(packet.order);
+                if !packet.again {
+                    sample = Some(now - packet.sent_at.min(now));
+                }
+            }
+            release(packet.stored);
+        }
+        let mut bits = header.beyond;
+        while bits != 0 {
+            let place = bits.trailing_zeros() as usize + 1;
+            bits &= bits - 1;
+            let Some(packet) = self.flight.get_mut(place) else { break };
+            if !packet.arrived {
+                packet.arrived = true;
+                fresh += 1;
+                if std::mem::take(&mut packet.lost) {
+                    self.lost -= 1;
+                } else {
+                    self.outstanding -= 1;
+                }
+                self.latest_arrived = self.latest_arrived.max(packet.order);
+            }
+        }
+        if let Some(sample) = sample {
+            self.learn_round_trip(sample);
+        }
+        if fresh > 0 {
+            self.backoff = 0;
+            self.grow(fresh);
+            self.find_losses();
+        }
+        if advanced > 0 || fresh > 0 {
+            self.retransmit_at = (!self.flight.is_empty()).then(|| now + self.timeout());
+        }
+    }
+
+    fn learn_round_trip(&mut self, sample: Nanoseconds) {
+        let sample = sample.0 as f64;
+        self.round_trip = Some(match self.round_trip {
+            None => (sample, sample / 2.0),
+            Some((mean, deviation)) => {
+                (mean + (sample - mean) / 8.0, deviation + ((sample - mean).abs() - deviation) / 4.0)
+            }
+        });
+    }
+
+    fn grow(&mut self, arrived: usize) {
+        let arrived = arrived as f64;
+        self.window += if self.window < self.threshold { arrived } else { arrived / self.window };
+        self.window = self.window.min(self.config.window as f64);
+    }
+
+    fn find_losses(&mut self) {
+        let latest = self.latest_arrived;
+        let mut newest_lost = 0;
+        // A later packet always has a later first transmission, so the search ends at the first one sent too recently
+        // that was never retransmitted.
+        for packet in &mut self.flight {
+            let overtaken = packet.order + REORDERING <= latest;
+            if !overtaken && !packet.again {
+                break;
+            }
+            if overtaken && !packet.arrived && !packet.lost {
+                packet.lost = true;
+                self.lost += 1;
+                self.outstanding -= 1;
+                newest_lost = newest_lost.max(packet.order);
+            }
+        }
+        if newest_lost > self.recovery {
+            self.shrink();
+        }
+    }
+
+    fn shrink(&mut self) {
+        self.recovery = self.order;
+        self.window = (self.window * 0.7).max(LEAST_WINDOW);
+        self.threshold = self.window;
+    }
+
+    /// Judges the packet after `header`. A held one is copied.
+    pub fn arrived(&mut self, now: Nanoseconds, header: &Sequencing, packet: &[u8]) -> Arrival {
+        let ahead = header.sequence.wrapping_sub(self.expected);
+        self.unacknowledged += 1;
+        self.acknowledge_at.get_or_insert(now + self.config.acknowledge_after);
+        if ahead == 0 {
+            self.expected = self.expected.wrapping_add(1);
+            return Arrival::InOrder;
+        }
+        // A gap or a double: the sender should hear of it now.
+        self.acknowledge_now = true;
+        if ahead > self.config.window {
+            return Arrival::Dropped;
+        }
+        let place = ahead as usize - 1;
+        if self.waiting.len() <= place {
+            self.waiting.resize_with(place + 1, || None);
+        }
+        match &mut self.waiting[place] {
+            Some(_) => Arrival::Dropped,
+            empty => {
+                *empty = Some(packet.to_vec());
+                Arrival::Held
+            }
+        }
+    }
+
+    /// The next held packet whose turn has come. Call it after each packet processed in order, until `None`.
+    pub fn next_waiting(&mut self) -> Option<Vec<u8>> {
+        // The slot of the packet just processed has gone with it: what was `expected + 1 + i` is now `expected + i`.
+        let packet = self.waiting.pop_front()?;
+        match packet {
+            Some(packet) => {
+                self.expected = self.expected.wrapping_add(1);
+                Some(packet)
+            }
+            None => None,
+        }
+    }
+
+    /// A host refused our packet.
+    pub fn refused(&mut self) -> Due {
+        self.refusals += 1;
+        if self.refusals >= REFUSALS { Due::Dead } else { Due::Nothing }
+    }
+
+    pub fn next_timeout(&self) -> Option<Nanoseconds> {
+        if !self.engaged {
+            return None;
+        }
+        let ping = self.pinged.max(self.heard) + self.config.ping_after;
+        Some([self.retransmit_at, self.acknowledge_at].into_iter().flatten().fold(ping, Nanoseconds::min))
+    }
+
+    pub fn handle_timeout(&mut self, now: Nanoseconds) -> Due {
+        let mut due = Due::Nothing;
+        if !self.engaged {
+            return due;
+        }
+        if now >= self.heard + self.config.silence_limit {
+            return Due::Dead;
+        }
+        if self.retransmit_at.is_some_and(|at| at <= now) {
+            // The first time only the oldest goes again, as a probe: a peer that was merely slow costs one packet.
+            let all = self.backoff > 0;
+            for packet in self.flight.iter_mut().filter(|packet| !packet.arrived && !packet.lost) {
+                packet.lost = true;
+                self.lost += 1;
+                self.outstanding -= 1;
+                if !all {
+                    break;
+                }
+            }
+            if all {
+                self.shrink();
+            }
+            self.backoff += 1;
+            self.retransmit_at = Some(now + self.timeout());
+            due = Due::Transmit;
+        }
+        if now >= self.pinged.max(self.heard) + self.config.ping_after {
+            self.ping = true;
+            self.pinged = now;
+            due = Due::Transmit;
+        }
+        if self.acknowledge_at.is_some_and(|at| at <= now) {
+            due = Due::Transmit;
+        }
+        due
+    }
+}

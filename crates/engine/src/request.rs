@@ -1,0 +1,100 @@
+//! Requests: what the application asked for, and how it ended.
+
+use slotmap::Key;
+
+use crate::tag::{Envelope, Source, Tag};
+use machine::PeerIndex;
+
+slotmap::new_key_type! {
+    pub(crate) struct SendKey;
+    pub(crate) struct ReceiveKey;
+}
+
+/// A request in progress; names nothing once its completion was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RequestId(pub(crate) RequestKey);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum RequestKey {
+    Send(SendKey),
+    Receive(ReceiveKey),
+}
+
+/// Which way a request moved bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    Send,
+    Receive,
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Sent (the buffer may be used again), or received whole.
+    Done,
+    /// The message was longer than the buffer: its first bytes are there, the rest is lost.
+    Truncated,
+    Cancelled,
+    /// The peer died, or broke the protocol, before the request could end.
+    PeerDead,
+}
+
+/// A request that has ended, with its buffer.
+#[derive(Debug)]
+pub struct Completion<B> {
+    pub request: RequestId,
+    /// What the application passed when it made the request.
+    pub context: u64,
+    pub direction: Direction,
+    /// Of a receive that ended without a message: the peer asked for (or 0), tag and length 0.
+    pub envelope: Envelope,
+    pub status: Status,
+    pub buffer: B,
+}
+
+/// A send that has not ended.
+pub(crate) struct SendRequest<B> {
+    pub context: u64,
+    pub peer: PeerIndex,
+    pub tag: Tag,
+    pub buffer: B,
+    /// Bytes of `buffer` handed to the port.
+    pub written: usize,
+    /// The receiver was told that the message waits here.
+    pub requested: bool,
+    /// Receiver's key, once it asked for the data.
+    pub receiver: u64,
+}
+
+impl<B: AsRef<[u8]>> SendRequest<B> {
+    pub fn length(&self) -> usize {
+        self.buffer.as_ref().len()
+    }
+
+    pub fn envelope(&self) -> Envelope {
+        Envelope { peer: self.peer, tag: self.tag, length: self.length() as u64 }
+    }
+}
+
+/// A receive that has not ended.
+pub(crate) struct ReceiveRequest<B> {
+    pub context: u64,
+    pub source: Source,
+    pub buffer: B,
+    pub state: ReceiveState,
+}
+
+pub(crate) enum ReceiveState {
+    /// Waits in the posted queue at this node.
+    Posted(u32),
+    /// Matched; bytes are coming.
+    Matched { envelope: Envelope, got: u64 },
+}
+
+pub(crate) fn to_wire(key: impl Key) -> u64 {
+    key.data().as_ffi()
+}
+
+pub(crate) fn from_wire<K: Key>(bits: u64) -> K {
+    slotmap::KeyData::from_ffi(bits).into()
+}

@@ -1,0 +1,245 @@
+//! Packets as bytes, little-endian. Nothing read from a packet is believed before it was checked.
+
+/// Largest header of the message layer.
+pub const LARGEST_HEADER: usize = 40;
+/// Header that goes before the message layer's on unreliable ports.
+pub const RELIABILITY_HEADER: usize = 24;
+
+pub(crate) const EAGER_HEADER: usize = 16;
+pub(crate) const MORE_HEADER: usize = 8;
+pub(crate) const REQUEST_HEADER: usize = 40;
+pub(crate) const CLEAR_HEADER: usize = 24;
+pub(crate) const DATA_HEADER: usize = 16;
+pub(crate) const DONE_HEADER: usize = 16;
+pub(crate) const CREDIT_HEADER: usize = 16;
+
+const EAGER: u8 = 1;
+const MORE: u8 = 2;
+const REQUEST: u8 = 3;
+const CLEAR: u8 = 4;
+const DATA: u8 = 5;
+const DONE: u8 = 6;
+const CREDIT: u8 = 7;
+
+/// One packet of the message layer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Packet<'a> {
+    /// A message sent at once; `payload` is its start, `More` packets bring the rest.
+    Eager { tag: u64, length: u32, payload: &'a [u8] },
+    /// The next bytes of the eager message in progress.
+    More { payload: &'a [u8] },
+    /// A message waits at the sender (request to send); `address` is where, 0 if it cannot be read from outside.
+    Request { tag: u64, length: u64, sender: u64, address: u64 },
+    /// The receiver is ready (clear to send).
+    Clear { sender: u64, receiver: u64 },
+    /// The next bytes of a rendezvous message.
+    Data { receiver: u64, payload: &'a [u8] },
+    /// The receiver has read the message out of the sender's memory.
+    Done { sender: u64 },
+    /// Messages and bytes that have left the unexpected queue.
+    Credit { messages: u32, bytes: u64 },
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+impl<'a> Packet<'a> {
+    /// `None` for anything malformed.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Option<Packet<'a>> {
+        let at_least = |n: usize| (bytes.len() >= n).then_some(());
+        let exactly = |n: usize| (bytes.len() == n).then_some(());
+        Some(match *bytes.first()? {
+            EAGER => {
+                at_least(EAGER_HEADER)?;
+                let (length, payload) = (u32_at(bytes, 4), &bytes[EAGER_HEADER..]);
+                (payload.len() <= length as usize).then_some(())?;
+                Packet::Eager { tag: u64_at(bytes, 8), length, payload }
+            }
+            MORE => {
+                at_least(MORE_HEADER + 1)?;
+                Packet::More { payload: &bytes[MORE_HEADER..] }
+            }
+            REQUEST => {
+                exactly(REQUEST_HEADER)?;
+                Packet::Request {
+                    tag: u64_at(bytes, 8),
+                    length: u64_at(bytes, 16),
+                    sender: u64_at(bytes, 24),
+                    address: u64_at(bytes, 32),
+                }
+            }
+            CLEAR => {
+                exactly(CLEAR_HEADER)?;
+                Packet::Clear { sender: u64_at(bytes, 8), receiver: u64_at(bytes, 16) }
+            }
+            DATA => {
+                at_least(DATA_HEADER + 1)?;
+                Packet::Data { receiver: u64_at(bytes, 8), payload: &bytes[DATA_HEADER..] }
+            }
+            DONE => {
+                exactly(DONE_HEADER)?;
+                Packet::Done { sender: u64_at(bytes, 8) }
+            }
+            CREDIT => {
+                exactly(CREDIT_HEADER)?;
+                Packet::Credit { messages: u32_at(bytes, 4), bytes: u64_at(bytes, 8) }
+            }
+            _ => return None,
+        })
+    }
+
+    #[inline]
+    pub fn length(&self) -> usize {
+        match self {
+            Packet::Eager { payload, .. } => EAGER_HEADER + payload.len(),
+            Packet::More { payload } => MORE_HEADER + payload.len(),
+            Packet::Request { .. } => REQUEST_HEADER,
+            Packet::Clear { .. } => CLEAR_HEADER,
+            Packet::Data { payload, .. } => DATA_HEADER + payload.len(),
+            Packet::Done { .. } => DONE_HEADER,
+            Packet::Credit { .. } => CREDIT_HEADER,
+        }
+    }
+
+    /// Writes the packet over the whole of `into`, whose length is [`Packet::length`].
+    #[inline]
+    pub fn write(&self, into: &mut [u8]) {
+        let head = |into: &mut [u8], kind: u8, word: u32| {
+            into[..4].copy_from_slice(&[kind, 0, 0, 0]);
+            into[4..8].copy_from_slice(&word.to_le_bytes());
+        };
+        let put = |into: &mut [u8], at: usize, value: u64| into[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        match *self {
+            Packet::Eager { tag, length, payload } => {
+                head(into, EAGER, length);
+                put(into, 8, tag);
+                into[EAGER_HEADER..].copy_from_slice(payload);
+            }
+            Packet::More { payload } => {
+                head(into, MORE, 0);
+                into[MORE_HEADER..].copy_from_slice(payload);
+            }
+            Packet::Request { tag, length, sender, address } => {
+                head(into, REQUEST, 0);
+                put(into, 8, tag);
+                put(into, 16, length);
+                put(into, 24, sender);
+                put(into, 32, address);
+            }
+            Packet::Clear { sender, receiver } => {
+                head(into, CLEAR, 0);
+                put(into, 8, sender);
+                put(into, 16, receiver);
+            }
+            Packet::Data { receiver, payload } => {
+                head(into, DATA, 0);
+                put(into, 8, receiver);
+                into[DATA_HEADER..].copy_from_slice(payload);
+            }
+            Packet::Done { sender } => {
+                head(into, DONE, 0);
+                put(into, 8, sender);
+            }
+            Packet::Credit { messages, bytes } => {
+                head(into, CREDIT, messages);
+                put(into, 8, bytes);
+            }
+        }
+    }
+}
+
+/// What goes before a packet on an unreliable port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sequencing {
+    pub session: u32,
+    /// Number of the packet that follows; of the next one if none does.
+    pub sequence: u32,
+    /// The first packet not yet received.
+    pub expected: u32,
+    /// Bit i: packet `expected + 1 + i` was received.
+    pub beyond: u64,
+    /// A packet follows.
+    pub carries: bool,
+    /// The receiver should acknowledge at once.
+    pub ping: bool,
+}
+
+const CARRIES: u32 = 1;
+const PING: u32 = 2;
+
+impl Sequencing {
+    pub fn parse(bytes: &[u8]) -> Option<(Sequencing, &[u8])> {
+        if bytes.len() < RELIABILITY_HEADER {
+            return None;
+        }
+        let flags = u32_at(bytes, 12);
+        let rest = &bytes[RELIABILITY_HEADER..];
+        let carries = flags & CARRIES != 0;
+        if flags & !(CARRIES | PING) != 0 || carries == rest.is_empty() {
+            return None;
+        }
+        let header = Sequencing {
+            session: u32_at(bytes, 0),
+            sequence: u32_at(bytes, 4),
+            expected: u32_at(bytes, 8),
+            beyond: u64_at(bytes, 16),
+            carries,
+            ping: flags & PING != 0,
+        };
+        Some((header, rest))
+    }
+
+    pub fn write(&self, into: &mut [u8]) {
+        let flags = if self.carries { CARRIES } else { 0 } | if self.ping { PING } else { 0 };
+        into[0..4].copy_from_slice(&self.session.to_le_bytes());
+        into[4..8].copy_from_slice(&self.sequence.to_le_bytes());
+        into[8..12].copy_from_slice(&self.expected.to_le_bytes());
+        into[12..16].copy_from_slice(&flags.to_le_bytes());
+        into[16..24].copy_from_slice(&self.beyond.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = Packet::parse(&bytes);
+            let _ = Sequencing::parse(&bytes);
+        }
+
+        #[test]
+        fn packets_read_back_as_written(kind in 0..7, a: u64, b: u64, c: u64, d: u64, payload in proptest::collection::vec(any::<u8>(), 1..64)) {
+            let payload = &payload[..];
+            let packet = match kind {
+                0 => Packet::Eager { tag: a, length: payload.len() as u32 + (b as u32 >> 8), payload },
+                1 => Packet::More { payload },
+                2 => Packet::Request { tag: a, length: b, sender: c, address: d },
+                3 => Packet::Clear { sender: a, receiver: b },
+                4 => Packet::Data { receiver: a, payload },
+                5 => Packet::Done { sender: a },
+                _ => Packet::Credit { messages: a as u32, bytes: b },
+            };
+            let mut bytes = vec![0xAA; packet.length()];
+            packet.write(&mut bytes);
+            prop_assert_eq!(Packet::parse(&bytes), Some(packet));
+        }
+
+        #[test]
+        fn sequencing_reads_back_as_written(session: u32, sequence: u32, expected: u32, beyond: u64, carries: bool, ping: bool) {
+            let header = Sequencing { session, sequence, expected, beyond, carries, ping };
+            let mut bytes = vec![0; RELIABILITY_HEADER + usize::from(carries)];
+            header.write(&mut bytes);
+            prop_assert_eq!(Sequencing::parse(&bytes).map(|(header, _)| header), Some(header));
+        }
+    }
+}

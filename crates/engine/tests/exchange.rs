@@ -1,0 +1,147 @@
+//! Two engines joined by a perfect wire: each way a message can take, end to end.
+
+use std::collections::VecDeque;
+
+use engine::{Completion, Direction, Engine, LinkConfig, Source, Status, TagSelector};
+use machine::{Bytes, Capabilities, Nanoseconds, PeerIndex};
+
+const NOW: Nanoseconds = Nanoseconds(0);
+const OTHER: PeerIndex = PeerIndex(0);
+
+struct Pair {
+    engines: [Engine<Vec<u8>>; 2],
+    wires: [VecDeque<Vec<u8>>; 2],
+    done: [Vec<Completion<Vec<u8>>>; 2],
+}
+
+impl Pair {
+    fn new(reliable: bool, mtu: u64) -> Self {
+        let capabilities =
+            Capabilities { ordered: reliable, reliable, mtu: Bytes(mtu), remote_read: false, zero_copy: false };
+        let mut engines = [Engine::new(), Engine::new()];
+        for engine in &mut engines {
+            engine.add_peer(LinkConfig::for_port(&capabilities, 7));
+        }
+        Pair { engines, wires: Default::default(), done: Default::default() }
+    }
+
+    fn run(&mut self) {
+        loop {
+            let mut moved = false;
+            for side in 0..2 {
+                while let Some(peer) = self.engines[side].next_ready() {
+                    while let Some(length) = self.engines[side].plan(NOW, peer) {
+                        moved = true;
+                        let mut packet = vec![0; length];
+                        self.engines[side].write(NOW, peer, &mut packet);
+                        self.wires[1 - side].push_back(packet);
+                    }
+                }
+                while let Some(packet) = self.wires[side].pop_front() {
+                    moved = true;
+                    self.engines[side].handle_packet(NOW, OTHER, &packet);
+                }
+                while let Some(completion) = self.engines[side].next_completion() {
+                    self.done[side].push(completion);
+                }
+            }
+            if !moved && self.engines.iter().all(|engine| engine.ready_peers() == 0) {
+                return;
+            }
+        }
+    }
+}
+
+fn content(length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i * 31 + length) as u8).collect()
+}
+
+#[test]
+fn messages_of_every_protocol_arrive_whole() {
+    for reliable in [true, false] {
+        for mtu in [128, 1472, 65_000] {
+            for length in [0, 1, 40, 111, 112, 1471, 5000, 64 << 10, (64 << 10) + 1, 300_000] {
+                for posted_first in [true, false] {
+                    let mut pair = Pair::new(reliable, mtu);
+                    let receive = |pair: &mut Pair| {
+                        pair.engines[1].receive(Source::Any, TagSelector::exactly(9), vec![0; length], 1).unwrap();
+                    };
+                    if posted_first {
+                        receive(&mut pair);
+                    }
+                    pair.engines[0].send(OTHER, 9, content(length), 2).unwrap();
+                    pair.run();
+                    if !posted_first {
+                        receive(&mut pair);
+                        pair.run();
+                    }
+                    let what = format!("reliable {reliable}, mtu {mtu}, length {length}, posted first {posted_first}");
+                    // Acknowledgements may ride on a timer; the receiver has everything all the same.
+                    let got = &pair.done[1][0];
+                    assert_eq!(
+                        (got.status, got.direction, got.context),
+                        (Status::Done, Direction::Receive, 1),
+                        "{what}"
+                    );
+                    assert_eq!(got.buffer, content(length), "{what}");
+                    assert_eq!(pair.engines[1].counters().malformed, 0, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_longer_message_is_truncated_with_an_error() {
+    for length in [100, 200_000] {
+        let mut pair = Pair::new(true, 4096);
+        pair.engines[1].receive(Source::Peer(OTHER), TagSelector::any(), vec![0; 60], 0).unwrap();
+        pair.engines[0].send(OTHER, 1, content(length), 0).unwrap();
+        pair.run();
+        let got = &pair.done[1][0];
+        assert_eq!(got.status, Status::Truncated);
+        assert_eq!(got.envelope.length, length as u64);
+        assert_eq!(got.buffer, content(length)[..60]);
+        assert_eq!(pair.done[0][0].status, Status::Done);
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_read_makes_the_sender_wait() {
+    let mut pair = Pair::new(true, 4096);
+    let config = LinkConfig::for_port(
+        &Capabilities { ordered: true, reliable: true, mtu: Bytes(4096), remote_read: false, zero_copy: false },
+        0,
+    );
+    for _ in 0..config.credit_messages + 1000 {
+        pair.engines[0].send(OTHER, 5, content(1000), 0).unwrap();
+    }
+    pair.run();
+    let (_, unexpected) = pair.engines[1].queue_lengths();
+    assert_eq!(unexpected, config.credit_messages as usize);
+    for _ in 0..config.credit_messages + 1000 {
+        pair.engines[1].receive(Source::Any, TagSelector::any(), vec![0; 1000], 0).unwrap();
+        pair.run();
+    }
+    assert_eq!(pair.done[1].len(), config.credit_messages as usize + 1000);
+    assert!(pair.done[1].iter().all(|got| got.status == Status::Done && got.buffer == content(1000)));
+    assert_eq!(pair.done[0].len(), pair.done[1].len());
+}
+
+#[test]
+fn death_ends_what_waits_for_the_peer_and_keeps_what_arrived() {
+    let mut pair = Pair::new(true, 4096);
+    pair.engines[0].send(OTHER, 1, content(10), 0).unwrap();
+    pair.engines[0].send(OTHER, 2, content(100_000), 0).unwrap();
+    pair.run();
+    pair.engines[1].receive(Source::Peer(OTHER), TagSelector::exactly(3), vec![], 33).unwrap();
+    pair.engines[1].peer_dead(OTHER);
+    let died = pair.engines[1].next_completion().unwrap();
+    assert_eq!((died.status, died.context), (Status::PeerDead, 33));
+    pair.engines[1].receive(Source::Peer(OTHER), TagSelector::exactly(1), vec![0; 10], 1).unwrap();
+    assert_eq!(pair.engines[1].next_completion().unwrap().buffer, content(10));
+    pair.engines[1].receive(Source::Peer(OTHER), TagSelector::exactly(2), vec![0; 10], 2).unwrap();
+    assert_eq!(pair.engines[1].next_completion().unwrap().status, Status::PeerDead);
+    pair.engines[1].send(OTHER, 1, vec![], 4).unwrap();
+    assert_eq!(pair.engines[1].next_completion().unwrap().status, Status::PeerDead);
+}
