@@ -1,6 +1,20 @@
 //! Experiment design, statistics, the results store, the verdict and the report.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
+pub mod comparison;
+pub mod conduct;
+pub mod cost;
+pub mod design;
+pub mod export;
 pub mod findings;
+pub mod order;
 pub mod point;
+pub mod random;
+pub mod ranges;
 pub mod sample;
+pub mod statistics;
+pub mod store;
+pub mod sweep;
+pub mod verdict;
+mod wording;

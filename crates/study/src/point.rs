@@ -24,6 +24,16 @@ pub enum Stack {
 }
 
 impl Stack {
+    /// plimsoll's own engine, which can be placed.
+    pub fn is_engine(self) -> bool {
+        matches!(self, Stack::EngineShm | Stack::EngineUdp)
+    }
+
+    /// Whether a verdict may choose it. Open MPI is an outside reference, kernel UDP loses messages.
+    pub fn is_candidate(self) -> bool {
+        matches!(self, Stack::EngineShm | Stack::EngineUdp | Stack::Tcp)
+    }
+
     pub const ALL: [Stack; 5] = [Stack::EngineShm, Stack::EngineUdp, Stack::Tcp, Stack::Udp, Stack::OpenMpi];
 
     pub fn name(self) -> &'static str {

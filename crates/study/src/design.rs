@@ -1,0 +1,350 @@
+//! The designed set of points: what is compared with what, at which sizes, within a time budget.
+
+use std::collections::BTreeSet;
+
+use machine::{Bytes, CoreId, Fault, Nanoseconds, Result, Site};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::findings::Question;
+use crate::point::{Path, Pattern, PointSpec, Receiver, Stack};
+
+/// Rounds that every comparison gets before any is decided. With fewer than five no 95 % interval of a median exists
+/// (the whole range of five samples covers it in 15 of 16 draws).
+pub const MINIMUM_ROUNDS: u32 = 5;
+
+/// What one block is taken to cost until the first round has shown it: warm-up, about 50 ms of messages, probe and
+/// counters.
+const BLOCK: Nanoseconds = Nanoseconds(100_000_000);
+
+/// What a design is made for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grounds {
+    /// Cores that the study may use, the two of the applications first, then the one for a dedicated engine.
+    pub cores: Vec<CoreId>,
+    /// What stands for the network.
+    pub network: Path,
+    /// Core to which receive processing can be pinned (RPS); `None` where it cannot be steered.
+    pub protocol_core: Option<CoreId>,
+    /// `NPopenmpi` can be run.
+    pub open_mpi: bool,
+    /// Time that the blocks may take in all.
+    pub budget: Nanoseconds,
+}
+
+/// Points that are measured side by side in every round, so that drift touches all alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    pub questions: Vec<Question>,
+    pub pattern: Pattern,
+    pub size: Bytes,
+    /// Groups of a higher rank are left out first where the budget is short.
+    pub rank: u32,
+    pub points: Vec<PointSpec>,
+}
+
+/// A study as planned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Design {
+    pub grounds: Grounds,
+    pub minimum_rounds: u32,
+    pub groups: Vec<Group>,
+    /// What the design does otherwise than a reader may expect, and why.
+    pub notes: Vec<String>,
+}
+
+/// Sizes by importance: a short budget keeps the first ones.
+const SIZES: [u64; 9] = [8, 64 << 10, 1 << 20, 4 << 10, 512, 16 << 10, 256 << 10, 64, 2];
+
+/// The main patterns run at every size, the others at the sizes where they say something of their own.
+const OTHERS: [(Pattern, &[u64]); 4] = [
+    (Pattern::MessageRate, &[8]),
+    (Pattern::Window, &[4 << 10, 64 << 10]),
+    (Pattern::Bidirectional, &[512, 64 << 10]),
+    (Pattern::StreamNoCache, &[64 << 10, 1 << 20]),
+];
+
+/// Paper 002 §5.1 sweeps the stream bandwidth; these sizes hold its peak and a size bound by messages.
+const SWEEP: [u64; 2] = [64 << 10, 4 << 10];
+
+impl Design {
+    /// Designs the main study. Faults where there is no core to run on.
+    pub fn of(grounds: Grounds) -> Result<Design> {
+        let (local, remote) = match grounds.cores.as_slice() {
+            [] => return Err(Fault::new("study", "there is no core to run on", "name at least one core")),
+            [only] => (*only, *only),
+            [local, remote, ..] => (*local, *remote),
+        };
+        let mut design = Design { minimum_rounds: MINIMUM_ROUNDS, groups: Vec::new(), notes: Vec::new(), grounds };
+        design.notes_on_grounds(local, remote);
+        let mains = [Pattern::PingPong, Pattern::Stream];
+        for (nth, size) in SIZES.into_iter().enumerate() {
+            for pattern in mains {
+                design.compare(pattern, Bytes(size), nth as u32, local, remote);
+            }
+        }
+        design.sweep();
+        for (pattern, sizes) in OTHERS {
+            for (nth, size) in sizes.iter().enumerate() {
+                design.compare(pattern, Bytes(*size), 200 + nth as u32, local, remote);
+            }
+        }
+        design.fit();
+        design.groups.sort_by_key(|g| (g.questions.clone(), g.pattern, g.size, g.rank));
+        Ok(design)
+    }
+
+    /// A design without a point.
+    pub(crate) fn empty() -> Design {
+        let grounds = Grounds {
+            cores: Vec::new(),
+            network: Path::Loopback,
+            protocol_core: None,
+            open_mpi: false,
+            budget: Nanoseconds(0),
+        };
+        Design { grounds, minimum_rounds: MINIMUM_ROUNDS, groups: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Names the design: equal designs give equal hashes, in any later run.
+    pub fn hash(&self) -> String {
+        let canonical = serde_json::to_vec(self).expect("a design always serializes");
+        Sha256::digest(canonical)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Every point, once.
+    pub fn points(&self) -> BTreeSet<&PointSpec> {
+        self.groups.iter().flat_map(|g| &g.points).collect()
+    }
+
+    /// The questions of a point in this design.
+    pub fn questions_of(&self, spec: &PointSpec) -> Vec<Question> {
+        Question::ALL.into_iter().filter(|q| q.asks(spec, &self.grounds.network)).collect()
+    }
+
+    fn notes_on_grounds(&mut self, local: CoreId, remote: CoreId) {
+        if self.grounds.network == Path::Loopback {
+            self.notes.push(
+                "loopback stands in for the network: there is no link, no driver and no second host in it; run as root \
+                 for the two-host lab"
+                    .into(),
+            );
+        }
+        if self.grounds.protocol_core.is_none() {
+            self.notes.push(
+                "paper 002's sweep is left out: receive processing can be pinned to a core in the lab alone, which \
+                 needs root"
+                    .into(),
+            );
+        }
+        if !self.grounds.open_mpi {
+            self.notes.push("Open MPI is left out: NPopenmpi is not installed (package netpipe-openmpi)".into());
+        }
+        if local == remote {
+            self.notes.push(format!("both ends share {local}: this machine offers no second one"));
+        } else if self.grounds.cores.len() == 2 {
+            self.notes.push(format!(
+                "the dedicated engine shares {remote} with the remote application: this machine offers no third core"
+            ));
+        }
+    }
+
+    fn compare(&mut self, pattern: Pattern, size: Bytes, rank: u32, local: CoreId, remote: CoreId) {
+        let own = Site::Core(self.grounds.cores.get(2).copied().unwrap_or(remote));
+        let point = |stack, placement: &Site, path: &Path| PointSpec {
+            stack,
+            placement: placement.clone(),
+            pattern,
+            size,
+            perturbation: perturbation(size),
+            path: path.clone(),
+            local_core: local,
+            remote_core: remote,
+            protocol_core: None,
+            receiver: Receiver::Reads,
+        };
+        let host = Path::Loopback;
+        let mut same = vec![
+            point(Stack::EngineShm, &Site::App, &host),
+            point(Stack::EngineShm, &own, &host),
+            point(Stack::Tcp, &Site::App, &host),
+        ];
+        // A run of NPopenmpi starts two processes anew: seconds a block, so only where it says most.
+        let reference = matches!(pattern, Pattern::PingPong | Pattern::Stream) && SIZES[..3].contains(&size.0);
+        if self.grounds.open_mpi && reference {
+            same.push(point(Stack::OpenMpi, &Site::App, &host));
+        }
+        let network = &self.grounds.network;
+        let mut between = vec![
+            point(Stack::EngineUdp, &Site::App, network),
+            point(Stack::EngineUdp, &own, network),
+            point(Stack::Tcp, &Site::App, network),
+        ];
+        // A datagram holds at most 65,507 bytes.
+        if size.0 + perturbation(size).0 <= 65_507 && matches!(pattern, Pattern::PingPong) {
+            between.push(point(Stack::Udp, &Site::App, network));
+        }
+        let group = |questions: &[Question], points| Group { questions: questions.into(), pattern, size, rank, points };
+        if *network == host {
+            let extra: Vec<_> = between.into_iter().filter(|p| !same.contains(p)).collect();
+            same.extend(extra);
+            self.groups.push(group(&[Question::SameHost, Question::BetweenHosts], same));
+        } else {
+            self.groups.push(group(&[Question::SameHost], same));
+            self.groups.push(group(&[Question::BetweenHosts], between));
+        }
+    }
+
+    /// Paper 002 §5.1: the receiving process on each core in turn, receive processing pinned to one; the sender keeps
+    /// off the receiver's core and, where there are enough cores, off the protocol's.
+    fn sweep(&mut self) {
+        let Some(protocol) = self.grounds.protocol_core else { return };
+        let cores = self.grounds.cores.clone();
+        for (nth, size) in SWEEP.into_iter().enumerate() {
+            for receiver in Receiver::ALL {
+                let points = cores.iter().map(|&process| {
+                    let others = || cores.iter().copied().filter(|&core| core != process);
+                    let sender = others().find(|&core| core != protocol).or(others().next()).unwrap_or(process);
+                    PointSpec {
+                        stack: Stack::Tcp,
+                        placement: Site::App,
+                        pattern: Pattern::Stream,
+                        size: Bytes(size),
+                        perturbation: Bytes(0),
+                        path: self.grounds.network.clone(),
+                        local_core: sender,
+                        remote_core: process,
+                        protocol_core: Some(protocol),
+                        receiver,
+                    }
+                });
+                let group = Group {
+                    questions: vec![Question::ProtocolCore],
+                    pattern: Pattern::Stream,
+                    size: Bytes(size),
+                    rank: 100 + nth as u32,
+                    points: points.collect(),
+                };
+                self.groups.push(group);
+            }
+        }
+    }
+
+    /// Leaves out the groups of highest rank until the rest is expected to fit the budget; the first round's real
+    /// costs may leave out more.
+    fn fit(&mut self) {
+        let cost = |groups: &[Group]| {
+            let blocks: usize = groups.iter().map(|g| g.points.len()).sum();
+            blocks as u64 * u64::from(MINIMUM_ROUNDS) * BLOCK.0
+        };
+        let mut left_out = Vec::new();
+        while cost(&self.groups) > self.grounds.budget.0 {
+            let last = self.groups.iter().map(|g| g.rank).max();
+            let Some(last) = last.filter(|&rank| rank > 0) else { break };
+            for group in self.groups.extract_if(.., |g| g.rank == last) {
+                left_out.push(format!("{} at {}", group.pattern, group.size));
+            }
+        }
+        if !left_out.is_empty() {
+            left_out.sort();
+            left_out.dedup();
+            self.notes.push(format!(
+                "left out to fit {}: {}; give a longer --budget to measure them",
+                self.grounds.budget,
+                left_out.join(", ")
+            ));
+        }
+    }
+}
+
+/// NetPIPE's perturbation: 3 bytes either side, less where a message would vanish.
+fn perturbation(size: Bytes) -> Bytes {
+    Bytes(size.0.saturating_sub(1).min(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grounds(cores: u32, network: Path) -> Grounds {
+        Grounds {
+            cores: (0..cores).map(CoreId).collect(),
+            protocol_core: (network == Path::Lab).then_some(CoreId(0)),
+            network,
+            open_mpi: true,
+            budget: Nanoseconds(170_000_000_000),
+        }
+    }
+
+    #[test]
+    fn shared_memory_never_meets_a_network_path() {
+        for network in [Path::Lab, Path::Loopback, Path::Remote("far".into())] {
+            let design = Design::of(grounds(4, network.clone())).unwrap();
+            for group in &design.groups {
+                for &question in &group.questions {
+                    let met: Vec<_> = group.points.iter().filter(|p| question.asks(p, &network)).collect();
+                    assert!(met.len() >= 2, "{question} {} {} compares nothing", group.pattern, group.size);
+                    let paths: BTreeSet<_> = met.iter().map(|p| &p.path).collect();
+                    assert_eq!(paths.len(), 1, "{question}");
+                    let shm = met.iter().any(|p| p.stack == Stack::EngineShm);
+                    let udp = met.iter().any(|p| p.stack == Stack::EngineUdp);
+                    assert!(!(shm && udp), "{question}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_point_answers_a_question_and_is_measured_once_a_round() {
+        for network in [Path::Lab, Path::Loopback] {
+            let design = Design::of(grounds(2, network)).unwrap();
+            let all: usize = design.groups.iter().map(|g| g.points.len()).sum();
+            assert_eq!(all, design.points().len());
+            assert!(design.points().iter().all(|p| !design.questions_of(p).is_empty()));
+        }
+    }
+
+    #[test]
+    fn the_sweep_puts_the_receiver_on_every_core() {
+        let design = Design::of(grounds(4, Path::Lab)).unwrap();
+        let sweep: Vec<_> = design.points().into_iter().filter(|p| p.protocol_core.is_some()).collect();
+        for receiver in Receiver::ALL {
+            let cores: BTreeSet<_> = sweep.iter().filter(|p| p.receiver == receiver).map(|p| p.remote_core).collect();
+            assert_eq!(cores.len(), 4);
+        }
+        assert!(sweep.iter().all(|p| p.local_core != p.remote_core && p.local_core != CoreId(0)));
+    }
+
+    #[test]
+    fn a_short_budget_keeps_the_most_telling_sizes_and_says_what_it_left_out() {
+        let mut short = grounds(2, Path::Lab);
+        short.budget = Nanoseconds(30_000_000_000);
+        let design = Design::of(short).unwrap();
+        assert!(design.points().iter().any(|p| p.size == Bytes(8) && p.pattern == Pattern::PingPong));
+        assert!(design.points().iter().all(|p| p.pattern != Pattern::Bidirectional));
+        assert!(design.notes.iter().any(|n| n.contains("bidirectional at 64 KiB")), "{:?}", design.notes);
+    }
+
+    #[test]
+    fn one_core_is_said_and_none_is_a_fault() {
+        let design = Design::of(grounds(1, Path::Loopback)).unwrap();
+        assert!(design.notes.iter().any(|n| n.contains("both ends share core 0")));
+        assert!(Design::of(grounds(0, Path::Loopback)).is_err());
+    }
+
+    #[test]
+    fn a_dedicated_engine_gets_the_third_core() {
+        let design = Design::of(grounds(4, Path::Lab)).unwrap();
+        let dedicated: BTreeSet<_> =
+            design.points().into_iter().map(|p| p.placement.clone()).filter(|s| *s != Site::App).collect();
+        assert_eq!(dedicated.into_iter().collect::<Vec<_>>(), [Site::Core(CoreId(2))]);
+    }
+
+    #[test]
+    fn the_hash_names_the_design() {
+        let hash =
+            |budget| Design::of(Grounds { budget: Nanoseconds(budget), ..grounds(2, Path::Lab) }).unwrap().hash();
+        assert_eq!(hash(170_000_000_000), hash(170_000_000_000));
+        assert_ne!(hash(170_000_000_000), hash(60_000_000_000));
+    }
+}

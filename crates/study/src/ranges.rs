@@ -1,0 +1,287 @@
+//! From points to rows of the verdict: what each size calls for, adjacent sizes with the same choice merged.
+
+use machine::{Bytes, CoreId, Reading, Site};
+
+use crate::comparison::{Paired, Standing, leader};
+use crate::design::MINIMUM_ROUNDS;
+use crate::findings::{Choice, Interval, PointFindings, Question, Reference, Rejected, SizeRange};
+use crate::point::{Contender, Metric, Path, Pattern, PointSpec, Stack};
+use crate::sample::Sample;
+use crate::statistics::median_interval;
+
+/// CPU cost breaks a tie only where no more performance than this can be lost by it.
+const TIE: f64 = 1.10;
+
+/// What one size of one pattern calls for.
+struct Decision<'a> {
+    size: Bytes,
+    /// `None` where they cannot be told apart.
+    place: Option<&'a PointFindings>,
+    /// Candidates that cannot be told apart, the leader first; with a place, only that.
+    between: Vec<&'a PointFindings>,
+    points: Vec<&'a PointFindings>,
+}
+
+/// Rows of one question, pattern by pattern, sizes ascending.
+pub fn ranges(question: Question, points: &[PointFindings]) -> Vec<SizeRange> {
+    let asked = || points.iter().filter(|p| p.questions.contains(&question));
+    let mut rows = Vec::new();
+    for pattern in Pattern::ALL {
+        let mut sizes: Vec<Bytes> = asked().filter(|p| p.spec.pattern == pattern).map(|p| p.spec.size).collect();
+        sizes.sort();
+        sizes.dedup();
+        let at = |size| asked().filter(move |p| p.spec.pattern == pattern && p.spec.size == size).collect();
+        let decisions: Vec<Decision> = sizes.into_iter().filter_map(|size| decide(size, at(size))).collect();
+        rows.extend(merge(&decisions, same_choice).into_iter().map(|run| row(question, pattern, run)));
+    }
+    rows
+}
+
+/// Cuts `items` into runs of neighbours that are `alike`; every item is in exactly one run, in order.
+fn merge<T>(items: &[T], alike: impl Fn(&T, &T) -> bool) -> Vec<&[T]> {
+    items.chunk_by(alike).collect()
+}
+
+fn same_choice(a: &Decision, b: &Decision) -> bool {
+    let names = |d: &Decision| {
+        let mut names: Vec<Contender> = d.between.iter().map(|p| p.spec.contender()).collect();
+        names.sort();
+        names
+    };
+    a.place.is_some() == b.place.is_some() && names(a) == names(b)
+}
+
+fn performance(a: &PointFindings, b: &PointFindings) -> Paired {
+    Paired::performance(&a.samples, &b.samples, a.spec.pattern.metric())
+}
+
+fn decide(size: Bytes, points: Vec<&PointFindings>) -> Option<Decision<'_>> {
+    let candidates: Vec<&PointFindings> =
+        points.iter().copied().filter(|p| p.spec.stack.is_candidate() && !p.samples.is_empty()).collect();
+    let samples: Vec<&[Sample]> = candidates.iter().map(|p| p.samples.as_slice()).collect();
+    let first = candidates[leader(&samples, candidates.first()?.spec.pattern.metric())?];
+    let not_beaten = candidates
+        .iter()
+        .copied()
+        .filter(|other| other.key != first.key && performance(first, other).standing() != Standing::Better);
+    let mut between = vec![first];
+    between.extend(not_beaten);
+    let place = match between.len() {
+        1 => (candidates.len() > 1).then_some(first),
+        _ => cheapest(&between),
+    };
+    if let Some(place) = place {
+        between = vec![place];
+    }
+    Some(Decision { size, place, between, points })
+}
+
+/// The one that costs clearly less CPU than every other, where all perform alike within [`TIE`].
+fn cheapest<'a>(tied: &[&'a PointFindings]) -> Option<&'a PointFindings> {
+    let alike = tied[1..].iter().all(|other| {
+        performance(tied[0], other)
+            .interval
+            .is_some_and(|i| i.samples >= MINIMUM_ROUNDS as usize && i.low > 1.0 / TIE && i.high < TIE)
+    });
+    let cheaper =
+        |a: &PointFindings, b: &PointFindings| Paired::cost(&a.samples, &b.samples).standing() == Standing::Better;
+    tied.iter().copied().find(|one| alike && tied.iter().all(|other| other.key == one.key || cheaper(one, other)))
+}
+
+fn row(question: Question, pattern: Pattern, run: &[Decision]) -> SizeRange {
+    let (first, last) = (&run[0], &run[run.len() - 1]);
+    let held = first.place.unwrap_or(first.between[0]).spec.contender();
+    let choice = match first.place {
+        Some(place) => Choice::Place(place.spec.contender()),
+        None => cannot_tell(first, run),
+    };
+    let mut others: Vec<&PointSpec> = Vec::new();
+    for decision in run {
+        for point in &decision.points {
+            let known = others.iter().any(|o| o.contender() == point.spec.contender());
+            let between = decision.between.iter().any(|b| b.spec.contender() == point.spec.contender());
+            if !known && !between {
+                others.push(&point.spec);
+            }
+        }
+    }
+    let mut rejected = Vec::new();
+    let mut references = Vec::new();
+    for spec in others {
+        let contender = spec.contender();
+        let gain = pooled(run, &held, &contender, performance);
+        if spec.stack.is_candidate() {
+            rejected.push(Rejected { why: why_not(run, &held, spec, gain), contender });
+        } else {
+            let why = match spec.stack {
+                Stack::Udp => "reference: it loses messages, which the others do not".into(),
+                _ => "reference: another implementation over the same path, not a place".into(),
+            };
+            references.push(Reference { contender, gain: gain.filter(|_| first.place.is_some()), why });
+        }
+    }
+    SizeRange {
+        question,
+        path: first.points[0].spec.path.clone(),
+        pattern,
+        from: first.size,
+        to: last.size,
+        gain: first.place.and_then(|_| over_the_next_best(run, &held)),
+        cpu_per_message: match first.place {
+            Some(_) => pooled_cost(run, &held),
+            None => Reading::absent("there is no choice to cost"),
+        },
+        choice,
+        rejected,
+        references,
+        evidence: run.iter().flat_map(|d| d.points.iter().map(|p| p.key.clone())).collect(),
+    }
+}
+
+fn cannot_tell(first: &Decision, run: &[Decision]) -> Choice {
+    let between: Vec<Contender> = first.between.iter().map(|p| p.spec.contender()).collect();
+    let rounds = run.iter().flat_map(|d| d.between.iter().map(|p| p.samples.len())).min().unwrap_or(0);
+    let pairs: Vec<Paired> =
+        run.iter().flat_map(|d| d.between[1..].iter().map(|other| performance(d.between[0], other))).collect();
+    let margin = pairs.iter().map(|p| p.margin).fold(0.0, f64::max) * 100.0;
+    let ends = pairs.iter().filter_map(|p| p.interval).map(|i| (i.low, i.high));
+    let (low, high) = ends.fold((f64::INFINITY, 0.0f64), |(l, h), (low, high)| (l.min(low), h.max(high)));
+    let why = if between.len() == 1 {
+        "nothing else could be measured beside it".into()
+    } else if rounds < MINIMUM_ROUNDS as usize {
+        format!("only {rounds} rounds were measured; a decision needs {MINIMUM_ROUNDS}")
+    } else if pairs.iter().all(|p| p.standing() == Standing::Equal) {
+        format!("they perform the same within {margin:.0} %, and neither costs clearly less CPU")
+    } else if !high.is_normal() {
+        "no two of their blocks ran side by side under the same conditions".into()
+    } else {
+        format!(
+            "block by block, the ratio of their performance lies between {low:.2} and {high:.2}: noise as large as \
+             the difference, or a difference within {margin:.0} %"
+        )
+    };
+    Choice::CannotTell { between, why }
+}
+
+fn find<'a>(decision: &Decision<'a>, contender: &Contender) -> Option<&'a PointFindings> {
+    decision.points.iter().copied().find(|p| p.spec.contender() == *contender)
+}
+
+/// Ratios of `one` over `other` at every size of the run, as one interval.
+fn pooled(
+    run: &[Decision],
+    one: &Contender,
+    other: &Contender,
+    pair: impl Fn(&PointFindings, &PointFindings) -> Paired,
+) -> Option<Interval> {
+    let pairs = run.iter().filter_map(|d| Some(pair(find(d, one)?, find(d, other)?)));
+    let ratios: Vec<f64> = pairs.flat_map(|p| p.ratios).collect();
+    median_interval(&ratios)
+}
+
+fn over_the_next_best(run: &[Decision], held: &Contender) -> Option<Interval> {
+    let mut ratios = Vec::new();
+    for decision in run {
+        let Some(choice) = find(decision, held) else { continue };
+        let others: Vec<&PointFindings> = decision
+            .points
+            .iter()
+            .copied()
+            .filter(|p| p.key != choice.key && p.spec.stack.is_candidate() && !p.samples.is_empty())
+            .collect();
+        let samples: Vec<&[Sample]> = others.iter().map(|p| p.samples.as_slice()).collect();
+        if let Some(next) = leader(&samples, choice.spec.pattern.metric()) {
+            ratios.extend(performance(choice, others[next]).ratios);
+        }
+    }
+    median_interval(&ratios)
+}
+
+fn pooled_cost(run: &[Decision], held: &Contender) -> Reading<Interval> {
+    let points: Vec<&PointFindings> = run.iter().filter_map(|d| find(d, held)).collect();
+    let costs = points.iter().flat_map(|p| &p.samples).map(crate::cost::cpu_per_message);
+    collect_interval(costs)
+}
+
+/// The interval of those readings that have a value; without one, the first reason.
+pub fn collect_interval(readings: impl IntoIterator<Item = Reading<f64>>) -> Reading<Interval> {
+    let mut values = Vec::new();
+    let mut reason = None;
+    for reading in readings {
+        match reading {
+            Reading::Measured(v) | Reading::Modelled(v) => values.push(v),
+            missing => reason = reason.or(Some(missing)),
+        }
+    }
+    match (median_interval(&values), reason) {
+        (Some(interval), _) => Reading::Measured(interval),
+        (None, Some(Reading::NotPermitted { reason, next })) => Reading::not_permitted(reason, next),
+        (None, Some(Reading::Absent { reason })) => Reading::absent(reason),
+        (None, _) => Reading::absent("no block was measured"),
+    }
+}
+
+fn why_not(run: &[Decision], held: &Contender, spec: &PointSpec, gain: Option<Interval>) -> String {
+    let other = spec.contender();
+    let Some(gain) = gain else {
+        let measured = run.iter().any(|d| find(d, &other).is_some_and(|p| !p.samples.is_empty()));
+        return match measured {
+            true => "none of its blocks ran side by side with the choice's under the same conditions".into(),
+            false => "it could not be measured; see the notes".into(),
+        };
+    };
+    let span = |low: f64, high: f64| format!("(95 %: {low:.2} to {high:.2})");
+    let (is, what) = match spec.pattern.metric() {
+        Metric::HalfRoundTrip => (gain, "latency"),
+        metric => {
+            let share = Interval { median: 1.0 / gain.median, low: 1.0 / gain.high, high: 1.0 / gain.low, ..gain };
+            (share, if metric == Metric::BytesPerSecond { "bandwidth" } else { "message rate" })
+        }
+    };
+    let mut why = if gain.low <= 1.0 {
+        format!("{what} cannot be told from the choice's {}", span(is.low, is.high))
+    } else {
+        format!("{:.2} times the choice's {what} {}", is.median, span(is.low, is.high))
+    };
+    let cost = pooled(run, held, &other, |a, b| Paired::cost(&a.samples, &b.samples));
+    if let Some(cost) = cost.filter(|c| c.low > 1.0 || c.high < 1.0) {
+        let joint = if cost.median > 1.0 || gain.low <= 1.0 { "at" } else { "though at" };
+        why += &format!(", {joint} {:.2} times its CPU time per message", cost.median);
+    }
+    if let Some((core, whose)) = shares(spec) {
+        why += &format!("; its engine had to share {core} with {whose}");
+    }
+    why
+}
+
+/// The core that a dedicated engine shares with an application of this host, and with whose.
+pub fn shares(spec: &PointSpec) -> Option<(CoreId, &'static str)> {
+    let Site::Core(core) = spec.placement else { return None };
+    let here = !matches!(spec.path, Path::Remote(_));
+    match core {
+        core if core == spec.local_core => Some((core, "the local application")),
+        core if here && core == spec.remote_core => Some((core, "the remote application")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn runs_tile_the_sizes_and_are_maximal(choices in prop::collection::vec(0u8..3, 0..40)) {
+            let runs = merge(&choices, |a, b| a == b);
+            prop_assert_eq!(&runs.concat(), &choices);
+            for run in &runs {
+                prop_assert!(!run.is_empty() && run.iter().all(|c| *c == run[0]));
+            }
+            for pair in runs.windows(2) {
+                prop_assert_ne!(pair[0][0], pair[1][0]);
+            }
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! The results store: SQLite, a row for each point, each block and each study. Nothing that was finished is lost:
+//! every block is committed before the next one starts.
+
+use std::collections::HashMap;
+use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
+
+use machine::{Fault, Nanoseconds, Result};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+
+use crate::design::Design;
+use crate::findings::Fact;
+use crate::point::{PointKey, PointSpec};
+use crate::sample::{Probe, Sample};
+
+/// Layout of the tables, in `PRAGMA user_version`.
+const LAYOUT: i64 = 1;
+
+/// "plim", in `PRAGMA application_id`.
+const APPLICATION: i64 = 0x706c_696d;
+
+const TABLES: &str = "
+CREATE TABLE study (
+    id INTEGER PRIMARY KEY,
+    design_hash TEXT NOT NULL,
+    design TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    -- Machine and boot: a study goes on only where it began.
+    host TEXT NOT NULL,
+    version TEXT NOT NULL,
+    facts TEXT NOT NULL,
+    started_ns INTEGER NOT NULL,
+    finished_ns INTEGER,
+    spent_ns INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE point (
+    key TEXT PRIMARY KEY,
+    spec TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE sample (
+    study INTEGER NOT NULL REFERENCES study(id),
+    point TEXT NOT NULL REFERENCES point(key),
+    round INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    started_ns INTEGER NOT NULL,
+    took_ns INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    elapsed_ns INTEGER NOT NULL,
+    value REAL NOT NULL,
+    lost INTEGER NOT NULL,
+    probe_ps INTEGER,
+    accounting TEXT,
+    notes TEXT NOT NULL,
+    PRIMARY KEY (study, point, round)
+) WITHOUT ROWID;
+CREATE TABLE failure (
+    study INTEGER NOT NULL REFERENCES study(id),
+    point TEXT NOT NULL REFERENCES point(key),
+    round INTEGER NOT NULL,
+    fault TEXT NOT NULL,
+    PRIMARY KEY (study, point, round)
+) WITHOUT ROWID;
+";
+
+/// An open store. One process at a time holds it.
+pub struct Store {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// A study as its row tells it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Study {
+    pub id: i64,
+    pub design: Design,
+    pub seed: u64,
+    pub host: String,
+    pub version: String,
+    pub facts: Vec<Fact>,
+    /// Since the Unix epoch.
+    pub started: Nanoseconds,
+    /// Since the Unix epoch; `None` while it can go on.
+    pub finished: Option<Nanoseconds>,
+    /// Time that its blocks took so far, over all sittings.
+    pub spent: Nanoseconds,
+}
+
+/// What a new study is begun with.
+pub struct Beginning<'a> {
+    pub design: &'a Design,
+    pub seed: u64,
+    /// Names machine and boot.
+    pub host: &'a str,
+    pub version: &'a str,
+    pub facts: &'a [Fact],
+    pub now: Nanoseconds,
+}
+
+/// Blocks of a study, and what it could not measure.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// In round order.
+    pub samples: HashMap<PointKey, Vec<Sample>>,
+    /// Wall time of each block, set-up and counters included.
+    pub took: HashMap<PointKey, Vec<Nanoseconds>>,
+    /// Rounds that failed, with the fault as it was said.
+    pub failures: HashMap<PointKey, Vec<(u32, String)>>,
+}
+
+impl Store {
+    /// Opens the store at `path`, or makes it. Faults where it is corrupt, foreign, newer, locked or not writable;
+    /// the file is left as it is.
+    pub fn open(path: &FilePath) -> Result<Store> {
+        if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                Fault::because(format!("store {}", path.display()), error, "give another place with --store FILE")
+            })?;
+        }
+        Store::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
+    }
+
+    /// Opens a store that must be there.
+    pub fn open_existing(path: &FilePath) -> Result<Store> {
+        if !path.exists() {
+            return Err(Fault::new(
+                format!("store {}", path.display()),
+                "there is no such file",
+                "run `plimsoll study` first, or name its store with --store FILE",
+            ));
+        }
+        Store::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+    }
+
+    fn open_with(path: &FilePath, flags: OpenFlags) -> Result<Store> {
+        let fail = |error| fault(path, error);
+        let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(fail)?;
+        connection.busy_timeout(Duration::from_millis(200)).map_err(fail)?;
+        // Exclusive before the first look at the file: the lock is then held until the store closes or its process
+        // dies, and the log needs no shared memory. A commit is in the log, hence in the kernel, before it returns:
+        // kill -9 loses nothing; NORMAL keeps fsync out of the time between two blocks.
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(fail)?;
+        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(fail)?;
+        connection.pragma_update(None, "synchronous", "NORMAL").map_err(fail)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(fail)?;
+        let store = Store { connection, path: path.to_path_buf() };
+        store.check()?;
+        Ok(store)
+    }
+
+    fn check(&self) -> Result<()> {
+        let verdict: String = self.try_to(|c| c.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)))?;
+        if verdict != "ok" {
+            return Err(corrupt(&self.path, &verdict));
+        }
+        let layout: i64 = self.try_to(|c| c.query_row("PRAGMA user_version", [], |row| row.get(0)))?;
+        let application: i64 = self.try_to(|c| c.query_row("PRAGMA application_id", [], |row| row.get(0)))?;
+        let tables: i64 = self.try_to(|c| c.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)))?;
+        let subject = || format!("store {}", self.path.display());
+        match (application, layout) {
+            (0, 0) if tables == 0 => self.try_to(|c| {
+                c.execute_batch(&format!(
+                    "BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; \
+                     COMMIT;"
+                ))
+            }),
+            (APPLICATION, LAYOUT) => Ok(()),
+            (APPLICATION, newer) => Err(Fault::new(
+                subject(),
+                format!("it has layout {newer}; this version knows layout {LAYOUT}"),
+                "use the version that wrote it, or give another place with --store FILE",
+            )),
+            _ => Err(Fault::new(
+                subject(),
+                "it is a database of another program",
+                "give another place with --store FILE",
+            )),
+        }
+    }
+
+    fn try_to<T>(&self, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        act(&self.connection).map_err(|error| fault(&self.path, error))
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &FilePath {
+        &self.path
+    }
+
+    /// Adds a study.
+    pub fn begin(&mut self, beginning: &Beginning) -> Result<Study> {
+        let Beginning { design, seed, host, version, facts, now } = *beginning;
+        let id = self.try_to(|c| {
+            let transaction = c.unchecked_transaction()?;
+            transaction.execute(
+                "INSERT INTO study (design_hash, design, seed, host, version, facts, started_ns)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![design.hash(), json(design), seed as i64, host, version, json(facts), now.0 as i64],
+            )?;
+            let id = transaction.last_insert_rowid();
+            for spec in design.points() {
+                transaction.execute(
+                    "INSERT OR IGNORE INTO point (key, spec) VALUES (?1, ?2)",
+                    params![spec.key().0, json(spec)],
+                )?;
+            }
+            transaction.commit()?;
+            Ok(id)
+        })?;
+        Ok(Study {
+            id,
+            design: design.clone(),
+            seed,
+            host: host.into(),
+            version: version.into(),
+            facts: facts.to_vec(),
+            started: now,
+            finished: None,
+            spent: Nanoseconds(0),
+        })
+    }
+
+    /// The latest study of this design on this machine and boot that can go on.
+    pub fn unfinished(&self, design: &Design, host: &str) -> Result<Option<Study>> {
+        let id = self.try_to(|c| {
+            c.query_row(
+                "SELECT id FROM study WHERE design_hash = ?1 AND host = ?2 AND finished_ns IS NULL
+                 ORDER BY id DESC LIMIT 1",
+                params![design.hash(), host],
+                |row| row.get(0),
+            )
+            .optional()
+        })?;
+        id.map(|id| self.study(id)).transpose()
+    }
+
+    /// The latest study, finished or not.
+    pub fn last(&self) -> Result<Option<Study>> {
+        let id: Option<i64> = self.try_to(|c| c.query_row("SELECT max(id) FROM study", [], |row| row.get(0)))?;
+        id.map(|id| self.study(id)).transpose()
+    }
+
+    fn study(&self, id: i64) -> Result<Study> {
+        let columns = "id, design, seed, host, version, facts, started_ns, finished_ns, spent_ns";
+        let (design, facts, mut study): (String, String, Study) = self.try_to(|c| {
+            c.query_row(&format!("SELECT {columns} FROM study WHERE id = ?1"), [id], |row| {
+                let study = Study {
+                    id: row.get(0)?,
+                    design: Design::empty(),
+                    seed: row.get::<_, i64>(2)? as u64,
+                    host: row.get(3)?,
+                    version: row.get(4)?,
+                    facts: Vec::new(),
+                    started: nanoseconds(row.get(6)?),
+                    finished: row.get::<_, Option<i64>>(7)?.map(nanoseconds),
+                    spent: nanoseconds(row.get(8)?),
+                };
+                Ok((row.get(1)?, row.get(5)?, study))
+            })
+        })?;
+        study.design = self.parse(&design)?;
+        study.facts = self.parse(&facts)?;
+        Ok(study)
+    }
+
+    /// Commits one block, with the time it took in all, and charges the study for it.
+    pub fn keep(&mut self, study: &Study, spec: &PointSpec, sample: &Sample, took: Nanoseconds) -> Result<()> {
+        self.try_to(|c| {
+            let transaction = c.unchecked_transaction()?;
+            transaction
+                .prepare_cached(
+                    "INSERT INTO sample (study, point, round, place, started_ns, took_ns, messages, elapsed_ns, value,
+                                         lost, probe_ps, accounting, notes)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                )?
+                .execute(params![
+                    study.id,
+                    spec.key().0,
+                    sample.round,
+                    sample.order,
+                    sample.started.0 as i64,
+                    took.0 as i64,
+                    sample.messages as i64,
+                    sample.elapsed.0 as i64,
+                    sample.value,
+                    sample.lost as i64,
+                    sample.probe.map(|p| p.half_round_trip_ps as i64),
+                    sample.accounting.as_ref().map(json),
+                    json(&sample.notes),
+                ])?;
+            charge(&transaction, study, took)?;
+            transaction.commit()
+        })
+    }
+
+    /// Commits that a block could not be measured.
+    pub fn keep_failure(
+        &mut self,
+        study: &Study,
+        spec: &PointSpec,
+        round: u32,
+        reason: &Fault,
+        took: Nanoseconds,
+    ) -> Result<()> {
+        self.try_to(|c| {
+            let transaction = c.unchecked_transaction()?;
+            transaction.execute(
+                "INSERT OR REPLACE INTO failure (study, point, round, fault) VALUES (?1, ?2, ?3, ?4)",
+                params![study.id, spec.key().0, round, reason.to_string()],
+            )?;
+            charge(&transaction, study, took)?;
+            transaction.commit()
+        })
+    }
+
+    /// Marks the study as done.
+    pub fn finish(&mut self, study: &mut Study, now: Nanoseconds) -> Result<()> {
+        self.try_to(|c| c.execute("UPDATE study SET finished_ns = ?2 WHERE id = ?1", params![study.id, now.0 as i64]))?;
+        study.finished = Some(now);
+        Ok(())
+    }
+
+    /// Every block of a study.
+    pub fn contents(&self, study: &Study) -> Result<Contents> {
+        let rows = self.try_to(|c| {
+            let mut statement = c.prepare(
+                "SELECT point, round, place, started_ns, took_ns, messages, elapsed_ns, value, lost, probe_ps,
+                        accounting, notes
+                 FROM sample WHERE study = ?1 ORDER BY point, round",
+            )?;
+            let rows = statement.query_map([study.id], |row| {
+                let sample = Sample {
+                    round: row.get(1)?,
+                    order: row.get(2)?,
+                    started: nanoseconds(row.get(3)?),
+                    messages: row.get::<_, i64>(5)? as u64,
+                    elapsed: nanoseconds(row.get(6)?),
+                    value: row.get(7)?,
+                    lost: row.get::<_, i64>(8)? as u64,
+                    probe: row.get::<_, Option<i64>>(9)?.map(|ps| Probe { half_round_trip_ps: ps as u64 }),
+                    accounting: None,
+                    notes: Vec::new(),
+                };
+                let accounting: Option<String> = row.get(10)?;
+                let notes: String = row.get(11)?;
+                Ok((PointKey(row.get(0)?), sample, nanoseconds(row.get(4)?), accounting, notes))
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        let mut contents = Contents::default();
+        for (key, mut sample, took, accounting, notes) in rows {
+            sample.accounting = accounting.map(|text| self.parse(&text)).transpose()?;
+            sample.notes = self.parse(&notes)?;
+            contents.samples.entry(key.clone()).or_default().push(sample);
+            contents.took.entry(key).or_default().push(took);
+        }
+        let failures = self.try_to(|c| {
+            let mut statement =
+                c.prepare("SELECT point, round, fault FROM failure WHERE study = ?1 ORDER BY point, round")?;
+            let rows = statement.query_map([study.id], |row| {
+                Ok((PointKey(row.get(0)?), (row.get::<_, u32>(1)?, row.get::<_, String>(2)?)))
+            })?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        for (key, failure) in failures {
+            contents.failures.entry(key).or_default().push(failure);
+        }
+        Ok(contents)
+    }
+
+    fn parse<T: serde::de::DeserializeOwned>(&self, text: &str) -> Result<T> {
+        serde_json::from_str(text).map_err(|error| corrupt(&self.path, &error.to_string()))
+    }
+}
+
+fn charge(connection: &Connection, study: &Study, took: Nanoseconds) -> rusqlite::Result<usize> {
+    connection
+        .prepare_cached("UPDATE study SET spent_ns = spent_ns + ?2 WHERE id = ?1")?
+        .execute(params![study.id, took.0 as i64])
+}
+
+fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("the study's own types always serialize")
+}
+
+fn nanoseconds(stored: i64) -> Nanoseconds {
+    Nanoseconds(stored as u64)
+}
+
+fn corrupt(path: &FilePath, cause: &str) -> Fault {
+    Fault::new(
+        format!("store {}", path.display()),
+        format!("it is damaged ({}); nothing was deleted or changed", cause.trim_end_matches('.')),
+        format!("move it away (mv {0} {0}.damaged) and run the study again", path.display()),
+    )
+}
+
+fn fault(path: &FilePath, error: rusqlite::Error) -> Fault {
+    let subject = format!("store {}", path.display());
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => corrupt(path, &error.to_string()),
+        Some(ErrorCode::DiskFull) => Fault::because(
+            format!("{subject}: the disk is full; every finished point is kept"),
+            error,
+            "free some space and run `plimsoll study` again: it goes on where it stopped",
+        ),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::new(
+            subject,
+            "another study has it open",
+            "wait until that one ends, or give another place with --store FILE",
+        ),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            Fault::because(subject, error, "give a place that you may write with --store FILE")
+        }
+        Some(ErrorCode::SystemIoFailure) => Fault::because(
+            format!("{subject}: the disk refused to write or read; every finished point is kept"),
+            error,
+            "check the disk and its free space, then run `plimsoll study` again: it goes on where it stopped",
+        ),
+        _ => Fault::because(subject, error, "give another place with --store FILE"),
+    }
+}
