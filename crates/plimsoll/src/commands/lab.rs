@@ -1,11 +1,173 @@
-use std::process::ExitCode;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
-use machine::Result;
+use comfy_table::{Table, presets};
+use linux::lab::{Host, HostStatus, Lab, Options, Raised, Status};
+use machine::{CoreId, Fault, Result};
 
 /// Two hosts on this machine, joined by a veth pair.
 #[derive(clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
 
-pub fn run(_arguments: Arguments) -> Result<ExitCode> {
+#[derive(clap::Subcommand)]
+enum Action {
+    Up(Up),
+    Down(Down),
+    Exec(Exec),
+    Status(Show),
+}
+
+#[derive(clap::Args)]
+struct Name {
+    /// The lab's name; its hosts are NAME-a and NAME-b, also for `ip netns exec`.
+    #[arg(long, default_value = "plimsoll")]
+    name: String,
+}
+
+/// Bring the two hosts up with exactly these options, whatever state they are in.
+#[derive(clap::Args)]
+struct Up {
+    #[command(flatten)]
+    name: Name,
+    /// The core that does the receive processing of both hosts (RPS). Without it: the core on which the sender runs.
+    #[arg(long, value_name = "CORE")]
+    protocol_core: Option<u32>,
+    /// Largest packet in bytes, 1280 to 65535.
+    #[arg(long, default_value_t = Options::default().mtu)]
+    mtu: u16,
+    /// Receive in a kernel thread of each interface instead of a softirq.
+    #[arg(long)]
+    threaded_napi: bool,
+    /// Do not merge received packets.
+    #[arg(long)]
+    no_gro: bool,
+}
+
+/// End what runs in the two hosts and remove them.
+#[derive(clap::Args)]
+struct Down {
+    #[command(flatten)]
+    name: Name,
+}
+
+/// Run a command in one of the hosts; the exit status is the command's.
+#[derive(clap::Args)]
+struct Exec {
+    #[command(flatten)]
+    name: Name,
+    /// a or b.
+    host: Host,
+    /// The command and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// Show what is in force; exit status 1 if the lab is down.
+#[derive(clap::Args)]
+struct Show {
+    #[command(flatten)]
+    name: Name,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    match arguments.action {
+        Action::Up(up) => raise(up),
+        Action::Down(down) => end(&down.name.name),
+        Action::Exec(exec) => execute(exec),
+        Action::Status(show) => status(&show.name.name, show.json),
+    }
+}
+
+fn raise(up: Up) -> Result<ExitCode> {
+    let options = Options {
+        mtu: up.mtu,
+        protocol_core: up.protocol_core.map(CoreId),
+        threaded_napi: up.threaded_napi,
+        gro: !up.no_gro,
+    };
+    let (lab, raised) = Lab::up(&up.name.name, &options)?;
+    let how = match raised {
+        Raised::Made => "up",
+        Raised::Kept => "up, as it was, with its options set again",
+        Raised::Repaired => "up; half of one was there and was made anew",
+    };
+    println!("lab {}: {how}\n{}", up.name.name, table(&lab.status()?));
     Ok(ExitCode::SUCCESS)
+}
+
+fn end(name: &str) -> Result<ExitCode> {
+    let ended = Lab::down(name)?;
+    match (ended.was_there, ended.processes) {
+        (false, _) => println!("lab {name}: was not up"),
+        (true, 0) => println!("lab {name}: down"),
+        (true, processes) => println!("lab {name}: down; {processes} of its processes ended"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn execute(exec: Exec) -> Result<ExitCode> {
+    let name = &exec.name.name;
+    let lab = Lab::find(name)?
+        .ok_or_else(|| Fault::new(format!("lab {name}"), "it is down", "bring it up with `plimsoll lab up`"))?;
+    // Whether the host can be entered at all is settled first: what fails afterwards is the command's own fault.
+    lab.inside(exec.host, || ())?;
+    let mut command = Command::new(&exec.command[0]);
+    command.args(&exec.command[1..]);
+    let error = lab.enter(exec.host, &mut command)?.exec();
+    eprintln!("plimsoll: {}: {error}. Next: check its name and its permissions", exec.command[0].display());
+    // As shells have it.
+    Ok(ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
+}
+
+fn status(name: &str, json: bool) -> Result<ExitCode> {
+    let lab = Lab::find(name)?;
+    let status = lab.as_ref().map(Lab::status).transpose()?;
+    match (&status, json) {
+        (status, true) => {
+            let text = serde_json::to_string_pretty(status);
+            println!("{}", text.map_err(|error| Fault::because("status", error, "report it"))?);
+        }
+        (Some(status), false) => println!("lab {name}: up\n{}", table(status)),
+        (None, false) => println!("lab {name}: down; bring it up with `plimsoll lab up`"),
+    }
+    Ok(if status.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn table(status: &Status) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let mut row = |title: &str, cell: &dyn Fn(&HostStatus) -> String| {
+        table.add_row([title.to_owned(), cell(&status.hosts[0]), cell(&status.hosts[1])]);
+    };
+    row("", &|host| host.host.to_string());
+    row("interface", &|host| host.interface.clone());
+    row("addresses", &|host| listed(&host.addresses));
+    row("mtu", &|host| host.mtu.to_string());
+    row("gro", &|host| on_off(host.gro));
+    row("threaded napi", &|host| host.threaded_napi.map_or("absent: not in this kernel".into(), on_off));
+    row("receive processing", &|host| match host.protocol_cores.as_slice() {
+        [] => "core of the sender".into(),
+        cores => listed(cores),
+    });
+    row("processes", &|host| match host.processes.as_slice() {
+        [] => "none".into(),
+        processes => listed(processes),
+    });
+    table
+}
+
+fn on_off(on: bool) -> String {
+    if on { "on" } else { "off" }.into()
+}
+
+fn listed(items: &[impl ToString]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

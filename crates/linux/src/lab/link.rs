@@ -1,0 +1,144 @@
+//! The veth pair between the hosts, made and configured with `ip`.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::str::FromStr;
+
+use machine::{Fault, Result};
+
+use super::namespace::Namespace;
+use super::{AS_ROOT, Host, HostStatus, INTERFACE, Options, ethtool, steering};
+
+pub(super) fn has_ipv6() -> bool {
+    Path::new("/proc/sys/net/ipv6").exists()
+}
+
+/// Joins two hosts that are not joined yet.
+///
+/// One queue each way: what an interface receives then has one mask to be steered by.
+pub(super) fn make(hosts: &[Namespace; 2]) -> Result<()> {
+    let [a, b] = hosts;
+    let queues = "numtxqueues 1 numrxqueues 1";
+    let peer = b.path();
+    ip(a, &format!("link add {INTERFACE} {queues} type veth peer name {INTERFACE} {queues} netns {peer}\n"))
+}
+
+/// Whether the two hosts are joined with each other.
+pub(super) fn joined(hosts: &[Namespace; 2]) -> Result<bool> {
+    let indices = |host: &Namespace| {
+        host.inside(|| {
+            let number = |file| fs::read_to_string(attribute(file)).ok()?.trim().parse::<u32>().ok();
+            Some((number("ifindex")?, number("iflink")?))
+        })
+    };
+    Ok(match (indices(&hosts[0])?, indices(&hosts[1])?) {
+        (Some((a, a_peer)), Some((b, b_peer))) => a == b_peer && b == a_peer,
+        _ => false,
+    })
+}
+
+/// Gives both hosts their addresses and brings their interfaces up with `options`, whatever they had before.
+pub(super) fn configure(hosts: &[Namespace; 2], options: &Options) -> Result<()> {
+    for host in hosts {
+        let mut batch = String::from("link set lo up\n");
+        batch += &format!("link set {INTERFACE} mtu {} up\n", options.mtu);
+        batch += &format!("address replace {}/30 dev {INTERFACE}\n", host.host().ipv4());
+        if has_ipv6() {
+            batch += &format!("address replace {}/64 dev {INTERFACE} nodad\n", host.host().ipv6());
+        }
+        ip(host, &batch)?;
+        host.inside(|| {
+            // A veth has threads only while it merges, but remembers that it should have them.
+            set_threaded_napi(false)?;
+            ethtool::set_gro(INTERFACE, options.gro)?;
+            if options.threaded_napi {
+                set_threaded_napi(true)?;
+            }
+            steering::write(INTERFACE, options.protocol_core)
+        })?
+        .map_err(|fault| fault.within(host.host()))?;
+    }
+    Ok(())
+}
+
+/// What is in force on the interface of the calling thread's namespace, processes excepted.
+pub(super) fn status(host: Host, v6: Option<IpAddr>) -> Result<HostStatus> {
+    Ok(HostStatus {
+        host,
+        addresses: [host.ipv4().into()].into_iter().chain(v6).collect(),
+        interface: INTERFACE.into(),
+        mtu: read("mtu")?,
+        gro: ethtool::gro(INTERFACE)?,
+        threaded_napi: read::<u8>("threaded").ok().map(|threaded| threaded != 0),
+        protocol_cores: steering::read(INTERFACE)?,
+        processes: Vec::new(),
+    })
+}
+
+fn attribute(file: &str) -> String {
+    format!("/sys/class/net/{INTERFACE}/{file}")
+}
+
+fn read<T: FromStr>(file: &str) -> Result<T> {
+    let path = attribute(file);
+    let fault = |cause: String| Fault::new(&path, cause, "make the lab anew with `plimsoll lab up`");
+    let text = fs::read_to_string(&path).map_err(|error| fault(error.to_string()))?;
+    text.trim().parse().map_err(|_| fault(format!("'{}' is not a number", text.trim())))
+}
+
+fn set_threaded_napi(on: bool) -> Result<()> {
+    let path = attribute("threaded");
+    match fs::write(&path, if on { "1" } else { "0" }) {
+        Err(error) if !on && matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::Unsupported) => Ok(()),
+        outcome => outcome.map_err(|error| {
+            Fault::because(&path, error, "leave --threaded-napi out, or use a kernel that has it (5.12 or newer)")
+        }),
+    }
+}
+
+/// Runs a batch of `ip` commands in a host.
+fn ip(host: &Namespace, batch: &str) -> Result<()> {
+    let mut command = Command::new("ip");
+    command.args(["-batch", "-"]);
+    host.enter(&mut command)?;
+    run_ip(&host.host().to_string(), &mut command, batch)
+}
+
+/// Runs `ip netns VERB NAME` on this machine.
+pub(super) fn ip_netns(verb: &str, name: &str) -> Result<()> {
+    run_ip(name, Command::new("ip").args(["netns", verb, name]), "")
+}
+
+fn run_ip(about: &str, command: &mut Command, input: &str) -> Result<()> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut exchange = || -> io::Result<Output> {
+        let mut child = command.spawn()?;
+        let written = child.stdin.take().expect("stdin is piped").write_all(input.as_bytes());
+        let output = child.wait_with_output()?;
+        // An `ip` that gave up early leaves a broken pipe; its own message says more than that.
+        if output.status.success() { written.map(|()| output) } else { Ok(output) }
+    };
+    let subject = format!("lab: {about}: ip");
+    match exchange() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said = said.lines().filter(|line| !line.starts_with("Command failed")).collect::<Vec<_>>().join("; ");
+            let forbidden = said.contains("not permitted") || said.contains("Permission denied");
+            let next = match said.contains("Unknown device type") {
+                _ if forbidden => AS_ROOT,
+                true => "load the veth driver: `modprobe veth`",
+                false => "take the lab down with `plimsoll lab down` and try again",
+            };
+            Err(Fault::new(subject, said, next))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Fault::new(subject, "not installed", "install it: `apt-get install iproute2`"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Fault::because(subject, error, AS_ROOT)),
+        Err(error) => Err(Fault::because(subject, error, "check the limits on processes and files (ulimit -a)")),
+    }
+}

@@ -1,0 +1,232 @@
+//! Two hosts on this machine: network namespaces joined by a veth pair.
+//!
+//! Each host has its own interfaces, routes, port numbers and host name; files, processes and cores are shared. The
+//! link is made inside the two namespaces and never shows in the namespace of this machine, so no address of the lab
+//! can clash with one of the machine's.
+//!
+//! A lab lives in one of two ways:
+//! - *owned* ([`Lab::owned`]): held by file descriptors of the process that made it. When that process ends, however
+//!   it ends, the kernel closes them, and hosts and link are gone; a warden ends what was still running in them.
+//! - *named* ([`Lab::up`], [`Lab::down`]): kept by `/run/netns/NAME-a` and `/run/netns/NAME-b` until taken down.
+
+mod ethtool;
+mod link;
+mod named;
+mod namespace;
+mod residents;
+mod steering;
+mod warden;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::Command;
+use std::str::FromStr;
+
+use machine::{CoreId, Fault, Result};
+use serde::Serialize;
+
+pub use named::{Ended, Raised};
+use namespace::Namespace;
+pub use steering::Steering;
+use warden::Warden;
+
+/// The interface by which each host reaches the other. Both ends carry the same name, each in its own namespace.
+const INTERFACE: &str = "lab0";
+
+/// The next step where namespaces are refused.
+const AS_ROOT: &str = "run as root (CAP_NET_ADMIN and CAP_SYS_ADMIN); without root `plimsoll study` uses loopback";
+
+/// One of the two hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Host {
+    A,
+    B,
+}
+
+impl Host {
+    pub const BOTH: [Host; 2] = [Host::A, Host::B];
+
+    pub fn other(self) -> Host {
+        match self {
+            Host::A => Host::B,
+            Host::B => Host::A,
+        }
+    }
+
+    fn letter(self) -> char {
+        match self {
+            Host::A => 'a',
+            Host::B => 'b',
+        }
+    }
+
+    /// Its address on the link, from the block that RFC 2544 (appendix C.2.2) keeps for benchmarks.
+    fn ipv4(self) -> Ipv4Addr {
+        Ipv4Addr::new(198, 18, 0, 1 + self as u8)
+    }
+
+    /// Its address on the link, from the block that RFC 5180 (section 8) keeps for benchmarks.
+    fn ipv6(self) -> Ipv6Addr {
+        Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1 + self as u16)
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "host {}", self.letter())
+    }
+}
+
+impl FromStr for Host {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "a" => Ok(Host::A),
+            "b" => Ok(Host::B),
+            _ => Err(Fault::new(format!("host '{text}'"), "a lab has two hosts", "write a or b")),
+        }
+    }
+}
+
+/// How the link between the hosts is set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Largest packet of the link in bytes, 1280 (the least that IPv6 takes) to 65535.
+    pub mtu: u16,
+    /// The core that does the receive processing of both hosts; `None` leaves it where the sender runs.
+    pub protocol_core: Option<CoreId>,
+    /// Receive in a kernel thread of the interface instead of a softirq.
+    pub threaded_napi: bool,
+    /// Merge received packets (GRO). Off, a veth also drops the frames that a BPF program sends to it.
+    pub gro: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { mtu: 1500, protocol_core: None, threaded_napi: false, gro: true }
+    }
+}
+
+impl Options {
+    /// Refuses what no lab could have, before anything is made.
+    fn check(&self) -> Result<()> {
+        if self.mtu < 1280 {
+            let cause = "IPv6 needs at least 1280 bytes";
+            return Err(Fault::new(format!("lab: mtu {}", self.mtu), cause, "choose --mtu from 1280 to 65535"));
+        }
+        if self.threaded_napi && !self.gro {
+            let cause = "a veth has threads to receive in only while it merges packets (GRO)";
+            return Err(Fault::new("lab: threaded NAPI", cause, "leave --no-gro or --threaded-napi out"));
+        }
+        steering::check(self.protocol_core)
+    }
+}
+
+/// What is in force in a lab, read back from the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Status {
+    pub hosts: [HostStatus; 2],
+}
+
+/// One host as the kernel describes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HostStatus {
+    pub host: Host,
+    pub addresses: Vec<IpAddr>,
+    pub interface: String,
+    pub mtu: u32,
+    pub gro: bool,
+    /// `None` where this kernel has no threaded NAPI.
+    pub threaded_napi: Option<bool>,
+    /// The cores that may do its receive processing; empty: the core on which the sender runs.
+    pub protocol_cores: Vec<CoreId>,
+    /// Processes that run in it now.
+    pub processes: Vec<u32>,
+}
+
+/// Two hosts, up and joined.
+#[derive(Debug)]
+pub struct Lab {
+    hosts: [Namespace; 2],
+    warden: Option<Warden>,
+}
+
+impl Lab {
+    /// Makes a lab that lasts as long as this value, and no longer than this process.
+    ///
+    /// Any number of them may exist at once. Fails where this process may not make network namespaces, where `ip` is
+    /// missing, or where the kernel has no veth.
+    pub fn owned(options: &Options) -> Result<Lab> {
+        options.check()?;
+        let hosts = [Namespace::unnamed(Host::A, "plimsoll-a")?, Namespace::unnamed(Host::B, "plimsoll-b")?];
+        let warden = Warden::over(&hosts)?;
+        link::make(&hosts)?;
+        link::configure(&hosts, options)?;
+        Ok(Lab { hosts, warden: Some(warden) })
+    }
+
+    /// The address of a host on the link.
+    pub fn address(&self, host: Host) -> IpAddr {
+        host.ipv4().into()
+    }
+
+    /// Its IPv6 address on the link; `None` where this kernel runs without IPv6.
+    pub fn address_v6(&self, host: Host) -> Option<IpAddr> {
+        link::has_ipv6().then(|| host.ipv6().into())
+    }
+
+    /// The interface by which a host reaches the other.
+    pub fn interface(&self, _host: Host) -> &str {
+        INTERFACE
+    }
+
+    /// Makes `command` run in `host`: its interfaces, its host name, its view of `/sys/class/net`.
+    pub fn enter<'c>(&self, host: Host, command: &'c mut Command) -> Result<&'c mut Command> {
+        self.hosts[host as usize].enter(command)
+    }
+
+    /// Runs `work` on a thread of its own in `host`. Sockets that it opens stay in the host wherever they are used.
+    pub fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T> {
+        self.hosts[host as usize].inside(work)
+    }
+
+    /// Steers the receive processing of both hosts to `core` (RPS), or back to the core of the sender, and reads back
+    /// what is in force.
+    pub fn steer(&self, core: Option<CoreId>) -> Result<Steering> {
+        steering::check(core)?;
+        for host in &self.hosts {
+            host.inside(|| steering::write(INTERFACE, core))?.map_err(|fault| fault.within(host.host()))?;
+        }
+        self.steering(core)
+    }
+
+    fn steering(&self, asked: Option<CoreId>) -> Result<Steering> {
+        let read = |host: Host| self.inside(host, || steering::read(INTERFACE))?.map_err(|fault| fault.within(host));
+        Ok(Steering { asked, in_force: [read(Host::A)?, read(Host::B)?] })
+    }
+
+    /// What is in force in both hosts, read back from the kernel.
+    pub fn status(&self) -> Result<Status> {
+        let read = |host: Host| {
+            let mut status =
+                self.inside(host, || link::status(host, self.address_v6(host)))?.map_err(|fault| fault.within(host))?;
+            status.processes = residents::of(&self.hosts[host as usize..=host as usize])?;
+            Ok::<_, Fault>(status)
+        };
+        Ok(Status { hosts: [read(Host::A)?, read(Host::B)?] })
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if self.warden.is_some() {
+            // What runs in an owned lab would keep its namespaces. The warden, dropped next, tries again.
+            let _ = residents::kill(&self.hosts);
+        }
+    }
+}

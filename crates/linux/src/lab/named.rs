@@ -1,0 +1,138 @@
+//! Labs that outlive the command that made them, kept by names in `/run/netns`, where `ip netns` finds them too.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use machine::{Fault, Result};
+use rustix::fs::FlockOperation;
+
+use super::namespace::Namespace;
+use super::{Host, Lab, Options, link, residents};
+
+/// What it took to bring a lab up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Raised {
+    /// There was none.
+    Made,
+    /// There was one, whole; its options were set again.
+    Kept,
+    /// There was one that was not whole; it was taken down and made anew.
+    Repaired,
+}
+
+/// What was there when a lab was taken down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Whether anything of it was there.
+    pub was_there: bool,
+    /// How many processes ran in its hosts and were ended.
+    pub processes: usize,
+}
+
+impl Lab {
+    /// Brings the lab `name` up, from whatever state it is in, with exactly these options.
+    ///
+    /// Unlike [`Lab::owned`], it stays when the returned value is dropped.
+    pub fn up(name: &str, options: &Options) -> Result<(Lab, Raised)> {
+        check_name(name)?;
+        options.check()?;
+        let _lock = lock()?;
+        if let Some(lab) = find(name)?
+            && link::joined(&lab.hosts)?
+        {
+            link::configure(&lab.hosts, options)?;
+            return Ok((lab, Raised::Kept));
+        }
+        let raised = if remove(name)?.was_there { Raised::Repaired } else { Raised::Made };
+        match make(name, options) {
+            Ok(lab) => Ok((lab, raised)),
+            Err(fault) => {
+                // Why it could not be made says more than why it could not be removed.
+                let _ = remove(name);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Takes the lab `name` down, whole or not: ends what runs in its hosts, removes link and hosts.
+    pub fn down(name: &str) -> Result<Ended> {
+        check_name(name)?;
+        let _lock = lock()?;
+        remove(name)
+    }
+
+    /// The lab `name`, if it is up and whole.
+    pub fn find(name: &str) -> Result<Option<Lab>> {
+        check_name(name)?;
+        match find(name)? {
+            Some(lab) if link::joined(&lab.hosts)? => Ok(Some(lab)),
+            Some(_) => Err(broken(name)),
+            None if Host::BOTH.iter().any(|host| path(name, *host).exists()) => Err(broken(name)),
+            None => Ok(None),
+        }
+    }
+}
+
+fn broken(name: &str) -> Fault {
+    let next = "repair it with `plimsoll lab up` or remove it with `plimsoll lab down`";
+    Fault::new(format!("lab {name}"), "half of it is missing", next)
+}
+
+fn find(name: &str) -> Result<Option<Lab>> {
+    let open = |host| Namespace::bound_to(host, &host_name(name, host), &path(name, host));
+    Ok(open(Host::A)?.zip(open(Host::B)?).map(|(a, b)| Lab { hosts: [a, b], warden: None }))
+}
+
+fn make(name: &str, options: &Options) -> Result<Lab> {
+    for host in Host::BOTH {
+        link::ip_netns("add", &host_name(name, host))?;
+    }
+    let lab = find(name)?.ok_or_else(|| {
+        Fault::new(format!("lab {name}"), "`ip netns add` made no namespace", "check that /run is writable")
+    })?;
+    link::make(&lab.hosts)?;
+    link::configure(&lab.hosts, options)?;
+    Ok(lab)
+}
+
+fn remove(name: &str) -> Result<Ended> {
+    let mut ended = Ended { was_there: false, processes: 0 };
+    for host in Host::BOTH {
+        let path = path(name, host);
+        if !path.exists() {
+            continue;
+        }
+        ended.was_there = true;
+        if let Some(namespace) = Namespace::bound_to(host, &host_name(name, host), &path)? {
+            ended.processes += residents::end(std::slice::from_ref(&namespace))?;
+        }
+        link::ip_netns("delete", &host_name(name, host))?;
+    }
+    Ok(ended)
+}
+
+fn host_name(lab: &str, host: Host) -> String {
+    format!("{lab}-{}", host.letter())
+}
+
+fn path(lab: &str, host: Host) -> PathBuf {
+    PathBuf::from("/run/netns").join(host_name(lab, host))
+}
+
+/// Names become file names and host names: letters, digits and dashes.
+fn check_name(name: &str) -> Result<()> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if (1..=40).contains(&name.len()) && name.chars().all(fits) && !name.starts_with('-') {
+        return Ok(());
+    }
+    let cause = "a name has 1 to 40 letters, digits and dashes and starts with none of the dashes";
+    Err(Fault::new(format!("lab '{name}'"), cause, "choose another --name"))
+}
+
+/// One maker at a time. The lock is on the folder itself, so that nothing is left behind, and ends with its holder.
+fn lock() -> Result<File> {
+    let next = "check that /run is there and readable";
+    let folder = File::open("/run").map_err(|error| Fault::because("/run", error, next))?;
+    rustix::fs::flock(&folder, FlockOperation::LockExclusive).map_err(|error| Fault::because("/run", error, next))?;
+    Ok(folder)
+}

@@ -1,0 +1,127 @@
+//! One host's network namespace, and how code gets into it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use machine::{Fault, Result};
+use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+
+use super::{AS_ROOT, Host};
+
+/// From `linux/magic.h`.
+const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
+
+/// A network namespace, held open, and the host name that goes with it.
+#[derive(Debug)]
+pub(super) struct Namespace {
+    host: Host,
+    hostname: String,
+    file: File,
+    inode: u64,
+}
+
+impl Namespace {
+    /// A new namespace that nothing but this value keeps alive.
+    pub(super) fn unnamed(host: Host, hostname: &str) -> Result<Namespace> {
+        // A thread is moved rather than this process: namespaces belong to threads.
+        let file = on_a_thread(|| {
+            unshare(UnshareFlags::NEWNET)?;
+            File::open("/proc/thread-self/ns/net")
+        });
+        Namespace::hold(host, hostname, file.map_err(|error| refused(host, error))?)
+    }
+
+    /// The namespace that is bound to `path`; `None` if nothing is.
+    pub(super) fn bound_to(host: Host, hostname: &str, path: &Path) -> Result<Option<Namespace>> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(|error| refused(host, error))?,
+        };
+        let system = rustix::fs::fstatfs(&file).map_err(|error| refused(host, error.into()))?;
+        // A maker that was killed between the two steps leaves a plain file without a namespace.
+        if system.f_type != NSFS_MAGIC { Ok(None) } else { Namespace::hold(host, hostname, file).map(Some) }
+    }
+
+    fn hold(host: Host, hostname: &str, file: File) -> Result<Namespace> {
+        let inode = file.metadata().map_err(|error| refused(host, error))?.ino();
+        Ok(Namespace { host, hostname: hostname.to_owned(), file, inode })
+    }
+
+    pub(super) fn host(&self) -> Host {
+        self.host
+    }
+
+    /// The number by which `/proc/PID/ns/net` names this namespace.
+    pub(super) fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// A path by which another process can open this namespace while this value lives.
+    pub(super) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
+    pub(super) fn enter<'c>(&self, command: &'c mut Command) -> Result<&'c mut Command> {
+        let file: OwnedFd = self.file.try_clone().map_err(|error| refused(self.host, error))?.into();
+        let hostname = self.hostname.clone();
+        let arrive = move || arrive(file.as_fd(), hostname.as_bytes());
+        // SAFETY: between fork and exec only async-signal-safe calls may be made: `arrive` makes system calls on
+        // values captured here and neither allocates, locks nor unwinds.
+        Ok(unsafe { command.pre_exec(arrive) })
+    }
+
+    pub(super) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        on_a_thread(|| {
+            arrive(self.file.as_fd(), self.hostname.as_bytes())?;
+            Ok(work())
+        })
+        .map_err(|error| refused(self.host, error))
+    }
+}
+
+/// Moves the calling thread into a host: network, host name, and a `/sys` that shows the host's interfaces.
+///
+/// A sysfs mount shows the interfaces of the namespace that mounted it. Only the two folders that list interfaces are
+/// laid over, so that control groups, tracing and the rest of `/sys` stay in reach. The mount namespace is the
+/// thread's own and goes with it. Makes system calls only: it also runs between fork and exec.
+fn arrive(network: BorrowedFd<'_>, hostname: &[u8]) -> io::Result<()> {
+    rustix::thread::move_into_link_name_space(network, Some(LinkNameSpaceType::Network))?;
+    unshare(UnshareFlags::NEWNS | UnshareFlags::NEWUTS)?;
+    rustix::system::sethostname(hostname)?;
+    rustix::mount::mount_change(c"/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+    // The fresh sysfs is mounted where it is least missed, on the folder that its own part then covers.
+    rustix::mount::mount(c"sysfs", c"/sys/class/net", c"sysfs", MountFlags::empty(), None)?;
+    rustix::mount::mount_bind(c"/sys/class/net/devices/virtual/net", c"/sys/devices/virtual/net")?;
+    rustix::mount::mount_bind(c"/sys/class/net/class/net", c"/sys/class/net")?;
+    Ok(())
+}
+
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: what can break other code is a file descriptor table that is no longer shared (FILES); the flags passed
+    // here give the calling thread a network, a mount view or a host name of its own and leave descriptors alone.
+    unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
+}
+
+/// Runs `work` on a thread that ends with it, so that whatever namespaces it entered are left for good.
+fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    thread::scope(|scope| {
+        let worker = thread::Builder::new().name("lab".into()).spawn_scoped(scope, work)?;
+        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn refused(host: Host, error: io::Error) -> Fault {
+    let next = match error.kind() {
+        io::ErrorKind::PermissionDenied => AS_ROOT,
+        io::ErrorKind::NotFound => "make the lab anew with `plimsoll lab up`",
+        _ => "check that this kernel has network namespaces (CONFIG_NET_NS) and that /proc and /sys are mounted",
+    };
+    Fault::because(format!("lab: {host}"), error, next)
+}
