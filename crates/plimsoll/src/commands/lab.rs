@@ -38,7 +38,7 @@ struct Up {
     #[arg(long, value_name = "CORE")]
     protocol_core: Option<u32>,
     /// Largest packet in bytes, 1280 to 65535.
-    #[arg(long, default_value_t = Options::default().mtu)]
+    #[arg(long, default_value_t = Options::default().mtu, value_parser = clap::value_parser!(u16).range(1280..))]
     mtu: u16,
     /// Receive in a kernel thread of each interface instead of a softirq.
     #[arg(long)]
