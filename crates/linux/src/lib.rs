@@ -1,4 +1,12 @@
 //! The only door to the operating system. Every `unsafe` of the workspace that talks to the kernel is here.
 
+pub mod affinity;
+pub mod arena;
 pub mod lab;
+pub mod queue;
+pub mod region;
+pub mod ring;
+#[cfg(not(loom))]
+pub mod shm;
+mod sync;
 pub mod udp;

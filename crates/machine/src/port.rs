@@ -41,6 +41,8 @@ pub enum Sent {
 pub enum Notice {
     /// The peer's process has ended, certainly.
     Dead(PeerIndex),
+    /// The peer closed its port in good order; its process may live on. Everything it sent was delivered.
+    Closed(PeerIndex),
     /// The peer's host refused a packet: nobody listens there now.
     Refused(PeerIndex),
 }
@@ -63,7 +65,9 @@ pub trait Port {
     /// Delivers at most `budget` packets that have arrived; returns how many.
     fn receive(&mut self, budget: usize, deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize>;
 
-    /// Looks for news about peers; cheap enough to call every few thousand polls, not every poll.
+    /// Looks for news about peers; cheap enough to call every few thousand polls, not every poll. The end of a peer is
+    /// reported once, after the last of its packets that arrived was delivered; [`Port::send`] says `Gone` from the
+    /// moment it is known.
     fn notices(&mut self, report: impl FnMut(Notice)) -> Result<()>;
 
     /// Reads `into.len()` bytes at `address` of the peer's memory. Only where `remote_read` is promised; a fault

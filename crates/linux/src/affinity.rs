@@ -1,0 +1,148 @@
+//! Pinning a thread to a core, for as long as a guard lives.
+
+use std::marker::PhantomData;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use machine::{CoreId, Fault, Result};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The mask this process started with, as the first caller here saw it: later pins do not narrow it.
+static GIVEN: OnceLock<CpuSet> = OnceLock::new();
+
+fn given() -> Result<CpuSet> {
+    if let Some(mask) = GIVEN.get() {
+        return Ok(*mask);
+    }
+    Ok(*GIVEN.get_or_init(|| own_mask().unwrap_or_default())).and_then(|mask| {
+        if mask.count() == 0 {
+            return Err(Fault::new("CPU affinity", "the kernel does not tell it", "check seccomp filters"));
+        }
+        Ok(mask)
+    })
+}
+
+fn own_mask() -> Result<CpuSet> {
+    sched_getaffinity(None).map_err(|e| Fault::because("CPU affinity", e, "check seccomp filters of this container"))
+}
+
+fn cores_of(mask: &CpuSet) -> Vec<CoreId> {
+    (0..CpuSet::MAX_CPU).filter(|&core| mask.is_set(core)).map(|core| CoreId(core as u32)).collect()
+}
+
+/// The cores this process was given when it started (cpuset, `taskset`), whatever its threads pinned themselves to since.
+/// Call it, or [`pin`], once before any other code changes the thread's mask.
+pub fn allowed() -> Result<Vec<CoreId>> {
+    given().map(|mask| cores_of(&mask))
+}
+
+/// The cores the calling thread may run on now.
+pub fn current() -> Result<Vec<CoreId>> {
+    own_mask().map(|mask| cores_of(&mask))
+}
+
+/// The calling thread is pinned; dropping it puts the thread's earlier mask back.
+#[derive(Debug)]
+#[must_use = "the thread is pinned only while this lives"]
+pub struct Pinned {
+    core: CoreId,
+    before: CpuSet,
+    // Affinity belongs to a thread: the guard must be dropped where it was made.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Pinned {
+    pub fn core(&self) -> CoreId {
+        self.core
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // It fails only where the cpuset was changed under us; the kernel has then moved the thread already.
+        let _ = sched_setaffinity(None, &self.before);
+    }
+}
+
+/// Pins the calling thread to `core`.
+///
+/// A fault, naming the allowed cores, where the core does not exist or was not given to this process.
+pub fn pin(core: CoreId) -> Result<Pinned> {
+    let given = given()?;
+    let before = own_mask()?;
+    let cores = cores_of(&given);
+    if !cores.contains(&core) {
+        let exists = Path::new(&format!("/sys/devices/system/cpu/cpu{}", core.0)).exists();
+        let cause = if exists { "it is not given to this process" } else { "this machine has no such core" };
+        return Err(Fault::new(core.to_string(), cause, format!("choose one of {}", in_words(&cores))));
+    }
+    let mut only = CpuSet::new();
+    only.set(core.0 as usize);
+    sched_setaffinity(None, &only)
+        .map_err(|e| Fault::because(core.to_string(), e, format!("choose one of {}", in_words(&cores))))?;
+    Ok(Pinned { core, before, _thread: PhantomData })
+}
+
+/// Makes a child start with the cores this process was given, even when the spawning thread is pinned by then.
+pub fn inherit_allowed(command: &mut Command) -> Result<()> {
+    let mask = given()?;
+    // SAFETY: between fork and exec only sched_setaffinity is called, a plain system call without locks or allocation.
+    unsafe { command.pre_exec(move || sched_setaffinity(None, &mask).map_err(Into::into)) };
+    Ok(())
+}
+
+/// `0-3,8`
+fn in_words(cores: &[CoreId]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for core in cores {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == core.0 => *last = core.0,
+            _ => ranges.push((core.0, core.0)),
+        }
+    }
+    let word = |&(first, last): &(u32, u32)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
+    ranges.iter().map(word).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Affinity is a thread's own: every test here runs in its own thread already.
+
+    #[test]
+    fn a_pin_holds_while_its_guard_lives() {
+        let before = current().unwrap();
+        let core = *allowed().unwrap().last().unwrap();
+        let pinned = pin(core).unwrap();
+        assert_eq!((pinned.core(), current().unwrap()), (core, vec![core]));
+        assert_eq!(allowed().unwrap(), before, "a pin does not narrow what the process was given");
+        drop(pinned);
+        assert_eq!(current().unwrap(), before);
+    }
+
+    #[test]
+    fn a_core_that_does_not_exist_is_refused_with_the_choices() {
+        let fault = pin(CoreId(9_999)).unwrap_err();
+        assert_eq!((fault.subject(), fault.cause()), ("core 9999", "this machine has no such core"));
+        assert_eq!(fault.next(), format!("choose one of {}", in_words(&allowed().unwrap())));
+    }
+
+    #[test]
+    fn a_child_of_a_pinned_thread_gets_all_allowed_cores() {
+        let all = allowed().unwrap();
+        let _pinned = pin(all[0]).unwrap();
+        let mut child = Command::new("cat");
+        child.arg("/proc/self/status");
+        inherit_allowed(&mut child).unwrap();
+        let status = String::from_utf8(child.output().unwrap().stdout).unwrap();
+        assert!(status.contains(&format!("Cpus_allowed_list:\t{}\n", in_words(&all))), "{status}");
+    }
+
+    #[test]
+    fn cores_are_named_in_ranges() {
+        assert_eq!(in_words(&[0, 1, 2, 5, 7, 8].map(CoreId)), "0-2,5,7-8");
+    }
+}

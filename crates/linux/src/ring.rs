@@ -1,0 +1,223 @@
+//! A single-producer single-consumer ring of cache lines with the sequence in the slot.
+//!
+//! Each slot is one 64-byte line: an 8-byte word (sequence and tag) and 56 bytes of payload, so one line moves between the
+//! cores per message. The consumer polls the next slot's own word; it publishes its progress only every quarter of the
+//! ring, in a line of its own that the producer reads only when its last copy of it says full.
+//!
+//! Both ends bound whatever they read: a peer that writes garbage garbles data and nothing else.
+
+use std::ptr::NonNull;
+
+use crate::sync::{Arc, AtomicU64, Ordering, UnsafeCell};
+
+/// Payload bytes of a slot.
+pub const PAYLOAD: usize = 56;
+
+/// One line. The word is `(position + 1) << 16 | tag`, so zeroed memory is an empty ring and the sequence wraps safely.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    word: AtomicU64,
+    payload: UnsafeCell<[u8; PAYLOAD]>,
+}
+
+/// What the consumer has taken, in lines that only the consumer writes.
+#[repr(C, align(128))]
+pub(crate) struct Progress {
+    /// Slots.
+    pub slots: AtomicU64,
+    /// Bytes of the bulk ring beside the slots, where there is one.
+    pub bulk: AtomicU64,
+}
+
+/// The memory of one ring and what keeps it.
+pub(crate) struct Memory<Owner> {
+    slots: NonNull<Slot>,
+    progress: NonNull<Progress>,
+    /// Slots - 1; the number of slots is a power of two.
+    mask: u64,
+    _owner: Owner,
+}
+
+// SAFETY: the slots are reached by one producer and one consumer only, which hand them over by the slot's word.
+unsafe impl<Owner: Send> Send for Memory<Owner> {}
+
+impl<Owner> Memory<Owner> {
+    /// # Safety
+    /// `slots` points to `count` zeroed or formerly used slots and `progress` to a progress line; both stay valid while
+    /// `owner` lives, and at most one producer and one consumer are made over them.
+    pub(crate) unsafe fn new(slots: NonNull<Slot>, count: usize, progress: NonNull<Progress>, owner: Owner) -> Self {
+        assert!(count.is_power_of_two() && count >= 4, "a ring has a power of two of slots, at least 4");
+        Memory { slots, progress, mask: count as u64 - 1, _owner: owner }
+    }
+
+    #[inline(always)]
+    fn slot(&self, position: u64) -> &Slot {
+        // SAFETY: the mask keeps the index under the number of slots, whatever the position.
+        unsafe { self.slots.add((position & self.mask) as usize).as_ref() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn progress(&self) -> &Progress {
+        // SAFETY: valid while the owner lives, by the contract of `new`.
+        unsafe { self.progress.as_ref() }
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.mask + 1
+    }
+}
+
+/// The end that writes slots.
+pub(crate) struct Writer<Owner> {
+    memory: Memory<Owner>,
+    position: u64,
+    /// The consumer's progress when last looked at.
+    taken: u64,
+}
+
+impl<Owner> Writer<Owner> {
+    pub fn new(memory: Memory<Owner>) -> Self {
+        Writer { memory, position: 0, taken: 0 }
+    }
+
+    #[inline(always)]
+    pub fn progress(&self) -> &Progress {
+        self.memory.progress()
+    }
+
+    /// Whether a slot is free.
+    #[inline(always)]
+    pub fn has_room(&mut self) -> bool {
+        self.position - self.taken < self.memory.capacity() || self.look_for_room()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for_room(&mut self) -> bool {
+        let taken = self.memory.progress().slots.load(Ordering::Acquire);
+        // A consumer cannot have taken more than was written, nor give back what it took.
+        if taken <= self.position && taken > self.taken {
+            self.taken = taken;
+        }
+        self.position - self.taken < self.memory.capacity()
+    }
+
+    /// Writes the next slot. Call only after [`Writer::has_room`] said so.
+    #[inline(always)]
+    pub fn write(&mut self, tag: u16, fill: impl FnOnce(&mut [u8; PAYLOAD])) {
+        debug_assert!(self.position - self.taken < self.memory.capacity());
+        let slot = self.memory.slot(self.position);
+        // SAFETY: the slot is free, so an honest consumer does not look at it; a hostile one may read anything of
+        // a region it maps, and the bytes are plain data.
+        slot.payload.with_mut(|payload| fill(unsafe { &mut *payload }));
+        slot.word.store((self.position + 1) << 16 | u64::from(tag), Ordering::Release);
+        self.position += 1;
+    }
+}
+
+/// The end that reads slots.
+pub(crate) struct Reader<Owner> {
+    memory: Memory<Owner>,
+    position: u64,
+    published: u64,
+}
+
+impl<Owner> Reader<Owner> {
+    pub fn new(memory: Memory<Owner>) -> Self {
+        Reader { memory, position: 0, published: 0 }
+    }
+
+    #[inline(always)]
+    pub fn progress(&self) -> &Progress {
+        self.memory.progress()
+    }
+
+    /// The tag of the next slot, if it was written.
+    #[inline(always)]
+    pub fn peek(&self) -> Option<u16> {
+        let word = self.memory.slot(self.position).word.load(Ordering::Acquire);
+        u16::try_from(word ^ ((self.position + 1) << 16)).ok()
+    }
+
+    /// A copy of the next slot's payload. Call only after [`Reader::peek`] found one.
+    ///
+    /// A copy, because a hostile producer could change the bytes between a check and the use of what was checked.
+    #[inline(always)]
+    pub fn payload(&self) -> [u8; PAYLOAD] {
+        // SAFETY: the word said that the slot is written, so an honest producer leaves it until we publish; a volatile
+        // read of plain bytes tolerates a hostile one.
+        self.memory.slot(self.position).payload.with(|payload| unsafe { payload.read_volatile() })
+    }
+
+    /// Gives the next slot back to the producer. Call only after [`Reader::peek`] found one.
+    #[inline(always)]
+    pub fn advance(&mut self) {
+        self.position += 1;
+        if self.position - self.published > self.memory.mask >> 2 {
+            self.published = self.position;
+            self.memory.progress().slots.store(self.position, Ordering::Release);
+        }
+    }
+}
+
+struct Heap {
+    slots: Box<[Slot]>,
+    progress: Box<Progress>,
+}
+
+// SAFETY: as for `Memory`: each slot is reached by one end at a time.
+unsafe impl Send for Heap {}
+// SAFETY: as above.
+unsafe impl Sync for Heap {}
+
+/// Sends byte messages of at most [`PAYLOAD`] bytes to its [`Consumer`], in another thread.
+pub struct Producer(Writer<Arc<Heap>>);
+
+/// Receives what its [`Producer`] sent, in order.
+pub struct Consumer(Reader<Arc<Heap>>);
+
+/// A ring between two threads with room for `capacity` messages.
+///
+/// # Panics
+/// Unless `capacity` is a power of two of at least 4.
+pub fn pair(capacity: usize) -> (Producer, Consumer) {
+    let slot = |_| Slot { word: AtomicU64::new(0), payload: UnsafeCell::new([0; PAYLOAD]) };
+    let heap = Arc::new(Heap {
+        slots: (0..capacity).map(slot).collect(),
+        progress: Box::new(Progress { slots: AtomicU64::new(0), bulk: AtomicU64::new(0) }),
+    });
+    let memory = || {
+        let slots = NonNull::from(&heap.slots[..]).cast();
+        // SAFETY: boxes stay where they are while `heap` lives, which the memory keeps; it is called once for each end.
+        unsafe { Memory::new(slots, capacity, NonNull::from(&*heap.progress), heap.clone()) }
+    };
+    (Producer(Writer::new(memory())), Consumer(Reader::new(memory())))
+}
+
+impl Producer {
+    /// Sends one message of `length` bytes, which `fill` writes in place. False, and `fill` not called, where the ring
+    /// is full.
+    ///
+    /// # Panics
+    /// Where `length` is over [`PAYLOAD`].
+    #[inline]
+    pub fn try_push(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        assert!(length <= PAYLOAD, "a slot holds {PAYLOAD} bytes, not {length}");
+        let room = self.0.has_room();
+        if room {
+            self.0.write(length as u16, |payload| fill(&mut payload[..length]));
+        }
+        room
+    }
+}
+
+impl Consumer {
+    /// Takes the next message, if there is one.
+    #[inline]
+    pub fn try_pop<R>(&mut self, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let length = usize::from(self.0.peek()?).min(PAYLOAD);
+        let payload = self.0.payload();
+        self.0.advance();
+        Some(take(&payload[..length]))
+    }
+}
