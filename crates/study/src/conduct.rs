@@ -13,8 +13,9 @@ use crate::sample::{Runner, Sample};
 use crate::statistics::median;
 use crate::store::{Contents, Store, Study};
 
-/// No comparison gets more rounds than this, however much budget is left.
-const MAXIMUM_ROUNDS: u32 = 60;
+/// Rounds after which an undecided comparison is looked at again. Few looks, since each is another chance to be
+/// fooled by noise; none gets more rounds than the last, however much budget is left.
+const LOOKS: [u32; 8] = [5, 7, 10, 14, 20, 28, 40, 60];
 
 /// A point that failed this often is left out of the rest of the study.
 const FAILURES: usize = 2;
@@ -125,6 +126,8 @@ struct Standing {
     blocks: usize,
     points: usize,
     failed_in_a_row: usize,
+    /// Groups whose comparisons are decided.
+    settled: HashSet<usize>,
     left_out: HashSet<usize>,
     keys: Vec<Vec<PointKey>>,
 }
@@ -141,6 +144,7 @@ impl Standing {
             blocks: contents.samples.values().map(Vec::len).sum(),
             points: 0,
             failed_in_a_row: 0,
+            settled: HashSet::new(),
             left_out: HashSet::new(),
             contents,
             keys,
@@ -183,9 +187,16 @@ impl Standing {
     /// Groups that run in the current round: those short of the minimum and those not decided.
     fn active(&mut self, observer: &mut dyn Observer) -> HashSet<usize> {
         let mut active = HashSet::new();
-        if self.round < MAXIMUM_ROUNDS {
+        if self.round < LOOKS[LOOKS.len() - 1] {
+            for group in 0..self.design.groups.len() {
+                if !self.settled.contains(&group) && LOOKS.contains(&self.rounds_of(group)) && !self.is_open(group) {
+                    self.settled.insert(group);
+                }
+            }
             let wanted = (0..self.design.groups.len()).filter(|g| !self.left_out.contains(g) && self.may_start(*g));
-            active.extend(wanted.filter(|&g| self.is_short(g) || self.is_open(g)));
+            active.extend(
+                wanted.filter(|&g| self.is_short(g) || (self.rounds_of(g) != u32::MAX && !self.settled.contains(&g))),
+            );
         }
         self.leave_out(&mut active, observer);
         self.points = active.iter().map(|&g| self.measurable(g).count()).sum();

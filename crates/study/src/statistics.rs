@@ -92,7 +92,9 @@ fn student_t_975(freedom: f64) -> f64 {
             let g1 = (z.powi(3) + z) / 4.0;
             let g2 = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
             let g3 = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
-            z + g1 / f + g2 / f.powi(2) + g3 / f.powi(3)
+            let g4 =
+                (79.0 * z.powi(9) + 776.0 * z.powi(7) + 1482.0 * z.powi(5) - 1920.0 * z.powi(3) - 945.0 * z) / 92160.0;
+            z + g1 / f + g2 / f.powi(2) + g3 / f.powi(3) + g4 / f.powi(4)
         }
     }
 }
