@@ -8,7 +8,7 @@ use slotmap::SlotMap;
 use crate::config::LinkConfig;
 use crate::matching::{PostedQueue, UnexpectedQueue};
 use crate::peer::{Peer, Target};
-use crate::reliability::Due;
+use crate::reliability::{Due, Spares};
 use crate::request::{
     Completion, Direction, ReceiveKey, ReceiveRequest, ReceiveState, RequestId, RequestKey, SendKey, SendRequest,
     Status,
@@ -83,6 +83,7 @@ pub struct Engine<B> {
     pub(crate) posted: PostedQueue<ReceiveKey>,
     pub(crate) unexpected: UnexpectedQueue<Unexpected>,
     pub(crate) reads: VecDeque<Read>,
+    pub(crate) spares: Spares,
     pub(crate) ready: VecDeque<u32>,
     completions: VecDeque<Completion<B>>,
     next_timeout: Option<Nanoseconds>,
@@ -104,6 +105,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
             posted: PostedQueue::new(),
             unexpected: UnexpectedQueue::new(),
             reads: VecDeque::new(),
+            spares: Spares::default(),
             ready: VecDeque::new(),
             completions: VecDeque::new(),
             next_timeout: None,
@@ -114,10 +116,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
     /// Adds the next peer. Peers are numbered from 0 in the order added.
     ///
     /// # Panics
-    /// If the link's packets are too small for the engine's headers.
+    /// If the link's packets are too small for the engine's headers, there is no credit for a single message, or the
+    /// window is not within 1 to 65,536 packets.
     pub fn add_peer(&mut self, config: LinkConfig) -> PeerIndex {
         let headers = LARGEST_HEADER + if config.reliability.is_some() { crate::wire::RELIABILITY_HEADER } else { 0 };
         assert!(config.mtu.0 as usize > headers, "a packet of {} cannot carry the engine's headers", config.mtu);
+        assert!(config.credit_messages > 0, "without credit no message could ever be sent");
+        let window = config.reliability.as_ref().map_or(1, |reliability| reliability.window);
+        assert!((1..=1 << 16).contains(&window), "a window of {window} packets is not within 1 to 65,536");
         self.peers.push(Peer::new(config));
         PeerIndex((self.peers.len() - 1) as u32)
     }
@@ -131,9 +137,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
         self.peers.get(peer.0 as usize).is_some_and(|link| link.alive)
     }
 
-    /// Nothing is queued for any living peer and all that was sent has arrived: safe to stop driving the engine.
+    /// Every send has ended, nothing is queued for any living peer, all that was sent has arrived and the peers were
+    /// told of all that arrived here. On unreliable ports that word may be lost: go on driving the engine until the
+    /// peers have been silent for a few round trips, or theirs take the closed port for death.
     pub fn is_quiet(&self) -> bool {
-        self.reads.is_empty() && self.peers.iter().all(|link| !link.alive || link.is_quiet())
+        self.sends.is_empty() && self.reads.is_empty() && self.peers.iter().all(|link| !link.alive || link.is_quiet())
     }
 
     /// Receives that wait for a message, and messages that wait for a receive.
@@ -182,6 +190,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
         } else {
             let node = self.posted.post(source, selector, key);
             self.receives[key].state = ReceiveState::Posted(node);
+            // The peer's silence counts from now, though it was never heard of before.
+            if let Source::Peer(peer) = source
+                && self.peers[peer.0 as usize].reliability.as_ref().is_some_and(|link| !link.is_engaged())
+            {
+                self.mark_ready(peer);
+            }
         }
         Ok(RequestId(RequestKey::Receive(key)))
     }
@@ -208,10 +222,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
             },
             RequestKey::Send(key) => match self.sends.get(key) {
                 Some(send) if send.written == 0 && !send.requested => {
-                    let messages = &mut self.peers[send.peer.0 as usize].messages;
-                    // An empty message that was written is no longer queued.
-                    let Some(place) = messages.iter().position(|&queued| queued == key) else { return false };
-                    messages.remove(place);
+                    let link = &mut self.peers[send.peer.0 as usize];
+                    let Some(place) = link.messages.iter().position(|&queued| queued == key) else { return false };
+                    link.messages.remove(place);
+                    link.plan = None;
                     self.finish_send(key, Status::Cancelled);
                     true
                 }

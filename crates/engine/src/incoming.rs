@@ -5,7 +5,7 @@ use machine::{Nanoseconds, PeerIndex};
 use crate::engine::{Engine, Read, Unexpected};
 use crate::peer::{Control, Partial, Peer, Target};
 use crate::reliability::{Arrival, Stored};
-use crate::request::{ReceiveKey, ReceiveState, SendKey, Status, from_wire, to_wire};
+use crate::request::{ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire, to_wire};
 use crate::tag::Envelope;
 use crate::wire::{Packet, Sequencing};
 
@@ -47,27 +47,32 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
             return;
         }
         let mut ended: Vec<SendKey> = Vec::new();
-        reliability.acknowledged(now, &header, |stored| {
-            if let Stored::Data { send, last: true, .. } = stored {
-                ended.push(send);
+        reliability.acknowledged(now, &header, |stored| match stored {
+            Stored::Data { send, last, .. } => {
+                if last {
+                    ended.push(send);
+                }
             }
+            Stored::Copy(buffer) => self.spares.put(buffer),
         });
-        if header.carries {
-            match reliability.arrived(now, &header, body) {
+        let arrival = header.carries.then(|| reliability.arrived(now, &header, body, &mut self.spares));
+        for send in ended {
+            self.finish_send(send, Status::Done);
+        }
+        if let Some(arrival) = arrival {
+            match arrival {
                 Arrival::InOrder => {
                     self.handle_in_order(peer, body);
                     while let Some(held) =
                         self.peers[peer.0 as usize].reliability.as_mut().and_then(|r| r.next_waiting())
                     {
                         self.handle_in_order(peer, &held);
+                        self.spares.put(held);
                     }
                 }
                 Arrival::Held => self.counters.out_of_order += 1,
                 Arrival::Dropped => self.counters.duplicates += 1,
             }
-        }
-        for send in ended {
-            self.finish_send(send, Status::Done);
         }
         self.mark_ready(peer);
         self.watch(peer);
@@ -139,7 +144,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
                     self.finish_receive(key, envelope, status_for(envelope, self.receives[key].buffer.as_ref()));
                     return Ok(());
                 }
-                request_matched(&mut self.receives[key].state, envelope, payload.len() as u64);
+                let got = payload.len() as u64;
+                self.receives[key].state = ReceiveState::Matched { envelope, got, way: Way::Eager };
                 Target::Receive(key)
             }
             None => {
@@ -186,7 +192,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
     fn fill_receive(&mut self, key: ReceiveKey, offset: u64, payload: &[u8], whole: bool) {
         let request = &mut self.receives[key];
         copy_into(request.buffer.as_mut(), offset, payload);
-        let ReceiveState::Matched { envelope, got } = &mut request.state else {
+        let ReceiveState::Matched { envelope, got, .. } = &mut request.state else {
             unreachable!("bytes come for matched receives only");
         };
         *got = offset + payload.len() as u64;
@@ -234,7 +240,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
 
     fn data_arrived(&mut self, peer: PeerIndex, key: ReceiveKey, payload: &[u8]) -> Result<(), Violation> {
         let request = self.receives.get(key).ok_or(Violation)?;
-        let ReceiveState::Matched { envelope, got } = request.state else {
+        let ReceiveState::Matched { envelope, got, way: Way::Data } = request.state else {
             return Err(Violation);
         };
         let total = got + payload.len() as u64;
@@ -262,7 +268,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
                 }
                 self.free_credit(peer, 1, length);
                 let request = &mut self.receives[key];
-                request_matched(&mut request.state, envelope, 0);
+                request.state = ReceiveState::Matched { envelope, got: 0, way: Way::Eager };
                 self.fill_receive(key, 0, &data, whole);
             }
             Unexpected::Request { length, sender, address } => {
@@ -273,10 +279,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
     }
 
     fn start_rendezvous(&mut self, key: ReceiveKey, envelope: Envelope, sender: u64, address: u64) {
-        let request = &mut self.receives[key];
-        request_matched(&mut request.state, envelope, 0);
         let link = &mut self.peers[envelope.peer.0 as usize];
-        if envelope.length > 0 && address != 0 && !link.remote_read_closed {
+        let readable = address != 0 && !link.remote_read_closed;
+        let way = if readable { Way::Read } else { Way::Data };
+        self.receives[key].state = ReceiveState::Matched { envelope, got: 0, way };
+        if envelope.length > 0 && readable {
             self.reads.push_back(Read { key, peer: envelope.peer, sender, address });
         } else if envelope.length > 0 {
             link.control.push_back(Control::Clear { sender, receiver: to_wire(key) });
@@ -295,7 +302,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
             let Read { key, peer, sender, address } = self.reads.pop_front().expect("counted");
             let link = &mut self.peers[peer.0 as usize];
             let request = &mut self.receives[key];
-            let ReceiveState::Matched { envelope, got } = &mut request.state else {
+            let ReceiveState::Matched { envelope, got, way } = &mut request.state else {
                 unreachable!("reads are of matched receives");
             };
             let buffer = request.buffer.as_mut();
@@ -308,6 +315,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
             if !works {
                 // Whatever was read before is sent again, from the start.
                 *got = 0;
+                *way = Way::Data;
                 link.remote_read_closed = true;
                 link.control.push_back(Control::Clear { sender, receiver: to_wire(key) });
                 self.counters.reads_refused += 1;
@@ -350,10 +358,6 @@ fn hold(link: &mut Peer, bytes: u64) -> Result<(), Violation> {
     link.held_messages = messages;
     link.held_bytes = held;
     Ok(())
-}
-
-fn request_matched(state: &mut ReceiveState, envelope: Envelope, got: u64) {
-    *state = ReceiveState::Matched { envelope, got };
 }
 
 /// Copies what fits.

@@ -72,6 +72,10 @@ impl Table {
         // Emptied chains stay for the next message of their key; swept once they outnumber the rest.
         if self.chains.len() > 2 * self.live + 64 {
             self.chains.retain(|_, ends| ends.head != NIL);
+            // A sweep walks the capacity, which a burst long gone must not have left large.
+            if self.chains.capacity() > 16 * self.live + 1024 {
+                self.chains.shrink_to(2 * self.live + 128);
+            }
         }
         let ends = self.chains.entry(key).or_insert(Ends { head: NIL, tail: NIL });
         self.links[node as usize] = Links { previous: ends.tail, next: NIL };

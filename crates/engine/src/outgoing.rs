@@ -54,6 +54,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
         if !link.alive {
             return None;
         }
+        // Perhaps all there is to do is to wait for a peer never heard of.
+        if let Some(reliability) = link.reliability.as_mut().filter(|reliability| !reliability.is_engaged()) {
+            reliability.engage(now);
+            self.watch(peer);
+        }
+        let link = &mut self.peers[peer.0 as usize];
         let (plan, length) = match &link.reliability {
             None => plan_packet(link, &self.sends)?,
             Some(reliability) => {
@@ -82,6 +88,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
         };
         let at = if link.reliability.is_some() { RELIABILITY_HEADER } else { 0 };
         let (header, body) = into.split_at_mut(at);
+        self.counters.packets_sent += 1;
         let mut finished = None;
         // What the reliability layer keeps of a rendezvous packet: where its bytes are, not a copy.
         let mut kept = None;
@@ -156,11 +163,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
         }
         if let Some(reliability) = &mut link.reliability {
             let length = body.len();
-            let stored = kept.unwrap_or_else(|| Stored::Copy(body.to_vec()));
+            let stored = kept.unwrap_or_else(|| Stored::Copy(self.spares.copy_of(body)));
             reliability.send(now, stored, length).write(header);
             self.watch(peer);
         }
-        self.counters.packets_sent += 1;
         if let Some(send) = finished {
             self.finish_send(send, Status::Done);
         }

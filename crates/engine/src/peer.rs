@@ -41,6 +41,9 @@ pub(crate) enum Plan {
     Acknowledge,
 }
 
+/// The longest message whose length an eager packet can carry.
+const EAGER_MOST: u64 = u32::MAX as u64;
+
 pub(crate) struct Peer {
     pub config: LinkConfig,
     pub alive: bool,
@@ -72,7 +75,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub fn new(config: LinkConfig) -> Self {
+    pub fn new(mut config: LinkConfig) -> Self {
+        config.eager_limit.0 = config.eager_limit.0.min(EAGER_MOST);
         Peer {
             alive: true,
             remote_read_closed: !config.remote_read,
@@ -108,7 +112,12 @@ impl Peer {
         if self.freed_messages >= self.config.credit_messages.div_ceil(4)
             || self.freed_bytes >= self.config.credit_bytes.0.div_ceil(4).max(1)
         {
-            self.control.push_back(Control::Credit { messages: self.freed_messages, bytes: self.freed_bytes });
+            if let Some(Control::Credit { messages, bytes }) = self.control.back_mut() {
+                *messages = messages.saturating_add(self.freed_messages);
+                *bytes = bytes.saturating_add(self.freed_bytes);
+            } else {
+                self.control.push_back(Control::Credit { messages: self.freed_messages, bytes: self.freed_bytes });
+            }
             self.freed_messages = 0;
             self.freed_bytes = 0;
         }

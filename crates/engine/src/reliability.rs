@@ -19,6 +19,30 @@ const FIRST_WINDOW: f64 = 32.0;
 const LEAST_WINDOW: f64 = 4.0;
 const FIRST_TIMEOUT: Nanoseconds = Nanoseconds(50_000_000);
 
+/// Buffers of packets that need not be kept any longer, for the next ones.
+#[derive(Default)]
+pub(crate) struct Spares {
+    buffers: Vec<Vec<u8>>,
+}
+
+/// Spare buffers beyond this many are freed.
+const MOST_SPARES: usize = 64;
+
+impl Spares {
+    pub fn copy_of(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut buffer = self.buffers.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+
+    pub fn put(&mut self, buffer: Vec<u8>) {
+        if self.buffers.len() < MOST_SPARES {
+            self.buffers.push(buffer);
+        }
+    }
+}
+
 /// How to make a packet again.
 #[derive(Debug)]
 pub(crate) enum Stored {
@@ -74,6 +98,8 @@ pub(crate) struct Reliability {
     /// Neither arrived nor lost.
     outstanding: usize,
     lost: usize,
+    /// No packet before this place is lost.
+    lost_from: usize,
     order: u64,
     latest_arrived: u64,
     window: f64,
@@ -81,6 +107,7 @@ pub(crate) struct Reliability {
     /// Losses of packets sent before this transmission are one event.
     recovery: u64,
     round_trip: Option<(f64, f64)>,
+    least_round_trip: Nanoseconds,
     backoff: u32,
     retransmit_at: Option<Nanoseconds>,
     // Receiving.
@@ -93,6 +120,8 @@ pub(crate) struct Reliability {
     // Signs of life.
     engaged: bool,
     heard: Nanoseconds,
+    /// When the driver last let us look at the clock.
+    looked: Nanoseconds,
     pinged: Nanoseconds,
     ping: bool,
     refusals: u32,
@@ -100,27 +129,31 @@ pub(crate) struct Reliability {
 
 impl Reliability {
     pub fn new(config: ReliabilityConfig) -> Self {
+        let first = first_sequence(config.session);
         Reliability {
             window: FIRST_WINDOW.min(config.window as f64),
             config,
-            next: 0,
+            next: first,
             flight: VecDeque::new(),
             outstanding: 0,
             lost: 0,
+            lost_from: 0,
             order: 0,
             latest_arrived: 0,
             threshold: f64::INFINITY,
             recovery: 0,
             round_trip: None,
+            least_round_trip: Nanoseconds(0),
             backoff: 0,
             retransmit_at: None,
-            expected: 0,
+            expected: first,
             waiting: VecDeque::new(),
             unacknowledged: 0,
             acknowledge_at: None,
             acknowledge_now: false,
             engaged: false,
             heard: Nanoseconds(0),
+            looked: Nanoseconds(0),
             pinged: Nanoseconds(0),
             ping: false,
             refusals: 0,
@@ -131,9 +164,9 @@ impl Reliability {
         self.config.session
     }
 
-    /// Everything sent has arrived.
+    /// Everything sent has arrived, and the peer was told of everything that arrived here.
     pub fn is_quiet(&self) -> bool {
-        self.flight.is_empty()
+        self.flight.is_empty() && self.unacknowledged == 0 && !self.acknowledge_now
     }
 
     /// A new packet may leave now.
@@ -147,10 +180,14 @@ impl Reliability {
 
     /// The packet to retransmit next: its place for [`Reliability::resend`], how to make it, its length.
     pub fn to_resend(&self) -> Option<(usize, &Stored, usize)> {
-        if self.lost == 0 || !self.has_room() {
+        if self.lost == 0 {
             return None;
         }
-        let place = self.flight.iter().position(|packet| packet.lost)?;
+        let place = self.lost_from + self.flight.range(self.lost_from..).position(|packet| packet.lost)?;
+        // The oldest may always go: while it is missing, the peer cannot tell of what lies far beyond it.
+        if place > 0 && !self.has_room() {
+            return None;
+        }
         let packet = &self.flight[place];
         Some((place, &packet.stored, packet.length))
     }
@@ -164,6 +201,7 @@ impl Reliability {
         packet.sent_at = now;
         packet.order = order;
         self.lost -= 1;
+        self.lost_from = place + 1;
         self.outstanding += 1;
         self.header(sequence, true)
     }
@@ -192,12 +230,18 @@ impl Reliability {
         self.order
     }
 
-    fn engage(&mut self, now: Nanoseconds) {
+    /// From here on the peer's silence is counted.
+    pub fn engage(&mut self, now: Nanoseconds) {
         if !self.engaged {
             self.engaged = true;
             self.heard = now;
+            self.looked = now;
             self.pinged = now;
         }
+    }
+
+    pub fn is_engaged(&self) -> bool {
+        self.engaged
     }
 
     /// An acknowledgement should go out even without a packet to ride on.
@@ -262,13 +306,14 @@ impl Reliability {
                 } else {
                     self.outstanding -= 1;
                 }
-                self.latest_arrived = self.latest_arrived.max(packet.order);
+                self.latest_arrived = self.latest_arrived.max(self.proven_order(now, &packet));
                 if !packet.again {
                     sample = Some(now - packet.sent_at.min(now));
                 }
             }
             release(packet.stored);
         }
+        self.lost_from = self.lost_from.saturating_sub(advanced);
         let mut bits = header.beyond;
         while bits != 0 {
             let place = bits.trailing_zeros() as usize + 1;
@@ -282,7 +327,7 @@ impl Reliability {
                 } else {
                     self.outstanding -= 1;
                 }
-                self.latest_arrived = self.latest_arrived.max(packet.order);
+                self.latest_arrived = self.latest_arrived.max(self.proven_order(now, &self.flight[place]));
             }
         }
         if let Some(sample) = sample {
@@ -298,7 +343,17 @@ impl Reliability {
         }
     }
 
+    /// The transmission that this arrival proves. Of a packet sent twice the first copy may be what arrived: if the
+    /// second cannot have made the round trip yet, it proves nothing (RFC 8985, section 6.2, step 2).
+    fn proven_order(&self, now: Nanoseconds, packet: &Flight) -> u64 {
+        let too_soon = packet.again && now < packet.sent_at + self.least_round_trip;
+        if too_soon { 0 } else { packet.order }
+    }
+
     fn learn_round_trip(&mut self, sample: Nanoseconds) {
+        if self.round_trip.is_none() || sample < self.least_round_trip {
+            self.least_round_trip = sample;
+        }
         let sample = sample.0 as f64;
         self.round_trip = Some(match self.round_trip {
             None => (sample, sample / 2.0),
@@ -319,7 +374,7 @@ impl Reliability {
         let mut newest_lost = 0;
         // A later packet always has a later first transmission, so the search ends at the first one sent too recently
         // that was never retransmitted.
-        for packet in &mut self.flight {
+        for (place, packet) in self.flight.iter_mut().enumerate() {
             let overtaken = packet.order + REORDERING <= latest;
             if !overtaken && !packet.again {
                 break;
@@ -327,6 +382,7 @@ impl Reliability {
             if overtaken && !packet.arrived && !packet.lost {
                 packet.lost = true;
                 self.lost += 1;
+                self.lost_from = self.lost_from.min(place);
                 self.outstanding -= 1;
                 newest_lost = newest_lost.max(packet.order);
             }
@@ -343,7 +399,7 @@ impl Reliability {
     }
 
     /// Judges the packet after `header`. A held one is copied.
-    pub fn arrived(&mut self, now: Nanoseconds, header: &Sequencing, packet: &[u8]) -> Arrival {
+    pub fn arrived(&mut self, now: Nanoseconds, header: &Sequencing, packet: &[u8], spares: &mut Spares) -> Arrival {
         let ahead = header.sequence.wrapping_sub(self.expected);
         self.unacknowledged += 1;
         self.acknowledge_at.get_or_insert(now + self.config.acknowledge_after);
@@ -363,7 +419,7 @@ impl Reliability {
         match &mut self.waiting[place] {
             Some(_) => Arrival::Dropped,
             empty => {
-                *empty = Some(packet.to_vec());
+                *empty = Some(spares.copy_of(packet));
                 Arrival::Held
             }
         }
@@ -393,7 +449,9 @@ impl Reliability {
             return None;
         }
         let ping = self.pinged.max(self.heard) + self.config.ping_after;
-        Some([self.retransmit_at, self.acknowledge_at].into_iter().flatten().fold(ping, Nanoseconds::min))
+        let silence = self.heard + self.config.silence_limit;
+        let signs = ping.min(silence);
+        Some([self.retransmit_at, self.acknowledge_at].into_iter().flatten().fold(signs, Nanoseconds::min))
     }
 
     pub fn handle_timeout(&mut self, now: Nanoseconds) -> Due {
@@ -401,15 +459,22 @@ impl Reliability {
         if !self.engaged {
             return due;
         }
+        // While nobody drove us, nothing could be heard: a process that computed or was stopped for a minute must not
+        // take its own absence for the peer's.
+        let away = now.0.saturating_sub(self.looked.0).saturating_sub(2 * self.config.ping_after.0);
+        self.heard = Nanoseconds(self.heard.0 + away).min(now.max(self.heard));
+        self.looked = now;
         if now >= self.heard + self.config.silence_limit {
             return Due::Dead;
         }
         if self.retransmit_at.is_some_and(|at| at <= now) {
             // The first time only the oldest goes again, as a probe: a peer that was merely slow costs one packet.
             let all = self.backoff > 0;
-            for packet in self.flight.iter_mut().filter(|packet| !packet.arrived && !packet.lost) {
+            let unheard = self.flight.iter_mut().enumerate().filter(|(_, packet)| !packet.arrived && !packet.lost);
+            for (place, packet) in unheard {
                 packet.lost = true;
                 self.lost += 1;
+                self.lost_from = self.lost_from.min(place);
                 self.outstanding -= 1;
                 if !all {
                     break;
@@ -432,4 +497,9 @@ impl Reliability {
         }
         due
     }
+}
+
+/// Both ends know it from the session, so that packets of another conversation seldom fall into the window.
+fn first_sequence(session: u32) -> u32 {
+    session.wrapping_mul(0x9E37_79B1)
 }

@@ -88,7 +88,18 @@ pub(crate) enum ReceiveState {
     /// Waits in the posted queue at this node.
     Posted(u32),
     /// Matched; bytes are coming.
-    Matched { envelope: Envelope, got: u64 },
+    Matched { envelope: Envelope, got: u64, way: Way },
+}
+
+/// How the bytes of a matched message come; bytes that come another way are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// In `Eager` and `More` packets.
+    Eager,
+    /// Out of the peer's memory.
+    Read,
+    /// In `Data` packets.
+    Data,
 }
 
 pub(crate) fn to_wire(key: impl Key) -> u64 {
