@@ -1,5 +1,6 @@
 //! The only door to the operating system. Every `unsafe` of the workspace that talks to the kernel is here.
 
+pub mod accounting;
 pub mod affinity;
 pub mod arena;
 pub mod lab;

@@ -21,7 +21,7 @@ pub struct CoreCost {
     pub core: CoreId,
     pub net_rx: Reading<Softirq>,
     pub net_tx: Reading<Softirq>,
-    /// Hardware and inter-processor interrupts taken.
+    /// Interrupts taken from devices and from other cores; the core's own timer is not counted.
     pub interrupts: Reading<u64>,
 }
 
@@ -33,6 +33,8 @@ pub struct ThreadCost {
     /// What the thread does: `app`, `engine`.
     pub role: String,
     pub core: Reading<CoreId>,
+    /// A thread that busy-waits uses all there is. Includes the softirq work that ran on top of the thread, except on
+    /// kernels with IRQ_TIME_ACCOUNTING.
     pub cpu: Reading<Nanoseconds>,
     pub voluntary_switches: Reading<u64>,
     pub involuntary_switches: Reading<u64>,

@@ -1,0 +1,334 @@
+//! The host's meter: opened once a session, begun and ended around each block.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+
+use machine::accounting::{CoreCost, Softirq};
+use machine::{CoreId, Fault, Nanoseconds, Reading, Result};
+use serde::{Deserialize, Serialize};
+
+use super::interrupts::{InterruptCounts, InterruptTable};
+use super::softirq::{CoreWork, SoftirqCounts, SoftirqSensor, softirq_counts};
+use super::table::advance;
+
+/// What every user may know of one core for a block: counts without times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreCounts {
+    pub core: CoreId,
+    pub softirqs: SoftirqCounts,
+    /// By kind; `None` where the sensor counted the interrupts, which is cheaper and knows no kinds.
+    pub interrupts: Option<InterruptCounts>,
+}
+
+/// Counts what the cores of this host do between `begin` and `end`, whoever caused it.
+pub struct HostMeter {
+    sensor: Reading<SoftirqSensor>,
+    softirqs: ProcFile,
+    interrupts: ProcFile,
+    /// The sensor counts interrupts; `/proc/interrupts` need not be read.
+    interrupts_sensed: bool,
+    begun: Option<Snapshot>,
+    counts: Vec<CoreCounts>,
+    overhead: Nanoseconds,
+}
+
+#[derive(Default)]
+struct Snapshot {
+    work: Vec<CoreWork>,
+    softirqs: Vec<(CoreId, SoftirqCounts)>,
+    interrupts: Option<InterruptTable>,
+}
+
+impl HostMeter {
+    pub fn open() -> Result<Self> {
+        Self::with_sensor(SoftirqSensor::open())
+    }
+
+    fn with_sensor(sensor: Reading<SoftirqSensor>) -> Result<Self> {
+        let mut meter = HostMeter {
+            sensor,
+            softirqs: ProcFile::open("/proc/softirqs")?,
+            interrupts: ProcFile::open("/proc/interrupts")?,
+            interrupts_sensed: false,
+            begun: None,
+            counts: Vec::new(),
+            overhead: Nanoseconds(0),
+        };
+        let first = meter.snapshot()?;
+        meter.interrupts_sensed = first.work.first().is_some_and(|core| core.interrupts.is_some());
+        Ok(meter)
+    }
+
+    /// Whether softirq time can be measured here, and if not, why.
+    pub fn sensor(&self) -> Reading<()> {
+        match &self.sensor {
+            Reading::Measured(_) | Reading::Modelled(_) => Reading::Measured(()),
+            Reading::Absent { reason } => Reading::absent(reason),
+            Reading::NotPermitted { reason, next } => Reading::not_permitted(reason, next),
+        }
+    }
+
+    pub fn begin(&mut self) -> Result<()> {
+        let start = Instant::now();
+        self.begun = Some(self.snapshot()?);
+        self.overhead = since(start);
+        Ok(())
+    }
+
+    /// What every core did since the last `begin`.
+    pub fn end(&mut self) -> Result<Vec<CoreCost>> {
+        let start = Instant::now();
+        let now = self.snapshot()?;
+        let from = self
+            .begun
+            .take()
+            .ok_or_else(|| Fault::new("host meter", "it was ended before it was begun", "call begin first"))?;
+        self.counts = now
+            .softirqs
+            .iter()
+            .zip(&from.softirqs)
+            .filter(|((now, _), (from, _))| now == from)
+            .map(|(&(core, now_counts), (_, from_counts))| CoreCounts {
+                core,
+                softirqs: SoftirqCounts {
+                    net_rx: advance(from_counts.net_rx, now_counts.net_rx),
+                    net_tx: advance(from_counts.net_tx, now_counts.net_tx),
+                },
+                interrupts: interrupts_between(&from, &now, core),
+            })
+            .collect();
+        let costs = self.counts.iter().map(|counts| self.cost(counts, &from, &now)).collect();
+        self.overhead = self.overhead + since(start);
+        Ok(costs)
+    }
+
+    /// Counts of the last block by core, also where times are absent or not permitted.
+    pub fn counts(&self) -> &[CoreCounts] {
+        &self.counts
+    }
+
+    /// What the last `begin` and `end` took together.
+    pub fn overhead(&self) -> Nanoseconds {
+        self.overhead
+    }
+
+    fn cost(&self, counts: &CoreCounts, from: &Snapshot, now: &Snapshot) -> CoreCost {
+        let at = counts.core.0 as usize;
+        let work = from.work.get(at).zip(now.work.get(at));
+        let softirq = |of: fn(&CoreWork) -> Softirq, seen: u64| match (&self.sensor, work) {
+            (Reading::NotPermitted { reason, next }, _) => {
+                Reading::not_permitted(format!("{reason} (it ran {seen} times)"), next)
+            }
+            (Reading::Absent { reason }, _) => Reading::absent(format!("{reason} (it ran {seen} times)")),
+            (_, None) => Reading::absent(format!("the sensor does not know {}", counts.core)),
+            (_, Some((from, now))) => {
+                Reading::Measured(Softirq { count: of(now).count - of(from).count, time: of(now).time - of(from).time })
+            }
+        };
+        let sensed = work.and_then(|(from, now)| Some(now.interrupts? - from.interrupts?));
+        let interrupts = match (sensed, counts.interrupts) {
+            (Some(taken), _) => Reading::Measured(taken),
+            (None, Some(kinds)) => Reading::Measured(kinds.device + kinds.interprocessor),
+            (None, None) => Reading::absent(format!("/proc/interrupts does not list {}", counts.core)),
+        };
+        CoreCost {
+            core: counts.core,
+            net_rx: softirq(|w| w.net_rx, counts.softirqs.net_rx),
+            net_tx: softirq(|w| w.net_tx, counts.softirqs.net_tx),
+            interrupts,
+        }
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot> {
+        let work = match &self.sensor {
+            Reading::Measured(sensor) => sensor.read()?,
+            _ => Vec::new(),
+        };
+        let softirqs = softirq_counts(self.softirqs.read()?).ok_or_else(|| self.softirqs.misread())?;
+        let interrupts = if self.interrupts_sensed {
+            None
+        } else {
+            Some(InterruptTable::parse(self.interrupts.read()?).ok_or_else(|| self.interrupts.misread())?)
+        };
+        Ok(Snapshot { work, softirqs, interrupts })
+    }
+}
+
+fn interrupts_between(from: &Snapshot, now: &Snapshot, core: CoreId) -> Option<InterruptCounts> {
+    Some(now.interrupts.as_ref()?.of(core)? - from.interrupts.as_ref()?.of(core)?)
+}
+
+fn since(start: Instant) -> Nanoseconds {
+    Nanoseconds(start.elapsed().as_nanos() as u64)
+}
+
+/// A file of `/proc`, opened once and read whole each time into the same memory.
+struct ProcFile {
+    path: &'static str,
+    file: File,
+    text: String,
+}
+
+impl ProcFile {
+    fn open(path: &'static str) -> Result<Self> {
+        let file = File::open(path).map_err(|e| Fault::because(path, e, "mount /proc"))?;
+        Ok(ProcFile { path, file, text: String::new() })
+    }
+
+    fn read(&mut self) -> Result<&str> {
+        let mut bytes = std::mem::take(&mut self.text).into_bytes();
+        bytes.resize(bytes.capacity().max(16 << 10), 0);
+        let mut length = 0;
+        loop {
+            let got = self
+                .file
+                .read_at(&mut bytes[length..], length as u64)
+                .map_err(|e| Fault::because(self.path, e, "check that /proc is mounted whole"))?;
+            length += got;
+            if got == 0 {
+                break;
+            }
+            if length == bytes.len() {
+                bytes.resize(2 * length, 0);
+            }
+        }
+        bytes.truncate(length);
+        self.text = String::from_utf8(bytes).map_err(|_| self.misread())?;
+        Ok(&self.text)
+    }
+
+    fn misread(&self) -> Fault {
+        Fault::new(self.path, "its format is not the one known here", "report this with the file")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    fn send_over_loopback(datagrams: usize) {
+        let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut buffer = [0; 64];
+        for _ in 0..datagrams {
+            from.send_to(&[1; 64], to.local_addr().unwrap()).unwrap();
+            to.recv(&mut buffer).unwrap();
+        }
+    }
+
+    fn softirq_ticks() -> u64 {
+        let stat = std::fs::read_to_string("/proc/stat").unwrap();
+        stat.lines().next().unwrap().split_ascii_whitespace().nth(7).unwrap().parse().unwrap()
+    }
+
+    /// The truth that `/proc/stat` misses: every datagram over loopback is a receive softirq, and takes time.
+    #[test]
+    fn datagrams_over_loopback_are_seen_with_their_time() {
+        let mut meter = HostMeter::open().unwrap();
+        match meter.sensor() {
+            Reading::NotPermitted { reason, next } => return eprintln!("SKIPPED: {reason}; {next}"),
+            Reading::Absent { reason } if bpf::SOFTIRQ.is_none() => return eprintln!("SKIPPED: {reason}"),
+            sensor => assert_eq!(sensor, Reading::Measured(())),
+        }
+        const DATAGRAMS: u64 = 2000;
+        let ticks = softirq_ticks();
+        meter.begin().unwrap();
+        let start = Instant::now();
+        send_over_loopback(DATAGRAMS as usize);
+        let elapsed = since(start);
+        let costs = meter.end().unwrap();
+        let ticks = softirq_ticks() - ticks;
+        let rx = costs.iter().filter_map(|c| c.net_rx.value());
+        let (count, time) = rx.fold((0, 0), |(count, time), s| (count + s.count, time + s.time.0));
+        eprintln!(
+            "{DATAGRAMS} datagrams in {elapsed}: {count} receive softirqs, {} inside; /proc/stat: {ticks} ticks of \
+             softirq; the meter took {}",
+            Nanoseconds(time),
+            meter.overhead()
+        );
+        assert!(count >= DATAGRAMS && time > 0);
+        assert!(time < elapsed.0 * costs.len() as u64, "more softirq time than there was time");
+        let listed: u64 = meter.counts().iter().map(|c| c.softirqs.net_rx).sum();
+        assert!(listed >= DATAGRAMS, "/proc/softirqs saw {listed}");
+        assert!(meter.overhead() > Nanoseconds(0));
+    }
+
+    /// Interrupts that the sensor counts are those that the kernel lists.
+    #[test]
+    fn the_sensor_and_the_kernel_agree_on_interrupts() {
+        let mut sensed = HostMeter::open().unwrap();
+        if !sensed.interrupts_sensed {
+            return eprintln!("SKIPPED: no interrupt tracepoints here: {:?}", sensed.sensor());
+        }
+        let mut listed = HostMeter::with_sensor(Reading::absent("left out to compare")).unwrap();
+        let total = |costs: Vec<CoreCost>| costs.iter().filter_map(|c| c.interrupts.value()).sum::<u64>();
+        // A line that devices share counts once for the kernel and once a handler for the sensor.
+        let near = |n: u64| n + n / 4 + 64;
+        // Each bracket holds the other once: what happens between two snapshots cannot turn the comparison.
+        listed.begin().unwrap();
+        sensed.begin().unwrap();
+        ping_pong_between_threads();
+        let inner = total(sensed.end().unwrap());
+        let outer = total(listed.end().unwrap());
+        assert!(inner <= near(outer), "the sensor saw {inner}, the kernel {outer}");
+        sensed.begin().unwrap();
+        listed.begin().unwrap();
+        ping_pong_between_threads();
+        let inner = total(listed.end().unwrap());
+        let outer = total(sensed.end().unwrap());
+        assert!(inner <= near(outer), "the kernel saw {inner}, the sensor {outer}");
+        eprintln!("500 wake-ups: {inner} interrupts listed, {outer} sensed");
+    }
+
+    /// On two cores where there are two: then most wake-ups are interrupts.
+    fn ping_pong_between_threads() {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+        let allowed = sched_getaffinity(None).unwrap();
+        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
+        let last = cores[cores.len() - 1];
+        let pin = |core: usize| {
+            let mut only = CpuSet::new();
+            only.set(core);
+            sched_setaffinity(None, &only).unwrap();
+        };
+        let (ping, pinged) = std::sync::mpsc::channel();
+        let (pong, ponged) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                pin(cores[0]);
+                pinged.into_iter().for_each(|n: u32| pong.send(n).unwrap());
+            });
+            scope.spawn(move || {
+                pin(last);
+                for n in 0..500 {
+                    ping.send(n).unwrap();
+                    assert_eq!(ponged.recv(), Ok(n));
+                }
+            });
+        });
+    }
+
+    /// Without privilege every count is there and says what the time would take.
+    #[test]
+    fn counts_remain_where_the_sensor_is_not_permitted() {
+        let denied = Reading::not_permitted("softirq time: not you", "ask root");
+        let mut meter = HostMeter::with_sensor(denied).unwrap();
+        meter.begin().unwrap();
+        send_over_loopback(300);
+        let costs = meter.end().unwrap();
+        let Reading::NotPermitted { reason, next } = &costs[0].net_rx else { panic!("{costs:?}") };
+        assert!(reason.starts_with("softirq time: not you (it ran ") && next == "ask root", "{reason}");
+        assert!(meter.counts().iter().map(|c| c.softirqs.net_rx).sum::<u64>() >= 300);
+        assert!(meter.counts().iter().all(|c| c.interrupts.is_some()));
+        assert!(costs.iter().all(|c| c.interrupts.value().is_some()));
+    }
+
+    #[test]
+    fn an_end_without_a_begin_is_a_fault() {
+        let mut meter = HostMeter::with_sensor(Reading::absent("left out")).unwrap();
+        assert!(meter.end().unwrap_err().next().contains("begin"));
+    }
+}
