@@ -1,0 +1,61 @@
+# The commands of this repository. HACKING.md says what each is for.
+
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+PLIMSOLL := $(TARGET_DIR)/release/plimsoll
+
+# Arguments for the command itself, as in `make study STUDY_ARGS=--help`.
+STUDY_ARGS ?=
+BENCH_ARGS ?=
+
+# rustup puts cargo there, also for a shell that was opened before it did.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+.NOTPARALLEL:
+.PHONY: help study test bless lint bench format clippy engine-alone tests loom tools build
+
+help:
+	@echo 'make study   find where message processing should run on this machine'
+	@echo 'make test    everything that must pass: lint, engine on its own, tests, loom'
+	@echo 'make bless   take the present output as the golden one; review it with git diff'
+	@echo 'make lint    formatting and clippy, warnings denied'
+	@echo 'make bench   the ratios that the engine is held to, measured in one run'
+
+study:
+	@scripts/bootstrap study
+	$(CARGO) build --release --package plimsoll
+	$(PLIMSOLL) study $(STUDY_ARGS)
+
+test: tools format clippy engine-alone tests loom
+
+lint: tools format clippy
+
+tools:
+	@scripts/bootstrap test
+
+format:
+	$(CARGO) fmt --all --check
+
+clippy:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# The engine has no clock, socket, thread or file: it builds where there are none.
+engine-alone:
+	$(CARGO) build --package engine --target wasm32-unknown-unknown
+
+# INSTA_UPDATE=no: a golden output that differs fails and leaves no file behind.
+tests:
+	INSTA_UPDATE=no $(CARGO) test --workspace
+
+# Every interleaving of the shared-memory rings. A build of its own, since the flag reaches every crate.
+loom:
+	RUSTFLAGS='--cfg loom' $(CARGO) test --release --package linux --lib --target-dir $(TARGET_DIR)/loom loom
+
+bless: tools
+	INSTA_UPDATE=always $(CARGO) test --workspace
+	@git status --short
+
+bench:
+	@scripts/bootstrap study
+	$(CARGO) build --release --package plimsoll
+	$(PLIMSOLL) bench $(BENCH_ARGS)
