@@ -29,7 +29,7 @@ impl Drop for Lab {
 fn a_command_in_a_host_passes_its_output_and_status_through() {
     let lab = Lab(format!("command-{}", std::process::id()));
     let up = lab.run("up", &["--protocol-core", "0"]);
-    if said(&up).contains("run as root") || said(&up).contains("not installed") {
+    if ["run as root", "install it", "modprobe veth"].iter().any(|next| said(&up).contains(next)) {
         eprintln!("SKIPPED: {}", said(&up));
         return;
     }

@@ -12,6 +12,12 @@ use machine::{Fault, Result};
 use super::namespace::Namespace;
 use super::{AS_ROOT, Host, HostStatus, INTERFACE, Options, ethtool, steering};
 
+/// The next step where there is no `ip`.
+pub(super) const INSTALL_IP: &str = "install it: `apt-get install iproute2`";
+
+/// The next step where the kernel knows no veth.
+pub(super) const LOAD_VETH: &str = "load the veth driver: `modprobe veth`";
+
 pub(super) fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
 }
@@ -130,14 +136,12 @@ fn run_ip(about: &str, command: &mut Command, input: &str) -> Result<()> {
             let forbidden = said.contains("not permitted") || said.contains("Permission denied");
             let next = match said.contains("Unknown device type") {
                 _ if forbidden => AS_ROOT,
-                true => "load the veth driver: `modprobe veth`",
+                true => LOAD_VETH,
                 false => "take the lab down with `plimsoll lab down` and try again",
             };
             Err(Fault::new(subject, said, next))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(Fault::new(subject, "not installed", "install it: `apt-get install iproute2`"))
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Fault::new(subject, "not installed", INSTALL_IP)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Fault::because(subject, error, AS_ROOT)),
         Err(error) => Err(Fault::because(subject, error, "check the limits on processes and files (ulimit -a)")),
     }
