@@ -1,1 +1,20 @@
+//! Stacks, patterns, and the two ends of a measurement with the control connection between them.
+//!
+//! A [`stack::Stack`] is one end of a message path; a [`pattern`] drives two of them; a [`peer`] is the end that
+//! another process runs; [`runner::Bench`] opens sessions with peers and measures points block by block.
 #![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod cache;
+mod calibration;
+pub mod control;
+pub mod endpoint;
+pub mod pattern;
+pub mod peer;
+pub mod peer_process;
+mod pinning;
+pub mod runner;
+pub mod serve;
+pub mod session;
+pub mod stack;
+mod worker;

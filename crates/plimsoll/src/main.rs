@@ -22,6 +22,8 @@ enum Command {
     Bench(commands::bench::Arguments),
     Serve(commands::serve::Arguments),
     Study(commands::study::Arguments),
+    #[command(hide = true)]
+    Peer(commands::peer::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench::run(arguments),
         Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Study(arguments) => commands::study::run(arguments),
+        Command::Peer(arguments) => commands::peer::run(arguments),
     };
     match outcome {
         Ok(code) => code,

@@ -3,5 +3,6 @@
 pub mod bench;
 pub mod lab;
 pub mod machine;
+pub mod peer;
 pub mod serve;
 pub mod study;

@@ -1,0 +1,64 @@
+//! What the initiator asks and the responder answers, in the order of a session:
+//! `Hello` -> `Welcome`, `Prepare` -> `Ready`, `Meet` -> `Met`, then per block `Run` -> `Started` -> `Finished`, and
+//! `Bye`. `Failed` may stand for any answer and ends the session.
+
+use machine::accounting::{CoreCost, ThreadCost};
+use machine::{Fault, Reading};
+use serde::{Deserialize, Serialize};
+
+use crate::endpoint::{Job, Outcome};
+use crate::stack::{Offer, Prepare};
+
+/// Raised with every change of these messages; both ends must have the same.
+pub const VERSION: u32 = 1;
+
+/// Jobs that one `Run` may name.
+pub const MAX_JOBS: usize = 8;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// `plimsoll` is the initiator's version of this protocol.
+    Hello {
+        plimsoll: u32,
+    },
+    Prepare(Prepare),
+    /// The initiator is on its way over the message path.
+    Meet,
+    Run {
+        jobs: Vec<Job>,
+    },
+    Bye,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    Welcome { plimsoll: u32, process: u32 },
+    Ready(Offer),
+    Met,
+    Started,
+    Finished(Box<Finished>),
+    Failed { subject: String, cause: String, next: String },
+}
+
+/// What the responder saw of a `Run`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finished {
+    /// One an asked job.
+    pub outcomes: Vec<Outcome>,
+    pub threads: Vec<ThreadCost>,
+    /// The responder's cores, where it runs on another host than the initiator.
+    pub cores: Reading<Vec<CoreCost>>,
+    pub notes: Vec<String>,
+}
+
+impl Reply {
+    pub fn failed(fault: &Fault) -> Reply {
+        Reply::Failed {
+            subject: fault.subject().to_owned(),
+            cause: fault.cause().to_owned(),
+            next: fault.next().to_owned(),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The responder: the end of a session that another process runs, here as a child or behind `plimsoll serve`.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+use machine::accounting::ThreadCost;
+use machine::{Bytes, Fault, Reading, Result};
+use study::point::Stack as StackName;
+
+use crate::cache;
+use crate::control::{Connection, Finished, MAX_JOBS, Reply, Request, VERSION};
+use crate::endpoint::{Job, Outcome, Role};
+use crate::pattern::Pools;
+use crate::pinning::pin;
+use crate::stack::{Path, Prepare, Waiting};
+
+/// What a responder grants.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// From one request to the next while the session is being set up.
+    pub handshake: Duration,
+    /// From one block to the next; the initiator may be measuring something else.
+    pub between_blocks: Duration,
+    /// For one `Run`.
+    pub run: Duration,
+    pub size: Bytes,
+    pub messages: u64,
+    /// Only a process of this host can share memory with the responder.
+    pub same_host: bool,
+    /// Where the responder listens for the message path, if not where it is told.
+    pub address: Option<IpAddr>,
+}
+
+impl Limits {
+    /// For a peer that this very program started.
+    pub fn trusted() -> Limits {
+        Limits {
+            handshake: Duration::from_secs(10),
+            between_blocks: Duration::from_secs(24 * 3600),
+            run: Duration::from_secs(60),
+            size: Bytes(1 << 30),
+            messages: u64::MAX,
+            same_host: true,
+            address: None,
+        }
+    }
+}
+
+/// Answers one initiator until it says goodbye, leaves, or breaks a limit.
+pub fn respond(connection: &mut Connection, limits: &Limits) -> Result<()> {
+    let outcome = converse(connection, limits);
+    if let Err(fault) = &outcome {
+        // Best effort: the initiator may be what failed.
+        let _ = connection.send(&Reply::failed(fault), Duration::from_millis(200));
+    }
+    outcome
+}
+
+fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
+    let grace = limits.handshake;
+    match connection.receive(grace)? {
+        Request::Hello { plimsoll: VERSION } => {}
+        Request::Hello { plimsoll } => {
+            return Err(Fault::new(
+                "plimsoll's versions",
+                format!("the initiator speaks control protocol {plimsoll}, this end {VERSION}"),
+                "use the same version of plimsoll on both ends",
+            ));
+        }
+        _ => return Err(unexpected(connection, "a greeting")),
+    }
+    connection.send(&Reply::Welcome { plimsoll: VERSION, process: std::process::id() }, grace)?;
+
+    let prepare = match connection.receive(grace)? {
+        Request::Prepare(prepare) => prepare,
+        Request::Bye => return Ok(()),
+        _ => return Err(unexpected(connection, "what to prepare")),
+    };
+    grant(&prepare, limits)?;
+    if let Some(core) = prepare.core {
+        pin(core)?;
+    }
+    let address = limits.address.or(prepare.address).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let (waiting, offer) = Waiting::new(&prepare, address)?;
+    connection.send(&Reply::Ready(offer), grace)?;
+    match connection.receive(grace)? {
+        Request::Meet => {}
+        _ => return Err(unexpected(connection, "the meeting")),
+    }
+    let mut path = waiting.accept(connection)?;
+    connection.send(&Reply::Met, grace)?;
+
+    let mut pools = Pools::new(cache::to_exceed());
+    let mut number = 0;
+    loop {
+        match connection.receive(limits.between_blocks)? {
+            Request::Run { jobs } => {
+                for job in &jobs {
+                    check(job, limits)?;
+                }
+                if jobs.is_empty() || jobs.len() > MAX_JOBS {
+                    return Err(Fault::new(
+                        "a block",
+                        format!("it has {} jobs", jobs.len()),
+                        format!("ask for 1 to {MAX_JOBS}"),
+                    ));
+                }
+                let finished = block(&mut path, &jobs, &prepare, &mut pools, &mut number, connection, limits)?;
+                connection.send(&Reply::Finished(Box::new(finished)), grace)?;
+            }
+            Request::Bye => return Ok(()),
+            _ => return Err(unexpected(connection, "a block or a goodbye")),
+        }
+    }
+}
+
+/// One `Run` at this end: the cost is taken around the jobs alone.
+fn block(
+    path: &mut Path,
+    jobs: &[Job],
+    prepare: &Prepare,
+    pools: &mut Pools,
+    number: &mut u64,
+    connection: &mut Connection,
+    limits: &Limits,
+) -> Result<Finished> {
+    let largest = jobs.iter().map(|job| job.size).max().unwrap_or(0);
+    pools.provide(jobs[0].pattern, largest, Role::Responder);
+    path.resume()?;
+    let until = Instant::now() + limits.run;
+    let mut outcomes = Vec::with_capacity(jobs.len());
+    for (index, job) in jobs.iter().enumerate() {
+        *number += 1;
+        // Two closures need the connection in turn; a cell would cost nothing but says less.
+        let shared = std::cell::RefCell::new(&mut *connection);
+        let mut ready = || match index {
+            0 => shared.borrow_mut().send(&Reply::Started, limits.handshake),
+            _ => Ok(()),
+        };
+        let mut watch = || {
+            shared.borrow_mut().check()?;
+            if Instant::now() > until { Err(out_of_time(job, limits.run)) } else { Ok(()) }
+        };
+        outcomes.push(path.perform(job, Role::Responder, *number, pools, prepare.polite, &mut watch, &mut ready)?);
+    }
+    path.idle()?;
+    Ok(Finished {
+        outcomes,
+        threads: Vec::<ThreadCost>::new(),
+        cores: Reading::absent("the responder shares its cores with the initiator's host"),
+        notes: path.notes(),
+    })
+}
+
+fn grant(prepare: &Prepare, limits: &Limits) -> Result<()> {
+    if prepare.stack == StackName::EngineShm && !limits.same_host {
+        return Err(Fault::new(
+            "stack engine-shm",
+            "memory cannot be shared with a process on another host",
+            "choose engine-udp or tcp for this path, or --path loopback for engine-shm",
+        ));
+    }
+    Ok(())
+}
+
+fn check(job: &Job, limits: &Limits) -> Result<()> {
+    let refuse = |what: String, most: String| Err(Fault::new(what, "more than this end grants", most));
+    if job.size == 0 || job.size as u64 > limits.size.0 {
+        return refuse(format!("message size {} B", job.size), format!("ask for 1 B to {}", limits.size));
+    }
+    if job.messages == 0 || job.messages > limits.messages {
+        return refuse(format!("{} messages a job", job.messages), format!("ask for 1 to {}", limits.messages));
+    }
+    Ok(())
+}
+
+pub(crate) fn out_of_time(job: &Job, limit: Duration) -> Fault {
+    Fault::new(
+        format!("block of {} x {} B, {}", job.messages, job.size, job.pattern),
+        format!("it did not end within {} s", limit.as_secs()),
+        "see whether both cores are free and the path passes data, then run again",
+    )
+}
+
+fn unexpected(connection: &Connection, awaited: &str) -> Fault {
+    Fault::new(
+        connection.peer(),
+        format!("it said something else where {awaited} was due"),
+        "use the same version of plimsoll on both ends",
+    )
+}
+
+/// Whether an outcome can be a responder's to `job`.
+pub(crate) fn plausible(outcome: &Outcome, job: &Job) -> bool {
+    outcome.received.saturating_add(outcome.lost) <= job.messages
+}

@@ -1,0 +1,83 @@
+//! The peer as a child process: its control connection is its standard input, and it ends when that closes.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use machine::{Fault, Result};
+
+use crate::control::Connection;
+use crate::peer::{Limits, respond};
+
+/// Longest control line between a program and its own child: room for the accounts of a few hundred cores.
+const LONGEST_LINE: usize = 1 << 20;
+
+/// A child that answers as the responder. Ends with its owner, in whatever way the owner ends.
+#[derive(Debug)]
+pub struct PeerProcess {
+    child: Child,
+}
+
+impl PeerProcess {
+    /// Starts `command`, which must end up in [`serve_parent`].
+    pub fn start(mut command: Command) -> Result<(PeerProcess, Connection)> {
+        let failed = |e: std::io::Error| Fault::because("peer process", e, "see whether this program may start itself");
+        let (near, far) = UnixStream::pair().map_err(failed)?;
+        let child = command.stdin(Stdio::from(OwnedFd::from(far))).stdout(Stdio::null()).spawn().map_err(failed)?;
+        let name = format!("peer process {}", child.id());
+        let process = PeerProcess { child };
+        Ok((process, Connection::new(near, name, LONGEST_LINE)?))
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How the child ended, if it has, or does so within `time`.
+    pub fn ended(&mut self, time: Duration) -> Option<String> {
+        let until = Instant::now() + time;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(describe(status)),
+                Ok(None) if Instant::now() < until => sleep(Duration::from_millis(1)),
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl Drop for PeerProcess {
+    fn drop(&mut self) {
+        if self.ended(Duration::from_millis(500)).is_none() {
+            // Both fail only where the child is gone already.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("it was killed by signal {signal}"),
+        (None, Some(code)) => format!("it ended with exit code {code}"),
+        (None, None) => "it ended".to_owned(),
+    }
+}
+
+/// The child's whole life: answers on standard input until its parent says goodbye or is gone.
+pub fn serve_parent() -> Result<()> {
+    let bad = |e: std::io::Error| {
+        Fault::because(
+            "plimsoll peer",
+            e,
+            "do not call it by hand: plimsoll bench starts it with its control connection",
+        )
+    };
+    let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(bad)?;
+    rustix::net::sockopt::socket_type(&socket).map_err(|e| bad(e.into()))?;
+    let mut parent = Connection::new(socket, "the program that started this peer", LONGEST_LINE)?;
+    respond(&mut parent, &Limits::trusted())
+}

@@ -1,0 +1,161 @@
+//! The initiator: one session with one peer over one stack, at rest between blocks.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+use machine::{Fault, Result};
+
+use crate::cache;
+use crate::control::{Connection, Finished, Reply, Request, VERSION};
+use crate::endpoint::{Job, Outcome, Role};
+use crate::pattern::Pools;
+use crate::peer::{out_of_time, plausible};
+use crate::stack::{Path, Prepare};
+
+/// For one answer that needs no traffic.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// For one block; calibrated blocks take tens of milliseconds.
+const BLOCK: Duration = Duration::from_secs(30);
+
+/// An open session, initiator's end. Use it from the thread whose core it measures.
+pub struct Session {
+    control: Connection,
+    path: Path,
+    pools: Pools,
+    polite: bool,
+    /// Jobs begun, the same on both ends.
+    number: u64,
+}
+
+/// What both ends saw of one block.
+#[derive(Debug)]
+pub struct Block {
+    /// One a job.
+    pub local: Vec<Outcome>,
+    pub remote: Finished,
+    pub notes: Vec<String>,
+}
+
+impl Session {
+    /// Greets the peer at the other end of `control` and meets it over the message path. `peer_address` is where the
+    /// peer listens, as this end reaches it.
+    pub fn open(
+        mut control: Connection,
+        local: &Prepare,
+        remote: &Prepare,
+        peer_address: Option<IpAddr>,
+    ) -> Result<Session> {
+        control.send(&Request::Hello { plimsoll: VERSION }, ANSWER)?;
+        match ask(&mut control)? {
+            Reply::Welcome { plimsoll: VERSION, .. } => {}
+            reply => return Err(unexpected(&control, &reply)),
+        }
+        control.send(&Request::Prepare(remote.clone()), ANSWER)?;
+        let offer = match ask(&mut control)? {
+            Reply::Ready(offer) => offer,
+            reply => return Err(unexpected(&control, &reply)),
+        };
+        control.send(&Request::Meet, ANSWER)?;
+        let address = peer_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let mut path = Path::connect(local, address, &offer, &mut control)?;
+        match ask(&mut control)? {
+            Reply::Met => {}
+            reply => return Err(unexpected(&control, &reply)),
+        }
+        path.idle()?;
+        Ok(Session { control, path, pools: Pools::new(cache::to_exceed()), polite: local.polite, number: 0 })
+    }
+
+    /// Runs `jobs` one after the other at both ends.
+    pub fn run(&mut self, jobs: &[Job]) -> Result<Block> {
+        let outcome = self.attempt(jobs);
+        match outcome {
+            // The peer's own words say more than what its absence looked like from here.
+            Err(fault) => Err(self.last_words().unwrap_or(fault)),
+            block => block,
+        }
+    }
+
+    fn attempt(&mut self, jobs: &[Job]) -> Result<Block> {
+        let Session { control, path, pools, polite, number } = self;
+        let largest = jobs.iter().map(|job| job.size).max().unwrap_or(0);
+        pools.provide(jobs[0].pattern, largest, Role::Initiator);
+        control.send(&Request::Run { jobs: jobs.to_vec() }, ANSWER)?;
+        path.resume()?;
+        match ask(control)? {
+            Reply::Started => {}
+            reply => return Err(unexpected(control, &reply)),
+        }
+        let until = Instant::now() + BLOCK;
+        let mut local = Vec::with_capacity(jobs.len());
+        for (index, job) in jobs.iter().enumerate() {
+            *number += 1;
+            let last = index + 1 == jobs.len();
+            let mut watch = || {
+                control.check()?;
+                // Before its last job is done the peer has only failures to tell.
+                if control.has_line() && !last {
+                    let reply = ask(control)?;
+                    return Err(unexpected(control, &reply));
+                }
+                if Instant::now() > until { Err(out_of_time(job, BLOCK)) } else { Ok(()) }
+            };
+            local.push(path.perform(job, Role::Initiator, *number, pools, *polite, &mut watch, &mut || Ok(()))?);
+        }
+        path.idle()?;
+        let remote = match ask(control)? {
+            Reply::Finished(finished) => *finished,
+            reply => return Err(unexpected(control, &reply)),
+        };
+        if remote.outcomes.len() != jobs.len() || !remote.outcomes.iter().zip(jobs).all(|(o, job)| plausible(o, job)) {
+            return Err(Fault::new(
+                control.peer(),
+                "its account of the block does not fit what was asked",
+                "use the same version of plimsoll on both ends",
+            ));
+        }
+        let mut notes = path.notes();
+        notes.extend(remote.notes.iter().map(|note| format!("peer: {note}")));
+        Ok(Block { local, remote, notes })
+    }
+
+    /// A failure that the peer reported before it left, if it did.
+    fn last_words(&mut self) -> Option<Fault> {
+        let until = Instant::now() + Duration::from_millis(300);
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            match self.control.receive::<Reply>(left) {
+                Ok(reply @ Reply::Failed { .. }) => return Some(unexpected(&self.control, &reply)),
+                Ok(_) => {}
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// Ends the session in good order.
+    pub fn close(mut self) -> Result<()> {
+        self.control.send(&Request::Bye, ANSWER)
+    }
+
+    pub fn peer(&self) -> &str {
+        self.control.peer()
+    }
+}
+
+fn ask(control: &mut Connection) -> Result<Reply> {
+    control.receive(ANSWER)
+}
+
+fn unexpected(control: &Connection, reply: &Reply) -> Fault {
+    match reply {
+        Reply::Failed { subject, cause, next } => {
+            Fault::new(subject.as_str(), cause.as_str(), next.as_str()).within(control.peer())
+        }
+        _ => Fault::new(
+            control.peer(),
+            "it gave an answer to another question",
+            "use the same version of plimsoll on both ends",
+        ),
+    }
+}
