@@ -55,6 +55,18 @@ impl DerefMut for Buffer {
     }
 }
 
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for Buffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
 /// Which free buffer is used next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reuse {

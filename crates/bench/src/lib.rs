@@ -12,7 +12,6 @@ pub mod endpoint;
 pub mod pattern;
 pub mod peer;
 pub mod peer_process;
-mod pinning;
 pub mod runner;
 pub mod serve;
 pub mod session;

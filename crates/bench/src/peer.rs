@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
+use linux::affinity;
 use machine::accounting::ThreadCost;
 use machine::{Bytes, Fault, Reading, Result};
 use study::point::Stack as StackName;
@@ -11,7 +12,6 @@ use crate::cache;
 use crate::control::{Connection, Finished, MAX_JOBS, Reply, Request, VERSION};
 use crate::endpoint::{Job, Outcome, Role};
 use crate::pattern::Pools;
-use crate::pinning::pin;
 use crate::stack::{Path, Prepare, Waiting};
 
 /// What a responder grants.
@@ -77,9 +77,7 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
         _ => return Err(unexpected(connection, "what to prepare")),
     };
     grant(&prepare, limits)?;
-    if let Some(core) = prepare.core {
-        pin(core)?;
-    }
+    let _pinned = prepare.core.map(affinity::pin).transpose()?;
     let address = limits.address.or(prepare.address).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let (waiting, offer) = Waiting::new(&prepare, address)?;
     connection.send(&Reply::Ready(offer), grace)?;

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use linux::affinity;
 use machine::{Fault, Result};
 
 use crate::control::Connection;
@@ -26,6 +27,7 @@ impl PeerProcess {
     pub fn start(mut command: Command) -> Result<(PeerProcess, Connection)> {
         let failed = |e: std::io::Error| Fault::because("peer process", e, "see whether this program may start itself");
         let (near, far) = UnixStream::pair().map_err(failed)?;
+        affinity::inherit_allowed(&mut command)?;
         let child = command.stdin(Stdio::from(OwnedFd::from(far))).stdout(Stdio::null()).spawn().map_err(failed)?;
         let name = format!("peer process {}", child.id());
         let process = PeerProcess { child };

@@ -7,13 +7,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use linux::affinity;
 use machine::{CoreId, Fault, Result};
 use study::point::{Pattern, Receiver as Work};
 
 use crate::control::Connection;
 use crate::endpoint::Job;
 use crate::peer_process::PeerProcess;
-use crate::pinning::pin;
 use crate::session::{Block, Session};
 use crate::stack::Prepare;
 
@@ -68,11 +68,14 @@ impl Worker {
         let thread = Builder::new()
             .name("app".to_owned())
             .spawn(move || {
-                let session = pin(core).and_then(|()| Session::open(control, &local, &remote, peer_address));
-                let mut session = match session {
-                    Ok(session) => session,
-                    Err(fault) => {
-                        let _ = opened.send(Err(fault));
+                let opening = affinity::pin(core).map_err(Opening::Here).and_then(|pinned| {
+                    let session = Session::open(control, &local, &remote, peer_address);
+                    session.map(|session| (pinned, session)).map_err(Opening::Together)
+                });
+                let (_pinned, mut session) = match opening {
+                    Ok(both) => both,
+                    Err(why) => {
+                        let _ = opened.send(Err(why));
                         return;
                     }
                 };
