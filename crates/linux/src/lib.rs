@@ -3,6 +3,7 @@
 pub mod accounting;
 pub mod affinity;
 pub mod arena;
+pub mod contention;
 pub mod lab;
 pub mod queue;
 pub mod region;
@@ -10,4 +11,5 @@ pub mod ring;
 #[cfg(not(loom))]
 pub mod shm;
 mod sync;
+pub mod thread;
 pub mod udp;

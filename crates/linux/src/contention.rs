@@ -1,0 +1,81 @@
+//! Who else needs a core: threads pinned to it and it alone.
+
+use std::fs;
+use std::marker::PhantomData;
+
+use machine::{CoreId, Fault, Result};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// A thread of another process that may run on one core only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occupant {
+    pub process: u32,
+    pub name: String,
+}
+
+/// Processes, other than this one, with a thread pinned to `core` alone. Kernel threads do not count: every core has
+/// some. Processes that end while we look, or that we may not look at, are passed over.
+pub fn pinned_to(core: CoreId) -> Result<Vec<Occupant>> {
+    let only = core.0.to_string();
+    let own = std::process::id();
+    let processes = fs::read_dir("/proc").map_err(|e| Fault::because("/proc", e, "mount procfs"))?;
+    let mut occupants = Vec::new();
+    for entry in processes.flatten() {
+        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()).filter(|&p| p != own) else {
+            continue;
+        };
+        let Ok(tasks) = fs::read_dir(entry.path().join("task")) else { continue };
+        let pinned = tasks.flatten().any(|task| {
+            fs::read_to_string(task.path().join("status")).is_ok_and(|status| is_user_thread_pinned(&status, &only))
+        });
+        if pinned {
+            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default().trim().to_string();
+            occupants.push(Occupant { process, name });
+        }
+    }
+    Ok(occupants)
+}
+
+/// `status` is of a thread with memory of its own (not the kernel's) whose mask is `only`.
+fn is_user_thread_pinned(status: &str, only: &str) -> bool {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    field("VmSize:").is_some() && field("Cpus_allowed_list:") == Some(only)
+}
+
+/// The calling thread keeps off a core while this lives.
+#[derive(Debug)]
+pub struct Excluded {
+    before: CpuSet,
+    _thread: PhantomData<*const ()>,
+}
+
+/// Takes `core` out of the calling thread's mask. A fault where it is the only one there.
+pub fn exclude(core: CoreId) -> Result<Excluded> {
+    let fault = |e| Fault::because(format!("keeping this thread off {core}"), e, "check seccomp filters");
+    let before = sched_getaffinity(None).map_err(fault)?;
+    let mut mask = before;
+    mask.unset(core.0 as usize);
+    sched_setaffinity(None, &mask).map_err(fault)?;
+    Ok(Excluded { before, _thread: PhantomData })
+}
+
+impl Drop for Excluded {
+    fn drop(&mut self) {
+        // A core that has gone offline since leaves nothing to restore.
+        let _ = sched_setaffinity(None, &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_pinned_user_threads_from_others() {
+        let user = "Name:\tx\nVmSize:\t  12 kB\nCpus_allowed:\t2\nCpus_allowed_list:\t1\n";
+        assert!(is_user_thread_pinned(user, "1"));
+        assert!(!is_user_thread_pinned(user, "0"));
+        assert!(!is_user_thread_pinned("Name:\tkworker/1\nCpus_allowed_list:\t1\n", "1"));
+        assert!(!is_user_thread_pinned("VmSize:\t1 kB\nCpus_allowed_list:\t0-1\n", "1"));
+    }
+}

@@ -1,0 +1,212 @@
+//! What an application holds: one end of a message path, the same at every placement.
+
+use std::time::{Duration, Instant};
+
+use engine::{Counters, Direction, Envelope, LinkConfig, RequestId, Source, Status, Tag, TagSelector};
+use linux::contention::Excluded;
+use machine::{CoreId, Fault, PeerIndex, Port, Result, Site};
+
+use crate::dedicated::{Dedicated, Ticket};
+use crate::driver::{Buffer, Driver};
+use crate::placement::{Placed, settle};
+
+/// A request in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Request(pub(crate) Number);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Number {
+    App(RequestId),
+    Dedicated(Ticket),
+}
+
+/// A request that has ended, with its buffer.
+#[derive(Debug)]
+pub struct Completion<B> {
+    pub request: Request,
+    /// What the application passed when it made the request.
+    pub context: u64,
+    pub direction: Direction,
+    pub envelope: Envelope,
+    pub status: Status,
+    pub buffer: B,
+}
+
+enum Place<P, B> {
+    App(Box<Driver<P, B>>),
+    Core(Dedicated<B>),
+}
+
+/// The engine over one port, at one placement. Belongs to the thread that opened it.
+pub struct Endpoint<P, B> {
+    place: Place<P, B>,
+    placed: Placed,
+    /// Keeps the application off the engine's core.
+    _excluded: Option<Excluded>,
+}
+
+impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
+    /// Places the engine over `port`, whose peer `i` is configured by `links[i]`, at `site`: `app` or `core:N`.
+    /// `claimed` are cores known to be needed by others, such as the peer's.
+    pub fn open(port: P, links: &[LinkConfig], site: &Site, claimed: &[CoreId]) -> Result<Self> {
+        let (placed, excluded) = settle(site, claimed)?;
+        let driver = Driver::new(port, links);
+        let place = match site {
+            Site::Core(core) => Place::Core(Dedicated::start(driver, *core, placed.yields)?),
+            _ => Place::App(Box::new(driver)),
+        };
+        Ok(Endpoint { place, placed, _excluded: excluded })
+    }
+
+    /// What was asked and what runs.
+    pub fn placed(&self) -> &Placed {
+        &self.placed
+    }
+
+    /// Sends the whole of `buffer`; it comes back with the completion. Placement `app`: the packet is with the port
+    /// when this returns, if the port had room; `flush` or `poll` hands it to the wire where the port batches.
+    #[inline]
+    pub fn send(&mut self, peer: PeerIndex, tag: Tag, buffer: B, context: u64) -> Result<Request> {
+        Ok(Request(match &mut self.place {
+            Place::App(driver) => Number::App(driver.send(peer, tag, buffer, context)?),
+            Place::Core(core) => Number::Dedicated(core.send(peer, tag, buffer, context)?),
+        }))
+    }
+
+    /// Receives into `buffer` the first message that `source` and `selector` take.
+    #[inline]
+    pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
+        Ok(Request(match &mut self.place {
+            Place::App(driver) => Number::App(driver.receive(source, selector, buffer, context)?),
+            Place::Core(core) => Number::Dedicated(core.receive(source, selector, buffer, context)?),
+        }))
+    }
+
+    /// Moves what can move (placement `app`) and returns a request that has ended.
+    #[inline]
+    pub fn poll(&mut self) -> Result<Option<Completion<B>>> {
+        match &mut self.place {
+            Place::App(driver) => {
+                let mut done = driver.next_completion();
+                if done.is_none() {
+                    driver.turn()?;
+                    done = driver.next_completion();
+                }
+                Ok(done.map(|done| Completion {
+                    request: Request(Number::App(done.request)),
+                    context: done.context,
+                    direction: done.direction,
+                    envelope: done.envelope,
+                    status: done.status,
+                    buffer: done.buffer,
+                }))
+            }
+            Place::Core(core) => core.poll(),
+        }
+    }
+
+    /// Hands everything sent so far to the wire. At `core:N` the engine does so by itself.
+    #[inline]
+    pub fn flush(&mut self) -> Result<()> {
+        match &mut self.place {
+            Place::App(driver) => driver.flush(),
+            Place::Core(_) => Ok(()),
+        }
+    }
+
+    /// What to do between polls that found nothing: let others run where the engine shares a core, else spin.
+    #[inline]
+    pub fn relax(&self) {
+        if self.placed.yields { std::thread::yield_now() } else { std::hint::spin_loop() }
+    }
+
+    /// The message that such a receive would take now, left where it is.
+    pub fn probe(&mut self, source: Source, selector: TagSelector) -> Result<Option<Envelope>> {
+        match &mut self.place {
+            Place::App(driver) => {
+                driver.turn()?;
+                Ok(driver.probe(source, selector))
+            }
+            Place::Core(core) => core.probe(source, selector),
+        }
+    }
+
+    /// Withdraws a receive that has no message yet, or a send of which nothing has left; it completes as
+    /// [`Status::Cancelled`]. False if it is too late.
+    pub fn cancel(&mut self, request: Request) -> Result<bool> {
+        match (&mut self.place, request.0) {
+            (Place::App(driver), Number::App(request)) => Ok(driver.engine.cancel(request)),
+            (Place::Core(core), Number::Dedicated(ticket)) => core.cancel(ticket),
+            _ => Ok(false),
+        }
+    }
+
+    pub fn counters(&mut self) -> Result<Counters> {
+        match &mut self.place {
+            Place::App(driver) => Ok(driver.engine.counters()),
+            Place::Core(core) => core.counters(),
+        }
+    }
+
+    /// Turns that a dedicated core has made, the proof that it runs; `None` at placement `app`.
+    pub fn engine_turns(&self) -> Option<u64> {
+        match &self.place {
+            Place::App(_) => None,
+            Place::Core(core) => Some(core.turns()),
+        }
+    }
+
+    /// The kernel's id of the engine's own thread, where it has one.
+    pub fn engine_thread(&self) -> Option<u64> {
+        match &self.place {
+            Place::App(_) => None,
+            Place::Core(core) => Some(core.thread_id()),
+        }
+    }
+
+    /// The port, at placement `app` (a dedicated core has taken it along).
+    pub fn port(&self) -> Option<&P> {
+        match &self.place {
+            Place::App(driver) => Some(driver.port()),
+            Place::Core(_) => None,
+        }
+    }
+
+    /// A dedicated core sleeps until [`Endpoint::resume`]; nothing moves meanwhile.
+    pub fn pause(&self) {
+        if let Place::Core(core) = &self.place {
+            core.pause();
+        }
+    }
+
+    pub fn resume(&self) {
+        if let Place::Core(core) = &self.place {
+            core.resume();
+        }
+    }
+
+    /// Drives the engine until all that was sent has arrived. Completions stay to be polled at `core:N`; at `app` too.
+    pub fn settle(&mut self, within: Duration) -> Result<()> {
+        let deadline = Instant::now() + within;
+        loop {
+            let quiet = match &mut self.place {
+                Place::App(driver) => {
+                    driver.turn()?;
+                    driver.engine.is_quiet()
+                }
+                Place::Core(core) => core.is_quiet()?,
+            };
+            if quiet {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(Fault::new(
+                    "endpoint",
+                    format!("not everything sent had arrived after {within:?}"),
+                    "check that the peers still run",
+                ));
+            }
+            self.relax();
+        }
+    }
+}

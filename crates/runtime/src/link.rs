@@ -1,0 +1,31 @@
+//! Link settings that suit the ports of this host.
+
+use engine::LinkConfig;
+use linux::shm::ShmPort;
+use linux::udp::UdpPort;
+use machine::Port;
+
+/// More packets in flight than this only fill queues.
+const WINDOW_MOST: u64 = 1024;
+const WINDOW_LEAST: u64 = 4;
+
+/// One setting for each of the port's `peers`.
+pub fn shm_links(port: &ShmPort, peers: usize) -> Vec<LinkConfig> {
+    vec![LinkConfig::for_port(&port.capabilities(), 0); peers]
+}
+
+/// One setting for each peer; `sessions[i]` names the conversation with peer `i`, agreed out of band. The windows of
+/// all peers together fit the socket's buffer, taking the peer's to be like ours.
+pub fn udp_links(port: &UdpPort, sessions: &[u32]) -> Vec<LinkConfig> {
+    let capabilities = port.capabilities();
+    let share = port.buffers().receive_window(capabilities.mtu) / sessions.len().max(1) as u64;
+    let window = share.clamp(WINDOW_LEAST, WINDOW_MOST) as u32;
+    let link = |&session| {
+        let mut link = LinkConfig::for_port(&capabilities, session);
+        if let Some(reliability) = &mut link.reliability {
+            reliability.window = window;
+        }
+        link
+    };
+    sessions.iter().map(link).collect()
+}

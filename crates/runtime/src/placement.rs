@@ -1,0 +1,61 @@
+//! Deciding how a placement is carried out: where the engine turns, and what happens on a core that others need too.
+
+use linux::contention::{self, Excluded};
+use machine::{CoreId, Fault, Result, Site};
+
+/// How an endpoint's engine was placed: what was asked, what runs, and what was done about contention.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    pub asked: Site,
+    pub ran: Site,
+    /// The engine shares its core and lets others run whenever it is idle.
+    pub yields: bool,
+    /// What was done, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Checks `site` and settles who may use the engine's core (DESIGN rule 6). `claimed` are cores that the caller knows
+/// to be busy for other reasons, such as its peer's.
+pub(crate) fn settle(site: &Site, claimed: &[CoreId]) -> Result<(Placed, Option<Excluded>)> {
+    let mut placed = Placed { asked: site.clone(), ran: site.clone(), yields: false, notes: Vec::new() };
+    let core = match site {
+        Site::App => return Ok((placed, None)),
+        Site::Core(core) => *core,
+        Site::Xdp(_) | Site::Agent(_) => {
+            return Err(Fault::new(
+                format!("placement {site}"),
+                "the message engine runs at app or core:N only",
+                "choose app or core:N",
+            ));
+        }
+    };
+    let allowed = linux::affinity::allowed()?;
+    if !allowed.contains(&core) {
+        let cores: Vec<_> = allowed.iter().map(|core| core.0.to_string()).collect();
+        return Err(Fault::new(
+            format!("placement {site}"),
+            format!("this process may use cores {} only", cores.join(", ")),
+            "choose one of them, or widen the cpuset or taskset it was started with",
+        ));
+    }
+    let mut rivals = Vec::new();
+    let mut excluded = None;
+    let mine = linux::affinity::current()?;
+    if mine == [core] {
+        rivals.push("the application".to_string());
+    } else if mine.contains(&core) {
+        excluded = Some(contention::exclude(core)?);
+        placed.notes.push(format!("the application was moved off {core}, which is the engine's"));
+    }
+    if claimed.contains(&core) {
+        rivals.push("the peer".to_string());
+    }
+    for occupant in contention::pinned_to(core)? {
+        rivals.push(format!("{} (pid {})", occupant.name, occupant.process));
+    }
+    if !rivals.is_empty() {
+        placed.yields = true;
+        placed.notes.push(format!("the engine shares {core} with {} and yields to it when idle", rivals.join(", ")));
+    }
+    Ok((placed, excluded))
+}

@@ -1,0 +1,181 @@
+//! The same application over every port at every placement.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use linux::shm::{Role, ShmPort};
+use linux::udp::UdpPort;
+use machine::{PeerIndex, Port, Site};
+use runtime::{Completion, Direction, Endpoint, LinkConfig, Source, Status, TagSelector, shm_links, udp_links};
+
+const OTHER: PeerIndex = PeerIndex(0);
+const SESSION: u32 = 77;
+
+type End<P> = (P, Vec<LinkConfig>);
+
+fn shm_ends() -> [End<ShmPort>; 2] {
+    let (here, there) = UnixStream::pair().unwrap();
+    let join = std::thread::spawn(move || {
+        let mut port = ShmPort::default();
+        port.connect(&there, Role::Join).unwrap();
+        port
+    });
+    let mut port = ShmPort::default();
+    port.connect(&here, Role::Create).unwrap();
+    [port, join.join().unwrap()].map(|port| {
+        let links = shm_links(&port, 1);
+        (port, links)
+    })
+}
+
+fn udp_ends() -> [End<UdpPort>; 2] {
+    let open = || UdpPort::open(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let mut ports = [open(), open()];
+    let addresses = [ports[0].local_address(), ports[1].local_address()];
+    ports[0].add_peer(addresses[1]).unwrap();
+    ports[1].add_peer(addresses[0]).unwrap();
+    ports.map(|port| {
+        let links = udp_links(&port, &[SESSION]);
+        (port, links)
+    })
+}
+
+fn content(length: usize, salt: usize) -> Vec<u8> {
+    (0..length).map(|i| (i * 7 + length + salt) as u8).collect()
+}
+
+fn sites() -> Vec<Site> {
+    let last = *linux::affinity::allowed().unwrap().last().unwrap();
+    vec![Site::App, Site::Core(last)]
+}
+
+fn wait<P: Port + Send + 'static>(endpoint: &mut Endpoint<P, Vec<u8>>) -> Completion<Vec<u8>> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(done) = endpoint.poll().unwrap() {
+            return done;
+        }
+        assert!(Instant::now() < deadline, "nothing completed");
+        std::thread::yield_now();
+    }
+}
+
+/// Both ends send each other messages of many sizes, some receives posted late; everything arrives in order.
+fn converse<P: Port + Send + 'static>(end: End<P>, site: &Site, salt: usize) {
+    let mut endpoint = Endpoint::open(end.0, &end.1, site, &[]).unwrap();
+    let lengths = [0, 1, 8, 40, 41, 1000, 9000, 70_000, 1 << 20];
+    let rounds = 20;
+    let mut expected = VecDeque::new();
+    for round in 0..rounds {
+        for length in lengths {
+            if round % 2 == 0 {
+                endpoint.receive(Source::Peer(OTHER), TagSelector::exactly(5), vec![0; length], 0).unwrap();
+            }
+            endpoint.send(OTHER, 5, content(length, salt + round), 1).unwrap();
+            if round % 2 == 1 {
+                endpoint.receive(Source::Any, TagSelector::any(), vec![0; length], 0).unwrap();
+            }
+            expected.push_back(content(length, 1 - salt + round));
+        }
+    }
+    let mut sent = 0;
+    while sent < rounds * lengths.len() || !expected.is_empty() {
+        let done = wait(&mut endpoint);
+        assert_eq!(done.status, Status::Done);
+        match done.direction {
+            Direction::Send => sent += 1,
+            Direction::Receive => {
+                // Long messages may end after short ones posted later.
+                let at = expected.iter().position(|content| *content == done.buffer).expect("a message that was sent");
+                expected.remove(at);
+            }
+        }
+    }
+    endpoint.settle(Duration::from_secs(10)).unwrap();
+    if let Site::Core(_) = site {
+        assert!(endpoint.engine_turns().unwrap() > 0);
+    }
+    assert_eq!(endpoint.counters().unwrap().malformed, 0);
+    // The other end may still need our acknowledgements.
+    let linger = Instant::now() + Duration::from_millis(100);
+    while Instant::now() < linger {
+        assert!(endpoint.poll().unwrap().is_none_or(|done| done.status == Status::PeerDead));
+        std::thread::yield_now();
+    }
+}
+
+fn converse_everywhere<P: Port + Send + 'static>(ends: fn() -> [End<P>; 2]) {
+    for site in sites() {
+        let [a, b] = ends();
+        let theirs = site.clone();
+        let other = std::thread::spawn(move || converse(b, &theirs, 1));
+        converse(a, &site, 0);
+        other.join().unwrap();
+    }
+}
+
+#[test]
+fn shared_memory_carries_everything_at_every_placement() {
+    converse_everywhere(shm_ends);
+}
+
+#[test]
+fn udp_carries_everything_at_every_placement() {
+    converse_everywhere(udp_ends);
+}
+
+#[test]
+fn probe_and_cancel_work_at_every_placement() {
+    for site in sites() {
+        let [a, b] = shm_ends();
+        let mut a = Endpoint::open(a.0, &a.1, &site, &[]).unwrap();
+        let mut b = Endpoint::open(b.0, &b.1, &site, &[]).unwrap();
+        let withdrawn = b.receive(Source::Any, TagSelector::exactly(1), vec![0; 4], 42).unwrap();
+        assert!(b.cancel(withdrawn).unwrap());
+        let done = wait(&mut b);
+        assert_eq!((done.status, done.context, done.request), (Status::Cancelled, 42, withdrawn));
+        assert!(!b.cancel(withdrawn).unwrap());
+        a.send(OTHER, 2, vec![1, 2, 3], 0).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let envelope = loop {
+            if let Some(envelope) = b.probe(Source::Any, TagSelector::any()).unwrap() {
+                break envelope;
+            }
+            assert!(Instant::now() < deadline);
+        };
+        assert_eq!((envelope.peer, envelope.tag, envelope.length), (OTHER, 2, 3));
+    }
+}
+
+#[test]
+fn a_core_that_does_not_exist_is_refused_by_name() {
+    let [a, _b] = shm_ends();
+    let fault = Endpoint::<_, Vec<u8>>::open(a.0, &a.1, &"core:9999".parse().unwrap(), &[]).err().unwrap();
+    assert!(fault.to_string().contains("core:9999") && fault.to_string().contains("Next:"), "{fault}");
+}
+
+#[test]
+fn a_core_that_the_application_cannot_leave_is_shared_and_said_so() {
+    let core = *linux::affinity::allowed().unwrap().last().unwrap();
+    let _pinned = linux::affinity::pin(core).unwrap();
+    let [a, _b] = shm_ends();
+    let endpoint = Endpoint::<_, Vec<u8>>::open(a.0, &a.1, &Site::Core(core), &[]).unwrap();
+    assert!(endpoint.placed().yields);
+    assert!(endpoint.placed().notes.iter().any(|note| note.contains("yields")), "{:?}", endpoint.placed());
+}
+
+#[test]
+fn an_application_that_can_leave_the_engines_core_is_moved_off_it() {
+    let allowed = linux::affinity::allowed().unwrap();
+    let Some(&core) = allowed.last().filter(|_| allowed.len() > 1) else {
+        eprintln!("SKIPPED: this host has one core");
+        return;
+    };
+    let [a, _b] = shm_ends();
+    let endpoint = Endpoint::<_, Vec<u8>>::open(a.0, &a.1, &Site::Core(core), &[]).unwrap();
+    assert!(!linux::affinity::current().unwrap().contains(&core));
+    drop(endpoint);
+    assert!(linux::affinity::current().unwrap().contains(&core));
+}
