@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod output;
 
 use std::process::ExitCode;
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::str::FromStr;
@@ -70,11 +70,33 @@ pub(super) fn configure(hosts: &[Namespace; 2], options: &Options) -> Result<()>
     Ok(())
 }
 
+/// Whether both hosts are up and have their addresses.
+pub(super) fn configured(hosts: &[Namespace; 2]) -> Result<bool> {
+    for host in hosts {
+        // The file cannot be read while the interface is down.
+        let carrier = || fs::read_to_string(attribute("carrier")).is_ok_and(|carrier| carrier.trim() == "1");
+        if !host.inside(|| carrier() && addresses(host.host()).len() == wanted(host.host()).len())? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn wanted(host: Host) -> Vec<IpAddr> {
+    let v6 = has_ipv6().then(|| host.ipv6().into());
+    [host.ipv4().into()].into_iter().chain(v6).collect()
+}
+
+/// Those of the host's addresses that the calling thread's namespace has: only these can be bound to.
+fn addresses(host: Host) -> Vec<IpAddr> {
+    wanted(host).into_iter().filter(|address| UdpSocket::bind((*address, 0)).is_ok()).collect()
+}
+
 /// What is in force on the interface of the calling thread's namespace, processes excepted.
-pub(super) fn status(host: Host, v6: Option<IpAddr>) -> Result<HostStatus> {
+pub(super) fn status(host: Host) -> Result<HostStatus> {
     Ok(HostStatus {
         host,
-        addresses: [host.ipv4().into()].into_iter().chain(v6).collect(),
+        addresses: addresses(host),
         interface: INTERFACE.into(),
         mtu: read("mtu")?,
         gro: ethtool::gro(INTERFACE)?,

@@ -213,8 +213,7 @@ impl Lab {
     /// What is in force in both hosts, read back from the kernel.
     pub fn status(&self) -> Result<Status> {
         let read = |host: Host| {
-            let mut status =
-                self.inside(host, || link::status(host, self.address_v6(host)))?.map_err(|fault| fault.within(host))?;
+            let mut status = self.inside(host, || link::status(host))?.map_err(|fault| fault.within(host))?;
             status.processes = residents::of(&self.hosts[host as usize..=host as usize])?;
             Ok::<_, Fault>(status)
         };

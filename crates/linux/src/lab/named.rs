@@ -16,7 +16,7 @@ pub enum Raised {
     Made,
     /// There was one, whole; its options were set again.
     Kept,
-    /// There was one that was not whole; it was taken down and made anew.
+    /// There was one that was not whole; it was completed, or taken down and made anew.
     Repaired,
 }
 
@@ -40,8 +40,9 @@ impl Lab {
         if let Some(lab) = find(name)?
             && link::joined(&lab.hosts)?
         {
+            let raised = if link::configured(&lab.hosts)? { Raised::Kept } else { Raised::Repaired };
             link::configure(&lab.hosts, options)?;
-            return Ok((lab, Raised::Kept));
+            return Ok((lab, raised));
         }
         let raised = if remove(name)?.was_there { Raised::Repaired } else { Raised::Made };
         match make(name, options) {
@@ -65,7 +66,7 @@ impl Lab {
     pub fn find(name: &str) -> Result<Option<Lab>> {
         check_name(name)?;
         match find(name)? {
-            Some(lab) if link::joined(&lab.hosts)? => Ok(Some(lab)),
+            Some(lab) if link::joined(&lab.hosts)? && link::configured(&lab.hosts)? => Ok(Some(lab)),
             Some(_) => Err(broken(name)),
             None if Host::BOTH.iter().any(|host| path(name, *host).exists()) => Err(broken(name)),
             None => Ok(None),
@@ -75,7 +76,7 @@ impl Lab {
 
 fn broken(name: &str) -> Fault {
     let next = "repair it with `plimsoll lab up` or remove it with `plimsoll lab down`";
-    Fault::new(format!("lab {name}"), "half of it is missing", next)
+    Fault::new(format!("lab {name}"), "it is not whole: its maker was stopped, or a part was taken away", next)
 }
 
 fn find(name: &str) -> Result<Option<Lab>> {

@@ -319,7 +319,7 @@ fn whatever_a_killed_maker_leaves_is_repaired() {
     let named = Named::new("stale");
     let (host_a, host_b) = (format!("{}-a", named.0), format!("{}-b", named.0));
     let ip = |arguments: &[&str]| assert!(Command::new("ip").args(arguments).status().unwrap().success());
-    let remains: [(&str, &dyn Fn()); 5] = [
+    let remains: [(&str, &dyn Fn()); 7] = [
         ("one host", &|| ip(&["netns", "add", &host_a])),
         ("two hosts without a link", &|| {
             ip(&["netns", "add", &host_a]);
@@ -335,6 +335,14 @@ fn whatever_a_killed_maker_leaves_is_repaired() {
                 ip(&["-n", host, "link", "add", INTERFACE, "type", "veth", "peer", "name", "elsewhere"]);
             }
         }),
+        ("an address lost", &|| {
+            Lab::up(&named.0, &Options::default()).unwrap();
+            ip(&["-n", &host_a, "address", "flush", "dev", INTERFACE]);
+        }),
+        ("an interface down", &|| {
+            Lab::up(&named.0, &Options::default()).unwrap();
+            ip(&["-n", &host_b, "link", "set", INTERFACE, "down"]);
+        }),
         ("a host lost", &|| {
             Lab::up(&named.0, &Options::default()).unwrap();
             ip(&["netns", "delete", &host_b]);
@@ -345,6 +353,7 @@ fn whatever_a_killed_maker_leaves_is_repaired() {
         assert!(Lab::find(&named.0).is_err(), "{what}: taken for whole");
         let (lab, raised) = Lab::up(&named.0, &Options::default()).unwrap_or_else(|fault| panic!("{what}: {fault}"));
         assert_eq!(raised, Raised::Repaired, "{what}");
+        assert!(Lab::find(&named.0).unwrap().is_some(), "{what}: not whole after the repair");
         let (a, b) = connected_pair(&lab, |host| lab.address(host));
         ping_pong(&a, &b, 5);
         drop((lab, a, b));

@@ -7,6 +7,8 @@ use comfy_table::{Table, presets};
 use linux::lab::{Host, HostStatus, Lab, Options, Raised, Status};
 use machine::{CoreId, Fault, Result};
 
+use crate::output::print;
+
 /// Two hosts on this machine, joined by a veth pair.
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -97,19 +99,20 @@ fn raise(up: Up) -> Result<ExitCode> {
     let how = match raised {
         Raised::Made => "up",
         Raised::Kept => "up, as it was, with its options set again",
-        Raised::Repaired => "up; half of one was there and was made anew",
+        Raised::Repaired => "up; what was there was not whole and was repaired",
     };
-    println!("lab {}: {how}\n{}", up.name.name, table(&lab.status()?));
+    print(&format!("lab {}: {how}\n{}\n", up.name.name, table(&lab.status()?)))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn end(name: &str) -> Result<ExitCode> {
     let ended = Lab::down(name)?;
-    match (ended.was_there, ended.processes) {
-        (false, _) => println!("lab {name}: was not up"),
-        (true, 0) => println!("lab {name}: down"),
-        (true, processes) => println!("lab {name}: down; {processes} of its processes ended"),
-    }
+    print(&match (ended.was_there, ended.processes) {
+        (false, _) => format!("lab {name}: was not up\n"),
+        (true, 0) => format!("lab {name}: down\n"),
+        (true, 1) => format!("lab {name}: down; a process in it was ended\n"),
+        (true, processes) => format!("lab {name}: down; {processes} processes in it were ended\n"),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -130,14 +133,14 @@ fn execute(exec: Exec) -> Result<ExitCode> {
 fn status(name: &str, json: bool) -> Result<ExitCode> {
     let lab = Lab::find(name)?;
     let status = lab.as_ref().map(Lab::status).transpose()?;
-    match (&status, json) {
+    let text = match (&status, json) {
         (status, true) => {
-            let text = serde_json::to_string_pretty(status);
-            println!("{}", text.map_err(|error| Fault::because("status", error, "report it"))?);
+            serde_json::to_string_pretty(status).map_err(|error| Fault::because("lab status", error, "report it"))?
         }
-        (Some(status), false) => println!("lab {name}: up\n{}", table(status)),
-        (None, false) => println!("lab {name}: down; bring it up with `plimsoll lab up`"),
-    }
+        (Some(status), false) => format!("lab {name}: up\n{}", table(status)),
+        (None, false) => format!("lab {name}: down; bring it up with `plimsoll lab up`"),
+    };
+    print(&format!("{text}\n"))?;
     Ok(if status.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
