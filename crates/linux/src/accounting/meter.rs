@@ -205,9 +205,13 @@ impl ProcFile {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
+    use std::net::{SocketAddr, UdpSocket};
+    use std::time::Duration;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
     use super::*;
+    use crate::lab::{Host, Lab, Options};
 
     fn send_over_loopback(datagrams: usize) {
         let to = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -283,22 +287,27 @@ mod tests {
         eprintln!("500 wake-ups: {inner} interrupts listed, {outer} sensed");
     }
 
-    /// On two cores where there are two: then most wake-ups are interrupts.
-    fn ping_pong_between_threads() {
-        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    /// The first and the last core that this process may use.
+    fn two_cores() -> (usize, usize) {
         let allowed = sched_getaffinity(None).unwrap();
         let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
-        let last = cores[cores.len() - 1];
-        let pin = |core: usize| {
-            let mut only = CpuSet::new();
-            only.set(core);
-            sched_setaffinity(None, &only).unwrap();
-        };
+        (cores[0], cores[cores.len() - 1])
+    }
+
+    fn pin(core: usize) {
+        let mut only = CpuSet::new();
+        only.set(core);
+        sched_setaffinity(None, &only).unwrap();
+    }
+
+    /// On two cores where there are two: then most wake-ups are interrupts.
+    fn ping_pong_between_threads() {
+        let (first, last) = two_cores();
         let (ping, pinged) = std::sync::mpsc::channel();
         let (pong, ponged) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                pin(cores[0]);
+                pin(first);
                 pinged.into_iter().for_each(|n: u32| pong.send(n).unwrap());
             });
             scope.spawn(move || {
@@ -330,5 +339,49 @@ mod tests {
     fn an_end_without_a_begin_is_a_fault() {
         let mut meter = HostMeter::with_sensor(Reading::absent("left out")).unwrap();
         assert!(meter.end().unwrap_err().next().contains("begin"));
+    }
+    /// Receive work that RPS steers shows on the core that it was steered to, not on the sender's.
+    #[test]
+    fn steered_receive_work_shows_on_its_core() {
+        const DATAGRAMS: u64 = 1000;
+        let (first, last) = two_cores();
+        if first == last {
+            return eprintln!("SKIPPED: one core only");
+        }
+        if !crate::lab::tests::possible() {
+            return;
+        }
+        let lab = Lab::owned(&Options::default()).unwrap();
+        let open = |host| {
+            let socket = lab.inside(host, || UdpSocket::bind(SocketAddr::new(lab.address(host), 0))).unwrap().unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            socket
+        };
+        let (from, to) = (open(Host::A), open(Host::B));
+        let mut meter = HostMeter::open().unwrap();
+        for (sender, receiver) in [(first, last), (last, first)] {
+            lab.steer(Some(CoreId(receiver as u32))).unwrap();
+            let costs = std::thread::scope(|scope| {
+                let sending = scope.spawn(|| {
+                    pin(sender);
+                    meter.begin().unwrap();
+                    for _ in 0..DATAGRAMS {
+                        from.send_to(&[1; 64], to.local_addr().unwrap()).unwrap();
+                        to.recv(&mut [0; 64]).unwrap();
+                    }
+                    meter.end().unwrap()
+                });
+                sending.join().unwrap()
+            });
+            let counts = |core: usize| meter.counts().iter().find(|c| c.core.0 as usize == core).unwrap().softirqs;
+            // A softirq may take two datagrams, and the last may not be over yet.
+            assert!(counts(receiver).net_rx >= DATAGRAMS / 2, "steered to core {receiver}: {:?}", meter.counts());
+            for cost in costs {
+                if let Some(rx) = cost.net_rx.value() {
+                    eprintln!("steered to core {receiver}: {} {} times, {} inside", cost.core, rx.count, rx.time);
+                    assert!(cost.core.0 as usize != receiver || rx.time > Nanoseconds(0));
+                }
+            }
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether labs can be made here at all; says why not.
-fn possible() -> bool {
+pub(crate) fn possible() -> bool {
     match Lab::owned(&Options::default()) {
         Ok(_) => true,
         Err(fault) if [AS_ROOT, link::INSTALL_IP, link::LOAD_VETH].contains(&fault.next()) => {

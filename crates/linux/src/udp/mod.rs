@@ -2,6 +2,8 @@
 
 mod address;
 mod control;
+#[cfg(test)]
+mod lab_tests;
 mod pages;
 mod receive;
 mod refusals;
@@ -20,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use address::RawAddress;
 use receive::ReceiveQueue;
 use send::SendQueue;
+use socket::RouteProbe;
 pub use socket::{UdpBuffers, UdpFeatures};
 
 /// What a port did since it was opened. A packet is the engine's; a datagram is what one system call entry carried,
@@ -74,6 +77,7 @@ impl Peer {
 /// while its peer can be reached: a full socket buffer keeps packets waiting and makes [`Port::send`] say `Full`.
 pub struct UdpPort {
     socket: OwnedFd,
+    routes: RouteProbe,
     local: SocketAddr,
     features: UdpFeatures,
     buffers: UdpBuffers,
@@ -100,6 +104,7 @@ impl UdpPort {
 
     fn assemble(socket: OwnedFd, local: SocketAddr, features: UdpFeatures) -> Result<Self> {
         Ok(UdpPort {
+            routes: RouteProbe::open(local)?,
             buffers: socket::grow_buffers(&socket)?,
             sending: SendQueue::new(features.segmentation, socket::largest_datagram(local.ip()))?,
             receiving: ReceiveQueue::new()?,
@@ -138,7 +143,7 @@ impl UdpPort {
         if let Some(&index) = self.known.get(&raw) {
             return Ok(index);
         }
-        let payload = socket::route_payload(self.local, address)?;
+        let payload = self.routes.payload(address)?;
         if !self.in_use {
             self.mtu = if self.peers.is_empty() { payload } else { self.mtu.min(payload) };
         }

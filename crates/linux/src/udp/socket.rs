@@ -98,18 +98,27 @@ pub(super) fn probe(socket: &OwnedFd, v6: bool) -> UdpFeatures {
     }
 }
 
-/// The largest payload that the route to `peer` carries in one piece, as the kernel knows it now.
-pub(super) fn route_payload(local: SocketAddr, peer: SocketAddr) -> Result<usize> {
-    let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let look = || -> rustix::io::Result<usize> {
-        let probe = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        bind(&probe, &SocketAddr::new(local.ip(), 0))?;
-        connect(&probe, &peer)?;
-        let mtu = if peer.is_ipv4() { sockopt::ip_mtu(&probe) } else { sockopt::ipv6_mtu(&probe) }?;
-        Ok(mtu as usize)
-    };
-    let mtu = look().map_err(|e| Fault::because(format!("peer {peer}"), e, "check `ip route get` for its address"))?;
-    Ok(payload_of_mtu(mtu, peer.ip()))
+/// A second socket that only asks the kernel for routes. It is opened with the port's own, because a socket belongs to
+/// the network namespace in which it was opened, and a thread may since have left that.
+pub(super) struct RouteProbe(OwnedFd);
+
+impl RouteProbe {
+    pub fn open(local: SocketAddr) -> Result<Self> {
+        let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let mut own = local;
+        own.set_port(0);
+        socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+            .and_then(|probe| bind(&probe, &own).map(|()| RouteProbe(probe)))
+            .map_err(|e| Fault::because(format!("route probe at {own}"), e, "close descriptors that are not needed"))
+    }
+
+    /// The largest payload that the route to `peer` carries in one piece, as the kernel knows it now.
+    pub fn payload(&self, peer: SocketAddr) -> Result<usize> {
+        connect(&self.0, &peer)
+            .and_then(|()| if peer.is_ipv4() { sockopt::ip_mtu(&self.0) } else { sockopt::ipv6_mtu(&self.0) })
+            .map(|mtu| payload_of_mtu(mtu as usize, peer.ip()))
+            .map_err(|e| Fault::because(format!("peer {peer}"), e, "check `ip route get` for its address"))
+    }
 }
 
 /// Before any peer is known: loopback's own MTU, else Ethernet's.
