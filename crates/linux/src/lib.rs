@@ -5,6 +5,8 @@ pub mod affinity;
 pub mod arena;
 pub mod contention;
 pub mod lab;
+mod passing;
+pub mod probe;
 pub mod queue;
 pub mod region;
 pub mod ring;
