@@ -149,6 +149,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
         (self.posted.len(), self.unexpected.len())
     }
 
+    /// Payload of the messages that wait for a receive; never more than the credit given to all peers.
+    pub fn unexpected_bytes(&self) -> u64 {
+        self.peers.iter().map(|link| link.held_bytes).sum()
+    }
+
     /// Sends the whole of `buffer`. Messages to one peer are matched in the order sent. A send to a dead peer
     /// completes as [`Status::PeerDead`].
     #[inline]
