@@ -1,15 +1,32 @@
-//! What a host is: quantities, sites, ports, and later its controls and sensors.
+//! What a host is: quantities, topology, sites, ports, controls and sensors; read from this host or from an archive.
 #![forbid(unsafe_code)]
 
 pub mod accounting;
+pub mod archive;
+pub mod availability;
+mod control;
+pub mod cpuset;
+pub mod description;
 pub mod fault;
+pub mod frequency;
+pub mod interface;
+mod place;
 pub mod port;
+pub mod privileges;
+pub mod processor;
 pub mod quantity;
 pub mod reading;
+pub mod refusal;
+mod sensor;
 pub mod site;
+pub mod source;
+pub mod topology;
 
+pub use cpuset::CpuSet;
+pub use description::Machine;
 pub use fault::{Fault, Result};
 pub use port::{Capabilities, Notice, PeerIndex, Port, Sent};
 pub use quantity::{Bytes, BytesPerSecond, Hertz, Nanoseconds, Watts};
 pub use reading::Reading;
 pub use site::{CoreId, Site};
+pub use source::Source;

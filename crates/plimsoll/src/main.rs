@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod machine_page;
 mod output;
 
 use std::process::ExitCode;

@@ -1,11 +1,47 @@
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use machine::Result;
+use machine::source::write_archive;
+use machine::{Fault, Machine, Result, Source};
+
+use crate::machine_page;
+use crate::output;
 
 /// Describes this host: sites, ports, controls and sensors.
 #[derive(clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Print JSON instead of a page.
+    #[arg(long)]
+    json: bool,
+    /// Write exactly what was read to DIR, which is made or must be empty; `--root DIR` reads it back.
+    #[arg(long, value_name = "DIR")]
+    capture: Option<PathBuf>,
+    /// Describe the machine archived in DIR, or the copy of /sys and /proc under it, instead of this host.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+}
 
-pub fn run(_arguments: Arguments) -> Result<ExitCode> {
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let source = match &arguments.root {
+        Some(directory) => Source::open(directory)?,
+        None => Source::live(),
+    };
+    let machine = Machine::read(&source)?;
+    let mut text = match arguments.json {
+        true => {
+            let json = serde_json::to_string_pretty(&machine);
+            json.map_err(|error| Fault::because("machine description", error, "report this as a defect"))? + "\n"
+        }
+        false => machine_page::page(&machine),
+    };
+    if let Some(directory) = &arguments.capture {
+        let archive = source.captured();
+        let file = write_archive(&archive, directory)?;
+        eprintln!("captured {} answers to {}", archive.len(), file.display());
+        if !arguments.json {
+            text.clear();
+        }
+    }
+    output::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,81 @@
+//! Is a thing there, and may it be used: the three answers, each with the next step (DESIGN rule 1).
+
+use serde::{Deserialize, Serialize};
+
+/// Whether a site, port, control or sensor can be used.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Availability {
+    /// It is there and this user may use it.
+    Present { detail: String },
+    /// The machine, its kernel or its configuration does not have it.
+    Absent { reason: String, next: String },
+    /// It is there, but not for this user.
+    NotPermitted { reason: String, next: String },
+}
+
+impl Availability {
+    pub fn present(detail: impl Into<String>) -> Self {
+        Availability::Present { detail: detail.into() }
+    }
+
+    pub fn absent(reason: impl Into<String>, next: impl Into<String>) -> Self {
+        Availability::Absent { reason: reason.into(), next: next.into() }
+    }
+
+    pub fn not_permitted(reason: impl Into<String>, next: impl Into<String>) -> Self {
+        Availability::NotPermitted { reason: reason.into(), next: next.into() }
+    }
+
+    pub fn is_present(&self) -> bool {
+        matches!(self, Availability::Present { .. })
+    }
+
+    /// What there is, or why not; without the next step.
+    pub fn explanation(&self) -> &str {
+        match self {
+            Availability::Present { detail } => detail,
+            Availability::Absent { reason, .. } | Availability::NotPermitted { reason, .. } => reason,
+        }
+    }
+
+    /// What the reader can do about it, where it is not present.
+    pub fn next(&self) -> Option<&str> {
+        match self {
+            Availability::Present { .. } => None,
+            Availability::Absent { next, .. } | Availability::NotPermitted { next, .. } => Some(next),
+        }
+    }
+
+    /// One line: the detail, or the word and the reason.
+    pub fn summary(&self) -> String {
+        match self {
+            Availability::Present { detail } => detail.clone(),
+            _ => format!("{}: {}", self.word(), self.explanation()),
+        }
+    }
+
+    /// `present`, `absent` or `not permitted`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Availability::Present { .. } => "present",
+            Availability::Absent { .. } => "absent",
+            Availability::NotPermitted { .. } => "not permitted",
+        }
+    }
+}
+
+/// One named site, port, control or sensor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Feature {
+    /// As it is written in arguments: `core:3`, `afxdp:eth0`, `rps:eth0`.
+    pub name: String,
+    #[serde(flatten)]
+    pub availability: Availability,
+}
+
+impl Feature {
+    pub fn new(name: impl Into<String>, availability: Availability) -> Feature {
+        Feature { name: name.into(), availability }
+    }
+}

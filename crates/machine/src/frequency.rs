@@ -1,0 +1,121 @@
+//! Clock control: cpufreq policies, `intel_pstate`, `amd_pstate`, boost.
+//!
+//! Files are those of the kernel's `Documentation/admin-guide/pm/cpufreq.rst`, `intel_pstate.rst` and
+//! `amd-pstate.rst`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpuset::CpuSet;
+use crate::quantity::Hertz;
+use crate::site::CoreId;
+use crate::source::Source;
+
+pub(crate) const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
+const INTEL: &str = "/sys/devices/system/cpu/intel_pstate";
+const AMD: &str = "/sys/devices/system/cpu/amd_pstate";
+
+/// What a set of cores is told about its clock. Policies that say the same are one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockPolicy {
+    pub cores: CpuSet,
+    pub driver: Option<String>,
+    pub governor: Option<String>,
+    pub governors: Vec<String>,
+    /// Energy performance preference, where the hardware picks the clock.
+    pub preference: Option<String>,
+    /// Limits that the policy is set to.
+    pub low: Option<Hertz>,
+    pub high: Option<Hertz>,
+    /// Limits of the hardware.
+    pub hardware_low: Option<Hertz>,
+    pub hardware_high: Option<Hertz>,
+    /// Guaranteed without boost.
+    pub base: Option<Hertz>,
+}
+
+/// All clock control of the machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// In order of first core.
+    pub policies: Vec<ClockPolicy>,
+    /// `active`, `passive`, `guided` or `off`, of intel_pstate or amd_pstate.
+    pub mode: Option<String>,
+    /// Clocks above the base are allowed.
+    pub boost: Option<bool>,
+}
+
+impl Clock {
+    pub fn read(source: &Source) -> Clock {
+        let is_policy = |name: &str| name.strip_prefix("policy").is_some_and(|n| n.parse::<u32>().is_ok());
+        let mut policies: Vec<ClockPolicy> = Vec::new();
+        for name in source.names(CPUFREQ, is_policy).unwrap_or_default() {
+            let policy = ClockPolicy::read(source, &format!("{CPUFREQ}/{name}"));
+            let same = |other: &ClockPolicy| ClockPolicy { cores: policy.cores.clone(), ..other.clone() } == policy;
+            match policies.iter_mut().find(|other| same(other)) {
+                Some(other) => other.cores = other.cores.iter().chain(policy.cores.iter()).collect(),
+                None => policies.push(policy),
+            }
+        }
+        let no_turbo = source.number::<u8>(&format!("{INTEL}/no_turbo")).map(|off| off == 0);
+        Clock {
+            policies,
+            mode: source.word(&format!("{INTEL}/status")).or_else(|| source.word(&format!("{AMD}/status"))),
+            boost: no_turbo.or_else(|| source.number::<u8>(&format!("{CPUFREQ}/boost")).map(|on| on != 0)),
+        }
+    }
+
+    /// One line about the first policy and how many others there are; `None` without cpufreq.
+    pub fn summary(&self) -> Option<String> {
+        let first = self.policies.first()?;
+        let mut text = first.summary();
+        if let Some(mode) = &self.mode {
+            text += &format!(", {mode} mode");
+        }
+        if let Some(boost) = self.boost {
+            text += if boost { ", boost on" } else { ", boost off" };
+        }
+        for other in &self.policies[1..] {
+            text += &format!("; cores {}: {}", other.cores, other.summary());
+        }
+        Some(text)
+    }
+}
+
+impl ClockPolicy {
+    fn read(source: &Source, directory: &str) -> ClockPolicy {
+        let word = |name: &str| source.word(&format!("{directory}/{name}"));
+        let kilohertz = |name: &str| word(name)?.parse::<u64>().ok()?.checked_mul(1000).map(Hertz);
+        let cores =
+            word("affected_cpus").and_then(|cpus| CpuSet::from_list(&cpus.replace(' ', ","))).unwrap_or_default();
+        // In MHz, where the firmware has ACPI CPPC.
+        let nominal = |core: CoreId| {
+            let path = format!("/sys/devices/system/cpu/cpu{}/acpi_cppc/nominal_freq", core.0);
+            source.number::<u64>(&path)?.checked_mul(1_000_000).map(Hertz)
+        };
+        ClockPolicy {
+            driver: word("scaling_driver"),
+            governor: word("scaling_governor"),
+            governors: word("scaling_available_governors")
+                .unwrap_or_default()
+                .split_whitespace()
+                .map(String::from)
+                .collect(),
+            preference: word("energy_performance_preference"),
+            low: kilohertz("scaling_min_freq"),
+            high: kilohertz("scaling_max_freq"),
+            hardware_low: kilohertz("cpuinfo_min_freq"),
+            hardware_high: kilohertz("cpuinfo_max_freq"),
+            base: kilohertz("base_frequency").or_else(|| nominal(cores.first()?)),
+            cores,
+        }
+    }
+
+    fn summary(&self) -> String {
+        let mut parts = vec![format!("driver {}", self.driver.as_deref().unwrap_or("unnamed"))];
+        parts.extend(self.governor.as_ref().map(|governor| format!("governor {governor}")));
+        parts.extend(self.preference.as_ref().map(|preference| format!("preference {preference}")));
+        parts.extend(self.low.zip(self.high).map(|(low, high)| format!("{low} to {high}")));
+        parts.extend(self.base.map(|base| format!("base {base}")));
+        parts.join(", ")
+    }
+}

@@ -1,0 +1,106 @@
+//! What the kernel lets the reading process do: capabilities, allowed cores, limits.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpuset::CpuSet;
+use crate::quantity::Bytes;
+use crate::source::Source;
+
+/// The capabilities that decide something here; `capabilities(7)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    NetAdmin,
+    NetRaw,
+    IpcLock,
+    SysPtrace,
+    SysAdmin,
+    SysNice,
+    Perfmon,
+    Bpf,
+}
+
+impl Capability {
+    fn bit(self) -> u32 {
+        match self {
+            Capability::NetAdmin => 12,
+            Capability::NetRaw => 13,
+            Capability::IpcLock => 14,
+            Capability::SysPtrace => 19,
+            Capability::SysAdmin => 21,
+            Capability::SysNice => 23,
+            Capability::Perfmon => 38,
+            Capability::Bpf => 39,
+        }
+    }
+}
+
+/// A soft limit of `getrlimit(2)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    Unlimited,
+    At(u64),
+}
+
+/// The rights of the process that read the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Privileges {
+    /// `None` where /proc/self/status could not be read.
+    pub effective_user: Option<u32>,
+    /// `CapEff`, a bit a capability.
+    pub capabilities: u64,
+    /// In a user namespace, where capabilities reach no further than the namespace's own resources.
+    pub user_namespace: bool,
+    /// Cores this process may run on.
+    pub allowed: Option<CpuSet>,
+    /// `RLIMIT_MEMLOCK` in bytes.
+    pub locked_memory: Option<Limit>,
+    /// `RLIMIT_RTPRIO`.
+    pub realtime_priority: Option<Limit>,
+}
+
+impl Privileges {
+    pub fn read(source: &Source) -> Privileges {
+        let status = source.text("/proc/self/status").unwrap_or_default();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let limits = source.text("/proc/self/limits").unwrap_or_default();
+        let limit = |name: &str| {
+            let soft = limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?;
+            if soft == "unlimited" { Some(Limit::Unlimited) } else { soft.parse().ok().map(Limit::At) }
+        };
+        let identity = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
+        Privileges {
+            effective_user: field("Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok()),
+            capabilities: field("CapEff").and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0),
+            user_namespace: source.text("/proc/self/uid_map").is_ok_and(|map| !identity(map)),
+            allowed: field("Cpus_allowed_list").and_then(CpuSet::from_list),
+            locked_memory: limit("Max locked memory"),
+            realtime_priority: limit("Max realtime priority"),
+        }
+    }
+
+    pub fn has(&self, capability: Capability) -> bool {
+        self.capabilities & (1 << capability.bit()) != 0
+    }
+
+    /// Has it towards the host itself, not only inside a user namespace.
+    pub fn has_on_host(&self, capability: Capability) -> bool {
+        self.has(capability) && !self.user_namespace
+    }
+
+    /// May load BPF programs and attach them to an interface.
+    pub fn may_attach_bpf(&self) -> bool {
+        let load = self.has_on_host(Capability::Bpf) || self.has_on_host(Capability::SysAdmin);
+        load && self.has(Capability::NetAdmin)
+    }
+
+    /// May lock this much memory.
+    pub fn may_lock(&self, amount: Bytes) -> bool {
+        match self.locked_memory {
+            _ if self.has_on_host(Capability::IpcLock) => true,
+            Some(Limit::At(limit)) => amount.0 <= limit,
+            Some(Limit::Unlimited) => true,
+            None => false,
+        }
+    }
+}

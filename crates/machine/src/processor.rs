@@ -1,0 +1,74 @@
+//! The processor's name, its architecture and whether a hypervisor stands between it and us.
+
+use serde::{Deserialize, Serialize};
+
+use crate::source::Source;
+
+/// What the machine calls itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Processor {
+    pub model: Option<String>,
+    /// As `uname -m` gives it.
+    pub architecture: Option<String>,
+    /// `uname -r`.
+    pub kernel: Option<String>,
+    /// Who made the machine and what it is called, from the firmware.
+    pub product: Option<String>,
+    /// The hypervisor, or `unnamed`, on a virtual machine; `None` where nothing tells of one.
+    pub hypervisor: Option<String>,
+}
+
+/// Core types of Arm by implementer and part number (`MIDR_EL1`), as the vendor's manuals name them.
+const ARM_PARTS: [(&str, &str, &str); 9] = [
+    ("0x41", "0xd08", "Cortex-A72"),
+    ("0x41", "0xd0c", "Neoverse-N1"),
+    ("0x41", "0xd40", "Neoverse-V1"),
+    ("0x41", "0xd41", "Cortex-A78"),
+    ("0x41", "0xd42", "Cortex-A78AE"),
+    ("0x41", "0xd49", "Neoverse-N2"),
+    ("0x41", "0xd4b", "Cortex-A78C"),
+    ("0x41", "0xd4f", "Neoverse-V2"),
+    ("0x48", "0xd01", "Kunpeng-920"),
+];
+
+impl Processor {
+    pub fn read(source: &Source) -> Processor {
+        let cpuinfo = source.text("/proc/cpuinfo").unwrap_or_default();
+        let field = |name: &str| {
+            cpuinfo.lines().find_map(|line| {
+                let (key, value) = line.split_once(':')?;
+                (key.trim() == name).then(|| value.trim().to_owned())
+            })
+        };
+        let architecture = source.word("/proc/sys/kernel/arch").or_else(|| {
+            let guess = if field("vendor_id").is_some() { "x86_64" } else { "aarch64" };
+            (field("vendor_id").is_some() || field("CPU implementer").is_some()).then(|| guess.into())
+        });
+        let arm = || {
+            let (implementer, part) = (field("CPU implementer")?, field("CPU part")?);
+            let known = ARM_PARTS.iter().find(|(i, p, _)| *i == implementer && *p == part);
+            Some(known.map_or_else(|| format!("Arm {implementer}/{part}"), |(_, _, name)| format!("Arm {name}")))
+        };
+        let firmware = |name: &str| source.word(&format!("/sys/class/dmi/id/{name}"));
+        let product = [firmware("sys_vendor"), firmware("product_name")].into_iter().flatten().collect::<Vec<_>>();
+        let hypervisor_bit = field("flags").is_some_and(|flags| flags.split_whitespace().any(|f| f == "hypervisor"));
+        let named = source
+            .word("/sys/hypervisor/type")
+            .or_else(|| source.word("/proc/device-tree/hypervisor/compatible"))
+            .map(|name| name.trim_matches('\0').to_owned());
+        let by_vendor = || {
+            let vendor = product.first()?;
+            let virtual_vendors = ["QEMU", "VMware", "Amazon EC2", "innotek", "Google", "Xen", "Parallels"];
+            let arm = architecture.as_deref() != Some("x86_64");
+            let told = virtual_vendors.iter().any(|name| vendor.starts_with(name));
+            (told && (hypervisor_bit || arm)).then(|| vendor.clone())
+        };
+        Processor {
+            model: field("model name").or_else(arm),
+            hypervisor: named.or_else(by_vendor).or_else(|| hypervisor_bit.then(|| "unnamed".into())),
+            architecture,
+            kernel: source.word("/proc/sys/kernel/osrelease"),
+            product: (!product.is_empty()).then(|| product.join(" ")),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Why a file of `/sys` or `/proc` gave no answer.
+
+use std::fmt;
+use std::io;
+
+/// An error number of Linux with its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    errno: i32,
+}
+
+const NAMES: [(i32, &str); 12] = [
+    (1, "EPERM"),
+    (2, "ENOENT"),
+    (5, "EIO"),
+    (6, "ENXIO"),
+    (13, "EACCES"),
+    (16, "EBUSY"),
+    (19, "ENODEV"),
+    (20, "ENOTDIR"),
+    (22, "EINVAL"),
+    (30, "EROFS"),
+    (61, "ENODATA"),
+    (95, "EOPNOTSUPP"),
+];
+
+impl Refusal {
+    pub const MISSING: Refusal = Refusal { errno: 2 };
+
+    pub fn from_errno(errno: i32) -> Refusal {
+        Refusal { errno }
+    }
+
+    /// Reads [`Refusal::name`] back.
+    pub fn from_name(name: &str) -> Option<Refusal> {
+        let known = NAMES.iter().find(|(_, known)| *known == name).map(|(errno, _)| *errno);
+        known.or_else(|| name.strip_prefix("errno")?.parse().ok()).map(Refusal::from_errno)
+    }
+
+    /// `EACCES`, or `errno71` where it has no name here.
+    pub fn name(self) -> String {
+        let known = NAMES.iter().find(|(errno, _)| *errno == self.errno);
+        known.map_or_else(|| format!("errno{}", self.errno), |(_, name)| (*name).into())
+    }
+
+    pub fn missing(self) -> bool {
+        matches!(self.errno, 2 | 20)
+    }
+
+    /// The thing is there, but not for this user.
+    pub fn not_permitted(self) -> bool {
+        matches!(self.errno, 1 | 13 | 30)
+    }
+}
+
+impl From<&io::Error> for Refusal {
+    fn from(error: &io::Error) -> Self {
+        // An error without a number comes from a platform without files: nothing is there.
+        Refusal { errno: error.raw_os_error().unwrap_or(Refusal::MISSING.errno) }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name())
+    }
+}

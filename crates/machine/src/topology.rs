@@ -1,0 +1,254 @@
+//! Packages, dies, cores, threads, caches and NUMA nodes, from `/sys/devices/system`.
+//!
+//! The layout is that of the kernel's `Documentation/admin-guide/cputopology.rst` and
+//! `Documentation/ABI/stable/sysfs-devices-node`. Masks are read rather than lists, because hwloc reads them too: an
+//! archive then serves as its input, and `lstopo` stands as the outside check.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpuset::{CpuSet, cache_size};
+use crate::fault::{Fault, Result};
+use crate::quantity::Bytes;
+use crate::site::CoreId;
+use crate::source::Source;
+
+const CPU: &str = "/sys/devices/system/cpu";
+const NODE: &str = "/sys/devices/system/node";
+
+/// What sort of core, on a machine that mixes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CoreKind {
+    Performance,
+    Efficient,
+    LowPower,
+}
+
+impl CoreKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            CoreKind::Performance => "performance core",
+            CoreKind::Efficient => "efficient core",
+            CoreKind::LowPower => "low-power efficient core",
+        }
+    }
+}
+
+/// One logical CPU that is online.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    pub id: CoreId,
+    /// The package's number, dense from 0 in order of its first CPU.
+    pub package: u32,
+    /// The kernel's `core_id`; unique within a package only. Absent on some virtual machines.
+    pub core_number: Option<u32>,
+    /// All logical CPUs of the same physical core, this one included.
+    pub threads: CpuSet,
+    pub node: Option<u32>,
+    /// On machines that mix kinds only.
+    pub kind: Option<CoreKind>,
+}
+
+impl Cpu {
+    /// Not the first thread of its core: it shares execution units with one that is.
+    pub fn is_second_thread(&self) -> bool {
+        self.threads.first() != Some(self.id)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheKind {
+    Data,
+    Instruction,
+    Unified,
+}
+
+/// One cache and who shares it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cache {
+    pub level: u32,
+    pub kind: CacheKind,
+    pub shared_by: CpuSet,
+    /// Absent where a hypervisor or firmware hides it.
+    pub size: Option<Bytes>,
+    pub line: Option<Bytes>,
+}
+
+/// One NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumaNode {
+    pub id: u32,
+    /// Empty for memory without CPUs.
+    pub cpus: CpuSet,
+    pub memory: Option<Bytes>,
+    /// To each node in order of number; 10 is local (ACPI SLIT).
+    pub distances: Vec<u32>,
+}
+
+/// The CPUs that are online and how they hang together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Topology {
+    pub cpus: Vec<Cpu>,
+    /// Logical CPUs of each package, in order of number.
+    pub packages: Vec<CpuSet>,
+    /// Logical CPUs of each die; as many as packages where a package is one die.
+    pub dies: Vec<CpuSet>,
+    /// In order of level, kind and first CPU.
+    pub caches: Vec<Cache>,
+    pub nodes: Vec<NumaNode>,
+    pub online: CpuSet,
+    /// There, but switched off.
+    pub offline: CpuSet,
+    /// Kept free of the scheduler's balancing by the boot parameter `isolcpus`.
+    pub isolated: CpuSet,
+}
+
+impl Topology {
+    /// # Errors
+    /// No CPU can be seen at all.
+    pub fn read(source: &Source) -> Result<Topology> {
+        let online = source.cpu_list(&format!("{CPU}/online")).filter(|set| !set.is_empty());
+        let online =
+            online.or_else(|| numbered(source, CPU, "cpu")).filter(|set| !set.is_empty()).ok_or_else(|| {
+                Fault::new(
+                    "topology",
+                    format!("{CPU} shows no CPU"),
+                    "mount sysfs (`mount -t sysfs sysfs /sys`), or name an archive that holds it",
+                )
+            })?;
+        let nodes = read_nodes(source);
+        let kinds = read_kinds(source, &online);
+
+        let mut packages = BTreeSet::new();
+        let mut dies = BTreeSet::new();
+        let mut cpus = Vec::with_capacity(online.len());
+        for id in online.iter() {
+            let topology = format!("{CPU}/cpu{}/topology", id.0);
+            // The first name of each pair came with Linux 5.3; the second is its older synonym.
+            let mask = |names: [&str; 2]| {
+                let found = names.iter().find_map(|name| source.cpu_mask(&format!("{topology}/{name}")));
+                found.map(|set| set.intersection(&online)).filter(|set| set.contains(id))
+            };
+            let package = mask(["package_cpus", "core_siblings"]).unwrap_or_else(|| online.clone());
+            let die = mask(["die_cpus", "die_cpus"]).unwrap_or_else(|| package.clone());
+            dies.insert((die.first(), die));
+            packages.insert((package.first(), package));
+            cpus.push(Cpu {
+                id,
+                package: 0,
+                core_number: source.number(&format!("{topology}/core_id")),
+                threads: mask(["core_cpus", "thread_siblings"]).unwrap_or_else(|| [id].into_iter().collect()),
+                node: nodes.iter().find(|node| node.cpus.contains(id)).map(|node| node.id),
+                kind: kinds.get(&id).copied(),
+            });
+        }
+        let packages: Vec<CpuSet> = packages.into_iter().map(|(_, set)| set).collect();
+        for cpu in &mut cpus {
+            cpu.package = packages.iter().position(|set| set.contains(cpu.id)).unwrap_or(0) as u32;
+        }
+        Ok(Topology {
+            caches: read_caches(source, &online),
+            offline: source.cpu_list(&format!("{CPU}/offline")).unwrap_or_default().difference(&online),
+            isolated: source.cpu_list(&format!("{CPU}/isolated")).unwrap_or_default(),
+            dies: dies.into_iter().map(|(_, set)| set).collect(),
+            cpus,
+            packages,
+            nodes,
+            online,
+        })
+    }
+
+    pub fn cpu(&self, id: CoreId) -> Option<&Cpu> {
+        self.cpus.iter().find(|cpu| cpu.id == id)
+    }
+
+    /// Physical cores.
+    pub fn core_count(&self) -> usize {
+        self.cpus.iter().map(|cpu| &cpu.threads).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The last-level cache that `core` reaches.
+    pub fn last_level_cache(&self, core: CoreId) -> Option<&Cache> {
+        let reaches = |cache: &&Cache| cache.kind != CacheKind::Instruction && cache.shared_by.contains(core);
+        self.caches.iter().filter(reaches).max_by_key(|cache| cache.level)
+    }
+
+    /// The size of the largest last-level cache: buffers that rotate over more than this miss it.
+    pub fn last_level_cache_size(&self) -> Option<Bytes> {
+        self.online.iter().filter_map(|core| self.last_level_cache(core)?.size).max()
+    }
+}
+
+/// Directories named `prefix` and a number.
+fn numbered(source: &Source, directory: &str, prefix: &str) -> Option<CpuSet> {
+    let number = |name: &str| name.strip_prefix(prefix).and_then(|n| n.parse().ok()).map(CoreId);
+    let names = source.names(directory, |name| number(name).is_some_and(|n| n.0 < 1 << 16)).ok()?;
+    Some(names.iter().filter_map(|name| number(name)).collect())
+}
+
+fn read_nodes(source: &Source) -> Vec<NumaNode> {
+    let ids = source.cpu_list(&format!("{NODE}/online")).or_else(|| numbered(source, NODE, "node"));
+    let node = |CoreId(id)| {
+        let meminfo = source.text(&format!("{NODE}/node{id}/meminfo")).unwrap_or_default();
+        let total = meminfo.lines().find_map(|line| line.split_once("MemTotal:")?.1.split_whitespace().next());
+        let kib: Option<u64> = total.and_then(|kib| kib.parse().ok());
+        let distance = source.word(&format!("{NODE}/node{id}/distance")).unwrap_or_default();
+        NumaNode {
+            id,
+            cpus: source.cpu_mask(&format!("{NODE}/node{id}/cpumap")).unwrap_or_default(),
+            memory: kib.and_then(|kib| kib.checked_mul(1024)).map(Bytes),
+            distances: distance.split_whitespace().map_while(|d| d.parse().ok()).collect(),
+        }
+    };
+    ids.unwrap_or_default().iter().map(node).collect()
+}
+
+/// Kinds by the hybrid PMUs of x86 (`cpu_core`, `cpu_atom`, `cpu_lowpower`), else by differing `cpu_capacity`.
+fn read_kinds(source: &Source, online: &CpuSet) -> BTreeMap<CoreId, CoreKind> {
+    let pmus =
+        [("cpu_core", CoreKind::Performance), ("cpu_atom", CoreKind::Efficient), ("cpu_lowpower", CoreKind::LowPower)];
+    let mut kinds = BTreeMap::new();
+    for (pmu, kind) in pmus {
+        let cpus = source.cpu_list(&format!("/sys/bus/event_source/devices/{pmu}/cpus")).unwrap_or_default();
+        kinds.extend(cpus.intersection(online).iter().map(|core| (core, kind)));
+    }
+    if !kinds.is_empty() {
+        return kinds;
+    }
+    let capacity = |core: CoreId| Some((core, source.number::<u32>(&format!("{CPU}/cpu{}/cpu_capacity", core.0))?));
+    let capacities: Vec<_> = online.iter().map_while(capacity).collect();
+    let (low, high) = (capacities.iter().map(|c| c.1).min(), capacities.iter().map(|c| c.1).max());
+    if low == high || capacities.len() < online.len() {
+        return kinds;
+    }
+    let kind = |c: u32| if Some(c) == high { CoreKind::Performance } else { CoreKind::Efficient };
+    capacities.into_iter().map(|(core, c)| (core, kind(c))).collect()
+}
+
+fn read_caches(source: &Source, online: &CpuSet) -> Vec<Cache> {
+    let mut caches = BTreeMap::new();
+    for CoreId(id) in online.iter() {
+        let directory = format!("{CPU}/cpu{id}/cache");
+        let is_index = |name: &str| name.strip_prefix("index").is_some_and(|n| n.parse::<u8>().is_ok());
+        for index in source.names(&directory, is_index).unwrap_or_default() {
+            let file = |name: &str| format!("{directory}/{index}/{name}");
+            let kind = match source.word(&file("type")).as_deref() {
+                Some("Data") => CacheKind::Data,
+                Some("Instruction") => CacheKind::Instruction,
+                Some("Unified") => CacheKind::Unified,
+                _ => continue,
+            };
+            let Some(level) = source.number::<u32>(&file("level")) else { continue };
+            let shared = source.cpu_mask(&file("shared_cpu_map")).unwrap_or_default().intersection(online);
+            let shared_by = if shared.is_empty() { [CoreId(id)].into_iter().collect() } else { shared };
+            let size = source.text(&file("size")).ok().and_then(|text| cache_size(&text));
+            let line = source.number(&file("coherency_line_size")).map(Bytes);
+            let first = shared_by.first();
+            caches.entry((level, kind, first)).or_insert(Cache { level, kind, shared_by, size, line });
+        }
+    }
+    caches.into_values().collect()
+}

@@ -1,0 +1,136 @@
+//! A machine as a page of text.
+
+use machine::Machine;
+use machine::availability::Feature;
+use machine::cpuset::CpuSet;
+use machine::description::bits;
+use machine::interface::{Interface, Role};
+use machine::site::CoreId;
+
+const WIDTH: usize = 110;
+/// Columns of the first two fields of a row.
+const NAME: usize = 22;
+const WORD: usize = 13;
+
+/// The page: what the machine is, its interfaces, then every site, port, control and sensor.
+///
+/// Neighbours that say the same share a line; it is as wide on every terminal, so that it can be kept and compared.
+pub fn page(machine: &Machine) -> String {
+    let mut out = String::new();
+    for (name, value) in machine.facts().iter().filter(|(name, _)| !MORE_BELOW.contains(&name.as_str())) {
+        row(&mut out, name, None, value);
+    }
+    heading(&mut out, "interfaces");
+    if machine.interfaces.is_empty() {
+        row(&mut out, "none", None, "no interface is visible in this network namespace");
+    }
+    for interface in &machine.interfaces {
+        let state = if interface.up { "up" } else { "down" };
+        row(&mut out, &interface.name, Some(state), &describe(interface));
+    }
+    for (title, features) in [
+        ("sites", &machine.sites),
+        ("ports", &machine.ports),
+        ("controls", &machine.controls),
+        ("sensors", &machine.sensors),
+    ] {
+        heading(&mut out, title);
+        for (name, feature) in grouped(features) {
+            row(&mut out, &name, Some(feature.availability.word()), feature.availability.explanation());
+            if let Some(next) = feature.availability.next() {
+                row(&mut out, "", Some("  next"), next);
+            }
+        }
+    }
+    out
+}
+
+/// Facts for a report that this page shows in its own sections.
+const MORE_BELOW: [&str; 4] = ["clock", "counters", "energy", "network"];
+
+fn heading(out: &mut String, title: &str) {
+    out.push('\n');
+    out.push_str(title);
+    out.push('\n');
+}
+
+/// `  name  word  text`, the text wrapped under itself.
+fn row(out: &mut String, name: &str, word: Option<&str>, text: &str) {
+    let (name, text) = (&printable(name), &printable(text));
+    let mut line = match word {
+        // A name that would push its column aside stands on a line of its own.
+        Some(word) if name.chars().count() > NAME => {
+            out.push_str(&format!("  {name}\n"));
+            format!("  {:NAME$} {word:<WORD$}", "")
+        }
+        Some(word) => format!("  {name:<NAME$} {word:<WORD$}"),
+        None => format!("  {name:<WORD$}"),
+    };
+    let indent = line.chars().count();
+    for piece in text.split_whitespace() {
+        let used = line.chars().count();
+        if used > indent && used + 1 + piece.chars().count() > WIDTH {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = " ".repeat(indent);
+        }
+        line.push(' ');
+        line.push_str(piece);
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+}
+
+/// An archive is a stranger's text: it must not drive the terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && !c.is_whitespace() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+fn describe(interface: &Interface) -> String {
+    let mut parts = vec![interface.kind().to_owned()];
+    match interface.role {
+        Role::Plain => {}
+        Role::Uplink => parts.push("uplink".into()),
+        Role::HostFunction => parts.push("stands for the host".into()),
+        Role::Representor => parts.push("representor".into()),
+    }
+    parts.extend(interface.dpu.as_ref().map(|product| format!("of a {product}")));
+    parts.extend(interface.speed.value().map(|speed| bits(speed.0 * 8.0)));
+    parts.extend(interface.mtu.map(|mtu| format!("mtu {}", mtu.0)));
+    parts.push(format!("queues {} in, {} out", interface.rps.len(), interface.xps.len()));
+    parts.extend(interface.node.map(|node| format!("node {node}")));
+    parts.extend(interface.device.as_ref().map(|device| format!("at {device}")));
+    parts.join(", ")
+}
+
+/// Features that say the same, merged under one name, in the order of the first.
+fn grouped(features: &[Feature]) -> Vec<(String, &Feature)> {
+    let mut groups: Vec<Vec<&Feature>> = Vec::new();
+    for feature in features {
+        let kind = |f: &Feature| f.name.split_once(':').map(|(kind, _)| kind.to_owned());
+        let same = |group: &&mut Vec<&Feature>| {
+            group[0].availability == feature.availability && kind(group[0]).is_some() && kind(group[0]) == kind(feature)
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(feature),
+            None => groups.push(vec![feature]),
+        }
+    }
+    groups.into_iter().map(|group| (group_name(&group), group[0])).collect()
+}
+
+/// `core:0-31`, `rps:eth0,lo`, or the one name there is.
+fn group_name(group: &[&Feature]) -> String {
+    let Some((kind, first)) = group[0].name.split_once(':').filter(|_| group.len() > 1) else {
+        return group[0].name.clone();
+    };
+    let rest = |feature: &&Feature| feature.name.split_once(':').map_or("", |(_, rest)| rest).to_owned();
+    let numbers: Option<CpuSet> = group.iter().map(|feature| rest(feature).parse().ok().map(CoreId)).collect();
+    match numbers {
+        Some(cores) => format!("{kind}:{cores}"),
+        None => format!(
+            "{kind}:{}",
+            std::iter::once(first.into()).chain(group[1..].iter().map(rest)).collect::<Vec<_>>().join(",")
+        ),
+    }
+}

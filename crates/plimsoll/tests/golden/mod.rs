@@ -1,0 +1,21 @@
+//! Golden outputs: files that hold what a command printed when someone last looked and agreed.
+
+use std::fs;
+use std::path::Path;
+
+/// Compares `actual` with the file `golden`; with `BLESS=1` in the environment, writes it there instead.
+pub fn check(golden: &Path, actual: &str) {
+    if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
+        fs::write(golden, actual).unwrap_or_else(|error| panic!("{}: {error}", golden.display()));
+        return;
+    }
+    let how = "if the change is meant, run `BLESS=1 cargo test -p plimsoll` and read the diff";
+    let expected = fs::read_to_string(golden).unwrap_or_else(|error| panic!("{}: {error}; {how}", golden.display()));
+    if expected != actual {
+        let differing = |(_, (e, a)): &(usize, (&str, &str))| e != a;
+        let lines = expected.split('\n').chain(std::iter::repeat("<end>"));
+        let first = lines.zip(actual.split('\n').chain(["<end>"])).enumerate().find(differing);
+        let (number, (expected, actual)) = first.unwrap_or((0, ("", "")));
+        panic!("{}, line {}:\n  was {expected}\n  now {actual}\n{how}", golden.display(), number + 1);
+    }
+}
