@@ -22,6 +22,8 @@ pub struct CoreCounts {
 }
 
 /// Counts what the cores of this host do between `begin` and `end`, whoever caused it.
+///
+/// Opening takes a few hundred milliseconds (the kernel verifies the programs), a block 10 to 70 us on two cores.
 pub struct HostMeter {
     sensor: Reading<SoftirqSensor>,
     softirqs: ProcFile,
