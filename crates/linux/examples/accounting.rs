@@ -3,7 +3,6 @@
 //! `cargo run --release -p linux --example accounting`: two threads on two cores play ping-pong over loopback. As root
 //! the time inside softirqs is measured; otherwise the counts are there and the reason why the time is not.
 
-use std::sync::mpsc;
 use std::thread;
 
 use linux::accounting::{HostMeter, ThreadMeter, current_thread};
@@ -23,23 +22,18 @@ fn main() -> Result<()> {
     b.add_peer(a.local_address())?;
 
     meter.begin()?;
-    let (tell, told) = mpsc::channel();
-    thread::scope(|scope| {
-        for (port, role, core, first) in
-            [(&mut a, "ping", cores[0], true), (&mut b, "pong", *cores.last().unwrap(), false)]
-        {
-            let tell = tell.clone();
-            scope.spawn(move || tell.send(play(port, role, core, first)));
-        }
+    let (ping, pong) = thread::scope(|scope| {
+        let ping = scope.spawn(|| play(&mut a, "ping", cores[0], true));
+        let pong = scope.spawn(|| play(&mut b, "pong", cores[cores.len() - 1], false));
+        (ping.join().expect("ping ends"), pong.join().expect("pong ends"))
     });
     let cores = meter.end()?;
-    drop(tell);
 
     println!("{MESSAGES} messages of 8 B each way; the meter took {}", meter.overhead());
     for core in cores {
         println!("{}: receive softirqs {:?}, interrupts {:?}", core.core, core.net_rx, core.interrupts);
     }
-    for cost in told {
+    for cost in [ping, pong] {
         let cost = cost?;
         let each = cost.cpu.map(|cpu| Nanoseconds(cpu.0 / u64::from(MESSAGES)));
         println!("{} on {:?}: CPU {each:?} a round trip, {:?} waits", cost.role, cost.core, cost.voluntary_switches);
