@@ -81,11 +81,10 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
     let address = limits.address.or(prepare.address).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let (waiting, offer) = Waiting::new(&prepare, address)?;
     connection.send(&Reply::Ready(offer), grace)?;
-    match connection.receive(grace)? {
-        Request::Meet => {}
+    let mut path = match connection.receive(grace)? {
+        Request::Meet { from } => waiting.accept(from)?,
         _ => return Err(unexpected(connection, "the meeting")),
-    }
-    let mut path = waiting.accept(connection)?;
+    };
     connection.send(&Reply::Met, grace)?;
 
     let mut pools = Pools::new(cache::to_exceed());

@@ -102,13 +102,12 @@ impl Bench {
                 return Err(Fault::new("path lab", "this build has no lab", "choose --path loopback"));
             }
         };
-        let end =
-            |core| Prepare { stack: spec.stack, placement: spec.placement.clone(), core: Some(core), address, polite };
+        let end = |core, placement| Prepare { stack: spec.stack, placement, core: Some(core), address, polite };
         Ok(Plan {
             core: spec.local_core,
             peer,
-            local: end(spec.local_core),
-            remote: end(spec.remote_core),
+            local: end(spec.local_core, spec.placement.clone()),
+            remote: end(spec.remote_core, remote_placement(spec)?),
             peer_address,
         })
     }
@@ -182,6 +181,18 @@ fn calibrate(worker: &mut Worker, spec: &PointSpec) -> Result<f64> {
         }
         messages = messages_in(TRIAL + TRIAL / 4, pace).clamp(2 * messages, 64 * messages).min(MOST_MESSAGES);
     }
+}
+
+/// Where the peer's engine runs. On a host of its own it has the same core as ours; on this host a free one, or else,
+/// as ours may have to, the core of the other end's application.
+fn remote_placement(spec: &PointSpec) -> Result<Site> {
+    let Site::Core(core) = spec.placement else { return Ok(spec.placement.clone()) };
+    if matches!(spec.path, Path::Remote(_)) {
+        return Ok(spec.placement.clone());
+    }
+    let taken = [core, spec.local_core, spec.remote_core];
+    let free = linux::affinity::allowed()?.into_iter().find(|core| !taken.contains(core));
+    Ok(Site::Core(free.unwrap_or(spec.local_core)))
 }
 
 fn check(spec: &PointSpec) -> Result<()> {

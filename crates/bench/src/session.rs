@@ -10,7 +10,7 @@ use crate::control::{Connection, Finished, Reply, Request, VERSION};
 use crate::endpoint::{Job, Outcome, Role};
 use crate::pattern::Pools;
 use crate::peer::{out_of_time, plausible};
-use crate::stack::{Path, Prepare};
+use crate::stack::{Calling, Path, Prepare};
 
 /// For one answer that needs no traffic.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -56,9 +56,10 @@ impl Session {
             Reply::Ready(offer) => offer,
             reply => return Err(unexpected(&control, &reply)),
         };
-        control.send(&Request::Meet, ANSWER)?;
         let address = peer_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let mut path = Path::connect(local, address, &offer, &mut control)?;
+        let calling = Calling::new(local, address, &offer)?;
+        control.send(&Request::Meet { from: calling.from() }, ANSWER)?;
+        let mut path = calling.connect(local, address, &offer)?;
         match ask(&mut control)? {
             Reply::Met => {}
             reply => return Err(unexpected(&control, &reply)),

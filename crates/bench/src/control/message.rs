@@ -2,6 +2,8 @@
 //! `Hello` -> `Welcome`, `Prepare` -> `Ready`, `Meet` -> `Met`, then per block `Run` -> `Started` -> `Finished`, and
 //! `Bye`. `Failed` may stand for any answer and ends the session.
 
+use std::net::SocketAddr;
+
 use machine::accounting::{CoreCost, ThreadCost};
 use machine::{Fault, Reading};
 use serde::{Deserialize, Serialize};
@@ -23,8 +25,10 @@ pub enum Request {
         plimsoll: u32,
     },
     Prepare(Prepare),
-    /// The initiator is on its way over the message path.
-    Meet,
+    /// The initiator is on its way over the message path, from `from` where the responder must know beforehand.
+    Meet {
+        from: Option<SocketAddr>,
+    },
     Run {
         jobs: Vec<Job>,
     },

@@ -1,17 +1,19 @@
 //! Stacks: what one end of a message path implements, and how two ends meet.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use linux::shm::ShmPort;
+use linux::udp::UdpPort;
 use machine::{CoreId, Fault, Result, Site};
 use serde::{Deserialize, Serialize};
 use study::point::Stack as StackName;
 
 use crate::buffer::Buffer;
-use crate::control::Connection;
 use crate::endpoint::{Job, Outcome, Role, Watch};
 use crate::pattern::{self, Pools};
 
+pub mod engine;
 pub mod tcp;
 
 /// How long two ends may take to meet.
@@ -80,17 +82,30 @@ pub struct Offer {
 
 /// The responder's end before the initiator has come.
 pub enum Waiting {
+    EngineShm(engine::ShmWaiting),
+    EngineUdp(Box<engine::UdpWaiting>),
     Tcp(tcp::Waiting),
+}
+
+/// The initiator's end before the responder expects it.
+pub enum Calling {
+    EngineUdp(Box<engine::UdpCaller>),
+    /// Stacks whose responder learns by itself who comes.
+    Unannounced,
 }
 
 /// One end of a session's message path, whatever its stack.
 pub enum Path {
+    EngineShm(engine::EngineStack<ShmPort>),
+    EngineUdp(engine::EngineStack<UdpPort>),
     Tcp(tcp::Tcp),
 }
 
 macro_rules! each {
     ($path:expr, $stack:ident => $body:expr) => {
         match $path {
+            Path::EngineShm($stack) => $body,
+            Path::EngineUdp($stack) => $body,
             Path::Tcp($stack) => $body,
         }
     };
@@ -100,28 +115,68 @@ impl Waiting {
     /// The responder's first step; the offer goes to the initiator.
     pub fn new(prepare: &Prepare, address: IpAddr) -> Result<(Waiting, Offer)> {
         match prepare.stack {
+            StackName::EngineShm => {
+                engine::ShmWaiting::new(&prepare.placement).map(|(w, o)| (Waiting::EngineShm(w), o))
+            }
+            StackName::EngineUdp => {
+                engine::UdpWaiting::new(address, &prepare.placement).map(|(w, o)| (Waiting::EngineUdp(Box::new(w)), o))
+            }
             StackName::Tcp => tcp::Waiting::new(address).map(|(waiting, offer)| (Waiting::Tcp(waiting), offer)),
             stack => Err(unavailable(stack)),
         }
     }
 
-    /// The responder's second step: waits until the initiator has come.
-    pub fn accept(self, _control: &mut Connection) -> Result<Path> {
+    /// The responder's second step: waits until the initiator has come, from `from` where it has said so.
+    pub fn accept(self, from: Option<SocketAddr>) -> Result<Path> {
         match self {
+            Waiting::EngineShm(waiting) => waiting.accept().map(Path::EngineShm),
+            Waiting::EngineUdp(waiting) => {
+                let from = from.ok_or_else(|| {
+                    Fault::new(
+                        "the initiator",
+                        "it did not say where its UDP port is",
+                        "use the same version on both ends",
+                    )
+                })?;
+                waiting.accept(from).map(Path::EngineUdp)
+            }
             Waiting::Tcp(waiting) => waiting.accept().map(Path::Tcp),
         }
     }
 }
 
-impl Path {
-    /// The initiator's step.
-    pub fn connect(prepare: &Prepare, address: IpAddr, offer: &Offer, _control: &mut Connection) -> Result<Path> {
+impl Calling {
+    /// The initiator's first step towards the responder at `address`.
+    pub fn new(prepare: &Prepare, address: IpAddr, offer: &Offer) -> Result<Calling> {
         match prepare.stack {
-            StackName::Tcp => tcp::Tcp::connect(address, offer).map(Path::Tcp),
-            stack => Err(unavailable(stack)),
+            StackName::EngineUdp => engine::UdpCaller::new(SocketAddr::new(address, offer.port))
+                .map(|caller| Calling::EngineUdp(Box::new(caller))),
+            _ => Ok(Calling::Unannounced),
         }
     }
 
+    /// Where the responder will see this end, where it must know beforehand.
+    pub fn from(&self) -> Option<SocketAddr> {
+        match self {
+            Calling::EngineUdp(caller) => Some(caller.address()),
+            Calling::Unannounced => None,
+        }
+    }
+
+    /// The initiator's second step, while the responder accepts.
+    pub fn connect(self, prepare: &Prepare, address: IpAddr, offer: &Offer) -> Result<Path> {
+        match (self, prepare.stack) {
+            (Calling::EngineUdp(caller), _) => {
+                caller.connect(SocketAddr::new(address, offer.port), &prepare.placement, offer).map(Path::EngineUdp)
+            }
+            (_, StackName::EngineShm) => engine::connect_shm(&prepare.placement, offer).map(Path::EngineShm),
+            (_, StackName::Tcp) => tcp::Tcp::connect(address, offer).map(Path::Tcp),
+            (_, stack) => Err(unavailable(stack)),
+        }
+    }
+}
+
+impl Path {
     /// Runs one job at this end. `ready` is called when every receive that the initiator may count on is posted.
     #[allow(clippy::too_many_arguments)]
     pub fn perform(

@@ -1,0 +1,259 @@
+//! plimsoll's engine over a port, at the placement asked for.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use linux::shm::{Role, ShmPort};
+use linux::udp::UdpPort;
+use machine::{Fault, PeerIndex, Port, Result, Site};
+use runtime::{Direction, Endpoint, Source, Status, TagSelector, shm_links, udp_links};
+
+use super::tcp::token;
+use super::{Completion, MEETING_TIME, Offer, Stack};
+use crate::buffer::Buffer;
+
+/// The only peer of a session.
+const PEER: PeerIndex = PeerIndex(0);
+/// Completions taken in one call of `progress`.
+const COMPLETIONS_A_POLL: usize = 64;
+/// What an end that goes to rest waits for its last packets to be acknowledged.
+const REST_WITHIN: Duration = Duration::from_millis(50);
+
+/// The engine's end of one session.
+pub struct EngineStack<P> {
+    endpoint: Endpoint<P, Buffer>,
+    /// Tag of the job in progress: a message of another one never matches.
+    tag: u64,
+    posted: u64,
+    /// Receives that ended before an older one; slot i belongs to post `delivered + i`.
+    early: VecDeque<Option<Buffer>>,
+    delivered: u64,
+    notes: Vec<String>,
+}
+
+impl<P: Port + Send + 'static> EngineStack<P> {
+    fn new(endpoint: Endpoint<P, Buffer>) -> Self {
+        let notes = endpoint.placed().notes.clone();
+        EngineStack { endpoint, tag: 0, posted: 0, early: VecDeque::new(), delivered: 0, notes }
+    }
+
+    /// Receives are reported in the order posted, whatever order they ended in.
+    #[inline]
+    fn received(&mut self, post: u64, buffer: Buffer, done: &mut impl FnMut(Completion)) {
+        if post == self.delivered && self.early.is_empty() {
+            self.delivered += 1;
+            done(Completion::Received(buffer));
+            return;
+        }
+        let place = (post - self.delivered) as usize;
+        if self.early.len() <= place {
+            self.early.resize_with(place + 1, || None);
+        }
+        self.early[place] = Some(buffer);
+        while let Some(Some(_)) = self.early.front() {
+            let buffer = self.early.pop_front().flatten().expect("just seen");
+            self.delivered += 1;
+            done(Completion::Received(buffer));
+        }
+    }
+}
+
+impl<P: Port + Send + 'static> Stack for EngineStack<P> {
+    #[inline]
+    fn post_receive(&mut self, buffer: Buffer) -> Result<()> {
+        let post = self.posted;
+        self.posted += 1;
+        self.endpoint.receive(Source::Peer(PEER), TagSelector::exactly(self.tag), buffer, post)?;
+        Ok(())
+    }
+
+    #[inline]
+    fn post_send(&mut self, buffer: Buffer) -> Result<()> {
+        self.endpoint.send(PEER, self.tag, buffer, 0)?;
+        Ok(())
+    }
+
+    #[inline]
+    fn progress(&mut self, done: &mut impl FnMut(Completion)) -> Result<()> {
+        for polled in 0..COMPLETIONS_A_POLL {
+            let Some(ended) = self.endpoint.poll()? else {
+                if polled == 0 {
+                    self.endpoint.relax();
+                }
+                return Ok(());
+            };
+            if ended.status != Status::Done || ended.envelope.length != ended.buffer.len() as u64 {
+                return Err(broken(ended.status, ended.envelope.length, ended.buffer.len()));
+            }
+            match ended.direction {
+                Direction::Send => done(Completion::Sent(ended.buffer)),
+                Direction::Receive => self.received(ended.context, ended.buffer, done),
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, job: u64) -> Result<()> {
+        self.tag = job;
+        Ok(())
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        // The peer may have gone to rest with an acknowledgement untold; it is told when both wake.
+        let _ = self.endpoint.settle(REST_WITHIN);
+        self.endpoint.pause();
+        Ok(())
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        let before = self.endpoint.engine_turns();
+        self.endpoint.resume();
+        let until = Instant::now() + MEETING_TIME;
+        while before.is_some() && self.endpoint.engine_turns() == before {
+            if Instant::now() > until {
+                return Err(Fault::new("engine core", "its thread does not run", "free that core, then run again"));
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+}
+
+#[cold]
+fn broken(status: Status, sent: u64, posted: usize) -> Fault {
+    match status {
+        Status::PeerDead => {
+            Fault::new("the peer", "it died or broke the protocol in the middle of a block", "run again")
+        }
+        _ => Fault::new(
+            "a message",
+            format!("{sent} bytes came where {posted} were expected ({status:?})"),
+            "use the same version of plimsoll on both ends",
+        ),
+    }
+}
+
+/// The responder's end over shared memory before the initiator has come.
+pub struct ShmWaiting {
+    listener: UnixListener,
+    site: Site,
+}
+
+/// A name in the abstract namespace: it leaves no file, and only processes of this user pass the handshake.
+fn meeting_place(token: &str) -> Result<UnixAddress> {
+    UnixAddress::from_abstract_name(format!("plimsoll-{token}"))
+        .map_err(|e| Fault::because("meeting place for shared memory", e, "report it"))
+}
+
+impl ShmWaiting {
+    pub fn new(site: &Site) -> Result<(ShmWaiting, Offer)> {
+        let token = token();
+        let failed = |e| Fault::because("meeting place for shared memory", e, "raise the limit on open files");
+        let listener = UnixListener::bind_addr(&meeting_place(&token)?).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok((ShmWaiting { listener, site: site.clone() }, Offer { port: 0, token }))
+    }
+
+    pub fn accept(self) -> Result<EngineStack<ShmPort>> {
+        let until = Instant::now() + MEETING_TIME;
+        while Instant::now() < until {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    stream
+                        .set_nonblocking(false)
+                        .map_err(|e| Fault::because("meeting place for shared memory", e, "run again"))?;
+                    return over_shm(&stream, Role::Create, &self.site);
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => sleep(Duration::from_millis(1)),
+                Err(e) => return Err(Fault::because("meeting place for shared memory", e, "run again")),
+            }
+        }
+        Err(Fault::new(
+            "peer over shared memory",
+            format!("it did not come within {} s", MEETING_TIME.as_secs()),
+            "run both ends on one host and in one network namespace",
+        ))
+    }
+}
+
+fn over_shm(stream: &UnixStream, role: Role, site: &Site) -> Result<EngineStack<ShmPort>> {
+    let mut port = ShmPort::default();
+    port.connect(stream, role)?;
+    let links = shm_links(&port, 1);
+    Endpoint::open(port, &links, site, &[]).map(EngineStack::new)
+}
+
+/// The initiator's step over shared memory.
+pub fn connect_shm(site: &Site, offer: &Offer) -> Result<EngineStack<ShmPort>> {
+    let stream = UnixStream::connect_addr(&meeting_place(&offer.token)?).map_err(|e| {
+        Fault::because("peer over shared memory", e, "run both ends on one host and in one network namespace")
+    })?;
+    over_shm(&stream, Role::Join, site)
+}
+
+/// The responder's end over UDP before the initiator's address is known: its first packets tell it.
+pub struct UdpWaiting {
+    port: UdpPort,
+    site: Site,
+    session: u32,
+}
+
+/// The session that both ends number their packets in.
+fn session(token: &str) -> u32 {
+    token.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+impl UdpWaiting {
+    pub fn new(address: IpAddr, site: &Site) -> Result<(UdpWaiting, Offer)> {
+        let port = UdpPort::open(SocketAddr::new(address, 0))?;
+        let token = token();
+        let offer = Offer { port: port.local_address().port(), token: token.clone() };
+        Ok((UdpWaiting { port, site: site.clone(), session: session(&token) }, offer))
+    }
+
+    pub fn accept(mut self, initiator: SocketAddr) -> Result<EngineStack<UdpPort>> {
+        self.port.add_peer(initiator)?;
+        let links = udp_links(&self.port, &[self.session]);
+        Endpoint::open(self.port, &links, &self.site, &[]).map(EngineStack::new)
+    }
+}
+
+/// The initiator's port over UDP, opened before it says where it is.
+pub struct UdpCaller {
+    port: UdpPort,
+}
+
+impl UdpCaller {
+    /// A port towards `responder`.
+    pub fn new(responder: SocketAddr) -> Result<UdpCaller> {
+        let route = std::net::UdpSocket::bind(SocketAddr::new(unspecified(responder.ip()), 0))
+            .and_then(|socket| socket.connect(responder).and_then(|()| socket.local_addr()))
+            .map_err(|e| Fault::because(format!("route to {responder}"), e, "check the address and the route"))?;
+        Ok(UdpCaller { port: UdpPort::open(SocketAddr::new(route.ip(), 0))? })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.port.local_address()
+    }
+
+    pub fn connect(mut self, responder: SocketAddr, site: &Site, offer: &Offer) -> Result<EngineStack<UdpPort>> {
+        self.port.add_peer(responder)?;
+        let links = udp_links(&self.port, &[session(&offer.token)]);
+        Endpoint::open(self.port, &links, site, &[]).map(EngineStack::new)
+    }
+}
+
+fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
+    }
+}
