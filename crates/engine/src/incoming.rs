@@ -166,17 +166,18 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
 
     fn more_arrived(&mut self, peer: PeerIndex, payload: &[u8]) -> Result<(), Violation> {
         let link = &mut self.peers[peer.0 as usize];
-        let mut partial = link.partial.take().ok_or(Violation)?;
-        let offset = partial.got;
-        partial.got += payload.len() as u64;
-        if partial.got > partial.length {
+        let partial = link.partial.as_mut().ok_or(Violation)?;
+        let (target, offset) = (partial.target, partial.got);
+        let got = offset + payload.len() as u64;
+        if got > partial.length {
             return Err(Violation);
         }
-        let whole = partial.got == partial.length;
-        if !whole {
-            link.partial = Some(partial);
+        let whole = got == partial.length;
+        partial.got = got;
+        if whole {
+            link.partial = None;
         }
-        match partial.target {
+        match target {
             Target::Receive(key) => self.fill_receive(key, offset, payload, whole),
             Target::Unexpected(node) => {
                 let Unexpected::Eager { data, .. } = self.unexpected.get_mut(node) else {

@@ -358,7 +358,7 @@ impl World {
         }
         if host.sends_left > 0 {
             next = next.min(self.now + 500 + self.random.below(40_000));
-        } else if host.requests_pending() > 0 {
+        } else if !self.withdrawn {
             next = next.min(self.now + self.random.within(1, 20) * MILLISECOND);
         }
         if next < u64::MAX {
