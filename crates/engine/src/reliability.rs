@@ -9,7 +9,8 @@ use crate::config::ReliabilityConfig;
 use crate::request::SendKey;
 use crate::wire::Sequencing;
 
-/// A packet counts as lost once this many sent after it have arrived (TCP's duplicate threshold).
+/// A packet counts as lost once one sent this many after it has arrived (TCP's duplicate threshold), or one sent a
+/// round trip after it.
 const REORDERING: u64 = 3;
 /// Packets a receiver takes in before it acknowledges without waiting.
 const ACKNOWLEDGE_EVERY: u32 = 16;
@@ -17,6 +18,8 @@ const ACKNOWLEDGE_EVERY: u32 = 16;
 const REFUSALS: u32 = 3;
 const FIRST_WINDOW: f64 = 32.0;
 const LEAST_WINDOW: f64 = 4.0;
+/// Packets that probe a silent peer at each timeout after the first.
+const PROBES: usize = 4;
 const FIRST_TIMEOUT: Nanoseconds = Nanoseconds(50_000_000);
 
 /// Buffers of packets that need not be kept any longer, for the next ones.
@@ -101,7 +104,9 @@ pub(crate) struct Reliability {
     /// No packet before this place is lost.
     lost_from: usize,
     order: u64,
+    /// The latest transmission known to have arrived, and when it was sent.
     latest_arrived: u64,
+    latest_sent_at: Nanoseconds,
     window: f64,
     threshold: f64,
     /// Losses of packets sent before this transmission are one event.
@@ -140,6 +145,7 @@ impl Reliability {
             lost_from: 0,
             order: 0,
             latest_arrived: 0,
+            latest_sent_at: Nanoseconds(0),
             threshold: f64::INFINITY,
             recovery: 0,
             round_trip: None,
@@ -273,12 +279,15 @@ impl Reliability {
     }
 
     fn timeout(&self) -> Nanoseconds {
-        let base = match self.round_trip {
+        let base = self.usual_timeout().0.max(self.config.timeout_least.0);
+        Nanoseconds((base << self.backoff.min(10)).min(self.config.timeout_most.0))
+    }
+
+    fn usual_timeout(&self) -> Nanoseconds {
+        match self.round_trip {
             Some((mean, deviation)) => Nanoseconds((mean + 4.0 * deviation) as u64),
             None => FIRST_TIMEOUT,
-        };
-        let base = base.0.max(self.config.timeout_least.0);
-        Nanoseconds((base << self.backoff.min(10)).min(self.config.timeout_most.0))
+        }
     }
 
     /// Takes in the acknowledgement part of a header; `release` gets each packet that need not be kept any longer, in
@@ -306,7 +315,7 @@ impl Reliability {
                 } else {
                     self.outstanding -= 1;
                 }
-                self.latest_arrived = self.latest_arrived.max(self.proven_order(now, &packet));
+                self.note_arrival(now, packet.order, packet.sent_at, packet.again);
                 if !packet.again {
                     sample = Some(now - packet.sent_at.min(now));
                 }
@@ -327,7 +336,8 @@ impl Reliability {
                 } else {
                     self.outstanding -= 1;
                 }
-                self.latest_arrived = self.latest_arrived.max(self.proven_order(now, &self.flight[place]));
+                let (order, sent_at, again) = (packet.order, packet.sent_at, packet.again);
+                self.note_arrival(now, order, sent_at, again);
             }
         }
         if let Some(sample) = sample {
@@ -345,9 +355,12 @@ impl Reliability {
 
     /// The transmission that this arrival proves. Of a packet sent twice the first copy may be what arrived: if the
     /// second cannot have made the round trip yet, it proves nothing (RFC 8985, section 6.2, step 2).
-    fn proven_order(&self, now: Nanoseconds, packet: &Flight) -> u64 {
-        let too_soon = packet.again && now < packet.sent_at + self.least_round_trip;
-        if too_soon { 0 } else { packet.order }
+    fn note_arrival(&mut self, now: Nanoseconds, order: u64, sent_at: Nanoseconds, again: bool) {
+        let too_soon = again && now < sent_at + self.least_round_trip;
+        if order > self.latest_arrived && !too_soon {
+            self.latest_arrived = order;
+            self.latest_sent_at = sent_at;
+        }
     }
 
     fn learn_round_trip(&mut self, sample: Nanoseconds) {
@@ -371,11 +384,13 @@ impl Reliability {
 
     fn find_losses(&mut self) {
         let latest = self.latest_arrived;
+        let patience = self.usual_timeout();
         let mut newest_lost = 0;
         // A later packet always has a later first transmission, so the search ends at the first one sent too recently
         // that was never retransmitted.
         for (place, packet) in self.flight.iter_mut().enumerate() {
-            let overtaken = packet.order + REORDERING <= latest;
+            let overtaken = packet.order + REORDERING <= latest
+                || (packet.order < latest && packet.sent_at + patience <= self.latest_sent_at);
             if !overtaken && !packet.again {
                 break;
             }
@@ -468,20 +483,15 @@ impl Reliability {
             return Due::Dead;
         }
         if self.retransmit_at.is_some_and(|at| at <= now) {
-            // The first time only the oldest goes again, as a probe: a peer that was merely slow costs one packet.
-            let all = self.backoff > 0;
-            let unheard = self.flight.iter_mut().enumerate().filter(|(_, packet)| !packet.arrived && !packet.lost);
-            for (place, packet) in unheard {
+            // The oldest go again, at first a single one, as probes: a peer that merely computes costs few packets.
+            // Once a probe has arrived, whatever was sent before it and has not is known to be lost.
+            let probes = if self.backoff == 0 { 1 } else { PROBES };
+            let oldest = self.flight.iter_mut().enumerate().filter(|(_, packet)| !packet.arrived && !packet.lost);
+            for (place, packet) in oldest.take(probes) {
                 packet.lost = true;
                 self.lost += 1;
                 self.lost_from = self.lost_from.min(place);
                 self.outstanding -= 1;
-                if !all {
-                    break;
-                }
-            }
-            if all {
-                self.shrink();
             }
             self.backoff += 1;
             self.retransmit_at = Some(now + self.timeout());
