@@ -222,7 +222,7 @@ fn measure(stream: &UnixStream, geometry: Geometry) {
         table.add("thread ring, push and pop on one core".into(), "ns", ring_on_one_core());
     }
     order(&mut port, [QUIT, 0, 0]);
-    println!("{geometry:?}, {ROUNDS} rounds, {} and {}", affinity::current().unwrap()[0], "the next allowed core");
+    println!("{geometry:?}, {ROUNDS} rounds, {} and the next allowed one", affinity::current().unwrap()[0]);
     table.print();
 }
 

@@ -17,8 +17,11 @@ pub const PAYLOAD: usize = 56;
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     word: AtomicU64,
-    payload: UnsafeCell<[u8; PAYLOAD]>,
+    payload: UnsafeCell<Payload>,
 }
+
+#[repr(C, align(8))]
+struct Payload([u8; PAYLOAD]);
 
 /// What the consumer has taken, in lines that only the consumer writes.
 #[repr(C, align(128))]
@@ -109,7 +112,7 @@ impl<Owner> Writer<Owner> {
         let slot = self.memory.slot(self.position);
         // SAFETY: the slot is free, so an honest consumer does not look at it; a hostile one may read anything of
         // a region it maps, and the bytes are plain data.
-        slot.payload.with_mut(|payload| fill(unsafe { &mut *payload }));
+        slot.payload.with_mut(|payload| fill(unsafe { &mut (*payload).0 }));
         slot.word.store((self.position + 1) << 16 | u64::from(tag), Ordering::Release);
         self.position += 1;
     }
@@ -144,9 +147,16 @@ impl<Owner> Reader<Owner> {
     /// A copy, because a hostile producer could change the bytes between a check and the use of what was checked.
     #[inline(always)]
     pub fn payload(&self) -> [u8; PAYLOAD] {
-        // SAFETY: the word said that the slot is written, so an honest producer leaves it until we publish; a volatile
-        // read of plain bytes tolerates a hostile one.
-        self.memory.slot(self.position).payload.with(|payload| unsafe { payload.read_volatile() })
+        let mut copy = [0; PAYLOAD];
+        self.memory.slot(self.position).payload.with(|payload| {
+            // By words, because a volatile read of the whole array goes byte by byte.
+            for (i, word) in copy.chunks_exact_mut(8).enumerate() {
+                // SAFETY: 7 aligned words fill the payload. The slot's word said that it is written, so an honest
+                // producer leaves it until we publish; a volatile read of plain bytes tolerates a hostile one.
+                word.copy_from_slice(&unsafe { payload.cast::<u64>().add(i).read_volatile() }.to_ne_bytes());
+            }
+        });
+        copy
     }
 
     /// Gives the next slot back to the producer. Call only after [`Reader::peek`] found one.
@@ -181,7 +191,7 @@ pub struct Consumer(Reader<Arc<Heap>>);
 /// # Panics
 /// Unless `capacity` is a power of two of at least 4.
 pub fn pair(capacity: usize) -> (Producer, Consumer) {
-    let slot = |_| Slot { word: AtomicU64::new(0), payload: UnsafeCell::new([0; PAYLOAD]) };
+    let slot = |_| Slot { word: AtomicU64::new(0), payload: UnsafeCell::new(Payload([0; PAYLOAD])) };
     let heap = Arc::new(Heap {
         slots: (0..capacity).map(slot).collect(),
         progress: Box::new(Progress { slots: AtomicU64::new(0), bulk: AtomicU64::new(0) }),
@@ -219,5 +229,94 @@ impl Consumer {
         let payload = self.0.payload();
         self.0.advance();
         Some(take(&payload[..length]))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_bounded_queue_of_messages(steps in proptest::collection::vec((any::<bool>(), 0usize..=PAYLOAD), 1..400)) {
+            let (mut producer, mut consumer) = pair(8);
+            let mut model = VecDeque::new();
+            let mut number = 0u8;
+            for (push, length) in steps {
+                if push {
+                    let pushed = producer.try_push(length, |into| into.fill(number));
+                    // Progress is published every quarter: what was taken since may still count as taken up.
+                    let agrees = if pushed { model.len() < 8 } else { model.len() > 6 };
+                    prop_assert!(agrees, "{} inside, pushed: {}", model.len(), pushed);
+                    if pushed {
+                        model.push_back((number, length));
+                        number = number.wrapping_add(1);
+                    }
+                } else {
+                    let popped = consumer.try_pop(|m| (m.first().copied(), m.len(), m.iter().all(|b| *b == m[0])));
+                    let expected = model.pop_front().map(|(n, length)| ((length > 0).then_some(n), length, true));
+                    prop_assert_eq!(popped, expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_sequence_may_wrap() {
+        let (mut producer, mut consumer) = pair(4);
+        let near_the_end = (1 << 48) - 6;
+        (producer.0.position, producer.0.taken) = (near_the_end, near_the_end);
+        (consumer.0.position, consumer.0.published) = (near_the_end, near_the_end);
+        for i in 0..20u8 {
+            assert!(consumer.try_pop(|_| ()).is_none());
+            assert!(producer.try_push(1, |into| into[0] = i));
+            assert_eq!(consumer.try_pop(|m| m[0]), Some(i));
+        }
+    }
+
+    #[test]
+    fn a_message_over_the_payload_is_the_callers_error() {
+        let (mut producer, _consumer) = pair(4);
+        let push = std::panic::AssertUnwindSafe(|| producer.try_push(PAYLOAD + 1, |_| ()));
+        assert!(std::panic::catch_unwind(push).is_err());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+
+    /// Every interleaving with at most three preemptions: each message arrives once, whole and in order, over more than
+    /// a lap, so that slots are used again.
+    #[test]
+    fn ring_hands_slots_over() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            const MESSAGES: u8 = 6;
+            let (mut producer, mut consumer) = pair(4);
+            let sender = loom::thread::spawn(move || {
+                for i in 0..MESSAGES {
+                    while !producer.try_push(9, |into| into.fill(i)) {
+                        loom::thread::yield_now();
+                    }
+                }
+            });
+            let mut next = 0;
+            while next < MESSAGES {
+                match consumer.try_pop(|m| m.to_vec()) {
+                    Some(message) => {
+                        assert_eq!(message, [next; 9]);
+                        next += 1;
+                    }
+                    None => loom::thread::yield_now(),
+                }
+            }
+            sender.join().unwrap();
+        });
     }
 }

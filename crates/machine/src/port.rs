@@ -1,5 +1,8 @@
 //! Ports: what moves bytes. The contract that every port, real or simulated, keeps.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Result;

@@ -24,10 +24,10 @@ pub struct Geometry {
 }
 
 impl Default for Geometry {
-    /// Chosen with `cargo bench -p linux --bench shm`: the slots of both directions stay in a first-level cache, the
-    /// bulk rings in a second-level one.
+    /// Chosen with `cargo bench -p linux --bench shm`: more slots leave the first-level cache, a bulk ring of 256 KiB
+    /// moved 8.4 GB/s where 1 MiB moved 11.7, and packets beyond 16 KiB gained little.
     fn default() -> Self {
-        Geometry { slots: 256, bulk: 256 << 10, mtu: (8 << 10) + 64 }
+        Geometry { slots: 256, bulk: 1 << 20, mtu: (16 << 10) + 64 }
     }
 }
 
@@ -195,5 +195,133 @@ impl Incoming {
     pub fn is_closed(&self) -> bool {
         // SAFETY: valid while the region lives, which `slots` keeps.
         unsafe { self.control.as_ref() }.closed.0.load(Ordering::Acquire) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry { slots: 8, bulk: 4096, mtu: 1000 };
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        /// The hostile peer writes a word anywhere in the region.
+        Scribble {
+            at: usize,
+            word: u64,
+        },
+        /// It writes a slot that looks next in line, with any tag.
+        Forge {
+            ahead: u64,
+            tag: u16,
+        },
+        /// It claims any progress.
+        Claim {
+            slots: u64,
+            bulk: u64,
+        },
+        Send(usize),
+        Receive(usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            (0..GEOMETRY.region_length() / 8, any::<u64>()).prop_map(|(at, word)| Step::Scribble { at: at * 8, word }),
+            (0u64..4, any::<u16>()).prop_map(|(ahead, tag)| Step::Forge { ahead, tag }),
+            (prop_oneof![any::<u64>(), 0u64..64], prop_oneof![any::<u64>(), 0u64..100_000])
+                .prop_map(|(slots, bulk)| Step::Claim { slots, bulk }),
+            (0..=GEOMETRY.mtu).prop_map(Step::Send),
+            (0usize..20).prop_map(Step::Receive),
+        ];
+        proptest::collection::vec(step, 1..200)
+    }
+
+    fn poke(region: &Region, at: usize, word: u64) {
+        assert!(at.is_multiple_of(8) && at + 8 <= region.len());
+        // SAFETY: in bounds and aligned, of a mapping that this test alone holds.
+        unsafe { region.base().add(at).cast::<AtomicU64>().as_ref() }.store(word, Ordering::Relaxed);
+    }
+
+    proptest! {
+        /// Whatever a peer writes, packets stay within the mtu, memory within the region, and nothing panics.
+        #[test]
+        fn a_hostile_peer_garbles_data_and_nothing_else(steps in steps()) {
+            let region = Region::create("test", GEOMETRY.region_length()).unwrap();
+            let theirs = Region::adopt(region.fd().try_clone_to_owned().unwrap(), region.len()).unwrap();
+            let (mut outgoing, mut incoming) = ends(region, &GEOMETRY, true);
+            let mut received = 0u64;
+            for step in steps {
+                match step {
+                    Step::Scribble { at, word } => poke(&theirs, at, word),
+                    Step::Forge { ahead, tag } => {
+                        let position = received + ahead;
+                        let slot = GEOMETRY.direction() + PAGE + (position as usize % GEOMETRY.slots) * 64;
+                        poke(&theirs, slot, (position + 1) << 16 | u64::from(tag));
+                    }
+                    Step::Claim { slots, bulk } => {
+                        poke(&theirs, 0, slots);
+                        poke(&theirs, 8, bulk);
+                    }
+                    Step::Send(length) => {
+                        outgoing.send(length, |into| {
+                            assert_eq!(into.len(), length);
+                            into.fill(1);
+                        });
+                    }
+                    Step::Receive(budget) => {
+                        let n = incoming.receive(budget, |packet| assert!(packet.len() <= GEOMETRY.mtu));
+                        prop_assert!(n <= budget);
+                        received += n as u64;
+                    }
+                }
+                let _ = (incoming.is_closed(), incoming.is_drained());
+            }
+        }
+
+        /// Two honest ends: every packet arrives whole and in order, and a drained ring has room for the largest one.
+        #[test]
+        fn packets_of_any_size_pass(lengths in proptest::collection::vec((0..=GEOMETRY.mtu, 0usize..5), 1..300)) {
+            let region = Region::create("test", GEOMETRY.region_length()).unwrap();
+            let theirs = Region::adopt(region.fd().try_clone_to_owned().unwrap(), region.len()).unwrap();
+            let (mut outgoing, _) = ends(region, &GEOMETRY, true);
+            let (_, mut incoming) = ends(theirs, &GEOMETRY, false);
+            let mut waiting = std::collections::VecDeque::new();
+            for (number, (length, budget)) in lengths.into_iter().enumerate() {
+                let fill = |into: &mut [u8]| into.fill(number as u8);
+                if !outgoing.send(length, fill) {
+                    incoming.receive(usize::MAX, |packet| check(&mut waiting, packet));
+                    prop_assert!(waiting.is_empty() && incoming.is_drained());
+                    prop_assert!(outgoing.send(length, fill), "a drained ring takes any packet");
+                }
+                waiting.push_back((number as u8, length));
+                incoming.receive(budget, |packet| check(&mut waiting, packet));
+            }
+        }
+    }
+
+    fn check(waiting: &mut std::collections::VecDeque<(u8, usize)>, packet: &[u8]) {
+        let (byte, length) = waiting.pop_front().expect("a packet that was sent");
+        assert!(packet.len() == length && packet.iter().all(|&b| b == byte));
+    }
+
+    #[test]
+    fn figures_out_of_range_are_refused() {
+        let good = Geometry::default();
+        good.check().unwrap();
+        for bad in [
+            Geometry { slots: 0, ..good },
+            Geometry { slots: 100, ..good },
+            Geometry { slots: usize::MAX, ..good },
+            Geometry { mtu: 8, ..good },
+            Geometry { mtu: usize::MAX, ..good },
+            Geometry { bulk: 1 << 14, ..good },
+            Geometry { bulk: 3 << 20, ..good },
+            Geometry { bulk: 1 << 63, ..good },
+        ] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
     }
 }

@@ -1,0 +1,83 @@
+use std::io::Write;
+
+use machine::port::conformance::{self, Bench, Leaf, Star};
+
+use super::*;
+
+/// Introduces two ports of this process to each other; the index each has for the other.
+fn introduce(one: &mut ShmPort, other: &mut ShmPort) -> (PeerIndex, PeerIndex) {
+    let (left, right) = UnixStream::pair().unwrap();
+    std::thread::scope(|scope| {
+        let joined = scope.spawn(move || other.connect(&right, Role::Join).unwrap());
+        (one.connect(&left, Role::Create).unwrap(), joined.join().unwrap())
+    })
+}
+
+struct InOneProcess(Geometry);
+
+impl Bench for InOneProcess {
+    type Port = ShmPort;
+
+    fn star(&mut self, count: usize) -> Star<ShmPort> {
+        let mut hub = ShmPort::new(self.0);
+        let leaf = |_| {
+            let mut port = ShmPort::new(self.0);
+            let (index, hub) = introduce(&mut hub, &mut port);
+            Leaf { port, hub, index }
+        };
+        let leaves = (0..count).map(leaf).collect();
+        Star { hub, leaves }
+    }
+
+    fn end(&mut self, leaf: ShmPort) {
+        drop(leaf);
+    }
+}
+
+#[test]
+fn it_keeps_the_contract_of_ports() {
+    conformance::all(&mut InOneProcess(Geometry::default()));
+}
+
+#[test]
+fn it_keeps_the_contract_with_the_smallest_rings() {
+    conformance::all(&mut InOneProcess(Geometry { slots: 64, bulk: 8192, mtu: 2048 }));
+}
+
+#[test]
+fn a_fault_closes_remote_reads_of_that_peer() {
+    let (mut one, mut other) = (ShmPort::default(), ShmPort::default());
+    let (peer, _) = introduce(&mut one, &mut other);
+    assert!(one.capabilities().remote_read, "a process may read its own memory");
+    assert_eq!(one.process(peer), Some(std::process::id()));
+    one.read_remote(peer, 16, &mut [0; 8]).unwrap_err();
+    assert!(!one.capabilities().remote_read);
+    let data = [1u8; 8];
+    let fault = one.read_remote(peer, data.as_ptr() as u64, &mut [0; 8]).unwrap_err();
+    assert_eq!(fault.to_string().split('.').next(), Some("memory of peer 0: this process may not read it"));
+}
+
+#[test]
+fn garbage_instead_of_a_handshake_is_refused() {
+    for role in [Role::Create, Role::Join] {
+        let (mine, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(&[0xee; 300]).unwrap();
+        let fault = ShmPort::default().connect(&mine, role).unwrap_err();
+        // Bytes written without credentials before this end asked for them have no sender that the kernel vouches for.
+        let causes = ["it does not speak this protocol", "the kernel does not name its process"];
+        assert!(causes.contains(&fault.cause()), "{fault}");
+        let (mine, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        assert!(ShmPort::default().connect(&mine, role).is_err());
+    }
+}
+
+#[test]
+fn two_joining_ends_time_out_instead_of_waiting_for_ever() {
+    let (one, _other) = UnixStream::pair().unwrap();
+    let start = std::time::Instant::now();
+    let fault = ShmPort::default().connect(&one, Role::Join).unwrap_err();
+    assert_eq!(fault.cause(), "it did not answer within 5 s");
+    assert!(start.elapsed().as_secs() >= 4, "it waits for a slow peer");
+    assert_eq!(one.read_timeout().unwrap(), None, "the stream is as it was");
+}
