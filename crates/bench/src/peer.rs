@@ -1,17 +1,19 @@
 //! The responder: the end of a session that another process runs, here as a child or behind `plimsoll serve`.
 
+use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
+use linux::accounting::HostMeter;
 use linux::affinity;
-use machine::accounting::ThreadCost;
 use machine::{Bytes, Fault, Reading, Result};
 use study::point::Stack as StackName;
 
 use crate::cache;
 use crate::control::{Connection, Finished, MAX_JOBS, Reply, Request, VERSION};
 use crate::endpoint::{Job, Outcome, Role};
-use crate::pattern::Pools;
+use crate::meters::Meters;
+use crate::pattern::{self, Pools};
 use crate::stack::{Path, Prepare, Waiting};
 
 /// What a responder grants.
@@ -25,10 +27,14 @@ pub struct Limits {
     pub run: Duration,
     pub size: Bytes,
     pub messages: u64,
+    /// For the buffers of one block.
+    pub memory: Bytes,
     /// Only a process of this host can share memory with the responder.
     pub same_host: bool,
     /// Where the responder listens for the message path, if not where it is told.
     pub address: Option<IpAddr>,
+    /// Host of the initiator, to which alone packets may be sent.
+    pub initiator: Option<IpAddr>,
 }
 
 impl Limits {
@@ -40,8 +46,10 @@ impl Limits {
             run: Duration::from_secs(60),
             size: Bytes(1 << 30),
             messages: u64::MAX,
+            memory: Bytes(8 << 30),
             same_host: true,
             address: None,
+            initiator: None,
         }
     }
 }
@@ -81,20 +89,34 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
     let address = limits.address.or(prepare.address).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let (waiting, offer) = Waiting::new(&prepare, address)?;
     connection.send(&Reply::Ready(offer), grace)?;
-    let mut path = match connection.receive(grace)? {
-        Request::Meet { from } => waiting.accept(from)?,
+    let path = match connection.receive(grace)? {
+        Request::Meet { from } => {
+            if let (Some(from), Some(initiator)) = (from, limits.initiator)
+                && from.ip() != initiator
+            {
+                return Err(Fault::new(
+                    format!("address {from}"),
+                    "it is not of the host that the control connection comes from",
+                    "measure from one address of your host, without translation between the hosts",
+                ));
+            }
+            waiting.accept(from)?
+        }
         _ => return Err(unexpected(connection, "the meeting")),
     };
     connection.send(&Reply::Met, grace)?;
 
-    let mut pools = Pools::new(cache::to_exceed());
-    let mut number = 0;
+    let mut end = End {
+        meters: Meters::open("remote", &path)?,
+        host: if limits.same_host { None } else { Some(HostMeter::open()?) },
+        path,
+        pools: Pools::new(cache::to_exceed()),
+        polite: prepare.polite,
+        number: 0,
+    };
     loop {
         match connection.receive(limits.between_blocks)? {
             Request::Run { jobs } => {
-                for job in &jobs {
-                    check(job, limits)?;
-                }
                 if jobs.is_empty() || jobs.len() > MAX_JOBS {
                     return Err(Fault::new(
                         "a block",
@@ -102,7 +124,8 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
                         format!("ask for 1 to {MAX_JOBS}"),
                     ));
                 }
-                let finished = block(&mut path, &jobs, &prepare, &mut pools, &mut number, connection, limits)?;
+                jobs.iter().try_for_each(|job| check(job, limits))?;
+                let finished = end.block(&jobs, connection, limits)?;
                 connection.send(&Reply::Finished(Box::new(finished)), grace)?;
             }
             Request::Bye => return Ok(()),
@@ -111,42 +134,50 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
     }
 }
 
-/// One `Run` at this end: the cost is taken around the jobs alone.
-fn block(
-    path: &mut Path,
-    jobs: &[Job],
-    prepare: &Prepare,
-    pools: &mut Pools,
-    number: &mut u64,
-    connection: &mut Connection,
-    limits: &Limits,
-) -> Result<Finished> {
-    let largest = jobs.iter().map(|job| job.size).max().unwrap_or(0);
-    pools.provide(jobs[0].pattern, largest, Role::Responder);
-    path.resume()?;
-    let until = Instant::now() + limits.run;
-    let mut outcomes = Vec::with_capacity(jobs.len());
-    for (index, job) in jobs.iter().enumerate() {
-        *number += 1;
-        // Two closures need the connection in turn; a cell would cost nothing but says less.
-        let shared = std::cell::RefCell::new(&mut *connection);
-        let mut ready = || match index {
-            0 => shared.borrow_mut().send(&Reply::Started, limits.handshake),
-            _ => Ok(()),
+/// The responder's end, once met.
+struct End {
+    path: Path,
+    pools: Pools,
+    meters: Meters,
+    /// Of a host that is not the initiator's.
+    host: Option<HostMeter>,
+    polite: bool,
+    number: u64,
+}
+
+impl End {
+    /// One `Run` at this end: the cost is taken around the jobs alone.
+    fn block(&mut self, jobs: &[Job], connection: &mut Connection, limits: &Limits) -> Result<Finished> {
+        let End { path, pools, meters, host, polite, number } = self;
+        let largest = jobs.iter().map(|job| job.size).max().unwrap_or(0);
+        pools.provide(jobs[0].pattern, largest, Role::Responder);
+        path.resume()?;
+        host.as_mut().map(HostMeter::begin).transpose()?;
+        meters.begin()?;
+        let until = Instant::now() + limits.run;
+        let mut outcomes = Vec::with_capacity(jobs.len());
+        // Both closures speak with the peer, never at once.
+        let connection = RefCell::new(connection);
+        for (index, job) in jobs.iter().enumerate() {
+            *number += 1;
+            let mut ready = || match index {
+                0 => connection.borrow_mut().send(&Reply::Started, limits.handshake),
+                _ => Ok(()),
+            };
+            let mut watch = || {
+                connection.borrow_mut().check()?;
+                if Instant::now() > until { Err(out_of_time(job, limits.run)) } else { Ok(()) }
+            };
+            outcomes.push(path.perform(job, Role::Responder, *number, pools, *polite, &mut watch, &mut ready)?);
+        }
+        let threads = meters.end()?;
+        let cores = match host {
+            Some(host) => Reading::Measured(host.end()?),
+            None => Reading::absent("the initiator counts the cores that it shares with the responder"),
         };
-        let mut watch = || {
-            shared.borrow_mut().check()?;
-            if Instant::now() > until { Err(out_of_time(job, limits.run)) } else { Ok(()) }
-        };
-        outcomes.push(path.perform(job, Role::Responder, *number, pools, prepare.polite, &mut watch, &mut ready)?);
+        path.idle()?;
+        Ok(Finished { outcomes, threads, cores, notes: path.notes() })
     }
-    path.idle()?;
-    Ok(Finished {
-        outcomes,
-        threads: Vec::<ThreadCost>::new(),
-        cores: Reading::absent("the responder shares its cores with the initiator's host"),
-        notes: path.notes(),
-    })
 }
 
 fn grant(prepare: &Prepare, limits: &Limits) -> Result<()> {
@@ -167,6 +198,10 @@ fn check(job: &Job, limits: &Limits) -> Result<()> {
     }
     if job.messages == 0 || job.messages > limits.messages {
         return refuse(format!("{} messages a job", job.messages), format!("ask for 1 to {}", limits.messages));
+    }
+    let memory = pattern::footprint(job.pattern, job.size, cache::to_exceed());
+    if memory > limits.memory {
+        return refuse(format!("buffers of {memory}"), format!("choose a smaller size: {} are granted", limits.memory));
     }
     Ok(())
 }

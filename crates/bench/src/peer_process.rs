@@ -69,8 +69,9 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The child's whole life: answers on standard input until its parent says goodbye or is gone.
-pub fn serve_parent() -> Result<()> {
+/// The child's whole life: answers on standard input until its parent says goodbye or is gone. A fault only where it
+/// was not started as a peer; any other is told over the control connection, and gives `false`.
+pub fn serve_parent() -> Result<bool> {
     let bad = |e: std::io::Error| {
         Fault::because(
             "plimsoll peer",
@@ -81,5 +82,5 @@ pub fn serve_parent() -> Result<()> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(bad)?;
     rustix::net::sockopt::socket_type(&socket).map_err(|e| bad(e.into()))?;
     let mut parent = Connection::new(socket, "the program that started this peer", LONGEST_LINE)?;
-    respond(&mut parent, &Limits::trusted())
+    respond(&mut parent, &Limits::trusted()).map(|()| true).or(Ok(false))
 }

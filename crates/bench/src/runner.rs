@@ -1,19 +1,24 @@
 //! The bench: opens sessions when a point needs them, keeps peers at rest between blocks, and measures points.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use linux::accounting::HostMeter;
+use linux::lab::{Host, Lab, Options};
+use machine::accounting::{Accounting, CoreCost};
 use machine::{CoreId, Fault, Nanoseconds, Result, Site};
-use study::point::{Path, PointSpec, Stack};
-use study::sample::{Runner, Sample};
+use study::point::{Path, Pattern, PointSpec, Stack};
+use study::sample::{Probe, Runner, Sample};
 
 use crate::cache;
 use crate::calibration::{
     BLOCK, FIRST_TRIAL, MOST_MESSAGES, TRIAL, block_jobs, job, largest, messages_in, verifying, weigh,
 };
 use crate::control::Connection;
+use crate::reference::netpipe;
 use crate::stack::Prepare;
 use crate::worker::{Peer, Plan, Worker};
 
@@ -34,7 +39,18 @@ struct SessionKey {
     path: Path,
     local_core: CoreId,
     remote_core: CoreId,
-    protocol_core: Option<CoreId>,
+}
+
+impl SessionKey {
+    fn of(spec: &PointSpec) -> SessionKey {
+        SessionKey {
+            stack: spec.stack,
+            placement: spec.placement.clone(),
+            path: spec.path.clone(),
+            local_core: spec.local_core,
+            remote_core: spec.remote_core,
+        }
+    }
 }
 
 /// Measures points on this host, in the lab, or against a served peer.
@@ -43,6 +59,13 @@ pub struct Bench {
     program: PathBuf,
     /// Most recently used last.
     sessions: Vec<(SessionKey, Worker)>,
+    /// Made for the first point that needs it; declared after the sessions, which end first.
+    lab: Option<Lab>,
+    /// Where the lab's receive processing is steered now.
+    steered: Option<CoreId>,
+    meter: Option<HostMeter>,
+    /// NetPIPE's nanoseconds per message.
+    reference_pace: HashMap<(Pattern, u64), f64>,
     notes: Vec<String>,
 }
 
@@ -53,23 +76,18 @@ impl Bench {
         if cache::last_level().value().is_none() {
             notes.push(format!("last-level cache size unknown: buffers rotate over {}", cache::WHERE_UNKNOWN));
         }
-        Bench { program, sessions: Vec::new(), notes }
+        let meter = HostMeter::open().map_err(|fault| notes.push(format!("no accounting: {fault}"))).ok();
+        Bench { program, sessions: Vec::new(), lab: None, steered: None, meter, reference_pace: HashMap::new(), notes }
     }
 
-    /// Ends all sessions in good order.
+    /// Ends all sessions in good order, then the lab.
     pub fn close(&mut self) {
         self.sessions.clear();
+        self.lab = None;
     }
 
     fn worker(&mut self, spec: &PointSpec) -> Result<&mut Worker> {
-        let key = SessionKey {
-            stack: spec.stack,
-            placement: spec.placement.clone(),
-            path: spec.path.clone(),
-            local_core: spec.local_core,
-            remote_core: spec.remote_core,
-            protocol_core: spec.protocol_core,
-        };
+        let key = SessionKey::of(spec);
         match self.sessions.iter().position(|(held, _)| *held == key) {
             Some(at) => {
                 let held = self.sessions.remove(at);
@@ -79,37 +97,87 @@ impl Bench {
                 if self.sessions.len() == MOST_SESSIONS {
                     self.sessions.remove(0);
                 }
-                let worker = Worker::start(self.plan(spec)?)?;
+                let worker = self.open(spec)?;
                 self.sessions.push((key, worker));
             }
         }
         Ok(&mut self.sessions.last_mut().expect("one was just pushed").1)
     }
 
-    fn plan(&self, spec: &PointSpec) -> Result<Plan> {
-        check(spec)?;
-        let polite = spec.local_core == spec.remote_core && !matches!(spec.path, Path::Remote(_));
-        let (peer, address, peer_address) = match &spec.path {
+    fn open(&mut self, spec: &PointSpec) -> Result<Worker> {
+        let away = remote_placement(spec)?;
+        let end = |core, placement, address| Prepare {
+            stack: spec.stack,
+            placement,
+            core: Some(core),
+            address,
+            polite: shares_a_core(spec),
+        };
+        let plan = |peer, listen, peer_address| Plan {
+            core: spec.local_core,
+            peer,
+            local: end(spec.local_core, spec.placement.clone(), listen),
+            remote: end(spec.remote_core, away.clone(), listen),
+            peer_address,
+        };
+        let mut command = self.peer_command();
+        match &spec.path {
             Path::Loopback => {
-                let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-                (Peer::Child(Box::new(self.peer_command())), Some(loopback), Some(loopback))
+                let loopback = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+                Worker::start(plan(Peer::Child(Box::new(command)), loopback, loopback))
             }
             Path::Remote(host) => {
                 let (control, address) = reach(host)?;
-                (Peer::Served(control), None, Some(address))
+                Worker::start(plan(Peer::Served(control), None, Some(address)))
             }
             Path::Lab => {
-                return Err(Fault::new("path lab", "this build has no lab", "choose --path loopback"));
+                let lab = self.lab()?;
+                lab.enter(Host::B, &mut command)?;
+                let there = Some(lab.address(Host::B));
+                // The application's thread is started in host A and so are the sockets it opens.
+                lab.inside(Host::A, || Worker::start(plan(Peer::Child(Box::new(command)), there, there)))?
             }
-        };
-        let end = |core, placement| Prepare { stack: spec.stack, placement, core: Some(core), address, polite };
-        Ok(Plan {
-            core: spec.local_core,
-            peer,
-            local: end(spec.local_core, spec.placement.clone()),
-            remote: end(spec.remote_core, remote_placement(spec)?),
-            peer_address,
-        })
+        }
+    }
+
+    fn lab(&mut self) -> Result<&Lab> {
+        if self.lab.is_none() {
+            self.lab = Some(Lab::owned(&Options::default())?);
+            self.steered = None;
+        }
+        Ok(self.lab.as_ref().expect("it was just made"))
+    }
+
+    /// Steers the lab's receive processing as the point asks, and reads back that it is so.
+    fn steer(&mut self, spec: &PointSpec) -> Result<()> {
+        if spec.path != Path::Lab {
+            return match spec.protocol_core {
+                None => Ok(()),
+                Some(core) => Err(Fault::new(
+                    format!("protocol core {}", core.0),
+                    format!("receive processing is not plimsoll's to steer on path {}", spec.path),
+                    "choose --path lab, or leave --protocol-core out",
+                )),
+            };
+        }
+        let asked = spec.protocol_core;
+        self.lab()?;
+        if self.steered != asked {
+            let lab = self.lab.as_ref().expect("it was just made");
+            let steering = lab.steer(asked)?;
+            if !steering.holds() {
+                return Err(Fault::new(
+                    format!(
+                        "receive processing on {}",
+                        asked.map_or("the sender's core".to_owned(), |c| c.to_string())
+                    ),
+                    format!("the kernel reports {:?} instead", steering.in_force(Host::B)),
+                    "see whether another program sets rps_cpus in every network namespace",
+                ));
+            }
+            self.steered = asked;
+        }
+        Ok(())
     }
 
     fn peer_command(&self) -> Command {
@@ -119,6 +187,13 @@ impl Bench {
     }
 
     fn measure(&mut self, spec: &PointSpec, round: u32, order: u32) -> Result<Sample> {
+        check(spec)?;
+        self.steer(spec)?;
+        let mut notes = self.notes.clone();
+        let probe = probe(spec, &mut notes);
+        if spec.stack == Stack::OpenMpi {
+            return self.refer(spec, (round, order), probe, notes);
+        }
         let worker = self.worker(spec)?;
         let known = (spec.pattern, spec.size.0, spec.receiver);
         let pace = match worker.pace.get(&known) {
@@ -134,25 +209,66 @@ impl Bench {
             }
         };
         let jobs = block_jobs(spec, messages_in(BLOCK, pace));
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started = since_epoch();
+        self.meter.as_mut().map(HostMeter::begin).transpose()?;
+        let worker = self.worker(spec)?;
         let block = worker.run(&jobs)?;
         let worth = weigh(spec.pattern, &jobs, &block.local, &block.remote.outcomes)?;
         let asked: u64 = jobs.iter().map(|job| job.messages).sum();
         worker.pace.insert(known, worth.elapsed.as_nanos() as f64 / asked as f64);
-        let mut notes = self.notes.clone();
-        if spec.local_core == spec.remote_core && !matches!(spec.path, Path::Remote(_)) {
+        if shares_a_core(spec) {
             notes.push(format!("both ends share {}: polls that find nothing give it away", spec.local_core));
         }
         notes.extend(block.notes);
+        let accounting = match self.meter.as_mut() {
+            None => None,
+            Some(meter) => {
+                let cores = meter.end()?;
+                let mut threads = block.threads;
+                threads.extend(block.remote.threads);
+                if let Some(remote) = block.remote.cores.value() {
+                    notes.push(format!("the peer's host: {}", softirqs_in_words(remote)));
+                }
+                Some(Accounting { cores, threads, overhead: meter.overhead() })
+            }
+        };
         Ok(Sample {
             round,
             order,
-            started: Nanoseconds(started.as_nanos() as u64),
+            started,
             messages: worth.messages,
             elapsed: Nanoseconds(worth.elapsed.as_nanos() as u64),
             value: worth.value,
             lost: worth.lost,
-            probe: None,
+            probe,
+            accounting,
+            notes,
+        })
+    }
+
+    /// One block of the outside reference, which starts its own processes.
+    fn refer(
+        &mut self,
+        spec: &PointSpec,
+        (round, order): (u32, u32),
+        probe: Option<Probe>,
+        mut notes: Vec<String>,
+    ) -> Result<Sample> {
+        let known = (spec.pattern, spec.size.0);
+        let started = since_epoch();
+        let reference = netpipe::measure(spec, self.reference_pace.get(&known).copied())?;
+        let elapsed = reference.elapsed.as_nanos() as f64;
+        self.reference_pace.insert(known, elapsed / reference.messages as f64);
+        notes.extend(reference.notes);
+        Ok(Sample {
+            round,
+            order,
+            started,
+            messages: reference.messages,
+            elapsed: Nanoseconds(elapsed as u64),
+            value: reference.value,
+            lost: 0,
+            probe,
             accounting: None,
             notes,
         })
@@ -163,9 +279,41 @@ impl Runner for Bench {
     fn run_block(&mut self, spec: &PointSpec, round: u32, order: u32) -> Result<Sample> {
         self.measure(spec, round, order).inspect_err(|_| {
             // A session that failed is not used again; the next block opens a new one.
-            self.sessions.pop();
+            let key = SessionKey::of(spec);
+            self.sessions.retain(|(held, _)| *held != key);
         })
     }
+}
+
+fn since_epoch() -> Nanoseconds {
+    Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
+}
+
+fn shares_a_core(spec: &PointSpec) -> bool {
+    spec.local_core == spec.remote_core && !matches!(spec.path, Path::Remote(_))
+}
+
+/// How far apart the two cores are just now, where both are of this host.
+fn probe(spec: &PointSpec, notes: &mut Vec<String>) -> Option<Probe> {
+    if spec.local_core == spec.remote_core || matches!(spec.path, Path::Remote(_)) {
+        return None;
+    }
+    match linux::probe::between(spec.local_core, spec.remote_core) {
+        Ok(found) => Some(Probe { half_round_trip_ps: found.picoseconds }),
+        Err(fault) => {
+            notes.push(format!("no probe: {fault}"));
+            None
+        }
+    }
+}
+
+fn softirqs_in_words(cores: &[CoreCost]) -> String {
+    let busy: Vec<_> = cores
+        .iter()
+        .filter_map(|core| core.net_rx.value().filter(|s| s.count > 0).map(|s| (core.core, s)))
+        .map(|(core, softirq)| format!("{} receive softirqs on {core} took {}", softirq.count, softirq.time))
+        .collect();
+    if busy.is_empty() { "no receive softirqs seen".to_owned() } else { busy.join(", ") }
 }
 
 /// Longer and longer trials, until one is long enough to tell the time per message in nanoseconds.
@@ -196,11 +344,11 @@ fn remote_placement(spec: &PointSpec) -> Result<Site> {
 }
 
 fn check(spec: &PointSpec) -> Result<()> {
-    let kernel = matches!(spec.stack, Stack::Tcp | Stack::Udp);
+    let kernel = matches!(spec.stack, Stack::Tcp | Stack::Udp | Stack::OpenMpi);
     if kernel && spec.placement != Site::App {
         return Err(Fault::new(
             format!("placement {}", spec.placement),
-            format!("the kernel does {}'s message processing, not a site of plimsoll's", spec.stack),
+            format!("{}'s message processing is not plimsoll's to place", spec.stack),
             "choose --placement app; steer the kernel's receive work with --protocol-core",
         ));
     }
@@ -209,6 +357,13 @@ fn check(spec: &PointSpec) -> Result<()> {
             format!("placement {}", spec.placement),
             "the message engine runs at app or core:N only",
             "choose --placement app or core:N",
+        ));
+    }
+    if spec.stack == Stack::EngineShm && spec.path != Path::Loopback {
+        return Err(Fault::new(
+            format!("stack engine-shm over {}", spec.path),
+            "two hosts share no memory",
+            "choose --path loopback, or another stack",
         ));
     }
     if spec.size.0 == 0 || largest(spec).0 > crate::serve::LARGEST.0 {

@@ -3,11 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
+use machine::accounting::ThreadCost;
 use machine::{Fault, Result};
 
 use crate::cache;
 use crate::control::{Connection, Finished, Reply, Request, VERSION};
 use crate::endpoint::{Job, Outcome, Role};
+use crate::meters::Meters;
 use crate::pattern::Pools;
 use crate::peer::{out_of_time, plausible};
 use crate::stack::{Calling, Path, Prepare};
@@ -23,6 +25,7 @@ pub struct Session {
     control: Connection,
     path: Path,
     pools: Pools,
+    meters: Meters,
     polite: bool,
     /// Jobs begun, the same on both ends.
     number: u64,
@@ -34,6 +37,8 @@ pub struct Block {
     /// One a job.
     pub local: Vec<Outcome>,
     pub remote: Finished,
+    /// Threads of this end.
+    pub threads: Vec<ThreadCost>,
     pub notes: Vec<String>,
 }
 
@@ -65,7 +70,8 @@ impl Session {
             reply => return Err(unexpected(&control, &reply)),
         }
         path.idle()?;
-        Ok(Session { control, path, pools: Pools::new(cache::to_exceed()), polite: local.polite, number: 0 })
+        let meters = Meters::open("local", &path)?;
+        Ok(Session { control, path, meters, pools: Pools::new(cache::to_exceed()), polite: local.polite, number: 0 })
     }
 
     /// Runs `jobs` one after the other at both ends.
@@ -79,7 +85,7 @@ impl Session {
     }
 
     fn attempt(&mut self, jobs: &[Job]) -> Result<Block> {
-        let Session { control, path, pools, polite, number } = self;
+        let Session { control, path, pools, meters, polite, number } = self;
         let largest = jobs.iter().map(|job| job.size).max().unwrap_or(0);
         pools.provide(jobs[0].pattern, largest, Role::Initiator);
         control.send(&Request::Run { jobs: jobs.to_vec() }, ANSWER)?;
@@ -89,6 +95,7 @@ impl Session {
             reply => return Err(unexpected(control, &reply)),
         }
         let until = Instant::now() + BLOCK;
+        meters.begin()?;
         let mut local = Vec::with_capacity(jobs.len());
         for (index, job) in jobs.iter().enumerate() {
             *number += 1;
@@ -104,6 +111,7 @@ impl Session {
             };
             local.push(path.perform(job, Role::Initiator, *number, pools, *polite, &mut watch, &mut || Ok(()))?);
         }
+        let threads = meters.end()?;
         path.idle()?;
         let remote = match ask(control)? {
             Reply::Finished(finished) => *finished,
@@ -118,7 +126,7 @@ impl Session {
         }
         let mut notes = path.notes();
         notes.extend(remote.notes.iter().map(|note| format!("peer: {note}")));
-        Ok(Block { local, remote, notes })
+        Ok(Block { local, remote, threads, notes })
     }
 
     /// A failure that the peer reported before it left, if it did.

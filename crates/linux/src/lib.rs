@@ -14,6 +14,7 @@ pub mod region;
 pub mod ring;
 #[cfg(not(loom))]
 pub mod shm;
+pub mod signal;
 mod sync;
 pub mod thread;
 pub mod udp;

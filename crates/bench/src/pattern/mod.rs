@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use machine::Result;
+use machine::{Bytes, Result};
 use study::point::Pattern;
 
 use crate::buffer::{Pool, Reuse};
@@ -41,17 +41,7 @@ impl Pools {
 
     /// Makes room for messages of up to `size` bytes of `pattern`, outside the measured time.
     pub fn provide(&mut self, pattern: Pattern, size: usize, role: Role) {
-        // Whole cache lines, so that two messages never share one.
-        let capacity = size.max(ACKNOWLEDGEMENT).next_multiple_of(64);
-        let (forward, back) = match pattern {
-            Pattern::PingPong | Pattern::Bidirectional => ((3, capacity, Reuse::Warm), (3, capacity, Reuse::Warm)),
-            Pattern::Stream => ((2, capacity, Reuse::Warm), ACKNOWLEDGES),
-            Pattern::StreamNoCache => {
-                let count = (2 * self.last_level_cache).div_ceil(capacity).max(2);
-                ((count, capacity, Reuse::Rotate), ACKNOWLEDGES)
-            }
-            Pattern::Window | Pattern::MessageRate => ((WINDOW as usize, capacity, Reuse::Warm), ACKNOWLEDGES),
-        };
+        let (forward, back) = shapes(pattern, size, self.last_level_cache);
         let (outgoing, incoming) = if role == Role::Initiator { (forward, back) } else { (back, forward) };
         for (pool, (count, capacity, reuse)) in [(&mut self.outgoing, outgoing), (&mut self.incoming, incoming)] {
             if !pool.suits(count, capacity, reuse) {
@@ -62,8 +52,31 @@ impl Pools {
     }
 }
 
-/// Count, capacity and use of the buffers for acknowledgements.
-const ACKNOWLEDGES: (usize, usize, Reuse) = (2, 64, Reuse::Warm);
+/// Count, capacity in bytes and use of one direction's buffers.
+type Shape = (usize, usize, Reuse);
+
+const ACKNOWLEDGES: Shape = (2, 64, Reuse::Warm);
+
+/// Buffers for the initiator's messages, and for those that come back.
+fn shapes(pattern: Pattern, size: usize, last_level_cache: usize) -> (Shape, Shape) {
+    // Whole cache lines, so that two messages never share one.
+    let capacity = size.max(ACKNOWLEDGEMENT).next_multiple_of(64);
+    match pattern {
+        Pattern::PingPong | Pattern::Bidirectional => ((3, capacity, Reuse::Warm), (3, capacity, Reuse::Warm)),
+        Pattern::Stream => ((2, capacity, Reuse::Warm), ACKNOWLEDGES),
+        Pattern::StreamNoCache => {
+            let count = (2 * last_level_cache).div_ceil(capacity).max(2);
+            ((count, capacity, Reuse::Rotate), ACKNOWLEDGES)
+        }
+        Pattern::Window | Pattern::MessageRate => ((WINDOW as usize, capacity, Reuse::Warm), ACKNOWLEDGES),
+    }
+}
+
+/// What one end's buffers for `pattern` take.
+pub fn footprint(pattern: Pattern, size: usize, last_level_cache: usize) -> Bytes {
+    let ((count, capacity, _), _) = shapes(pattern, size, last_level_cache);
+    Bytes(count as u64 * capacity as u64)
+}
 
 /// Runs one job at one end of `stack`.
 #[allow(clippy::too_many_arguments)]

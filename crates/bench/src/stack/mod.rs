@@ -15,6 +15,7 @@ use crate::pattern::{self, Pools};
 
 pub mod engine;
 pub mod tcp;
+pub mod udp;
 
 /// How long two ends may take to meet.
 pub const MEETING_TIME: Duration = Duration::from_secs(5);
@@ -54,6 +55,11 @@ pub trait Stack {
     /// A block begins: threads of the stack's own wake, and have woken when this returns.
     fn resume(&mut self) -> Result<()>;
 
+    /// Threads of the stack's own, as the kernel numbers them, with what each does (`engine`).
+    fn threads(&self) -> Vec<(String, i32)> {
+        Vec::new()
+    }
+
     /// What ran otherwise than asked, or needs a word.
     fn notes(&self) -> Vec<String>;
 }
@@ -85,6 +91,7 @@ pub enum Waiting {
     EngineShm(engine::ShmWaiting),
     EngineUdp(Box<engine::UdpWaiting>),
     Tcp(tcp::Waiting),
+    Udp(udp::Waiting),
 }
 
 /// The initiator's end before the responder expects it.
@@ -99,6 +106,7 @@ pub enum Path {
     EngineShm(engine::EngineStack<ShmPort>),
     EngineUdp(engine::EngineStack<UdpPort>),
     Tcp(tcp::Tcp),
+    Udp(udp::Udp),
 }
 
 macro_rules! each {
@@ -107,6 +115,7 @@ macro_rules! each {
             Path::EngineShm($stack) => $body,
             Path::EngineUdp($stack) => $body,
             Path::Tcp($stack) => $body,
+            Path::Udp($stack) => $body,
         }
     };
 }
@@ -122,6 +131,7 @@ impl Waiting {
                 engine::UdpWaiting::new(address, &prepare.placement).map(|(w, o)| (Waiting::EngineUdp(Box::new(w)), o))
             }
             StackName::Tcp => tcp::Waiting::new(address).map(|(waiting, offer)| (Waiting::Tcp(waiting), offer)),
+            StackName::Udp => udp::Waiting::new(address).map(|(waiting, offer)| (Waiting::Udp(waiting), offer)),
             stack => Err(unavailable(stack)),
         }
     }
@@ -141,6 +151,7 @@ impl Waiting {
                 waiting.accept(from).map(Path::EngineUdp)
             }
             Waiting::Tcp(waiting) => waiting.accept().map(Path::Tcp),
+            Waiting::Udp(waiting) => waiting.accept().map(Path::Udp),
         }
     }
 }
@@ -171,6 +182,7 @@ impl Calling {
             }
             (_, StackName::EngineShm) => engine::connect_shm(&prepare.placement, offer).map(Path::EngineShm),
             (_, StackName::Tcp) => tcp::Tcp::connect(address, offer).map(Path::Tcp),
+            (_, StackName::Udp) => udp::Udp::connect(address, offer).map(Path::Udp),
             (_, stack) => Err(unavailable(stack)),
         }
     }
@@ -200,11 +212,19 @@ impl Path {
         each!(self, stack => stack.resume())
     }
 
+    pub fn threads(&self) -> Vec<(String, i32)> {
+        each!(self, stack => stack.threads())
+    }
+
     pub fn notes(&self) -> Vec<String> {
         each!(self, stack => stack.notes())
     }
 }
 
 fn unavailable(stack: StackName) -> Fault {
-    Fault::new(format!("stack {stack}"), "this build has no such message path", "choose tcp or udp")
+    Fault::new(
+        format!("stack {stack}"),
+        "this build has no such message path",
+        "choose engine-shm, engine-udp, tcp or udp",
+    )
 }

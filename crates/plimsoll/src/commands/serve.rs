@@ -1,11 +1,39 @@
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
-use machine::Result;
+use bench::runner::SERVE_PORT;
+use bench::serve::Server;
+use machine::{Fault, Result};
 
 /// Waits for a bench on another host.
+///
+/// Every request is bounded in size, memory and time, but whoever reaches the port can make this host work: listen on
+/// a network you trust.
 #[derive(clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// Address to listen on, with or without a port; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1", value_parser = address)]
+    listen: SocketAddr,
+}
 
-pub fn run(_arguments: Arguments) -> Result<ExitCode> {
+fn address(text: &str) -> Result<SocketAddr> {
+    let with_port = text.parse::<SocketAddr>();
+    with_port.or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, SERVE_PORT))).map_err(|_| {
+        Fault::new(
+            format!("address '{text}'"),
+            "it is not a numeric address",
+            format!("write it like 127.0.0.1, 192.0.2.7:{SERVE_PORT} or [::1]:{SERVE_PORT}"),
+        )
+    })
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let server = Server::bind(arguments.listen)?;
+    println!("plimsoll serve: listening on {}", server.address()?);
+    linux::signal::watch()?;
+    server.run(linux::signal::interrupted, |line| eprintln!("plimsoll serve: {line}"))?;
+    // Who started it may have stopped reading.
+    let _ = writeln!(std::io::stdout(), "plimsoll serve: ended");
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,260 @@
+//! Open MPI through NetPIPE's `NPopenmpi`: same sizes, perturbation and cores.
+//!
+//! NetPIPE reports the fastest of its trials at each size where plimsoll reports all of a block, which favours Open MPI.
+
+use std::fs;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path as File;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use machine::{CoreId, Fault, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+use study::point::{Metric, Path, Pattern, PointSpec, Receiver};
+
+/// For one run of all trials of one size; starting the processes takes about a second of it.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Time that one trial aims at; NetPIPE repeats it and keeps the fastest.
+const TRIAL: Duration = Duration::from_millis(6);
+
+/// One line of NetPIPE's output file.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row {
+    pub bytes: u64,
+    pub megabits_per_second: f64,
+    /// Half a round trip, or one message of a stream.
+    pub seconds: f64,
+}
+
+/// What one run gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reference {
+    /// In the unit of the pattern's metric: the mean over the perturbed sizes.
+    pub value: f64,
+    pub messages: u64,
+    pub elapsed: Duration,
+    pub notes: Vec<String>,
+}
+
+/// Flags of `NPopenmpi` for a pattern; `None` where NetPIPE has no such pattern.
+pub fn flags(pattern: Pattern) -> Option<&'static [&'static str]> {
+    match pattern {
+        Pattern::PingPong => Some(&[]),
+        Pattern::Stream => Some(&["-s"]),
+        Pattern::StreamNoCache => Some(&["-s", "-I"]),
+        Pattern::Bidirectional => Some(&["-2", "-a"]),
+        Pattern::Window | Pattern::MessageRate => None,
+    }
+}
+
+/// Runs NetPIPE for one point. `pace` is what the last run took per message, where there was one.
+pub fn measure(spec: &PointSpec, pace: Option<f64>) -> Result<Reference> {
+    let Some(flags) = flags(spec.pattern) else {
+        return Err(refused(spec, "NetPIPE has no such pattern", "choose ping-pong, stream or bidirectional"));
+    };
+    if spec.path != Path::Loopback {
+        return Err(refused(spec, "the reference runs within one host only", "choose --path loopback for open-mpi"));
+    }
+    if spec.receiver != Receiver::Reads {
+        return Err(refused(spec, "NetPIPE's receiver only reads", "choose --receiver reads for open-mpi"));
+    }
+    if spec.local_core == spec.remote_core {
+        return Err(refused(spec, "both ranks would share a core", "choose two cores"));
+    }
+    let folder = tempfile::tempdir().map_err(|e| Fault::because("folder for NetPIPE", e, "free space in TMPDIR"))?;
+    let output = folder.path().join("np.out");
+    let per_message = pace.unwrap_or_else(|| 300.0 + spec.size.0 as f64 / 2.0);
+    let repeats = (TRIAL.as_nanos() as f64 / per_message).clamp(4.0, 100_000.0) as u64;
+    run(folder.path(), &output, spec, flags, repeats)?;
+    let text = fs::read_to_string(&output)
+        .map_err(|e| Fault::because("NetPIPE's output", e, "run NPopenmpi by hand to see why it wrote none"))?;
+    weigh(spec, &rows(&text)?, repeats)
+}
+
+fn run(folder: &File, output: &File, spec: &PointSpec, flags: &[&str], repeats: u64) -> Result<()> {
+    let ranks = folder.join("ranks");
+    let slots = |core: CoreId| core.0;
+    let text = format!(
+        "rank 0=localhost slot={}\nrank 1=localhost slot={}\n",
+        slots(spec.local_core),
+        slots(spec.remote_core)
+    );
+    fs::write(&ranks, text).map_err(|e| Fault::because("rank file", e, "free space in TMPDIR"))?;
+    let mut command = Command::new("mpirun");
+    command
+        .args(["-n", "2", "--oversubscribe", "--mca", "btl", "self,vader", "--mca", "rmaps_rank_file_physical", "1"])
+        .arg("--rankfile")
+        .arg(&ranks)
+        .arg("NPopenmpi")
+        .args(flags)
+        .args(["-l", &spec.size.0.to_string(), "-u", &(spec.size.0 + spec.perturbation.0).to_string()])
+        .args(["-p", &spec.perturbation.0.to_string(), "-n", &repeats.to_string()])
+        .arg("-o")
+        .arg(output)
+        .current_dir(folder)
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("TMPDIR", folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .process_group(0);
+    let errors = folder.join("errors");
+    let stderr =
+        fs::File::create(&errors).map_err(|e| Fault::because("folder for NetPIPE", e, "free space in TMPDIR"))?;
+    linux::affinity::inherit_allowed(&mut command)?;
+    let child = command.stderr(stderr).spawn().map_err(|e| {
+        Fault::because("stack open-mpi: mpirun", e, "install openmpi-bin and netpipe-openmpi, or leave open-mpi out")
+    })?;
+    let status = Group(child).wait(LIMIT)?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = fs::read_to_string(&errors).unwrap_or_default();
+    let line = said.lines().find(|line| line.chars().any(char::is_alphabetic)).unwrap_or("it said nothing");
+    let how = status.signal().map_or_else(|| format!("{status}"), |signal| format!("signal {signal}"));
+    Err(Fault::new(
+        "stack open-mpi: NPopenmpi",
+        format!("it failed ({how}): {}", line.trim()),
+        "install openmpi-bin and netpipe-openmpi, or leave open-mpi out",
+    ))
+}
+
+/// mpirun and all that it started, in a process group of their own.
+struct Group(Child);
+
+impl Group {
+    fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
+        let until = Instant::now() + limit;
+        loop {
+            match self.0.try_wait() {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) if Instant::now() < until => sleep(Duration::from_millis(5)),
+                Ok(None) => {
+                    let cause = format!("it did not end within {} s", limit.as_secs());
+                    return Err(Fault::new("stack open-mpi: NPopenmpi", cause, "free both cores and run again"));
+                }
+                Err(e) => return Err(Fault::because("stack open-mpi: mpirun", e, "run again")),
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return; // ended by itself: its number may be another's by now
+        }
+        if let Some(group) = Pid::from_raw(self.0.id() as i32) {
+            // mpirun ends its ranks, which lead groups of their own, when it is asked to end.
+            let _ = kill_process_group(group, Signal::TERM);
+            let until = Instant::now() + Duration::from_secs(3);
+            while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < until {
+                sleep(Duration::from_millis(10));
+            }
+            if matches!(self.0.try_wait(), Ok(None)) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// Reads NetPIPE's output file: bytes, megabits a second, seconds.
+pub fn rows(text: &str) -> Result<Vec<Row>> {
+    text.lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| {
+            let mut columns = line.split_whitespace();
+            let row = (|| {
+                let bytes = columns.next()?.parse().ok()?;
+                let megabits_per_second = columns.next()?.parse().ok()?;
+                let seconds = columns.next()?.parse().ok()?;
+                Some(Row { bytes, megabits_per_second, seconds })
+            })();
+            row.filter(|row| row.seconds >= 0.0 && row.megabits_per_second > 0.0).ok_or_else(|| {
+                Fault::new("NetPIPE's output", format!("a line of it is not a result: '{line}'"), "use NetPIPE 3.7")
+            })
+        })
+        .collect()
+}
+
+fn weigh(spec: &PointSpec, rows: &[Row], repeats: u64) -> Result<Reference> {
+    let (size, by) = (spec.size.0, spec.perturbation.0);
+    // Both ways at once, NetPIPE prints and rates the bytes of both.
+    let ways = if spec.pattern == Pattern::Bidirectional { 2 } else { 1 };
+    let rows: Vec<_> = rows.iter().filter(|row| (row.bytes / ways).abs_diff(size) <= by).collect();
+    if rows.is_empty() {
+        return Err(Fault::new("NetPIPE's output", format!("it has no result at {size} bytes"), "run again"));
+    }
+    // The printed seconds have two digits for small messages; the rate has them all.
+    let bits = |row: &Row| row.bytes as f64 * 8.0;
+    let seconds: f64 = rows.iter().map(|row| bits(row) / (row.megabits_per_second * 1024.0 * 1024.0)).sum();
+    let bytes: f64 = rows.iter().map(|row| row.bytes as f64).sum();
+    let value = match spec.pattern.metric() {
+        Metric::HalfRoundTrip => seconds / rows.len() as f64 * 1e9,
+        Metric::BytesPerSecond => bytes / seconds,
+        Metric::MessagesPerSecond => rows.len() as f64 / seconds,
+    };
+    let mut notes = vec!["NetPIPE keeps the fastest of its trials".to_owned()];
+    if by > 0 && rows.len() < 3 {
+        notes.push(format!("NetPIPE varies no size so small: {} of 3 sizes", rows.len()));
+    }
+    let there_and_back = if spec.pattern == Pattern::PingPong { 2 } else { 1 };
+    let messages = repeats * there_and_back * ways * rows.len() as u64;
+    let elapsed = Duration::from_secs_f64(seconds * (repeats * there_and_back) as f64);
+    Ok(Reference { value, messages, elapsed, notes })
+}
+
+fn refused(spec: &PointSpec, cause: &str, next: &str) -> Fault {
+    Fault::new(format!("stack {} with {}", spec.stack, spec.pattern), cause, next)
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::{Bytes, Site};
+    use study::point::Stack;
+
+    use super::*;
+
+    fn spec(pattern: Pattern, size: u64) -> PointSpec {
+        PointSpec {
+            stack: Stack::OpenMpi,
+            placement: Site::App,
+            pattern,
+            size: Bytes(size),
+            perturbation: Bytes(3),
+            path: Path::Loopback,
+            local_core: CoreId(0),
+            remote_core: CoreId(1),
+            protocol_core: None,
+            receiver: Receiver::Reads,
+        }
+    }
+
+    /// Printed by NetPIPE 3.7.2 (`-2 -a -l 65536 -u 65539 -p 3`).
+    const BOTH_WAYS: &str = "  131066 60608.554913   0.00001650\n  131072 77816.400742   0.00001285\n";
+
+    #[test]
+    fn both_ways_count_the_bytes_of_both() {
+        let found = weigh(&spec(Pattern::Bidirectional, 65536), &rows(BOTH_WAYS).unwrap(), 20).unwrap();
+        let expected = (131_066.0 + 131_072.0) / (16.50e-6 + 12.85e-6);
+        assert!((found.value / expected - 1.0).abs() < 0.001, "{}", found.value);
+        assert_eq!(found.messages, 80);
+    }
+
+    #[test]
+    fn half_a_round_trip_is_more_exact_than_the_printed_seconds() {
+        let found = weigh(&spec(Pattern::PingPong, 13), &rows("13 230.478164 0.00000043\n").unwrap(), 10).unwrap();
+        assert!((found.value - 430.3).abs() < 0.1, "{}", found.value);
+        assert!(found.notes.iter().any(|note| note.contains("1 of 3 sizes")));
+    }
+
+    #[test]
+    fn nonsense_and_absence_are_faults() {
+        assert!(rows("mpirun: error\n").is_err());
+        assert!(rows("8 nan 0.1\n").is_err());
+        assert!(weigh(&spec(Pattern::PingPong, 64), &rows("8 10.6 0.00000576\n").unwrap(), 10).is_err());
+    }
+}

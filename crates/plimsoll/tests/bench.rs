@@ -1,0 +1,157 @@
+//! `plimsoll bench` against real peers: what it prints, what it refuses, and what is left when a process is killed.
+
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+fn bench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    // One core for both ends works on every machine.
+    command.args(["bench", "--cores", "0,0"]).args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    bench(arguments).args(["--rounds", "1"]).output().unwrap()
+}
+
+/// The processes whose parent is `parent`.
+fn children(parent: u32) -> Vec<u32> {
+    let stat_parent = |pid: u32| -> Option<u32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| stat_parent(*pid) == Some(parent)).collect()
+}
+
+fn runs(pid: u32) -> bool {
+    // A zombie that nobody has reaped yet has ended.
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit_once(')').unwrap_or_default().1.trim_start().starts_with('Z'))
+}
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "{what} did not happen");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// A bench that would go on for minutes, and its peer.
+fn long_bench() -> (Child, u32) {
+    let mut command = bench(&["--sizes", "8", "--rounds", "10000"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let peer = until("a peer", || children(child.id()).first().copied());
+    (child, peer)
+}
+
+#[test]
+fn every_pattern_over_the_kernels_stacks_gives_samples() {
+    for pattern in ["ping-pong", "stream", "bidirectional", "window", "message-rate"] {
+        let output = run(&["--stack", "tcp,udp", "--pattern", pattern, "--sizes", "8,5000", "--json"]);
+        assert!(output.status.success(), "{pattern}: {}", String::from_utf8_lossy(&output.stderr));
+        let points: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let points = points.as_array().unwrap();
+        assert_eq!(points.len(), 4);
+        for point in points {
+            let sample = &point["samples"][0];
+            assert!(sample["value"].as_f64().unwrap() > 0.0, "{point}");
+            assert!(sample["messages"].as_u64().unwrap() > 0);
+            if point["spec"]["stack"] == "tcp" {
+                assert_eq!(sample["lost"], 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_works_and_cold_buffers_run_too() {
+    let arguments = ["--pattern", "stream-no-cache", "--receiver", "works", "--sizes", "64KiB"];
+    let output = run(&arguments);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("64 KiB") && text.contains("tcp in the kernel"), "{text}");
+    assert!(text.contains("both ends share core 0"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_cause_and_next_step() {
+    for (arguments, words) in [
+        (&["--stack", "carrier-pigeon"][..], "stack 'carrier-pigeon': there is no such stack"),
+        (&["--cores", "0,9999"], "core 9999: this machine has no such core"),
+        (&["--cores", "9999,0"], "core 9999: this machine has no such core"),
+        (&["--placement", "core:1"], "placement core:1"),
+        (&["--sizes", "0"], "message size 0 B"),
+        (&["--sizes", "128MiB"], "message size 128 MiB"),
+        (&["--sizes", "9..8"], "the range is empty"),
+        (&["--protocol-core", "0"], "protocol core 0"),
+        (&["--path", "127.0.0.1:1"], "host 127.0.0.1:1"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        let given = arguments[0] == "--cores";
+        let fixed: &[&str] = if given { &["bench"] } else { &["bench", "--cores", "0,0"] };
+        let output = command.args(fixed).args(["--rounds", "1"]).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?} was accepted");
+        assert!(said.contains(words) && said.contains("Next: "), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_peer_killed_in_mid_run_is_named_and_nothing_remains() {
+    let (mut child, peer) = long_bench();
+    sleep(Duration::from_millis(300));
+    kill(peer);
+    let status = until("the end of the bench", || child.try_wait().unwrap());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(!status.success());
+    assert!(said.contains(&format!("peer process {peer}")) && said.contains("signal 9"), "{said}");
+    assert!(said.contains("Next: "), "{said}");
+    assert!(!runs(peer));
+}
+
+#[test]
+fn a_killed_bench_takes_its_peer_along() {
+    let (mut child, peer) = long_bench();
+    sleep(Duration::from_millis(300));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("the end of the peer", || (!runs(peer)).then_some(()));
+}
+
+#[test]
+fn a_peer_called_by_hand_says_so() {
+    let output = Command::new(env!("CARGO_BIN_EXE_plimsoll")).arg("peer").stdin(Stdio::null()).output().unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("do not call it by hand"));
+}
+
+#[test]
+fn two_hosts_of_the_lab_measure_each_other() {
+    let output = run(&["--path", "lab", "--sizes", "8", "--stack", "tcp,udp", "--protocol-core", "0"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !rustix::process::geteuid().is_root() {
+        assert!(!output.status.success() && said.contains("Next: "), "{said}");
+        return eprintln!("SKIPPED: a lab needs root");
+    }
+    if !output.status.success() && said.contains("not permitted") {
+        return eprintln!("SKIPPED: {said}");
+    }
+    assert!(output.status.success(), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("path lab"));
+}

@@ -1,0 +1,241 @@
+//! `plimsoll serve` against clients that mean harm, are broken, or ask for too much.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use bench::control::{Connection, Reply, Request, VERSION};
+use bench::endpoint::Job;
+use bench::stack::Prepare;
+use machine::Site;
+use rustix::process::{Pid, Signal, kill_process};
+use study::point::{Pattern, Receiver, Stack};
+
+const SOON: Duration = Duration::from_secs(10);
+
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start() -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap().parse().unwrap();
+        Server { child, address }
+    }
+
+    fn stream(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream
+    }
+
+    fn connection(&self) -> Connection {
+        Connection::new(self.stream(), "server", 1 << 16).unwrap()
+    }
+
+    /// A session up to the point where it is prepared.
+    fn prepare(&self, stack: Stack, core: Option<u32>) -> (Connection, Reply) {
+        let mut connection = self.connection();
+        connection.send(&Request::Hello { plimsoll: VERSION }, SOON).unwrap();
+        assert!(matches!(connection.receive(SOON).unwrap(), Reply::Welcome { .. }));
+        let core = core.map(machine::CoreId);
+        let prepare = Prepare { stack, placement: Site::App, core, address: None, polite: true };
+        connection.send(&Request::Prepare(prepare), SOON).unwrap();
+        let reply = connection.receive(SOON).unwrap();
+        (connection, reply)
+    }
+
+    fn bench(&self) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .args(["bench", "--cores", "0,0", "--rounds", "1", "--sizes", "8", "--path", &self.address.to_string()])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    fn assert_serves(&self) {
+        let output = self.bench();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Everything the server says until it closes the connection.
+fn last_words(mut stream: TcpStream) -> String {
+    let mut said = String::new();
+    // A reset, where the server left what was sent unread, is an end as well.
+    let _ = stream.read_to_string(&mut said);
+    said
+}
+
+fn refusal(reply: Reply) -> String {
+    match reply {
+        Reply::Failed { subject, cause, next } => format!("{subject}: {cause}. Next: {next}"),
+        other => panic!("granted: {other:?}"),
+    }
+}
+
+#[test]
+fn a_bench_of_another_process_is_served_and_a_signal_ends_the_server_in_good_order() {
+    let mut server = Server::start();
+    assert!(server.address.ip().is_loopback());
+    server.assert_serves();
+    kill_process(Pid::from_child(&server.child), Signal::TERM).unwrap();
+    let until = Instant::now() + SOON;
+    let status = loop {
+        if let Some(status) = server.child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < until, "it goes on after SIGTERM");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn garbage_is_answered_with_a_sentence_and_harms_nobody() {
+    let server = Server::start();
+    for garbage in [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], b"\0\xff\xfe\n", b"{}\n", b"{\"run\":{\"jobs\":[]}}\n"] {
+        let mut stream = server.stream();
+        stream.write_all(garbage).unwrap();
+        let said = last_words(stream);
+        assert!(said.contains("failed"), "{garbage:?}: {said}");
+    }
+    server.assert_serves();
+}
+
+#[test]
+fn an_endless_line_is_cut_off() {
+    let server = Server::start();
+    let mut stream = server.stream();
+    let mut sent = 0;
+    while sent < 64 << 20 && stream.write_all(&[b'['; 4096]).is_ok() {
+        sent += 4096;
+    }
+    assert!(sent < 64 << 20, "it took {sent} bytes of one line");
+    server.assert_serves();
+}
+
+#[test]
+fn deep_nesting_does_not_overflow_the_stack() {
+    let server = Server::start();
+    let mut stream = server.stream();
+    let mut line = vec![b'['; 15 << 10];
+    line.push(b'\n');
+    stream.write_all(&line).unwrap();
+    assert!(last_words(stream).contains("failed"));
+    server.assert_serves();
+}
+
+#[test]
+fn half_open_and_slow_clients_lose_their_seats() {
+    let server = Server::start();
+    let silent = server.stream();
+    let mut slow = server.stream();
+    let started = Instant::now();
+    // One byte now and then never makes a greeting; the time allowed is for the whole of it.
+    while started.elapsed() < Duration::from_secs(8) && slow.write_all(b" ").is_ok() {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(started.elapsed() < Duration::from_secs(8), "the slow client was kept");
+    assert!(last_words(silent).contains("in time"));
+    server.assert_serves();
+}
+
+#[test]
+fn a_flood_is_turned_away_and_over_when_it_ends() {
+    let server = Server::start();
+    let mut flood: Vec<TcpStream> = (0..100).map(|_| server.stream()).collect();
+    let last = flood.pop().unwrap();
+    assert!(last_words(last).contains("connections are open already"));
+    drop(flood);
+    let until = Instant::now() + SOON;
+    while !server.bench().status.success() {
+        assert!(Instant::now() < until, "nobody is served after the flood");
+    }
+}
+
+#[test]
+fn what_a_stranger_may_not_have_is_refused() {
+    let server = Server::start();
+    let (_, reply) = server.prepare(Stack::EngineShm, None);
+    assert!(refusal(reply).contains("memory cannot be shared"));
+    let (_, reply) = server.prepare(Stack::Tcp, Some(9999));
+    assert!(refusal(reply).contains("core 9999"));
+
+    let (mut connection, reply) = server.prepare(Stack::EngineUdp, None);
+    assert!(matches!(reply, Reply::Ready(_)));
+    connection.send(&Request::Meet { from: Some("127.0.0.9:9".parse().unwrap()) }, SOON).unwrap();
+    assert!(refusal(connection.receive(SOON).unwrap()).contains("not of the host"));
+
+    let mut connection = server.connection();
+    connection.send(&Request::Hello { plimsoll: VERSION + 1 }, SOON).unwrap();
+    assert!(refusal(connection.receive(SOON).unwrap()).contains("same version"));
+
+    let job = Job { pattern: Pattern::Window, size: 8, messages: 1, receiver: Receiver::Reads, verify: false };
+    for (job, words) in [
+        (Job { size: 1 << 40, ..job.clone() }, "message size"),
+        (Job { size: 0, ..job.clone() }, "message size"),
+        (Job { messages: u64::MAX, ..job.clone() }, "messages a job"),
+        (Job { size: 64 << 20, ..job.clone() }, "buffers of"),
+    ] {
+        let (mut connection, reply) = server.prepare(Stack::Tcp, None);
+        let Reply::Ready(offer) = reply else { panic!("{reply:?}") };
+        connection.send(&Request::Meet { from: None }, SOON).unwrap();
+        let mut path = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
+        path.write_all(offer.token.as_bytes()).unwrap();
+        assert!(matches!(connection.receive(SOON).unwrap(), Reply::Met));
+        connection.send(&Request::Run { jobs: vec![job] }, SOON).unwrap();
+        assert!(refusal(connection.receive(SOON).unwrap()).contains(words), "{words}");
+    }
+    server.assert_serves();
+}
+
+#[test]
+fn the_message_path_is_closed_to_those_without_the_token() {
+    let server = Server::start();
+    let (mut connection, reply) = server.prepare(Stack::Tcp, None);
+    let Reply::Ready(offer) = reply else { panic!("{reply:?}") };
+    connection.send(&Request::Meet { from: None }, SOON).unwrap();
+    let mut stranger = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
+    stranger.write_all(&vec![b'0'; offer.token.len()]).unwrap();
+    stranger.set_read_timeout(Some(SOON)).unwrap();
+    assert_eq!(stranger.read(&mut [0]).unwrap_or(0), 0, "the stranger was let in");
+    let mut path = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
+    path.write_all(offer.token.as_bytes()).unwrap();
+    assert!(matches!(connection.receive(SOON).unwrap(), Reply::Met));
+}
+
+#[test]
+fn a_client_that_dies_in_mid_block_frees_its_seat() {
+    let server = Server::start();
+    for _ in 0..40 {
+        let (mut connection, reply) = server.prepare(Stack::Tcp, None);
+        let Reply::Ready(offer) = reply else { panic!("{reply:?}") };
+        connection.send(&Request::Meet { from: None }, SOON).unwrap();
+        let mut path = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
+        path.write_all(offer.token.as_bytes()).unwrap();
+        assert!(matches!(connection.receive(SOON).unwrap(), Reply::Met));
+        let job = Job { pattern: Pattern::Stream, size: 8, messages: 1000, receiver: Receiver::Reads, verify: false };
+        connection.send(&Request::Run { jobs: vec![job] }, SOON).unwrap();
+        assert!(matches!(connection.receive(SOON).unwrap(), Reply::Started));
+    }
+    server.assert_serves();
+}
