@@ -236,7 +236,7 @@ mod tests {
             }
         }
         drop(there);
-        assert_eq!(worker.join().unwrap(), (0..1000u64).map(|i| 10 * u64::from(i as u8)).sum());
+        assert_eq!(worker.join().unwrap(), (0..1000u64).map(|i| 10 * u64::from(i as u8)).sum::<u64>());
     }
 }
 
