@@ -12,6 +12,7 @@ pub mod order;
 pub mod point;
 pub mod random;
 pub mod ranges;
+pub mod report;
 pub mod sample;
 pub mod statistics;
 pub mod store;

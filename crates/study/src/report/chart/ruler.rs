@@ -1,0 +1,86 @@
+//! The verdict as a ruler: along the sizes, what to take where.
+
+use super::scale::{Placed, Scale};
+use super::svg::{Frame, Svg};
+
+/// A stretch of sizes with one choice; `from` and `to` are where it is drawn.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    pub from: f64,
+    pub to: f64,
+    /// Colour class of the choice; `None` where it cannot be told.
+    pub class: Option<String>,
+    pub name: String,
+    pub title: String,
+}
+
+/// One line of the ruler.
+#[derive(Debug, Clone)]
+pub struct Track {
+    pub name: String,
+    pub segments: Vec<Segment>,
+}
+
+pub struct Ruler<'a> {
+    pub id: &'a str,
+    pub title: &'a str,
+    pub description: &'a str,
+    pub tracks: &'a [Track],
+    pub write: fn(f64) -> String,
+}
+
+/// DejaVu Sans, the widest of the usual system fonts, at 12 px.
+const CHARACTER: f64 = 7.1;
+const ROW: f64 = 56.0;
+
+impl Ruler<'_> {
+    pub fn svg(&self, frame: Frame) -> Option<String> {
+        let width = if frame == Frame::WIDE { 1000.0 } else { frame.width };
+        let frame = Frame { width, height: ROW * self.tracks.len() as f64 + 24.0, ..frame };
+        let segments = || self.tracks.iter().flat_map(|t| &t.segments);
+        let ends = segments().flat_map(|s| [s.from, s.to]);
+        let x = Placed::over(Scale::Log2, ends, (2.0, width - 2.0))?;
+        let mut svg = Svg::new(frame, self.id, self.title, self.description);
+        let bottom = ROW * self.tracks.len() as f64;
+        for tick in x.ticks(60.0) {
+            svg.line("grid", (x.at(tick), 0.0), (x.at(tick), bottom));
+            svg.text("tick", "middle", (x.at(tick).clamp(16.0, width - 22.0), bottom + 16.0), &(self.write)(tick));
+        }
+        for (i, track) in self.tracks.iter().enumerate() {
+            let top = ROW * i as f64;
+            svg.text("track", "start", (2.0, top + 15.0), &fitting(&track.name, width - 4.0).unwrap_or_default());
+            for segment in &track.segments {
+                let (left, right) = (x.at(segment.from) + 1.0, x.at(segment.to) - 1.0);
+                let class = segment.class.as_deref().unwrap_or("untold");
+                svg.rectangle(&format!("segment mark {class}"), (left, top + 22.0), right - left, 26.0, &segment.title);
+                svg.rectangle(&format!("cap {class}"), (left, top + 22.0), 3.0, 26.0, &segment.title);
+                if let Some(name) = fitting(&segment.name, right - left - 16.0) {
+                    svg.text("inside", "start", (left + 9.0, top + 39.0), &name);
+                }
+            }
+        }
+        Some(svg.finish())
+    }
+}
+
+/// The name, cut with an ellipsis where it is too long, or nothing where not even a word of it fits.
+fn fitting(name: &str, room: f64) -> Option<String> {
+    let fits = (room / CHARACTER).max(0.0) as usize;
+    match name.chars().count() {
+        n if n <= fits => Some(name.to_string()),
+        _ if fits >= 7 => Some(name.chars().take(fits - 1).collect::<String>().trim_end().to_string() + "…"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut_to_their_room() {
+        assert_eq!(fitting("engine-shm at app", 200.0).as_deref(), Some("engine-shm at app"));
+        assert_eq!(fitting("engine-shm at app", 90.0).as_deref(), Some("engine-shm…"));
+        assert_eq!(fitting("engine-shm at app", 30.0), None);
+    }
+}

@@ -1,0 +1,403 @@
+//! The report as one HTML page that needs nothing else: no network, no script, no font.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use askama::Template;
+use machine::{Fault, Nanoseconds, Result};
+
+use super::chart::{Frame, Ruler, Segment, Track, strip, swatch, untold_swatch};
+use super::figures::{Entry, Figure, cpu_figure, entry, nearness_figure, value_figure};
+use super::look::Looks;
+use super::{clock, softirqs, sweep, wording};
+use crate::findings::{Choice, Fact, Findings, PointFindings, Question, SizeRange};
+use crate::point::{Pattern, PointKey};
+
+/// Renders the page. Control characters, which HTML does not allow, become U+FFFD.
+pub fn render(findings: &Findings) -> Result<String> {
+    let page = Page::of(findings)
+        .render()
+        .map_err(|e| Fault::because("the HTML report", e, "keep the study's store and report this as a defect"))?;
+    Ok(page.replace(|c: char| c.is_control() && c != '\n', "\u{FFFD}"))
+}
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page<'a> {
+    title: &'a str,
+    when: String,
+    took: String,
+    path: String,
+    sentence: &'a str,
+    nearness: Option<String>,
+    warnings: &'a [String],
+    ruler: Option<Figure>,
+    questions: Vec<QuestionRows>,
+    sections: Vec<Section>,
+    nearness_figure: Option<Figure>,
+    machine: &'a [Fact],
+    how: Vec<Fact>,
+    notes: Vec<String>,
+    points: Vec<PointRow>,
+}
+
+/// Size ranges of the same question and pattern.
+struct QuestionRows {
+    name: String,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    sizes: String,
+    told: bool,
+    swatches: Vec<Entry>,
+    choice: String,
+    why_untold: Option<String>,
+    gain: String,
+    cpu: String,
+    cpu_known: bool,
+    rejected: Vec<RejectedRow>,
+    references: Vec<ReferenceRow>,
+    evidence: Vec<Evidence>,
+    evidence_count: usize,
+}
+
+struct RejectedRow {
+    contender: String,
+    why: String,
+}
+
+struct ReferenceRow {
+    contender: String,
+    gain: String,
+    why: String,
+}
+
+/// One contender's points behind a row.
+struct Evidence {
+    contender: String,
+    points: Vec<Link>,
+}
+
+struct Link {
+    key: String,
+    label: String,
+    title: String,
+}
+
+struct Section {
+    id: String,
+    title: String,
+    lead: String,
+    figures: Vec<Figure>,
+}
+
+struct PointRow {
+    key: String,
+    contender: String,
+    swatch: String,
+    pattern: String,
+    size: String,
+    setting: String,
+    value: String,
+    cpu: String,
+    blocks: usize,
+    messages: u64,
+    lost: String,
+    strip: String,
+}
+
+impl<'a> Page<'a> {
+    fn of(findings: &'a Findings) -> Self {
+        let looks = Looks::of(findings);
+        let verdict = &findings.verdict;
+        Page {
+            title: &findings.title,
+            when: clock::date(findings.started),
+            took: clock::duration(findings.took),
+            path: wording::path(&findings.path),
+            sentence: &verdict.sentence,
+            nearness: verdict.nearness.as_ref().map(|n| {
+                format!(
+                    "The two application cores were {} from each other one way, near in {:.0} % of the blocks: {}.",
+                    wording::interval(&n.one_way_ns, wording::nanoseconds),
+                    n.near_share * 100.0,
+                    n.note.trim_end_matches('.')
+                )
+            }),
+            warnings: &verdict.warnings,
+            ruler: ruler(findings, &looks),
+            questions: questions(findings, &looks),
+            sections: sections(findings, &looks),
+            nearness_figure: nearness_figure(findings),
+            machine: &findings.machine,
+            how: how(findings),
+            notes: notes(findings),
+            points: findings.points.iter().enumerate().map(|(i, p)| point_row(i, p, &looks)).collect(),
+        }
+    }
+}
+
+/// Ranges of the same question and pattern, in the order in which the verdict has them.
+fn grouped(findings: &Findings) -> Vec<(String, Vec<&SizeRange>)> {
+    let mut groups: Vec<(String, Vec<&SizeRange>)> = Vec::new();
+    for range in &findings.verdict.ranges {
+        let name = wording::asked(range);
+        match groups.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, ranges)) => ranges.push(range),
+            None => groups.push((name, vec![range])),
+        }
+    }
+    groups
+}
+
+fn ruler(findings: &Findings, looks: &Looks) -> Option<Figure> {
+    let groups = grouped(findings);
+    let tracks: Vec<_> = groups
+        .iter()
+        .map(|(name, ranges)| Track { name: short(name), segments: segments(name, ranges, looks) })
+        .collect();
+    let mut legend = BTreeMap::new();
+    for range in &findings.verdict.ranges {
+        if let Choice::Place(contender) = &range.choice {
+            legend.insert(contender.to_string(), looks.get(contender));
+        }
+    }
+    let cannot_tell = findings.verdict.ranges.iter().any(|r| matches!(r.choice, Choice::CannotTell { .. }));
+    let untold = cannot_tell.then(|| Entry { swatch: untold_swatch().into(), name: "cannot tell".into() });
+    let title = "Where to run, by message size";
+    let description = tracks.iter().flat_map(|t| &t.segments).map(|s| s.title.clone()).collect::<Vec<_>>().join("; ");
+    let write = |size: f64| machine::Bytes(size as u64).to_string();
+    let chart = Ruler { id: "ruler", title, description: &description, tracks: &tracks, write };
+    Some(Figure {
+        title: title.into(),
+        caption: String::new(),
+        legend: legend.iter().map(|(name, look)| entry(*look, name)).chain(untold).collect(),
+        wide: chart.svg(Frame::WIDE)?,
+        narrow: chart.svg(Frame::NARROW)?,
+        missing: vec![],
+    })
+}
+
+/// A heading without its parenthesis.
+fn short(name: &str) -> String {
+    name.split_once(" (").map_or(name, |(short, _)| short).to_string()
+}
+
+/// Neighbouring ranges meet halfway between the sizes that were measured.
+fn segments(name: &str, ranges: &[&SizeRange], looks: &Looks) -> Vec<Segment> {
+    let place = |size: machine::Bytes| size.0.max(1) as f64;
+    let step = 2_f64.sqrt();
+    let mut segments = Vec::new();
+    for (i, range) in ranges.iter().enumerate() {
+        let before = i.checked_sub(1).map(|i| place(ranges[i].to));
+        let after = ranges.get(i + 1).map(|next| place(next.from));
+        let (from, to) = (place(range.from), place(range.to));
+        segments.push(Segment {
+            from: before.map_or(from / step, |end| (end * from).sqrt()),
+            to: after.map_or(to * step, |start| (to * start).sqrt()),
+            class: match &range.choice {
+                Choice::Place(contender) => Some(looks.get(contender).class()),
+                Choice::CannotTell { .. } => None,
+            },
+            name: match &range.choice {
+                Choice::Place(contender) => contender.to_string(),
+                Choice::CannotTell { .. } => "cannot tell".into(),
+            },
+            title: format!("{name}, {}: {}", wording::sizes(range.from, range.to), wording::choice(&range.choice)),
+        });
+    }
+    segments
+}
+
+fn questions(findings: &Findings, looks: &Looks) -> Vec<QuestionRows> {
+    let points: BTreeMap<&PointKey, &PointFindings> = findings.points.iter().map(|p| (&p.key, p)).collect();
+    grouped(findings)
+        .into_iter()
+        .map(|(name, ranges)| QuestionRows { name, rows: ranges.into_iter().map(|r| row(r, &points, looks)).collect() })
+        .collect()
+}
+
+fn row(range: &SizeRange, points: &BTreeMap<&PointKey, &PointFindings>, looks: &Looks) -> Row {
+    let (told, choice, chosen, why_untold) = match &range.choice {
+        Choice::Place(contender) => (true, contender.to_string(), vec![contender], None),
+        Choice::CannotTell { between, why } => {
+            (false, "cannot tell".to_string(), between.iter().collect(), Some(why.clone()))
+        }
+    };
+    let mut evidence: Vec<Evidence> = Vec::new();
+    for key in &range.evidence {
+        let (contender, link) = match points.get(key) {
+            Some(p) => {
+                let link = Link { key: key.0.clone(), label: p.spec.size.to_string(), title: wording::point(p) };
+                (p.spec.contender().to_string(), link)
+            }
+            None => {
+                let label = format!("point {} is not in this report", key.0);
+                ("elsewhere".into(), Link { key: String::new(), label, title: String::new() })
+            }
+        };
+        match evidence.iter_mut().find(|e| e.contender == contender) {
+            Some(known) => known.points.push(link),
+            None => evidence.push(Evidence { contender, points: vec![link] }),
+        }
+    }
+    Row {
+        sizes: wording::sizes(range.from, range.to),
+        told,
+        swatches: chosen.into_iter().map(|c| entry(looks.get(c), &c.to_string())).collect(),
+        choice,
+        why_untold,
+        gain: match (&range.gain, told) {
+            (Some(gain), _) => wording::gain(gain),
+            (None, true) => "nothing to compare with".into(),
+            (None, false) => "none that can be told".into(),
+        },
+        cpu: wording::reading(&range.cpu_per_message, |i| wording::interval(i, wording::nanoseconds)),
+        cpu_known: range.cpu_per_message.value().is_some(),
+        rejected: range
+            .rejected
+            .iter()
+            .map(|r| RejectedRow { contender: r.contender.to_string(), why: r.why.clone() })
+            .collect(),
+        references: range
+            .references
+            .iter()
+            .map(|r| ReferenceRow {
+                contender: r.contender.to_string(),
+                gain: r.gain.as_ref().map(wording::gain).unwrap_or_default(),
+                why: r.why.clone(),
+            })
+            .collect(),
+        evidence,
+        evidence_count: range.evidence.len(),
+    }
+}
+
+fn sections(findings: &Findings, looks: &Looks) -> Vec<Section> {
+    let mut sections = Vec::new();
+    for question in [Question::SameHost, Question::BetweenHosts] {
+        let figures = |make: fn(&Findings, &Looks, Question, Pattern, &str) -> Option<Figure>, what: &str| {
+            let one = |p: Pattern| make(findings, looks, question, p, &format!("{what}-{question}-{}", p.name()));
+            Pattern::ALL.into_iter().filter_map(one).collect()
+        };
+        let (name, paths) = (question.title(), asked_on(findings, question));
+        sections.push(Section {
+            id: format!("speed-{question}"),
+            title: format!("{name}: speed"),
+            lead: format!(
+                "Messages {paths}. Every mark is the median of a point's blocks; point at one for its figures."
+            ),
+            figures: figures(value_figure, "value"),
+        });
+        sections.push(Section {
+            id: format!("cpu-{question}"),
+            title: format!("{name}: CPU cost"),
+            lead: "What a message costs the machine, wherever the work runs. A core that spins is charged in full."
+                .into(),
+            figures: figures(cpu_figure, "cpu"),
+        });
+        sections.push(Section {
+            id: format!("softirqs-{question}"),
+            title: format!("{name}: the kernel's network work by core"),
+            lead:
+                "NET_RX and NET_TX softirqs a message. Bars from the least to the most of a block; a small grey square \
+                   marks what was not measured."
+                    .into(),
+            figures: softirqs::figures(findings, looks, question, &format!("softirqs-{question}")),
+        });
+    }
+    sections.push(Section {
+        id: "sweep".into(),
+        title: Question::ProtocolCore.title().into(),
+        lead: "Paper 002's question: should a process run beside the kernel's receive processing or away from it? The \
+               answer turns on whether the receiver works on its data or only reads it, so both are shown."
+            .into(),
+        figures: sweep::figures(findings, looks),
+    });
+    sections.retain(|s| !s.figures.is_empty());
+    sections
+}
+
+/// The paths that a question's points took.
+fn asked_on(findings: &Findings, question: Question) -> String {
+    let points = findings.points.iter().filter(|p| p.questions.contains(&question));
+    let paths: BTreeSet<_> = points.map(|p| wording::path(&p.spec.path)).collect();
+    paths.into_iter().collect::<Vec<_>>().join(" and ")
+}
+
+/// How it was measured: what a reader needs to trust the figures or repeat them.
+fn how(findings: &Findings) -> Vec<Fact> {
+    let samples = || findings.points.iter().flat_map(|p| &p.samples);
+    let rounds = samples().map(|s| s.round).max().map_or(0, |r| r + 1);
+    let messages: u64 = samples().map(|s| s.messages).sum();
+    let mut overheads: Vec<u64> = samples().filter_map(|s| Some(s.accounting.as_ref()?.overhead.0)).collect();
+    overheads.sort_unstable();
+    let measured: Nanoseconds = samples().map(|s| s.elapsed).sum();
+    let fact = |name: &str, value: String| Fact { name: name.into(), value };
+    let spent: u64 = overheads.iter().sum();
+    let overhead = match overheads.get(overheads.len() / 2) {
+        None => "no accounting was taken".into(),
+        Some(median) => format!(
+            "{} a block (median), {} % of the measured time",
+            wording::nanoseconds(*median as f64),
+            wording::digits(spent as f64 * 100.0 / (measured.0.max(1)) as f64)
+        ),
+    };
+    vec![
+        fact("Points", findings.points.len().to_string()),
+        fact("Blocks", format!("{} in {rounds} interleaved rounds, order drawn at random", samples().count())),
+        fact("Messages", messages.to_string()),
+        fact("Time inside blocks", clock::duration(measured)),
+        fact("Cost of the accounting itself", overhead),
+        fact("Statistics", "median of the blocks, 95 % bootstrap interval; gains paired by round".into()),
+    ]
+}
+
+/// The study's notes, losses, and what blocks said of themselves, each once with how often.
+pub(super) fn notes(findings: &Findings) -> Vec<String> {
+    let mut notes = findings.notes.clone();
+    let mut said = BTreeMap::<(String, &str), usize>::new();
+    let mut losses = BTreeMap::<String, (u64, u64)>::new();
+    for point in &findings.points {
+        let contender = point.spec.contender().to_string();
+        for sample in &point.samples {
+            for note in &sample.notes {
+                *said.entry((contender.clone(), note)).or_default() += 1;
+            }
+            let loss = losses.entry(contender.clone()).or_default();
+            *loss = (loss.0 + sample.lost, loss.1 + sample.messages);
+        }
+    }
+    for ((contender, note), blocks) in said {
+        notes.push(format!("{contender}: {} ({blocks} blocks)", note.trim_end_matches('.')));
+    }
+    for (contender, (lost, messages)) in losses.into_iter().filter(|(_, (lost, _))| *lost > 0) {
+        notes.push(format!("{contender} lost {lost} of {messages} messages; its figures count those that arrived"));
+    }
+    notes
+}
+
+fn point_row(index: usize, point: &PointFindings, looks: &Looks) -> PointRow {
+    let spec = &point.spec;
+    let metric = spec.pattern.metric();
+    let values: Vec<f64> = point.samples.iter().map(|s| s.value).collect();
+    let listed = values.iter().map(|v| wording::value(metric, *v)).collect::<Vec<_>>().join(", ");
+    let lost: u64 = point.samples.iter().map(|s| s.lost).sum();
+    PointRow {
+        key: point.key.0.clone(),
+        contender: spec.contender().to_string(),
+        swatch: swatch(looks.get(&spec.contender())),
+        pattern: spec.pattern.name().into(),
+        size: match spec.perturbation.0 {
+            0 => spec.size.to_string(),
+            p => format!("{} ± {p} B", spec.size),
+        },
+        setting: format!("{}; {}; {}", spec.path, wording::cores(spec), wording::receiver(spec.receiver)),
+        value: wording::interval(&point.value, |v| wording::value(metric, v)),
+        cpu: wording::reading(&point.cpu_per_message, |i| wording::interval(i, wording::nanoseconds)),
+        blocks: point.samples.len(),
+        messages: point.samples.iter().map(|s| s.messages).sum(),
+        lost: if lost == 0 { "none".into() } else { lost.to_string() },
+        strip: strip(&format!("strip-{index}"), &listed, &values, &point.value).unwrap_or_default(),
+    }
+}

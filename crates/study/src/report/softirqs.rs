@@ -1,0 +1,178 @@
+//! Network softirqs by core: how often the kernel worked for the network on each core, and for how long.
+
+use std::collections::BTreeMap;
+
+use machine::accounting::{CoreCost, Softirq};
+use machine::{CoreId, Reading};
+
+use super::chart::{Axis, BarChart, Cell, Frame, Group, Mark, Scale};
+use super::figures::{Absences, Figure, Line, entry, lines};
+use super::look::Looks;
+use super::wording;
+use crate::findings::{Findings, PointFindings, Question};
+use crate::point::Pattern;
+
+/// At most so many cores on a chart; the busiest are kept and the rest are named.
+const CORES: usize = 8;
+
+/// A measure per message of one core in one point.
+struct Measure {
+    id: &'static str,
+    title: &'static str,
+    axis: Axis,
+    kind: fn(&CoreCost) -> &Reading<Softirq>,
+    amount: fn(&Softirq) -> f64,
+    write: fn(f64) -> String,
+}
+
+const MEASURES: [Measure; 4] = [
+    Measure {
+        id: "rx-count",
+        title: "NET_RX runs a message",
+        axis: Axis { label: "NET_RX runs a message", scale: Scale::Linear, write: wording::digits },
+        kind: |core| &core.net_rx,
+        amount: |s| s.count as f64,
+        write: wording::digits,
+    },
+    Measure {
+        id: "rx-time",
+        title: "NET_RX time a message",
+        axis: Axis { label: "NET_RX time a message", scale: Scale::Linear, write: wording::nanoseconds },
+        kind: |core| &core.net_rx,
+        amount: |s| s.time.0 as f64,
+        write: wording::nanoseconds,
+    },
+    Measure {
+        id: "tx-count",
+        title: "NET_TX runs a message",
+        axis: Axis { label: "NET_TX runs a message", scale: Scale::Linear, write: wording::digits },
+        kind: |core| &core.net_tx,
+        amount: |s| s.count as f64,
+        write: wording::digits,
+    },
+    Measure {
+        id: "tx-time",
+        title: "NET_TX time a message",
+        axis: Axis { label: "NET_TX time a message", scale: Scale::Linear, write: wording::nanoseconds },
+        kind: |core| &core.net_tx,
+        amount: |s| s.time.0 as f64,
+        write: wording::nanoseconds,
+    },
+];
+
+/// The charts of one question: for the pattern that moves the most data, at the smallest and the largest size that most
+/// contenders share.
+pub fn figures(findings: &Findings, looks: &Looks, question: Question, id: &str) -> Vec<Figure> {
+    let order = [
+        Pattern::Window,
+        Pattern::Stream,
+        Pattern::Bidirectional,
+        Pattern::StreamNoCache,
+        Pattern::MessageRate,
+        Pattern::PingPong,
+    ];
+    let Some((pattern, lines)) =
+        order.into_iter().map(|p| (p, lines(findings, question, p))).find(|(_, l)| !l.is_empty())
+    else {
+        return vec![];
+    };
+    let mut shared = BTreeMap::new();
+    for size in lines.iter().flat_map(|l| l.points.iter().map(|p| p.spec.size)) {
+        *shared.entry(size).or_insert(0_usize) += 1;
+    }
+    let most = shared.values().max().copied().unwrap_or(0);
+    let sizes: Vec<_> = shared.iter().filter(|(_, n)| **n == most).map(|(size, _)| *size).collect();
+    let mut chosen: Vec<_> = sizes.first().into_iter().chain(sizes.last()).copied().collect();
+    chosen.dedup();
+    let mut figures = Vec::new();
+    for (i, size) in chosen.into_iter().enumerate() {
+        for measure in &MEASURES {
+            let points: Vec<_> = lines.iter().filter_map(|line| Some((line, line.at(size)?))).collect();
+            let suffix = format!("{size}, {}", pattern.name());
+            figures.extend(figure(measure, &points, looks, &format!("{id}-{}-{i}", measure.id), &suffix));
+        }
+    }
+    figures
+}
+
+fn figure(
+    measure: &Measure,
+    points: &[(&Line<'_>, &PointFindings)],
+    looks: &Looks,
+    id: &str,
+    suffix: &str,
+) -> Option<Figure> {
+    let mut busy = BTreeMap::<CoreId, f64>::new();
+    let mut missing = Absences::default();
+    for (line, point) in points {
+        let accounts: Vec<_> = point.samples.iter().filter_map(|s| s.accounting.as_ref()).collect();
+        if accounts.is_empty() {
+            missing.add(&line.name, "no accounting was taken".into());
+        }
+        for core in accounts.iter().flat_map(|a| &a.cores) {
+            let amount = (measure.kind)(core).value().map_or(0.0, measure.amount);
+            *busy.entry(core.core).or_default() += amount;
+            if let Some(why) = wording::why_missing((measure.kind)(core)) {
+                missing.add(&line.name, why);
+            }
+        }
+    }
+    let mut by_load: Vec<_> = busy.iter().map(|(core, load)| (*core, *load)).collect();
+    by_load.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let mut cores: Vec<_> = by_load.iter().take(CORES).map(|(core, _)| *core).collect();
+    cores.sort();
+    if by_load.len() > CORES {
+        missing.add("left out", format!("{} less busy cores", by_load.len() - CORES));
+    }
+    let groups: Vec<_> = points
+        .iter()
+        .map(|(line, point)| Group {
+            name: line.name.clone(),
+            look: looks.get(&line.contender),
+            cells: cores.iter().map(|core| cell(measure, point, *core, &line.name)).collect(),
+        })
+        .collect();
+    let categories: Vec<_> = cores.iter().map(ToString::to_string).collect();
+    let title = format!("{}, {suffix}", measure.title);
+    let chart = BarChart { id, title: &title, categories: &categories, label: "", y: measure.axis, groups: &groups };
+    let missing = missing.lines();
+    let (Some(wide), Some(narrow)) = (chart.svg(Frame::WIDE), chart.svg(Frame::NARROW)) else {
+        return (!missing.is_empty()).then(|| Figure::without_chart(&title, missing));
+    };
+    let legend = groups.iter().map(|g| entry(g.look, &g.name)).collect();
+    Some(Figure { title, caption: String::new(), legend, wide, narrow, missing })
+}
+
+/// The measure on one core, per message, over all blocks; low and high are the least and the most of a block.
+fn cell(measure: &Measure, point: &PointFindings, core: CoreId, name: &str) -> Cell {
+    let mut blocks = Vec::new();
+    let (mut amount, mut messages) = (0.0, 0);
+    let mut why = None;
+    for sample in &point.samples {
+        let Some(cost) = sample.accounting.as_ref().and_then(|a| a.cores.iter().find(|c| c.core == core)) else {
+            continue;
+        };
+        match (measure.kind)(cost).value() {
+            Some(softirq) if sample.messages > 0 => {
+                amount += (measure.amount)(softirq);
+                messages += sample.messages;
+                blocks.push((measure.amount)(softirq) / sample.messages as f64);
+            }
+            Some(_) => {}
+            None => why = wording::why_missing((measure.kind)(cost)),
+        }
+    }
+    if messages == 0 {
+        return Cell::Missing(format!("{name}, {core}: {}", why.unwrap_or_else(|| "not measured".into())));
+    }
+    let y = amount / messages as f64;
+    let low = blocks.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = blocks.iter().copied().fold(0.0, f64::max);
+    let title = format!(
+        "{name}, {core}: {} (blocks from {} to {})",
+        (measure.write)(y),
+        (measure.write)(low),
+        (measure.write)(high)
+    );
+    Cell::Value(Mark { x: 0.0, y, low, high, title })
+}

@@ -1,0 +1,232 @@
+//! The verdict for a terminal.
+
+use std::path::Path;
+
+use super::{clock, html, wording};
+use crate::findings::{Findings, SizeRange};
+
+/// What the terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Screen {
+    /// Columns; text wraps there.
+    pub width: usize,
+    /// Whether escape sequences for bold and colour may be written.
+    pub colour: bool,
+}
+
+/// The verdict as text that ends with the path of the HTML report, where there is one.
+pub fn render(findings: &Findings, screen: Screen, report: Option<&Path>) -> String {
+    let mut page = Page { screen, text: String::new() };
+    let verdict = &findings.verdict;
+    page.paragraph(
+        0,
+        0,
+        &format!(
+            "{}, {}, {}, took {}",
+            findings.title,
+            wording::path(&findings.path),
+            clock::date(findings.started),
+            clock::duration(findings.took)
+        ),
+    );
+    page.blank();
+    page.styled(Style::Bold, 0, &verdict.sentence);
+
+    let mut asked = String::new();
+    let columns = Columns::of(&verdict.ranges, screen.width);
+    for range in &verdict.ranges {
+        let question = wording::asked(range);
+        if question != asked {
+            page.blank();
+            page.styled(Style::Heading, 0, &question);
+            asked = question;
+        }
+        page.range(range, columns.as_ref());
+    }
+    if !verdict.sweep.is_empty() {
+        page.blank();
+        page.sweep(findings);
+    }
+    if let Some(nearness) = &verdict.nearness {
+        page.blank();
+        page.paragraph(
+            0,
+            0,
+            &format!(
+                "The application cores were {} from each other one way: {}.",
+                wording::interval(&nearness.one_way_ns, wording::nanoseconds),
+                nearness.note.trim_end_matches('.')
+            ),
+        );
+    }
+    for (title, lines) in [("Warnings", verdict.warnings.clone()), ("Notes", html::notes(findings))] {
+        if !lines.is_empty() {
+            page.blank();
+            page.styled(if title == "Warnings" { Style::Warning } else { Style::Heading }, 0, title);
+        }
+        for line in lines {
+            page.paragraph(2, 4, &format!("- {line}"));
+        }
+    }
+    if let Some(path) = report {
+        page.blank();
+        // On one line whatever the width, so that it can be copied.
+        page.text.push_str(&format!("Report: {}\n", printable(&path.display().to_string())));
+    }
+    page.text
+}
+
+/// Widths of the columns of the ranges.
+struct Columns {
+    sizes: usize,
+    choice: usize,
+    gain: usize,
+}
+
+/// Least width of the last column; below it the rows are stacked instead.
+const CPU_WIDTH: usize = 26;
+const GAP: usize = 2;
+
+impl Columns {
+    /// `None` where the screen is too narrow for columns.
+    fn of(ranges: &[SizeRange], width: usize) -> Option<Self> {
+        let widest = |write: fn(&SizeRange) -> String| {
+            ranges.iter().map(|range| printable(&write(range)).chars().count()).max().unwrap_or(0)
+        };
+        let columns = Columns { sizes: widest(sizes), choice: widest(choice), gain: widest(gain) };
+        (columns.before_cpu() + CPU_WIDTH <= width).then_some(columns)
+    }
+
+    fn before_cpu(&self) -> usize {
+        2 + self.sizes + GAP + self.choice + GAP + self.gain + GAP
+    }
+}
+
+fn sizes(range: &SizeRange) -> String {
+    wording::sizes(range.from, range.to)
+}
+
+fn choice(range: &SizeRange) -> String {
+    match &range.choice {
+        crate::findings::Choice::Place(contender) => contender.to_string(),
+        crate::findings::Choice::CannotTell { .. } => "cannot tell".into(),
+    }
+}
+
+fn gain(range: &SizeRange) -> String {
+    range.gain.as_ref().map_or("no gain to tell".into(), wording::gain)
+}
+
+enum Style {
+    Bold,
+    Heading,
+    Warning,
+    Quiet,
+}
+
+struct Page {
+    screen: Screen,
+    text: String,
+}
+
+impl Page {
+    fn blank(&mut self) {
+        self.text.push('\n');
+    }
+
+    fn range(&mut self, range: &SizeRange, columns: Option<&Columns>) {
+        let cpu = wording::reading(&range.cpu_per_message, |i| {
+            format!("{} of CPU a message", wording::nanoseconds(i.median))
+        });
+        match columns {
+            Some(columns) => {
+                let Columns { sizes: a, choice: b, gain: c } = columns;
+                let row = format!("  {:a$}  {:b$}  {:c$}  ", sizes(range), choice(range), gain(range));
+                self.paragraph_after(&row, columns.before_cpu(), &cpu);
+            }
+            None => {
+                self.paragraph(2, 4, &format!("{}: {}", sizes(range), choice(range)));
+                self.paragraph(4, 6, &format!("{}; {cpu}", gain(range)));
+            }
+        }
+        if let crate::findings::Choice::CannotTell { why, .. } = &range.choice {
+            self.styled(Style::Quiet, 4, &format!("{}: {why}", wording::choice(&range.choice)));
+        }
+        for rejected in &range.rejected {
+            self.styled(Style::Quiet, 4, &format!("not {}: {}", rejected.contender, rejected.why));
+        }
+        for reference in &range.references {
+            let gain = reference.gain.as_ref().map(|g| format!("the choice over it {}; ", wording::gain(g)));
+            let gain = gain.unwrap_or_default();
+            self.styled(Style::Quiet, 4, &format!("beside it {}: {gain}{}", reference.contender, reference.why));
+        }
+    }
+
+    fn sweep(&mut self, findings: &Findings) {
+        self.styled(Style::Heading, 0, crate::findings::Question::ProtocolCore.title());
+        for row in &findings.verdict.sweep {
+            let metric = row.pattern.metric();
+            let gain = match &row.gain {
+                Some(gain) => format!("{} of the protocol's core", wording::gain(gain)),
+                None => "the protocol's core itself".into(),
+            };
+            let softirqs =
+                wording::reading(&row.softirqs_per_message, |n| format!("{} NET_RX a message", wording::digits(*n)));
+            let value = wording::interval(&row.value, |v| wording::value(metric, v));
+            let what = wording::receiver(row.receiver);
+            self.paragraph(
+                2,
+                4,
+                &format!("{} {}, {what}, on {}: {value}; {gain}; {softirqs}", row.size, row.pattern, row.core),
+            );
+        }
+    }
+
+    /// Wraps `text`: the first line after `first` spaces, the rest after `rest`.
+    fn paragraph(&mut self, first: usize, rest: usize, text: &str) {
+        self.paragraph_after(&" ".repeat(first), rest, text);
+    }
+
+    /// Wraps `text` behind `lead`, following lines after `indent` spaces.
+    fn paragraph_after(&mut self, lead: &str, indent: usize, text: &str) {
+        let mut line = printable(lead);
+        let mut empty = true;
+        for word in printable(text).split_whitespace() {
+            let used = line.chars().count();
+            if !empty && used + 1 + word.chars().count() > self.screen.width {
+                self.text.push_str(line.trim_end());
+                self.text.push('\n');
+                line = " ".repeat(indent);
+                empty = true;
+            }
+            if !empty {
+                line.push(' ');
+            }
+            line.push_str(word);
+            empty = false;
+        }
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    fn styled(&mut self, style: Style, indent: usize, text: &str) {
+        let code = match style {
+            Style::Bold => "1",
+            Style::Heading => "1;36",
+            Style::Warning => "1;33",
+            Style::Quiet => "2",
+        };
+        if self.screen.colour {
+            self.text.push_str(&format!("\x1b[{code}m"));
+        }
+        self.paragraph(indent, indent + 2, text);
+        if self.screen.colour {
+            self.text.insert_str(self.text.len() - 1, "\x1b[0m");
+        }
+    }
+}
+
+/// Text without control characters: a machine's name must not steer the reader's terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
+}
