@@ -372,7 +372,7 @@ pub(super) fn notes(findings: &Findings) -> Vec<String> {
         notes.push(format!("{contender}: {} ({blocks} blocks)", note.trim_end_matches('.')));
     }
     for (contender, (lost, messages)) in losses.into_iter().filter(|(_, (lost, _))| *lost > 0) {
-        notes.push(format!("{contender} lost {lost} of {messages} messages; its figures count those that arrived"));
+        notes.push(format!("{contender} lost {lost} of {messages} messages"));
     }
     notes
 }
