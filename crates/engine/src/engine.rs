@@ -85,7 +85,8 @@ pub struct Engine<B> {
     pub(crate) reads: VecDeque<Read>,
     pub(crate) spares: Spares,
     pub(crate) ready: VecDeque<u32>,
-    completions: VecDeque<Completion<B>>,
+    pub(crate) completions: VecDeque<Completion<B>>,
+    pub(crate) short_sends: u64,
     next_timeout: Option<Nanoseconds>,
     pub(crate) counters: Counters,
 }
@@ -108,6 +109,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
             spares: Spares::default(),
             ready: VecDeque::new(),
             completions: VecDeque::new(),
+            short_sends: 0,
             next_timeout: None,
             counters: Counters::default(),
         }
@@ -236,6 +238,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
                 }
                 _ => false,
             },
+            RequestKey::Short(_) => false,
         }
     }
 

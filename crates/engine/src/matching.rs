@@ -39,22 +39,30 @@ impl Class {
     }
 }
 
+/// The entries of one key, first come first served.
 #[derive(Clone, Copy)]
-struct Ends {
+struct Chain {
     head: u32,
     tail: u32,
 }
+
+const EMPTY: Chain = Chain { head: NIL, tail: NIL };
 
 #[derive(Clone, Copy)]
 struct Links {
     previous: u32,
     next: u32,
+    chain: u32,
 }
 
-/// The entries of one class, chained first come first served under their key.
+/// The entries of one class, chained under their key.
 struct Table {
     class: Class,
-    chains: HashMap<Key, Ends, foldhash::fast::RandomState>,
+    /// Where a key's chain is. The key looked up last is remembered: messages of one key tend to follow one another.
+    index: HashMap<Key, u32, foldhash::fast::RandomState>,
+    recent: Option<(Key, u32)>,
+    chains: Vec<Chain>,
+    free: Vec<u32>,
     /// By node.
     links: Vec<Links>,
     live: usize,
@@ -62,23 +70,28 @@ struct Table {
 
 impl Table {
     fn new(class: Class) -> Self {
-        Table { class, chains: HashMap::default(), links: Vec::new(), live: 0 }
+        Table {
+            class,
+            index: HashMap::default(),
+            recent: None,
+            chains: Vec::new(),
+            free: Vec::new(),
+            links: Vec::new(),
+            live: 0,
+        }
     }
 
+    #[inline]
     fn append(&mut self, key: Key, node: u32) {
+        let chain = match self.find(key) {
+            Some(chain) => chain,
+            None => self.open(key),
+        };
         if self.links.len() <= node as usize {
-            self.links.resize(node as usize + 1, Links { previous: NIL, next: NIL });
+            self.links.resize(node as usize + 1, Links { previous: NIL, next: NIL, chain: NIL });
         }
-        // Emptied chains stay for the next message of their key; swept once they outnumber the rest.
-        if self.chains.len() > 2 * self.live + 64 {
-            self.chains.retain(|_, ends| ends.head != NIL);
-            // A sweep walks the capacity, which a burst long gone must not have left large.
-            if self.chains.capacity() > 16 * self.live + 1024 {
-                self.chains.shrink_to(2 * self.live + 128);
-            }
-        }
-        let ends = self.chains.entry(key).or_insert(Ends { head: NIL, tail: NIL });
-        self.links[node as usize] = Links { previous: ends.tail, next: NIL };
+        let ends = &mut self.chains[chain as usize];
+        self.links[node as usize] = Links { previous: ends.tail, next: NIL, chain };
         if ends.tail == NIL {
             ends.head = node;
         } else {
@@ -88,13 +101,55 @@ impl Table {
         self.live += 1;
     }
 
-    fn first(&self, key: Key) -> Option<u32> {
-        self.chains.get(&key).map(|ends| ends.head).filter(|&head| head != NIL)
+    #[inline]
+    fn find(&mut self, key: Key) -> Option<u32> {
+        match self.recent {
+            Some((recent, chain)) if recent == key => Some(chain),
+            _ => {
+                let chain = *self.index.get(&key)?;
+                self.recent = Some((key, chain));
+                Some(chain)
+            }
+        }
     }
 
-    fn remove(&mut self, key: Key, node: u32) {
-        let Links { previous, next } = self.links[node as usize];
-        let ends = self.chains.get_mut(&key).expect("a listed node has a chain");
+    /// A chain for a key that has none. Emptied chains stay for the next message of their key; they are swept once
+    /// they outnumber the rest.
+    fn open(&mut self, key: Key) -> u32 {
+        if self.index.len() > 2 * self.live + 64 {
+            let Table { index, chains, free, .. } = self;
+            index.retain(|_, chain| {
+                let keep = chains[*chain as usize].head != NIL;
+                if !keep {
+                    free.push(*chain);
+                }
+                keep
+            });
+            // A sweep walks the capacity, which a burst long gone must not have left large.
+            if index.capacity() > 16 * self.live + 1024 {
+                index.shrink_to(2 * self.live + 128);
+            }
+        }
+        let chain = self.free.pop().unwrap_or_else(|| {
+            self.chains.push(EMPTY);
+            (self.chains.len() - 1) as u32
+        });
+        self.chains[chain as usize] = EMPTY;
+        self.index.insert(key, chain);
+        self.recent = Some((key, chain));
+        chain
+    }
+
+    #[inline]
+    fn first(&mut self, key: Key) -> Option<u32> {
+        let chain = self.find(key)?;
+        Some(self.chains[chain as usize].head).filter(|&head| head != NIL)
+    }
+
+    #[inline]
+    fn remove(&mut self, node: u32) {
+        let Links { previous, next, chain } = self.links[node as usize];
+        let ends = &mut self.chains[chain as usize];
         if previous == NIL {
             ends.head = next;
         } else {
@@ -116,6 +171,7 @@ struct Nodes<N> {
 }
 
 impl<N> Nodes<N> {
+    #[inline]
     fn insert(&mut self, node: N) -> u32 {
         match self.free.pop() {
             Some(index) => {
@@ -147,7 +203,6 @@ impl<N> Default for Nodes<N> {
 
 struct PostedNode<T> {
     table: u32,
-    key: Key,
     /// Order of posting; the oldest receive that fits takes the message.
     order: u64,
     value: T,
@@ -169,6 +224,7 @@ impl<T: Copy> PostedQueue<T> {
         self.tables.iter().map(|table| table.live).sum()
     }
 
+    #[inline]
     pub fn post(&mut self, source: Source, selector: TagSelector, value: T) -> u32 {
         let (class, key) = Class::of(source, selector);
         let table = match self.tables.iter().position(|table| table.class == class) {
@@ -187,15 +243,16 @@ impl<T: Copy> PostedQueue<T> {
         };
         let order = self.posted;
         self.posted += 1;
-        let node = self.nodes.insert(PostedNode { table: table as u32, key, order, value });
+        let node = self.nodes.insert(PostedNode { table: table as u32, order, value });
         self.tables[table].append(key, node);
         node
     }
 
     /// Takes the receive, posted first, that fits this message.
+    #[inline]
     pub fn take(&mut self, peer: PeerIndex, tag: Tag) -> Option<T> {
         let mut oldest: Option<(u64, u32)> = None;
-        for table in &self.tables {
+        for table in &mut self.tables {
             if table.live == 0 {
                 continue;
             }
@@ -209,17 +266,24 @@ impl<T: Copy> PostedQueue<T> {
         oldest.map(|(_, node)| self.remove(node))
     }
 
+    #[inline]
     pub fn remove(&mut self, node: u32) -> T {
         let entry = self.nodes.remove(node);
-        self.tables[entry.table as usize].remove(entry.key, node);
+        self.tables[entry.table as usize].remove(node);
         entry.value
     }
+}
+
+/// Neighbours in the order of arrival.
+struct Arrival {
+    previous: u32,
+    next: u32,
 }
 
 struct UnexpectedNode<T> {
     peer: PeerIndex,
     tag: Tag,
-    arrival: Links,
+    arrival: Arrival,
     value: T,
 }
 
@@ -242,7 +306,7 @@ impl<T> UnexpectedQueue<T> {
     }
 
     pub fn push(&mut self, peer: PeerIndex, tag: Tag, value: T) -> u32 {
-        let arrival = Links { previous: self.tail, next: NIL };
+        let arrival = Arrival { previous: self.tail, next: NIL };
         let node = self.nodes.insert(UnexpectedNode { peer, tag, arrival, value });
         if self.tail == NIL {
             self.head = node;
@@ -263,7 +327,7 @@ impl<T> UnexpectedQueue<T> {
             return None;
         }
         let (class, key) = Class::of(source, selector);
-        if let Some(table) = self.tables.iter().find(|table| table.class == class) {
+        if let Some(table) = self.tables.iter_mut().find(|table| table.class == class) {
             return table.first(key);
         }
         if self.tables.len() < LISTED_CLASSES {
@@ -302,7 +366,7 @@ impl<T> UnexpectedQueue<T> {
             next => self.nodes.entries[next as usize].as_mut().expect("linked").arrival.previous = arrival.previous,
         }
         for table in &mut self.tables {
-            table.remove(table.class.key(peer, tag), node);
+            table.remove(node);
         }
         self.live -= 1;
         (peer, tag, value)

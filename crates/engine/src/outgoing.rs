@@ -5,7 +5,8 @@ use machine::{Nanoseconds, PeerIndex};
 use crate::engine::Engine;
 use crate::peer::{Control, Peer, Plan};
 use crate::reliability::Stored;
-use crate::request::{SendKey, SendRequest, Status, to_wire};
+use crate::request::{Completion, Direction, RequestId, RequestKey, SendKey, SendRequest, Status, to_wire};
+use crate::tag::{Envelope, Tag};
 use crate::wire::{self, Packet, RELIABILITY_HEADER, Sequencing};
 
 use slotmap::SlotMap;
@@ -44,6 +45,47 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
     /// Puts a peer whose port was full back among the ready.
     pub fn defer(&mut self, peer: PeerIndex) {
         self.mark_ready(peer);
+    }
+
+    /// The short way of a send: the length of the packet that carries `length` bytes to `peer` right now, or `None`
+    /// where the message must queue ([`Engine::send`]). Give [`Engine::write_short`] that much of the port's memory,
+    /// then tell [`Engine::sent_short`].
+    #[inline]
+    pub fn plan_short(&self, peer: PeerIndex, length: usize) -> Option<usize> {
+        let link = self.peers.get(peer.0 as usize)?;
+        let fits = length as u64 <= link.config.eager_limit.0.min(link.credit_bytes)
+            && length <= link.room(wire::EAGER_HEADER)
+            && link.credit_messages > 0;
+        let first = link.alive && link.messages.is_empty() && link.reliability.is_none();
+        (fits && first).then_some(wire::EAGER_HEADER + length)
+    }
+
+    /// Writes the packet that [`Engine::plan_short`] planned over the whole of `into`.
+    #[inline]
+    pub fn write_short(tag: Tag, payload: &[u8], into: &mut [u8]) {
+        Packet::Eager { tag, length: payload.len() as u32, payload }.write(into);
+    }
+
+    /// The port has taken the packet: the send has ended.
+    #[inline]
+    pub fn sent_short(&mut self, peer: PeerIndex, tag: Tag, buffer: B, context: u64) -> RequestId {
+        let length = buffer.as_ref().len() as u64;
+        let link = &mut self.peers[peer.0 as usize];
+        link.credit_messages -= 1;
+        link.credit_bytes -= length;
+        link.favour_streaming = true;
+        self.counters.packets_sent += 1;
+        self.short_sends += 1;
+        let request = RequestId(RequestKey::Short(self.short_sends));
+        self.completions.push_back(Completion {
+            request,
+            context,
+            direction: Direction::Send,
+            envelope: Envelope { peer, tag, length },
+            status: Status::Done,
+            buffer,
+        });
+        request
     }
 
     /// The length of the next packet to `peer`, or `None` if there is nothing to send now. Changes nothing until

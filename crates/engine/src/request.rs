@@ -18,6 +18,8 @@ pub struct RequestId(pub(crate) RequestKey);
 pub(crate) enum RequestKey {
     Send(SendKey),
     Receive(ReceiveKey),
+    /// A send that ended as it was made, numbered.
+    Short(u64),
 }
 
 /// Which way a request moved bytes.

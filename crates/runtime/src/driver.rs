@@ -57,6 +57,12 @@ impl<P: Port, B: Buffer> Driver<P, B> {
 
     #[inline]
     pub fn send(&mut self, peer: PeerIndex, tag: Tag, buffer: B, context: u64) -> Result<RequestId> {
+        let bytes = buffer.as_ref();
+        if let Some(length) = self.engine.plan_short(peer, bytes.len())
+            && self.port.send(peer, length, |into| Engine::<B>::write_short(tag, bytes, into))? == Sent::Taken
+        {
+            return Ok(self.engine.sent_short(peer, tag, buffer, context));
+        }
         let request = self.engine.send(peer, tag, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))?;
         self.transmit()?;
         Ok(request)

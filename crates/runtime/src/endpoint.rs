@@ -87,20 +87,21 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn poll(&mut self) -> Result<Option<Completion<B>>> {
         match &mut self.place {
             Place::App(driver) => {
-                let mut done = driver.next_completion();
-                if done.is_none() {
-                    driver.turn()?;
-                    done = driver.next_completion();
+                if let Some(done) = driver.next_completion() {
+                    return Ok(Some(translate(done)));
                 }
-                Ok(done.map(|done| Completion {
-                    request: Request(Number::App(done.request)),
-                    context: done.context,
-                    direction: done.direction,
-                    envelope: done.envelope,
-                    status: done.status,
-                    buffer: done.buffer,
-                }))
+                driver.turn()?;
+                Ok(driver.next_completion().map(translate))
             }
+            Place::Core(core) => core.poll(),
+        }
+    }
+
+    /// A request that has ended already; moves nothing. Cheaper than [`Endpoint::poll`] where one came just before.
+    #[inline]
+    pub fn take_ended(&mut self) -> Result<Option<Completion<B>>> {
+        match &mut self.place {
+            Place::App(driver) => Ok(driver.next_completion().map(translate)),
             Place::Core(core) => core.poll(),
         }
     }
@@ -114,10 +115,13 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// What to do between polls that found nothing: let others run where the engine shares a core, else spin.
+    /// What to do between polls that found nothing: let others run where the engine shares a core, else nothing, since
+    /// a pause instruction costs more than the poll.
     #[inline]
     pub fn relax(&self) {
-        if self.placed.yields { std::thread::yield_now() } else { std::hint::spin_loop() }
+        if self.placed.yields {
+            std::thread::yield_now();
+        }
     }
 
     /// The message that such a receive would take now, left where it is.
@@ -208,5 +212,17 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
             }
             self.relax();
         }
+    }
+}
+
+#[inline]
+fn translate<B>(done: engine::Completion<B>) -> Completion<B> {
+    Completion {
+        request: Request(Number::App(done.request)),
+        context: done.context,
+        direction: done.direction,
+        envelope: done.envelope,
+        status: done.status,
+        buffer: done.buffer,
     }
 }

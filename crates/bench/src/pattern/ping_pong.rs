@@ -1,5 +1,5 @@
-//! Ping-pong: one message there, one back (NetPIPE's default, OSU's latency test). Each receive is posted before the
-//! message that it answers leaves.
+//! Ping-pong: one message there, one back, each end sending before it posts its next receive (NetPIPE's default, OSU's
+//! latency test: `MPI_Send`, then `MPI_Recv`).
 
 use machine::Result;
 
@@ -10,8 +10,8 @@ use crate::stack::Stack;
 pub fn initiate<S: Stack>(end: &mut Endpoint<'_, S>) -> Result<()> {
     let (size, messages) = (end.job().size, end.job().messages);
     for message in 1..=messages {
-        end.post_receive(size)?;
         end.post_send(size)?;
+        end.post_receive(size)?;
         end.until_received(message)?;
     }
     end.until_sent(messages)
@@ -23,10 +23,10 @@ pub fn respond<S: Stack>(end: &mut Endpoint<'_, S>, ready: Ready<'_>) -> Result<
     ready()?;
     for message in 1..=messages {
         end.until_received(message)?;
+        end.post_send(size)?;
         if message < messages {
             end.post_receive(size)?;
         }
-        end.post_send(size)?;
     }
     end.until_sent(messages)
 }

@@ -41,6 +41,18 @@ impl<P: Port + Send + 'static> EngineStack<P> {
         EngineStack { endpoint, tag: 0, posted: 0, early: VecDeque::new(), delivered: 0, notes }
     }
 
+    #[inline]
+    fn ended(&mut self, ended: runtime::Completion<Buffer>, done: &mut impl FnMut(Completion)) -> Result<()> {
+        if ended.status != Status::Done || ended.envelope.length != ended.buffer.len() as u64 {
+            return Err(broken(ended.status, ended.envelope.length, ended.buffer.len()));
+        }
+        match ended.direction {
+            Direction::Send => done(Completion::Sent(ended.buffer)),
+            Direction::Receive => self.received(ended.context, ended.buffer, done),
+        }
+        Ok(())
+    }
+
     /// Receives are reported in the order posted, whatever order they ended in.
     #[inline]
     fn received(&mut self, post: u64, buffer: Buffer, done: &mut impl FnMut(Completion)) {
@@ -79,20 +91,14 @@ impl<P: Port + Send + 'static> Stack for EngineStack<P> {
 
     #[inline]
     fn progress(&mut self, done: &mut impl FnMut(Completion)) -> Result<()> {
-        for polled in 0..COMPLETIONS_A_POLL {
-            let Some(ended) = self.endpoint.poll()? else {
-                if polled == 0 {
-                    self.endpoint.relax();
-                }
-                return Ok(());
-            };
-            if ended.status != Status::Done || ended.envelope.length != ended.buffer.len() as u64 {
-                return Err(broken(ended.status, ended.envelope.length, ended.buffer.len()));
-            }
-            match ended.direction {
-                Direction::Send => done(Completion::Sent(ended.buffer)),
-                Direction::Receive => self.received(ended.context, ended.buffer, done),
-            }
+        let Some(first) = self.endpoint.poll()? else {
+            self.endpoint.relax();
+            return Ok(());
+        };
+        self.ended(first, done)?;
+        for _ in 1..COMPLETIONS_A_POLL {
+            let Some(next) = self.endpoint.take_ended()? else { break };
+            self.ended(next, done)?;
         }
         Ok(())
     }
