@@ -1,6 +1,8 @@
 //! The `udp` port: one socket, any number of peers, packets batched and segmented where the kernel can.
 
 mod address;
+#[cfg(test)]
+mod conformance_tests;
 mod control;
 #[cfg(test)]
 mod lab_tests;
