@@ -18,3 +18,4 @@ pub mod signal;
 mod sync;
 pub mod thread;
 pub mod udp;
+pub mod warden;

@@ -1,6 +1,7 @@
 //! The `plimsoll` command.
 #![forbid(unsafe_code)]
 
+mod bench_page;
 mod commands;
 mod machine_page;
 mod output;

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::Read;
-use std::process::{Child, Command, Output, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use machine::CoreId;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 fn bench(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -36,12 +38,19 @@ fn runs(pid: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit_once(')').unwrap_or_default().1.trim_start().starts_with('Z'))
 }
 
+/// Ticks of CPU time that a process has used.
+fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').unwrap_or_default().1.split_whitespace();
+    fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
 fn kill(pid: u32) {
     kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
 }
 
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = look() {
             return found;
@@ -51,12 +60,46 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A bench that would go on for minutes, and its peer.
-fn long_bench() -> (Child, u32) {
-    let mut command = bench(&["--sizes", "8", "--rounds", "10000"]);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let peer = until("a peer", || children(child.id()).first().copied());
-    (child, peer)
+/// A bench at work, in a process group of its own, which a test can signal as a terminal does. Ends with this value.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Running {
+        Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap())
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process_group(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    /// How it ended and what it wrote.
+    fn end(&mut self) -> (ExitStatus, String, String) {
+        let status = until("the end of the bench", || self.0.try_wait().unwrap());
+        let (mut out, mut err) = (String::new(), String::new());
+        self.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        self.0.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        (status, out, err)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A bench that would go on for minutes, and its peer, which is at work.
+fn long_bench() -> (Running, u32) {
+    let bench = Running::start(&mut bench(&["--sizes", "8", "--rounds", "10000"]));
+    let peer = until("a peer", || children(bench.0.id()).first().copied());
+    until("work of the peer", || (ticks(peer) >= 5).then_some(()));
+    (bench, peer)
 }
 
 #[test]
@@ -113,12 +156,9 @@ fn what_cannot_be_is_refused_with_cause_and_next_step() {
 
 #[test]
 fn a_peer_killed_in_mid_run_is_named_and_nothing_remains() {
-    let (mut child, peer) = long_bench();
-    sleep(Duration::from_millis(300));
+    let (mut bench, peer) = long_bench();
     kill(peer);
-    let status = until("the end of the bench", || child.try_wait().unwrap());
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let (status, _, said) = bench.end();
     assert!(!status.success());
     assert!(said.contains(&format!("peer process {peer}")) && said.contains("signal 9"), "{said}");
     assert!(said.contains("Next: "), "{said}");
@@ -127,11 +167,76 @@ fn a_peer_killed_in_mid_run_is_named_and_nothing_remains() {
 
 #[test]
 fn a_killed_bench_takes_its_peer_along() {
-    let (mut child, peer) = long_bench();
-    sleep(Duration::from_millis(300));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let (mut bench, peer) = long_bench();
+    bench.kill();
     until("the end of the peer", || (!runs(peer)).then_some(()));
+}
+
+#[test]
+fn a_signal_ends_the_bench_and_what_was_measured_is_shown() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let (mut bench, peer) = long_bench();
+        // As Ctrl-C at a terminal: the peer gets it too.
+        bench.signal(signal);
+        let (status, out, said) = bench.end();
+        assert!(!status.success() && said.contains("a signal ended it after") && said.contains("Next: "), "{said}");
+        // Blocks come after some calibration; where there was one, it is shown.
+        let none = said.contains("after 0 of 10000");
+        assert!(none == out.is_empty() && (none || out.contains("of 10000 rounds")), "{said}\n{out}");
+        assert!(!runs(peer));
+    }
+}
+
+/// Whoever has its working folder in `folder` or below.
+fn at_work(folder: &str) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let works = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
+    pids.filter(works).collect()
+}
+
+/// A bench of Open MPI in mid-run: itself, and the folder in which mpirun and both its ranks work.
+fn bench_of_open_mpi() -> Option<(Running, String)> {
+    let there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if !there("mpirun") || !there("NPopenmpi") {
+        eprintln!("SKIPPED: mpirun or NPopenmpi is not installed");
+        return None;
+    }
+    if !linux::affinity::allowed().unwrap().starts_with(&[CoreId(0), CoreId(1)]) {
+        eprintln!("SKIPPED: the ranks take cores 0 and 1");
+        return None;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(["bench", "--stack", "open-mpi", "--sizes", "1MiB", "--rounds", "10000"]).stdin(Stdio::null());
+    let mut bench = Running::start(&mut command);
+    let folder = until("two ranks at work", || {
+        if let Some(status) = bench.0.try_wait().unwrap() {
+            panic!("{status}: {}", bench.end().2);
+        }
+        let folders =
+            children(bench.0.id()).into_iter().filter_map(|pid| fs::read_link(format!("/proc/{pid}/cwd")).ok());
+        let folder =
+            folders.filter_map(|cwd| cwd.to_str().map(str::to_owned)).find(|cwd| cwd.contains("plimsoll-netpipe-"))?;
+        (at_work(&folder).len() >= 3).then_some(folder)
+    });
+    Some((bench, folder))
+}
+
+#[test]
+fn a_killed_bench_of_open_mpi_leaves_no_rank_and_no_folder() {
+    let Some((mut bench, folder)) = bench_of_open_mpi() else { return };
+    bench.kill();
+    until("the end of mpirun and its ranks", || at_work(&folder).is_empty().then_some(()));
+    until("the end of their folder", || (!std::path::Path::new(&folder).exists()).then_some(()));
+}
+
+#[test]
+fn a_signal_ends_mpirun_too() {
+    let Some((mut bench, folder)) = bench_of_open_mpi() else { return };
+    bench.signal(Signal::INT);
+    let (status, _, said) = bench.end();
+    assert!(!status.success() && said.contains("a signal ended it after"), "{said}");
+    assert!(at_work(&folder).is_empty() && !std::path::Path::new(&folder).exists());
 }
 
 #[test]

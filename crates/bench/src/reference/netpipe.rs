@@ -9,9 +9,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use linux::warden::Warden;
 use machine::{CoreId, Fault, Result};
-use rustix::process::{Pid, Signal, kill_process_group};
 use study::point::{Metric, Path, Pattern, PointSpec, Receiver};
+use tempfile::TempDir;
 
 /// For one run of all trials of one size; starting the processes takes about a second of it.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -63,17 +64,26 @@ pub fn measure(spec: &PointSpec, pace: Option<f64>) -> Result<Reference> {
     if spec.local_core == spec.remote_core {
         return Err(refused(spec, "both ranks would share a core", "choose two cores"));
     }
-    let folder = tempfile::tempdir().map_err(|e| Fault::because("folder for NetPIPE", e, "free space in TMPDIR"))?;
-    let output = folder.path().join("np.out");
+    let folder = folder()?;
     let per_message = pace.unwrap_or_else(|| 300.0 + spec.size.0 as f64 / 2.0);
     let repeats = (TRIAL.as_nanos() as f64 / per_message).clamp(4.0, 100_000.0) as u64;
-    run(folder.path(), &output, spec, flags, repeats)?;
-    let text = fs::read_to_string(&output)
-        .map_err(|e| Fault::because("NetPIPE's output", e, "run NPopenmpi by hand to see why it wrote none"))?;
+    let text = run(folder.path(), spec, flags, repeats)?;
     weigh(spec, &rows(&text)?, repeats)
 }
 
-fn run(folder: &File, output: &File, spec: &PointSpec, flags: &[&str], repeats: u64) -> Result<()> {
+/// A folder for NetPIPE and for the memory that the ranks share: where shared memory lives, if there is such a place.
+fn folder() -> Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    let folder = builder.prefix("plimsoll-netpipe-");
+    folder
+        .tempdir_in("/dev/shm")
+        .or_else(|_| folder.tempdir())
+        .map_err(|e| Fault::because("folder for NetPIPE", e, "free space in TMPDIR"))
+}
+
+/// What NetPIPE wrote into its output file.
+fn run(folder: &File, spec: &PointSpec, flags: &[&str], repeats: u64) -> Result<String> {
+    let output = folder.join("np.out");
     let ranks = folder.join("ranks");
     let slots = |core: CoreId| core.0;
     let text = format!(
@@ -85,6 +95,8 @@ fn run(folder: &File, output: &File, spec: &PointSpec, flags: &[&str], repeats: 
     let mut command = Command::new("mpirun");
     command
         .args(["-n", "2", "--oversubscribe", "--mca", "btl", "self,vader", "--mca", "rmaps_rank_file_physical", "1"])
+        .args(["--mca", "btl_vader_backing_directory"])
+        .arg(folder)
         .arg("--rankfile")
         .arg(&ranks)
         .arg("NPopenmpi")
@@ -92,7 +104,7 @@ fn run(folder: &File, output: &File, spec: &PointSpec, flags: &[&str], repeats: 
         .args(["-l", &spec.size.0.to_string(), "-u", &(spec.size.0 + spec.perturbation.0).to_string()])
         .args(["-p", &spec.perturbation.0.to_string(), "-n", &repeats.to_string()])
         .arg("-o")
-        .arg(output)
+        .arg(&output)
         .current_dir(folder)
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
@@ -104,12 +116,16 @@ fn run(folder: &File, output: &File, spec: &PointSpec, flags: &[&str], repeats: 
     let stderr =
         fs::File::create(&errors).map_err(|e| Fault::because("folder for NetPIPE", e, "free space in TMPDIR"))?;
     linux::affinity::inherit_allowed(&mut command)?;
-    let child = command.stderr(stderr).spawn().map_err(|e| {
+    let warden = Warden::over_folder(folder)?;
+    let mpirun = command.stderr(stderr).spawn().map_err(|e| {
         Fault::because("stack open-mpi: mpirun", e, "install openmpi-bin and netpipe-openmpi, or leave open-mpi out")
     })?;
-    let status = Group(child).wait(LIMIT)?;
+    // It removes the folder when it is dropped: after the last look into it.
+    let mut group = Group { mpirun, warden: Some(warden) };
+    let status = group.wait(LIMIT)?;
     if status.success() {
-        return Ok(());
+        return fs::read_to_string(&output)
+            .map_err(|e| Fault::because("NetPIPE's output", e, "run NPopenmpi by hand to see why it wrote none"));
     }
     let said = fs::read_to_string(&errors).unwrap_or_default();
     let line = said.lines().find(|line| line.chars().any(char::is_alphabetic)).unwrap_or("it said nothing");
@@ -121,15 +137,21 @@ fn run(folder: &File, output: &File, spec: &PointSpec, flags: &[&str], repeats: 
     ))
 }
 
-/// mpirun and all that it started, in a process group of their own.
-struct Group(Child);
+/// mpirun and all that it started, which work in one folder. The warden ends them, however this process ends.
+struct Group {
+    mpirun: Child,
+    warden: Option<Warden>,
+}
 
 impl Group {
     fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         let until = Instant::now() + limit;
         loop {
-            match self.0.try_wait() {
+            match self.mpirun.try_wait() {
                 Ok(Some(status)) => return Ok(status),
+                Ok(None) if linux::signal::interrupted() => {
+                    return Err(Fault::new("stack open-mpi: NPopenmpi", "a signal asked to end", "run again"));
+                }
                 Ok(None) if Instant::now() < until => sleep(Duration::from_millis(5)),
                 Ok(None) => {
                     let cause = format!("it did not end within {} s", limit.as_secs());
@@ -143,21 +165,10 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if !matches!(self.0.try_wait(), Ok(None)) {
-            return; // ended by itself: its number may be another's by now
-        }
-        if let Some(group) = Pid::from_raw(self.0.id() as i32) {
-            // mpirun ends its ranks, which lead groups of their own, when it is asked to end.
-            let _ = kill_process_group(group, Signal::TERM);
-            let until = Instant::now() + Duration::from_secs(3);
-            while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < until {
-                sleep(Duration::from_millis(10));
-            }
-            if matches!(self.0.try_wait(), Ok(None)) {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-        }
-        let _ = self.0.wait();
+        self.warden = None;
+        // The warden has ended it, unless it was killed itself.
+        let _ = self.mpirun.kill();
+        let _ = self.mpirun.wait();
     }
 }
 

@@ -15,7 +15,6 @@ mod named;
 mod namespace;
 mod residents;
 mod steering;
-mod warden;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -31,7 +30,8 @@ use serde::Serialize;
 pub use named::{Ended, Raised};
 use namespace::Namespace;
 pub use steering::Steering;
-use warden::Warden;
+
+use crate::warden::Warden;
 
 /// The interface by which each host reaches the other. Both ends carry the same name, each in its own namespace.
 const INTERFACE: &str = "lab0";
@@ -164,7 +164,7 @@ impl Lab {
     pub fn owned(options: &Options) -> Result<Lab> {
         options.check()?;
         let hosts = [Namespace::unnamed(Host::A, "plimsoll-a")?, Namespace::unnamed(Host::B, "plimsoll-b")?];
-        let warden = Warden::over(&hosts)?;
+        let warden = Warden::over_networks(hosts.each_ref().map(Namespace::inode))?;
         link::make(&hosts)?;
         link::configure(&hosts, options)?;
         Ok(Lab { hosts, warden: Some(warden) })

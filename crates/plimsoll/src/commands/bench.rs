@@ -1,15 +1,11 @@
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use bench::runner::Bench;
-use comfy_table::{CellAlignment, Table, presets};
-use machine::{Bytes, CoreId, Fault, Reading, Result, Site};
-use serde::Serialize;
-use study::comparison::{self, Paired};
-use study::cost::cpu_per_message;
-use study::point::{Metric, Path, Pattern, PointSpec, Receiver, Stack};
-use study::sample::{Runner, Sample};
-use study::statistics::median_interval;
+use machine::{Bytes, CoreId, Fault, Result, Site};
+use study::point::{Path, Pattern, PointSpec, Receiver, Stack};
+use study::sample::Runner;
+
+use crate::bench_page::{self, Measured};
 
 /// Measures message paths, stack by stack and size by size.
 #[derive(clap::Args)]
@@ -80,12 +76,6 @@ fn cores(text: &str) -> Result<(CoreId, CoreId)> {
     Ok((core(local)?, core(remote)?))
 }
 
-#[derive(Serialize)]
-struct Measured {
-    spec: PointSpec,
-    samples: Vec<Sample>,
-}
-
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let program = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
@@ -96,22 +86,50 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             "add --stack engine-shm or engine-udp, or leave --placement out",
         ));
     }
+    linux::signal::watch()?;
     let mut bench = Bench::new(program);
     let mut measured: Vec<Measured> = points(&arguments);
-    for round in 0..arguments.rounds {
-        for (order, point) in measured.iter_mut().enumerate() {
-            let sample = bench.run_block(&point.spec, round, order as u32)?;
-            point.samples.push(sample);
+    let end = measure(&mut bench, &mut measured, arguments.rounds);
+    bench.close();
+    // Whatever ended it, what was measured is not lost.
+    if measured.iter().any(|point| !point.samples.is_empty()) {
+        if arguments.json {
+            let text = serde_json::to_string_pretty(&measured).map_err(|e| Fault::because("output", e, "report it"))?;
+            crate::output::print(&format!("{text}\n"))?;
+        } else {
+            crate::output::print(&bench_page::page(&measured, arguments.stacks.len(), arguments.rounds))?;
         }
     }
-    bench.close();
-    if arguments.json {
-        let text = serde_json::to_string_pretty(&measured).map_err(|e| Fault::because("output", e, "report it"))?;
-        println!("{text}");
-    } else {
-        print(&arguments, &measured);
+    end.map(|()| ExitCode::SUCCESS)
+}
+
+/// Round by round, until all is measured, a block fails, or a signal asks to end.
+fn measure(bench: &mut Bench, measured: &mut [Measured], rounds: u32) -> Result<()> {
+    let blocks = rounds as usize * measured.len();
+    let mut done = 0;
+    for round in 0..rounds {
+        for (order, point) in measured.iter_mut().enumerate() {
+            // A signal reaches the peers of this process too: a block that fails then says nothing about its point.
+            let block = if linux::signal::interrupted() {
+                Err(None)
+            } else {
+                bench.run_block(&point.spec, round, order as u32).map_err(Some)
+            };
+            match block {
+                Ok(sample) => point.samples.push(sample),
+                Err(Some(fault)) if !linux::signal::interrupted() => return Err(fault),
+                Err(_) => {
+                    return Err(Fault::new(
+                        "plimsoll bench",
+                        format!("a signal ended it after {done} of {blocks} blocks"),
+                        if done == 0 { "run it again" } else { "use what was measured until then, or run it again" },
+                    ));
+                }
+            }
+            done += 1;
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Stacks in turn within each size, so that what is compared is measured side by side.
@@ -139,193 +157,4 @@ fn points(arguments: &Arguments) -> Vec<Measured> {
         }
     }
     points
-}
-
-fn print(arguments: &Arguments, measured: &[Measured]) {
-    let compared = arguments.stacks.len();
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    let mut header = vec!["size", "stack", "median", "95 % interval", "CPU/message"];
-    if compared > 1 {
-        header.push("over the first");
-    }
-    table.set_header(header);
-    for points in measured.chunks(compared.max(1)) {
-        for point in points {
-            let mut row = vec![point.spec.size.to_string(), point.spec.contender().to_string()];
-            row.extend(in_words(point));
-            if compared > 1 {
-                row.push(against(point, &points[0]));
-            }
-            table.add_row(row);
-        }
-    }
-    for column in (0..table.column_count()).filter(|column| *column != 1) {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-    let what = match arguments.pattern.metric() {
-        Metric::HalfRoundTrip => "half a round trip",
-        Metric::BytesPerSecond => "bandwidth",
-        Metric::MessagesPerSecond => "messages a second",
-    };
-    println!("{}: {what}, {} rounds, path {}", arguments.pattern, arguments.rounds, arguments.path);
-    println!("{}", lines.join("\n"));
-    for (title, lines) in [("threads", threads(measured)), ("cores", cores_at_work(measured))] {
-        if !lines.is_empty() {
-            println!("\n{title}\n{}", lines.join("\n"));
-        }
-    }
-    println!("\nnotes");
-    for note in notes(measured) {
-        println!("  {note}");
-    }
-}
-
-/// Median, interval and CPU cost.
-fn in_words(point: &Measured) -> [String; 3] {
-    let metric = point.spec.pattern.metric();
-    let values: Vec<f64> = point.samples.iter().map(|sample| sample.value).collect();
-    let (median, interval) = match median_interval(&values) {
-        Some(i) => (quantity(metric, i.median), format!("{} .. {}", quantity(metric, i.low), quantity(metric, i.high))),
-        None => ("-".to_owned(), "-".to_owned()),
-    };
-    let costs: Vec<f64> = point.samples.iter().filter_map(|s| cpu_per_message(s).value().copied()).collect();
-    let cost = median_interval(&costs).map_or("-".to_owned(), |i| format!("{:.0} ns", i.median));
-    [median, interval, cost]
-}
-
-fn quantity(metric: Metric, value: f64) -> String {
-    match metric {
-        Metric::HalfRoundTrip if value < 1000.0 => format!("{value:.1} ns"),
-        Metric::HalfRoundTrip => format!("{:.2} us", value / 1e3),
-        Metric::BytesPerSecond => machine::BytesPerSecond(value).to_string(),
-        Metric::MessagesPerSecond => format!("{:.3} M/s", value / 1e6),
-    }
-}
-
-/// The ratio of paired rounds, above 1 where `point` is better.
-fn against(point: &Measured, first: &Measured) -> String {
-    if point.spec == first.spec {
-        return "1".to_owned();
-    }
-    let paired = Paired::performance(&point.samples, &first.samples, point.spec.pattern.metric());
-    match paired.interval {
-        Some(i) => format!("{:.2} ({:.2} .. {:.2})", i.median, i.low, i.high),
-        None => "cannot tell".to_owned(),
-    }
-}
-
-/// CPU time per message by end and role: medians over all blocks of a stack and size.
-fn threads(measured: &[Measured]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for point in measured {
-        let mut roles: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
-        for sample in &point.samples {
-            let Some(accounting) = &sample.accounting else { continue };
-            for thread in &accounting.threads {
-                if let Some(cpu) = thread.cpu.value() {
-                    let share = cpu.0 as f64 / sample.messages.max(1) as f64;
-                    roles.entry((&thread.end, &thread.role)).or_default().push(share);
-                }
-            }
-        }
-        let parts: Vec<_> = roles
-            .into_iter()
-            .filter_map(|((end, role), costs)| Some(format!("{end} {role} {:.0} ns", median_interval(&costs)?.median)))
-            .collect();
-        if !parts.is_empty() {
-            lines.push(format!("  {} {}: {} a message", point.spec.size, point.spec.contender(), parts.join(", ")));
-        }
-    }
-    lines
-}
-
-/// Network softirqs and interrupts by core, per 1000 messages.
-fn cores_at_work(measured: &[Measured]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for point in measured {
-        let messages: u64 = point.samples.iter().map(|sample| sample.messages).sum();
-        let mut cores: BTreeMap<u32, [u64; 4]> = BTreeMap::new();
-        let mut why_not = None;
-        for core in point.samples.iter().filter_map(|s| s.accounting.as_ref()).flat_map(|a| &a.cores) {
-            let sums = cores.entry(core.core.0).or_default();
-            for (reading, at) in [(&core.net_rx, 0), (&core.net_tx, 2)] {
-                match reading {
-                    Reading::Measured(s) | Reading::Modelled(s) => {
-                        sums[at] += s.count;
-                        sums[1] += s.time.0;
-                    }
-                    Reading::Absent { reason } => why_not = Some(reason.clone()),
-                    Reading::NotPermitted { reason, next } => why_not = Some(format!("{reason} (next: {next})")),
-                }
-            }
-            sums[3] += core.interrupts.value().copied().unwrap_or(0);
-        }
-        let scale = 1000.0 / messages.max(1) as f64;
-        let parts: Vec<_> = cores
-            .iter()
-            .filter(|(_, sums)| sums.iter().any(|sum| *sum > 0))
-            .map(|(core, [rx, time, tx, interrupts])| {
-                let per = |count: u64| count as f64 * scale;
-                format!(
-                    "core {core}: {:.1} rx and {:.1} tx softirqs taking {:.1} us, {:.1} interrupts",
-                    per(*rx),
-                    per(*tx),
-                    per(*time) / 1e3,
-                    per(*interrupts)
-                )
-            })
-            .collect();
-        if let Some(why) = why_not {
-            lines.push(format!("  {} {}: softirqs not known: {why}", point.spec.size, point.spec.contender()));
-        } else if !parts.is_empty() {
-            let per = "per 1000 messages";
-            lines.push(format!("  {} {} {per}: {}", point.spec.size, point.spec.contender(), parts.join("; ")));
-        }
-    }
-    lines
-}
-
-/// What the reader must know beside the figures, each once.
-fn notes(measured: &[Measured]) -> Vec<String> {
-    let mut notes = Vec::new();
-    let probes: Vec<f64> = measured
-        .iter()
-        .flat_map(|point| &point.samples)
-        .filter_map(|sample| sample.probe.map(|probe| probe.half_round_trip_ps as f64 / 1e3))
-        .collect();
-    if let Some(i) = median_interval(&probes) {
-        let near = measured.iter().flat_map(|p| &p.samples).filter(|s| s.probe.is_some_and(comparison::near)).count();
-        notes.push(format!(
-            "probe beside each block: {:.0} ns one way between the cores (median), near in {near} of {} blocks",
-            i.median,
-            probes.len()
-        ));
-    }
-    let overheads: Vec<f64> = measured
-        .iter()
-        .flat_map(|point| &point.samples)
-        .filter_map(|sample| sample.accounting.as_ref().map(|accounting| accounting.overhead.0 as f64 / 1e3))
-        .collect();
-    if let Some(i) = median_interval(&overheads) {
-        notes.push(format!("accounting itself took {:.0} us a block, outside its measured time", i.median));
-    }
-    for point in measured {
-        let lost: u64 = point.samples.iter().map(|sample| sample.lost).sum();
-        if lost > 0 {
-            let arrived: u64 = point.samples.iter().map(|sample| sample.messages).sum();
-            let share = 100.0 * lost as f64 / (lost + arrived) as f64;
-            notes.push(format!("{} {}: {lost} messages lost ({share:.2} %)", point.spec.size, point.spec.contender()));
-        }
-        for note in point.samples.iter().flat_map(|sample| &sample.notes) {
-            let line = format!("{}: {note}", point.spec.contender());
-            if !notes.contains(&line) {
-                notes.push(line);
-            }
-        }
-    }
-    notes
 }

@@ -1,0 +1,138 @@
+//! A process that outlives a killed owner just long enough to end what the owner left running.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use machine::{Fault, Result};
+
+/// Waits for the end of its standard input, which comes when the owner ends in whatever way. Then ends every process
+/// whose link `/proc/PID/$link` leads to one of the targets: asks once, kills after `$grace` looks, and removes
+/// `$folder`. A pipe rather than a parent-death signal: that signal follows the *thread* that started the child, and an
+/// owner's thread may end long before what it started.
+const SCRIPT: &str = r#"
+read -r _
+link=$1 grace=$2 folder=$3
+shift 3
+residents() {
+    ls -l /proc/[0-9]*/"$link" 2>/dev/null | while read -r line; do
+        for target; do
+            case $line in
+            *"/$link -> $target" | *"/$link -> $target (deleted)")
+                process=${line#*/proc/}
+                echo "${process%%/*}"
+                ;;
+            esac
+        done
+    done
+}
+looks=0
+while [ $looks -lt 200 ]; do
+    found=$(residents "$@")
+    [ -n "$found" ] || break
+    if [ $looks -ge "$grace" ]; then
+        kill -9 $found 2>/dev/null
+    elif [ $looks -eq 0 ]; then
+        kill $found 2>/dev/null
+    fi
+    looks=$((looks + 1))
+    sleep 0.05
+done
+[ -z "$folder" ] || rm -rf -- "$folder"
+[ -z "$(residents "$@")" ]
+"#;
+
+/// Looks, 50 ms apart, that processes get which are asked to end before they are killed.
+const GRACE: &str = "40";
+
+/// Watches over processes for as long as it lives; dropping it ends them as its owner's death would, and waits.
+#[derive(Debug)]
+pub struct Warden(Child);
+
+impl Warden {
+    /// Over all processes that work in `folder` (their current folder, not one below it). They are asked to end and
+    /// killed two seconds later, then the folder is removed with what is in it.
+    ///
+    /// Start it before the first of them. Fails where no shell can be started.
+    pub fn over_folder(folder: &Path) -> Result<Warden> {
+        // The kernel names a process's folder by its real path.
+        let folder = folder
+            .canonicalize()
+            .map_err(|e| Fault::because(format!("folder {}", folder.display()), e, "make it before its warden"))?;
+        let folder = folder.as_os_str();
+        Warden::start(["cwd".as_ref(), GRACE.as_ref(), folder, folder])
+    }
+
+    /// Over all processes in two network namespaces, named by inode. They are killed.
+    pub(crate) fn over_networks(inodes: [u64; 2]) -> Result<Warden> {
+        let [one, other] = inodes.map(|inode| format!("net:[{inode}]"));
+        Warden::start(["ns/net", "0", "", &one, &other].map(OsStr::new))
+    }
+
+    fn start<const N: usize>(arguments: [&OsStr; N]) -> Result<Warden> {
+        Command::new("sh")
+            .args(["-c", SCRIPT, "plimsoll-warden"])
+            .args(arguments)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // A process group of its own: Ctrl-C at the owner's terminal must not end the warden first.
+            .process_group(0)
+            .spawn()
+            .map(Warden)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => Fault::new("warden: sh", "not installed", "install a POSIX shell"),
+                _ => Fault::because("warden", error, "check the limit on processes (ulimit -u)"),
+            })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Warden {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn who_works_in_the_folder_is_ended_and_nobody_else() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("a [folder] with * -> odd name");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("left"), "behind").unwrap();
+        let warden = Warden::over_folder(&folder).unwrap();
+        let sleeper = |at: &Path, script: &str| {
+            let child = Command::new("sh").args(["-c", script]).current_dir(at).stdout(Stdio::piped()).spawn();
+            let mut child = child.unwrap();
+            // Whoever is to be deaf is so from here on.
+            let mut ready = [0; 1];
+            io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+            child
+        };
+        let mut willing = sleeper(&folder, "echo; exec sleep 600");
+        let mut deaf = sleeper(&folder, "trap '' TERM; echo; exec sleep 600");
+        let mut other = sleeper(above.path(), "echo; exec sleep 600");
+        drop(warden);
+        assert_eq!(willing.wait().unwrap().signal(), Some(15));
+        assert_eq!(deaf.wait().unwrap().signal(), Some(9));
+        assert!(other.try_wait().unwrap().is_none(), "a process of another folder was ended");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(!folder.exists() && above.path().exists());
+    }
+}

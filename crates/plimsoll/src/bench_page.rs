@@ -1,0 +1,211 @@
+//! What a bench measured, as a page of text.
+
+use std::collections::BTreeMap;
+
+use comfy_table::{CellAlignment, Table, presets};
+use machine::Reading;
+use serde::Serialize;
+use study::comparison::{self, Paired};
+use study::cost::cpu_per_message;
+use study::point::{Metric, PointSpec};
+use study::sample::Sample;
+use study::statistics::median_interval;
+
+/// A point and its blocks so far.
+#[derive(Serialize)]
+pub struct Measured {
+    pub spec: PointSpec,
+    pub samples: Vec<Sample>,
+}
+
+/// The page of a bench that was to have `rounds`: `compared` points beside each other at each size.
+pub fn page(measured: &[Measured], compared: usize, rounds: u32) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let mut header = vec!["size", "stack", "median", "95 % interval", "CPU/message"];
+    if compared > 1 {
+        header.push("over the first");
+    }
+    table.set_header(header);
+    for points in measured.chunks(compared.max(1)) {
+        for point in points {
+            let mut row = vec![point.spec.size.to_string(), point.spec.contender().to_string()];
+            row.extend(in_words(point));
+            if compared > 1 {
+                row.push(against(point, &points[0]));
+            }
+            table.add_row(row);
+        }
+    }
+    for column in (0..table.column_count()).filter(|column| *column != 1) {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    let pattern = measured[0].spec.pattern;
+    let what = match pattern.metric() {
+        Metric::HalfRoundTrip => "half a round trip",
+        Metric::BytesPerSecond => "bandwidth",
+        Metric::MessagesPerSecond => "messages a second",
+    };
+    let done = measured.iter().map(|point| point.samples.len()).min().unwrap_or(0);
+    let rounds = if done < rounds as usize { format!("{done} of {rounds} rounds") } else { format!("{rounds} rounds") };
+    let mut page = format!("{pattern}: {what}, {rounds}, path {}\n{}\n", measured[0].spec.path, lines.join("\n"));
+    for (title, lines) in [("threads", threads(measured)), ("cores", cores_at_work(measured))] {
+        if !lines.is_empty() {
+            page += &format!("\n{title}\n{}\n", lines.join("\n"));
+        }
+    }
+    page += "\nnotes\n";
+    for note in notes(measured) {
+        page += &format!("  {note}\n");
+    }
+    page
+}
+
+/// Median, interval and CPU cost.
+fn in_words(point: &Measured) -> [String; 3] {
+    let metric = point.spec.pattern.metric();
+    let values: Vec<f64> = point.samples.iter().map(|sample| sample.value).collect();
+    let (median, interval) = match median_interval(&values) {
+        Some(i) => (quantity(metric, i.median), format!("{} .. {}", quantity(metric, i.low), quantity(metric, i.high))),
+        None => ("-".to_owned(), "-".to_owned()),
+    };
+    let costs: Vec<f64> = point.samples.iter().filter_map(|s| cpu_per_message(s).value().copied()).collect();
+    let cost = median_interval(&costs).map_or("-".to_owned(), |i| format!("{:.0} ns", i.median));
+    [median, interval, cost]
+}
+
+fn quantity(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::HalfRoundTrip if value < 1000.0 => format!("{value:.1} ns"),
+        Metric::HalfRoundTrip => format!("{:.2} us", value / 1e3),
+        Metric::BytesPerSecond => machine::BytesPerSecond(value).to_string(),
+        Metric::MessagesPerSecond => format!("{:.3} M/s", value / 1e6),
+    }
+}
+
+/// The ratio of paired rounds, above 1 where `point` is better.
+fn against(point: &Measured, first: &Measured) -> String {
+    if point.spec == first.spec {
+        return "1".to_owned();
+    }
+    let paired = Paired::performance(&point.samples, &first.samples, point.spec.pattern.metric());
+    match paired.interval {
+        Some(i) => format!("{:.2} ({:.2} .. {:.2})", i.median, i.low, i.high),
+        None => "cannot tell".to_owned(),
+    }
+}
+
+/// CPU time per message by end and role: medians over all blocks of a stack and size.
+fn threads(measured: &[Measured]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for point in measured {
+        let mut roles: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
+        for sample in &point.samples {
+            let Some(accounting) = &sample.accounting else { continue };
+            for thread in &accounting.threads {
+                if let Some(cpu) = thread.cpu.value() {
+                    let share = cpu.0 as f64 / sample.messages.max(1) as f64;
+                    roles.entry((&thread.end, &thread.role)).or_default().push(share);
+                }
+            }
+        }
+        let parts: Vec<_> = roles
+            .into_iter()
+            .filter_map(|((end, role), costs)| Some(format!("{end} {role} {:.0} ns", median_interval(&costs)?.median)))
+            .collect();
+        if !parts.is_empty() {
+            lines.push(format!("  {} {}: {} a message", point.spec.size, point.spec.contender(), parts.join(", ")));
+        }
+    }
+    lines
+}
+
+/// Network softirqs and interrupts by core, per 1000 messages.
+fn cores_at_work(measured: &[Measured]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for point in measured {
+        let messages: u64 = point.samples.iter().map(|sample| sample.messages).sum();
+        let mut cores: BTreeMap<u32, [u64; 4]> = BTreeMap::new();
+        let mut why_not = None;
+        for core in point.samples.iter().filter_map(|s| s.accounting.as_ref()).flat_map(|a| &a.cores) {
+            let sums = cores.entry(core.core.0).or_default();
+            for (reading, at) in [(&core.net_rx, 0), (&core.net_tx, 2)] {
+                match reading {
+                    Reading::Measured(s) | Reading::Modelled(s) => {
+                        sums[at] += s.count;
+                        sums[1] += s.time.0;
+                    }
+                    Reading::Absent { reason } => why_not = Some(reason.clone()),
+                    Reading::NotPermitted { reason, next } => why_not = Some(format!("{reason} (next: {next})")),
+                }
+            }
+            sums[3] += core.interrupts.value().copied().unwrap_or(0);
+        }
+        let scale = 1000.0 / messages.max(1) as f64;
+        let parts: Vec<_> = cores
+            .iter()
+            .filter(|(_, sums)| sums.iter().any(|sum| *sum > 0))
+            .map(|(core, [rx, time, tx, interrupts])| {
+                let per = |count: u64| count as f64 * scale;
+                format!(
+                    "core {core}: {:.1} rx and {:.1} tx softirqs taking {:.1} us, {:.1} interrupts",
+                    per(*rx),
+                    per(*tx),
+                    per(*time) / 1e3,
+                    per(*interrupts)
+                )
+            })
+            .collect();
+        if let Some(why) = why_not {
+            lines.push(format!("  {} {}: softirqs not known: {why}", point.spec.size, point.spec.contender()));
+        } else if !parts.is_empty() {
+            let per = "per 1000 messages";
+            lines.push(format!("  {} {} {per}: {}", point.spec.size, point.spec.contender(), parts.join("; ")));
+        }
+    }
+    lines
+}
+
+/// What the reader must know beside the figures, each once.
+fn notes(measured: &[Measured]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let probes: Vec<f64> = measured
+        .iter()
+        .flat_map(|point| &point.samples)
+        .filter_map(|sample| sample.probe.map(|probe| probe.half_round_trip_ps as f64 / 1e3))
+        .collect();
+    if let Some(i) = median_interval(&probes) {
+        let near = measured.iter().flat_map(|p| &p.samples).filter(|s| s.probe.is_some_and(comparison::near)).count();
+        notes.push(format!(
+            "probe beside each block: {:.0} ns one way between the cores (median), near in {near} of {} blocks",
+            i.median,
+            probes.len()
+        ));
+    }
+    let overheads: Vec<f64> = measured
+        .iter()
+        .flat_map(|point| &point.samples)
+        .filter_map(|sample| sample.accounting.as_ref().map(|accounting| accounting.overhead.0 as f64 / 1e3))
+        .collect();
+    if let Some(i) = median_interval(&overheads) {
+        notes.push(format!("accounting itself took {:.0} us a block, outside its measured time", i.median));
+    }
+    for point in measured {
+        let lost: u64 = point.samples.iter().map(|sample| sample.lost).sum();
+        if lost > 0 {
+            let arrived: u64 = point.samples.iter().map(|sample| sample.messages).sum();
+            let share = 100.0 * lost as f64 / (lost + arrived) as f64;
+            notes.push(format!("{} {}: {lost} messages lost ({share:.2} %)", point.spec.size, point.spec.contender()));
+        }
+        for note in point.samples.iter().flat_map(|sample| &sample.notes) {
+            let line = format!("{}: {note}", point.spec.contender());
+            if !notes.contains(&line) {
+                notes.push(line);
+            }
+        }
+    }
+    notes
+}
