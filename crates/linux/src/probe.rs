@@ -176,14 +176,24 @@ pub fn between(one: CoreId, other: CoreId) -> Result<HalfRoundTrip> {
 mod tests {
     use super::*;
 
+    /// Others may hold the cores so that a probe gives up; not for a minute.
+    fn sooner_or_later<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(found) = attempt() {
+                return found;
+            }
+            assert!(Instant::now() < until, "no probe came to its end within a minute");
+        }
+    }
+
     #[test]
     fn two_cores_have_a_latency() {
         let cores = affinity::allowed().unwrap();
         let &[one, other, ..] = &cores[..] else {
             return eprintln!("SKIPPED: one core only");
         };
-        // Others may hold the cores for a while; ten tries outlast that.
-        let found = (0..10).find_map(|_| between(one, other).ok()).expect("an answer in one of ten tries");
+        let found = sooner_or_later(|| between(one, other).ok());
         assert!(found.picoseconds > 0);
         assert!(between(one, one).is_err());
         assert!(between(one, CoreId(9_999)).unwrap_err().to_string().contains("core 9999"));
@@ -195,13 +205,12 @@ mod tests {
         assert!(lines.lead().is_none());
         assert!(!lines.follow());
         assert!(lines.lead().is_none());
-        let met = (0..10).any(|_| {
+        sooner_or_later(|| {
             std::thread::scope(|scope| {
                 let follower = scope.spawn(|| lines.follow());
-                lines.lead().is_some() & follower.join().unwrap()
+                (lines.lead().is_some() & follower.join().unwrap()).then_some(())
             })
         });
-        assert!(met);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use linux::shm::{Role, ShmPort};
@@ -12,6 +13,7 @@ use runtime::{Completion, Direction, Endpoint, LinkConfig, Source, Status, TagSe
 
 const OTHER: PeerIndex = PeerIndex(0);
 const SESSION: u32 = 77;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 type End<P> = (P, Vec<LinkConfig>);
 
@@ -52,7 +54,7 @@ fn sites() -> Vec<Site> {
 }
 
 fn wait<P: Port + Send + 'static>(endpoint: &mut Endpoint<P, Vec<u8>>) -> Completion<Vec<u8>> {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(done) = endpoint.poll().unwrap() {
             return done;
@@ -63,7 +65,7 @@ fn wait<P: Port + Send + 'static>(endpoint: &mut Endpoint<P, Vec<u8>>) -> Comple
 }
 
 /// Both ends send each other messages of many sizes, some receives posted late; everything arrives in order.
-fn converse<P: Port + Send + 'static>(end: End<P>, site: &Site, salt: usize) {
+fn converse<P: Port + Send + 'static>(end: End<P>, site: &Site, salt: usize, settled: &AtomicUsize) {
     let mut endpoint = Endpoint::open(end.0, &end.1, site, &[]).unwrap();
     let lengths = [0, 1, 8, 40, 41, 1000, 9000, 70_000, 1 << 20];
     let rounds = 20;
@@ -93,14 +95,16 @@ fn converse<P: Port + Send + 'static>(end: End<P>, site: &Site, salt: usize) {
             }
         }
     }
-    endpoint.settle(Duration::from_secs(10)).unwrap();
+    endpoint.settle(PATIENCE).unwrap();
+    settled.fetch_add(1, Ordering::SeqCst);
     if let Site::Core(_) = site {
         assert!(endpoint.engine_turns().unwrap() > 0);
     }
     assert_eq!(endpoint.counters().unwrap().malformed, 0);
     // The other end may still need our acknowledgements.
-    let linger = Instant::now() + Duration::from_millis(100);
-    while Instant::now() < linger {
+    let deadline = Instant::now() + PATIENCE;
+    while settled.load(Ordering::SeqCst) < 2 {
+        assert!(Instant::now() < deadline, "the other end does not settle");
         assert!(endpoint.poll().unwrap().is_none_or(|done| done.status == Status::PeerDead));
         std::thread::yield_now();
     }
@@ -109,10 +113,11 @@ fn converse<P: Port + Send + 'static>(end: End<P>, site: &Site, salt: usize) {
 fn converse_everywhere<P: Port + Send + 'static>(ends: fn() -> [End<P>; 2]) {
     for site in sites() {
         let [a, b] = ends();
-        let theirs = site.clone();
-        let other = std::thread::spawn(move || converse(b, &theirs, 1));
-        converse(a, &site, 0);
-        other.join().unwrap();
+        let settled = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| converse(b, &site, 1, &settled));
+            converse(a, &site, 0, &settled);
+        });
     }
 }
 
@@ -138,7 +143,7 @@ fn probe_and_cancel_work_at_every_placement() {
         assert_eq!((done.status, done.context, done.request), (Status::Cancelled, 42, withdrawn));
         assert!(!b.cancel(withdrawn).unwrap());
         a.send(OTHER, 2, vec![1, 2, 3], 0).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         let envelope = loop {
             if let Some(envelope) = b.probe(Source::Any, TagSelector::any()).unwrap() {
                 break envelope;

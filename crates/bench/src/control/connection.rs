@@ -160,6 +160,9 @@ mod tests {
 
     use super::*;
 
+    /// For what is to come.
+    const PATIENCE: Duration = Duration::from_secs(30);
+    /// For what never comes.
     const SOON: Duration = Duration::from_millis(50);
 
     fn pair() -> (Connection, UnixStream) {
@@ -175,8 +178,8 @@ mod tests {
             connection.check().unwrap();
         }
         assert!(connection.has_line());
-        assert_eq!(connection.receive::<String>(SOON).unwrap(), "one");
-        assert_eq!(connection.receive::<String>(SOON).unwrap(), "two");
+        assert_eq!(connection.receive::<String>(PATIENCE).unwrap(), "one");
+        assert_eq!(connection.receive::<String>(PATIENCE).unwrap(), "two");
         assert!(!connection.has_line());
     }
 
@@ -187,15 +190,15 @@ mod tests {
 
         let (mut connection, mut far) = pair();
         far.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        assert!(connection.receive::<String>(SOON).unwrap_err().cause().contains("not a control message"));
+        assert!(connection.receive::<String>(PATIENCE).unwrap_err().cause().contains("not a control message"));
 
         let (mut connection, mut far) = pair();
         far.write_all(&[b'x'; 65]).unwrap();
-        assert!(connection.receive::<String>(SOON).unwrap_err().cause().contains("more than 64 bytes"));
+        assert!(connection.receive::<String>(PATIENCE).unwrap_err().cause().contains("more than 64 bytes"));
 
         let (mut connection, far) = pair();
         drop(far);
-        assert!(connection.receive::<String>(SOON).unwrap_err().cause().contains("closed"));
+        assert!(connection.receive::<String>(PATIENCE).unwrap_err().cause().contains("closed"));
     }
 
     #[test]

@@ -181,7 +181,8 @@ mod tests {
         let spun = meter.end().unwrap();
         let elapsed = start.elapsed().as_nanos() as u64;
         let cpu = spun.cpu.value().unwrap().0;
-        assert!((20_000_000..=elapsed).contains(&cpu), "{cpu} ns of {elapsed} ns");
+        // Two clocks of the kernel, which need not run alike to the last nanosecond.
+        assert!((20_000_000..=elapsed + elapsed / 10).contains(&cpu), "{cpu} ns of {elapsed} ns");
         assert_eq!((spun.end.as_str(), spun.role.as_str()), ("local", "app"));
     }
 
@@ -191,15 +192,18 @@ mod tests {
         let (stop, stopped) = mpsc::channel::<()>();
         let worker = std::thread::spawn(move || {
             tell.send(current_thread()).unwrap();
-            let from = Instant::now();
-            while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) && from.elapsed() < Duration::from_secs(2) {
+            while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
                 spin(Duration::from_micros(100));
             }
         });
         let thread = told.recv().unwrap();
         let mut meter = ThreadMeter::open("local", "engine", thread).unwrap();
         meter.begin().unwrap();
-        std::thread::sleep(Duration::from_millis(20));
+        // On a crowded machine it may be long until the thread gets a turn.
+        let (from, patience) = (cpu_time(thread).unwrap(), Instant::now() + Duration::from_secs(30));
+        while cpu_time(thread).unwrap() == from && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let cost = meter.end().unwrap();
         stop.send(()).unwrap();
         worker.join().unwrap();

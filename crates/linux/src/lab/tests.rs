@@ -13,7 +13,7 @@ use machine::CoreId;
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether labs can be made here at all; says why not.
 pub(crate) fn possible() -> bool {

@@ -29,13 +29,16 @@ fn send(port: &mut UdpPort, to: PeerIndex, packet: &[u8]) -> Sent {
     port.send(to, packet.len(), |room| room.copy_from_slice(packet)).unwrap()
 }
 
-/// Receives until `count` packets are there or nothing has come for a second.
+/// A kernel thread delivers what a crowded machine does not deliver at once: long enough for it to get a turn.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Receives until `count` packets are there or nothing has come for too long.
 fn collect(port: &mut UdpPort, count: usize) -> Vec<(PeerIndex, Vec<u8>)> {
     let mut all = Vec::new();
-    let mut patience = Instant::now() + Duration::from_secs(1);
+    let mut patience = Instant::now() + PATIENCE;
     while all.len() < count && Instant::now() < patience {
         if port.receive(7, |from, packet| all.push((from, packet.to_vec()))).unwrap() > 0 {
-            patience = Instant::now() + Duration::from_secs(1);
+            patience = Instant::now() + PATIENCE;
         } else {
             std::thread::yield_now();
         }
@@ -153,7 +156,7 @@ fn a_closed_peer_is_noticed_by_name() {
         let mut noticed = Vec::new();
         port.notices(|n| noticed.push(n)).unwrap();
         assert!(noticed.is_empty());
-        let deadline = Instant::now() + Duration::from_secs(2);
+        let deadline = Instant::now() + PATIENCE;
         while noticed.is_empty() && Instant::now() < deadline {
             send(&mut port, gone, b"anyone?");
             send(&mut port, there, b"hello");
@@ -179,14 +182,13 @@ fn a_burst_larger_than_any_buffer_is_lost_by_the_kernel_only() {
     while !a.sending.is_empty() {
         a.flush().unwrap();
     }
-    while b.receive(256, |_, packet| assert_eq!(packet.len(), 1400)).map(|n| got += n as u64).is_ok() {
-        if b.counters().empty_receives > 3 {
-            break;
-        }
-    }
     assert_eq!(a.counters().packets_sent, taken);
-    assert!(got == taken || b.receive_drops().unwrap() > 0, "{got} of {taken} without a drop by the kernel");
     let window = b.buffers().receive_window(Bytes(1400));
+    let deadline = Instant::now() + PATIENCE;
+    while got < taken && !(got >= window && b.receive_drops().unwrap() > 0) && Instant::now() < deadline {
+        got += b.receive(256, |_, packet| assert_eq!(packet.len(), 1400)).unwrap() as u64;
+    }
+    assert!(got == taken || b.receive_drops().unwrap() > 0, "{got} of {taken} without a drop by the kernel");
     assert!(got >= window.min(taken), "{got} arrived, though {window} fit the window: {:?}", b.buffers());
 }
 
