@@ -80,6 +80,8 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     /// Moves whatever can move now. True if a packet came in.
     #[inline]
     pub fn turn(&mut self) -> Result<bool> {
+        // What the application has just sent goes first: a look at the port may cost a system call.
+        self.port.flush()?;
         let now = self.now();
         let Driver { engine, port, .. } = self;
         let came = port.receive(RECEIVE_BUDGET, |peer, packet| engine.handle_packet(now, peer, packet))?;

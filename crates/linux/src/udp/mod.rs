@@ -86,6 +86,9 @@ pub struct UdpPort {
     mtu: usize,
     /// The engine relies on `mtu` from the first packet on.
     in_use: bool,
+    /// It was settled whether the socket is connected.
+    settled: bool,
+    connected: bool,
     peers: Vec<Peer>,
     known: HashMap<RawAddress, PeerIndex>,
     /// The sender of the last packet, likely that of the next.
@@ -115,6 +118,8 @@ impl UdpPort {
             features,
             mtu: socket::default_payload(local),
             in_use: false,
+            settled: false,
+            connected: false,
             peers: Vec::new(),
             known: HashMap::new(),
             last: None,
@@ -132,6 +137,9 @@ impl UdpPort {
     ///
     /// The port's mtu becomes the smallest of its peers' routes, up to the first packet; a peer added later over a
     /// narrower route is reached by IP fragments. So add peers before reading [`Port::capabilities`].
+    ///
+    /// A port that comes into use with a single peer is connected to it (see [`UdpPort::is_connected`]) until another
+    /// is added.
     pub fn add_peer(&mut self, address: SocketAddr) -> Result<PeerIndex> {
         if address.is_ipv4() != self.local.is_ipv4() {
             let family = if self.local.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -146,6 +154,11 @@ impl UdpPort {
             return Ok(index);
         }
         let payload = self.routes.payload(address)?;
+        if self.connected {
+            socket::disconnect(&self.socket, self.local)?;
+            self.connected = false;
+            self.sending.set_connected(false);
+        }
         if !self.in_use {
             self.mtu = if self.peers.is_empty() { payload } else { self.mtu.min(payload) };
         }
@@ -170,6 +183,26 @@ impl UdpPort {
 
     pub fn counters(&self) -> UdpCounters {
         self.counters
+    }
+
+    /// The kernel passes packets of the only peer and refuses all others, so that [`UdpCounters::unknown_sender`] does
+    /// not count them.
+    pub fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    /// Connects a socket that has come into use with one peer. A wildcard address stays as it is: the peer may send to
+    /// any address of this host.
+    fn settle(&mut self) {
+        let [peer] = &self.peers[..] else {
+            self.settled = !self.peers.is_empty();
+            return;
+        };
+        self.settled = true;
+        if !self.local.ip().is_unspecified() && socket::connect_to(&self.socket, peer.address()).is_ok() {
+            self.connected = true;
+            self.sending.set_connected(true);
+        }
     }
 
     /// Datagrams that the kernel dropped because this port's receive buffer was full. One system call.
@@ -218,15 +251,18 @@ impl Port for UdpPort {
                 "send it in several packets",
             ));
         }
-        let Some(known) = self.peers.get(peer.0 as usize) else {
+        if peer.0 as usize >= self.peers.len() {
             return Err(Fault::new(
                 format!("peer {}", peer.0),
                 format!("this port has {} peers", self.peers.len()),
                 "add the peer first",
             ));
-        };
+        }
         self.in_use = true;
-        if let Some(room) = self.sending.stage(peer, known, length) {
+        if !self.settled {
+            self.settle();
+        }
+        if let Some(room) = self.sending.stage(peer, &self.peers[peer.0 as usize], length) {
             fill(room);
             return Ok(Sent::Taken);
         }
@@ -248,6 +284,9 @@ impl Port for UdpPort {
     }
 
     fn receive(&mut self, budget: usize, deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
+        if !self.settled {
+            self.settle();
+        }
         let UdpPort { socket, known, last, counters, receiving, .. } = self;
         let who = |from: &RawAddress| match last {
             Some((address, index)) if address == from => Some(*index),

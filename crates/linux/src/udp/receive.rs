@@ -31,6 +31,9 @@ pub(super) struct ReceiveQueue {
     _vectors: Vec<libc::iovec>,
     filled: usize,
     next: usize,
+    /// The last look found something: there may be more. One datagram is looked for otherwise, which costs an idle
+    /// poll and a lone packet less than a look for many.
+    busy: bool,
     /// The rest of the datagram before `next`: its sender, the packet size, and what is left of it in `slots`.
     rest: Option<Rest>,
 }
@@ -65,7 +68,8 @@ impl ReceiveQueue {
                 header
             })
             .collect();
-        let mut queue = ReceiveQueue { slots, headers, _vectors: vectors, filled: MESSAGES, next: 0, rest: None };
+        let mut queue =
+            ReceiveQueue { slots, headers, _vectors: vectors, filled: MESSAGES, next: 0, busy: false, rest: None };
         queue.offer_again();
         Ok(queue)
     }
@@ -100,9 +104,11 @@ impl ReceiveQueue {
                 break;
             } else {
                 self.offer_again();
-                let wanted = datagrams.min(budget - delivered).min(MESSAGES);
-                match self.fetch(socket, wanted, counters) {
-                    Ok(got) if got < wanted => datagrams = 0,
+                let wanted = if self.busy { datagrams.min(budget - delivered).min(MESSAGES) } else { 1 };
+                let fetched = self.fetch(socket, wanted, counters);
+                self.busy = fetched.is_ok();
+                match fetched {
+                    Ok(got) if got < wanted || wanted == 1 => datagrams = 0,
                     Ok(got) => datagrams -= got,
                     Err(Errno::AGAIN) => {
                         counters.empty_receives += 1;
@@ -160,21 +166,18 @@ impl ReceiveQueue {
 
     fn fetch(&mut self, socket: &OwnedFd, wanted: usize, counters: &mut UdpCounters) -> Result<usize, Errno> {
         counters.receive_calls += 1;
-        // SAFETY: each of the first `wanted` headers points to a name, control and payload area of `slots` with its
-        // true length (reset by `offer_again`) and to its own vector; all live as long as `self`.
-        let got = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                self.headers.as_mut_ptr(),
-                wanted as u32,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-            )
-        };
-        if got < 0 {
-            return Err(last_errno());
+        let (fd, first) = (socket.as_raw_fd(), self.headers.as_mut_ptr());
+        if wanted == 1 {
+            // SAFETY: the first header points to a name, control and payload area of `slots` with its true length
+            // (reset by `offer_again`) and to its own vector; all live as long as `self`.
+            let length = unsafe { libc::recvmsg(fd, &raw mut (*first).msg_hdr, libc::MSG_DONTWAIT) };
+            self.headers[0].msg_len = u32::try_from(length).map_err(|_| last_errno())?;
+            self.filled = 1;
+        } else {
+            // SAFETY: as above, for each of the first `wanted` headers.
+            let got = unsafe { libc::recvmmsg(fd, first, wanted as u32, libc::MSG_DONTWAIT, std::ptr::null_mut()) };
+            self.filled = usize::try_from(got).map_err(|_| last_errno())?;
         }
-        self.filled = got as usize;
         Ok(self.filled)
     }
 

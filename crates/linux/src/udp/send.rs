@@ -60,6 +60,8 @@ pub(super) struct SendQueue {
     head: usize,
     segmentation: bool,
     largest: usize,
+    /// The socket is connected to the only peer: the kernel keeps the route, and packets need no name.
+    connected: bool,
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
     controls: Vec<SegmentControl>,
@@ -77,10 +79,15 @@ impl SendQueue {
             head: 0,
             segmentation,
             largest,
+            connected: false,
             headers: Vec::with_capacity(MAX_MESSAGES),
             vectors: Vec::with_capacity(MAX_MESSAGES),
             controls: Vec::with_capacity(MAX_MESSAGES),
         })
+    }
+
+    pub fn set_connected(&mut self, connected: bool) {
+        self.connected = connected;
     }
 
     pub fn is_empty(&self) -> bool {
@@ -235,8 +242,10 @@ impl SendQueue {
     fn push_header(&mut self, to: &RawAddress, at: usize, length: usize, segment: Option<usize>) {
         // SAFETY: all-zero is a valid mmsghdr: null pointers and zero lengths.
         let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
-        header.msg_hdr.msg_name = to.as_ptr().cast_mut().cast();
-        header.msg_hdr.msg_namelen = to.length() as libc::socklen_t;
+        if !self.connected {
+            header.msg_hdr.msg_name = to.as_ptr().cast_mut().cast();
+            header.msg_hdr.msg_namelen = to.length() as libc::socklen_t;
+        }
         header.msg_hdr.msg_controllen = if segment.is_some() { SegmentControl::LENGTH as _ } else { 0 };
         self.headers.push(header);
         self.vectors.push(libc::iovec { iov_base: self.arena.pointer(at, length).cast(), iov_len: length });

@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use machine::{Bytes, Fault, Result};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, connect, connect_unspec, getsockname, socket_with, sockopt,
+};
 use serde::{Deserialize, Serialize};
 
 /// Asked for each direction; the kernel grants this to root and `net.core.?mem_max` to others.
@@ -85,6 +87,20 @@ pub(super) fn grow_buffers(socket: &OwnedFd) -> Result<UdpBuffers> {
         Ok(UdpBuffers { receive, send, forced })
     };
     granted().map_err(|e| Fault::because("socket buffers", e, "raise net.core.rmem_max and net.core.wmem_max"))
+}
+
+/// Sends to `peer` and takes packets of no other from here on. Spares each send a look for its route.
+pub(super) fn connect_to(socket: &OwnedFd, peer: SocketAddr) -> rustix::io::Result<()> {
+    connect(socket, &peer)
+}
+
+/// Undoes [`connect_to`] for a socket bound to `local`.
+pub(super) fn disconnect(socket: &OwnedFd, local: SocketAddr) -> Result<()> {
+    let port_of = |socket| getsockname(socket).and_then(SocketAddr::try_from).map(|address| address.port());
+    // The kernel takes a port number that it chose itself back with the connection.
+    connect_unspec(socket)
+        .and_then(|()| if port_of(socket)? == local.port() { Ok(()) } else { bind(socket, &local) })
+        .map_err(|e| Fault::because(format!("UDP port at {local}"), e, "add all peers before the first packet"))
 }
 
 /// Turns on what the kernel has.

@@ -127,6 +127,54 @@ fn strangers_are_dropped_and_counted() {
 }
 
 #[test]
+fn the_only_peer_has_the_port_to_itself_until_another_comes() {
+    for at in [V4, V6] {
+        let (mut a, mut b, to_b) = pair(at);
+        let address = a.local_address();
+        send(&mut a, to_b, b"one");
+        a.flush().unwrap();
+        assert_eq!(collect(&mut b, 1), [(PeerIndex(0), b"one".to_vec())]);
+        assert!(a.is_connected() && b.is_connected());
+        let mut c = open(at);
+        let c_to_a = c.add_peer(address).unwrap();
+        send(&mut c, c_to_a, b"let me in");
+        c.flush().unwrap();
+        send(&mut b, PeerIndex(0), b"two");
+        b.flush().unwrap();
+        assert_eq!(collect(&mut a, 1), [(to_b, b"two".to_vec())]);
+        assert_eq!((a.counters().datagrams_received, a.counters().unknown_sender), (1, 0));
+
+        let to_c = a.add_peer(c.local_address()).unwrap();
+        assert!(!a.is_connected());
+        assert_eq!(socket::open(address).err().unwrap().next(), "choose another port number, or 0 for any");
+        for (port, to) in [(&mut b, PeerIndex(0)), (&mut c, c_to_a)] {
+            send(port, to, b"three");
+            port.flush().unwrap();
+        }
+        let mut got = collect(&mut a, 2);
+        got.sort();
+        assert_eq!(got, [(to_b, b"three".to_vec()), (to_c, b"three".to_vec())], "{at}");
+        for (port, to) in [(&mut b, to_b), (&mut c, to_c)] {
+            send(&mut a, to, b"four");
+            a.flush().unwrap();
+            assert_eq!(collect(port, 1), [(PeerIndex(0), b"four".to_vec())]);
+        }
+    }
+}
+
+#[test]
+fn a_port_on_every_address_stays_open() {
+    let (mut a, mut b) = (open("0.0.0.0:0"), open(V4));
+    let a_at = SocketAddr::new(b.local_address().ip(), a.local_address().port());
+    a.add_peer(b.local_address()).unwrap();
+    let to_a = b.add_peer(a_at).unwrap();
+    send(&mut b, to_a, b"hello");
+    b.flush().unwrap();
+    assert_eq!(collect(&mut a, 1).len(), 1);
+    assert!(!a.is_connected());
+}
+
+#[test]
 fn a_budget_holds_across_joined_packets() {
     let (mut a, mut b, to_b) = pair(V4);
     for i in 0..40u8 {
