@@ -5,6 +5,7 @@ mod bench_page;
 mod commands;
 mod machine_page;
 mod output;
+mod progress;
 
 use std::process::ExitCode;
 

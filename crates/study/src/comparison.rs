@@ -7,10 +7,21 @@ use crate::design::MINIMUM_ROUNDS;
 use crate::findings::Interval;
 use crate::point::Metric;
 use crate::sample::{Probe, Sample};
-use crate::statistics::{median, median_interval};
+use crate::statistics::{geometric_interval_at, median, median_interval, median_interval_at};
 
 /// Performance within this of another is the same in practice.
 pub const EQUALITY: f64 = 0.02;
+
+/// Rounds after which a comparison is looked at, to be decided or to go on. Few, since each look is another chance to
+/// be fooled by noise; the last is the end, however much budget is left.
+pub const LOOKS: [u32; 7] = [MINIMUM_ROUNDS, 8, 12, 18, 27, 40, 60];
+
+/// Confidence of one look, such that all of them together are fooled in about 5 of 100 comparisons (Pocock,
+/// Biometrika 64:2, 1977: nominal level for seven looks).
+const LOOK_CONFIDENCE: f64 = 0.987;
+
+/// With fewer pairs even their whole range falls short of [`LOOK_CONFIDENCE`]; Student's interval is asked as well.
+const FEW: usize = 8;
 
 /// One way, picoseconds: cores below it are near (share a cache or a core complex), above it far.
 const NEAR: u64 = 60_000;
@@ -39,7 +50,7 @@ pub enum Standing {
 pub struct Paired {
     /// Above 1 where the first is better.
     pub ratios: Vec<f64>,
-    /// `None` without a pair.
+    /// Median and 95 %, to be shown; `None` without a pair.
     pub interval: Option<Interval>,
     /// Differences up to this share are not told apart: practical equality, or the tool's own overhead where larger.
     pub margin: f64,
@@ -87,15 +98,26 @@ impl Paired {
         Paired { interval: median_interval(&ratios), ratios, margin, mismatched }
     }
 
+    /// The interval that decides: wider than 95 %, since it is looked at again and again while a study runs. `None`
+    /// with too few pairs to decide anything.
+    pub fn deciding(&self) -> Option<(f64, f64)> {
+        if self.ratios.len() < MINIMUM_ROUNDS as usize {
+            return None;
+        }
+        let Interval { low, high, .. } = median_interval_at(&self.ratios, LOOK_CONFIDENCE)?;
+        if self.ratios.len() >= FEW {
+            return Some((low, high));
+        }
+        let (least, most) = geometric_interval_at(&self.ratios, LOOK_CONFIDENCE)?;
+        Some((low.min(least), high.max(most)))
+    }
+
     pub fn standing(&self) -> Standing {
-        let Some(interval) = self.interval.filter(|i| i.samples >= MINIMUM_ROUNDS as usize) else {
-            return Standing::Unclear;
-        };
         let (upper, lower) = (1.0 + self.margin, 1.0 / (1.0 + self.margin));
-        match interval {
-            i if i.low > upper => Standing::Better,
-            i if i.high < lower => Standing::Worse,
-            i if i.low >= lower && i.high <= upper => Standing::Equal,
+        match self.deciding() {
+            Some((low, _)) if low > upper => Standing::Better,
+            Some((_, high)) if high < lower => Standing::Worse,
+            Some((low, high)) if low >= lower && high <= upper => Standing::Equal,
             _ => Standing::Unclear,
         }
     }

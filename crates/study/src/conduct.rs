@@ -5,17 +5,13 @@ use std::time::Instant;
 
 use machine::{Fault, Nanoseconds, Result};
 
-use crate::comparison::undecided;
+use crate::comparison::{LOOKS, undecided};
 use crate::design::{Design, Group};
 use crate::order::turns;
 use crate::point::{PointKey, PointSpec};
 use crate::sample::{Runner, Sample};
 use crate::statistics::median;
 use crate::store::{Contents, Store, Study};
-
-/// Rounds after which an undecided comparison is looked at again. Few looks, since each is another chance to be
-/// fooled by noise; none gets more rounds than the last, however much budget is left.
-const LOOKS: [u32; 8] = [5, 7, 10, 14, 20, 28, 40, 60];
 
 /// A point that failed this often is left out of the rest of the study.
 const FAILURES: usize = 2;
@@ -78,7 +74,7 @@ pub fn conduct(
             }
             let spec = standing.design.groups[turn.group].points[turn.point].clone();
             let key = spec.key();
-            if standing.has(&key, standing.round) || standing.failed(&key) {
+            if standing.has(&key, standing.round) || standing.failed(&key) || standing.is_shown(&spec, &key) {
                 continue;
             }
             if stop() {
@@ -164,6 +160,11 @@ impl Standing {
         self.contents.failures.get(key).is_some_and(|f| f.len() >= FAILURES)
     }
 
+    /// A reference with its minimum of rounds: more would decide nothing, and some are slow to run.
+    fn is_shown(&self, spec: &PointSpec, key: &PointKey) -> bool {
+        !spec.stack.is_candidate() && self.samples(key).len() >= self.design.minimum_rounds as usize
+    }
+
     /// A block of the group was measured in this round already.
     fn under_way(&self, group: usize) -> bool {
         self.keys[group].iter().any(|key| self.has(key, self.round))
@@ -180,8 +181,10 @@ impl Standing {
         self.keys[group].iter().zip(&self.design.groups[group].points).filter(|(key, _)| !self.failed(key))
     }
 
+    /// Rounds that every measurable point of the group has; those of a reference with its minimum do not count.
     fn rounds_of(&self, group: usize) -> u32 {
-        self.measurable(group).map(|(key, _)| self.before(key).len() as u32).min().unwrap_or(u32::MAX)
+        let rounds = self.measurable(group).filter(|(key, spec)| !self.is_shown(spec, key));
+        rounds.map(|(key, _)| self.before(key).len() as u32).min().unwrap_or(u32::MAX)
     }
 
     /// Groups that run in the current round: those short of the minimum and those not decided.

@@ -78,11 +78,9 @@ fn decide(size: Bytes, points: Vec<&PointFindings>) -> Option<Decision<'_>> {
 
 /// The one that costs clearly less CPU than every other, where all perform alike within [`TIE`].
 fn cheapest<'a>(tied: &[&'a PointFindings]) -> Option<&'a PointFindings> {
-    let alike = tied[1..].iter().all(|other| {
-        performance(tied[0], other)
-            .interval
-            .is_some_and(|i| i.samples >= MINIMUM_ROUNDS as usize && i.low > 1.0 / TIE && i.high < TIE)
-    });
+    let alike = tied[1..]
+        .iter()
+        .all(|other| performance(tied[0], other).deciding().is_some_and(|(low, high)| low > 1.0 / TIE && high < TIE));
     let cheaper =
         |a: &PointFindings, b: &PointFindings| Paired::cost(&a.samples, &b.samples).standing() == Standing::Better;
     tied.iter().copied().find(|one| alike && tied.iter().all(|other| other.key == one.key || cheaper(one, other)))
@@ -144,7 +142,7 @@ fn cannot_tell(first: &Decision, run: &[Decision]) -> Choice {
     let pairs: Vec<Paired> =
         run.iter().flat_map(|d| d.between[1..].iter().map(|other| performance(d.between[0], other))).collect();
     let margin = pairs.iter().map(|p| p.margin).fold(0.0, f64::max) * 100.0;
-    let ends = pairs.iter().filter_map(|p| p.interval).map(|i| (i.low, i.high));
+    let ends = pairs.iter().filter_map(Paired::deciding);
     let (low, high) = ends.fold((f64::INFINITY, 0.0f64), |(l, h), (low, high)| (l.min(low), h.max(high)));
     let why = if between.len() == 1 {
         "nothing else could be measured beside it".into()

@@ -33,10 +33,15 @@ fn quantile_of_sorted(sorted: &[f64], share: f64) -> f64 {
 }
 
 /// Median and 95 % percentile-bootstrap interval; `None` of nothing. One value is its own interval.
+pub fn median_interval(values: &[f64]) -> Option<Interval> {
+    median_interval_at(values, 0.95)
+}
+
+/// The same at any `confidence` between 0 and 1.
 ///
 /// The plain percentile bootstrap is too narrow for few samples. Its tails are therefore widened by Hesterberg's
 /// expansion (The American Statistician 69:4, 2015, §5.3): the tail is that of Student's t, times sqrt(n/(n-1)).
-pub fn median_interval(values: &[f64]) -> Option<Interval> {
+pub fn median_interval_at(values: &[f64], confidence: f64) -> Option<Interval> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let median = median_of_sorted(&sorted)?;
@@ -59,9 +64,22 @@ pub fn median_interval(values: &[f64]) -> Option<Interval> {
         })
         .collect();
     medians.sort_by(f64::total_cmp);
-    let tail = expanded_tail(n);
+    let tail = expanded_tail(n, confidence);
     let (low, high) = (quantile_of_sorted(&medians, tail), quantile_of_sorted(&medians, 1.0 - tail));
     Some(Interval { median, low, high, samples: n })
+}
+
+/// Student's interval of the geometric mean of positive `ratios`; `None` of fewer than two.
+pub fn geometric_interval_at(ratios: &[f64], confidence: f64) -> Option<(f64, f64)> {
+    let n = ratios.len();
+    if n < 2 {
+        return None;
+    }
+    let logs: Vec<f64> = ratios.iter().map(|r| r.ln()).collect();
+    let mean = logs.iter().sum::<f64>() / n as f64;
+    let variance = logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
+    let reach = student_t(n - 1, confidence) * (variance / n as f64).sqrt();
+    Some(((mean - reach).exp(), (mean + reach).exp()))
 }
 
 /// Noise: the interquartile range over the median. `None` of fewer than four values or a median of 0.
@@ -74,29 +92,34 @@ pub fn relative_spread(values: &[f64]) -> Option<f64> {
 }
 
 /// Probability left in each tail of the percentile interval of `n >= 2` samples.
-fn expanded_tail(n: usize) -> f64 {
-    let n = n as f64;
-    normal_cdf(-(n / (n - 1.0)).sqrt() * student_t_975(n - 1.0))
+fn expanded_tail(n: usize, confidence: f64) -> f64 {
+    let widening = (n as f64 / (n - 1) as f64).sqrt();
+    normal_cdf(-widening * student_t(n - 1, confidence))
 }
 
-/// The 97.5 % quantile of Student's t: tabled for 1 to 4 degrees of freedom, Cornish and Fisher's expansion above
-/// (Abramowitz and Stegun 26.7.5; within 0.002).
-fn student_t_975(freedom: f64) -> f64 {
-    match freedom {
-        f if f < 1.5 => 12.706,
-        f if f < 2.5 => 4.303,
-        f if f < 3.5 => 3.182,
-        f if f < 4.5 => 2.776,
-        f => {
-            let z = 1.959_964_f64;
-            let g1 = (z.powi(3) + z) / 4.0;
-            let g2 = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
-            let g3 = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
-            let g4 =
-                (79.0 * z.powi(9) + 776.0 * z.powi(7) + 1482.0 * z.powi(5) - 1920.0 * z.powi(3) - 945.0 * z) / 92160.0;
-            z + g1 / f + g2 / f.powi(2) + g3 / f.powi(3) + g4 / f.powi(4)
-        }
+/// What |t| stays below with probability `confidence`; above 200 degrees of freedom it hardly changes.
+fn student_t(freedom: usize, confidence: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1e4);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if student_share(middle, freedom.min(200)) < confidence { low = middle } else { high = middle }
     }
+    low
+}
+
+/// P(|T| < t) for whole degrees of freedom: Abramowitz and Stegun 26.7.3 and 26.7.4.
+fn student_share(t: f64, freedom: usize) -> f64 {
+    let angle = (t / (freedom as f64).sqrt()).atan();
+    let (sine, cosine) = angle.sin_cos();
+    let odd = freedom % 2 == 1;
+    let mut term = if odd { cosine } else { 1.0 };
+    let mut sum = 0.0;
+    for step in 1..=freedom / 2 {
+        sum += term;
+        let k = 2.0 * step as f64;
+        term *= cosine * cosine * if odd { k / (k + 1.0) } else { (k - 1.0) / k };
+    }
+    if odd { (angle + sine * sum) * std::f64::consts::FRAC_2_PI } else { sine * sum }
 }
 
 /// Abramowitz and Stegun 7.1.26; absolute error below 1.5e-7.
@@ -130,8 +153,18 @@ mod tests {
 
     #[test]
     fn tables_are_met() {
-        for (freedom, t) in [(4.0, 2.776), (5.0, 2.571), (9.0, 2.262), (30.0, 2.042), (200.0, 1.972)] {
-            assert!((student_t_975(freedom) - t).abs() < 0.002, "t of {freedom}: {}", student_t_975(freedom));
+        let table = [
+            (1, 0.95, 12.706),
+            (2, 0.95, 4.303),
+            (4, 0.95, 2.776),
+            (5, 0.99, 4.032),
+            (9, 0.95, 2.262),
+            (30, 0.99, 2.750),
+            (120, 0.95, 1.980),
+        ];
+        for (freedom, confidence, t) in table {
+            let found = student_t(freedom, confidence);
+            assert!((found - t).abs() < 0.001, "t of {freedom} at {confidence}: {found}");
         }
         for (x, p) in [(-3.0, 0.001_349_9), (-1.96, 0.024_997_9), (0.0, 0.5), (1.0, 0.841_344_7)] {
             assert!((normal_cdf(x) - p).abs() < 1e-6, "{x}");

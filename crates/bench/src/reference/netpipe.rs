@@ -50,6 +50,14 @@ pub fn flags(pattern: Pattern) -> Option<&'static [&'static str]> {
     }
 }
 
+/// Whether NetPIPE and its `mpirun` are to be found.
+pub fn is_installed() -> bool {
+    let found = |program: &str| {
+        std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+    };
+    found("NPopenmpi") && found("mpirun")
+}
+
 /// Runs NetPIPE for one point. `pace` is what the last run took per message, where there was one.
 pub fn measure(spec: &PointSpec, pace: Option<f64>) -> Result<Reference> {
     let Some(flags) = flags(spec.pattern) else {
