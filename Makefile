@@ -59,7 +59,18 @@ bless: tools
 	BLESS=1 INSTA_UPDATE=always $(CARGO) test --workspace
 	@git status --short
 
+# Ratios are over the first stack named: 1 or more is what the engine is held to.
+NETPIPE = $(shell command -v mpirun >/dev/null && command -v NPopenmpi >/dev/null && echo open-mpi,)
+BENCH = $(PLIMSOLL) bench $(BENCH_ARGS)
 bench:
 	@scripts/bootstrap study
 	$(CARGO) build --release --package plimsoll
-	$(PLIMSOLL) bench $(BENCH_ARGS)
+	$(CARGO) bench --package linux --bench shm
+	$(CARGO) bench --package runtime --bench endpoint
+	$(CARGO) bench --package engine --bench matching
+	@[ -n '$(NETPIPE)' ] || echo 'open-mpi left out: install openmpi-bin and netpipe-openmpi'
+	$(BENCH) --stack $(NETPIPE)engine-shm --pattern ping-pong --sizes 8,4KiB,1MiB
+	$(BENCH) --stack $(NETPIPE)engine-shm --pattern stream --sizes 1MiB
+	$(BENCH) --stack $(NETPIPE)engine-shm --pattern message-rate --sizes 8
+	@if [ "$$(id -u)" = 0 ]; then $(BENCH) --path lab --stack tcp,engine-udp --pattern ping-pong --sizes 8; \
+	else echo 'engine-udp against tcp left out: the lab needs root (sudo make bench)'; fi

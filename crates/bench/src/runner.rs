@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linux::accounting::HostMeter;
 use linux::lab::{Host, Lab, Options};
-use machine::accounting::{Accounting, CoreCost};
-use machine::{CoreId, Fault, Nanoseconds, Result, Site};
+use machine::accounting::Accounting;
+use machine::{CoreId, Fault, Nanoseconds, Reading, Result, Site};
 use study::point::{Path, Pattern, PointSpec, Stack};
 use study::sample::{Probe, Runner, Sample};
 
@@ -226,10 +226,11 @@ impl Bench {
                 let cores = meter.end()?;
                 let mut threads = block.threads;
                 threads.extend(block.remote.threads);
-                if let Some(remote) = block.remote.cores.value() {
-                    notes.push(format!("the peer's host: {}", softirqs_in_words(remote)));
-                }
-                Some(Accounting { cores, threads, overhead: meter.overhead() })
+                let remote_cores = match block.remote.cores {
+                    Reading::Measured(cores) | Reading::Modelled(cores) => Some(cores),
+                    Reading::Absent { .. } | Reading::NotPermitted { .. } => None,
+                };
+                Some(Accounting { cores, remote_cores, threads, overhead: meter.overhead() })
             }
         };
         Ok(Sample {
@@ -305,15 +306,6 @@ fn probe(spec: &PointSpec, notes: &mut Vec<String>) -> Option<Probe> {
             None
         }
     }
-}
-
-fn softirqs_in_words(cores: &[CoreCost]) -> String {
-    let busy: Vec<_> = cores
-        .iter()
-        .filter_map(|core| core.net_rx.value().filter(|s| s.count > 0).map(|s| (core.core, s)))
-        .map(|(core, softirq)| format!("{} receive softirqs on {core} took {}", softirq.count, softirq.time))
-        .collect();
-    if busy.is_empty() { "no receive softirqs seen".to_owned() } else { busy.join(", ") }
 }
 
 /// Longer and longer trials, until one is long enough to tell the time per message in nanoseconds.

@@ -47,7 +47,11 @@ pub struct ThreadCost {
 /// Everything counted beside one block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Accounting {
+    /// Of this host, whoever kept them busy: both ends where both are here, two hosts of the lab included.
     pub cores: Vec<CoreCost>,
+    /// Of the peer's host, where that is another; its threads are those whose end is `remote`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_cores: Option<Vec<CoreCost>>,
     pub threads: Vec<ThreadCost>,
     /// What taking these figures cost itself, per block.
     pub overhead: Nanoseconds,

@@ -128,10 +128,13 @@ fn cores_at_work(measured: &[Measured]) -> Vec<String> {
     let mut lines = Vec::new();
     for point in measured {
         let messages: u64 = point.samples.iter().map(|sample| sample.messages).sum();
-        let mut cores: BTreeMap<u32, [u64; 4]> = BTreeMap::new();
+        let mut cores: BTreeMap<(bool, u32), [u64; 4]> = BTreeMap::new();
         let mut why_not = None;
-        for core in point.samples.iter().filter_map(|s| s.accounting.as_ref()).flat_map(|a| &a.cores) {
-            let sums = cores.entry(core.core.0).or_default();
+        let accounts = || point.samples.iter().filter_map(|s| s.accounting.as_ref());
+        let here = accounts().flat_map(|a| &a.cores).map(|core| (false, core));
+        let there = accounts().flat_map(|a| a.remote_cores.iter().flatten()).map(|core| (true, core));
+        for (away, core) in here.chain(there) {
+            let sums = cores.entry((away, core.core.0)).or_default();
             for (reading, at) in [(&core.net_rx, 0), (&core.net_tx, 2)] {
                 match reading {
                     Reading::Measured(s) | Reading::Modelled(s) => {
@@ -148,10 +151,11 @@ fn cores_at_work(measured: &[Measured]) -> Vec<String> {
         let parts: Vec<_> = cores
             .iter()
             .filter(|(_, sums)| sums.iter().any(|sum| *sum > 0))
-            .map(|(core, [rx, time, tx, interrupts])| {
+            .map(|((away, core), [rx, time, tx, interrupts])| {
+                let whose = if *away { "the peer's " } else { "" };
                 let per = |count: u64| count as f64 * scale;
                 format!(
-                    "core {core}: {:.1} rx and {:.1} tx softirqs taking {:.1} us, {:.1} interrupts",
+                    "{whose}core {core}: {:.1} rx and {:.1} tx softirqs taking {:.1} us, {:.1} interrupts",
                     per(*rx),
                     per(*tx),
                     per(*time) / 1e3,

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use machine::Reading;
-use machine::accounting::{CoreCost, Softirq};
+use machine::accounting::{CoreCost, Softirq, ThreadCost};
+use machine::{CoreId, Reading};
 
 use crate::sample::Sample;
 
-/// CPU nanoseconds per message of one block: all participating threads of both ends and the network softirqs.
+/// CPU nanoseconds per message of one block: the application's and the engine's threads of both ends, and the network
+/// softirqs of the cores of both.
 ///
 /// A kernel without IRQ_TIME_ACCOUNTING charges a softirq to whichever thread it interrupts, so on a core that a
 /// participating thread uses, softirq time may already be in the thread's. The sum on one core is therefore held to
-/// the block's length: an upper bound that is exact where the thread spins.
+/// the block's length: an upper bound, exact where the thread spins, as every thread of the bench does, and on cores
+/// where none of them runs. Softirqs are counted for whole cores: traffic of other programs during the block is in
+/// the figure, as is the time that the engine spins for nothing.
 pub fn cpu_per_message(sample: &Sample) -> Reading<f64> {
     let Some(accounting) = &sample.accounting else {
         return Reading::absent("no accounting was taken beside the block");
@@ -22,8 +25,10 @@ pub fn cpu_per_message(sample: &Sample) -> Reading<f64> {
     if accounting.threads.is_empty() {
         return Reading::absent("the participating threads belong to another program");
     }
-    let mut on_core: BTreeMap<u32, u64> = BTreeMap::new();
-    let mut elsewhere = 0;
+    // Core 1 of this host and core 1 of the peer's are two cores.
+    let away = |thread: &ThreadCost| accounting.remote_cores.is_some() && thread.end == "remote";
+    let mut on_core: BTreeMap<(bool, CoreId), u64> = BTreeMap::new();
+    let mut total = 0;
     for thread in &accounting.threads {
         let cpu = match &thread.cpu {
             Reading::Measured(cpu) | Reading::Modelled(cpu) => cpu.0,
@@ -31,14 +36,15 @@ pub fn cpu_per_message(sample: &Sample) -> Reading<f64> {
             Reading::NotPermitted { reason, next } => return Reading::not_permitted(reason.clone(), next.clone()),
         };
         match thread.core.value() {
-            Some(core) => *on_core.entry(core.0).or_default() += cpu,
-            None => elsewhere += cpu,
+            Some(core) => *on_core.entry((away(thread), *core)).or_default() += cpu,
+            None => total += cpu,
         }
     }
-    let mut total = elsewhere;
-    for core in &accounting.cores {
+    let here = accounting.cores.iter().map(|core| (false, core));
+    let there = accounting.remote_cores.iter().flatten().map(|core| (true, core));
+    for (away, core) in here.chain(there) {
         let softirq = softirq_time(core);
-        let threads = on_core.remove(&core.core.0).unwrap_or(0);
+        let threads = on_core.remove(&(away, core.core)).unwrap_or(0);
         total += threads.max((threads + softirq).min(sample.elapsed.0));
     }
     total += on_core.values().sum::<u64>();
@@ -55,13 +61,13 @@ pub fn softirqs_missing(sample: &Sample) -> Option<String> {
     }
 }
 
-/// NET_RX softirqs of all cores for one message; not known where no core's could be counted.
+/// NET_RX softirqs of all cores of both ends for one message; not known where no core's could be counted.
 pub fn receive_softirqs_per_message(sample: &Sample) -> Reading<f64> {
     let Some(accounting) = sample.accounting.as_ref().filter(|a| !a.cores.is_empty() && sample.messages > 0) else {
         return Reading::absent("no accounting was taken beside the block");
     };
     let mut count = 0;
-    for core in &accounting.cores {
+    for core in accounting.cores.iter().chain(accounting.remote_cores.iter().flatten()) {
         match &core.net_rx {
             Reading::Measured(s) | Reading::Modelled(s) => count += s.count,
             Reading::Absent { reason } => return Reading::absent(reason.clone()),
@@ -79,8 +85,8 @@ pub fn softirq_time(core: &CoreCost) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use machine::accounting::{Accounting, ThreadCost};
-    use machine::{CoreId, Nanoseconds};
+    use machine::Nanoseconds;
+    use machine::accounting::Accounting;
 
     use super::*;
 
@@ -113,7 +119,7 @@ mod tests {
             value: 1.0,
             lost: 0,
             probe: None,
-            accounting: Some(Accounting { cores, threads, overhead: Nanoseconds(0) }),
+            accounting: Some(Accounting { cores, remote_cores: None, threads, overhead: Nanoseconds(0) }),
             notes: Vec::new(),
         }
     }
@@ -127,6 +133,23 @@ mod tests {
     fn softirqs_on_another_core_are_added() {
         let cost = cpu_per_message(&sample(vec![thread(0, 1000)], vec![core(0, 0), core(1, 400)]));
         assert_eq!(cost, Reading::Measured(140.0));
+    }
+
+    #[test]
+    fn the_engine_and_the_application_of_both_ends_count() {
+        let role = |core, role: &str, end: &str| ThreadCost { role: role.into(), end: end.into(), ..thread(core, 900) };
+        let threads = vec![role(0, "app", "local"), role(2, "engine", "local"), role(1, "app", "remote")];
+        let cost = cpu_per_message(&sample(threads, vec![core(0, 50), core(1, 500), core(2, 0), core(3, 70)]));
+        assert_eq!(cost, Reading::Measured((950 + 900 + 1000 + 70) as f64 / 10.0));
+    }
+
+    #[test]
+    fn cores_of_two_hosts_with_one_number_are_two() {
+        let remote = ThreadCost { end: "remote".into(), ..thread(1, 600) };
+        let mut between = sample(vec![thread(1, 1000), remote], vec![core(1, 400)]);
+        between.accounting.as_mut().unwrap().remote_cores = Some(vec![core(1, 300), core(2, 20)]);
+        assert_eq!(cpu_per_message(&between), Reading::Measured((1000 + 900 + 20) as f64 / 10.0));
+        assert_eq!(receive_softirqs_per_message(&between), Reading::Measured(7.2));
     }
 
     #[test]

@@ -43,10 +43,11 @@ pub struct Reference {
 pub fn flags(pattern: Pattern) -> Option<&'static [&'static str]> {
     match pattern {
         Pattern::PingPong => Some(&[]),
-        Pattern::Stream => Some(&["-s"]),
+        // NetPIPE counts no message rate, but its stream of small messages is one: see the note that goes with it.
+        Pattern::Stream | Pattern::MessageRate => Some(&["-s"]),
         Pattern::StreamNoCache => Some(&["-s", "-I"]),
         Pattern::Bidirectional => Some(&["-2", "-a"]),
-        Pattern::Window | Pattern::MessageRate => None,
+        Pattern::Window => None,
     }
 }
 
@@ -61,7 +62,11 @@ pub fn is_installed() -> bool {
 /// Runs NetPIPE for one point. `pace` is what the last run took per message, where there was one.
 pub fn measure(spec: &PointSpec, pace: Option<f64>) -> Result<Reference> {
     let Some(flags) = flags(spec.pattern) else {
-        return Err(refused(spec, "NetPIPE has no such pattern", "choose ping-pong, stream or bidirectional"));
+        return Err(refused(
+            spec,
+            "NetPIPE has no such pattern",
+            "choose stream, ping-pong, bidirectional or message-rate for open-mpi",
+        ));
     };
     if spec.path != Path::Loopback {
         return Err(refused(spec, "the reference runs within one host only", "choose --path loopback for open-mpi"));
@@ -217,6 +222,9 @@ fn weigh(spec: &PointSpec, rows: &[Row], repeats: u64) -> Result<Reference> {
         Metric::MessagesPerSecond => rows.len() as f64 / seconds,
     };
     let mut notes = vec!["NetPIPE keeps the fastest of its trials".to_owned()];
+    if spec.pattern == Pattern::MessageRate {
+        notes.push("its message rate is that of NetPIPE's stream, which waits for no window's acknowledgement".into());
+    }
     if by > 0 && rows.len() < 3 {
         notes.push(format!("NetPIPE varies no size so small: {} of 3 sizes", rows.len()));
     }

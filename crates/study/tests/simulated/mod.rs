@@ -63,6 +63,7 @@ fn accounting(spec: &PointSpec, cpu: f64) -> Accounting {
     let absent = || Reading::absent("the simulated machine has no such counter");
     let softirq = |time| Reading::Measured(Softirq { count: time / 1000, time: Nanoseconds(time) });
     Accounting {
+        remote_cores: None,
         cores: vec![CoreCost {
             core: CoreId(63),
             net_rx: softirq(1_000_000),
