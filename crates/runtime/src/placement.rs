@@ -51,7 +51,10 @@ pub(crate) fn settle(site: &Site, claimed: &[CoreId]) -> Result<(Placed, Option<
         rivals.push("the peer".to_string());
     }
     for occupant in contention::pinned_to(core)? {
-        rivals.push(format!("{} (pid {})", occupant.name, occupant.process));
+        let rival = format!("a thread of {}", occupant.name);
+        if !rivals.contains(&rival) {
+            rivals.push(rival);
+        }
     }
     if !rivals.is_empty() {
         placed.yields = true;

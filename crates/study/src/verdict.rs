@@ -1,6 +1,6 @@
 //! The verdict: rows for each question, what the machine did meanwhile, and what to beware of.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::comparison::{EQUALITY, near, overhead_share};
 use crate::cost::softirqs_missing;
@@ -84,10 +84,5 @@ fn warnings(points: &[PointFindings], nearness: Option<&Nearness>) -> Vec<String
     if lost > 0 {
         warnings.push(format!("{lost} datagrams were lost over kernel UDP; its figures count those that arrived"));
     }
-    let mut said: BTreeMap<&str, usize> = BTreeMap::new();
-    for note in measured.iter().flat_map(|p| &p.samples).flat_map(|s| &s.notes) {
-        *said.entry(note).or_default() += 1;
-    }
-    warnings.extend(said.into_iter().map(|(note, blocks)| format!("{note} ({blocks} blocks)")));
     warnings
 }

@@ -10,8 +10,11 @@ use study::report::terminal::{Screen, render};
 
 #[test]
 fn the_terminal_shows_the_verdict() {
-    let text =
-        render(&fixture::findings(), Screen { width: 110, colour: false }, Some(Path::new("/home/user/report.html")));
+    let text = render(
+        &fixture::findings(),
+        Screen { width: 110, colour: false, reasons: true },
+        Some(Path::new("/home/user/report.html")),
+    );
     assert!(text.ends_with("\nReport: /home/user/report.html\n"));
     insta::assert_snapshot!(text);
 }
@@ -20,13 +23,13 @@ fn the_terminal_shows_the_verdict() {
 fn text_keeps_to_the_screen_and_colour_only_adds() {
     let findings = fixture::findings();
     for width in [40, 60, 80, 200] {
-        let text = render(&findings, Screen { width, colour: false }, None);
+        let text = render(&findings, Screen { width, colour: false, reasons: true }, None);
         // One word longer than the screen cannot be wrapped.
         for line in text.lines().filter(|line| line.split_whitespace().count() > 1) {
             let longest = line.split_whitespace().map(|w| w.chars().count()).max().unwrap_or(0);
             assert!(line.chars().count() <= width.max(longest + 6), "{width}: {line}");
         }
-        let coloured = render(&findings, Screen { width, colour: true }, None);
+        let coloured = render(&findings, Screen { width, colour: true, reasons: true }, None);
         assert_ne!(coloured, text);
         let mut plain = coloured;
         for code in ["\x1b[1m", "\x1b[1;36m", "\x1b[1;33m", "\x1b[2m", "\x1b[0m"] {
@@ -50,7 +53,7 @@ fn hostile_names_stay_text() {
         assert!(!page.contains(breakout), "{breakout} got through");
     }
     assert_eq!(page.matches("</title>").count() - page.matches("<title").count(), 0);
-    let text = render(&findings, Screen { width: 80, colour: false }, None);
+    let text = render(&findings, Screen { width: 80, colour: false, reasons: true }, None);
     assert!(!text.contains('\u{1b}'), "an escape sequence got through");
 }
 
@@ -107,5 +110,5 @@ fn a_study_without_a_point_still_reports() {
     };
     let page = html::render(&empty).unwrap();
     assert!(page.contains("No point was measured.") && !page.contains("<svg class=\"chart"));
-    assert!(render(&empty, Screen { width: 80, colour: false }, None).contains("Nothing can be said"));
+    assert!(render(&empty, Screen { width: 80, colour: false, reasons: true }, None).contains("Nothing can be said"));
 }

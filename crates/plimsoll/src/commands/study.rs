@@ -48,6 +48,9 @@ pub struct Arguments {
     /// Measure nothing; print the last study's verdict and write its report again
     #[arg(long, conflicts_with = "export")]
     show: bool,
+    /// Say why each other place was not taken
+    #[arg(long)]
+    why: bool,
     /// Measure nothing; write the raw samples of the last study as csv or json
     #[arg(long, value_name = "FORMAT")]
     export: Option<Format>,
@@ -75,7 +78,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     if arguments.show {
         let (store, study) = last(&arguments.store)?;
-        report(&store, &study, &arguments.report)?;
+        report(&store, &study, &arguments)?;
         return Ok(ExitCode::SUCCESS);
     }
     let source = Source::live();
@@ -105,7 +108,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         );
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    report(&store, &study, &arguments.report)?;
+    store.finish(&mut study, now())?;
+    report(&store, &study, &arguments)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -179,7 +183,8 @@ fn make_room(file: &FilePath) -> Result<()> {
 }
 
 /// Writes the page, prints the verdict.
-fn report(store: &Store, study: &Study, page: &FilePath) -> Result<()> {
+fn report(store: &Store, study: &Study, arguments: &Arguments) -> Result<()> {
+    let page = arguments.report.as_path();
     let findings = study::analysis::findings(study, &store.contents(study)?);
     let next = "free the disk or choose another file with --report; the measurements are safe, `plimsoll study --show` \
                 writes the report again";
@@ -187,7 +192,7 @@ fn report(store: &Store, study: &Study, page: &FilePath) -> Result<()> {
     std::fs::write(page, text).map_err(|e| Fault::because(format!("report {}", page.display()), e, next))?;
     let path = std::path::absolute(page).unwrap_or_else(|_| page.to_path_buf());
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let screen = terminal::Screen { width: width(), colour };
+    let screen = terminal::Screen { width: width(), colour, reasons: arguments.why };
     output::print(&terminal::render(&findings, screen, Some(&path)))
 }
 

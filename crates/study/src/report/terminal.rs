@@ -12,6 +12,8 @@ pub struct Screen {
     pub width: usize,
     /// Whether escape sequences for bold and colour may be written.
     pub colour: bool,
+    /// Whether the reader wants all reasons: why each other place was not taken, and the notes.
+    pub reasons: bool,
 }
 
 /// The verdict as text that ends with the path of the HTML report, where there is one.
@@ -60,6 +62,11 @@ pub fn render(findings: &Findings, screen: Screen, report: Option<&Path>) -> Str
         );
     }
     for (title, lines) in [("Warnings", verdict.warnings.clone()), ("Notes", html::notes(findings))] {
+        if title == "Notes" && !screen.reasons {
+            page.blank();
+            page.paragraph(0, 0, "Why each other place was not taken, and all notes: `plimsoll study --show --why`.");
+            continue;
+        }
         if !lines.is_empty() {
             page.blank();
             page.styled(if title == "Warnings" { Style::Warning } else { Style::Heading }, 0, title);
@@ -151,6 +158,9 @@ impl Page {
         }
         if let crate::findings::Choice::CannotTell { why, .. } = &range.choice {
             self.styled(Style::Quiet, 4, &format!("{}: {why}", wording::choice(&range.choice)));
+        }
+        if !self.screen.reasons {
+            return;
         }
         for rejected in &range.rejected {
             self.styled(Style::Quiet, 4, &format!("not {}: {}", rejected.contender, rejected.why));
