@@ -44,13 +44,8 @@ pub fn page(measured: &[Measured], compared: usize, rounds: u32) -> String {
     }
     let lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     let pattern = measured[0].spec.pattern;
-    let what = match pattern.metric() {
-        Metric::HalfRoundTrip => "half a round trip",
-        Metric::BytesPerSecond => "bandwidth",
-        Metric::MessagesPerSecond => "messages a second",
-    };
-    let done = measured.iter().map(|point| point.samples.len()).min().unwrap_or(0);
-    let rounds = if done < rounds as usize { format!("{done} of {rounds} rounds") } else { format!("{rounds} rounds") };
+    let what = measure_of(pattern.metric());
+    let rounds = rounds_done(measured, rounds);
     let mut page = format!("{pattern}: {what}, {rounds}, path {}\n{}\n", measured[0].spec.path, lines.join("\n"));
     for (title, lines) in [("threads", threads(measured)), ("cores", cores_at_work(measured))] {
         if !lines.is_empty() {
@@ -62,6 +57,20 @@ pub fn page(measured: &[Measured], compared: usize, rounds: u32) -> String {
         page += &format!("  {note}\n");
     }
     page
+}
+
+pub fn measure_of(metric: Metric) -> &'static str {
+    match metric {
+        Metric::HalfRoundTrip => "half a round trip",
+        Metric::BytesPerSecond => "bandwidth",
+        Metric::MessagesPerSecond => "messages a second",
+    }
+}
+
+/// Rounds that all points have had, of those asked for.
+pub fn rounds_done(measured: &[Measured], asked: u32) -> String {
+    let done = measured.iter().map(|point| point.samples.len()).min().unwrap_or(0);
+    if done < asked as usize { format!("{done} of {asked} rounds") } else { format!("{asked} rounds") }
 }
 
 /// Median, interval and CPU cost.
@@ -77,7 +86,7 @@ fn in_words(point: &Measured) -> [String; 3] {
     [median, interval, cost]
 }
 
-fn quantity(metric: Metric, value: f64) -> String {
+pub fn quantity(metric: Metric, value: f64) -> String {
     match metric {
         Metric::HalfRoundTrip if value < 1000.0 => format!("{value:.1} ns"),
         Metric::HalfRoundTrip => format!("{:.2} us", value / 1e3),
@@ -174,7 +183,7 @@ fn cores_at_work(measured: &[Measured]) -> Vec<String> {
 }
 
 /// What the reader must know beside the figures, each once.
-fn notes(measured: &[Measured]) -> Vec<String> {
+pub fn notes(measured: &[Measured]) -> Vec<String> {
     let mut notes = Vec::new();
     let probes: Vec<f64> = measured
         .iter()

@@ -143,6 +143,7 @@ fn what_cannot_be_is_refused_with_cause_and_next_step() {
         (&["--sizes", "9..8"], "the range is empty"),
         (&["--protocol-core", "0"], "protocol core 0"),
         (&["--path", "127.0.0.1:1"], "host 127.0.0.1:1"),
+        (&["--receiver", "both"], "only the sweep"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         let given = arguments[0] == "--cores";
@@ -244,6 +245,26 @@ fn a_peer_called_by_hand_says_so() {
     let output = Command::new(env!("CARGO_BIN_EXE_plimsoll")).arg("peer").stdin(Stdio::null()).output().unwrap();
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("do not call it by hand"));
+}
+
+#[test]
+fn the_sweep_shows_who_bears_the_interrupts() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: a lab needs root");
+    }
+    let core = linux::affinity::allowed().unwrap()[0].0.to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(["bench", "--path", "lab", "--pattern", "window", "--sizes", "64KiB", "--rounds", "1"]);
+    let output = command.args(["--sweep-cores", "--receiver", "both", "--protocol-core", &core]).output().unwrap();
+    let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if said.contains("not permitted") {
+        return eprintln!("SKIPPED: {said}");
+    }
+    assert!(output.status.success(), "{said}");
+    let rows = |receiver: &str| text.lines().filter(|line| line.trim_start().starts_with(receiver)).count();
+    let cores = linux::affinity::allowed().unwrap().len();
+    assert_eq!((rows("reads "), rows("works ")), (cores, cores), "{text}");
+    assert_eq!(text.matches("(protocol)").count(), 2, "{text}");
 }
 
 #[test]

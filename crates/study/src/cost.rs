@@ -77,6 +77,23 @@ pub fn receive_softirqs_per_message(sample: &Sample) -> Reading<f64> {
     Reading::Measured(count as f64 / sample.messages as f64)
 }
 
+/// Interrupts from devices and other cores for one message, on all cores of both ends (paper 002 Fig. 4a); not known
+/// where one core's are not, since a sum over the rest would be too small.
+pub fn interrupts_per_message(sample: &Sample) -> Reading<f64> {
+    let Some(accounting) = sample.accounting.as_ref().filter(|a| !a.cores.is_empty() && sample.messages > 0) else {
+        return Reading::absent("no accounting was taken beside the block");
+    };
+    let mut count = 0;
+    for core in accounting.cores.iter().chain(accounting.remote_cores.iter().flatten()) {
+        match &core.interrupts {
+            Reading::Measured(n) | Reading::Modelled(n) => count += n,
+            Reading::Absent { reason } => return Reading::absent(reason.clone()),
+            Reading::NotPermitted { reason, next } => return Reading::not_permitted(reason.clone(), next.clone()),
+        }
+    }
+    Reading::Measured(count as f64 / sample.messages as f64)
+}
+
 /// Network softirq time of a core in nanoseconds; what could not be counted adds nothing.
 pub fn softirq_time(core: &CoreCost) -> u64 {
     let time = |reading: &Reading<Softirq>| reading.value().map_or(0, |s| s.time.0);

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::findings::Question;
 use crate::point::{Path, Pattern, PointSpec, Receiver, Stack};
+use crate::sweep::sender;
 
 /// Rounds that every comparison gets before any is decided. With fewer than five no 95 % interval of a median exists
 /// (the whole range of five samples covers it in 15 of 16 draws).
@@ -212,21 +213,17 @@ impl Design {
         }
         for (nth, size) in SWEEP.into_iter().enumerate() {
             for receiver in Receiver::ALL {
-                let points = visited.iter().map(|&process| {
-                    let others = || cores.iter().copied().filter(|&core| core != process);
-                    let sender = others().find(|&core| core != protocol).or(others().next()).unwrap_or(process);
-                    PointSpec {
-                        stack: Stack::Tcp,
-                        placement: Site::App,
-                        pattern: Pattern::Stream,
-                        size: Bytes(size),
-                        perturbation: Bytes(0),
-                        path: self.grounds.network.clone(),
-                        local_core: sender,
-                        remote_core: process,
-                        protocol_core: Some(protocol),
-                        receiver,
-                    }
+                let points = visited.iter().map(|&process| PointSpec {
+                    stack: Stack::Tcp,
+                    placement: Site::App,
+                    pattern: Pattern::Stream,
+                    size: Bytes(size),
+                    perturbation: Bytes(0),
+                    path: self.grounds.network.clone(),
+                    local_core: sender(&cores, process, protocol),
+                    remote_core: process,
+                    protocol_core: Some(protocol),
+                    receiver,
                 });
                 let group = Group {
                     questions: vec![Question::ProtocolCore],

@@ -10,6 +10,13 @@ use crate::findings::{PointFindings, Question, SweepRow};
 use crate::ranges::collect_interval;
 use crate::sample::Sample;
 
+/// The sender's core while the receiving process is on `process`: another one, if there is one, and not the protocol's,
+/// if there are three.
+pub fn sender(cores: &[CoreId], process: CoreId, protocol: CoreId) -> CoreId {
+    let others = || cores.iter().copied().filter(|&core| core != process);
+    others().find(|&core| core != protocol).or(others().next()).unwrap_or(process)
+}
+
 /// One row for each point of the sweep, by receiver, size and core.
 pub fn rows(points: &[PointFindings]) -> Vec<SweepRow> {
     let swept: Vec<&PointFindings> =
@@ -22,6 +29,7 @@ pub fn rows(points: &[PointFindings]) -> Vec<SweepRow> {
             let on_protocol_core = swept.iter().find(|p| {
                 p.spec.remote_core == protocol_core
                     && (p.spec.receiver, p.spec.size, p.spec.pattern) == (spec.receiver, spec.size, spec.pattern)
+                    && p.spec.contender() == spec.contender()
             });
             let gain = on_protocol_core
                 .filter(|base| base.key != point.key)

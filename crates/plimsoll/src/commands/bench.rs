@@ -4,8 +4,10 @@ use bench::runner::Bench;
 use machine::{Bytes, CoreId, Fault, Result, Site};
 use study::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use study::sample::Runner;
+use study::sweep::sender;
 
 use crate::bench_page::{self, Measured};
+use crate::sweep_page;
 
 /// Measures message paths, stack by stack and size by size.
 #[derive(clap::Args)]
@@ -34,9 +36,12 @@ pub struct Arguments {
     /// Core that does the kernel's receive processing (lab only)
     #[arg(long)]
     protocol_core: Option<u32>,
-    /// What the receiver does with each message: reads or works
-    #[arg(long, default_value = "reads")]
-    receiver: Receiver,
+    /// What the receiver does with each message: reads or works; for the sweep also both
+    #[arg(long, default_value = "reads", value_parser = receivers)]
+    receiver: Receivers,
+    /// Put the receiving process on each core in turn and show interrupts a message and who bears them (paper 002)
+    #[arg(long, requires = "protocol_core", conflicts_with = "cores")]
+    sweep_cores: bool,
     /// Blocks of each point
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
@@ -58,6 +63,13 @@ fn sizes(text: &str) -> Result<Sizes> {
         return Ok(Sizes(doubling.take_while(|size| *size <= to).collect()));
     }
     text.split(',').map(str::parse).collect::<Result<_>>().map(Sizes)
+}
+
+#[derive(Clone)]
+struct Receivers(Vec<Receiver>);
+
+fn receivers(text: &str) -> Result<Receivers> {
+    if text == "both" { Ok(Receivers(Receiver::ALL.to_vec())) } else { text.parse().map(|one| Receivers(vec![one])) }
 }
 
 fn path(text: &str) -> Result<Path> {
@@ -86,9 +98,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             "add --stack engine-shm or engine-udp, or leave --placement out",
         ));
     }
+    if arguments.receiver.0.len() > 1 && !arguments.sweep_cores {
+        let cause = "only the sweep sets both beside each other";
+        return Err(Fault::new("receiver both", cause, "add --sweep-cores, or choose reads or works"));
+    }
+    let mut measured: Vec<Measured> = points(&arguments)?;
     linux::signal::watch()?;
     let mut bench = Bench::new(program);
-    let mut measured: Vec<Measured> = points(&arguments);
     let end = measure(&mut bench, &mut measured, arguments.rounds);
     bench.close();
     // Whatever ended it, what was measured is not lost.
@@ -96,11 +112,20 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         if arguments.json {
             let text = serde_json::to_string_pretty(&measured).map_err(|e| Fault::because("output", e, "report it"))?;
             crate::output::print(&format!("{text}\n"))?;
+        } else if arguments.sweep_cores {
+            crate::output::print(&sweep_page::page(&measured, arguments.rounds))?;
         } else {
             crate::output::print(&bench_page::page(&measured, arguments.stacks.len(), arguments.rounds))?;
         }
     }
-    end.map(|()| ExitCode::SUCCESS)
+    match end {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(fault) if linux::signal::interrupted() => {
+            eprintln!("plimsoll: {fault}");
+            Ok(ExitCode::from(super::INTERRUPTED))
+        }
+        Err(fault) => Err(fault),
+    }
 }
 
 /// Round by round, until all is measured, a block fails, or a signal asks to end.
@@ -132,29 +157,39 @@ fn measure(bench: &mut Bench, measured: &mut [Measured], rounds: u32) -> Result<
     Ok(())
 }
 
-/// Stacks in turn within each size, so that what is compared is measured side by side.
-fn points(arguments: &Arguments) -> Vec<Measured> {
+/// Stacks in turn within each size, so that what is compared is measured side by side; in a sweep, within each stack
+/// what the receiver does, and where its process is.
+fn points(arguments: &Arguments) -> Result<Vec<Measured>> {
+    let protocol_core = arguments.protocol_core.map(CoreId);
+    let stops: Vec<(CoreId, CoreId)> = match protocol_core.filter(|_| arguments.sweep_cores) {
+        None => vec![arguments.cores],
+        Some(protocol) => {
+            let cores = linux::affinity::allowed()?;
+            cores.iter().map(|&process| (sender(&cores, process, protocol), process)).collect()
+        }
+    };
     let mut points = Vec::new();
     for size in &arguments.sizes.0 {
         for stack in &arguments.stacks {
-            let placement = match stack {
-                Stack::EngineShm | Stack::EngineUdp => arguments.placement.clone(),
-                _ => Site::App,
-            };
-            let spec = PointSpec {
-                stack: *stack,
-                placement,
-                pattern: arguments.pattern,
-                size: *size,
-                perturbation: arguments.perturbation,
-                path: arguments.path.clone(),
-                local_core: arguments.cores.0,
-                remote_core: arguments.cores.1,
-                protocol_core: arguments.protocol_core.map(CoreId),
-                receiver: arguments.receiver,
-            };
-            points.push(Measured { spec, samples: Vec::new() });
+            let placement = if stack.is_engine() { arguments.placement.clone() } else { Site::App };
+            for receiver in &arguments.receiver.0 {
+                for (local_core, remote_core) in &stops {
+                    let spec = PointSpec {
+                        stack: *stack,
+                        placement: placement.clone(),
+                        pattern: arguments.pattern,
+                        size: *size,
+                        perturbation: arguments.perturbation,
+                        path: arguments.path.clone(),
+                        local_core: *local_core,
+                        remote_core: *remote_core,
+                        protocol_core,
+                        receiver: *receiver,
+                    };
+                    points.push(Measured { spec, samples: Vec::new() });
+                }
+            }
         }
     }
-    points
+    Ok(points)
 }

@@ -6,3 +6,6 @@ pub mod machine;
 pub mod peer;
 pub mod serve;
 pub mod study;
+
+/// What a shell expects of a program that was interrupted.
+const INTERRUPTED: u8 = 130;

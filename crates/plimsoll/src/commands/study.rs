@@ -18,9 +18,6 @@ use study::store::{Beginning, Store, Study};
 use crate::output;
 use crate::progress::Display;
 
-/// What a shell expects of a program that was interrupted.
-const INTERRUPTED: u8 = 130;
-
 /// Finds where message processing should run on this machine.
 ///
 /// Measures the engine at each placement beside the kernel's TCP and, where installed, Open MPI; stores every block as it
@@ -106,7 +103,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             "Interrupted; {blocks} finished blocks are in {}. Run the same command to go on.",
             arguments.store.display()
         );
-        return Ok(ExitCode::from(INTERRUPTED));
+        return Ok(ExitCode::from(super::INTERRUPTED));
     }
     store.finish(&mut study, now())?;
     report(&store, &study, &arguments)?;

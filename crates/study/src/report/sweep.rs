@@ -9,6 +9,7 @@ use super::chart::{Axis, BarChart, Cell, Frame, Group, Look, Mark, Scale};
 use super::figures::{Absences, Figure, entry, sentence};
 use super::look::Looks;
 use super::wording;
+use crate::cost::interrupts_per_message;
 use crate::findings::{Findings, PointFindings, SweepRow};
 use crate::point::{Contender, Metric, Pattern, Receiver};
 
@@ -140,27 +141,21 @@ impl Sweep<'_> {
     }
 }
 
-/// Interrupts of all cores for one message: over all blocks, and the least and most of a block. The reason where a
-/// core's count is missing, since a sum over the rest would be too small.
+/// Interrupts of all cores for one message: over all blocks, and the least and most of a block.
 fn interrupts(point: &PointFindings) -> Height {
-    let (mut total, mut messages, mut blocks) = (0, 0, Vec::new());
-    for sample in point.samples.iter().filter(|s| s.messages > 0) {
-        let Some(accounting) = &sample.accounting else { continue };
-        let mut block = 0;
-        for core in &accounting.cores {
-            match &core.interrupts {
-                Reading::Measured(n) | Reading::Modelled(n) => block += n,
-                missing => return Err(wording::why_missing(missing).unwrap_or_default()),
-            }
+    let (mut total, mut messages, mut blocks) = (0.0, 0, Vec::new());
+    for sample in point.samples.iter().filter(|s| s.messages > 0 && s.accounting.is_some()) {
+        match interrupts_per_message(sample) {
+            Reading::Measured(n) | Reading::Modelled(n) => blocks.push(n),
+            missing => return Err(wording::why_missing(&missing).unwrap_or_default()),
         }
-        total += block;
+        total += blocks[blocks.len() - 1] * sample.messages as f64;
         messages += sample.messages;
-        blocks.push(block as f64 / sample.messages as f64);
     }
     if messages == 0 {
         return Err("no accounting was taken".into());
     }
     let low = blocks.iter().copied().fold(f64::INFINITY, f64::min);
     let high = blocks.iter().copied().fold(0.0, f64::max);
-    Ok((total as f64 / messages as f64, low, high))
+    Ok((total / messages as f64, low, high))
 }
