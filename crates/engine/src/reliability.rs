@@ -59,6 +59,13 @@ pub(crate) enum Stored {
     },
 }
 
+impl Stored {
+    /// The acknowledgement of this packet ends a send: somebody waits for it.
+    fn ends_a_message(&self) -> bool {
+        matches!(self, Stored::Data { last: true, .. })
+    }
+}
+
 struct Flight {
     stored: Stored,
     /// Length of the message-layer packet.
@@ -172,7 +179,7 @@ impl Reliability {
 
     /// Everything sent has arrived, and the peer was told of everything that arrived here.
     pub fn is_quiet(&self) -> bool {
-        self.flight.is_empty() && self.unacknowledged == 0 && !self.acknowledge_now
+        self.flight.is_empty() && self.acknowledge_at.is_none() && !self.acknowledge_now
     }
 
     /// A new packet may leave now.
@@ -209,12 +216,14 @@ impl Reliability {
         self.lost -= 1;
         self.lost_from = place + 1;
         self.outstanding += 1;
+        self.ping |= self.flight[place].stored.ends_a_message();
         self.header(sequence, true)
     }
 
     pub fn send(&mut self, now: Nanoseconds, stored: Stored, length: usize) -> Sequencing {
         let order = self.transmission(now);
         let sequence = self.next;
+        self.ping |= stored.ends_a_message();
         self.flight.push_back(Flight {
             stored,
             length,
@@ -297,7 +306,9 @@ impl Reliability {
         self.heard = now;
         self.refusals = 0;
         if header.ping {
-            self.acknowledge_now = true;
+            // Not before the next look at the clock: an answer to this very packet may carry it.
+            let soon = now + Nanoseconds(1);
+            self.acknowledge_at = Some(self.acknowledge_at.map_or(soon, |at| at.min(soon)));
         }
         let oldest = self.oldest();
         let advanced = header.expected.wrapping_sub(oldest) as usize;

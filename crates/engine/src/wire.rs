@@ -166,7 +166,7 @@ pub(crate) struct Sequencing {
     pub beyond: u64,
     /// A packet follows.
     pub carries: bool,
-    /// The receiver should acknowledge at once.
+    /// The receiver should acknowledge without waiting for more packets.
     pub ping: bool,
 }
 

@@ -143,3 +143,23 @@ fn a_timeout_sends_a_peer_that_computes_few_packets() {
     assert!(sent >= 4, "the peer is probed");
     assert!(engine.is_alive(OTHER));
 }
+
+/// A sender waits for the last acknowledgement of a rendezvous; no timer may lie between.
+#[test]
+fn the_end_of_a_long_message_is_acknowledged_at_the_next_look_at_the_clock() {
+    let (mut a, mut b) = (engine(1), engine(1));
+    a.send(OTHER, 1, vec![7; 5000], 0).unwrap();
+    b.receive(Source::Any, TagSelector::any(), vec![0; 5000], 0).unwrap();
+    assert_eq!((carry(10, &mut a, &mut b), carry(10, &mut b, &mut a)), (1, 1));
+    assert_eq!(carry(10, &mut a, &mut b), 4);
+    assert_eq!(b.next_completion().unwrap().buffer, vec![7; 5000]);
+    // At the same moment an answer could still carry it.
+    assert_eq!(carry(10, &mut b, &mut a), 0);
+    assert!(a.next_completion().is_none());
+    let soon = b.next_timeout().unwrap().0;
+    assert_eq!(soon, 11);
+    b.handle_timeout(Nanoseconds(soon));
+    assert_eq!(carry(soon, &mut b, &mut a), 1);
+    assert_eq!(a.next_completion().unwrap().status, Status::Done);
+    assert!(a.is_quiet() && b.is_quiet());
+}

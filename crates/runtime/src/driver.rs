@@ -64,7 +64,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             return Ok(self.engine.sent_short(peer, tag, buffer, context));
         }
         let request = self.engine.send(peer, tag, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))?;
-        self.transmit()?;
+        self.transmit(self.now())?;
         Ok(request)
     }
 
@@ -92,7 +92,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             // A fault closes this way for the peer; the engine then has the bytes sent in packets.
             engine.carry_out_reads(|peer, address, into| port.read_remote(peer, address, into).is_ok());
         }
-        self.transmit()?;
+        self.transmit(now)?;
         self.port.flush()?;
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(TURNS_PER_NOTICE) {
@@ -103,12 +103,11 @@ impl<P: Port, B: Buffer> Driver<P, B> {
 
     /// Hands the engine's packets to the port, until it is full.
     #[inline]
-    fn transmit(&mut self) -> Result<()> {
+    fn transmit(&mut self, now: Nanoseconds) -> Result<()> {
         let ready = self.engine.ready_peers();
         if ready == 0 {
             return Ok(());
         }
-        let now = self.now();
         for _ in 0..ready {
             let Some(peer) = self.engine.next_ready() else { break };
             while let Some(length) = self.engine.plan(now, peer) {
@@ -130,7 +129,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     }
 
     pub fn flush(&mut self) -> Result<()> {
-        self.transmit()?;
+        self.transmit(self.now())?;
         self.port.flush()
     }
 
