@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linux::accounting::HostMeter;
+use linux::affinity;
 use linux::lab::{Host, Lab, Options};
 use machine::accounting::Accounting;
 use machine::{CoreId, Fault, Nanoseconds, Reading, Result, Site};
@@ -331,11 +332,20 @@ fn remote_placement(spec: &PointSpec) -> Result<Site> {
         return Ok(spec.placement.clone());
     }
     let taken = [core, spec.local_core, spec.remote_core];
-    let free = linux::affinity::allowed()?.into_iter().find(|core| !taken.contains(core));
+    let free = affinity::allowed()?.into_iter().find(|core| !taken.contains(core));
     Ok(Site::Core(free.unwrap_or(spec.local_core)))
 }
 
 fn check(spec: &PointSpec) -> Result<()> {
+    // A peer on another host checks its own cores.
+    let far = matches!(spec.path, Path::Remote(_));
+    affinity::check(spec.local_core)?;
+    if !far {
+        affinity::check(spec.remote_core)?;
+    }
+    if let Site::Core(core) = spec.placement {
+        affinity::check(core).map_err(|fault| fault.within(format!("placement {}", spec.placement)))?;
+    }
     let kernel = matches!(spec.stack, Stack::Tcp | Stack::Udp | Stack::OpenMpi);
     if kernel && spec.placement != Site::App {
         return Err(Fault::new(

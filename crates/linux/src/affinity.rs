@@ -66,22 +66,25 @@ impl Drop for Pinned {
     }
 }
 
-/// Pins the calling thread to `core`.
-///
-/// A fault, naming the allowed cores, where the core does not exist or was not given to this process.
-pub fn pin(core: CoreId) -> Result<Pinned> {
-    let given = given()?;
-    let before = own_mask()?;
-    let cores = cores_of(&given);
-    if !cores.contains(&core) {
-        let exists = Path::new(&format!("/sys/devices/system/cpu/cpu{}", core.0)).exists();
-        let cause = if exists { "it is not given to this process" } else { "this machine has no such core" };
-        return Err(Fault::new(core.to_string(), cause, format!("choose one of {}", in_words(&cores))));
+/// A fault, naming the allowed cores, where `core` does not exist or was not given to this process.
+pub fn check(core: CoreId) -> Result<()> {
+    let cores = allowed()?;
+    if cores.contains(&core) {
+        return Ok(());
     }
+    let exists = Path::new(&format!("/sys/devices/system/cpu/cpu{}", core.0)).exists();
+    let cause = if exists { "it is not given to this process" } else { "this machine has no such core" };
+    Err(Fault::new(core.to_string(), cause, format!("choose one of {}", in_words(&cores))))
+}
+
+/// Pins the calling thread to `core`; faults as [`check`] does.
+pub fn pin(core: CoreId) -> Result<Pinned> {
+    check(core)?;
+    let before = own_mask()?;
     let mut only = CpuSet::new();
     only.set(core.0 as usize);
     sched_setaffinity(None, &only)
-        .map_err(|e| Fault::because(core.to_string(), e, format!("choose one of {}", in_words(&cores))))?;
+        .map_err(|e| Fault::because(core.to_string(), e, "bring the core on line, or choose another"))?;
     Ok(Pinned { core, before, _thread: PhantomData })
 }
 

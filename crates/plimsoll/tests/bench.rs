@@ -138,6 +138,7 @@ fn what_cannot_be_is_refused_with_cause_and_next_step() {
         (&["--cores", "0,9999"], "core 9999: this machine has no such core"),
         (&["--cores", "9999,0"], "core 9999: this machine has no such core"),
         (&["--placement", "core:1"], "placement core:1"),
+        (&["--stack", "engine-shm", "--placement", "core:9999"], "placement core:9999: core 9999: this machine has no"),
         (&["--sizes", "0"], "message size 0 B"),
         (&["--sizes", "128MiB"], "message size 128 MiB"),
         (&["--sizes", "9..8"], "the range is empty"),

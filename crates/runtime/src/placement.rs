@@ -29,15 +29,7 @@ pub(crate) fn settle(site: &Site, claimed: &[CoreId]) -> Result<(Placed, Option<
             ));
         }
     };
-    let allowed = linux::affinity::allowed()?;
-    if !allowed.contains(&core) {
-        let cores: Vec<_> = allowed.iter().map(|core| core.0.to_string()).collect();
-        return Err(Fault::new(
-            format!("placement {site}"),
-            format!("this process may use cores {} only", cores.join(", ")),
-            "choose one of them, or widen the cpuset or taskset it was started with",
-        ));
-    }
+    linux::affinity::check(core).map_err(|fault| fault.within(format!("placement {site}")))?;
     let mut rivals = Vec::new();
     let mut excluded = None;
     let mine = linux::affinity::current()?;
