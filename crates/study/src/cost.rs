@@ -12,7 +12,7 @@ use crate::sample::Sample;
 ///
 /// A kernel without IRQ_TIME_ACCOUNTING charges a softirq to whichever thread it interrupts, so on a core that a
 /// participating thread uses, softirq time may already be in the thread's. The sum on one core is therefore held to
-/// the block's length: an upper bound, exact where the thread spins, as every thread of the bench does, and on cores
+/// the block's length: an upper bound, exact where the thread spins undisturbed, as those of the bench do, and on cores
 /// where none of them runs. Softirqs are counted for whole cores: traffic of other programs during the block is in
 /// the figure, as is the time that the engine spins for nothing.
 pub fn cpu_per_message(sample: &Sample) -> Reading<f64> {

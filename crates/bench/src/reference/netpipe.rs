@@ -69,7 +69,11 @@ pub fn measure(spec: &PointSpec, pace: Option<f64>) -> Result<Reference> {
         ));
     };
     if spec.path != Path::Loopback {
-        return Err(refused(spec, "the reference runs within one host only", "choose --path loopback for open-mpi"));
+        return Err(refused(
+            spec,
+            "mpirun starts ranks on another host by ssh, which plimsoll sets up nowhere",
+            "choose --path loopback for open-mpi",
+        ));
     }
     if spec.receiver != Receiver::Reads {
         return Err(refused(spec, "NetPIPE's receiver only reads", "choose --receiver reads for open-mpi"));
