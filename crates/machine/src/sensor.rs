@@ -8,7 +8,6 @@ use crate::refusal::Refusal;
 const POWERCAP: &str = "/sys/class/powercap";
 const HWMON: &str = "/sys/class/hwmon";
 const PMU: &str = "/sys/bus/event_source/devices";
-const TRACING: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 pub(crate) fn read(ground: &Ground) -> Vec<Feature> {
     vec![
@@ -46,31 +45,14 @@ fn may_trace(ground: &Ground) -> bool {
     capable || paranoid(ground).is_some_and(|level| level < 0)
 }
 
-/// Time in softirqs comes from the irq:softirq_entry and softirq_exit tracepoints: without IRQ_TIME_ACCOUNTING the
-/// kernel's own /proc/stat charges whole ticks.
+/// Time in softirqs comes from a BPF program at the raw tracepoints softirq_entry and softirq_exit, which needs no
+/// tracefs: without IRQ_TIME_ACCOUNTING the kernel's own /proc/stat charges whole ticks.
 fn softirq_time(ground: &Ground) -> Availability {
-    let mut refused = None;
-    for root in TRACING {
-        match ground.source.text(&format!("{root}/events/irq/softirq_entry/id")) {
-            Ok(_) if may_trace(ground) => {
-                return Availability::present("tracepoints irq:softirq_entry and softirq_exit");
-            }
-            Ok(_) => {
-                return Availability::not_permitted(
-                    "the tracepoints are there, but perf_event_paranoid forbids them",
-                    "run as root, or grant CAP_PERFMON",
-                );
-            }
-            Err(refusal) if refusal.not_permitted() => refused = refused.or(Some((root, refusal))),
-            Err(_) => {}
+    match bpf(ground) {
+        Availability::Present { .. } => {
+            Availability::present("a BPF program at the raw tracepoints softirq_entry and softirq_exit")
         }
-    }
-    match refused {
-        Some((root, refusal)) => Availability::not_permitted(format!("{root}: {refusal}"), "run as root"),
-        None => Availability::absent(
-            "tracefs is not mounted, or the kernel has no tracepoints",
-            "as root: `mount -t tracefs tracefs /sys/kernel/tracing`",
-        ),
+        refused => refused,
     }
 }
 
