@@ -21,6 +21,8 @@ const QUEUE_SLOTS: usize = 1024;
 const COMMAND_BUDGET: usize = 32;
 /// Empty turns before an engine that shares its core lets others run.
 const TURNS_BEFORE_YIELD: u32 = 16;
+/// The same for an engine that knows of no rival: one that came later then waits microseconds, not time slices.
+const TURNS_BEFORE_LOOKING_AWAY: u32 = 2048;
 /// How long a question may stay unanswered before the engine counts as gone.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
@@ -270,6 +272,7 @@ impl<P: Port, B: Buffer> Loop<P, B> {
     fn run(mut self) {
         let mut idle = 0u32;
         let mut turns = 0u64;
+        let patience = if self.yields { TURNS_BEFORE_YIELD } else { TURNS_BEFORE_LOOKING_AWAY };
         while !self.shared.stop.load(Ordering::Relaxed) {
             if self.shared.paused.load(Ordering::Acquire) {
                 thread::park_timeout(Duration::from_millis(50));
@@ -285,11 +288,9 @@ impl<P: Port, B: Buffer> Loop<P, B> {
             turns += 1;
             self.shared.turns.store(turns, Ordering::Relaxed);
             idle = if busy { 0 } else { idle + 1 };
-            if self.yields && idle > TURNS_BEFORE_YIELD {
+            if idle > patience {
                 idle = 0;
                 thread::yield_now();
-            } else if !busy {
-                std::hint::spin_loop();
             }
         }
     }

@@ -10,6 +10,9 @@ use crate::dedicated::{Dedicated, Ticket};
 use crate::driver::{Buffer, Driver};
 use crate::placement::{Placed, settle};
 
+/// Empty polls after which a waiting application lets others run, whether or not it knows of any.
+const POLLS_BEFORE_LOOKING_AWAY: u32 = 2048;
+
 /// A request in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Request(pub(crate) Number);
@@ -41,6 +44,7 @@ enum Place<P, B> {
 pub struct Endpoint<P, B> {
     place: Place<P, B>,
     placed: Placed,
+    empty_polls: u32,
     /// Keeps the application off the engine's core.
     _excluded: Option<Excluded>,
 }
@@ -55,7 +59,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
             Site::Core(core) => Place::Core(Dedicated::start(driver, *core, placed.yields)?),
             _ => Place::App(Box::new(driver)),
         };
-        Ok(Endpoint { place, placed, _excluded: excluded })
+        Ok(Endpoint { place, placed, empty_polls: 0, _excluded: excluded })
     }
 
     /// What was asked and what runs.
@@ -115,11 +119,12 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// What to do between polls that found nothing: let others run where the engine shares a core, else nothing, since
-    /// a pause instruction costs more than the poll.
+    /// What to do between polls that found nothing: let others run, at once where they are known to need this core, else
+    /// now and then, since a rival may come later. A pause instruction would cost more than the poll.
     #[inline]
-    pub fn relax(&self) {
-        if self.placed.yields {
+    pub fn relax(&mut self) {
+        self.empty_polls = self.empty_polls.wrapping_add(1);
+        if self.placed.yields || self.empty_polls.is_multiple_of(POLLS_BEFORE_LOOKING_AWAY) {
             std::thread::yield_now();
         }
     }
