@@ -59,7 +59,7 @@ impl LinkConfig {
         LinkConfig {
             mtu: capabilities.mtu,
             // With single copy, rendezvous pays early; with packets only once the eager copy outweighs a round trip.
-            eager_limit: if capabilities.remote_read { Bytes(8 << 10) } else { Bytes(64 << 10) },
+            eager_limit: if capabilities.remote_read { Bytes(8 << 10) } else { Bytes(256 << 10) },
             remote_read: capabilities.remote_read,
             credit_messages: 16 << 10,
             credit_bytes: Bytes(1 << 20),
