@@ -60,7 +60,7 @@ fn content(length: usize) -> Vec<u8> {
 fn messages_of_every_protocol_arrive_whole() {
     for reliable in [true, false] {
         for mtu in [128, 1472, 65_000] {
-            for length in [0, 1, 40, 111, 112, 1471, 5000, 64 << 10, (64 << 10) + 1, 300_000] {
+            for length in [0, 1, 40, 111, 112, 1471, 5000, 64 << 10, (64 << 10) + 1, 256 << 10, (256 << 10) + 1] {
                 for posted_first in [true, false] {
                     let mut pair = Pair::new(reliable, mtu);
                     let receive = |pair: &mut Pair| {
@@ -93,7 +93,7 @@ fn messages_of_every_protocol_arrive_whole() {
 
 #[test]
 fn a_longer_message_is_truncated_with_an_error() {
-    for length in [100, 200_000] {
+    for length in [100, 500_000] {
         let mut pair = Pair::new(true, 4096);
         pair.engines[1].receive(Source::Peer(OTHER), TagSelector::any(), vec![0; 60], 0).unwrap();
         pair.engines[0].send(OTHER, 1, content(length), 0).unwrap();
@@ -132,7 +132,7 @@ fn a_peer_that_does_not_read_makes_the_sender_wait() {
 fn death_ends_what_waits_for_the_peer_and_keeps_what_arrived() {
     let mut pair = Pair::new(true, 4096);
     pair.engines[0].send(OTHER, 1, content(10), 0).unwrap();
-    pair.engines[0].send(OTHER, 2, content(100_000), 0).unwrap();
+    pair.engines[0].send(OTHER, 2, content(500_000), 0).unwrap();
     pair.run();
     pair.engines[1].receive(Source::Peer(OTHER), TagSelector::exactly(3), vec![], 33).unwrap();
     pair.engines[1].peer_dead(OTHER);
