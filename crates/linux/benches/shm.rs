@@ -10,7 +10,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use linux::affinity;
-use linux::arena::Arena;
 use linux::probe::ProbeLines;
 use linux::ring;
 use linux::shm::{Geometry, Role, ShmPort};
@@ -74,9 +73,8 @@ fn serve(stream: UnixStream, core: CoreId, geometry: Geometry) {
     port.connect(&stream, Role::Join).unwrap();
     let lines = ProbeLines::join(&stream).unwrap();
     // Something to be read remotely; its address is the first thing the parent gets.
-    let mut exposed = Arena::private(Bytes(4 << 20)).allocate(1 << 20).unwrap();
-    exposed.as_mut().fill(7);
-    push(&mut port, 8, |into| into.copy_from_slice(&exposed.address().to_le_bytes()));
+    let exposed = vec![7u8; 1 << 20];
+    push(&mut port, 8, |into| into.copy_from_slice(&(exposed.as_ptr() as u64).to_le_bytes()));
     let mut sum = 0u64;
     loop {
         let order = receive_words(&mut port);
@@ -218,7 +216,6 @@ fn measure(stream: &UnixStream, geometry: Geometry) {
                 remote(&mut port, address, &mut into[..size]),
             );
         }
-        table.add("arena, allocate and drop 64 B".into(), "ns", allocations());
         table.add("thread ring, push and pop on one core".into(), "ns", ring_on_one_core());
     }
     order(&mut port, [QUIT, 0, 0]);
@@ -264,15 +261,6 @@ fn remote(port: &mut ShmPort, address: u64, into: &mut [u8]) -> f64 {
         }
     }
     BULK_BYTES as f64 / 1e9 / start.elapsed().as_secs_f64()
-}
-
-fn allocations() -> f64 {
-    let arena = Arena::private(Bytes(1 << 20));
-    let start = Instant::now();
-    for _ in 0..10_000 {
-        drop(std::hint::black_box(arena.allocate(64).unwrap()));
-    }
-    start.elapsed().as_nanos() as f64 / 10_000.0
 }
 
 fn ring_on_one_core() -> f64 {

@@ -4,7 +4,6 @@
 
 pub mod accounting;
 pub mod affinity;
-pub mod arena;
 pub mod contention;
 pub mod lab;
 mod passing;
@@ -16,6 +15,5 @@ pub mod ring;
 pub mod shm;
 pub mod signal;
 mod sync;
-pub mod thread;
 pub mod udp;
 pub mod warden;

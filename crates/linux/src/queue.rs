@@ -210,12 +210,11 @@ mod tests {
 
     #[test]
     fn buffers_travel_between_threads() {
-        let arena = crate::arena::Arena::private(machine::Bytes(1 << 20));
         let (mut there, mut inbox) = pair(16);
         let worker = std::thread::spawn(move || {
             let (mut sum, mut ended) = (0u64, false);
             loop {
-                let Some(buffer): Option<crate::arena::Buffer> = inbox.try_pop() else {
+                let Some(buffer): Option<Vec<u8>> = inbox.try_pop() else {
                     if ended {
                         return sum;
                     }
@@ -224,12 +223,11 @@ mod tests {
                     std::thread::yield_now();
                     continue;
                 };
-                sum += buffer.as_ref().iter().map(|&b| u64::from(b)).sum::<u64>();
+                sum += buffer.iter().map(|&b| u64::from(b)).sum::<u64>();
             }
         });
         for i in 0..1000u64 {
-            let mut buffer = arena.allocate(10).unwrap();
-            buffer.as_mut().fill(i as u8);
+            let mut buffer = vec![i as u8; 10];
             while let Err(back) = there.try_push(buffer) {
                 buffer = back;
                 std::thread::yield_now();

@@ -2,7 +2,7 @@
 //! queues in shared memory, one of commands, one of events.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ struct Shared {
     /// Turns of the engine's loop: the proof that it runs.
     turns: AtomicU64,
     /// The engine thread's id, for the accounting; 0 before it started.
-    thread_id: AtomicU64,
+    thread_id: AtomicI32,
 }
 
 /// The application's side.
@@ -81,7 +81,7 @@ impl<B: Buffer> Dedicated<B> {
             stop: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             turns: AtomicU64::new(0),
-            thread_id: AtomicU64::new(0),
+            thread_id: AtomicI32::new(0),
         });
         let (started, start) = std::sync::mpsc::channel();
         let theirs = shared.clone();
@@ -95,7 +95,7 @@ impl<B: Buffer> Dedicated<B> {
                         return;
                     }
                 };
-                theirs.thread_id.store(linux::thread::id(), Ordering::Relaxed);
+                theirs.thread_id.store(linux::accounting::current_thread(), Ordering::Relaxed);
                 let _ = started.send(Ok(()));
                 let engine = Loop {
                     driver,
@@ -226,7 +226,7 @@ impl<B: Buffer> Dedicated<B> {
         self.shared.turns.load(Ordering::Relaxed)
     }
 
-    pub fn thread_id(&self) -> u64 {
+    pub fn thread_id(&self) -> i32 {
         self.shared.thread_id.load(Ordering::Relaxed)
     }
 

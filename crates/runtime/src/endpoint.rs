@@ -166,7 +166,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     }
 
     /// The kernel's id of the engine's own thread, where it has one.
-    pub fn engine_thread(&self) -> Option<u64> {
+    pub fn engine_thread(&self) -> Option<i32> {
         match &self.place {
             Place::App(_) => None,
             Place::Core(core) => Some(core.thread_id()),

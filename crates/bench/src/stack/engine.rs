@@ -129,7 +129,7 @@ impl<P: Port + Send + 'static> Stack for EngineStack<P> {
     }
 
     fn threads(&self) -> Vec<(String, i32)> {
-        self.endpoint.engine_thread().map(|thread| ("engine".to_owned(), thread as i32)).into_iter().collect()
+        self.endpoint.engine_thread().map(|thread| ("engine".to_owned(), thread)).into_iter().collect()
     }
 
     fn notes(&self) -> Vec<String> {

@@ -5,7 +5,9 @@
 
 use std::ptr::NonNull;
 
-use crate::arena::LINE;
+/// Records start on cache lines.
+const LINE: usize = 64;
+
 use crate::ring::Progress;
 use crate::sync::Ordering;
 
