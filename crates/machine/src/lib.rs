@@ -28,5 +28,5 @@ pub use fault::{Fault, Result};
 pub use port::{Capabilities, Notice, PeerIndex, Port, Sent};
 pub use quantity::{Bytes, BytesPerSecond, Hertz, Nanoseconds, Watts};
 pub use reading::Reading;
-pub use site::{CoreId, Site};
+pub use site::{CoreId, Site, SiteKind};
 pub use source::Source;

@@ -32,6 +32,38 @@ pub enum Site {
     Agent(String),
 }
 
+/// A site without its particulars: what a manifest can ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SiteKind {
+    App,
+    Core,
+    Xdp,
+    Agent,
+}
+
+impl fmt::Display for SiteKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            SiteKind::App => "app",
+            SiteKind::Core => "core",
+            SiteKind::Xdp => "xdp",
+            SiteKind::Agent => "agent",
+        })
+    }
+}
+
+impl Site {
+    pub fn kind(&self) -> SiteKind {
+        match self {
+            Site::App => SiteKind::App,
+            Site::Core(_) => SiteKind::Core,
+            Site::Xdp(_) => SiteKind::Xdp,
+            Site::Agent(_) => SiteKind::Agent,
+        }
+    }
+}
+
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

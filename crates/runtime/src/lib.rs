@@ -7,6 +7,7 @@ mod driver;
 mod endpoint;
 mod link;
 mod placement;
+pub mod site;
 
 pub use driver::Buffer;
 pub use endpoint::{Completion, Endpoint, Request};

@@ -1,0 +1,2 @@
+//! The attributes `#[interface]` and `#[offcode]`; crate `offcode` documents and re-exports them.
+#![forbid(unsafe_code)]

@@ -1,0 +1,99 @@
+//! Calls: a method's number and its serialized inputs, as they travel over a channel (HYDRA section 1.2.2).
+
+use crate::guid::Guid;
+
+/// What every message of a call starts with: 16 bytes, little endian. With up to 32 bytes of arguments a call fits
+/// beside the channel's own word in one cache line.
+///
+/// ```text
+///  0        8       10      12       16
+///  | interface | method | kind | id | arguments or result ...
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// [`Guid::short`] of the interface.
+    pub interface: u64,
+    /// The method's place in its trait, from 0.
+    pub method: u16,
+    pub kind: Kind,
+    /// Chosen by the caller, repeated in the answer.
+    pub id: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Kind {
+    /// Wants an answer.
+    Call = 1,
+    /// Wants none.
+    OneWay = 2,
+    /// The result follows.
+    Reply = 3,
+    /// A UTF-8 sentence follows: why the call was not carried out.
+    Refused = 4,
+}
+
+impl Header {
+    pub const LENGTH: usize = 16;
+
+    #[inline]
+    pub fn write(&self, into: &mut [u8; Self::LENGTH]) {
+        into[0..8].copy_from_slice(&self.interface.to_le_bytes());
+        into[8..10].copy_from_slice(&self.method.to_le_bytes());
+        into[10..12].copy_from_slice(&(self.kind as u16).to_le_bytes());
+        into[12..16].copy_from_slice(&self.id.to_le_bytes());
+    }
+
+    /// The header and what follows it; `None` if this is no message of a call.
+    #[inline]
+    pub fn read(message: &[u8]) -> Option<(Header, &[u8])> {
+        let (head, rest) = message.split_first_chunk::<{ Self::LENGTH }>()?;
+        let kind = match u16::from_le_bytes([head[10], head[11]]) {
+            1 => Kind::Call,
+            2 => Kind::OneWay,
+            3 => Kind::Reply,
+            4 => Kind::Refused,
+            _ => return None,
+        };
+        let header = Header {
+            interface: u64::from_le_bytes(head[0..8].try_into().ok()?),
+            method: u16::from_le_bytes([head[8], head[9]]),
+            kind,
+            id: u32::from_le_bytes([head[12], head[13], head[14], head[15]]),
+        };
+        Some((header, rest))
+    }
+}
+
+/// A call as it reaches an offcode.
+#[derive(Debug, Clone, Copy)]
+pub struct Incoming<'a> {
+    /// [`Guid::short`] of the interface.
+    pub interface: u64,
+    pub method: u16,
+    pub arguments: &'a [u8],
+}
+
+impl Incoming<'_> {
+    pub fn is_for(&self, interface: &Guid) -> bool {
+        self.interface == interface.short()
+    }
+}
+
+/// Why an offcode did not carry a call out: a sentence for the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+impl Refusal {
+    pub fn no_such_interface(interface: u64) -> Self {
+        Refusal(format!("the offcode has no interface {interface:016x}"))
+    }
+
+    pub fn no_such_method(interface: &str, method: u16) -> Self {
+        Refusal(format!("interface {interface} has no method {method}"))
+    }
+
+    pub fn bad_arguments(interface: &str, method: &str, why: impl std::fmt::Display) -> Self {
+        Refusal(format!("{interface}.{method}: the arguments do not decode: {why}"))
+    }
+}

@@ -1,0 +1,146 @@
+//! Channels: pathways between offcodes, or between an application and offcodes (HYDRA section 1.3).
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
+use machine::{Bytes, Result};
+use serde::{Deserialize, Serialize};
+
+/// How many a channel joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cast {
+    /// Two endpoints, both ways.
+    Unicast,
+    /// One writer, many readers, one write.
+    Multicast,
+}
+
+/// What travels on a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Content {
+    /// Calls and their answers, each with a [`crate::call::Header`].
+    Calls,
+    /// Whatever the two ends agree on.
+    Messages,
+}
+
+/// What happens to a message for which there is no buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Delivery {
+    /// It is not taken: the writer learns and tries again. Nothing is lost while both ends live.
+    Reliable,
+    /// It is dropped, and counted.
+    Unreliable,
+}
+
+/// What the reader does while nothing arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Synchronization {
+    /// Looks again and again: lowest latency, a core burnt.
+    Poll,
+    /// May sleep in [`Channel::wait`]; a write wakes it (25 to 40 us on this project's machines).
+    Blocking,
+}
+
+/// Where payloads live on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Written and read in place, in memory that both ends map. Only between sites that share memory.
+    ZeroCopy,
+    /// Copied on the way, as between hosts.
+    Copy,
+}
+
+/// Buffers of each direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Buffers {
+    /// A power of two, 4 to 65536.
+    pub count: u32,
+    /// Largest message.
+    pub size: Bytes,
+    pub policy: Policy,
+}
+
+/// What the creator of a channel determines: step one of two. Attaching an offcode is the second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Specification {
+    pub cast: Cast,
+    pub delivery: Delivery,
+    pub synchronization: Synchronization,
+    pub content: Content,
+    pub buffers: Buffers,
+}
+
+impl Default for Specification {
+    /// Unicast, reliable, polled, for calls, 64 buffers of 4 KiB without copies.
+    fn default() -> Self {
+        Specification {
+            cast: Cast::Unicast,
+            delivery: Delivery::Reliable,
+            synchronization: Synchronization::Poll,
+            content: Content::Calls,
+            buffers: Buffers { count: 64, size: Bytes(4096), policy: Policy::ZeroCopy },
+        }
+    }
+}
+
+/// What became of one write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Written {
+    Taken,
+    /// Reliable and no buffer: not taken; `fill` was not called.
+    Full,
+    /// Unreliable and no buffer for at least one reader; counted.
+    Dropped,
+    /// No other end is left.
+    Gone,
+}
+
+/// What one endpoint has counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    pub written: u64,
+    pub read: u64,
+    /// Messages lost for want of a buffer, seen from this end: by the writer where it drops, by the reader where it was lapped.
+    pub dropped: u64,
+    /// Writes that were refused with [`Written::Full`].
+    pub full: u64,
+}
+
+/// One endpoint of a channel. Never blocks but in [`Channel::wait`]. Bidirectional, unless multicast: there the
+/// creator writes and the attached read.
+///
+/// `fill` and `deliver` run inline on the channel's own memory.
+pub trait Channel: Send {
+    fn specification(&self) -> &Specification;
+
+    /// Sends a message of `length` bytes, which `fill` writes whole. A fault where it is longer than a buffer, or where
+    /// this end may not write.
+    fn write_with(&mut self, length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<Written>;
+
+    /// Hands the next message to `deliver`, if there is one; says whether there was.
+    fn read_with(&mut self, deliver: &mut dyn FnMut(&[u8])) -> Result<bool>;
+
+    /// Whether a read would deliver.
+    fn poll(&mut self) -> Result<bool>;
+
+    /// Sleeps until a read would deliver, another end goes, or `limit_ns` has passed; says whether a read would
+    /// deliver. A fault unless [`Synchronization::Blocking`].
+    fn wait(&mut self, limit: machine::Nanoseconds) -> Result<bool>;
+
+    /// Every other end has gone; what was written before may still be read.
+    fn is_abandoned(&self) -> bool;
+
+    fn counted(&self) -> Counted;
+
+    /// Copies `message` in.
+    fn write(&mut self, message: &[u8]) -> Result<Written> {
+        self.write_with(message.len(), &mut |buffer| buffer.copy_from_slice(message))
+    }
+}

@@ -1,0 +1,51 @@
+//! The common interface: what the runtime needs of every offcode (HYDRA sections 1.2 and 1.2.1).
+
+use machine::Result;
+
+use crate::call::{Incoming, Refusal};
+use crate::context::{ChannelId, Context};
+use crate::guid::Guid;
+
+/// Whether a turn found work. A site that shares its core rests when all its offcodes are idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    Worked,
+    Idle,
+}
+
+/// A running offcode, whatever its body: a linked-in type, a wasm instance, a stand-in for one elsewhere.
+///
+/// Called by one site, never from two threads at once, in this order: `initialize`; once every offcode of the gang has
+/// returned from it, `start`; then any of the others; `stop` last. `#[offcode]` writes this for a type, from its
+/// interfaces and its `Lifecycle`.
+pub trait Offcode: Send {
+    /// The interfaces that [`Offcode::call`] serves.
+    fn interfaces(&self) -> &[Guid];
+
+    /// First phase: acquires local resources. Peers may not exist yet, so no channel works.
+    fn initialize(&mut self, context: &mut dyn Context) -> Result<()>;
+
+    /// Second phase: every peer has initialized and can be reached.
+    fn start(&mut self, context: &mut dyn Context) -> Result<()>;
+
+    /// Carries out one call and appends its result to `reply`.
+    fn call(&mut self, call: Incoming<'_>, reply: &mut Vec<u8>, context: &mut dyn Context) -> Result<(), Refusal>;
+
+    /// The result of a call that this offcode sent over `channel` with this `id`.
+    fn answered(&mut self, channel: ChannelId, id: u32, result: Result<&[u8], &Refusal>, context: &mut dyn Context);
+
+    /// A specialized channel is now available under this name.
+    fn attached(&mut self, channel: ChannelId, name: &str, context: &mut dyn Context);
+
+    /// Dispatch handler: a message that is no call arrived on a specialized channel.
+    fn message(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context);
+
+    /// Work of its own, asked for again and again by the site's loop.
+    fn turn(&mut self, context: &mut dyn Context) -> Activity;
+
+    /// An attribute was set by the application.
+    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context);
+
+    /// Last call. What was acquired goes.
+    fn stop(&mut self, context: &mut dyn Context);
+}

@@ -1,0 +1,27 @@
+//! HYDRA's programming model (Weinsberg et al., "HYDRA: A Novel Framework for Making High-Performance Computing Offload
+//! Capable", sections 1.1 to 1.5): an author writes an *offcode* once, states what it needs in a *manifest*, and the
+//! runtime finds the *site*, starts the group and proves where it runs.
+//!
+//! An offcode is sans-IO: the site calls it with what happened (a call, a message, a turn) and a [`Context`] through
+//! which it acts. It holds no socket, thread or clock, so the same source runs linked in, and as a sandboxed wasm body
+//! that imports nothing.
+#![forbid(unsafe_code)]
+
+// The attributes name this crate by its name, also inside it.
+extern crate self as offcode;
+
+pub mod attribute;
+pub mod call;
+pub mod channel;
+mod common_interface;
+pub mod context;
+pub mod guid;
+pub mod manifest;
+
+pub use attribute::{Attributes, OBSOLETE_TIME, OFFLOAD_PRIORITY};
+pub use call::{Incoming, Refusal};
+pub use channel::{Cast, Channel, Delivery, Specification, Written};
+pub use common_interface::{Activity, Offcode};
+pub use context::{ChannelId, Context};
+pub use guid::Guid;
+pub use manifest::Manifest;

@@ -1,0 +1,2 @@
+//! The traffic generator, an application of offcodes (HYDRA section 2).
+#![forbid(unsafe_code)]
