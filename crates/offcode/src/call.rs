@@ -6,8 +6,8 @@ use crate::guid::Guid;
 /// beside the channel's own word in one cache line.
 ///
 /// ```text
-///  0        8       10      12       16
-///  | interface | method | kind | id | arguments or result ...
+///  0           8        10     11      12   16
+///  | interface | method | kind | route | id | arguments or result ...
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
@@ -16,12 +16,15 @@ pub struct Header {
     /// The method's place in its trait, from 0.
     pub method: u16,
     pub kind: Kind,
+    /// Only out of band, on the way from an offcode to the switchboard: the peer that a call is for, by its place in
+    /// the manifest's list of peers, from 1. Elsewhere 0.
+    pub route: u8,
     /// Chosen by the caller, repeated in the answer.
     pub id: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u16)]
+#[repr(u8)]
 pub enum Kind {
     /// Wants an answer.
     Call = 1,
@@ -40,7 +43,8 @@ impl Header {
     pub fn write(&self, into: &mut [u8; Self::LENGTH]) {
         into[0..8].copy_from_slice(&self.interface.to_le_bytes());
         into[8..10].copy_from_slice(&self.method.to_le_bytes());
-        into[10..12].copy_from_slice(&(self.kind as u16).to_le_bytes());
+        into[10] = self.kind as u8;
+        into[11] = self.route;
         into[12..16].copy_from_slice(&self.id.to_le_bytes());
     }
 
@@ -48,7 +52,7 @@ impl Header {
     #[inline]
     pub fn read(message: &[u8]) -> Option<(Header, &[u8])> {
         let (head, rest) = message.split_first_chunk::<{ Self::LENGTH }>()?;
-        let kind = match u16::from_le_bytes([head[10], head[11]]) {
+        let kind = match head[10] {
             1 => Kind::Call,
             2 => Kind::OneWay,
             3 => Kind::Reply,
@@ -59,6 +63,7 @@ impl Header {
             interface: u64::from_le_bytes(head[0..8].try_into().ok()?),
             method: u16::from_le_bytes([head[8], head[9]]),
             kind,
+            route: head[11],
             id: u32::from_le_bytes([head[12], head[13], head[14], head[15]]),
         };
         Some((header, rest))

@@ -13,6 +13,16 @@ pub struct ChannelId(pub u32);
 
 impl ChannelId {
     pub const OUT_OF_BAND: ChannelId = ChannelId(0);
+
+    /// The out-of-band way to the peer at `place` of the manifest's list, from 0: calls only. No channel of its own.
+    pub const fn peer(place: u8) -> ChannelId {
+        ChannelId(1 << 31 | place as u32)
+    }
+
+    /// The place in the manifest's list, where this is an out-of-band way to a peer.
+    pub const fn as_peer(self) -> Option<u8> {
+        if self.0 >> 31 == 1 { Some(self.0 as u8) } else { None }
+    }
 }
 
 /// The site's side of a call into an offcode.
