@@ -24,6 +24,7 @@ pub struct Package {
     pub version: String,
     pub description: String,
     pub interfaces: Vec<Interface>,
+    /// In the order of [`BodyKind`].
     pub bodies: Vec<Body>,
     /// Set before `initialize`.
     pub attributes: Vec<(String, String)>,
@@ -38,7 +39,8 @@ pub struct Interface {
     pub methods: Vec<String>,
 }
 
-/// One form of the code.
+/// One form of the code; at most one of each kind. Where several are for a kind of site, the first in the order
+/// of [`BodyKind`] is taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Body {
     pub kind: BodyKind,
@@ -46,6 +48,27 @@ pub struct Body {
     pub file: Option<String>,
     /// The kinds of site that this body is for.
     pub sites: Vec<SiteKind>,
+    /// What the kernel runs of a `bpf` body; none for the others.
+    pub program: Option<Program>,
+}
+
+/// The entry of a `bpf` body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// The function's name in the object, as the author's C has it.
+    pub name: String,
+    pub role: ProgramRole,
+}
+
+/// Who runs a program, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProgramRole {
+    /// Attached at the driver hook: the kernel runs it for each frame that arrives.
+    Hook,
+    /// Not attached: the site runs it again and again by BPF_PROG_RUN in live-frames mode, and what it passes on leaves
+    /// through the interface.
+    Producer,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
