@@ -1,0 +1,52 @@
+/* What the bodies of the traffic generator share with the program that asks for it: 64-bit words, native byte order.
+ *
+ * Mirrored by `traffic::control` and `traffic::receiver`; a test of each reads this file and compares. Words of one writer
+ * share cache lines, those of two do not. */
+#pragma once
+#include "kernel.h"
+
+/* The control block of one sender, the same for every body. */
+enum {
+	/* As asked; written before the sender starts. */
+	CONTROL_MODE = 0,         /* MODE_RATE or MODE_PACED */
+	CONTROL_FRAMES = 1,       /* frames to send, all bits set: no limit */
+	CONTROL_END_NS = 2,       /* CLOCK_MONOTONIC when to end, all bits set: never */
+	CONTROL_ENTRIES = 3,      /* entries of the table, at least 1 */
+	CONTROL_LENGTH = 4,       /* bytes of the template */
+	CONTROL_TAG = 5,          /* of this stream, 16 bits */
+	CONTROL_FLAGS = 6,
+	CONTROL_CLOCK_EVERY = 7,  /* MODE_RATE: frames between two looks at the clock, a power of two */
+	CONTROL_START_NS = 8,     /* when the first frame is due, 0: at once */
+	CONTROL_STOP = 9,         /* not 0: end now */
+	CONTROL_IP_SUM = 10,      /* IPv4: sum of the header's words, without total length and checksum */
+	CONTROL_UDP_SUM = 11,     /* sum of pseudo header and ports, without both lengths; see FLAG_UDP_CHECKSUM */
+	CONTROL_LATE_NS = 12,     /* a frame that leaves later than this after it was due missed its deadline */
+
+	/* Written by the sender alone. */
+	CONTROL_SENT = 16,
+	CONTROL_BYTES = 17,
+	CONTROL_MISSED = 18,
+	CONTROL_ERRORS = 19,      /* frames that the body could not hand over */
+	CONTROL_POSITION = 20,    /* entry of the table that is next */
+	CONTROL_DUE_NS = 21,      /* when the next frame is due */
+	CONTROL_FIRST_NS = 22,
+	CONTROL_LAST_NS = 23,
+	CONTROL_STATE = 24,       /* STATE_... */
+	CONTROL_LATEST_NS = 25,   /* the most that a frame was late */
+	CONTROL_CLOCK_NS = 26,    /* the last look at the clock */
+	CONTROL_TURNS = 27,       /* how often the body looked whether a frame was due */
+
+	CONTROL_TEMPLATE = 32,    /* the longest frame, from its Ethernet header on */
+	CONTROL_TABLE = 256,      /* entries: gap to the next frame in ns << 16 | bytes of this frame */
+	CONTROL_WORDS = 65792,
+	TABLE_ENTRIES = 65536,
+};
+
+enum { MODE_RATE = 0, MODE_PACED = 1 };
+enum { STATE_IDLE = 0, STATE_RUNNING = 1, STATE_FINISHED = 2 };
+enum { FLAG_IPV6 = 1, FLAG_UDP_CHECKSUM = 2 };
+
+/* The first bytes of the UDP payload; what follows is zeros:
+ *   u64 tag << 48 | sequence number, from 0
+ *   u64 CLOCK_MONOTONIC when it was written, in ns */
+enum { PAYLOAD_BYTES = 16 };
