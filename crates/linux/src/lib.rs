@@ -4,6 +4,8 @@
 
 pub mod accounting;
 pub mod affinity;
+#[cfg(not(loom))]
+pub mod afxdp;
 pub mod contention;
 pub mod lab;
 mod passing;

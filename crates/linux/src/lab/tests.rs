@@ -77,7 +77,7 @@ fn run(lab: &Lab, host: Host, script: &str) -> std::process::Output {
     lab.enter(host, Command::new("sh").args(["-c", script])).unwrap().output().unwrap()
 }
 
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
         assert!(Instant::now() < deadline, "{what} after {PATIENCE:?}");
@@ -85,7 +85,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn gone(process: u32) -> bool {
+pub(crate) fn gone(process: u32) -> bool {
     // A zombie has ended; whether somebody collects it is not the lab's affair.
     fs::read_to_string(format!("/proc/{process}/stat"))
         .map_or(true, |stat| stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
@@ -253,7 +253,7 @@ fn held(inode: u64) -> bool {
 }
 
 /// The rest of the first line of `child`'s output that starts with `start`.
-fn line_of(child: &mut Child, start: &str) -> String {
+pub(crate) fn line_of(child: &mut Child, start: &str) -> String {
     let mut output = child.stdout.take().unwrap();
     let (send, receive) = mpsc::channel();
     thread::spawn(move || {

@@ -1,0 +1,96 @@
+/* Sends frames to the AF_XDP socket of their queue: all, or the UDP datagrams to one port. The rest goes on to the
+ * kernel, as does everything of a queue without a socket. */
+#include "kernel.h"
+
+enum { MAP_TYPE_XSKMAP = 17, QUEUES = 64 };
+enum { PASS = 2 };
+
+struct frame {
+	u32 data;
+	u32 data_end;
+	u32 data_meta;
+	u32 ingress_ifindex;
+	u32 rx_queue_index;
+};
+
+static long (*redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
+
+/* Set before loading; 0: every frame. */
+volatile const u32 UDP_PORT = 0;
+
+struct counters {
+	u64 redirected;
+	u64 passed;
+};
+
+struct {
+	MAP_NUMBER(type, MAP_TYPE_XSKMAP);
+	MAP_NUMBER(max_entries, QUEUES);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u32);
+} SOCKETS SEC(".maps");
+
+struct {
+	MAP_NUMBER(type, MAP_TYPE_PERCPU_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct counters);
+} COUNTERS SEC(".maps");
+
+enum { ETHERNET = 14, IPV4 = 20, IPV6 = 40, UDP = 17 };
+
+static __attribute__((always_inline)) u32 big_endian(const unsigned char *at)
+{
+	return (u32)at[0] << 8 | at[1];
+}
+
+static __attribute__((always_inline)) int wanted(const struct frame *frame)
+{
+	const unsigned char *at = (void *)(long)frame->data, *end = (void *)(long)frame->data_end;
+	u32 type, port = UDP_PORT;
+
+	if (!port)
+		return 1;
+	if (at + ETHERNET > end)
+		return 0;
+	type = big_endian(at + 12);
+	at += ETHERNET;
+	if (type == 0x0800) {
+		u32 length;
+
+		if (at + IPV4 > end)
+			return 0;
+		length = (at[0] & 15) * 4;
+		/* A fragment: only the first carries ports, and the kernel must see all. */
+		if (length < IPV4 || at[9] != UDP || big_endian(at + 6) & 0x3fff)
+			return 0;
+		at += length;
+	} else if (type == 0x86dd) {
+		if (at + IPV6 > end || at[6] != UDP)
+			return 0;
+		at += IPV6;
+	} else {
+		return 0;
+	}
+	return at + 4 <= end && big_endian(at + 2) == port;
+}
+
+SEC("xdp")
+int redirect(struct frame *frame)
+{
+	u32 key = 0;
+	struct counters *counters = map_lookup_elem(&COUNTERS, &key);
+	long action = PASS;
+
+	if (wanted(frame))
+		action = redirect_map(&SOCKETS, frame->rx_queue_index, PASS);
+	if (counters) {
+		if (action == PASS)
+			counters->passed += 1;
+		else
+			counters->redirected += 1;
+	}
+	return action;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,170 @@
+//! The receiving end: borrow frames where they lie and give them back.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use machine::{Fault, Nanoseconds, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use rustix::net::xdp::XdpDesc;
+
+use super::Options;
+use super::ring::{Consumer, Producer};
+use super::socket::{InForce, Socket, Statistics};
+
+/// A received frame that its holder keeps for a while. One that is never released is lost to its receiver.
+#[derive(Debug)]
+#[must_use = "release it, or the receiver has a frame less"]
+pub struct Held {
+    address: u64,
+    length: u32,
+    /// Which socket's memory it is in.
+    owner: usize,
+}
+
+/// Receives Ethernet frames into memory of its own.
+pub struct Receiver {
+    fill: Producer<u64>,
+    receive: Consumer<XdpDesc>,
+    queue: u32,
+    received: u64,
+    // Last, so that rings are unmapped before the socket closes.
+    socket: Arc<Socket>,
+}
+
+impl Receiver {
+    /// A receiver with a socket of its own; `options.transmit_frames` is not looked at. See [`super::open`].
+    pub fn open(interface: &str, options: &Options) -> Result<Receiver> {
+        let options = Options { transmit_frames: 0, ..options.clone() };
+        if options.receive_frames == 0 {
+            return Err(Fault::new(format!("AF_XDP on {interface}"), "no frames to receive into", "ask for some"));
+        }
+        super::halves(interface, &options).map(|(_, receiver)| receiver.expect("frames were asked for"))
+    }
+
+    pub(super) fn new(
+        socket: Arc<Socket>,
+        mut fill: Producer<u64>,
+        receive: Consumer<XdpDesc>,
+        frames: Range<u32>,
+        queue: u32,
+    ) -> Receiver {
+        let size = u64::from(socket.umem.frame_size());
+        for frame in frames {
+            assert!(fill.room(1) > 0, "the fill ring holds every frame");
+            fill.push(u64::from(frame) * size);
+        }
+        fill.publish();
+        Receiver { fill, receive, queue, received: 0, socket }
+    }
+
+    /// Hands up to `limit` frames to `deliver`, each where it lies, and gives them back to the kernel. Returns how many.
+    #[inline]
+    pub fn receive(&mut self, limit: usize, mut deliver: impl FnMut(&[u8])) -> usize {
+        let mut count = 0;
+        while count < limit {
+            let Some(descriptor) = self.receive.peek() else { break };
+            // SAFETY: the kernel gave this frame to us, and gets it back only below.
+            deliver(unsafe { self.socket.umem.bytes(descriptor.addr, descriptor.len) });
+            self.give_back(descriptor.addr);
+            self.receive.advance();
+            count += 1;
+        }
+        self.publish(count);
+        count
+    }
+
+    /// Takes the next frame out, to be kept until [`Receiver::release`]. Frames that are held are missing to the kernel.
+    #[inline]
+    pub fn take(&mut self) -> Option<Held> {
+        let descriptor = self.receive.peek()?;
+        self.receive.advance();
+        self.receive.release();
+        self.received += 1;
+        Some(Held { address: descriptor.addr, length: descriptor.len, owner: self.identity() })
+    }
+
+    #[inline]
+    pub fn bytes<'a>(&'a self, held: &'a Held) -> &'a [u8] {
+        assert_eq!(held.owner, self.identity(), "the frame of another receiver");
+        // SAFETY: the frame is out of all rings while `held` exists; it is written by nobody.
+        unsafe { self.socket.umem.bytes(held.address, held.length) }
+    }
+
+    #[inline]
+    pub fn release(&mut self, held: Held) {
+        assert_eq!(held.owner, self.identity(), "the frame of another receiver");
+        self.give_back(held.address);
+        self.fill.publish();
+    }
+
+    fn identity(&self) -> usize {
+        Arc::as_ptr(&self.socket).addr()
+    }
+
+    #[inline]
+    fn give_back(&mut self, address: u64) {
+        // Room is certain: the ring holds every frame. Asked for so that the ring learns how far the kernel is.
+        self.fill.room(1);
+        self.fill.push(address - address % u64::from(self.socket.umem.frame_size()));
+    }
+
+    #[inline]
+    fn publish(&mut self, count: usize) {
+        if count > 0 {
+            self.received += count as u64;
+            self.receive.release();
+            self.fill.publish();
+        }
+        // Asked for by zero-copy drivers that ran out of frames, and by busy polling, where this call is the poll.
+        if self.fill.needs_wakeup() || (count == 0 && self.socket.in_force.busy_poll.is_some()) {
+            let mut nothing = [0u8; 0];
+            let _ = rustix::net::recv(self.socket.fd(), &mut nothing[..], RecvFlags::DONTWAIT);
+        }
+    }
+
+    /// Frames that can be received now.
+    #[inline]
+    pub fn available(&mut self) -> usize {
+        self.receive.available() as usize
+    }
+
+    /// Sleeps until a frame is there or `limit` has passed; says whether one is.
+    pub fn wait(&mut self, limit: Nanoseconds) -> Result<bool> {
+        if self.receive.available() > 0 {
+            return Ok(true);
+        }
+        let limit = Timespec { tv_sec: (limit.0 / 1_000_000_000) as i64, tv_nsec: (limit.0 % 1_000_000_000) as i64 };
+        match poll(&mut [PollFd::new(&self.socket.fd(), PollFlags::IN)], Some(&limit)) {
+            Ok(_) | Err(Errno::INTR) => Ok(self.receive.available() > 0),
+            Err(e) => Err(Fault::because(format!("{}: waiting", self.socket.subject), e, "open it again")),
+        }
+    }
+
+    /// Frames handed out so far.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    pub fn in_force(&self) -> &InForce {
+        &self.socket.in_force
+    }
+
+    /// What the kernel counted, losses among it.
+    pub fn statistics(&self) -> Result<Statistics> {
+        self.socket.statistics()
+    }
+
+    pub fn queue(&self) -> u32 {
+        self.queue
+    }
+}
+
+impl AsFd for Receiver {
+    /// The socket, to wait on with others or to put into a map of sockets.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.fd()
+    }
+}

@@ -1,0 +1,209 @@
+//! The sending end: place frames, submit them, kick the kernel, reap what it is done with.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use machine::{Bytes, Fault, Result};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use rustix::net::xdp::XdpDesc;
+
+use super::ring::{Consumer, Producer};
+use super::socket::{InForce, Socket, Statistics, descriptor};
+use super::{Mode, Options};
+
+/// What a sender has counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Frames that the kernel took out of the ring and handed to the device or driver.
+    pub taken: u64,
+    /// Frames whose memory came back. Says nothing of whether they arrived.
+    pub completed: u64,
+    /// Of the taken, those that the driver said it dropped: on a veth, because the peer's ring was full.
+    pub dropped: u64,
+    /// System calls made for sending.
+    pub kicks: u64,
+    /// Of these, those that stopped early with frames left.
+    pub stopped: u64,
+}
+
+/// Sends Ethernet frames from memory of its own.
+pub struct Sender {
+    transmit: Producer<XdpDesc>,
+    done: Consumer<u64>,
+    /// Offsets of frames that are ours to write.
+    free: Vec<u64>,
+    frames: u32,
+    /// Placed and not yet submitted.
+    placed: u32,
+    need_wakeup: bool,
+    sent: Sent,
+    // Last, so that rings are unmapped before the socket closes.
+    socket: Arc<Socket>,
+}
+
+impl Sender {
+    /// A sender with a socket of its own; `options.receive_frames` is not looked at. See [`super::open`].
+    pub fn open(interface: &str, options: &Options) -> Result<Sender> {
+        let options = Options { receive_frames: 0, ..options.clone() };
+        if options.transmit_frames == 0 {
+            return Err(Fault::new(format!("AF_XDP on {interface}"), "no frames to send from", "ask for some"));
+        }
+        super::halves(interface, &options).map(|(sender, _)| sender.expect("frames were asked for"))
+    }
+
+    pub(super) fn new(
+        socket: Arc<Socket>,
+        transmit: Producer<XdpDesc>,
+        done: Consumer<u64>,
+        frames: Range<u32>,
+        need_wakeup: bool,
+    ) -> Sender {
+        let size = u64::from(socket.umem.frame_size());
+        Sender {
+            transmit,
+            done,
+            frames: frames.len() as u32,
+            // Popped from the end: the first frame is used first.
+            free: frames.rev().map(|frame| u64::from(frame) * size).collect(),
+            placed: 0,
+            need_wakeup,
+            sent: Sent::default(),
+            socket,
+        }
+    }
+
+    /// How many frames can be placed now, up to `wanted`; reaps where fewer are known to be free.
+    #[inline]
+    pub fn room(&mut self, wanted: usize) -> usize {
+        if self.free.len() < wanted {
+            self.reap();
+        }
+        self.free.len().min(self.transmit.room(wanted as u32) as usize).min(wanted)
+    }
+
+    /// Writes one frame of `length` bytes in place: `fill` gets the bytes, which hold whatever an earlier frame left.
+    /// Says whether there was room. Nothing is sent before [`Sender::submit`].
+    ///
+    /// A fault where it is longer than a frame.
+    #[inline]
+    pub fn place(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<bool> {
+        if length > self.socket.umem.frame_size() as usize {
+            return Err(self.too_long(length));
+        }
+        if self.room(1) == 0 {
+            return Ok(false);
+        }
+        let address = *self.free.last().expect("room was found");
+        // SAFETY: its number is in our list of free frames and in no ring, and is looked at nowhere else meanwhile.
+        fill(unsafe { self.socket.umem.bytes_mut(address, length as u32) });
+        self.free.pop();
+        self.transmit.push(descriptor(address, length as u32));
+        self.placed += 1;
+        Ok(true)
+    }
+
+    #[cold]
+    fn too_long(&self, length: usize) -> Fault {
+        let cause = format!("a frame of {length} bytes; the memory was made for {}", self.frame_size());
+        Fault::new(&self.socket.subject, cause, "open it with larger frames, or send smaller ones")
+    }
+
+    /// Shows the placed frames to the kernel; a kick sends them.
+    #[inline]
+    pub fn submit(&mut self) {
+        if self.placed > 0 {
+            self.transmit.publish();
+            self.placed = 0;
+        }
+    }
+
+    /// Has the kernel send what was submitted, with as many system calls as that takes, and reaps. Returns how many
+    /// frames are left in the ring because the kernel takes no more now; kick again later. Never waits.
+    ///
+    /// Where `need_wakeup` was asked for and a zero-copy driver is at work already, makes no system call.
+    #[inline]
+    pub fn kick(&mut self) -> Result<usize> {
+        let mut waiting = self.transmit.waiting();
+        // A driver that works on its own takes frames without a call; copy mode never does.
+        while waiting > 0 && (!self.need_wakeup || self.transmit.needs_wakeup()) {
+            let outcome = rustix::net::send(self.socket.fd(), &[], SendFlags::DONTWAIT);
+            self.sent.kicks += 1;
+            let left = self.transmit.waiting();
+            self.sent.taken += u64::from(waiting - left);
+            let progress = left < waiting;
+            waiting = left;
+            match outcome {
+                Ok(_) if self.socket.in_force.mode == Mode::ZeroCopy => break,
+                Ok(_) if progress => {}
+                // The budget of one call is used up, or too many frames are on their way.
+                Err(Errno::AGAIN | Errno::NOBUFS) => {
+                    self.sent.stopped += 1;
+                    if !progress && self.reap() == 0 {
+                        break;
+                    }
+                }
+                // In copy mode: the driver dropped the frame that the call ended with. Else: it is polled elsewhere.
+                Err(Errno::BUSY) if self.socket.in_force.mode == Mode::Copy && progress => self.sent.dropped += 1,
+                Ok(_) | Err(Errno::BUSY) => break,
+                Err(error) => return Err(self.refused(error)),
+            }
+        }
+        self.reap();
+        Ok(waiting as usize)
+    }
+
+    /// [`Sender::submit`], then [`Sender::kick`].
+    #[inline]
+    pub fn flush(&mut self) -> Result<usize> {
+        self.submit();
+        self.kick()
+    }
+
+    /// Takes back the frames that the kernel is done with; returns how many.
+    #[inline]
+    pub fn reap(&mut self) -> usize {
+        let before = self.free.len();
+        while let Some(address) = self.done.peek() {
+            self.done.advance();
+            self.free.push(address);
+        }
+        let reaped = self.free.len() - before;
+        if reaped > 0 {
+            self.done.release();
+            self.sent.completed += reaped as u64;
+        }
+        reaped
+    }
+
+    #[cold]
+    fn refused(&self, error: Errno) -> Fault {
+        let next = match error {
+            Errno::NETDOWN | Errno::NXIO | Errno::NODEV => "bring the interface up again and open a new sender",
+            _ => "check the interface with `ip -s link`",
+        };
+        Fault::because(format!("{}: sending", self.socket.subject), error, next)
+    }
+
+    /// Frames that were placed and have not come back.
+    pub fn in_flight(&self) -> usize {
+        self.frames as usize - self.free.len()
+    }
+
+    /// Longest frame, in bytes.
+    pub fn frame_size(&self) -> Bytes {
+        Bytes(self.socket.umem.frame_size().into())
+    }
+
+    pub fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    pub fn in_force(&self) -> &InForce {
+        &self.socket.in_force
+    }
+
+    pub fn statistics(&self) -> Result<Statistics> {
+        self.socket.statistics()
+    }
+}
