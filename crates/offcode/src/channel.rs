@@ -100,6 +100,8 @@ pub enum Written {
     Dropped,
     /// No other end is left.
     Gone,
+    /// Only from [`crate::Context::write`]: longer than a buffer, or this end may not write. The log says which.
+    Refused,
 }
 
 /// What one endpoint has counted.
