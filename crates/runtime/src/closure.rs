@@ -32,7 +32,7 @@ pub struct Member {
 /// A requirement that no known offcode meets, or that several do and the manifest does not say which.
 pub fn resolve(roots: &[(Arc<Manifest>, Option<u32>)], known: &[Arc<Manifest>]) -> Result<Closure> {
     let mut members: Vec<Member> = Vec::new();
-    let mut place = |members: &mut Vec<Member>, manifest: &Arc<Manifest>| {
+    let place = |members: &mut Vec<Member>, manifest: &Arc<Manifest>| {
         members.iter().position(|m| m.manifest.package.guid == manifest.package.guid).unwrap_or_else(|| {
             members.push(Member { manifest: manifest.clone(), peers: Vec::new(), priority: NEUTRAL });
             members.len() - 1
@@ -63,11 +63,7 @@ pub fn resolve(roots: &[(Arc<Manifest>, Option<u32>)], known: &[Arc<Manifest>]) 
 }
 
 /// The one offcode that meets a requirement.
-fn meet(
-    of: &Manifest,
-    required: &offcode::manifest::Requirement,
-    known: &[Arc<Manifest>],
-) -> Result<Arc<Manifest>> {
+fn meet(of: &Manifest, required: &offcode::manifest::Requirement, known: &[Arc<Manifest>]) -> Result<Arc<Manifest>> {
     let subject = || format!("offcode {}: peer '{}'", of.package.name, required.name);
     let mut candidates = known.iter().filter(|m| {
         m.package.interfaces.iter().any(|i| i.guid == required.interface)
