@@ -76,3 +76,27 @@ pub enum Tie {
     /// The user's own: exactly there.
     Pin(UnitIndex, SiteIndex),
 }
+
+/// What a site holds only so much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Resource {
+    Load,
+    Memory,
+    Slots,
+}
+
+impl Resource {
+    pub const ALL: [Resource; 3] = [Resource::Load, Resource::Memory, Resource::Slots];
+}
+
+/// One thing that a layout demands: what can be broken, and what a clash is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Demand {
+    /// The place in [`Layout::constraints`].
+    Tie(usize),
+    /// The unit cannot be at the site.
+    Impossible(UnitIndex, SiteIndex),
+    /// The site holds no more.
+    Capacity(SiteIndex, Resource),
+}
