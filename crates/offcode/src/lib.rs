@@ -15,8 +15,12 @@ pub mod call;
 pub mod channel;
 mod common_interface;
 pub mod context;
+#[cfg(not(target_family = "wasm"))]
+pub mod depot;
 pub mod guid;
 pub mod manifest;
+#[cfg(not(target_family = "wasm"))]
+pub mod odf;
 
 pub use attribute::{Attributes, OBSOLETE_TIME, OFFLOAD_PRIORITY};
 pub use call::{Incoming, Refusal};

@@ -1,0 +1,214 @@
+//! Depots: folders of packages, `NAME/odf.xml` with the files of its bodies beside it.
+
+mod clash;
+mod install;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use machine::{Bytes, Fault, Result};
+
+pub use clash::{Named, clashes};
+
+use crate::guid::Guid;
+use crate::manifest::{Body, Manifest};
+use crate::odf::{self, Problems};
+
+/// The manifest's file in each package.
+pub const ODF: &str = "odf.xml";
+
+/// Larger bodies are refused.
+pub const LARGEST_BODY: Bytes = Bytes(64 << 20);
+
+/// A package that was read and whose bodies are there.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    pub manifest: Arc<Manifest>,
+    pub folder: PathBuf,
+}
+
+/// A folder of packages without clashes, as it was when it was opened.
+#[derive(Debug, Clone)]
+pub struct Depot {
+    folder: PathBuf,
+    packages: Vec<Stored>,
+}
+
+/// Everything that is to be said about a folder of packages.
+#[derive(Debug)]
+pub struct Survey {
+    pub folder: PathBuf,
+    pub packages: Vec<Stored>,
+    pub refused: Vec<Refused>,
+    /// Between packages that are well each by itself.
+    pub clashes: Vec<Fault>,
+}
+
+/// Why a package cannot be used.
+#[derive(Debug)]
+pub enum Refused {
+    Odf { file: PathBuf, problems: Problems },
+    Other(Fault),
+}
+
+impl Refused {
+    pub fn fault(self) -> Fault {
+        match self {
+            Refused::Odf { file, problems } => problems.fault(&file.display().to_string()),
+            Refused::Other(fault) => fault,
+        }
+    }
+}
+
+/// Looks at every package of a folder. Names that begin with a dot, and files, are no packages.
+pub fn survey(folder: &Path) -> Result<Survey> {
+    let unreadable = |error| {
+        Fault::because(
+            format!("depot {}", folder.display()),
+            error,
+            "name a folder that holds packages, NAME/odf.xml each",
+        )
+    };
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.is_dir() {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    let mut survey = Survey { folder: folder.into(), packages: Vec::new(), refused: Vec::new(), clashes: Vec::new() };
+    for path in folders {
+        match package(&path) {
+            Ok(stored) => survey.packages.push(stored),
+            Err(refused) => survey.refused.push(refused),
+        }
+    }
+    survey.clashes = clashes(survey.packages.iter().map(Stored::named));
+    Ok(survey)
+}
+
+/// Reads the package in a folder and looks for its bodies.
+pub fn package(folder: &Path) -> Result<Stored, Refused> {
+    let manifest = read_odf(&folder.join(ODF))?;
+    let stored = Stored { manifest: Arc::new(manifest), folder: folder.into() };
+    let name = &stored.manifest.package.name;
+    if folder.file_name().is_none_or(|folder| folder.to_str() != Some(name)) {
+        return Err(Refused::Other(Fault::new(
+            format!("package {}", folder.display()),
+            format!("its ODF calls it {name}"),
+            format!("rename the folder to {name}, or change the name in its {ODF}"),
+        )));
+    }
+    for body in &stored.manifest.package.bodies {
+        stored.open(body).map_err(Refused::Other)?;
+    }
+    Ok(stored)
+}
+
+/// Reads one ODF file.
+pub fn read_odf(file: &Path) -> Result<Manifest, Refused> {
+    let bytes = open_regular(file, "ODF", odf::LARGEST).and_then(|file| read_bounded(file, "ODF", odf::LARGEST));
+    let bytes = bytes.map_err(Refused::Other)?;
+    odf::read(&bytes).map_err(|problems| Refused::Odf { file: file.into(), problems })
+}
+
+impl Stored {
+    pub fn odf(&self) -> PathBuf {
+        self.folder.join(ODF)
+    }
+
+    /// The bytes of a body; `None` for a native one, which has no file.
+    pub fn load(&self, body: &Body) -> Result<Option<Arc<[u8]>>> {
+        let Some(opened) = self.open(body)? else { return Ok(None) };
+        read_bounded(opened, "body", LARGEST_BODY).map(|bytes| Some(bytes.into()))
+    }
+
+    fn named(&self) -> Named<'_> {
+        Named { manifest: &self.manifest, place: self.odf().display().to_string() }
+    }
+
+    fn open(&self, body: &Body) -> Result<Option<Opened>> {
+        let Some(name) = &body.file else { return Ok(None) };
+        open_regular(&self.folder.join(name), "body", LARGEST_BODY).map(Some)
+    }
+}
+
+impl Depot {
+    /// The first thing that is wrong is the fault; `plimsoll odf check FOLDER` lists all.
+    pub fn open(folder: &Path) -> Result<Depot> {
+        let survey = survey(folder)?;
+        let wrong = survey.refused.into_iter().map(Refused::fault).chain(survey.clashes).next();
+        match wrong {
+            Some(fault) => Err(fault),
+            None => Ok(Depot { folder: survey.folder, packages: survey.packages }),
+        }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Ordered by name.
+    pub fn packages(&self) -> &[Stored] {
+        &self.packages
+    }
+
+    pub fn by_name(&self, name: &str) -> Option<&Stored> {
+        self.packages.iter().find(|stored| stored.manifest.package.name == name)
+    }
+
+    pub fn by_guid(&self, offcode: Guid) -> Option<&Stored> {
+        self.packages.iter().find(|stored| stored.manifest.package.guid == offcode)
+    }
+
+    /// The offcodes that implement an interface.
+    pub fn implementers(&self, interface: Guid) -> impl Iterator<Item = &Stored> {
+        let implements = move |stored: &&Stored| stored.manifest.package.interfaces.iter().any(|i| i.guid == interface);
+        self.packages.iter().filter(implements)
+    }
+
+    /// Copies the package in `folder` in: the depot has all of it or nothing, also after a crash. A fault where it
+    /// clashes with what is there.
+    pub fn install(&mut self, folder: &Path) -> Result<&Stored> {
+        let stored = install::install(self, folder)?;
+        let place = self.packages.partition_point(|other| other.folder < stored.folder);
+        self.packages.insert(place, stored);
+        Ok(&self.packages[place])
+    }
+}
+
+struct Opened {
+    file: File,
+    path: PathBuf,
+}
+
+/// Opens without waiting for a pipe's writer, and without following what is no file. A link to a file is one.
+fn open_regular(path: &Path, what: &str, largest: Bytes) -> Result<Opened> {
+    let subject = || format!("{what} {}", path.display());
+    let failed = |error| Fault::because(subject(), error, "put the file there, readable");
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(Fault::new(subject(), "it is no regular file", "put the file itself there"));
+    }
+    if metadata.len() > largest.0 {
+        let cause = format!("it has {}, more than {largest}", Bytes(metadata.len()));
+        return Err(Fault::new(subject(), cause, "make it smaller"));
+    }
+    File::open(path).map(|file| Opened { file, path: path.into() }).map_err(failed)
+}
+
+/// Reads to the end, but no more than was allowed when it was opened: it may have grown.
+fn read_bounded(opened: Opened, what: &str, largest: Bytes) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let subject = || format!("{what} {}", opened.path.display());
+    let read = (&opened.file).take(largest.0 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Fault::because(subject(), error, "check the disk"))?;
+    if bytes.len() as u64 > largest.0 {
+        return Err(Fault::new(subject(), format!("it is longer than {largest}"), "make it smaller"));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,67 @@
+//! Putting a package into a depot: a hidden copy, checked and written to disk, then one rename.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use machine::{Fault, Result};
+
+use super::{Depot, Named, ODF, Stored, clashes, package};
+
+/// Copies that were begun are called `.NAME.PID.installing`.
+const PARTIAL: &str = ".installing";
+
+pub(super) fn install(depot: &Depot, folder: &Path) -> Result<Stored> {
+    let new = package(folder).map_err(super::Refused::fault)?;
+    let name = &new.manifest.package.name;
+    let to = depot.folder.join(name);
+    if let Some(there) = depot.by_name(name) {
+        let cause = format!("version {} is installed already", there.manifest.package.version);
+        return Err(Fault::new(format!("package {name}"), cause, format!("remove {} first", to.display())));
+    }
+    let all =
+        depot.packages.iter().map(Stored::named).chain([Named { manifest: &new.manifest, place: display(&new.odf()) }]);
+    if let Some(clash) = clashes(all).into_iter().next() {
+        return Err(clash);
+    }
+    remove_stale(&depot.folder);
+    let partial = depot.folder.join(format!(".{name}.{}{PARTIAL}", std::process::id()));
+    let done = copy(&new, &partial).and_then(|()| fs::rename(&partial, &to)).and_then(|()| sync(&depot.folder));
+    if let Err(error) = done {
+        let _ = fs::remove_dir_all(&partial);
+        let next = "check that the depot's folder can be written, has room and no package of this name";
+        return Err(Fault::because(format!("package {name} into depot {}", depot.folder.display()), error, next));
+    }
+    // What is there now is what was copied, unless somebody changed it meanwhile: read it as a user of the depot would.
+    package(&to).map_err(super::Refused::fault)
+}
+
+fn copy(new: &Stored, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    let files = new.manifest.package.bodies.iter().filter_map(|body| body.file.as_deref());
+    for file in files.chain([ODF]) {
+        fs::copy(new.folder.join(file), to.join(file))?;
+        sync(&to.join(file))?;
+    }
+    sync(to)
+}
+
+fn sync(path: &Path) -> io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
+
+/// Removes what processes that have ended left half copied.
+fn remove_stale(depot: &Path) {
+    for entry in fs::read_dir(depot).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_suffix(PARTIAL)).and_then(|name| name.rsplit_once('.'));
+        let Some(process) = process.and_then(|(_, process)| process.parse::<u32>().ok()) else { continue };
+        if process == std::process::id() || !PathBuf::from(format!("/proc/{process}")).exists() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn display(path: &Path) -> String {
+    path.display().to_string()
+}
