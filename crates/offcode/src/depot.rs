@@ -152,6 +152,15 @@ impl Depot {
         &self.folder
     }
 
+    pub fn manifests(&self) -> impl Iterator<Item = &Arc<Manifest>> {
+        self.packages.iter().map(|stored| &stored.manifest)
+    }
+
+    /// The bytes of an offcode's body; `None` where the depot has no such offcode, or the body is native.
+    pub fn load(&self, offcode: &Guid, body: &Body) -> Result<Option<Arc<[u8]>>> {
+        self.by_guid(*offcode).map_or(Ok(None), |stored| stored.load(body))
+    }
+
     /// Ordered by name.
     pub fn packages(&self) -> &[Stored] {
         &self.packages

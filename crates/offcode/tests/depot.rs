@@ -63,6 +63,9 @@ fn packages_are_found_by_name_guid_and_interface() {
     let filters: Vec<_> = depot.implementers(Guid::named("Filter")).map(|stored| &*stored.manifest).collect();
     assert_eq!(filters, [&filter, &other]);
     let stored = depot.by_name("counter").unwrap();
+    assert_eq!(depot.load(&Guid::named("Counter"), &counter.package.bodies[0]).unwrap(), None);
+    let loaded = depot.load(&counter.package.guid, &counter.package.bodies[0]).unwrap().unwrap();
+    assert_eq!(&*loaded, b"code of counter");
     assert_eq!(&*stored.load(&counter.package.bodies[0]).unwrap().unwrap(), b"code of counter");
 }
 
