@@ -13,6 +13,7 @@ pub mod probe;
 pub mod queue;
 pub mod region;
 pub mod ring;
+pub mod shield;
 #[cfg(not(loom))]
 pub mod shm;
 pub mod signal;

@@ -1,0 +1,158 @@
+//! Keeping other work off a core that one thread of ours is to have for itself, and saying by what.
+//!
+//! - [`Means::Cpuset`]: all that shares our control group is moved to the other cores, by the kernel's cpusets
+//!   (`Documentation/admin-guide/cgroup-v1/cpusets.rst`). Nothing but the kernel's own bound threads can get back.
+//! - [`Means::Deadline`]: others may run there, in the tenth of each millisecond that deadline scheduling leaves them
+//!   (`Documentation/scheduler/sched-deadline.rst`).
+//! - [`Means::Pinned`]: nothing, with the reasons. The thread is pinned and shares its core.
+//!
+//! Everything is put back when the shield is dropped. What a killed owner leaves is found by its name and removed when
+//! the next shield is raised, or by [`remove_remains`].
+
+mod cpuset;
+mod deadline;
+mod group;
+mod ownership;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use machine::{CoreId, Fault, Nanoseconds, Result};
+
+use crate::affinity::{self, Pinned};
+use cpuset::Partition;
+use deadline::Deadline;
+pub use group::remove_remains;
+use ownership::Ownership;
+
+/// What to protect a core with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// The best that this machine and this user have: a cpuset, else deadline scheduling, else nothing.
+    Best,
+    Cpuset,
+    Deadline,
+    /// The thread is only pinned.
+    Nothing,
+}
+
+/// What protects the core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Means {
+    Cpuset {
+        /// Threads that were moved off the core.
+        moved: usize,
+        /// Kernel threads that are bound to their core.
+        bound: usize,
+        /// The control group outside which nothing was moved; `None` where it is the whole machine.
+        only_within: Option<String>,
+    },
+    Deadline {
+        runtime: Nanoseconds,
+        period: Nanoseconds,
+        /// The kernel schedules deadline threads over all of these, and keeps one where it is unless another such
+        /// thread wants the core.
+        cores: Vec<CoreId>,
+    },
+    Pinned {
+        /// Why it is no better: one sentence for each means that was tried. Empty where none was wanted.
+        because: Vec<String>,
+    },
+}
+
+impl fmt::Display for Means {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Means::Cpuset { moved, bound, only_within } => {
+                write!(f, "cpuset: {moved} threads moved off, {bound} kernel threads are bound to their cores")?;
+                only_within.as_ref().map_or(Ok(()), |group| write!(f, "; what is outside {group} was left alone"))
+            }
+            Means::Deadline { runtime, period, cores } => {
+                write!(f, "deadline scheduling: {runtime} of every {period}")?;
+                if cores.len() > 1 { write!(f, "; the kernel may move it among {} cores", cores.len()) } else { Ok(()) }
+            }
+            Means::Pinned { because } if because.is_empty() => f.write_str("nothing: pinned, as was asked"),
+            Means::Pinned { because } => write!(f, "nothing: pinned; {}", because.join("; ")),
+        }
+    }
+}
+
+enum Holding {
+    // Each undoes its work when dropped.
+    Cpuset { _partition: Partition },
+    Deadline { _deadline: Deadline },
+    Pinned { _pinned: Pinned },
+}
+
+/// The calling thread runs on a core that is protected, while this lives. To be dropped by the same thread.
+pub struct Shield {
+    core: CoreId,
+    means: Means,
+    // The thread first leaves, then another may own the core.
+    _holding: Holding,
+    _ownership: Ownership,
+    _thread: PhantomData<*const ()>,
+}
+
+impl Shield {
+    /// Moves the calling thread to `core` and protects it there.
+    ///
+    /// A fault where the core does not exist, another shield has it, or a means was asked for by name and cannot be had.
+    pub fn raise(core: CoreId, wanted: Wanted) -> Result<Shield> {
+        affinity::check(core)?;
+        let ownership = Ownership::take(core)?;
+        let mut because = Vec::new();
+        let mut attempt = |tried: Result<(Holding, Means)>, by_name: bool| match tried {
+            Err(fault) if by_name => Err(fault),
+            Err(fault) => {
+                because.push(fault.to_string());
+                Ok(None)
+            }
+            Ok(held) => Ok(Some(held)),
+        };
+        let mut held = None;
+        if matches!(wanted, Wanted::Best | Wanted::Cpuset) {
+            held = attempt(cpuset(core), wanted == Wanted::Cpuset)?;
+        }
+        if held.is_none() && matches!(wanted, Wanted::Best | Wanted::Deadline) {
+            held = attempt(deadline(core), wanted == Wanted::Deadline)?;
+        }
+        let (holding, means) = match held {
+            Some(held) => held,
+            None => (Holding::Pinned { _pinned: affinity::pin(core)? }, Means::Pinned { because }),
+        };
+        Ok(Shield { core, means, _holding: holding, _ownership: ownership, _thread: PhantomData })
+    }
+
+    pub fn core(&self) -> CoreId {
+        self.core
+    }
+
+    /// What protects it; printed in results.
+    pub fn by(&self) -> &Means {
+        &self.means
+    }
+}
+
+fn cpuset(core: CoreId) -> Result<(Holding, Means)> {
+    let partition = Partition::make(core)?;
+    let means = partition.means();
+    Ok((Holding::Cpuset { _partition: partition }, means))
+}
+
+fn deadline(core: CoreId) -> Result<(Holding, Means)> {
+    let deadline = Deadline::enter(core)?;
+    let means = deadline.means();
+    Ok((Holding::Deadline { _deadline: deadline }, means))
+}
+
+fn subject(core: CoreId) -> String {
+    format!("shield of {core}")
+}
+
+fn not_possible(core: CoreId, cause: impl Into<String>, next: impl Into<String>) -> Fault {
+    Fault::new(subject(core), cause, next)
+}

@@ -1,0 +1,307 @@
+//! Shields in a cpuset of the test's own, so that nothing else on this machine is moved. They need root and cgroup
+//! version 1; elsewhere they say SKIPPED.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use super::group::{CORE, REST};
+use super::*;
+use crate::lab::tests::{line_of, wait_until};
+
+/// One shield at a time: all want the last core.
+static LAST_CORE: Mutex<()> = Mutex::new(());
+
+fn one() -> MutexGuard<'static, ()> {
+    LAST_CORE.lock().unwrap_or_else(|failed| failed.into_inner())
+}
+
+const ROLE: &str = "SHIELD_TEST_ROLE";
+
+fn last_core() -> CoreId {
+    *affinity::allowed().unwrap().last().unwrap()
+}
+
+/// A shield as soon as no other test, of another checkout perhaps, has the core.
+fn raise(wanted: Wanted) -> Result<Shield> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        match Shield::raise(last_core(), wanted) {
+            Err(fault) if fault.cause().contains("has it") && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// A cpuset with all cores of its parent, and processes in it that end with it.
+struct Ground {
+    group: PathBuf,
+    processes: Vec<Child>,
+}
+
+impl Ground {
+    fn new() -> Option<Ground> {
+        if affinity::allowed().unwrap().len() < 2 {
+            eprintln!("SKIPPED: one core only");
+            return None;
+        }
+        let made = group::own().map_err(|fault| fault.to_string()).and_then(|own| {
+            let id = std::thread::current().id();
+            let name: String = format!("{id:?}").chars().filter(char::is_ascii_digit).collect();
+            let group = own.child(&format!("test-of-shields-{}-{name}", std::process::id()));
+            let fill = || {
+                fs::create_dir(&group.0)?;
+                group.write("cpuset.mems", &own.read("cpuset.mems")?)?;
+                group.write("cpuset.cpus", &own.read("cpuset.cpus")?)
+            };
+            fill().map(|()| group.0.clone()).map_err(|e| e.to_string())
+        });
+        match made {
+            Ok(group) => Some(Ground { group, processes: Vec::new() }),
+            Err(reason) => {
+                eprintln!("SKIPPED: no cpuset can be made: {reason}");
+                None
+            }
+        }
+    }
+
+    /// Starts `script` in the cpuset; returns its place in `processes`.
+    fn start(&mut self, script: &str, role: &str) -> usize {
+        let enter = format!("echo $$ > {}/tasks && {script}", self.group.display());
+        let mut command = Command::new("sh");
+        command.args(["-c", &enter]).env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped());
+        affinity::inherit_allowed(&mut command).unwrap();
+        self.processes.push(command.spawn().unwrap());
+        self.processes.len() - 1
+    }
+
+    /// A process that always wants to run; `mask` of `taskset`, or any core.
+    fn hog(&mut self, mask: Option<CoreId>) -> u32 {
+        let endless = "sh -c 'echo ready; while :; do :; done'";
+        let script = match mask {
+            Some(core) => format!("exec taskset -c {} {endless}", core.0),
+            None => format!("exec {endless}"),
+        };
+        let at = self.start(&script, "");
+        line_of(&mut self.processes[at], "ready");
+        self.processes[at].id()
+    }
+
+    /// This test binary in another role.
+    fn act(&mut self, role: &str) -> &mut Child {
+        let binary = std::env::current_exe().unwrap();
+        let script = format!("exec {} --exact --nocapture shield::tests::an_actor", binary.display());
+        let at = self.start(&script, role);
+        &mut self.processes[at]
+    }
+
+    /// Names of groups of ours in it.
+    fn groups(&self) -> Vec<String> {
+        let of_ours = |name: &String| name.starts_with("plimsoll-");
+        group::Group(self.group.clone())
+            .children()
+            .unwrap()
+            .iter()
+            .map(|g| g.name().to_owned())
+            .filter(of_ours)
+            .collect()
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        for name in self.groups() {
+            let _ = fs::remove_dir(self.group.join(name));
+        }
+        // The kernel lets a group go a moment after its last process.
+        wait_until("the test's cpuset is not empty", || fs::remove_dir(&self.group).is_ok());
+    }
+}
+
+fn cores_of(process: u32) -> String {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap().trim().to_owned()
+}
+
+/// CPU time in ticks, and the core that it last ran on.
+fn used(process: u32) -> (u64, u32) {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    (fields[11].parse().unwrap(), fields[36].parse().unwrap())
+}
+
+/// What the tests below start: raises a shield, says so, spins until its input ends.
+#[test]
+fn an_actor() {
+    let Some(role) = std::env::var_os(ROLE) else { return };
+    match role.to_str().unwrap() {
+        "owner" => {
+            let shield = raise(Wanted::Cpuset).unwrap();
+            println!("\nraised: {}", shield.by());
+            let ended = std::sync::atomic::AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let _ = std::io::stdin().read_line(&mut String::new());
+                    ended.store(true, std::sync::atomic::Ordering::Relaxed);
+                });
+                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            drop(shield);
+        }
+        "rival" => match Shield::raise(last_core(), Wanted::Best) {
+            Ok(_) => println!("\nrefused: no"),
+            Err(fault) => println!("\nrefused: {fault}"),
+        },
+        "cleaner" => println!("\nremoved: {}", remove_remains().unwrap()),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_hog_is_kept_off_the_core_and_everything_comes_back() {
+    let _one = one();
+    let Some(mut ground) = Ground::new() else { return };
+    let core = last_core();
+    let all = cores_of(std::process::id());
+    let hogs = [ground.hog(None), ground.hog(Some(core))];
+    let before = hogs.map(cores_of);
+    assert_eq!(before, [all.clone(), core.0.to_string()]);
+
+    let owner = ground.act("owner");
+    let said = line_of(owner, "raised: ");
+    let process = owner.id();
+    assert!(said.starts_with("cpuset: ") && said.contains("left alone"), "{said}");
+    assert_eq!(ground.groups().len(), 2, "{:?}", ground.groups());
+    for hog in hogs {
+        let allowed: machine::CpuSet = cores_of(hog).parse().unwrap();
+        assert!(!allowed.contains(core), "{hog} may still run on {core}");
+    }
+    // Both get time; whatever the hogs get, they get elsewhere.
+    let (hogs_had, owner_had) = (hogs.map(used), used(process));
+    wait_until("nobody runs", || {
+        hogs.iter().zip(hogs_had).all(|(hog, had)| used(*hog).0 > had.0 + 2) && used(process).0 > owner_had.0 + 2
+    });
+    assert!(hogs.iter().all(|hog| used(*hog).1 != core.0), "a hog runs on {core}");
+
+    let rival = ground.act("rival");
+    let refusal = line_of(rival, "refused: ");
+    assert!(refusal.contains(&format!("process {process} ")), "{refusal}");
+
+    let owner = ground.processes.iter_mut().find(|child| child.id() == process).unwrap();
+    drop(owner.stdin.take());
+    // How it ends says nothing: nobody reads what the test harness prints in it.
+    owner.wait().unwrap();
+    assert_eq!(hogs.map(cores_of), before, "masks are as they were");
+    assert_eq!(ground.groups(), Vec::<String>::new());
+}
+
+#[test]
+fn a_killed_owner_is_cleaned_up_after_and_a_living_one_is_not() {
+    let _one = one();
+    let Some(mut ground) = Ground::new() else { return };
+    let hog = ground.hog(None);
+    let before = cores_of(hog);
+    let owner = ground.act("owner");
+    line_of(owner, "raised: ");
+    let process = owner.id();
+    let removed = |ground: &mut Ground| line_of(ground.act("cleaner"), "removed: ").trim().parse::<usize>().unwrap();
+    // The cleaner is started in the group around both; the owner lives.
+    assert_eq!(removed(&mut ground), 0);
+    assert_eq!(ground.groups().len(), 2);
+
+    let owner = ground.processes.iter_mut().find(|child| child.id() == process).unwrap();
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    assert_ne!(cores_of(hog), before, "nobody has put it back yet");
+    assert_eq!(removed(&mut ground), 2);
+    assert_eq!((cores_of(hog), ground.groups()), (before, Vec::new()));
+    // And the core can be had again.
+    line_of(ground.act("owner"), "raised: ");
+}
+
+#[test]
+fn groups_of_others_are_left_alone() {
+    let Some(ground) = Ground::new() else { return };
+    let own = group::Maker::this_process().unwrap();
+    let strangers = ["docker".to_owned(), own.group_name(CORE, CoreId(0)), own.group_name(REST, CoreId(0))];
+    for name in &strangers {
+        fs::create_dir(ground.group.join(name)).unwrap();
+    }
+    let mut ground = ground;
+    assert_eq!(line_of(ground.act("cleaner"), "removed: ").trim(), "0");
+    for name in &strangers {
+        assert!(ground.group.join(name).exists());
+        fs::remove_dir(ground.group.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn deadline_scheduling_outranks_a_hog_on_the_same_core() {
+    let _one = one();
+    let before = affinity::current().unwrap();
+    let shield = match raise(Wanted::Deadline) {
+        Ok(shield) => shield,
+        Err(fault) => return eprintln!("SKIPPED: {fault}"),
+    };
+    assert!(matches!(shield.by(), Means::Deadline { runtime: Nanoseconds(900_000), .. }), "{}", shield.by());
+    let mut hog = Command::new("taskset");
+    hog.args(["-c", &shield.core().0.to_string(), "sh", "-c", "while :; do :; done"]);
+    affinity::inherit_allowed(&mut hog).unwrap();
+    let Ok(mut hog) = hog.spawn() else { return eprintln!("SKIPPED: no taskset") };
+    // Until the hog had 3 ticks in what is left to it, or has waited for a second of ours.
+    let until = Instant::now() + Duration::from_millis(600);
+    let own = || used_by_thread(crate::accounting::current_thread());
+    let from = own();
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+    let (ours, theirs) = (own() - from, used(hog.id()).0);
+    hog.kill().unwrap();
+    hog.wait().unwrap();
+    eprintln!("deadline thread {ours} ticks, hog {theirs} ticks");
+    assert!(ours > 2 * theirs, "{ours} ticks to us, {theirs} to the hog");
+    drop(shield);
+    assert_eq!(affinity::current().unwrap(), before);
+}
+
+fn used_by_thread(thread: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(11).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_second_shield_of_one_core_names_the_first() {
+    let _one = one();
+    let first = raise(Wanted::Nothing).unwrap();
+    assert_eq!((first.by(), affinity::current().unwrap()), (&Means::Pinned { because: vec![] }, vec![last_core()]));
+    let fault =
+        std::thread::spawn(|| Shield::raise(last_core(), Wanted::Best).map(|_| ())).join().unwrap().unwrap_err();
+    assert!(fault.cause().contains(&format!("process {} ", std::process::id())), "{fault}");
+    drop(first);
+    drop(raise(Wanted::Nothing).unwrap());
+}
+
+#[test]
+fn a_core_that_does_not_exist_is_refused() {
+    let fault = Shield::raise(CoreId(9_999), Wanted::Best).map(|_| ()).unwrap_err();
+    assert_eq!(fault.cause(), "this machine has no such core");
+}
+
+#[test]
+fn means_are_said_in_words() {
+    let cpuset = Means::Cpuset { moved: 3, bound: 2, only_within: None };
+    assert_eq!(cpuset.to_string(), "cpuset: 3 threads moved off, 2 kernel threads are bound to their cores");
+    let pinned = Means::Pinned { because: vec!["no".into(), "nor that".into()] };
+    assert_eq!(pinned.to_string(), "nothing: pinned; no; nor that");
+}
