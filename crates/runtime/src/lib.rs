@@ -6,6 +6,7 @@ pub mod closure;
 mod dedicated;
 mod driver;
 mod endpoint;
+pub mod layout;
 mod link;
 mod placement;
 pub mod site;

@@ -1,0 +1,150 @@
+//! The layout of a closure over sites: which offcode could be where at which cost, and for each place that is impossible
+//! the reason.
+
+use machine::{Bytes, Result, Site, SiteKind};
+use offcode::manifest::{Constraint, XdpMode};
+use offcode::{Guid, Manifest};
+use placement::layout::{Candidate, Crossing, Layout, Load, Place, SiteIndex, Tie, Unit, UnitIndex};
+
+use crate::closure::Closure;
+
+/// Messages a second where a manifest does not say.
+pub const UNKNOWN_RATE: u64 = 1000;
+
+/// Whether there is code of an offcode for a kind of site.
+pub type HasCode<'a> = &'a dyn Fn(&Manifest, SiteKind) -> Result<()>;
+
+/// What one site offers. Known without opening it, so that a plan can be made for sites that are not up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ground {
+    pub site: Site,
+    /// Only at `xdp`.
+    pub mode: Option<XdpMode>,
+    pub capacity: Load,
+    pub memory: Bytes,
+    pub slots: usize,
+    /// Interfaces of the site's runtime beyond the basic ones.
+    pub environment: Vec<Guid>,
+    /// Why nothing can be there now: no such core, not permitted.
+    pub closed: Option<String>,
+}
+
+impl Ground {
+    /// A site with the usual capacities of its kind.
+    pub fn of(site: Site) -> Ground {
+        let (mode, slots) = match site.kind() {
+            SiteKind::Xdp => (Some(XdpMode::Native), 1),
+            _ => (None, 1024),
+        };
+        let environment = Vec::new();
+        Ground { site, mode, capacity: Load(1.0), memory: Bytes(1 << 30), slots, environment, closed: None }
+    }
+
+    /// Why `manifest` cannot be here, where it cannot.
+    fn refuses(&self, manifest: &Manifest, has_code: HasCode) -> Option<String> {
+        let kind = self.site.kind();
+        if let Some(why) = &self.closed {
+            return Some(why.clone());
+        }
+        let Some(target) = manifest.hardware.iter().find(|target| target.site == kind) else {
+            return Some(format!("its manifest names no target of kind {kind}"));
+        };
+        if let Some(mode) = self.mode {
+            let asked = if target.modes.is_empty() { &[XdpMode::Native][..] } else { &target.modes };
+            if !asked.contains(&mode) {
+                return Some(format!("it wants the mode {asked:?}, and the site is in mode {mode:?}").to_lowercase());
+            }
+        }
+        if target.memory.0 > self.memory.0 {
+            return Some(format!("it takes {} of memory, and the site has {}", target.memory, self.memory));
+        }
+        if let Some(missing) = manifest.software.environment.iter().find(|guid| !self.environment.contains(guid)) {
+            return Some(format!("it needs interface {missing} of the site's runtime, which does not offer it"));
+        }
+        has_code(manifest, kind).err().map(|fault| fault.cause().to_string())
+    }
+}
+
+/// What crossings and work cost where nothing better is known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Costs {
+    /// Core time of a message from one ground to another, both ends together, in nanoseconds.
+    pub crossing_ns: Vec<Vec<f64>>,
+    /// Work for a message where the manifest does not say, in nanoseconds.
+    pub work_ns: f64,
+}
+
+impl Costs {
+    /// From orders of magnitude, not from this machine.
+    pub fn modelled(grounds: &[Ground]) -> Costs {
+        let between = |a: &Site, b: &Site| match (a.kind(), b.kind()) {
+            _ if a == b => 30.0,
+            (SiteKind::Agent, _) | (_, SiteKind::Agent) => 10_000.0,
+            (SiteKind::Xdp, _) | (_, SiteKind::Xdp) => 400.0,
+            _ => 150.0,
+        };
+        let row = |a: &Ground| grounds.iter().map(|b| between(&a.site, &b.site)).collect();
+        Costs { crossing_ns: grounds.iter().map(row).collect(), work_ns: 500.0 }
+    }
+}
+
+/// Lays a closure out over grounds. `pins` are the user's own: member and ground.
+pub fn lay_out(
+    closure: &Closure,
+    grounds: &[Ground],
+    has_code: HasCode,
+    costs: &Costs,
+    pins: &[(usize, usize)],
+) -> Layout {
+    let members = &closure.members;
+    let mut channels = Vec::new();
+    let mut constraints: Vec<Tie> = pins.iter().map(|&(m, g)| Tie::Pin(UnitIndex(m), SiteIndex(g))).collect();
+    let mut rates = vec![0.0; members.len()];
+    for (from, member) in members.iter().enumerate() {
+        for (required, &to) in member.manifest.software.peers.iter().zip(&member.peers) {
+            let rate = if required.rate == 0 { UNKNOWN_RATE } else { required.rate } as f64;
+            rates[from] += rate;
+            if from != to {
+                rates[to] += rate;
+                channels.push(Crossing { from: UnitIndex(from), to: UnitIndex(to), rate });
+                match required.constraint {
+                    Constraint::Link => {}
+                    Constraint::Pull => constraints.push(Tie::Pull(UnitIndex(from), UnitIndex(to))),
+                    Constraint::Gang => constraints.push(Tie::Gang(UnitIndex(from), UnitIndex(to))),
+                }
+            }
+        }
+    }
+    let units = members.iter().zip(rates).map(|(member, rate)| {
+        let manifest = &member.manifest;
+        let rate = if rate == 0.0 { UNKNOWN_RATE as f64 } else { rate };
+        let memory = manifest.hardware.iter().map(|target| target.memory).max().unwrap_or(Bytes(0));
+        let place = |ground: &Ground| match ground.refuses(manifest, has_code) {
+            Some(why) => Place::Impossible(why),
+            None => {
+                let target = manifest.hardware.iter().find(|target| target.site == ground.site.kind());
+                let ns = target.and_then(|t| t.work).map_or(costs.work_ns, |work| work.0 as f64);
+                Place::Possible(Load(rate * ns * 1e-9))
+            }
+        };
+        Unit {
+            name: manifest.package.name.clone(),
+            priority: member.priority,
+            memory,
+            places: grounds.iter().map(place).collect(),
+        }
+    });
+    let sites = grounds.iter().map(|ground| Candidate {
+        site: ground.site.clone(),
+        capacity: ground.capacity,
+        memory: ground.memory,
+        slots: ground.slots,
+    });
+    Layout {
+        units: units.collect(),
+        sites: sites.collect(),
+        channels,
+        constraints,
+        crossing_ns: costs.crossing_ns.clone(),
+    }
+}
