@@ -1,5 +1,9 @@
 //! Calls: a method's number and its serialized inputs, as they travel over a channel (HYDRA section 1.2.2).
 
+mod outgoing;
+
+pub use outgoing::{Arguments, Call, ResultOf};
+
 use crate::guid::Guid;
 
 /// What every message of a call starts with: 16 bytes, little endian. With up to 32 bytes of arguments a call fits

@@ -146,3 +146,45 @@ pub trait Channel: Send {
         self.write_with(message.len(), &mut |buffer| buffer.copy_from_slice(message))
     }
 }
+
+macro_rules! forwarded {
+    () => {
+        #[inline]
+        fn specification(&self) -> &Specification {
+            (**self).specification()
+        }
+        #[inline]
+        fn write_with(&mut self, length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<Written> {
+            (**self).write_with(length, fill)
+        }
+        #[inline]
+        fn read_with(&mut self, deliver: &mut dyn FnMut(&[u8])) -> Result<bool> {
+            (**self).read_with(deliver)
+        }
+        #[inline]
+        fn poll(&mut self) -> Result<bool> {
+            (**self).poll()
+        }
+        fn wait(&mut self, limit: machine::Nanoseconds) -> Result<bool> {
+            (**self).wait(limit)
+        }
+        fn is_abandoned(&self) -> bool {
+            (**self).is_abandoned()
+        }
+        fn counted(&self) -> Counted {
+            (**self).counted()
+        }
+        #[inline]
+        fn write(&mut self, message: &[u8]) -> Result<Written> {
+            (**self).write(message)
+        }
+    };
+}
+
+impl<C: Channel + ?Sized> Channel for Box<C> {
+    forwarded!();
+}
+
+impl<C: Channel + ?Sized> Channel for &mut C {
+    forwarded!();
+}

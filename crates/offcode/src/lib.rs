@@ -12,20 +12,38 @@ extern crate self as offcode;
 
 pub mod attribute;
 pub mod call;
+#[cfg(not(target_family = "wasm"))]
+pub mod caller;
 pub mod channel;
 mod common_interface;
 pub mod context;
 #[cfg(not(target_family = "wasm"))]
 pub mod depot;
+pub mod encoding;
 pub mod guid;
+mod interface;
+pub mod lifecycle;
 pub mod manifest;
 #[cfg(not(target_family = "wasm"))]
 pub mod odf;
+pub mod registry;
 
 pub use attribute::{Attributes, OBSOLETE_TIME, OFFLOAD_PRIORITY};
-pub use call::{Incoming, Refusal};
+pub use call::{Call, Incoming, Refusal};
+#[cfg(not(target_family = "wasm"))]
+pub use caller::{Caller, Pending};
 pub use channel::{Cast, Channel, Delivery, Specification, Written};
 pub use common_interface::{Activity, Offcode};
 pub use context::{ChannelId, Context};
 pub use guid::Guid;
+pub use interface::Interface;
+pub use lifecycle::Lifecycle;
 pub use manifest::Manifest;
+pub use offcode_macros::{interface, offcode};
+pub use registry::{Constructor, Described, Registry};
+
+/// What the attributes' expansions name.
+#[doc(hidden)]
+pub mod expansion {
+    pub use machine::{Bytes, Nanoseconds, Result, SiteKind};
+}

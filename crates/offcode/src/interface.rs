@@ -1,0 +1,42 @@
+//! Interfaces: traits with a GUID (HYDRA section 1.2). `#[interface]` writes all of this.
+
+use crate::call::{Incoming, Refusal};
+use crate::context::Context;
+use crate::guid::Guid;
+use crate::manifest;
+
+/// What `#[interface]` makes of a trait. Implemented by the trait's object type: `<dyn Filter as Interface>::GUID`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no interface",
+    label = "not marked as an interface",
+    note = "put #[interface(guid = \"...\")] on the trait"
+)]
+pub trait Interface {
+    const GUID: Guid;
+    const NAME: &'static str;
+    /// In the order of their numbers.
+    const METHODS: &'static [&'static str];
+
+    /// Has the trait's methods, each returning a [`crate::Call`].
+    type Proxy: Copy + Default;
+
+    /// Decodes the arguments, calls the method, appends the encoded result to `reply`.
+    ///
+    /// # Errors
+    /// A method that the interface does not have; arguments that do not decode; the method's own refusal.
+    fn dispatch(
+        target: &mut Self,
+        call: Incoming<'_>,
+        reply: &mut Vec<u8>,
+        context: &mut dyn Context,
+    ) -> Result<(), Refusal>;
+
+    /// The manifest's entry.
+    fn entry() -> manifest::Interface {
+        manifest::Interface {
+            guid: Self::GUID,
+            name: Self::NAME.into(),
+            methods: Self::METHODS.iter().map(|&method| method.into()).collect(),
+        }
+    }
+}

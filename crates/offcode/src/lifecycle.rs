@@ -1,0 +1,63 @@
+//! What an author writes beside the interfaces: the steps of an offcode's life, each of which may be left out.
+
+use machine::Result;
+
+use crate::call::Refusal;
+use crate::common_interface::Activity;
+use crate::context::{ChannelId, Context};
+
+/// The steps of [`crate::Offcode`] that are the author's. An offcode that needs none writes `impl Lifecycle for It {}`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no lifecycle",
+    note = "write `impl Lifecycle for {Self} {{}}`, with the steps that it needs inside"
+)]
+pub trait Lifecycle {
+    /// First phase: acquires local resources. Peers may not exist yet, so no channel works.
+    ///
+    /// # Errors
+    /// A fault rolls the whole gang back.
+    fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
+        let _ = context;
+        Ok(())
+    }
+
+    /// Second phase: every peer has initialized and can be reached.
+    ///
+    /// # Errors
+    /// A fault rolls the whole gang back.
+    fn start(&mut self, context: &mut dyn Context) -> Result<()> {
+        let _ = context;
+        Ok(())
+    }
+
+    /// A specialized channel is now available under this name.
+    fn attached(&mut self, channel: ChannelId, name: &str, context: &mut dyn Context) {
+        let _ = (channel, name, context);
+    }
+
+    /// A message that is no call arrived on a specialized channel.
+    fn message(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context) {
+        let _ = (channel, message, context);
+    }
+
+    /// The result of a call that was sent with [`crate::Call::through`]; [`crate::call::ResultOf::read`] reads it.
+    fn answered(&mut self, channel: ChannelId, id: u32, result: Result<&[u8], &Refusal>, context: &mut dyn Context) {
+        let _ = (channel, id, result, context);
+    }
+
+    /// Work of its own, asked for again and again by the site's loop.
+    fn turn(&mut self, context: &mut dyn Context) -> Activity {
+        let _ = context;
+        Activity::Idle
+    }
+
+    /// An attribute was set by the application.
+    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) {
+        let _ = (name, value, context);
+    }
+
+    /// Last call. What was acquired goes.
+    fn stop(&mut self, context: &mut dyn Context) {
+        let _ = context;
+    }
+}
