@@ -82,7 +82,7 @@ impl Parse for Target {
                     parenthesized!(modes in inside);
                     for mode in Punctuated::<Ident, Token![,]>::parse_terminated(&modes)? {
                         target.modes.push(match mode.to_string().as_str() {
-                            "native" => Form::Native,
+                            "native" => "Native",
                             "generic" => "Generic",
                             "hardware" => "Hardware",
                             _ => return Err(Error::new(mode.span(), "a mode of xdp is native, generic or hardware")),
@@ -181,7 +181,12 @@ impl Parse for Body {
                 let role = match (word.to_string().as_str(), form) {
                     ("hook", Form::Bpf) => "Hook",
                     ("producer", Form::Bpf) => "Producer",
-                    _ => return Err(Error::new(word.span(), "a bpf body names its program by hook = \"NAME\" or producer = \"NAME\"")),
+                    _ => {
+                        return Err(Error::new(
+                            word.span(),
+                            "a bpf body names its program by hook = \"NAME\" or producer = \"NAME\"",
+                        ));
+                    }
                 };
                 if program.is_some() {
                     return Err(Error::new(word.span(), "a body has one program"));
@@ -205,7 +210,10 @@ impl Parse for Body {
             }
         }
         if form == Form::Bpf && program.is_none() {
-            return Err(Error::new(word.span(), "name the function that the kernel runs: hook = \"NAME\" for arriving frames, producer = \"NAME\" for frames that it makes"));
+            return Err(Error::new(
+                word.span(),
+                "name the function that the kernel runs: hook = \"NAME\" for arriving frames, producer = \"NAME\" for frames that it makes",
+            ));
         }
         if sites.is_empty() {
             return Err(Error::new(word.span(), "say for which kinds of site it is, as native(app, core)"));

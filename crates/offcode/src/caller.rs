@@ -37,8 +37,10 @@ pub struct Caller<C: Channel = Box<dyn Channel>> {
     /// Calls whose result nobody has taken yet.
     unanswered: Vec<Unanswered>,
     strays: u64,
-    handler: Option<Box<dyn FnMut(&[u8]) + Send>>,
+    handler: Option<Handler>,
 }
+
+type Handler = Box<dyn FnMut(&[u8]) + Send>;
 
 struct Unanswered {
     id: u32,
@@ -119,6 +121,11 @@ impl<C: Channel> Caller<C> {
                 "call again, or create the channel as reliable",
             )),
             Written::Gone => Err(gone(call.name())),
+            Written::Refused => Err(trouble(
+                call.name(),
+                "the channel takes no such message",
+                "shorten its arguments, or create the channel with larger buffers",
+            )),
         }
     }
 
