@@ -96,6 +96,25 @@ pub fn inherit_allowed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Makes a child start on `core` and nowhere else; faults as [`check`] does.
+pub fn pin_child(command: &mut Command, core: CoreId) -> Result<()> {
+    check(core)?;
+    let mut only = CpuSet::new();
+    only.set(core.0 as usize);
+    // SAFETY: as in `inherit_allowed`.
+    unsafe { command.pre_exec(move || sched_setaffinity(None, &only).map_err(Into::into)) };
+    Ok(())
+}
+
+/// The cores that a process (its first thread) may run on now.
+pub fn of_process(process: u32) -> Result<machine::CpuSet> {
+    let mask = rustix::thread::Pid::from_raw(process as i32).map(|pid| sched_getaffinity(Some(pid)));
+    match mask {
+        Some(Ok(mask)) => Ok(cores_of(&mask).into_iter().collect()),
+        _ => Err(Fault::new(format!("process {process}"), "it has ended", "start it again")),
+    }
+}
+
 /// `0-3,8`
 fn in_words(cores: &[CoreId]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();

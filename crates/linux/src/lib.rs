@@ -6,7 +6,9 @@ pub mod accounting;
 pub mod affinity;
 #[cfg(not(loom))]
 pub mod afxdp;
+pub mod clock;
 pub mod contention;
+pub mod datagrams;
 pub mod lab;
 mod passing;
 pub mod probe;

@@ -225,13 +225,8 @@ impl ControlBlock {
     pub fn progress(&self) -> Progress {
         let words = self.words();
         let get = |at: usize| words[at].load(Ordering::Relaxed);
-        let state = match words[word::STATE].load(Ordering::Acquire) {
-            0 => State::Idle,
-            1 => State::Running,
-            _ => State::Finished,
-        };
         Progress {
-            state,
+            state: self.state(),
             sent: get(word::SENT),
             bytes: get(word::BYTES),
             missed: get(word::MISSED),
@@ -260,9 +255,36 @@ impl ControlBlock {
         self.words()[word::MODE].load(Ordering::Relaxed) == 1
     }
 
+    pub fn state(&self) -> State {
+        match self.words()[word::STATE].load(Ordering::Acquire) {
+            0 => State::Idle,
+            1 => State::Running,
+            _ => State::Finished,
+        }
+    }
+
+    /// Of this stream.
+    pub fn tag(&self) -> u16 {
+        self.words()[word::TAG].load(Ordering::Relaxed) as u16
+    }
+
+    pub fn has_udp_checksum(&self) -> bool {
+        self.words()[word::FLAGS].load(Ordering::Relaxed) >> 1 & 1 == 1
+    }
+
+    /// Frames between two looks at the clock.
+    pub fn clock_every(&self) -> u64 {
+        self.words()[word::CLOCK_EVERY].load(Ordering::Relaxed).max(1)
+    }
+
     /// The sender's side, for a body that runs in user space. One at a time.
     pub fn sender(&self) -> Sender<'_> {
         Sender::new(self.words())
+    }
+
+    /// The sender's side, where an earlier one left off: for a body that is given time turn by turn.
+    pub fn resume(&self) -> Sender<'_> {
+        Sender::resume(self.words())
     }
 }
 
@@ -309,13 +331,22 @@ impl<'a> Sender<'a> {
         }
     }
 
+    #[inline]
+    fn resume(words: &'a [AtomicU64]) -> Self {
+        let get = |at: usize| words[at].load(Ordering::Relaxed);
+        let fresh = Sender::new(words);
+        let (sent, due) = (get(word::SENT), get(word::DUE_NS));
+        let position = (get(word::POSITION) as usize).min(fresh.entries - 1);
+        Sender { sent, bytes: get(word::BYTES), position, due: if due == 0 { fresh.due } else { due }, ..fresh }
+    }
+
     /// What to do at `now` (CLOCK_MONOTONIC).
     #[inline]
     pub fn step(&mut self, now: Nanoseconds) -> Step {
         self.words[word::TURNS].store(self.words[word::TURNS].load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let stopped = self.words[word::STOP].load(Ordering::Relaxed) != 0;
         if stopped || self.sent >= self.frames || now.0 >= self.end {
-            self.words[word::STATE].store(2, Ordering::Release);
+            self.finish();
             return Step::Finished;
         }
         if self.due == 0 {
@@ -328,9 +359,10 @@ impl<'a> Sender<'a> {
         Step::Send { length: usize::from(entry.length), sequence: self.sent }
     }
 
-    /// The frame of the last [`Step::Send`] has left; `now` is when it was handed over.
+    /// The frame of the last [`Step::Send`] has left; `now` is when it was handed over. Returns the gap that the table
+    /// has after it.
     #[inline]
-    pub fn sent(&mut self, now: Nanoseconds) {
+    pub fn sent(&mut self, now: Nanoseconds) -> Nanoseconds {
         let put = |at: usize, value: u64| self.words[at].store(value, Ordering::Relaxed);
         let entry = Entry::unpack(self.words[word::TABLE + self.position].load(Ordering::Relaxed));
         if self.sent == 0 {
@@ -354,6 +386,12 @@ impl<'a> Sender<'a> {
         put(word::BYTES, self.bytes);
         put(word::LAST_NS, now.0);
         self.words[word::SENT].store(self.sent, Ordering::Release);
+        entry.gap
+    }
+
+    /// No more will be sent, whatever was asked.
+    pub fn finish(&mut self) {
+        self.words[word::STATE].store(2, Ordering::Release);
     }
 
     /// The frame of the last [`Step::Send`] could not be handed over; it will be tried again.
@@ -428,6 +466,22 @@ mod tests {
         assert_eq!((progress.sent, progress.bytes, progress.missed, progress.errors), (3, 248, 1, 1));
         assert_eq!((progress.first.0, progress.last.0, progress.latest.0), (1000, 1150, 11));
         assert_eq!(progress.state, State::Finished);
+    }
+
+    #[test]
+    fn a_sender_that_resumes_goes_on_where_it_was() {
+        let block = ControlBlock::in_process();
+        let paced = Pacing::Paced { late: Nanoseconds(10) };
+        block.ask(&Asked { frames: Some(3), ..asked(paced, &[(60, 100), (128, 50)]) }).unwrap();
+        for (now, length, gap) in [(1000, 60, 100), (1100, 128, 50), (1150, 60, 100)] {
+            let mut sender = block.resume();
+            let sequence = block.progress().sent;
+            assert_eq!(sender.step(Nanoseconds(now)), Step::Send { length, sequence });
+            assert_eq!(sender.sent(Nanoseconds(now)), Nanoseconds(gap));
+            assert_eq!(block.resume().step(Nanoseconds(now)) == Step::Finished, sequence == 2);
+        }
+        let progress = block.progress();
+        assert_eq!((progress.sent, progress.bytes, progress.state), (3, 248, State::Finished));
     }
 
     #[test]

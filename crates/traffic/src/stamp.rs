@@ -129,6 +129,15 @@ impl Stamp {
     }
 }
 
+/// The start of a payload, for a body whose headers the kernel writes.
+#[inline]
+pub fn payload(tag: u16, sequence: u64, now: Nanoseconds) -> [u8; PAYLOAD_BYTES] {
+    let mut bytes = [0; PAYLOAD_BYTES];
+    bytes[..8].copy_from_slice(&(u64::from(tag) << SEQUENCE_BITS | sequence).to_le_bytes());
+    bytes[8..].copy_from_slice(&now.0.to_le_bytes());
+    bytes
+}
+
 /// Tag, sequence number and time of a payload; `None` if it is too short.
 #[inline]
 pub fn read(payload: &[u8]) -> Option<(u16, u64, Nanoseconds)> {

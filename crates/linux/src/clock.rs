@@ -1,0 +1,69 @@
+//! The clock of traffic: CLOCK_MONOTONIC, which BPF programs read too, and ways to wait for it.
+
+use std::num::NonZeroU64;
+
+use machine::{Fault, Nanoseconds, Result};
+use rustix::io::Errno;
+use rustix::thread::{NanosleepRelativeResult, clock_nanosleep_absolute, nanosleep};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// Now. Some 20 ns, without a system call where the kernel offers that.
+#[inline]
+pub fn monotonic() -> Nanoseconds {
+    let now = clock_gettime(ClockId::Monotonic);
+    Nanoseconds(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+fn timespec(time: Nanoseconds) -> Timespec {
+    Timespec { tv_sec: (time.0 / 1_000_000_000) as i64, tv_nsec: (time.0 % 1_000_000_000) as i64 }
+}
+
+/// Sleeps at least so long. The kernel adds the thread's timer slack, 50 us unless changed, and the time to wake.
+pub fn sleep_for(time: Nanoseconds) {
+    let mut left = timespec(time);
+    while let NanosleepRelativeResult::Interrupted(rest) = nanosleep(&left) {
+        left = rest;
+    }
+}
+
+/// Sleeps until then, so that what one sleep is late does not add to the next.
+pub fn sleep_until(time: Nanoseconds) {
+    while clock_nanosleep_absolute(ClockId::Monotonic, &timespec(time)) == Err(Errno::INTR) {}
+}
+
+/// Spins until then; returns the time at the end.
+#[inline]
+pub fn spin_until(time: Nanoseconds) -> Nanoseconds {
+    loop {
+        let now = monotonic();
+        if now >= time {
+            return now;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// How much later than asked timers of the calling thread may fire, so that the kernel can bundle them; `None` for the
+/// kernel's default, 50 us.
+pub fn set_timer_slack(slack: Option<Nanoseconds>) -> Result<()> {
+    rustix::thread::set_current_timer_slack(slack.and_then(|slack| NonZeroU64::new(slack.0.max(1))))
+        .map_err(|e| Fault::because("timer slack", e, "check seccomp filters of this container"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_wait_ends_early() {
+        let wait = Nanoseconds(300_000);
+        for sleep in [sleep_for, |wait| sleep_until(monotonic() + wait), |wait| _ = spin_until(monotonic() + wait)] {
+            let start = monotonic();
+            sleep(wait);
+            assert!(monotonic() >= start + wait);
+        }
+        sleep_until(Nanoseconds(1));
+        set_timer_slack(Some(Nanoseconds(0))).unwrap();
+        set_timer_slack(None).unwrap();
+    }
+}
