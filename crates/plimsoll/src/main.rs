@@ -27,6 +27,7 @@ enum Command {
     Bench(commands::bench::Arguments),
     Serve(commands::serve::Arguments),
     Study(commands::study::Arguments),
+    Odf(commands::odf::Arguments),
     #[command(hide = true)]
     Peer(commands::peer::Arguments),
 }
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Lab(arguments) => commands::lab::run(arguments),
         Command::Bench(arguments) => commands::bench::run(arguments),
         Command::Serve(arguments) => commands::serve::run(arguments),
+        Command::Odf(arguments) => commands::odf::run(arguments),
         Command::Study(arguments) => commands::study::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
     };

@@ -7,12 +7,12 @@ use std::process::Command;
 
 #[test]
 fn help_reads_as_it_did() {
-    for command in ["", "machine", "lab", "bench", "serve", "study"] {
+    for command in ["", "machine", "lab", "bench", "serve", "study", "odf", "odf check"] {
         let mut plimsoll = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-        plimsoll.args((!command.is_empty()).then_some(command)).arg("--help");
+        plimsoll.args(command.split_whitespace()).arg("--help");
         let output = plimsoll.output().unwrap();
         assert!(output.status.success(), "{command}");
-        let name = if command.is_empty() { "plimsoll" } else { command };
+        let name = if command.is_empty() { "plimsoll".to_owned() } else { command.replace(' ', "-") };
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/help").join(format!("{name}.txt"));
         golden::check(&path, &String::from_utf8(output.stdout).unwrap());
     }

@@ -13,6 +13,8 @@ const DEPTH: usize = 8;
 /// No element of an ODF has as many.
 const ATTRIBUTES: usize = 32;
 
+const LONE_AMPERSAND: (&str, &str) = ("'&' begins no reference", "write &amp; for the character itself");
+
 pub(super) struct Element {
     pub name: String,
     /// Of the start tag's name.
@@ -36,6 +38,8 @@ pub(super) fn parse(text: &str, mistakes: &mut Vec<Mistake>) -> Option<Element> 
     let mut parser = Parser { mistakes, open: Vec::new(), root: None };
     let mut reader = Reader::from_str(text);
     reader.config_mut().check_comments = true;
+    // Else a lone '&' would hide every mistake after it.
+    reader.config_mut().allow_dangling_amp = true;
     reader.config_mut().trim_markup_names_in_closing_tags = true;
     loop {
         let start = reader.buffer_position() as usize;
@@ -45,7 +49,12 @@ pub(super) fn parse(text: &str, mistakes: &mut Vec<Mistake>) -> Option<Element> 
             Err(error) => {
                 let at = reader.error_position() as usize;
                 let next = "make it well-formed XML: each <tag> closed by its </tag>, or written <tag/>";
-                parser.mistake(at..at + 1, format!("this is not XML: {error}"), next);
+                let why = match error {
+                    quick_xml::Error::IllFormed(error) => error.to_string(),
+                    quick_xml::Error::Syntax(error) => error.to_string(),
+                    other => other.to_string(),
+                };
+                parser.mistake(at..at + 1, format!("this is not XML: {why}"), next);
                 return None;
             }
         };
@@ -104,6 +113,10 @@ impl Parser<'_> {
             Event::Text(part) => {
                 if part.contains("]]>") {
                     self.mistake(at.clone(), "']]>' stands in text", "write ]]&gt;");
+                }
+                for (lone, _) in part.match_indices('&') {
+                    let lone = at.start + lone;
+                    self.mistake(lone..lone + 1, LONE_AMPERSAND.0, LONE_AMPERSAND.1);
                 }
                 self.text(&part.xml10_content(), at);
             }
@@ -242,11 +255,7 @@ impl Parser<'_> {
                             Err((cause, next)) => self.mistake(offset..offset + length, cause, next),
                         }
                     }
-                    None => self.mistake(
-                        offset..offset + 1,
-                        "'&' begins no reference",
-                        "write &amp; for the character itself",
-                    ),
+                    None => self.mistake(offset..offset + 1, LONE_AMPERSAND.0, LONE_AMPERSAND.1),
                 },
                 '<' => self.mistake(offset..offset + 1, "'<' stands in a value", "write &lt;"),
                 '\r' if rest.starts_with("\r\n") => {

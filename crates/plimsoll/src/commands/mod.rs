@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod lab;
 pub mod machine;
+pub mod odf;
 pub mod peer;
 pub mod serve;
 pub mod study;
