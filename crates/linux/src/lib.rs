@@ -22,3 +22,5 @@ pub mod signal;
 mod sync;
 pub mod udp;
 pub mod warden;
+#[cfg(not(loom))]
+pub mod xdp;

@@ -50,3 +50,34 @@ enum { FLAG_IPV6 = 1, FLAG_UDP_CHECKSUM = 2 };
  *   u64 tag << 48 | sequence number, from 0
  *   u64 CLOCK_MONOTONIC when it was written, in ns */
 enum { PAYLOAD_BYTES = 16 };
+
+/* What a receiver has counted on one queue. One writer: the core that serves the queue. */
+enum {
+	RESULT_RECEIVED = 0,
+	RESULT_BYTES = 1,
+	RESULT_FOREIGN = 2,       /* frames that are not of this stream */
+	RESULT_FIRST_NS = 3,
+	RESULT_LAST_NS = 4,
+	RESULT_NEXT = 5,          /* highest sequence number + 1 */
+	RESULT_LOWEST = 6,        /* lowest sequence number */
+	RESULT_DOUBLED = 7,
+	RESULT_REORDERED = 8,     /* arrived after a higher number */
+	RESULT_STALE = 9,         /* too late to tell doubled from reordered */
+	RESULT_GAPS = 10,
+	RESULT_GAP_MAX_NS = 11,
+	RESULT_GAP_MIN_NS = 12,
+	RESULT_SQUARES_LOW = 13,  /* of gap - target, 128 bits */
+	RESULT_SQUARES_HIGH = 14,
+	RESULT_BURSTS = 15,       /* gaps of at most burst_ns */
+	RESULT_WITHIN_64 = 16,    /* |gap - target|, each gap in the narrowest only */
+	RESULT_WITHIN_128 = 17,
+	RESULT_WITHIN_256 = 18,
+	RESULT_WITHIN_512 = 19,
+	RESULT_WITHIN_1000 = 20,
+	RESULT_WINDOW = 32,       /* a bit for each of the last WINDOW_BITS sequence numbers */
+	RESULT_HISTOGRAM = 64,    /* of gaps: exact below 32 ns, then 32 buckets an octave */
+	RESULT_WORDS = 1088,
+	WINDOW_BITS = 1024,
+	HISTOGRAM_BUCKETS = 1024,
+	QUEUES = 8,
+};

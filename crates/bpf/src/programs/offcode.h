@@ -1,0 +1,53 @@
+/* What the body of an offcode at a driver hook shares with its site. See `runtime::site::xdp` for the convention.
+ *
+ * A program in SEC("xdp") is the body. Optional programs in SEC("syscall"), by name:
+ *   initialize, start, stop   the phases; not 0 refuses
+ *   call                      carries out a call: reads and writes `struct offcode_call`; not 0 refuses
+ *   message                   something was written to IN
+ * Optional maps:
+ *   OUT   a ring buffer: what the offcode writes to its channel
+ *   IN    a shared array: entry 0 is `struct offcode_in`, each other entry a `struct offcode_slot`
+ * Attributes set the variable (u64, not static) of the same name. */
+#pragma once
+#include "kernel.h"
+
+#define CALL_BYTES 1024
+
+/* The context of `call`: what `offcode::call::Header` says, arguments in, result out. */
+struct offcode_call {
+	u64 interface;
+	u16 method;
+	u16 reserved;
+	u32 length;   /* in: of the arguments; out: of the result */
+	unsigned char bytes[CALL_BYTES];
+};
+
+/* Entry 0 of IN. Each counter is written by one side. */
+struct offcode_in {
+	u64 written;  /* messages that user space has put into the slots */
+	u64 unused[7];
+	u64 read;     /* messages that the program has taken */
+};
+
+#define IN_SLOT_BYTES 2040
+struct offcode_slot {
+	u64 length;
+	unsigned char bytes[IN_SLOT_BYTES];
+};
+
+/* `slots` is a power of two. */
+#define OFFCODE_IN(slots)                                 \
+	struct {                                          \
+		MAP_NUMBER(type, MAP_TYPE_ARRAY);         \
+		MAP_NUMBER(max_entries, (slots) + 1);     \
+		MAP_NUMBER(map_flags, MAP_MMAPABLE);      \
+		MAP_TYPE(key, u32);                       \
+		MAP_TYPE(value, struct offcode_slot);     \
+	} IN SEC(".maps");                                \
+	enum { IN_SLOTS = (slots) }
+
+#define OFFCODE_OUT(bytes)                                \
+	struct {                                          \
+		MAP_NUMBER(type, MAP_TYPE_RINGBUF);       \
+		MAP_NUMBER(max_entries, bytes);           \
+	} OUT SEC(".maps")

@@ -1,0 +1,118 @@
+//! A program at an interface's driver hook, in the mode that was asked for, proven.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use machine::{Fault, Result};
+use offcode::manifest::XdpMode;
+
+use super::interface::{Attached, Interface};
+use super::object::ATTACH_XDP;
+use super::program::{Program, ProgramKind};
+use super::syscall::{self, Command};
+
+/// A program runs at an interface while this lives, and not a moment longer: the kernel holds it by this descriptor alone.
+#[derive(Debug)]
+pub struct Attachment {
+    #[allow(dead_code, reason = "held open")]
+    link: OwnedFd,
+    mode: XdpMode,
+    program: u32,
+}
+
+impl Attachment {
+    /// Attaches, reads back what is in force, and compares. A fault where another program is there, where the driver does
+    /// not have `mode`, or where what is in force is not what was asked for.
+    pub fn new(program: &Program, interface: &Interface, mode: XdpMode) -> Result<Attachment> {
+        let subject = || format!("program {} at interface {}, {} mode", program.name(), interface.name(), word(mode));
+        if program.kind() != ProgramKind::Xdp {
+            return Err(Fault::new(subject(), "it is no program for frames", "name one of SEC(\"xdp\")"));
+        }
+        vacant(interface)?;
+        let mut attributes = syscall::LinkCreate {
+            program: syscall::number(program.as_fd()),
+            target: interface.index(),
+            attach: ATTACH_XDP,
+            flags: match mode {
+                XdpMode::Generic => 1 << 1,
+                XdpMode::Native => 1 << 2,
+                XdpMode::Hardware => 1 << 3,
+            },
+        };
+        let link = interface.inside(|| syscall::make(Command::LinkCreate, &mut attributes))?;
+        let link = link.map_err(|error| {
+            // Somebody may have been quicker.
+            vacant(interface).err().unwrap_or_else(|| refused(subject(), interface, mode, &error))
+        })?;
+        let attachment = Attachment { link, mode, program: program.id() };
+        attachment.prove(interface)?;
+        Ok(attachment)
+    }
+
+    pub fn mode(&self) -> XdpMode {
+        self.mode
+    }
+
+    /// What the kernel says is in force. A fault where that is not this program in this mode.
+    pub fn prove(&self, interface: &Interface) -> Result<Attached> {
+        let found = interface.attached()?;
+        if let Some(own) = found.iter().find(|found| found.id == self.program && found.mode == self.mode) {
+            return Ok(own.clone());
+        }
+        let cause = match &found[..] {
+            [] => "the kernel says that none is attached".into(),
+            found => format!(
+                "the kernel says that {} is attached",
+                found.iter().map(in_words).collect::<Vec<_>>().join(" and ")
+            ),
+        };
+        let subject = format!("program {} at interface {}, {} mode", self.program, interface.name(), word(self.mode));
+        Err(Fault::new(subject, cause, "see who else attaches programs there: `ip link show`"))
+    }
+}
+
+pub fn word(mode: XdpMode) -> &'static str {
+    match mode {
+        XdpMode::Native => "native",
+        XdpMode::Generic => "generic",
+        XdpMode::Hardware => "hardware",
+    }
+}
+
+fn in_words(attached: &Attached) -> String {
+    let name = attached.name.as_deref().unwrap_or("of unknown name");
+    format!("program {} ({name}) in {} mode", attached.id, word(attached.mode))
+}
+
+/// A fault, naming it, where a program is attached already.
+pub(super) fn vacant(interface: &Interface) -> Result<()> {
+    match &interface.attached()?[..] {
+        [] => Ok(()),
+        found => Err(Fault::new(
+            format!("interface {}", interface.name()),
+            format!("{} is attached already", found.iter().map(in_words).collect::<Vec<_>>().join(" and ")),
+            "stop what attached it, or take another interface",
+        )),
+    }
+}
+
+fn refused(subject: String, interface: &Interface, mode: XdpMode, error: &io::Error) -> Fault {
+    let driver = interface.driver().map_or("its driver".into(), |driver| format!("its driver ({driver})"));
+    let number = error.raw_os_error();
+    let (cause, next) = match (mode, number) {
+        (XdpMode::Hardware, Some(libc::EOPNOTSUPP | libc::EINVAL)) => (
+            format!("{driver} hands no program to a NIC ({error})"),
+            "ask for native mode, which drivers such as veth, virtio_net and mlx5 have, or for generic mode".into(),
+        ),
+        (XdpMode::Native, Some(libc::EOPNOTSUPP)) => (
+            format!("{driver} has no hook of its own; it offers generic mode only"),
+            "ask for generic mode, which runs after the kernel has made its buffers".into(),
+        ),
+        (XdpMode::Native, Some(libc::ERANGE | libc::EINVAL | libc::ENOSPC)) => (
+            format!("{driver} refuses it with its present settings ({error})"),
+            "lower the MTU of the interface and its peer below 3500, and give it a queue for each core".into(),
+        ),
+        _ => (format!("the kernel refuses it: {error}"), super::next_step(error, "see the kernel's log: `dmesg`")),
+    };
+    Fault::new(subject, cause, next)
+}

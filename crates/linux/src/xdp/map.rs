@@ -1,0 +1,109 @@
+//! Maps: made from an object's definition.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::ring::RingReader;
+use super::shared::SharedWords;
+use super::syscall::{self, Command};
+
+const ARRAY: u32 = 2;
+const RING: u32 = 27;
+const MAPPABLE: u32 = 1 << 10;
+const READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Array {
+        /// Its memory can be shared with user space.
+        mappable: bool,
+    },
+    Ring,
+    /// Made, but only for programs.
+    Other,
+}
+
+/// A map. It goes with the last of: this value, the programs that use it, memory made of it.
+#[derive(Debug)]
+pub struct Map {
+    descriptor: OwnedFd,
+    kind: Kind,
+    value_size: u32,
+    entries: u32,
+}
+
+impl Map {
+    pub(super) fn create(name: &str, definition: &aya_obj::Map, device: u32) -> io::Result<Map> {
+        let number = definition.map_type();
+        let data = definition.data();
+        let constant = definition.map_flags() & READ_ONLY_FOR_PROGRAMS != 0;
+        // Variables are shared memory too, but constants are frozen, which mappings for writing forbid.
+        let flags = definition.map_flags() | if data.is_empty() || constant || device != 0 { 0 } else { MAPPABLE };
+        let entries = if number == RING {
+            // A power of two of pages.
+            definition.max_entries().max(1).next_multiple_of(rustix::param::page_size() as u32).next_power_of_two()
+        } else {
+            definition.max_entries()
+        };
+        let mut attributes = syscall::MapCreate {
+            kind: number,
+            key_size: definition.key_size(),
+            value_size: if number == RING { 0 } else { definition.value_size() },
+            entries,
+            flags,
+            name: syscall::name(name),
+            interface: device,
+            extra: definition.map_extra(),
+            ..Default::default()
+        };
+        let descriptor = syscall::make(Command::MapCreate, &mut attributes)?;
+        let kind = match number {
+            ARRAY => Kind::Array { mappable: flags & MAPPABLE != 0 },
+            RING => Kind::Ring,
+            _ => Kind::Other,
+        };
+        let map = Map { descriptor, kind, value_size: attributes.value_size, entries };
+        if !data.is_empty() {
+            map.put(0, data)?;
+        }
+        if constant {
+            syscall::run(Command::MapFreeze, &mut syscall::Descriptor { descriptor: syscall::number(map.as_fd()) })?;
+        }
+        Ok(map)
+    }
+
+    fn put(&self, key: u32, value: &[u8]) -> io::Result<()> {
+        assert!(value.len() >= self.value_size as usize, "the kernel reads a whole value");
+        let (key, value) = (std::ptr::from_ref(&key) as u64, value.as_ptr() as u64);
+        let map = syscall::number(self.as_fd());
+        syscall::run(Command::MapUpdate, &mut syscall::MapElement { map, key, value, ..Default::default() })
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Bytes of a value.
+    pub fn value_size(&self) -> usize {
+        self.value_size as usize
+    }
+
+    /// Entries; of a ring its bytes.
+    pub fn entries(&self) -> usize {
+        self.entries as usize
+    }
+
+    pub(super) fn words(&self) -> io::Result<SharedWords> {
+        SharedWords::of(self.as_fd(), self.value_size, self.entries)
+    }
+
+    pub(super) fn reader(&self) -> io::Result<RingReader> {
+        RingReader::of(self.descriptor.try_clone()?, self.entries as usize)
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
