@@ -4,4 +4,6 @@
 pub mod body;
 pub mod control;
 pub mod hog;
+pub mod kernel_sender;
+pub mod receiver;
 pub mod stamp;

@@ -1,0 +1,148 @@
+//! The sender's body at the driver hook: frames made in the kernel, by live frames of BPF_PROG_RUN.
+//!
+//! The kernel runs the program in the thread that asks for it, so the body is a thread of its own. Its core does all the
+//! work, softirqs of the receiving side included where these are not steered elsewhere: charge it to the device.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
+
+use linux::affinity;
+use linux::xdp::{Interface, LiveFrames, LiveRun, Loader, Object, RunStatistics, Runs, SharedWords};
+use machine::{CoreId, Fault, Result};
+
+use crate::control::{ControlBlock, State, Words};
+
+/// Frames that go through the program before any leaves: what the kernel takes as its default, and the best found.
+pub const BATCH: u32 = 64;
+
+/// One call asks for so many: setting up a call costs as much as thousands of frames.
+const FRAMES_A_CALL: u32 = 1 << 22;
+/// Paced, most runs wait and send nothing; a call ends now and then, so that a signal or another thread gets in.
+const PACED_RUNS_A_CALL: u32 = 1 << 14;
+
+impl Words for SharedWords {
+    fn words(&self) -> &[AtomicU64] {
+        SharedWords::words(self)
+    }
+}
+
+/// The program, loaded and not running: ask its block, then start it.
+pub struct KernelSender {
+    object: Arc<Object>,
+    interface: Arc<Interface>,
+    block: ControlBlock,
+    batch: u32,
+}
+
+/// It runs until it has finished or is stopped. Dropped, it is stopped.
+pub struct Running {
+    object: Arc<Object>,
+    block: ControlBlock,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl KernelSender {
+    /// For an interface of the calling thread's network namespace.
+    pub fn open(interface: &str) -> Result<KernelSender> {
+        let code = bpf::TRAFFIC_SEND.ok_or_else(|| {
+            let why = bpf::MISSING.unwrap_or("built without BPF programs");
+            Fault::new("traffic at the driver hook", why, "install clang and build again")
+        })?;
+        let interface = Arc::new(Interface::named(interface)?);
+        let object = Arc::new(Loader::new("traffic_send", code).load()?);
+        let block = ControlBlock::over(Arc::new(object.shared("CONTROL")?))?;
+        Ok(KernelSender { object, interface, block, batch: BATCH })
+    }
+
+    /// The block that it follows. Ask before [`KernelSender::start`].
+    pub fn block(&self) -> &ControlBlock {
+        &self.block
+    }
+
+    /// Frames in a batch, 1 to 256; paced, it is 1 whatever is set here, because a batch leaves together.
+    pub fn batch(&mut self, frames: u32) -> &mut Self {
+        self.batch = frames.clamp(1, 256);
+        self
+    }
+
+    /// Starts the thread, on `core` where one is given; `prepare` runs in it first, to shield it.
+    pub fn start(
+        self,
+        core: Option<CoreId>,
+        prepare: impl FnOnce() -> Result<Box<dyn std::any::Any>> + Send + 'static,
+    ) -> Result<Running> {
+        let KernelSender { object, interface, block, batch } = self;
+        let (of_thread, control) = (object.clone(), block.clone());
+        let body = move || -> Result<()> {
+            interface.enter()?;
+            let _pinned = core.map(affinity::pin).transpose()?;
+            let _prepared = prepare()?;
+            let template = control.template();
+            let frames = LiveFrames::new(of_thread.program("send")?, &interface, &template)?;
+            let run = match control.is_paced() {
+                true => LiveRun { frames: PACED_RUNS_A_CALL, batch: 1 },
+                false => LiveRun { frames: FRAMES_A_CALL, batch },
+            };
+            while control.progress().state != State::Finished {
+                match frames.run(run) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        let subject = format!("live frames at {}", interface.name());
+                        return Err(Fault::because(subject, error, "use Linux 5.18 or newer, as root"));
+                    }
+                }
+            }
+            Ok(())
+        };
+        let thread = std::thread::Builder::new()
+            .name("traffic".into())
+            .spawn(body)
+            .map_err(|error| Fault::because("thread of the traffic sender", error, "raise the limit of threads"))?;
+        Ok(Running { object, block, thread: Some(thread) })
+    }
+}
+
+impl Running {
+    pub fn block(&self) -> &ControlBlock {
+        &self.block
+    }
+
+    /// What the kernel counted of the program's runs, while a [`RunStatistics`] lives.
+    pub fn runs(&self) -> Result<Runs> {
+        self.object.program("send")?.runs()
+    }
+
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits until it has finished.
+    pub fn join(mut self) -> Result<()> {
+        self.thread
+            .take()
+            .map_or(Ok(()), |thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+
+    /// Ends it now.
+    pub fn stop(self) -> Result<()> {
+        self.block.stop();
+        self.join()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.block.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Turns the kernel's run counters on; costs each frame about 40 ns, so not while a rate is measured.
+pub fn count_runs() -> Result<RunStatistics> {
+    RunStatistics::enable()
+}
