@@ -7,6 +7,8 @@ pub mod affinity;
 #[cfg(not(loom))]
 pub mod afxdp;
 pub mod clock;
+#[cfg(not(loom))]
+pub mod channel;
 pub mod contention;
 pub mod datagrams;
 pub mod lab;

@@ -1,0 +1,255 @@
+//! The direction of an unreliable multicast channel: its writer waits for nobody and overwrites the oldest message.
+//!
+//! A seqlock for each slot. The writer marks the slot's word, stores the message by words and then publishes; a reader
+//! copies by words and delivers only what the word, looked at again, still vouches for. So a message is copied in once
+//! and out once, all accesses are of atomic words, and what is delivered is never torn. A reader that was lapped finds
+//! a later message where it expected its own: it skips to the oldest that may still be there and counts what it lost.
+
+use std::ptr::NonNull;
+
+use super::word::{WRITING, Word, ahead, written};
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// Words of a message that travel in the slot itself.
+const INLINE: usize = super::track::INLINE / 8;
+/// How often in a row a reader may be lapped before it gives up for this time.
+const ATTEMPTS: u32 = 16;
+
+/// One line.
+#[repr(C, align(64))]
+pub(super) struct Slot {
+    word: Word,
+    length: AtomicU64,
+    payload: [AtomicU64; INLINE],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slot>() == 64);
+
+/// The memory of the direction and what keeps it.
+pub(super) struct Track<Owner> {
+    slots: NonNull<Slot>,
+    buffers: NonNull<AtomicU64>,
+    /// Words.
+    stride: usize,
+    /// Largest message, bytes.
+    size: usize,
+    mask: u64,
+    _owner: Owner,
+}
+
+// SAFETY: all of the memory is atomic words.
+unsafe impl<Owner: Send> Send for Track<Owner> {}
+
+impl<Owner> Track<Owner> {
+    /// # Safety
+    /// `slots` points to `count` zeroed or formerly used slots and `buffers` to `count` buffers for `size` bytes, rounded
+    /// up to whole words, `stride` words apart (none are needed where `size` fits in a slot); all stay valid while
+    /// `owner` lives.
+    pub unsafe fn new(
+        (slots, count): (NonNull<Slot>, usize),
+        (buffers, stride): (NonNull<AtomicU64>, usize),
+        size: usize,
+        owner: Owner,
+    ) -> Self {
+        assert!(count.is_power_of_two() && count >= 4, "a ring has a power of two of slots, at least 4");
+        assert!(stride * 8 >= size || size <= INLINE * 8, "buffers do not overlap");
+        Track { slots, buffers, stride, size, mask: count as u64 - 1, _owner: owner }
+    }
+
+    #[inline(always)]
+    fn slot(&self, position: u64) -> &Slot {
+        // SAFETY: the mask keeps the index under the number of slots, whatever the position.
+        unsafe { self.slots.add((position & self.mask) as usize).as_ref() }
+    }
+
+    /// The words of a message of `length` bytes, at most the track's size.
+    #[inline(always)]
+    fn words(&self, position: u64, length: usize) -> &[AtomicU64] {
+        let words = length.div_ceil(8);
+        if words <= INLINE {
+            return &self.slot(position).payload[..words];
+        }
+        let start = (position & self.mask) as usize * self.stride;
+        // SAFETY: inside the buffer, which is `size` bytes rounded up to words.
+        unsafe { std::slice::from_raw_parts(self.buffers.as_ptr().add(start), words) }
+    }
+}
+
+/// Memory of one end for one message, in whole words.
+struct Copied(Vec<u64>);
+
+impl Copied {
+    fn new(size: usize) -> Self {
+        Copied(vec![0; size.div_ceil(8)])
+    }
+
+    fn bytes(&self, length: usize) -> &[u8] {
+        assert!(length <= self.0.len() * 8);
+        // SAFETY: inside the words, as asserted; any bytes are `u8`.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), length) }
+    }
+
+    fn bytes_mut(&mut self, length: usize) -> &mut [u8] {
+        assert!(length <= self.0.len() * 8);
+        // SAFETY: inside the words, as asserted; any bytes are a `u64`.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), length) }
+    }
+}
+
+/// The end that writes.
+pub(super) struct Outlet<Owner> {
+    track: Track<Owner>,
+    position: u64,
+    copied: Copied,
+}
+
+impl<Owner> Outlet<Owner> {
+    pub fn new(track: Track<Owner>, position: u64) -> Self {
+        Outlet { copied: Copied::new(track.size), track, position }
+    }
+
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Whether the next message starts another round of the slots.
+    #[inline(always)]
+    pub fn is_round(&self) -> bool {
+        self.position & self.track.mask == 0
+    }
+
+    /// Writes the next message, of at most the track's size.
+    #[inline(always)]
+    pub fn write(&mut self, length: usize, sleepers: bool, fill: impl FnOnce(&mut [u8])) {
+        fill(self.copied.bytes_mut(length));
+        let slot = self.track.slot(self.position);
+        let begun = written(self.position) | WRITING;
+        // Nobody marks a word that is being written, so the mark of this exchange is the last.
+        let asleep = if sleepers {
+            slot.word.exchange(begun)
+        } else {
+            slot.word.store(begun);
+            false
+        };
+        // Pairs with the reader's fence: who sees any of the words below sees that they are being written.
+        fence(Ordering::Release);
+        slot.length.store(length as u64, Ordering::Relaxed);
+        for (place, word) in self.track.words(self.position, length).iter().zip(&self.copied.0) {
+            place.store(*word, Ordering::Relaxed);
+        }
+        slot.word.store(written(self.position));
+        if asleep {
+            slot.word.wake();
+        }
+        self.position += 1;
+    }
+
+    /// Wakes who sleeps until the next message, for another reason.
+    pub fn rouse(&self) {
+        let word = &self.track.slot(self.position).word;
+        if word.unmark() {
+            word.wake();
+        }
+    }
+}
+
+/// An end that reads.
+pub(super) struct Inlet<Owner> {
+    track: Track<Owner>,
+    position: u64,
+    dropped: u64,
+    copied: Copied,
+}
+
+impl<Owner> Inlet<Owner> {
+    pub fn new(track: Track<Owner>, position: u64, dropped: u64) -> Self {
+        Inlet { copied: Copied::new(track.size), track, position, dropped }
+    }
+
+    /// Messages delivered or lost.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The word that changes with the next message.
+    pub fn word(&self) -> &Word {
+        &self.track.slot(self.position).word
+    }
+
+    /// Whether a message is there, or one was lost.
+    #[inline(always)]
+    pub fn is_ready(&self) -> bool {
+        let word = self.word().load();
+        let ahead = ahead(word, written(self.position));
+        ahead > 0 || (ahead == 0 && word & WRITING == 0)
+    }
+
+    /// Hands a copy of the next message to `deliver`, if there is one; says whether there was.
+    #[inline(always)]
+    pub fn read(&mut self, deliver: impl FnOnce(&[u8])) -> bool {
+        for attempt in 0..ATTEMPTS {
+            let word = self.word().load();
+            let ahead = ahead(word, written(self.position));
+            if ahead > 0 {
+                self.skip(ahead as u64, attempt);
+                continue;
+            }
+            if ahead < 0 || word & WRITING != 0 {
+                return false;
+            }
+            let slot = self.track.slot(self.position);
+            let length = (slot.length.load(Ordering::Relaxed) as usize).min(self.track.size);
+            for (place, word) in self.copied.0.iter_mut().zip(self.track.words(self.position, length)) {
+                *place = word.load(Ordering::Relaxed);
+            }
+            // Pairs with the writer's: had we read a word of a later message, we see its mark now.
+            fence(Ordering::Acquire);
+            if slot.word.load_relaxed() == word {
+                self.position = self.position.wrapping_add(1);
+                deliver(self.copied.bytes(length));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The slot of the next message holds one that is `ahead` of it: goes to the oldest that is not known to be
+    /// overwritten, or with every further attempt closer to the newest, which the writer reaches last.
+    #[cold]
+    fn skip(&mut self, ahead: u64, attempt: u32) {
+        let capacity = self.track.mask + 1;
+        let oldest = ahead.saturating_sub(capacity) + 1;
+        let lost = oldest.max(ahead.saturating_sub(capacity >> attempt.min(16)));
+        self.position = self.position.wrapping_add(lost);
+        self.dropped = self.dropped.wrapping_add(lost);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod heap {
+    //! A lapping track in the memory of one process, for tests and models.
+
+    use super::*;
+    use crate::sync::Arc;
+
+    pub struct Heap(Box<[Slot]>);
+
+    /// One outlet and `readers` inlets over `count` slots, for messages of up to `size` bytes: 48 at most.
+    pub fn track(count: usize, size: usize, readers: usize) -> (Outlet<Arc<Heap>>, Vec<Inlet<Arc<Heap>>>) {
+        assert!(size <= INLINE * 8);
+        let word = || AtomicU64::new(0);
+        let slot = |_| Slot { word: Word::new(), length: word(), payload: std::array::from_fn(|_| word()) };
+        let heap = Arc::new(Heap((0..count).map(slot).collect()));
+        let track = || {
+            let slots = NonNull::from(&heap.0[..]).cast();
+            // SAFETY: boxes stay where they are while `heap` lives, which the track keeps.
+            unsafe { Track::new((slots, count), (NonNull::dangling(), 0), size, heap.clone()) }
+        };
+        (Outlet::new(track(), 0), (0..readers).map(|_| Inlet::new(track(), 0, 0)).collect())
+    }
+}

@@ -1,0 +1,111 @@
+//! The word of a slot: which message lies in it, and whether somebody sleeps until that changes.
+//!
+//! The sleeper's mark is in the very word that the writer changes, so the writer finds it by the exchange that
+//! publishes: no second line, no fence, and a wake-up cannot be lost. Either the mark came first, and the exchange
+//! returns it; or the exchange came first, and the mark is refused, since the word is no longer what the reader saw.
+//! Polled channels publish by a plain store.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Somebody sleeps until this word changes.
+const SLEEPER: u64 = 1;
+/// The message is being written; only where a writer does not wait for readers.
+pub(super) const WRITING: u64 = 2;
+const FLAGS: u32 = 2;
+
+/// `(position + 1) << 2 | flags` of the message in the slot: zeroed memory is an empty ring.
+#[repr(transparent)]
+pub(super) struct Word(AtomicU64);
+
+/// What a word holds once message `position` is in its slot.
+#[inline(always)]
+pub(super) const fn written(position: u64) -> u64 {
+    position.wrapping_add(1) << FLAGS
+}
+
+/// How many messages the one in the slot is ahead of what a reader expects; negative where it is an earlier one.
+#[inline(always)]
+pub(super) const fn ahead(word: u64, expected: u64) -> i64 {
+    ((word & !(SLEEPER | WRITING)).wrapping_sub(expected)) as i64 >> FLAGS
+}
+
+impl Word {
+    pub fn new() -> Self {
+        Word(AtomicU64::new(0))
+    }
+
+    /// Acquires what was published with it. Without the sleeper's mark.
+    #[inline(always)]
+    pub fn load(&self) -> u64 {
+        self.0.load(Ordering::Acquire) & !SLEEPER
+    }
+
+    /// For the second look of a reader that copied meanwhile; ordered by a fence of its own.
+    #[inline(always)]
+    pub fn load_relaxed(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) & !SLEEPER
+    }
+
+    /// Publishes, on a channel on which nobody sleeps.
+    #[inline(always)]
+    pub fn store(&self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+
+    /// Publishes; says whether somebody slept, who must then be woken.
+    #[inline(always)]
+    pub fn exchange(&self, value: u64) -> bool {
+        self.0.swap(value, Ordering::AcqRel) & SLEEPER != 0
+    }
+
+    /// Marks that somebody sleeps while the word is `seen`; false where it is no longer.
+    pub fn mark(&self, seen: u64) -> bool {
+        let marked = seen | SLEEPER;
+        match self.0.compare_exchange(seen, marked, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(now) => now == marked,
+        }
+    }
+
+    /// Takes the mark away, so that who is about to sleep does not; says whether it was there.
+    pub fn unmark(&self) -> bool {
+        self.0.fetch_and(!SLEEPER, Ordering::AcqRel) & SLEEPER != 0
+    }
+}
+
+#[cfg(not(loom))]
+mod futex {
+    use std::sync::atomic::AtomicU32;
+
+    use rustix::fs::Timespec;
+    use rustix::thread::futex::{self, Flags};
+
+    use super::{SLEEPER, Word};
+
+    impl Word {
+        /// The half that holds the mark and the low bits of the position, as the kernel compares it.
+        fn half(&self) -> &AtomicU32 {
+            const { assert!(cfg!(target_endian = "little"), "the mark is in the first half of the word") };
+            // SAFETY: the first half of a live, aligned 8-byte atomic; only its address is used, by the kernel.
+            unsafe { &*(&raw const self.0).cast() }
+        }
+
+        /// Sleeps while the word is `seen` with the mark, at most `limit`. May end early.
+        pub fn sleep(&self, seen: u64, limit: std::time::Duration) {
+            let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+            // An error is a changed word, the limit or a signal: the caller looks again.
+            let _ = futex::wait(self.half(), Flags::empty(), (seen | SLEEPER) as u32, Some(&limit));
+        }
+
+        /// Wakes all who sleep on the word.
+        #[cold]
+        pub fn wake(&self) {
+            let _ = futex::wake(self.half(), Flags::empty(), i32::MAX as u32);
+        }
+    }
+}
+
+#[cfg(loom)]
+impl Word {
+    pub fn wake(&self) {}
+}
