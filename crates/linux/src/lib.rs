@@ -16,6 +16,7 @@ mod passing;
 pub mod probe;
 pub mod queue;
 pub mod region;
+pub mod rendezvous;
 pub mod ring;
 pub mod shield;
 #[cfg(not(loom))]

@@ -297,7 +297,7 @@ fn expansion(name: &Ident, written: &Complete) -> TokenStream {
             quote_spanned! {other.span()=>
                 const _: () = assert!(
                     <dyn #one as ::offcode::Interface>::GUID.short() != <dyn #other as ::offcode::Interface>::GUID.short(),
-                    "two interfaces of one offcode share the first half of their GUIDs: give one of them another"
+                    "two interfaces of one offcode have the same GUID, or GUIDs whose halves combine to the same: give one of them another"
                 );
             }
         })

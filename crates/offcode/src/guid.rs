@@ -26,10 +26,11 @@ impl Guid {
         self.0.as_bytes()
     }
 
-    /// The first 64 bits, big endian: what a [`crate::call::Header`] carries. A depot refuses two GUIDs that share them.
+    /// The two halves, each read big endian, combined by exclusive or: what a [`crate::call::Header`] carries. Both
+    /// halves count, so that GUIDs that were made by counting differ. A depot refuses two that share it.
     pub const fn short(&self) -> u64 {
-        let b = self.0.as_bytes();
-        u64::from_be_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])
+        let both = u128::from_be_bytes(*self.0.as_bytes());
+        (both >> 64) as u64 ^ both as u64
     }
 }
 

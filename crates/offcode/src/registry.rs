@@ -120,7 +120,7 @@ impl Registry {
         manifest.package.interfaces.iter().find_map(|ours| {
             let mut others = known().flat_map(|package| &package.interfaces);
             let twin = others.find(|it| it.guid.short() == ours.guid.short() && *it != ours)?;
-            Some(format!("its interface {} and another, {}, share the first half of their GUIDs", ours.name, twin.name))
+            Some(format!("its interface {} and another, {}, have GUIDs that are too alike: the exclusive or of their halves is the same", ours.name, twin.name))
         })
     }
 

@@ -8,7 +8,7 @@ use machine::{CoreId, Fault, PeerIndex, Port, Result, Site};
 
 use crate::dedicated::{Dedicated, Ticket};
 use crate::driver::{Buffer, Driver};
-use crate::placement::{Placed, settle};
+use crate::settle::{Placed, settle};
 
 /// Empty polls after which a waiting application lets others run, whether or not it knows of any.
 const POLLS_BEFORE_LOOKING_AWAY: u32 = 2048;

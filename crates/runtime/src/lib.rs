@@ -2,17 +2,28 @@
 //! port, behind one [`Endpoint`]. An application is written once; where its messages are processed is one argument.
 #![forbid(unsafe_code)]
 
+pub mod application;
+pub mod catalogue;
+pub mod channels;
 pub mod closure;
+pub mod control;
+mod create;
 mod dedicated;
 mod driver;
 mod endpoint;
+mod gang;
 pub mod layout;
 mod link;
-mod placement;
+mod settle;
 pub mod site;
+mod switchboard;
 
+pub use application::{OffcodeId, Running, Runtime};
+pub use catalogue::Catalogue;
+pub use channels::Pathway;
+pub use create::{Decided, Wanted};
 pub use driver::Buffer;
 pub use endpoint::{Completion, Endpoint, Request};
 pub use engine::{Counters, Direction, Envelope, LinkConfig, Source, Status, Tag, TagSelector};
 pub use link::{shm_links, udp_links};
-pub use placement::Placed;
+pub use settle::Placed;

@@ -1,16 +1,19 @@
 //! What every kind of site does for the runtime: it takes bodies, runs them, joins channels to them and proves it.
 
+pub mod app;
+mod body;
+pub mod core;
 pub mod evidence;
+pub mod residents;
 
 use std::sync::Arc;
 
 use machine::{Result, Site};
-use offcode::{Activity, Attributes, Channel, ChannelId, Manifest, Offcode, Specification};
+use offcode::registry::Constructor;
+use offcode::{Activity, Attributes, Channel, ChannelId, Manifest, Specification};
 
+use crate::layout::Ground;
 pub use evidence::Evidence;
-
-/// Makes a fresh offcode of a linked-in type.
-pub type Constructor = Arc<dyn Fn() -> Box<dyn Offcode> + Send + Sync>;
 
 /// The form of the code that a site gets.
 #[derive(Clone)]
@@ -42,6 +45,11 @@ pub struct Slot(pub u32);
 /// time. A fault of `deploy`, `initialize` or `start` leaves the slot as it was; the runtime then removes it.
 pub trait SiteDriver: Send {
     fn site(&self) -> &Site;
+
+    /// What the site offers to a layout.
+    fn ground(&self) -> Ground {
+        Ground::of(self.site().clone())
+    }
 
     /// Takes the code in: links, compiles or verifies it. Nothing of it runs yet.
     fn deploy(&mut self, deployment: Deployment) -> Result<Slot>;

@@ -171,6 +171,18 @@ impl<R> Call<R> {
         self.message.bytes().len()
     }
 
+    /// Header, with the number 0, and inputs: for those who carry the call themselves.
+    ///
+    /// # Errors
+    /// An argument that could not be encoded.
+    #[inline]
+    pub fn message(&self) -> Result<&[u8]> {
+        match &self.message {
+            Message::Unwritable(why) => Err(self.unwritable(why)),
+            message => Ok(message.bytes()),
+        }
+    }
+
     /// Sends it over `channel` under a number of the sender's choice, which the answer repeats. Most callers use
     /// [`crate::Caller`], which chooses the numbers and finds the answers.
     ///
@@ -178,10 +190,7 @@ impl<R> Call<R> {
     /// An argument that could not be encoded, and those of [`Channel::write_with`].
     #[inline]
     pub fn write_to<C: Channel + ?Sized>(&self, channel: &mut C, id: u32) -> Result<Written> {
-        if let Message::Unwritable(why) = &self.message {
-            return Err(self.unwritable(why));
-        }
-        let message = self.message.bytes();
+        let message = self.message()?;
         channel.write_with(message.len(), &mut |buffer| {
             buffer.copy_from_slice(message);
             if let Some(place) = buffer.get_mut(12..16) {

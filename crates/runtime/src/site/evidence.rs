@@ -8,6 +8,8 @@ pub struct Evidence {
     /// Where it is, as the operating system says: 'thread 812 on core 1', 'program 41, native mode, on eth0'.
     pub whereabouts: String,
     pub counters: Vec<Counter>,
+    /// Calls, messages and packets that reached it: while this stands still, nobody uses it.
+    pub uses: u64,
 }
 
 /// One figure that can only grow where the offcode really runs.

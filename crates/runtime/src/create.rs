@@ -1,0 +1,168 @@
+//! `create_offcode`: resolves what an offcode needs, chooses the places, and starts the group there
+//! (HYDRA section 1.2.1).
+
+use std::sync::Arc;
+
+use machine::{Fault, Result, Site};
+use offcode::{Attributes, Manifest, OFFLOAD_PRIORITY};
+use placement::layout::Layout;
+use placement::{Effort, Plan};
+
+use crate::application::{OffcodeId, Runtime};
+use crate::closure::{self, Closure};
+use crate::gang::{self, Member, Peer};
+use crate::layout::{self, Costs, Ground};
+use crate::site::Deployment;
+
+/// An offcode that an application asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Name or GUID.
+    pub offcode: String,
+    pub attributes: Vec<(String, String)>,
+    /// The user's own choice of place.
+    pub pin: Option<Site>,
+}
+
+impl Wanted {
+    pub fn new(offcode: impl Into<String>) -> Wanted {
+        Wanted { offcode: offcode.into(), ..Wanted::default() }
+    }
+
+    pub fn with(mut self, attribute: &str, value: impl ToString) -> Wanted {
+        self.attributes.push((attribute.into(), value.to_string()));
+        self
+    }
+
+    pub fn at(mut self, site: Site) -> Wanted {
+        self.pin = Some(site);
+        self
+    }
+}
+
+/// What is to be created, where it could go and where it shall.
+pub struct Decided {
+    pub closure: Closure,
+    pub layout: Layout,
+    pub plan: Plan,
+}
+
+impl Runtime {
+    /// Creates an offcode and all that it needs, together or not at all. One that runs already is not created again: a
+    /// new one that needs it shares it where it is.
+    ///
+    /// # Errors
+    /// Nothing meets a requirement; no layout satisfies the constraints; a step of the start failed and everything was
+    /// rolled back.
+    pub fn create_offcode(&mut self, wanted: &Wanted) -> Result<OffcodeId> {
+        let created = self.create_offcodes(std::slice::from_ref(wanted))?;
+        created.first().copied().ok_or_else(|| Fault::new(&*wanted.offcode, "it was not created", "report this"))
+    }
+
+    /// Creates several in one layout and one gang.
+    pub fn create_offcodes(&mut self, wanted: &[Wanted]) -> Result<Vec<OffcodeId>> {
+        let decided = self.decide(wanted)?;
+        let running = self.running();
+        let members = &decided.closure.members;
+        // Members that do not run yet, in the order of the closure.
+        let fresh: Vec<usize> =
+            (0..members.len()).filter(|&m| !running.contains_key(&members[m].manifest.package.guid)).collect();
+        let gang: Vec<Member> = fresh
+            .iter()
+            .map(|&m| {
+                let member = &members[m];
+                let site = decided.plan.assignment[m].0;
+                let manifest = &member.manifest;
+                let attributes = attributes_of(manifest, member.priority, wanted)?;
+                let code = self.catalogue.code(manifest, self.sites[site].site().kind())?;
+                let peers = member.peers.iter().map(|&peer| self.peer(&members[peer].manifest, &fresh, peer));
+                let deployment =
+                    Deployment { name: manifest.package.name.clone(), manifest: manifest.clone(), code, attributes };
+                Ok(Member { deployment, site, priority: member.priority, peers: peers.collect::<Result<_>>()? })
+            })
+            .collect::<Result<_>>()?;
+        let seats = gang::start(&gang, &mut self.sites, &self.switchboard)?;
+        for (member, seat) in gang.into_iter().zip(seats) {
+            self.enlist(member.deployment.manifest, seat, member.deployment.attributes);
+        }
+        wanted
+            .iter()
+            .map(|wanted| {
+                let found = self.find(&self.catalogue.find(&wanted.offcode)?.package.name);
+                let found = found.ok_or_else(|| Fault::new(&*wanted.offcode, "it was not created", "report this"))?;
+                self.touch(found);
+                Ok(found)
+            })
+            .collect()
+    }
+
+    fn peer(&self, manifest: &Manifest, fresh: &[usize], index: usize) -> Result<Peer> {
+        if let Some(place) = fresh.iter().position(|&m| m == index) {
+            return Ok(Peer::Member(place));
+        }
+        let running = self.running();
+        let id = running.get(&manifest.package.guid);
+        let id = id.ok_or_else(|| Fault::new(&*manifest.package.name, "it has just ended", "try again"))?;
+        Ok(Peer::Running(self.live(*id)?.seated))
+    }
+
+    /// Where everything would go, without creating anything.
+    pub fn decide(&self, wanted: &[Wanted]) -> Result<Decided> {
+        let roots = wanted
+            .iter()
+            .map(|wanted| Ok((self.catalogue.find(&wanted.offcode)?, priority_of(wanted)?)))
+            .collect::<Result<Vec<(Arc<Manifest>, _)>>>()?;
+        let closure = closure::resolve(&roots, self.catalogue.manifests())?;
+        let grounds: Vec<Ground> = self.sites.iter().map(|driver| driver.ground()).collect();
+        let running = self.running();
+        let mut pins = Vec::new();
+        for (m, member) in closure.members.iter().enumerate() {
+            if let Some(id) = running.get(&member.manifest.package.guid) {
+                // What runs stays where it is.
+                pins.push((m, self.live(*id)?.seated.site));
+            }
+        }
+        for wanted in wanted {
+            let Some(site) = &wanted.pin else { continue };
+            let ground = grounds.iter().position(|ground| ground.site == *site).ok_or_else(|| {
+                let known: Vec<_> = grounds.iter().map(|ground| ground.site.to_string()).collect();
+                Fault::new(
+                    format!("offcode {} at {site}", wanted.offcode),
+                    format!("this runtime has no such site; it has {}", known.join(", ")),
+                    "name one of these, or add the site",
+                )
+            })?;
+            let guid = self.catalogue.find(&wanted.offcode)?.package.guid;
+            let member = closure.members.iter().position(|m| m.manifest.package.guid == guid);
+            pins.extend(member.map(|m| (m, ground)));
+        }
+        let costs = Costs::modelled(&grounds);
+        let layout =
+            layout::lay_out(&closure, &grounds, &|m, kind| self.catalogue.code(m, kind).map(|_| ()), &costs, &pins);
+        let plan = placement::solve(&layout, &Effort::default())?;
+        Ok(Decided { closure, layout, plan })
+    }
+}
+
+fn priority_of(wanted: &Wanted) -> Result<Option<u32>> {
+    let mut attributes = Attributes::default();
+    for (name, value) in &wanted.attributes {
+        attributes.set(name, value).map_err(|fault| fault.within(format!("offcode {}", wanted.offcode)))?;
+    }
+    Ok(attributes.get(OFFLOAD_PRIORITY).and_then(|value| value.parse().ok()))
+}
+
+/// The manifest's attributes, over them the application's, and the priority in force.
+fn attributes_of(manifest: &Manifest, priority: u32, wanted: &[Wanted]) -> Result<Attributes> {
+    let package = &manifest.package;
+    let mut attributes = Attributes::default();
+    for (name, value) in &package.attributes {
+        attributes.set(name, value)?;
+    }
+    let is = |w: &&Wanted| w.offcode == package.name || w.offcode == package.guid.to_string();
+    for (name, value) in wanted.iter().filter(is).flat_map(|w| &w.attributes) {
+        attributes.set(name, value)?;
+    }
+    attributes.set(OFFLOAD_PRIORITY, &priority.to_string())?;
+    Ok(attributes)
+}

@@ -1,0 +1,191 @@
+//! Starting offcodes together: all of them, or none (HYDRA sections 1.2.1 and 1.4).
+
+use std::sync::Arc;
+
+use machine::{Fault, Result};
+use offcode::{Manifest, Specification};
+
+use crate::channels;
+use crate::site::{Deployment, SiteDriver, Slot};
+use crate::switchboard::{OUT_OF_BAND, PartyId, Switchboard};
+
+/// An offcode that is to be started, and where.
+pub(crate) struct Member {
+    pub deployment: Deployment,
+    /// Which of the runtime's sites.
+    pub site: usize,
+    pub priority: u32,
+    pub peers: Vec<Peer>,
+}
+
+/// A peer that a member's manifest requires, by its place there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Peer {
+    /// Another member.
+    Member(usize),
+    /// One that runs already.
+    Running(Seated),
+}
+
+/// Where an offcode is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seated {
+    pub site: usize,
+    pub slot: Slot,
+    pub party: PartyId,
+}
+
+/// A phase of the start, as faults name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Deploying,
+    Connecting,
+    Initializing,
+    Starting,
+}
+
+/// Deploys by priority, connects, initializes all, then starts all. On any failure everything is taken back in reverse
+/// order, and the fault says which offcode, at which site, in which phase and why.
+pub(crate) fn start(
+    members: &[Member],
+    sites: &mut [Box<dyn SiteDriver>],
+    switchboard: &Switchboard,
+) -> Result<Vec<Seated>> {
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by_key(|&m| std::cmp::Reverse(members[m].priority));
+    let mut seats: Vec<Option<Seated>> = vec![None; members.len()];
+    match attempt(members, &order, &mut seats, sites, switchboard) {
+        Ok(()) => Ok(seats.into_iter().flatten().collect()),
+        Err((member, phase, fault)) => {
+            let left = roll_back(&order, &seats, sites, switchboard);
+            let member = &members[member];
+            let what = match phase {
+                Phase::Deploying => "deploying it",
+                Phase::Connecting => "connecting its channels",
+                Phase::Initializing => "initializing it",
+                Phase::Starting => "starting it",
+            };
+            let outer = format!("offcode {} at {}: {what}", member.deployment.name, sites[member.site].site());
+            let rolled = match left.as_slice() {
+                [] if members.len() > 1 => format!("; all {} offcodes of the gang were rolled back", members.len()),
+                [] => "; it was rolled back".into(),
+                left => format!("; rolled back, but {}", left.join("; ")),
+            };
+            Err(Fault::new(
+                format!("{outer}: {}", fault.subject()),
+                format!("{}{rolled}", fault.cause().trim_end_matches('.')),
+                fault.next(),
+            ))
+        }
+    }
+}
+
+type Failed = (usize, Phase, Fault);
+
+fn attempt(
+    members: &[Member],
+    order: &[usize],
+    seats: &mut [Option<Seated>],
+    sites: &mut [Box<dyn SiteDriver>],
+    switchboard: &Switchboard,
+) -> Result<(), Failed> {
+    for &m in order {
+        let (member, failed) = (&members[m], |phase| move |fault| (m, phase, fault));
+        let site = &mut sites[member.site];
+        let slot = site.deploy(member.deployment.clone()).map_err(failed(Phase::Deploying))?;
+        // A place in the switchboard needs the channel; until it is there the slot alone is what is rolled back.
+        match site.connect(slot, "", OUT_OF_BAND) {
+            Ok(end) => {
+                let party = switchboard.add(&member.deployment.name, end);
+                seats[m] = Some(Seated { site: member.site, slot, party });
+            }
+            Err(fault) => {
+                drop(site.remove(slot));
+                return Err((m, Phase::Connecting, fault));
+            }
+        }
+    }
+    for &m in order {
+        join_peers(members, m, seats, sites, switchboard).map_err(|fault| (m, Phase::Connecting, fault))?;
+    }
+    let seated = |m: usize, seats: &[Option<Seated>]| seats[m].map(|seat| (seat.site, seat.slot));
+    for &m in order {
+        let Some((site, slot)) = seated(m, seats) else { continue };
+        sites[site].initialize(slot).map_err(|fault| (m, Phase::Initializing, fault))?;
+    }
+    for &m in order {
+        let Some((site, slot)) = seated(m, seats) else { continue };
+        sites[site].start(slot).map_err(|fault| (m, Phase::Starting, fault))?;
+    }
+    Ok(())
+}
+
+fn join_peers(
+    members: &[Member],
+    m: usize,
+    seats: &[Option<Seated>],
+    sites: &mut [Box<dyn SiteDriver>],
+    switchboard: &Switchboard,
+) -> Result<()> {
+    let manifest: &Arc<Manifest> = &members[m].deployment.manifest;
+    let Some(from) = seats[m] else { return Ok(()) };
+    for (place, (required, peer)) in manifest.software.peers.iter().zip(&members[m].peers).enumerate() {
+        let to = match peer {
+            Peer::Running(seat) => *seat,
+            Peer::Member(other) => match seats[*other] {
+                Some(seat) => seat,
+                None => continue,
+            },
+        };
+        match &required.channel {
+            None => switchboard.link(from.party, place as u8, to.party),
+            Some(specification) => {
+                let theirs = format!("{}/{}", members[m].deployment.name, required.name);
+                join(sites, switchboard, (from, &required.name), (to, &theirs), *specification)
+                    .map_err(|fault| fault.within(format!("channel '{}'", required.name)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Joins two offcodes, wherever they are, by a channel that each knows under its own name for it.
+pub(crate) fn join(
+    sites: &mut [Box<dyn SiteDriver>],
+    switchboard: &Switchboard,
+    (from, our_name): (Seated, &str),
+    (to, their_name): (Seated, &str),
+    specification: Specification,
+) -> Result<()> {
+    channels::possible(&specification)?;
+    if sites[from.site].adopts() {
+        let end = sites[to.site].connect(to.slot, their_name, specification)?;
+        sites[from.site].adopt(from.slot, our_name, end)?;
+    } else if sites[to.site].adopts() {
+        let end = sites[from.site].connect(from.slot, our_name, specification)?;
+        sites[to.site].adopt(to.slot, their_name, end)?;
+    } else {
+        // Neither end lives in this process: what comes from one is handed to the other.
+        let one = sites[from.site].connect(from.slot, our_name, specification)?;
+        let other = sites[to.site].connect(to.slot, their_name, specification)?;
+        switchboard.relay(one, other);
+    }
+    Ok(())
+}
+
+/// Takes back what was started, last first. Returns what could not be taken back.
+fn roll_back(
+    order: &[usize],
+    seats: &[Option<Seated>],
+    sites: &mut [Box<dyn SiteDriver>],
+    switchboard: &Switchboard,
+) -> Vec<String> {
+    let mut left = Vec::new();
+    for seat in order.iter().rev().filter_map(|&m| seats[m]) {
+        switchboard.remove(seat.party);
+        if let Err(fault) = sites[seat.site].remove(seat.slot) {
+            left.push(format!("{} keeps a part: {}", sites[seat.site].site(), fault.cause()));
+        }
+    }
+    left
+}

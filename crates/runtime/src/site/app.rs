@@ -1,0 +1,68 @@
+//! `app`: offcodes run in the application's own thread, when it gives them time.
+
+use machine::{Result, Site};
+use offcode::{Activity, Channel, ChannelId, Specification};
+
+use super::residents::Residents;
+use super::{Deployment, Evidence, SiteDriver, Slot};
+
+/// The application's thread as a site.
+pub struct AppSite(Residents);
+
+impl AppSite {
+    /// `residents` must be those of [`Site::App`], or of an agent that runs them in its own thread.
+    pub fn new(residents: Residents) -> Self {
+        AppSite(residents)
+    }
+}
+
+impl SiteDriver for AppSite {
+    fn site(&self) -> &Site {
+        self.0.site()
+    }
+
+    fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
+        self.0.deploy(deployment)
+    }
+
+    fn initialize(&mut self, slot: Slot) -> Result<()> {
+        self.0.initialize(slot)
+    }
+
+    fn start(&mut self, slot: Slot) -> Result<()> {
+        self.0.start(slot)
+    }
+
+    fn connect(&mut self, slot: Slot, name: &str, specification: Specification) -> Result<Box<dyn Channel>> {
+        self.0.connect(slot, name, specification)
+    }
+
+    fn adopt(&mut self, slot: Slot, name: &str, end: Box<dyn Channel>) -> Result<ChannelId> {
+        self.0.adopt(slot, name, end)
+    }
+
+    fn adopts(&self) -> bool {
+        true
+    }
+
+    fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()> {
+        self.0.set_attribute(slot, name, value)
+    }
+
+    fn remove(&mut self, slot: Slot) -> Result<()> {
+        self.0.remove(slot);
+        Ok(())
+    }
+
+    fn evidence(&mut self, slot: Slot) -> Result<Evidence> {
+        let mut evidence = self.0.evidence(slot)?;
+        if evidence.whereabouts.is_empty() {
+            evidence.whereabouts = format!("thread {}, the application's", linux::accounting::current_thread());
+        }
+        Ok(evidence)
+    }
+
+    fn turn(&mut self) -> Result<Activity> {
+        Ok(self.0.turn())
+    }
+}

@@ -1,0 +1,188 @@
+//! `core:N`: offcodes run on a thread that is pinned to a core of its own and polls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use linux::contention::Excluded;
+use machine::{CoreId, Fault, Result, Site};
+use offcode::{Activity, Channel, ChannelId, Specification};
+
+use super::residents::{Log, Residents};
+use super::{Deployment, Evidence, SiteDriver, Slot};
+use crate::settle::{Placed, settle};
+
+/// How long an offcode may keep its site from answering: a wasm body is compiled within this.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Idle turns before a thread that shares its core lets others run.
+const TURNS_BEFORE_YIELD: u32 = 16;
+/// The same for one that knows of no rival: one that came later then waits microseconds, not time slices.
+const TURNS_BEFORE_LOOKING_AWAY: u32 = 4096;
+
+type Errand = Box<dyn FnOnce(&mut Residents) + Send>;
+
+struct Shared {
+    stop: AtomicBool,
+    /// An errand waits: looked at every turn, so that the queue need not be.
+    errand: AtomicBool,
+    thread: AtomicI32,
+}
+
+/// A dedicated core as a site.
+pub struct CoreSite {
+    site: Site,
+    core: CoreId,
+    placed: Placed,
+    errands: Sender<Errand>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CoreSite {
+    /// Starts the polling thread. The calling thread is moved off the core where it has another, as long as it holds what
+    /// comes beside the site; what was done about others that use the core is in [`CoreSite::placed`].
+    pub fn open(core: CoreId, origin: Instant, log: Log) -> Result<(CoreSite, Option<Excluded>)> {
+        let site = Site::Core(core);
+        let (placed, excluded) = settle(&site, &[])?;
+        let (errands, waiting) = mpsc::channel();
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            errand: AtomicBool::new(false),
+            thread: AtomicI32::new(0),
+        });
+        let residents = Residents::new(site.clone(), origin, log);
+        let patience = if placed.yields { TURNS_BEFORE_YIELD } else { TURNS_BEFORE_LOOKING_AWAY };
+        let theirs = shared.clone();
+        let (started, start) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name(format!("site-core-{}", core.0))
+            .spawn(move || {
+                let pinned = linux::affinity::pin(core);
+                theirs.thread.store(linux::accounting::current_thread(), Ordering::Relaxed);
+                let pinned = match pinned {
+                    Ok(pinned) => pinned,
+                    Err(fault) => return drop(started.send(Err(fault))),
+                };
+                drop(started.send(Ok(())));
+                poll(residents, &waiting, &theirs, patience);
+                drop(pinned);
+            })
+            .map_err(|e| Fault::because(site.to_string(), e, "raise the limit on processes (ulimit -u)"))?;
+        start.recv().map_err(|_| gone(&site))??;
+        Ok((CoreSite { site, core, placed, errands, shared, thread: Some(thread) }, excluded))
+    }
+
+    /// What was asked and what was done about others on this core.
+    pub fn placed(&self) -> &Placed {
+        &self.placed
+    }
+
+    /// The polling thread, for the accounting.
+    pub fn thread(&self) -> i32 {
+        self.shared.thread.load(Ordering::Relaxed)
+    }
+
+    /// Runs `work` on the site's thread, between two turns.
+    pub fn there<R: Send + 'static>(&self, work: impl FnOnce(&mut Residents) -> R + Send + 'static) -> Result<R> {
+        let (answer, answered) = mpsc::channel();
+        let errand: Errand = Box::new(move |residents| drop(answer.send(work(residents))));
+        self.errands.send(errand).map_err(|_| gone(&self.site))?;
+        self.shared.errand.store(true, Ordering::Release);
+        answered.recv_timeout(PATIENCE).map_err(|e| match e {
+            mpsc::RecvTimeoutError::Disconnected => gone(&self.site),
+            mpsc::RecvTimeoutError::Timeout => Fault::new(
+                self.site.to_string(),
+                format!("its thread has not answered for {} s: an offcode does not return", PATIENCE.as_secs()),
+                "let the offcode's turns be short",
+            ),
+        })
+    }
+}
+
+fn gone(site: &Site) -> Fault {
+    Fault::new(site.to_string(), "its thread has ended", "look in the log for the reason, then start again")
+}
+
+fn poll(mut residents: Residents, errands: &Receiver<Errand>, shared: &Shared, patience: u32) {
+    let mut idle = 0;
+    while !shared.stop.load(Ordering::Relaxed) {
+        if shared.errand.load(Ordering::Relaxed) && shared.errand.swap(false, Ordering::Acquire) {
+            while let Ok(errand) = errands.try_recv() {
+                errand(&mut residents);
+            }
+        }
+        match residents.turn() {
+            Activity::Worked => idle = 0,
+            Activity::Idle => {
+                idle += 1;
+                if idle >= patience {
+                    idle = 0;
+                    std::thread::yield_now();
+                } else {
+                    std::hint::spin_loop();
+                }
+            }
+        }
+    }
+}
+
+impl SiteDriver for CoreSite {
+    fn site(&self) -> &Site {
+        &self.site
+    }
+
+    fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
+        self.there(move |residents| residents.deploy(deployment))?
+    }
+
+    fn initialize(&mut self, slot: Slot) -> Result<()> {
+        self.there(move |residents| residents.initialize(slot))?
+    }
+
+    fn start(&mut self, slot: Slot) -> Result<()> {
+        self.there(move |residents| residents.start(slot))?
+    }
+
+    fn connect(&mut self, slot: Slot, name: &str, specification: Specification) -> Result<Box<dyn Channel>> {
+        let name = name.to_string();
+        self.there(move |residents| residents.connect(slot, &name, specification))?
+    }
+
+    fn adopt(&mut self, slot: Slot, name: &str, end: Box<dyn Channel>) -> Result<ChannelId> {
+        let name = name.to_string();
+        self.there(move |residents| residents.adopt(slot, &name, end))?
+    }
+
+    fn adopts(&self) -> bool {
+        true
+    }
+
+    fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()> {
+        let (name, value) = (name.to_string(), value.to_string());
+        self.there(move |residents| residents.set_attribute(slot, &name, &value))?
+    }
+
+    fn remove(&mut self, slot: Slot) -> Result<()> {
+        self.there(move |residents| residents.remove(slot))
+    }
+
+    fn evidence(&mut self, slot: Slot) -> Result<Evidence> {
+        let mut evidence = self.there(move |residents| residents.evidence(slot))??;
+        if evidence.whereabouts.is_empty() {
+            let sharing = if self.placed.yields { ", shared with others" } else { "" };
+            evidence.whereabouts = format!("thread {} on {}{sharing}", self.thread(), self.core);
+        }
+        Ok(evidence)
+    }
+}
+
+impl Drop for CoreSite {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}

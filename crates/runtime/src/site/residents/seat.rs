@@ -1,0 +1,250 @@
+//! One offcode on a thread, with all that surrounds it.
+
+use std::time::Instant;
+
+use machine::{Fault, Result};
+use offcode::call::{Header, Kind};
+use offcode::channel::Content;
+use offcode::{Activity, Channel, ChannelId, Incoming, Offcode, Refusal, Written};
+
+use super::super::Deployment;
+use super::surroundings::Surroundings;
+use super::{Log, guarded};
+
+/// Messages taken from one channel before the next gets its turn.
+const BUDGET: usize = 16;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Phase {
+    Deployed,
+    Initialized,
+    Started,
+    /// It panicked, and is not called any more.
+    Failed(String),
+}
+
+pub(super) struct Seat {
+    offcode: Box<dyn Offcode>,
+    around: Surroundings,
+    reply: Vec<u8>,
+    pub phase: Phase,
+    pub calls: u64,
+    pub messages: u64,
+    pub worked: u64,
+}
+
+impl Seat {
+    pub fn new(offcode: Box<dyn Offcode>, deployment: Deployment, origin: Instant, log: Log) -> Self {
+        let around = Surroundings::new(deployment, origin, log);
+        let reply = Vec::with_capacity(256);
+        Seat { offcode, around, reply, phase: Phase::Deployed, calls: 0, messages: 0, worked: 0 }
+    }
+
+    fn in_phase(&self, wanted: Phase) -> Result<()> {
+        if self.phase == wanted {
+            return Ok(());
+        }
+        let is = format!("it is {:?} where {wanted:?} was expected", self.phase);
+        Err(Fault::new(format!("offcode {}", self.around.name), is, "deploy, initialize and start it in this order"))
+    }
+
+    pub fn initialize(&mut self) -> Result<()> {
+        self.in_phase(Phase::Deployed)?;
+        let Seat { offcode, around, .. } = self;
+        guarded(&around.name.clone(), || offcode.initialize(around))??;
+        self.phase = Phase::Initialized;
+        Ok(())
+    }
+
+    pub fn start(&mut self) -> Result<()> {
+        self.in_phase(Phase::Initialized)?;
+        let Seat { offcode, around, .. } = self;
+        around.may_write = true;
+        guarded(&around.name.clone(), || {
+            offcode.start(around)?;
+            // Channels that were made before the start are told now: only now can the offcode use them.
+            for id in 1..around.ends.len() as u32 {
+                let name = around.ends[id as usize].name.clone();
+                offcode.attached(ChannelId(id), &name, around);
+            }
+            Ok::<(), Fault>(())
+        })??;
+        self.phase = Phase::Started;
+        Ok(())
+    }
+
+    pub fn adopt(&mut self, name: &str, end: Box<dyn Channel>) -> Result<ChannelId> {
+        let id = self.around.adopt(name, end)?;
+        if self.phase == Phase::Started && id != ChannelId::OUT_OF_BAND {
+            self.attempt(|offcode, around| offcode.attached(id, name, around));
+        }
+        Ok(id)
+    }
+
+    pub fn set_attribute(&mut self, name: &str, value: &str) -> Result<()> {
+        self.around.attributes.set(name, value)?;
+        if matches!(self.phase, Phase::Initialized | Phase::Started) {
+            self.attempt(|offcode, around| offcode.attribute_set(name, value, around));
+        }
+        Ok(())
+    }
+
+    pub fn stop(&mut self) {
+        if matches!(self.phase, Phase::Initialized | Phase::Started) {
+            self.attempt(|offcode, around| offcode.stop(around));
+            self.around.flush();
+        }
+        self.phase = Phase::Deployed;
+    }
+
+    /// Runs the offcode's code; one that panics is not called again, and the others go on.
+    fn attempt<R>(&mut self, work: impl FnOnce(&mut dyn Offcode, &mut Surroundings) -> R) -> Option<R> {
+        let Seat { offcode, around, .. } = self;
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(offcode.as_mut(), around)));
+        match outcome {
+            Ok(value) => Some(value),
+            Err(panic) => {
+                let Err(fault) = guarded::<()>(&self.around.name, || std::panic::resume_unwind(panic)) else {
+                    return None;
+                };
+                (self.around.log)(&format!("{fault}"));
+                self.phase = Phase::Failed(fault.cause().to_string());
+                None
+            }
+        }
+    }
+
+    #[inline]
+    pub fn turn(&mut self) -> Activity {
+        if self.phase != Phase::Started {
+            return Activity::Idle;
+        }
+        let activity = self.attempt(|offcode, around| (offcode.turn(around), ()));
+        let mut worked = matches!(activity, Some((Activity::Worked, ())));
+        for id in 0..self.around.ends.len() {
+            worked |= self.serve(id);
+        }
+        self.worked += u64::from(worked);
+        if worked { Activity::Worked } else { Activity::Idle }
+    }
+
+    /// Takes what has arrived on one channel. The endpoint is out of its place meanwhile, so that the offcode may write to it.
+    #[inline]
+    fn serve(&mut self, id: usize) -> bool {
+        let end = &mut self.around.ends[id];
+        let Some(channel) = end.channel.as_mut() else { return false };
+        match channel.poll() {
+            Ok(false) if end.unsent.is_empty() => return false,
+            _ => {}
+        }
+        if !end.unsent.is_empty() && !end.flush() {
+            return false;
+        }
+        let content = end.content;
+        let Some(mut channel) = end.channel.take() else { return false };
+        let mut taken = 0;
+        while taken < BUDGET {
+            let read = match content {
+                Content::Calls => self.serve_call(ChannelId(id as u32), channel.as_mut()),
+                Content::Messages => self.serve_message(ChannelId(id as u32), channel.as_mut()),
+            };
+            match read {
+                Ok(true) => taken += 1,
+                Ok(false) => break,
+                Err(fault) => {
+                    (self.around.log)(&format!("{}: {fault}", self.around.name));
+                    break;
+                }
+            }
+            if !self.around.ends[id].unsent.is_empty() || self.phase != Phase::Started {
+                break;
+            }
+        }
+        let end = &mut self.around.ends[id];
+        end.channel = Some(channel);
+        end.flush();
+        taken > 0
+    }
+
+    #[inline]
+    fn serve_message(&mut self, id: ChannelId, channel: &mut dyn Channel) -> Result<bool> {
+        let read = channel.read_with(&mut |message| {
+            self.attempt(|offcode, around| offcode.message(id, message, around));
+        })?;
+        self.messages += u64::from(read);
+        Ok(read)
+    }
+
+    #[inline]
+    fn serve_call(&mut self, id: ChannelId, channel: &mut dyn Channel) -> Result<bool> {
+        let mut answer = None;
+        let read = channel.read_with(&mut |message| {
+            let Some((header, rest)) = Header::read(message) else {
+                (self.around.log)(&format!("{}: what came on channel {} is no call", self.around.name, id.0));
+                return;
+            };
+            match header.kind {
+                Kind::Call | Kind::OneWay => {
+                    let call = Incoming { interface: header.interface, method: header.method, arguments: rest };
+                    let mut reply = std::mem::take(&mut self.reply);
+                    reply.clear();
+                    let done = self.attempt(|offcode, around| offcode.call(call, &mut reply, around));
+                    let done = done.unwrap_or_else(|| Err(Refusal("the offcode failed in this call".into())));
+                    let kind = match done {
+                        Ok(()) => Kind::Reply,
+                        Err(Refusal(why)) => {
+                            reply.clear();
+                            reply.extend_from_slice(why.as_bytes());
+                            Kind::Refused
+                        }
+                    };
+                    self.reply = reply;
+                    if header.kind == Kind::Call {
+                        answer = Some(Header { kind, ..header });
+                    }
+                }
+                Kind::Reply => self.answered(id, &header, Ok(rest)),
+                Kind::Refused => {
+                    let why = Refusal(String::from_utf8_lossy(rest).into_owned());
+                    self.answered(id, &header, Err(&why));
+                }
+            }
+        })?;
+        self.calls += u64::from(read);
+        if let Some(header) = answer {
+            self.send_answer(id, channel, header)?;
+        }
+        Ok(read)
+    }
+
+    fn answered(&mut self, id: ChannelId, header: &Header, result: Result<&[u8], &Refusal>) {
+        // Out of band the answer says which peer it is from, as the call said which peer it was for.
+        let id = if id == ChannelId::OUT_OF_BAND && header.route > 0 { ChannelId::peer(header.route - 1) } else { id };
+        self.attempt(|offcode, around| offcode.answered(id, header.id, result, around));
+    }
+
+    fn send_answer(&mut self, id: ChannelId, channel: &mut dyn Channel, mut header: Header) -> Result<()> {
+        let room = channel.specification().buffers.size.0 as usize;
+        if Header::LENGTH + self.reply.len() > room {
+            header.kind = Kind::Refused;
+            let why = format!("the result of {} bytes is longer than the channel's buffers", self.reply.len());
+            self.reply.clear();
+            self.reply.extend_from_slice(&why.as_bytes()[..why.len().min(room.saturating_sub(Header::LENGTH))]);
+        }
+        let reply = &self.reply;
+        let mut fill = |buffer: &mut [u8]| {
+            if let Some((head, rest)) = buffer.split_first_chunk_mut() {
+                header.write(head);
+                rest.copy_from_slice(reply);
+            }
+        };
+        let length = Header::LENGTH + reply.len();
+        if let Written::Full = channel.write_with(length, &mut fill)? {
+            // Answers are never lost for want of room: nothing more is read from this caller until they are out.
+            let mut message = vec![0; length];
+            fill(&mut message);
+            self.around.ends[id.0 as usize].unsent.push_back(message);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,377 @@
+//! The out-of-band channels: every application and offcode has one endpoint, and this carries calls between them
+//! (HYDRA section 1.3). For control and for what is not performance critical; a thread looks after it, so that offcodes
+//! reach each other while the application is busy.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use machine::{Bytes, Fault, Result};
+use offcode::call::{Header, Kind};
+use offcode::channel::{Buffers, Content, Policy, Synchronization};
+use offcode::{Cast, Channel, Delivery, Specification, Written};
+
+/// Calls that may wait for one offcode that does not read.
+const WAITING: usize = 256;
+/// Messages handed on one way before the other way gets its turn.
+const RELAYED: usize = 64;
+/// Rests of the thread while nothing moves, from the shortest to the longest.
+const REST: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+
+/// What every out-of-band channel is.
+pub const OUT_OF_BAND: Specification = Specification {
+    cast: Cast::Unicast,
+    delivery: Delivery::Reliable,
+    synchronization: Synchronization::Poll,
+    content: Content::Calls,
+    buffers: Buffers { count: 16, size: Bytes(4096), policy: Policy::ZeroCopy },
+};
+
+/// An offcode as the switchboard numbers it; never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PartyId(usize);
+
+#[derive(Clone, Copy)]
+enum Origin {
+    /// The call of this number of the application.
+    Application,
+    Party {
+        party: PartyId,
+        id: u32,
+        route: u8,
+    },
+}
+
+struct Party {
+    name: String,
+    end: Box<dyn Channel>,
+    peers: HashMap<u8, PartyId>,
+    waiting: VecDeque<Vec<u8>>,
+}
+
+/// Two ends between which messages are handed on.
+struct Relay {
+    ends: [Box<dyn Channel>; 2],
+    /// Read from the end of this number, and not yet taken by the other.
+    held: [Option<Vec<u8>>; 2],
+}
+
+impl Relay {
+    fn turn(&mut self) -> bool {
+        let mut moved = false;
+        for from in [0, 1] {
+            for _ in 0..RELAYED {
+                if self.held[from].is_none() {
+                    let (end, held) = (&mut self.ends[from], &mut self.held[from]);
+                    if !matches!(end.read_with(&mut |message| *held = Some(message.to_vec())), Ok(true)) {
+                        break;
+                    }
+                }
+                if let Some(message) = &self.held[from] {
+                    if let Ok(Written::Full) = self.ends[1 - from].write(message) {
+                        break;
+                    }
+                    self.held[from] = None;
+                    moved = true;
+                }
+            }
+        }
+        moved
+    }
+
+    fn is_over(&mut self) -> bool {
+        let drained = |end: &mut Box<dyn Channel>| end.is_abandoned() && !matches!(end.poll(), Ok(true));
+        self.ends.iter_mut().any(drained) && self.held.iter().all(Option::is_none)
+    }
+}
+
+/// An answer to the application: the kind, and what follows the header.
+type Answer = (Kind, Vec<u8>);
+
+#[derive(Default)]
+struct Board {
+    parties: Vec<Option<Party>>,
+    /// Calls that were passed on, by the number they were given; to whom, and from whom.
+    open: HashMap<u32, (PartyId, Origin)>,
+    answers: HashMap<u32, Answer>,
+    relays: Vec<Relay>,
+    next: u32,
+    log: Option<crate::site::residents::Log>,
+}
+
+/// Carries calls between the out-of-band channels of one runtime.
+pub struct Switchboard {
+    board: Arc<Mutex<Board>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Switchboard {
+    pub fn start(log: crate::site::residents::Log) -> Result<Switchboard> {
+        let board = Arc::new(Mutex::new(Board { log: Some(log), ..Board::default() }));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (theirs, ended) = (board.clone(), stop.clone());
+        let thread = std::thread::Builder::new()
+            .name("out-of-band".into())
+            .spawn(move || {
+                let mut rest = REST.0;
+                while !ended.load(Ordering::Relaxed) {
+                    rest = if locked(&theirs).turn() { REST.0 } else { (rest * 2).min(REST.1) };
+                    std::thread::sleep(rest);
+                }
+            })
+            .map_err(|e| Fault::because("out-of-band thread", e, "raise the limit on processes (ulimit -u)"))?;
+        Ok(Switchboard { board, stop, thread: Some(thread) })
+    }
+
+    /// Adds an offcode by the near end of its out-of-band channel.
+    pub fn add(&self, name: &str, end: Box<dyn Channel>) -> PartyId {
+        let mut board = locked(&self.board);
+        board.parties.push(Some(Party { name: name.into(), end, peers: HashMap::new(), waiting: VecDeque::new() }));
+        PartyId(board.parties.len() - 1)
+    }
+
+    /// What `from` calls its peer number `place` is `to`.
+    pub fn link(&self, from: PartyId, place: u8, to: PartyId) {
+        if let Some(party) = locked(&self.board).parties[from.0].as_mut() {
+            party.peers.insert(place, to);
+        }
+    }
+
+    /// Hands on what comes from either of two ends that no site of this process can hold, until one is abandoned.
+    pub fn relay(&self, one: Box<dyn Channel>, other: Box<dyn Channel>) {
+        locked(&self.board).relays.push(Relay { ends: [one, other], held: [None, None] });
+    }
+
+    /// Takes an offcode out. Who waits for it gets a refusal.
+    pub fn remove(&self, party: PartyId) {
+        locked(&self.board).remove(party);
+    }
+
+    /// Calls an offcode for the application and waits for the answer; `meanwhile` runs between looks, so that the
+    /// application's own thread can serve what runs there.
+    pub fn invoke(
+        &self,
+        party: PartyId,
+        message: &[u8],
+        limit: Duration,
+        mut meanwhile: impl FnMut() -> Result<()>,
+    ) -> Result<Vec<u8>> {
+        let deadline = Instant::now() + limit;
+        let (name, id) = locked(&self.board).call(party, message, Kind::Call)?;
+        let mut looks = 0_u32;
+        loop {
+            meanwhile()?;
+            let mut board = locked(&self.board);
+            board.turn();
+            if let Some((kind, rest)) = board.answers.remove(&id) {
+                return match kind {
+                    Kind::Reply => Ok(rest),
+                    _ => Err(Fault::new(
+                        format!("call of offcode {name}"),
+                        String::from_utf8_lossy(&rest),
+                        "look at the interface's methods and this offcode's log",
+                    )),
+                };
+            }
+            if Instant::now() > deadline {
+                board.open.remove(&id);
+                return Err(Fault::new(
+                    format!("call of offcode {name}"),
+                    format!("no answer within {} ms", limit.as_millis()),
+                    "look whether the offcode's site has time for it (plimsoll ps)",
+                ));
+            }
+            drop(board);
+            looks += 1;
+            if looks > 1000 {
+                std::thread::sleep(REST.0);
+            }
+        }
+    }
+
+    /// Calls an offcode for the application and wants no answer.
+    pub fn notify(&self, party: PartyId, message: &[u8]) -> Result<()> {
+        locked(&self.board).call(party, message, Kind::OneWay).map(|_| ())
+    }
+}
+
+impl Drop for Switchboard {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// A board is consistent between any two of its statements, so that a panic elsewhere does not spoil it.
+fn locked(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
+    board.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Board {
+    fn log(&self, line: &str) {
+        if let Some(log) = &self.log {
+            log(line);
+        }
+    }
+
+    fn call(&mut self, to: PartyId, message: &[u8], kind: Kind) -> Result<(String, u32)> {
+        let no_call = || Fault::new("call out of band", "it has no header", "make calls by a proxy");
+        let (header, arguments) = Header::read(message).ok_or_else(no_call)?;
+        let Some(Some(party)) = self.parties.get(to.0) else {
+            return Err(Fault::new("call out of band", "the offcode was removed", "create it again"));
+        };
+        let name = party.name.clone();
+        let room = party.end.specification().buffers.size.0 as usize - Header::LENGTH;
+        if arguments.len() > room {
+            return Err(Fault::new(
+                format!("call of offcode {name}"),
+                format!("its arguments take {} bytes; out of band there is room for {room}", arguments.len()),
+                "make a channel with larger buffers",
+            ));
+        }
+        let id = self.next_id();
+        let header = Header { kind, route: 0, id, ..header };
+        if kind == Kind::Call {
+            self.open.insert(id, (to, Origin::Application));
+        }
+        if !self.send(to, &header, arguments) {
+            self.open.remove(&id);
+            return Err(Fault::new(
+                format!("call of offcode {name}"),
+                format!("{WAITING} calls wait for it already"),
+                "look whether its site has time for it (plimsoll ps)",
+            ));
+        }
+        Ok((name, id))
+    }
+
+    fn next_id(&mut self) -> u32 {
+        loop {
+            self.next = self.next.wrapping_add(1);
+            if !self.open.contains_key(&self.next) && !self.answers.contains_key(&self.next) {
+                return self.next;
+            }
+        }
+    }
+
+    /// Sends, or lets wait; `false` where too much waits already or nobody is there.
+    fn send(&mut self, to: PartyId, header: &Header, rest: &[u8]) -> bool {
+        let Some(Some(party)) = self.parties.get_mut(to.0) else { return false };
+        let mut message = vec![0; Header::LENGTH + rest.len()];
+        if let Some((head, body)) = message.split_first_chunk_mut() {
+            header.write(head);
+            body.copy_from_slice(rest);
+        }
+        if party.waiting.is_empty() {
+            match party.end.write(&message) {
+                Ok(Written::Taken) => return true,
+                Ok(Written::Full) => {}
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        if party.waiting.len() >= WAITING {
+            return false;
+        }
+        party.waiting.push_back(message);
+        true
+    }
+
+    fn refuse(&mut self, origin: Origin, id: u32, why: &str) {
+        self.answer(origin, id, Kind::Refused, 0, 0, why.as_bytes());
+    }
+
+    fn answer(&mut self, origin: Origin, number: u32, kind: Kind, interface: u64, method: u16, rest: &[u8]) {
+        match origin {
+            Origin::Application => drop(self.answers.insert(number, (kind, rest.to_vec()))),
+            Origin::Party { party, id, route } => {
+                let header = Header { interface, method, kind, route, id };
+                self.send(party, &header, rest);
+            }
+        }
+    }
+
+    fn remove(&mut self, party: PartyId) {
+        let Some(gone) = self.parties.get_mut(party.0).and_then(Option::take) else { return };
+        let orphans: Vec<_> = self.open.iter().filter(|(_, (to, _))| *to == party).map(|(id, _)| *id).collect();
+        for id in orphans {
+            if let Some((_, origin)) = self.open.remove(&id) {
+                self.refuse(origin, id, &format!("offcode {} was removed", gone.name));
+            }
+        }
+        self.open.retain(|_, (_, origin)| !matches!(origin, Origin::Party { party: from, .. } if *from == party));
+    }
+
+    /// Moves what can be moved; says whether anything was.
+    fn turn(&mut self) -> bool {
+        let mut moved = false;
+        for relay in &mut self.relays {
+            moved |= relay.turn();
+        }
+        self.relays.retain_mut(|relay| !relay.is_over());
+        for index in 0..self.parties.len() {
+            let Some(party) = self.parties[index].as_mut() else { continue };
+            while let Some(message) = party.waiting.front() {
+                match party.end.write(message) {
+                    Ok(Written::Full) => break,
+                    _ => drop(party.waiting.pop_front()),
+                }
+                moved = true;
+            }
+            let mut arrived: Option<(Header, Vec<u8>)> = None;
+            loop {
+                let Some(party) = self.parties[index].as_mut() else { break };
+                let read = party.end.read_with(&mut |message| {
+                    arrived = Header::read(message).map(|(header, rest)| (header, rest.to_vec()));
+                });
+                match (read, arrived.take()) {
+                    (Ok(true), Some((header, rest))) => self.pass(PartyId(index), &header, &rest),
+                    (Ok(true), None) => self.log("out of band: a message that is no call was dropped"),
+                    _ => break,
+                }
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    fn pass(&mut self, from: PartyId, header: &Header, rest: &[u8]) {
+        match header.kind {
+            Kind::Call | Kind::OneWay => {
+                let origin = Origin::Party { party: from, id: header.id, route: header.route };
+                let to =
+                    self.parties[from.0].as_ref().and_then(|p| p.peers.get(&header.route.wrapping_sub(1))).copied();
+                let Some(to) = to else {
+                    if header.kind == Kind::Call {
+                        self.refuse(origin, header.id, "there is no such peer out of band");
+                    }
+                    return;
+                };
+                let id = self.next_id();
+                if header.kind == Kind::Call {
+                    self.open.insert(id, (to, origin));
+                }
+                if !self.send(to, &Header { route: 0, id, ..*header }, rest) {
+                    self.open.remove(&id);
+                    if header.kind == Kind::Call {
+                        self.refuse(origin, header.id, "the peer does not take calls now");
+                    }
+                }
+            }
+            Kind::Reply | Kind::Refused => {
+                // An answer that comes too late, or that nobody asked for, has nowhere to go.
+                if let Some((to, origin)) = self.open.remove(&header.id) {
+                    if to == from {
+                        self.answer(origin, header.id, header.kind, header.interface, header.method, rest);
+                    } else {
+                        self.open.insert(header.id, (to, origin));
+                    }
+                }
+            }
+        }
+    }
+}
