@@ -2,6 +2,8 @@
 
 pub mod app;
 mod body;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod core;
 pub mod evidence;
 pub mod residents;
