@@ -6,9 +6,8 @@ pub mod accounting;
 pub mod affinity;
 #[cfg(not(loom))]
 pub mod afxdp;
-pub mod clock;
-#[cfg(not(loom))]
 pub mod channel;
+pub mod clock;
 pub mod contention;
 pub mod datagrams;
 pub mod lab;

@@ -119,9 +119,10 @@ impl<Owner> Outlet<Owner> {
         self.position & self.track.mask == 0
     }
 
-    /// Writes the next message, of at most the track's size.
+    /// Writes the next message, of at most the track's size. How many were written is kept in `progress`, a line that
+    /// stays with the writer: only readers that were lapped look at it.
     #[inline(always)]
-    pub fn write(&mut self, length: usize, sleepers: bool, fill: impl FnOnce(&mut [u8])) {
+    pub fn write(&mut self, length: usize, sleepers: bool, progress: &AtomicU64, fill: impl FnOnce(&mut [u8])) {
         fill(self.copied.bytes_mut(length));
         let slot = self.track.slot(self.position);
         let begun = written(self.position) | WRITING;
@@ -143,6 +144,7 @@ impl<Owner> Outlet<Owner> {
             slot.word.wake();
         }
         self.position += 1;
+        progress.store(self.position, Ordering::Release);
     }
 
     /// Wakes who sleeps until the next message, for another reason.
@@ -189,14 +191,15 @@ impl<Owner> Inlet<Owner> {
         ahead > 0 || (ahead == 0 && word & WRITING == 0)
     }
 
-    /// Hands a copy of the next message to `deliver`, if there is one; says whether there was.
+    /// Hands a copy of the next message to `deliver`, if there is one; says whether there was. `progress` names what the
+    /// writer keeps there.
     #[inline(always)]
-    pub fn read(&mut self, deliver: impl FnOnce(&[u8])) -> bool {
+    pub fn read<'a>(&mut self, progress: impl Fn() -> &'a AtomicU64, deliver: impl FnOnce(&[u8])) -> bool {
         for attempt in 0..ATTEMPTS {
             let word = self.word().load();
             let ahead = ahead(word, written(self.position));
             if ahead > 0 {
-                self.skip(ahead as u64, attempt);
+                self.skip(ahead as u64, attempt, progress());
                 continue;
             }
             if ahead < 0 || word & WRITING != 0 {
@@ -218,13 +221,13 @@ impl<Owner> Inlet<Owner> {
         false
     }
 
-    /// The slot of the next message holds one that is `ahead` of it: goes to the oldest that is not known to be
-    /// overwritten, or with every further attempt closer to the newest, which the writer reaches last.
+    /// The slot of the next message holds one that is `ahead` of it: goes to the oldest that is there, or with every
+    /// further attempt closer to the newest, which the writer reaches last.
     #[cold]
-    fn skip(&mut self, ahead: u64, attempt: u32) {
-        let capacity = self.track.mask + 1;
-        let oldest = ahead.saturating_sub(capacity) + 1;
-        let lost = oldest.max(ahead.saturating_sub(capacity >> attempt.min(16)));
+    fn skip(&mut self, ahead: u64, attempt: u32, progress: &AtomicU64) {
+        // At least what was found is being written, whatever the writer says.
+        let behind = progress.load(Ordering::Acquire).wrapping_sub(self.position).max(ahead);
+        let lost = behind.saturating_sub((self.track.mask + 1) >> attempt).max(1);
         self.position = self.position.wrapping_add(lost);
         self.dropped = self.dropped.wrapping_add(lost);
     }
@@ -251,5 +254,101 @@ pub(super) mod heap {
             unsafe { Track::new((slots, count), (NonNull::dangling(), 0), size, heap.clone()) }
         };
         (Outlet::new(track(), 0), (0..readers).map(|_| Inlet::new(track(), 0, 0)).collect())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// What is read was written, in order and whole; read and lost add up; a reader that is less than a round behind
+        /// loses nothing.
+        #[test]
+        fn a_reader_gets_or_counts_each(steps in proptest::collection::vec((0usize..20, 0usize..12, 0usize..=48), 1..60)) {
+            let (mut outlet, mut inlets) = heap::track(8, 48, 1);
+            let (inlet, progress) = (&mut inlets[0], AtomicU64::new(0));
+            let mut lengths = Vec::new();
+            let mut read = 0;
+            for (writes, reads, length) in steps {
+                for _ in 0..writes {
+                    outlet.write(length, false, &progress, |into| into.fill(lengths.len() as u8));
+                    lengths.push(length);
+                }
+                for _ in 0..reads {
+                    let (behind, lost) = (lengths.len() as u64 - inlet.position(), inlet.dropped());
+                    let mut found = None;
+                    let said = inlet.read(|| &progress, |message| found = Some(message.to_vec()));
+                    prop_assert_eq!(said, behind > 0);
+                    read += u64::from(said);
+                    prop_assert_eq!(read + inlet.dropped(), inlet.position());
+                    prop_assert_eq!(inlet.dropped() - lost, behind.saturating_sub(8));
+                    if let Some(message) = found {
+                        let number = inlet.position() as usize - 1;
+                        prop_assert_eq!(message, vec![number as u8; lengths[number]]);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_in_the_memory_garbles_messages_and_nothing_else() {
+        let (mut outlet, mut inlets) = heap::track(4, 48, 1);
+        let (inlet, progress) = (&mut inlets[0], AtomicU64::new(0));
+        outlet.write(8, false, &progress, |into| into.fill(1));
+        inlet.track.slot(0).length.store(u64::MAX, Ordering::Relaxed);
+        assert!(inlet.read(|| &progress, |message| assert_eq!(message.len(), 48)));
+        for nonsense in [u64::MAX, 1 << 63, 1 << 62, (1 << 63) - 1, 0, 2] {
+            (0..4).for_each(|slot| inlet.track.slot(slot).word.store(nonsense));
+            progress.store(!nonsense, Ordering::Relaxed);
+            inlet.read(|| &progress, |_| ());
+            inlet.is_ready();
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::Arc;
+
+    /// A reader that is lapped, once or again and again, delivers whole messages in order, and loses none uncounted.
+    #[test]
+    fn what_a_lapped_reader_delivers_is_whole() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(|| {
+            const MESSAGES: u8 = 9;
+            let (mut outlet, mut inlets) = heap::track(4, 16, 1);
+            let mut inlet = inlets.pop().unwrap();
+            let progress = Arc::new(AtomicU64::new(0));
+            let kept = progress.clone();
+            let writer = loom::thread::spawn(move || {
+                for number in 0..MESSAGES {
+                    outlet.write(16, false, &kept, |into| into.fill(number));
+                }
+            });
+            let (mut next, mut read) = (0, 0);
+            let mut look = |inlet: &mut Inlet<_>| {
+                inlet.read(
+                    || &progress,
+                    |message| {
+                        assert_eq!(message, [message[0]; 16]);
+                        assert!(message[0] >= next, "{} after {next}", message[0]);
+                        (next, read) = (message[0] + 1, read + 1);
+                    },
+                )
+            };
+            for _ in 0..2 {
+                look(&mut inlet);
+            }
+            writer.join().unwrap();
+            while look(&mut inlet) {}
+            assert_eq!(next, MESSAGES);
+            assert_eq!(read + inlet.dropped(), u64::from(MESSAGES));
+        });
     }
 }

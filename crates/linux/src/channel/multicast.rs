@@ -172,7 +172,7 @@ impl Writer {
                 out.write(length, self.sleepers, fill);
             }
             Outlet::Lapping(out) => {
-                out.write(length, self.sleepers, fill);
+                out.write(length, self.sleepers, self.seat.progress(WRITER), fill);
                 // The only occasion: a writer that never waits does not stumble over the dead.
                 if out.is_round() {
                     self.is_alone_now();
@@ -242,9 +242,10 @@ impl Reader {
                 inlet.publish(seat.progress(seat.index()));
                 Inlet::Waiting(inlet)
             }
-            // SAFETY: as above.
             Delivery::Unreliable => {
-                Inlet::Lapping(lapping::Inlet::new(unsafe { layout.lapping(region) }, state.read, state.dropped))
+                // SAFETY: as above.
+                let track = unsafe { layout.lapping(region) };
+                Inlet::Lapping(lapping::Inlet::new(track, state.read, state.dropped))
             }
         };
         let sleepers = specification.synchronization == Synchronization::Blocking;
@@ -286,7 +287,7 @@ impl Channel for Reader {
         let seat = &self.seat;
         Ok(match &mut self.lane {
             Inlet::Waiting(inlet) => inlet.read(|| seat.progress(seat.index()), deliver),
-            Inlet::Lapping(inlet) => inlet.read(deliver),
+            Inlet::Lapping(inlet) => inlet.read(|| seat.progress(WRITER), deliver),
         })
     }
 

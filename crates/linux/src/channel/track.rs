@@ -236,3 +236,164 @@ pub(super) mod heap {
         (Outlet::new(track(), 0), (0..readers).map(|_| Inlet::new(track(), 0)).collect())
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Write(usize),
+        Read(usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![(0usize..=64).prop_map(Step::Write), (0usize..2).prop_map(Step::Read)];
+        proptest::collection::vec(step, 1..400)
+    }
+
+    proptest! {
+        /// Two readers see the same bounded queue; the slower one decides whether there is room.
+        #[test]
+        fn it_is_a_bounded_queue_for_each_reader(steps in steps()) {
+            let (mut outlet, mut inlets) = heap::track(8, 64, 2);
+            let progress = [AtomicU64::new(0), AtomicU64::new(0)];
+            let mut models = [VecDeque::new(), VecDeque::new()];
+            let mut number = 0u8;
+            for step in steps {
+                match step {
+                    Step::Write(length) => {
+                        let look = || progress.iter().map(|p| p.load(Ordering::Acquire)).min().unwrap();
+                        let room = outlet.has_room(look);
+                        let most = models.iter().map(VecDeque::len).max().unwrap();
+                        // Progress is published every quarter: what was taken since may still count as taken up.
+                        prop_assert!(if room { most < 8 } else { most > 6 }, "{} inside, room: {}", most, room);
+                        if room {
+                            outlet.write(length, number.is_multiple_of(2), |into| into.fill(number));
+                            models.iter_mut().for_each(|model| model.push_back((number, length)));
+                            number = number.wrapping_add(1);
+                        }
+                    }
+                    Step::Read(reader) => {
+                        prop_assert_eq!(inlets[reader].is_ready(), !models[reader].is_empty());
+                        let mut found = None;
+                        let read = inlets[reader].read(|| &progress[reader], |message| {
+                            let whole = message.iter().all(|byte| *byte == message[0]);
+                            found = Some((message.first().copied(), message.len(), whole));
+                        });
+                        prop_assert_eq!(read, found.is_some());
+                        let expected = models[reader].pop_front();
+                        prop_assert_eq!(found, expected.map(|(n, length)| ((length > 0).then_some(n), length, true)));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_in_the_memory_garbles_messages_and_nothing_else() {
+        let (mut outlet, mut inlets) = heap::track(4, 64, 1);
+        let inlet = &mut inlets[0];
+        let progress = AtomicU64::new(0);
+        outlet.write(8, false, |into| into.fill(1));
+        inlet.track.slot(0).body.with_mut(|body| {
+            // SAFETY: one thread.
+            unsafe { (*body).length = u64::MAX }
+        });
+        assert!(inlet.read(|| &progress, |message| assert_eq!(message.len(), 64)));
+        for nonsense in [u64::MAX, 1 << 60, 2] {
+            inlet.track.slot(1).word.store(nonsense);
+            assert!(!inlet.is_ready());
+        }
+        // A reader that claims to have read what was not written, or gives back, makes no room.
+        for _ in 0..3 {
+            assert!(outlet.has_room(|| 0));
+            outlet.write(1, false, |into| into.fill(1));
+        }
+        for claim in [u64::MAX, 5, 0] {
+            assert!(!outlet.has_room(|| claim));
+        }
+        assert!(outlet.has_room(|| 1));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::Arc;
+
+    fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.check(model);
+    }
+
+    fn receive(inlet: &mut Inlet<Arc<heap::Heap>>, progress: &AtomicU64, messages: u8) {
+        let mut next = 0;
+        while next < messages {
+            if !inlet.read(|| progress, |message| assert_eq!(message, [next; 9])) {
+                loom::thread::yield_now();
+                continue;
+            }
+            next += 1;
+        }
+    }
+
+    /// Each message arrives once, whole and in order, over more than a lap, so that slots are used again.
+    #[test]
+    fn unicast_hands_slots_over() {
+        check(3, || {
+            let (mut outlet, mut inlets) = heap::track(4, 48, 1);
+            let progress = Arc::new(AtomicU64::new(0));
+            let taken = progress.clone();
+            let sender = loom::thread::spawn(move || {
+                for number in 0..6 {
+                    while !outlet.has_room(|| taken.load(Ordering::Acquire)) {
+                        loom::thread::yield_now();
+                    }
+                    outlet.write(9, false, |into| into.fill(number));
+                }
+            });
+            receive(&mut inlets[0], &progress, 6);
+            sender.join().unwrap();
+        });
+    }
+
+    /// A slot is used again only once both readers have read it, and freed by the death of the slower one.
+    #[test]
+    fn multicast_reclaims_what_every_living_reader_has_taken() {
+        check(2, || {
+            let (mut outlet, mut inlets) = heap::track(4, 48, 2);
+            let shared = Arc::new((AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)));
+            let (dies, stays) = (inlets.pop().unwrap(), inlets.pop().unwrap());
+            let readers = [(stays, false), (dies, true)].map(|(mut inlet, dies)| {
+                let shared = shared.clone();
+                loom::thread::spawn(move || {
+                    if dies {
+                        receive(&mut inlet, &shared.1, 1);
+                        // As `Seat` does it.
+                        shared.2.store(1, Ordering::Release);
+                    } else {
+                        receive(&mut inlet, &shared.0, 5);
+                    }
+                })
+            });
+            for number in 0..5 {
+                let slowest = || {
+                    let gone = shared.2.load(Ordering::Acquire) == 1;
+                    let (stays, dies) = (shared.0.load(Ordering::Acquire), shared.1.load(Ordering::Acquire));
+                    if gone { stays } else { stays.min(dies) }
+                };
+                while !outlet.has_room(slowest) {
+                    loom::thread::yield_now();
+                }
+                outlet.write(9, false, |into| into.fill(number));
+            }
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+        });
+    }
+}

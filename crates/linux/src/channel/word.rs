@@ -30,6 +30,7 @@ pub(super) const fn ahead(word: u64, expected: u64) -> i64 {
 }
 
 impl Word {
+    #[cfg(test)]
     pub fn new() -> Self {
         Word(AtomicU64::new(0))
     }
@@ -108,4 +109,52 @@ mod futex {
 #[cfg(loom)]
 impl Word {
     pub fn wake(&self) {}
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::Arc;
+
+    /// A reader that is about to sleep until a message comes or its writer leaves, against a writer that does one of the
+    /// two. The kernel sleeps only while the word is what the reader says: so whoever would sleep for ever has left its
+    /// mark, and the writer must have found it.
+    fn nobody_sleeps_for_ever(leaves: bool) {
+        loom::model(move || {
+            let shared = Arc::new((Word::new(), AtomicU64::new(0)));
+            let writer = loom::thread::spawn({
+                let shared = shared.clone();
+                move || {
+                    if leaves {
+                        shared.1.store(1, Ordering::Release);
+                        shared.0.unmark()
+                    } else {
+                        shared.0.exchange(written(0))
+                    }
+                }
+            });
+            let (word, gone) = &*shared;
+            let seen = word.load();
+            let ready = |word: u64| word == written(0);
+            let mut asleep = false;
+            if !ready(seen) && word.mark(seen) && gone.load(Ordering::Acquire) == 0 {
+                // What the kernel looks at, in one step with falling asleep.
+                asleep = word.0.load(Ordering::SeqCst) == seen | SLEEPER;
+            }
+            let found = writer.join().unwrap();
+            assert!(!asleep || found, "a sleeper is not woken");
+            // Whoever does not sleep sees by its next look why.
+            assert!(asleep || ready(word.load()) || gone.load(Ordering::Acquire) == 1);
+        });
+    }
+
+    #[test]
+    fn a_message_wakes_its_sleeper() {
+        nobody_sleeps_for_ever(false);
+    }
+
+    #[test]
+    fn an_end_that_leaves_wakes_the_sleeper() {
+        nobody_sleeps_for_ever(true);
+    }
 }

@@ -81,6 +81,7 @@ pub fn specification(cast: Cast, delivery: Delivery, synchronization: Synchroniz
 
 /// The checks of one unicast specification.
 pub fn unicast(bench: &mut impl Bench, specification: &Specification) {
+    let (most, exact) = (bench.most_in_flight(specification), bench.counts_each_drop());
     let mut pair = || bench.unicast(specification).expect("made before");
     states_what_was_asked(&mut pair(), specification);
     sizes(&mut pair());
@@ -88,21 +89,17 @@ pub fn unicast(bench: &mut impl Bench, specification: &Specification) {
     polls(&mut pair());
     waits(&mut pair(), specification.synchronization);
     mixed_sizes_in_order(&mut pair());
-    let ends = pair();
-    drop(pair);
-    two_threads(ends, specification.delivery, bench.counts_each_drop());
+    two_threads(pair(), specification.delivery, exact);
+    match specification.delivery {
+        Delivery::Reliable => full_and_recovery(&mut pair(), most),
+        Delivery::Unreliable => drops(&mut pair(), most, exact),
+    }
     if bench.both_ways() {
         let (first, second) = bench.unicast(specification).expect("made before");
         let mut turned = (second, first);
         sizes(&mut turned);
         mixed_sizes_in_order(&mut turned);
         both_directions(&mut bench.unicast(specification).expect("made before"));
-    }
-    let most = bench.most_in_flight(specification);
-    let mut pair = bench.unicast(specification).expect("made before");
-    match specification.delivery {
-        Delivery::Reliable => full_and_recovery(&mut pair, most),
-        Delivery::Unreliable => drops(&mut pair, most, bench.counts_each_drop()),
     }
     if bench.notices_ends() {
         abandoned(bench.unicast(specification).expect("made before"));
@@ -127,7 +124,6 @@ pub fn multicast(bench: &mut impl Bench, specification: &Specification) {
         Delivery::Reliable => the_slowest_reader_decides(star(3), most),
         Delivery::Unreliable => a_reader_may_be_lapped(star(2), most),
     }
-    drop(star);
     if bench.notices_ends() {
         readers_leave(bench.multicast(specification, 2).expect("made before"), most);
         the_writer_leaves(bench.multicast(specification, 2).expect("made before"));
