@@ -2,8 +2,12 @@
 #![forbid(unsafe_code)]
 
 pub mod body;
+pub mod capture;
 pub mod control;
+pub mod frame;
 pub mod hog;
 pub mod kernel_sender;
+pub mod profile;
 pub mod receiver;
+pub mod schedule;
 pub mod stamp;

@@ -1,0 +1,256 @@
+//! Captures in the classic pcap format: lengths and times of packets, to be replayed. The bytes themselves are skipped.
+//!
+//! Format: <https://ietf-opsawg-wg.github.io/draft-ietf-opsawg-pcap/draft-ietf-opsawg-pcap.html>. Both byte orders,
+//! microseconds and nanoseconds.
+
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use machine::{Fault, Nanoseconds, Result};
+
+use crate::control::TABLE_ENTRIES;
+
+/// Largest packet that a capture can hold, as libpcap has it.
+const LARGEST: u32 = 262_144;
+const ETHERNET_HEADER: u32 = 14;
+
+/// One packet of a capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// After the first.
+    pub at: Nanoseconds,
+    /// Of its Ethernet frame, frame check sequence not counted, as long as it was on the wire.
+    pub length: u32,
+}
+
+/// What a capture file holds, in the order of time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capture {
+    pub packets: Vec<Packet>,
+    /// Packets that stood in the file after later ones.
+    pub out_of_order: usize,
+}
+
+impl Capture {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Those of [`Capture::read`]; a file that cannot be opened.
+    pub fn open(path: &Path) -> Result<Capture> {
+        let subject = format!("capture {}", path.display());
+        let file = std::fs::File::open(path)
+            .map_err(|e| Fault::because(subject, e, "name a pcap file that this user can read"))?;
+        Capture::read(BufReader::new(file)).map_err(|fault| fault.within(path.display()))
+    }
+
+    /// Reads a capture. Memory is bounded by 65,536 packets, whatever the file claims.
+    ///
+    /// # Errors
+    /// Another format; another link type than Ethernet, raw IP or Linux cooked; a file that ends within a packet; no
+    /// packet; more than 65,536.
+    pub fn read(mut from: impl Read) -> Result<Capture> {
+        let mut head = [0; 24];
+        fill(&mut from, &mut head)?.then_some(()).ok_or_else(|| bad("the file is shorter than the format's header"))?;
+        let format = Format::of(&head)?;
+        let link = Link::of(format.number(&head[20..24]) & 0x0fff_ffff)?;
+        let mut packets: Vec<(u64, u32)> = Vec::new();
+        let mut record = [0; 16];
+        while fill(&mut from, &mut record)? {
+            if packets.len() == TABLE_ENTRIES {
+                return Err(Fault::new(
+                    "capture",
+                    format!("it has more than {TABLE_ENTRIES} packets, which is as many as a schedule holds"),
+                    "cut it with `editcap -r IN OUT 1-65536`",
+                ));
+            }
+            let place = packets.len() + 1;
+            let (seconds, parts) = (format.number(&record[0..4]), format.number(&record[4..8]));
+            let (kept, length) = (format.number(&record[8..12]), format.number(&record[12..16]));
+            let parts_a_second = if format.nanoseconds { 1_000_000_000 } else { 1_000_000 };
+            if parts >= parts_a_second {
+                return Err(bad(format!("packet {place} has a time with {parts} parts of a second")));
+            }
+            if kept > LARGEST || length > LARGEST {
+                return Err(bad(format!("packet {place} claims {} bytes, at most {LARGEST} are possible", kept.max(length))));
+            }
+            let skipped = std::io::copy(&mut from.by_ref().take(kept.into()), &mut std::io::sink()).map_err(unreadable)?;
+            if skipped < kept.into() {
+                return Err(bad(format!("it ends within packet {place}")));
+            }
+            let at = u64::from(seconds) * 1_000_000_000 + u64::from(parts) * (1_000_000_000 / u64::from(parts_a_second));
+            packets.push((at, link.ethernet_length(length)));
+        }
+        let out_of_order = packets.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
+        packets.sort_by_key(|&(at, _)| at);
+        let Some(&(first, _)) = packets.first() else { return Err(bad("it has no packets")) };
+        let packets =
+            packets.into_iter().map(|(at, length)| Packet { at: Nanoseconds(at - first), length }).collect();
+        Ok(Capture { packets, out_of_order })
+    }
+}
+
+/// Fills `into`; says no where the input ends before its first byte.
+fn fill(from: &mut impl Read, into: &mut [u8]) -> Result<bool> {
+    let mut have = 0;
+    while have < into.len() {
+        match from.read(&mut into[have..]) {
+            Ok(0) if have == 0 => return Ok(false),
+            Ok(0) => return Err(bad("it ends within a header")),
+            Ok(more) => have += more,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(unreadable(e)),
+        }
+    }
+    Ok(true)
+}
+
+fn bad(cause: impl Into<String>) -> Fault {
+    Fault::new("capture", cause, "use a classic pcap file, as `tcpdump -w` and `editcap -F pcap IN OUT` write it")
+}
+
+fn unreadable(error: std::io::Error) -> Fault {
+    Fault::because("capture", error, "see whether the file can be read")
+}
+
+struct Format {
+    little_endian: bool,
+    nanoseconds: bool,
+}
+
+impl Format {
+    fn of(head: &[u8; 24]) -> Result<Format> {
+        let (little_endian, nanoseconds) = match head[..4] {
+            [0xd4, 0xc3, 0xb2, 0xa1] => (true, false),
+            [0xa1, 0xb2, 0xc3, 0xd4] => (false, false),
+            [0x4d, 0x3c, 0xb2, 0xa1] => (true, true),
+            [0xa1, 0xb2, 0x3c, 0x4d] => (false, true),
+            [0x0a, 0x0d, 0x0d, 0x0a] => return Err(bad("it is a pcapng file")),
+            _ => return Err(bad("it is no pcap file")),
+        };
+        Ok(Format { little_endian, nanoseconds })
+    }
+
+    fn number(&self, bytes: &[u8]) -> u32 {
+        let bytes = [bytes[0], bytes[1], bytes[2], bytes[3]];
+        if self.little_endian { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) }
+    }
+}
+
+/// What a captured packet starts with.
+#[derive(Clone, Copy)]
+enum Link {
+    Ethernet,
+    RawIp,
+    /// `tcpdump -i any`.
+    Cooked(u32),
+}
+
+impl Link {
+    fn of(number: u32) -> Result<Link> {
+        match number {
+            1 => Ok(Link::Ethernet),
+            12 | 101 | 228 | 229 => Ok(Link::RawIp),
+            113 => Ok(Link::Cooked(16)),
+            276 => Ok(Link::Cooked(20)),
+            _ => Err(bad(format!("its link type is {number}; Ethernet is 1"))),
+        }
+    }
+
+    fn ethernet_length(self, length: u32) -> u32 {
+        match self {
+            Link::Ethernet => length,
+            Link::RawIp => length + ETHERNET_HEADER,
+            Link::Cooked(header) => length.saturating_sub(header) + ETHERNET_HEADER,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A file with packets of `(seconds, parts, length)`.
+    pub(crate) fn file(little: bool, nanoseconds: bool, link: u32, packets: &[(u32, u32, u32)]) -> Vec<u8> {
+        let number = |n: u32| if little { n.to_le_bytes() } else { n.to_be_bytes() };
+        let mut bytes = number(if nanoseconds { 0xa1b2_3c4d } else { 0xa1b2_c3d4 }).to_vec();
+        bytes.extend([2u16, 4].iter().flat_map(|&n| if little { n.to_le_bytes() } else { n.to_be_bytes() }));
+        [0, 0, 65_535, link].iter().for_each(|&n| bytes.extend(number(n)));
+        for &(seconds, parts, length) in packets {
+            let kept = length.min(32);
+            [seconds, parts, kept, length].iter().for_each(|&n| bytes.extend(number(n)));
+            bytes.resize(bytes.len() + kept as usize, 0xee);
+        }
+        bytes
+    }
+
+    #[test]
+    fn both_orders_and_both_clocks_read_alike() {
+        for little in [false, true] {
+            for (nanoseconds, part) in [(false, 5), (true, 5000)] {
+                let bytes = file(little, nanoseconds, 1, &[(7, part, 60), (7, 2 * part, 1514), (8, part, 20)]);
+                let capture = Capture::read(&bytes[..]).unwrap();
+                let times: Vec<_> = capture.packets.iter().map(|packet| (packet.at.0, packet.length)).collect();
+                assert_eq!(times, [(0, 60), (5000, 1514), (1_000_000_000, 20)]);
+                assert_eq!(capture.out_of_order, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_are_those_of_ethernet_frames() {
+        for (link, length) in [(1, 100), (101, 114), (113, 98), (276, 94)] {
+            assert_eq!(Capture::read(&file(true, true, link, &[(0, 0, 100)])[..]).unwrap().packets[0].length, length);
+        }
+    }
+
+    #[test]
+    fn packets_come_in_the_order_of_time() {
+        let capture = Capture::read(&file(true, false, 1, &[(2, 0, 61), (1, 0, 62), (3, 0, 63)])[..]).unwrap();
+        assert_eq!(capture.packets.iter().map(|packet| packet.length).collect::<Vec<_>>(), [62, 61, 63]);
+        assert_eq!(capture.out_of_order, 1);
+    }
+
+    #[test]
+    fn what_is_no_capture_is_refused_with_the_reason() {
+        let good = file(true, false, 1, &[(1, 0, 60)]);
+        let mut ng = good.clone();
+        ng[..4].copy_from_slice(&[0x0a, 0x0d, 0x0d, 0x0a]);
+        let mut huge = good.clone();
+        huge[32..36].copy_from_slice(&u32::MAX.to_le_bytes());
+        let many = file(true, false, 1, &vec![(1, 0, 0); TABLE_ENTRIES + 1]);
+        for (bytes, word) in [
+            (&b""[..], "shorter than the format's header"),
+            (&good[..20], "ends within a header"),
+            (&good[..24], "no packets"),
+            (&good[..30], "ends within a header"),
+            (&good[..50], "ends within packet 1"),
+            (&ng, "pcapng"),
+            (&huge, "claims 4294967295 bytes"),
+            (&[7; 40], "no pcap file"),
+            (&file(true, false, 105, &[(1, 0, 60)]), "link type is 105"),
+            (&file(true, false, 1, &[(1, 1_000_000, 60)]), "1000000 parts"),
+            (&many, "more than 65536 packets"),
+        ] {
+            let fault = Capture::read(bytes).unwrap_err();
+            assert!(fault.to_string().contains(word), "{fault}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_captures_end_in_packets_or_a_fault(damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), cut: prop::sample::Index) {
+            let mut bytes = file(true, true, 1, &[(1, 0, 60), (2, 7, 99), (3, 0, 1514)]);
+            for (at, to) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = to;
+            }
+            bytes.truncate(cut.index(bytes.len() + 1));
+            if let Ok(capture) = Capture::read(&bytes[..]) {
+                prop_assert!(!capture.packets.is_empty() && capture.packets[0].at.0 == 0);
+                prop_assert!(capture.packets.windows(2).all(|pair| pair[0].at <= pair[1].at));
+            }
+        }
+    }
+}
