@@ -71,20 +71,24 @@ impl Capture {
                 return Err(bad(format!("packet {place} has a time with {parts} parts of a second")));
             }
             if kept > LARGEST || length > LARGEST {
-                return Err(bad(format!("packet {place} claims {} bytes, at most {LARGEST} are possible", kept.max(length))));
+                return Err(bad(format!(
+                    "packet {place} claims {} bytes, at most {LARGEST} are possible",
+                    kept.max(length)
+                )));
             }
-            let skipped = std::io::copy(&mut from.by_ref().take(kept.into()), &mut std::io::sink()).map_err(unreadable)?;
+            let skipped =
+                std::io::copy(&mut from.by_ref().take(kept.into()), &mut std::io::sink()).map_err(unreadable)?;
             if skipped < kept.into() {
                 return Err(bad(format!("it ends within packet {place}")));
             }
-            let at = u64::from(seconds) * 1_000_000_000 + u64::from(parts) * (1_000_000_000 / u64::from(parts_a_second));
+            let at =
+                u64::from(seconds) * 1_000_000_000 + u64::from(parts) * (1_000_000_000 / u64::from(parts_a_second));
             packets.push((at, link.ethernet_length(length)));
         }
         let out_of_order = packets.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
         packets.sort_by_key(|&(at, _)| at);
         let Some(&(first, _)) = packets.first() else { return Err(bad("it has no packets")) };
-        let packets =
-            packets.into_iter().map(|(at, length)| Packet { at: Nanoseconds(at - first), length }).collect();
+        let packets = packets.into_iter().map(|(at, length)| Packet { at: Nanoseconds(at - first), length }).collect();
         Ok(Capture { packets, out_of_order })
     }
 }

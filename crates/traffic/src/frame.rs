@@ -24,7 +24,11 @@ impl FromStr for MacAddress {
 
     fn from_str(text: &str) -> Result<Self> {
         let parts: Vec<&str> = text.split(':').collect();
-        let read = |part: &&str| (part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit())).then(|| u8::from_str_radix(part, 16).ok()).flatten();
+        let read = |part: &&str| {
+            (part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit()))
+                .then(|| u8::from_str_radix(part, 16).ok())
+                .flatten()
+        };
         let octets: Option<Vec<u8>> = parts.iter().map(read).collect();
         match octets.and_then(|octets| octets.try_into().ok()) {
             Some(octets) => Ok(MacAddress(octets)),
@@ -180,7 +184,9 @@ pub(crate) mod tests {
     fn ethernet_addresses_read_back_what_they_print() {
         let text = "02:ab:00:7f:ff:01";
         assert_eq!(text.parse::<MacAddress>().unwrap().to_string(), text);
-        for bad in ["", "02:ab:00:7f:ff", "02:ab:00:7f:ff:01:02", "2:ab:00:7f:ff:01", "02:ab:00:7f:ff:zz", "+2:ab:00:7f:ff:01"] {
+        for bad in
+            ["", "02:ab:00:7f:ff", "02:ab:00:7f:ff:01:02", "2:ab:00:7f:ff:01", "02:ab:00:7f:ff:zz", "+2:ab:00:7f:ff:01"]
+        {
             assert!(bad.parse::<MacAddress>().is_err(), "{bad}");
         }
     }

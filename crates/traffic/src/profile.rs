@@ -82,17 +82,7 @@ pub struct Profile {
 impl Profile {
     /// Without an end yet; one frame at a time over a link without speed and with an MTU of 1500.
     pub fn new(flow: Flow, timing: Timing, sizes: Sizes) -> Profile {
-        Profile {
-            timing,
-            sizes,
-            flow,
-            frames: None,
-            duration: None,
-            batch: 1,
-            link: None,
-            mtu: 1500,
-            seed: 1,
-        }
+        Profile { timing, sizes, flow, frames: None, duration: None, batch: 1, link: None, mtu: 1500, seed: 1 }
     }
 
     /// Whether each frame has its time.
@@ -187,9 +177,12 @@ impl Profile {
             self.check_longest(size.into())?;
         }
         match &self.sizes {
-            Sizes::Capture(capture) => {
-                capture.packets.iter().map(|packet| packet.length).max().map_or(Ok(()), |longest| self.check_longest(longest))
-            }
+            Sizes::Capture(capture) => capture
+                .packets
+                .iter()
+                .map(|packet| packet.length)
+                .max()
+                .map_or(Ok(()), |longest| self.check_longest(longest)),
             _ => Ok(()),
         }
     }
@@ -250,7 +243,9 @@ impl FromStr for Rate {
             () if ends(BIT_UNITS) => decimal(text, BIT_UNITS).map(|bits| Rate::Bits(BitsPerSecond(bits))),
             () => None,
         };
-        rate.ok_or_else(|| Fault::new(format!("rate '{text}'"), "it is no rate", "write it like 30kpps, 1.5Mpps or 100Mbit"))
+        rate.ok_or_else(|| {
+            Fault::new(format!("rate '{text}'"), "it is no rate", "write it like 30kpps, 1.5Mpps or 100Mbit")
+        })
     }
 }
 
@@ -259,7 +254,13 @@ impl FromStr for Sizes {
 
     /// `64`, `64,128,1514`, `64*7,590*4,1514`, `imix`, `pcap:FILE`.
     fn from_str(text: &str) -> Result<Self> {
-        let bad = || Fault::new(format!("sizes '{text}'"), "they are no sizes", "write them like 64, 64,590*4,1514, imix or pcap:FILE");
+        let bad = || {
+            Fault::new(
+                format!("sizes '{text}'"),
+                "they are no sizes",
+                "write them like 64, 64,590*4,1514, imix or pcap:FILE",
+            )
+        };
         if text == "imix" {
             return Ok(Sizes::Imix);
         }

@@ -124,7 +124,9 @@ fn mixed(profile: &Profile) -> Result<Vec<u16>> {
     if unit > TABLE_ENTRIES as u64 {
         return Err(refuse(
             "sizes",
-            format!("a mix of {shares} shares in bursts of {burst} needs a table of {unit} frames, {TABLE_ENTRIES} fit"),
+            format!(
+                "a mix of {shares} shares in bursts of {burst} needs a table of {unit} frames, {TABLE_ENTRIES} fit"
+            ),
             "use smaller weights or shorter bursts",
         ));
     }
@@ -158,10 +160,15 @@ fn replayed(profile: &Profile, capture: &Capture, notes: &mut Vec<String>) -> (V
     let short = capture.packets.iter().filter(|packet| packet.length < shortest.into()).count();
     let all = capture.packets.len();
     if short > 0 {
-        notes.push(format!("{short} of the capture's {all} packets are shorter than {shortest} bytes and are sent with {shortest}"));
+        notes.push(format!(
+            "{short} of the capture's {all} packets are shorter than {shortest} bytes and are sent with {shortest}"
+        ));
     }
     if capture.out_of_order > 0 {
-        notes.push(format!("the capture has packets out of order in {} places; they are sent by their times", capture.out_of_order));
+        notes.push(format!(
+            "the capture has packets out of order in {} places; they are sent by their times",
+            capture.out_of_order
+        ));
     }
     let mut gaps: Vec<f64> = capture.packets.windows(2).map(|pair| (pair[1].at.0 - pair[0].at.0) as f64).collect();
     let last = capture.packets.last().map_or(0, |packet| packet.at.0);
@@ -184,13 +191,20 @@ fn rest(profile: &Profile, mean: f64, sizes: &[u16]) -> Result<f64> {
     let wire = sizes.iter().map(|&size| profile.wire_ns(size)).sum::<f64>() / sizes.len() as f64;
     match mean >= wire {
         true => Ok(mean - wire),
-        false => Err(too_fast(profile, format!("the mean gap of {mean:.0} ns is shorter than the mean frame's {wire:.0} ns"))),
+        false => Err(too_fast(
+            profile,
+            format!("the mean gap of {mean:.0} ns is shorter than the mean frame's {wire:.0} ns"),
+        )),
     }
 }
 
 fn too_fast(profile: &Profile, what: String) -> machine::Fault {
     let speed = profile.link.map_or(String::new(), |speed| format!(" on a link of {speed}"));
-    refuse("gaps", format!("{what}{speed}"), "ask for a lower rate or shorter frames, or leave the link's speed out if it has none")
+    refuse(
+        "gaps",
+        format!("{what}{speed}"),
+        "ask for a lower rate or shorter frames, or leave the link's speed out if it has none",
+    )
 }
 
 fn poisson(profile: &Profile, mean: f64, sizes: &[u16], random: &mut Random) -> Result<Vec<f64>> {
@@ -209,7 +223,10 @@ fn bursts(profile: &Profile, mean: f64, sizes: &[u16], frames: usize, within: Op
         let (last, first) = (burst[burst.len() - 1], &burst[..burst.len() - 1]);
         let busy: f64 = first.iter().map(|&size| inner(size)).sum();
         if busy + profile.wire_ns(last) > period {
-            return Err(too_fast(profile, format!("a burst of {} frames takes {busy:.0} ns of the {period:.0} ns until the next", burst.len())));
+            return Err(too_fast(
+                profile,
+                format!("a burst of {} frames takes {busy:.0} ns of the {period:.0} ns until the next", burst.len()),
+            ));
         }
         gaps.extend(first.iter().map(|&size| inner(size)));
         gaps.push(period - busy);
@@ -224,7 +241,13 @@ fn fits_the_wire(profile: &Profile, sizes: &[u16], gaps: &[f64]) -> Result<()> {
         None => Ok(()),
         Some((place, (&size, gap))) => {
             let wire = profile.wire_ns(size);
-            Err(too_fast(profile, format!("the gap of {gap:.0} ns after frame {} is shorter than the {wire:.0} ns that its {size} bytes take", place + 1)))
+            Err(too_fast(
+                profile,
+                format!(
+                    "the gap of {gap:.0} ns after frame {} is shorter than the {wire:.0} ns that its {size} bytes take",
+                    place + 1
+                ),
+            ))
         }
     }
 }
@@ -273,7 +296,8 @@ mod tests {
 
     #[test]
     fn a_constant_gap_needs_one_entry_and_parts_of_a_nanosecond_are_carried_over() {
-        let schedule = Schedule::of(&profile(Timing::Constant(Rate::Packets(1e9 / 34_000.0)), Sizes::Fixed(64))).unwrap();
+        let schedule =
+            Schedule::of(&profile(Timing::Constant(Rate::Packets(1e9 / 34_000.0)), Sizes::Fixed(64))).unwrap();
         assert_eq!(schedule.entries, [Entry { length: 64, gap: Nanoseconds(34_000) }]);
         let schedule = Schedule::of(&profile(Timing::Constant(Rate::Packets(3e6)), Sizes::Fixed(64))).unwrap();
         assert!((schedule.mean_gap - 1e3 / 3.0).abs() < 1e-3, "{}", schedule.mean_gap);
@@ -345,7 +369,13 @@ mod tests {
             (gigabit(constant(1.5e6), Sizes::Fixed(64)), "667 ns after frame 1 is shorter than the 704 ns"),
             (gigabit(Timing::Poisson(Rate::Packets(1.5e6)), Sizes::Fixed(64)), "shorter than the mean frame's 704 ns"),
             (gigabit(constant(1e5), Sizes::Mix(vec![(64, 1), (1514, 1)])), "its 1514 bytes take"),
-            (gigabit(Timing::Bursty { rate: Rate::Packets(1e6), frames: 4, within: Some(Nanoseconds(100)) }, Sizes::Fixed(64)), "shorter than the 704 ns"),
+            (
+                gigabit(
+                    Timing::Bursty { rate: Rate::Packets(1e6), frames: 4, within: Some(Nanoseconds(100)) },
+                    Sizes::Fixed(64),
+                ),
+                "shorter than the 704 ns",
+            ),
             (gigabit(bursty(4), Sizes::Fixed(200)), "a burst of 4 frames takes"),
             (gigabit(Timing::Capture, captured(&[(1, 0, 64), (1, 100, 64)])), "the gap of 100 ns after frame 1"),
         ] {
