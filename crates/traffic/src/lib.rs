@@ -9,5 +9,6 @@ pub mod hog;
 pub mod kernel_sender;
 pub mod profile;
 pub mod receiver;
+pub mod report;
 pub mod schedule;
 pub mod stamp;

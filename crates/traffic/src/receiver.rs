@@ -166,7 +166,7 @@ fn load(interface: &Interface, mode: XdpMode, expected: &Expected) -> Result<Obj
 }
 
 impl Arrivals {
-    fn of<'a>(queues: impl Iterator<Item = &'a [AtomicU64]>, expected: &Expected) -> Arrivals {
+    pub(crate) fn of<'a>(queues: impl Iterator<Item = &'a [AtomicU64]>, expected: &Expected) -> Arrivals {
         let queues: Vec<Vec<u64>> =
             queues.map(|words| words.iter().map(|word| word.load(Ordering::Relaxed)).collect()).collect();
         let foreign = queues.iter().map(|words| words[word::FOREIGN]).sum();
