@@ -1,0 +1,144 @@
+//! Application files: what `plimsoll run APP.toml` creates and `plimsoll plan APP.toml` lays out.
+//!
+//! ```toml
+//! name = "packets"
+//! depots = ["depot"]                            # folders of packages, relative to this file
+//! sites = ["app", "core:1", "xdp:veth0:native"] # which may be used, or "all"
+//! duration = "10 s"                             # both limits are optional: whichever comes first
+//! count = 1000000                               # calls and messages that its offcodes were given, together
+//!
+//! [[offcode]]                                   # the offcodes that the application itself requires
+//! create = "example.filter"                     # by package name or GUID
+//! at = "core:1"                                 # the user's own choice of place
+//! rate = 50000                                  # calls a second by the application
+//! attributes = { OFFLOAD_PRIORITY = 300 }
+//!
+//! [[channel]]                                   # created by `from`, then the offcodes of `to` are attached
+//! name = "frames"
+//! from = "application"                          # or an offcode
+//! to = ["example.filter"]
+//! rate = 100000
+//! cast = "unicast"                              # these as in an ODF, with the same defaults
+//! delivery = "reliable"
+//! synchronization = "poll"
+//! content = "messages"
+//! buffers = 64
+//! buffer-size = "4 KiB"
+//! policy = "zero-copy"
+//!
+//! [agents.dpu-1]                                # for agent:dpu-1
+//! address = "192.0.2.7:7117"
+//! keys = "keys"                                 # the folder that `plimsoll agent keys` made
+//!
+//! [capacities."core:1"]                         # less, or more, than a site's usual
+//! load = 0.8
+//! memory = "64 MiB"
+//! offcodes = 4
+//! ```
+
+mod read;
+mod written;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use machine::{Bytes, Result, Site};
+use offcode::Specification;
+use offcode::manifest::XdpMode;
+
+/// Larger files are refused unread.
+pub const LARGEST: Bytes = Bytes(1 << 20);
+
+/// An application file that makes sense by itself; whether its offcodes and sites exist is known later.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppFile {
+    pub name: String,
+    /// Resolved against the file's folder.
+    pub depots: Vec<PathBuf>,
+    pub sites: Sites,
+    pub offcodes: Vec<Creation>,
+    pub channels: Vec<NamedChannel>,
+    pub agents: BTreeMap<String, Agent>,
+    pub capacities: BTreeMap<Site, Capacity>,
+    pub duration: Option<Duration>,
+    /// The application ends once its offcodes were given so many calls and messages, together.
+    pub count: Option<u64>,
+}
+
+/// Which sites may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sites {
+    /// `app`, every core that this process may use, and the agents of the file. A driver hook has to be named, since a
+    /// program there decides about the traffic of an interface that others may need.
+    All,
+    Named(Vec<Chosen>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    pub site: Site,
+    /// At `xdp`, and only there.
+    pub mode: Option<XdpMode>,
+}
+
+/// An offcode that the application requires directly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Creation {
+    /// Package name or GUID.
+    pub offcode: String,
+    pub attributes: Vec<(String, String)>,
+    /// The user's own choice.
+    pub pin: Option<Site>,
+    /// Calls a second by the application; 0: unknown.
+    pub rate: u64,
+}
+
+/// A specialized channel (HYDRA section 1.3.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedChannel {
+    pub name: String,
+    pub from: Party,
+    pub to: Vec<Party>,
+    pub specification: Specification,
+    /// Messages a second; 0: unknown.
+    pub rate: u64,
+}
+
+/// Who is at an end of a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Party {
+    Application,
+    /// Package name or GUID.
+    Offcode(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    /// HOST:PORT.
+    pub address: String,
+    /// The folder with the client's certificate, its key and the authority; `None` for the user's own.
+    pub keys: Option<PathBuf>,
+}
+
+/// What a site may take, where it is not the usual.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Capacity {
+    /// In cores.
+    pub load: Option<f64>,
+    pub memory: Option<Bytes>,
+    pub offcodes: Option<usize>,
+}
+
+impl AppFile {
+    /// # Errors
+    /// The file cannot be read, or the first mistake in it, with its line and column.
+    pub fn open(path: &Path) -> Result<AppFile> {
+        read::open(path)
+    }
+
+    /// `path` is what relative paths are resolved against and what faults name.
+    pub fn parse(text: &str, path: &Path) -> Result<AppFile> {
+        read::parse(text, path)
+    }
+}

@@ -1,0 +1,326 @@
+//! From the text to an application file, with the place of whatever is wrong.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use machine::{Bytes, Fault, Result, Site, SiteKind};
+use offcode::channel::{Buffers, Cast};
+use offcode::manifest::XdpMode;
+use offcode::{Attributes, Specification};
+use toml::Spanned;
+
+use super::{Agent, AppFile, Capacity, Chosen, Creation, LARGEST, NamedChannel, Party, Sites, written};
+
+pub(super) fn open(path: &Path) -> Result<AppFile> {
+    let failed = |error| {
+        Fault::because(
+            format!("application file {}", path.display()),
+            error,
+            "name a file that can be read, such as APP.toml",
+        )
+    };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(LARGEST.0 + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > LARGEST.0 {
+        let cause = format!("it has more than {LARGEST}");
+        return Err(Fault::new(format!("application file {}", path.display()), cause, "split the application"));
+    }
+    parse(&text, path)
+}
+
+pub(super) fn parse(text: &str, path: &Path) -> Result<AppFile> {
+    let reader = Reader { text, path };
+    let file: written::File = toml::from_str(text).map_err(|error| {
+        let next = "docs/applications.md shows what can stand there";
+        reader.fault(error.span().unwrap_or(0..0), error.message().replace('\n', " "), next)
+    })?;
+    reader.file(file)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    path: &'a Path,
+}
+
+impl Reader<'_> {
+    fn fault(&self, at: Range<usize>, cause: impl Into<String>, next: impl Into<String>) -> Fault {
+        let before = &self.text[..self.text.floor_char_boundary(at.start)];
+        let line = before.matches('\n').count() + 1;
+        let column = before[before.rfind('\n').map_or(0, |newline| newline + 1)..].chars().count() + 1;
+        Fault::new(format!("application file {}:{line}:{column}", self.path.display()), cause, next)
+    }
+
+    /// A fault of one value, at its place.
+    fn at<T>(&self, span: Range<usize>, result: Result<T>) -> Result<T> {
+        result.map_err(|fault| self.fault(span, format!("{}: {}", fault.subject(), fault.cause()), fault.next()))
+    }
+
+    fn file(&self, file: written::File) -> Result<AppFile> {
+        let name = file.name.get_ref();
+        if !is_name(name) {
+            let next = "write up to 64 letters, digits, -, _ and dots";
+            return Err(self.fault(file.name.span(), format!("'{name}' will not do as a name"), next));
+        }
+        if file.offcode.is_empty() {
+            let next = "add [[offcode]] with create = \"NAME\"";
+            return Err(self.fault(file.name.span(), "the application creates no offcode", next));
+        }
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let agents: BTreeMap<String, Agent> = file
+            .agents
+            .iter()
+            .map(|(host, agent)| {
+                let address = agent.address.get_ref();
+                if !is_address(address) {
+                    let cause = format!("'{address}' is no address of an agent");
+                    return Err(self.fault(agent.address.span(), cause, "write HOST:PORT"));
+                }
+                let keys = agent.keys.as_ref().map(|keys| folder.join(keys));
+                Ok((host.get_ref().clone(), Agent { address: address.clone(), keys }))
+            })
+            .collect::<Result<_>>()?;
+        let sites = self.sites(&file.sites, &agents)?;
+        let offcodes = file.offcode.iter().map(|offcode| self.creation(offcode, &sites)).collect::<Result<Vec<_>>>()?;
+        for (n, offcode) in file.offcode.iter().enumerate() {
+            if offcodes[..n].iter().any(|other| other.offcode == *offcode.create.get_ref()) {
+                let cause = format!("'{}' is created twice", offcode.create.get_ref());
+                return Err(self.fault(offcode.create.span(), cause, "leave one of them out: an offcode runs once"));
+            }
+        }
+        let channels = file.channel.iter().map(|channel| self.channel(channel)).collect::<Result<Vec<_>>>()?;
+        for (n, channel) in file.channel.iter().enumerate() {
+            if channels[..n].iter().any(|other| other.name == *channel.name.get_ref()) {
+                let cause = format!("channel '{}' stands here twice", channel.name.get_ref());
+                return Err(self.fault(channel.name.span(), cause, "give each channel a name of its own"));
+            }
+        }
+        let mut capacities = BTreeMap::new();
+        for (site, capacity) in &file.capacities {
+            let parsed: Site = self.at(site.span(), site.get_ref().parse())?;
+            if !sites.may_hold(&parsed) {
+                let cause = format!("{parsed} is none of the sites that may be used");
+                return Err(self.fault(site.span(), cause, "add it to sites, or leave its capacity out"));
+            }
+            capacities.insert(parsed, self.capacity(capacity)?);
+        }
+        let count = match &file.count {
+            Some(count) if *count.get_ref() == 0 => {
+                return Err(self.fault(
+                    count.span(),
+                    "a count of 0 ends the application at once",
+                    "leave it out, or write 1 or more",
+                ));
+            }
+            count => count.as_ref().map(|count| *count.get_ref()),
+        };
+        Ok(AppFile {
+            name: name.clone(),
+            depots: file.depots.iter().map(|depot| folder.join(depot)).collect(),
+            sites,
+            offcodes,
+            channels,
+            agents,
+            capacities,
+            duration: file.duration.as_ref().map(|duration| self.duration(duration)).transpose()?,
+            count,
+        })
+    }
+
+    fn sites(&self, sites: &Spanned<written::Sites>, agents: &BTreeMap<String, Agent>) -> Result<Sites> {
+        let list = match sites.get_ref() {
+            written::Sites::Word(word) if word == "all" => return Ok(Sites::All),
+            written::Sites::Word(word) => {
+                let next = "write \"all\", or a list such as [\"app\", \"core:1\"]";
+                return Err(self.fault(sites.span(), format!("'{word}' is no choice of sites"), next));
+            }
+            written::Sites::List(list) => list,
+        };
+        let mut chosen: Vec<Chosen> = Vec::new();
+        for site in list {
+            let one = self.chosen(site)?;
+            if let Site::Agent(host) = &one.site
+                && !agents.contains_key(host)
+            {
+                let next = format!("add [agents.{host}] with its address");
+                return Err(self.fault(site.span(), format!("nothing says where agent:{host} is"), next));
+            }
+            // Also one hook in two modes: a driver runs one program.
+            if chosen.iter().any(|other| other.site == one.site) {
+                return Err(self.fault(
+                    site.span(),
+                    format!("{} stands here twice", one.site),
+                    "leave one of them out",
+                ));
+            }
+            chosen.push(one);
+        }
+        if chosen.is_empty() {
+            return Err(self.fault(sites.span(), "no site may be used", "name one at least, such as \"app\""));
+        }
+        Ok(Sites::Named(chosen))
+    }
+
+    fn chosen(&self, site: &Spanned<String>) -> Result<Chosen> {
+        let text = site.get_ref();
+        let Some(rest) = text.strip_prefix("xdp:") else {
+            return Ok(Chosen { site: self.at(site.span(), text.parse())?, mode: None });
+        };
+        let mode = rest.rsplit_once(':').and_then(|(interface, mode)| {
+            let mode = match mode {
+                "native" => XdpMode::Native,
+                "generic" => XdpMode::Generic,
+                "hardware" => XdpMode::Hardware,
+                _ => return None,
+            };
+            (!interface.is_empty()).then(|| (interface.to_owned(), mode))
+        });
+        let Some((interface, mode)) = mode else {
+            let cause = format!("'{text}' does not say in which mode the driver hook runs");
+            let next = "write xdp:IFACE:native, xdp:IFACE:generic or xdp:IFACE:hardware";
+            return Err(self.fault(site.span(), cause, next));
+        };
+        Ok(Chosen { site: Site::Xdp(interface), mode: Some(mode) })
+    }
+
+    fn creation(&self, offcode: &written::Offcode, sites: &Sites) -> Result<Creation> {
+        let mut attributes = Attributes::default();
+        for (name, value) in &offcode.attributes {
+            self.at(value.span(), attributes.set(name, &value.get_ref().text()))?;
+        }
+        let pin = match &offcode.at {
+            None => None,
+            Some(at) => {
+                let site: Site = self.at(at.span(), at.get_ref().parse())?;
+                if !sites.may_hold(&site) {
+                    let cause = format!("{site} is none of the sites that may be used");
+                    return Err(self.fault(at.span(), cause, "add it to sites, or choose one of these"));
+                }
+                Some(site)
+            }
+        };
+        Ok(Creation {
+            offcode: self.offcode(&offcode.create)?,
+            attributes: attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            pin,
+            rate: offcode.rate,
+        })
+    }
+
+    fn offcode(&self, name: &Spanned<String>) -> Result<String> {
+        match name.get_ref().trim() {
+            "" => Err(self.fault(name.span(), "the offcode has no name", "write its package's name or its GUID")),
+            _ => Ok(name.get_ref().clone()),
+        }
+    }
+
+    fn channel(&self, channel: &written::Channel) -> Result<NamedChannel> {
+        let usual = Specification::default();
+        let name = channel.name.get_ref();
+        if !is_name(name) {
+            let next = "write up to 64 letters, digits, -, _ and dots";
+            return Err(self.fault(channel.name.span(), format!("'{name}' will not do as a channel's name"), next));
+        }
+        let party = |name: &Spanned<String>| match name.get_ref().as_str() {
+            "application" => Ok(Party::Application),
+            _ => self.offcode(name).map(Party::Offcode),
+        };
+        let from = party(&channel.from)?;
+        let to = channel.to.get_ref().iter().map(party).collect::<Result<Vec<_>>>()?;
+        let cast = channel.cast.unwrap_or(usual.cast);
+        match (cast, to.len()) {
+            (_, 0) => return Err(self.fault(channel.to.span(), "the channel leads nowhere", "name who is attached")),
+            (Cast::Unicast, 2..) => {
+                let next = "name one, or write cast = \"multicast\"";
+                return Err(self.fault(channel.to.span(), "a unicast channel joins two ends", next));
+            }
+            _ => {}
+        }
+        for (n, end) in to.iter().enumerate() {
+            if *end == from || to[..n].contains(end) {
+                let at = channel.to.get_ref()[n].span();
+                return Err(self.fault(at, "the channel has this end twice", "name each end once"));
+            }
+        }
+        let count = match &channel.buffers {
+            Some(count) if !(count.get_ref().is_power_of_two() && (4..=65_536).contains(count.get_ref())) => {
+                let cause = format!("{} is no number of buffers", count.get_ref());
+                return Err(self.fault(count.span(), cause, "write a power of two from 4 to 65536"));
+            }
+            count => count.as_ref().map_or(usual.buffers.count, |count| *count.get_ref()),
+        };
+        let size = match &channel.buffer_size {
+            Some(size) => self.size(size)?,
+            None => usual.buffers.size,
+        };
+        let buffers = Buffers { count, size, policy: channel.policy.unwrap_or(usual.buffers.policy) };
+        let specification = Specification {
+            cast,
+            delivery: channel.delivery.unwrap_or(usual.delivery),
+            synchronization: channel.synchronization.unwrap_or(usual.synchronization),
+            content: channel.content.unwrap_or(usual.content),
+            buffers,
+        };
+        Ok(NamedChannel { name: name.clone(), from, to, specification, rate: channel.rate })
+    }
+
+    fn capacity(&self, capacity: &written::Capacity) -> Result<Capacity> {
+        let load = match &capacity.load {
+            Some(load) if !(load.get_ref().is_finite() && (0.0..=1024.0).contains(load.get_ref())) => {
+                let cause = format!("{} is no load", load.get_ref());
+                return Err(self.fault(load.span(), cause, "write how many cores' time may be used, such as 0.8"));
+            }
+            load => load.as_ref().map(|load| *load.get_ref()),
+        };
+        let memory = capacity.memory.as_ref().map(|memory| self.size(memory)).transpose()?;
+        Ok(Capacity { load, memory, offcodes: capacity.offcodes })
+    }
+
+    fn size(&self, size: &Spanned<String>) -> Result<Bytes> {
+        match self.at(size.span(), size.get_ref().parse())? {
+            Bytes(0) => Err(self.fault(size.span(), "a size of 0 holds nothing", "write one like 4 KiB")),
+            size => Ok(size),
+        }
+    }
+
+    fn duration(&self, text: &Spanned<String>) -> Result<Duration> {
+        let written = text.get_ref().trim();
+        let digits = written.bytes().take_while(u8::is_ascii_digit).count();
+        let unit = match written[digits..].trim() {
+            "ms" => Some(1),
+            "s" => Some(1000),
+            "min" => Some(60_000),
+            "h" => Some(3_600_000),
+            _ => None,
+        };
+        let milliseconds = written[..digits].parse::<u64>().ok().zip(unit).and_then(|(n, unit)| n.checked_mul(unit));
+        milliseconds.filter(|n| *n > 0).map(Duration::from_millis).ok_or_else(|| {
+            let cause = format!("'{}' is no duration", text.get_ref());
+            self.fault(text.span(), cause, "write a whole number of ms, s, min or h, such as \"10 s\"")
+        })
+    }
+}
+
+impl Sites {
+    /// Whether a site is among them, as far as the file tells.
+    fn may_hold(&self, site: &Site) -> bool {
+        match self {
+            Sites::All => site.kind() != SiteKind::Xdp,
+            Sites::Named(chosen) => chosen.iter().any(|chosen| chosen.site == *site),
+        }
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+/// HOST:PORT, with an IPv6 address in brackets.
+fn is_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let well = if host.contains(':') { host.starts_with('[') && host.ends_with(']') } else { !host.is_empty() };
+    well && port.parse::<u16>().is_ok_and(|port| port > 0)
+}

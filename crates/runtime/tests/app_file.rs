@@ -1,0 +1,135 @@
+//! Application files: what they say, and what is said about mistakes in them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use machine::{Bytes, CoreId, Site};
+use offcode::channel::{Cast, Content, Delivery};
+use offcode::manifest::XdpMode;
+use runtime::app_file::{AppFile, Capacity, Chosen, Party, Sites};
+
+const EXAMPLE: &str = r#"name = "packets"
+depots = ["depot", "/srv/depot"]
+sites = ["app", "core:1", "xdp:veth0:native", "agent:dpu-1"]
+duration = "10 s"
+count = 1000000
+
+[[offcode]]
+create = "example.filter"
+at = "core:1"
+rate = 50000
+attributes = { OFFLOAD_PRIORITY = 300, rule = "port < 1024", strict = true }
+
+[[offcode]]
+create = "0b9d6c4e-3f52-4bb1-8a53-7d9c1e0f2a11"
+
+[[channel]]
+name = "frames"
+from = "application"
+to = ["example.filter", "0b9d6c4e-3f52-4bb1-8a53-7d9c1e0f2a11"]
+rate = 100000
+cast = "multicast"
+delivery = "unreliable"
+content = "messages"
+buffers = 128
+buffer-size = "2 KiB"
+
+[agents.dpu-1]
+address = "192.0.2.7:7117"
+keys = "keys"
+
+[capacities."core:1"]
+load = 0.8
+memory = "64 MiB"
+"#;
+
+fn parse(text: &str) -> machine::Result<AppFile> {
+    AppFile::parse(text, Path::new("apps/APP.toml"))
+}
+
+#[test]
+fn a_file_says_what_to_create_and_where() {
+    let app = parse(EXAMPLE).unwrap();
+    assert_eq!(app.name, "packets");
+    assert_eq!(app.depots, [PathBuf::from("apps/depot"), PathBuf::from("/srv/depot")]);
+    let chosen = |site, mode| Chosen { site, mode };
+    let sites = vec![
+        chosen(Site::App, None),
+        chosen(Site::Core(CoreId(1)), None),
+        chosen(Site::Xdp("veth0".into()), Some(XdpMode::Native)),
+        chosen(Site::Agent("dpu-1".into()), None),
+    ];
+    assert_eq!(app.sites, Sites::Named(sites));
+    let attributes: Vec<_> = app.offcodes[0].attributes.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    assert_eq!(attributes, [("OFFLOAD_PRIORITY", "300"), ("rule", "port < 1024"), ("strict", "true")]);
+    assert_eq!((app.offcodes[0].pin.clone(), app.offcodes[0].rate), (Some(Site::Core(CoreId(1))), 50_000));
+    assert_eq!((app.offcodes[1].pin.clone(), app.offcodes[1].rate), (None, 0));
+    let channel = &app.channels[0];
+    assert_eq!((&channel.from, channel.to.len(), channel.rate), (&Party::Application, 2, 100_000));
+    let specification = channel.specification;
+    assert_eq!((specification.cast, specification.delivery), (Cast::Multicast, Delivery::Unreliable));
+    assert_eq!((specification.content, specification.buffers.count), (Content::Messages, 128));
+    assert_eq!(specification.buffers.size, Bytes(2048));
+    assert_eq!(app.agents["dpu-1"].keys, Some(PathBuf::from("apps/keys")));
+    let capacity = Capacity { load: Some(0.8), memory: Some(Bytes(64 << 20)), offcodes: None };
+    assert_eq!(app.capacities[&Site::Core(CoreId(1))], capacity);
+    assert_eq!((app.duration, app.count), (Some(Duration::from_secs(10)), Some(1_000_000)));
+}
+
+#[test]
+fn little_is_needed() {
+    let app = parse("name = \"one\"\nsites = \"all\"\n[[offcode]]\ncreate = \"a\"\n").unwrap();
+    assert_eq!((app.sites, app.depots.len(), app.channels.len(), app.duration), (Sites::All, 0, 0, None));
+}
+
+#[test]
+fn each_mistake_is_explained_with_its_place() {
+    let mistakes = [
+        ("no TOML", "count = 1000000", "count = "),
+        ("a key that is not known", "depots", "depot"),
+        ("a key that is not known in an offcode", "rate = 50000", "speed = 50000"),
+        ("no name", "name = \"packets\"\n", ""),
+        ("a bad name", "\"packets\"", "\"my packets\""),
+        ("a number as text", "rate = 50000", "rate = \"50000\""),
+        ("a negative rate", "rate = 50000", "rate = -1"),
+        ("no sites", "[\"app\", \"core:1\", \"xdp:veth0:native\", \"agent:dpu-1\"]", "[]"),
+        ("a word for sites", "[\"app\", \"core:1\", \"xdp:veth0:native\", \"agent:dpu-1\"]", "\"every\""),
+        ("a site that is none", "\"core:1\"", "\"gpu:1\""),
+        ("a driver hook without its mode", "xdp:veth0:native", "xdp:veth0"),
+        ("a site twice", "\"app\", \"core:1\"", "\"core:1\", \"core:1\""),
+        ("an agent without its address", "agent:dpu-1", "agent:dpu-2"),
+        ("a bad address", "192.0.2.7:7117", "192.0.2.7"),
+        ("a pin that may not be used", "at = \"core:1\"", "at = \"core:7\""),
+        ("a priority beyond its range", "OFFLOAD_PRIORITY = 300", "OFFLOAD_PRIORITY = 3000"),
+        ("an offcode twice", "create = \"0b9d6c4e-3f52-4bb1-8a53-7d9c1e0f2a11\"", "create = \"example.filter\""),
+        ("two ends of a unicast channel", "\"multicast\"", "\"unicast\""),
+        ("a cast that is none", "\"multicast\"", "\"broadcast\""),
+        ("a channel to itself", "from = \"application\"", "from = \"example.filter\""),
+        ("buffers that are no power of two", "buffers = 128", "buffers = 100"),
+        ("a size that is none", "2 KiB", "2 pages"),
+        ("a duration without its unit", "10 s", "10"),
+        ("a count of nothing", "count = 1000000", "count = 0"),
+        ("a load below nothing", "load = 0.8", "load = -0.8"),
+        ("the capacity of another site", "capacities.\"core:1\"", "capacities.\"core:2\""),
+    ];
+    let mut page = String::new();
+    for (what, from, to) in mistakes {
+        assert!(EXAMPLE.contains(from), "{what}");
+        let fault = parse(&EXAMPLE.replacen(from, to, 1)).expect_err(what);
+        page += &format!("{what}\n  {fault}\n");
+    }
+    insta::assert_snapshot!(page);
+    assert!(parse("name = \"n\"\nsites = \"all\"\n").unwrap_err().to_string().contains("creates no offcode"));
+    assert!(AppFile::open(Path::new("/nowhere/APP.toml")).unwrap_err().to_string().contains("/nowhere/APP.toml"));
+}
+
+#[test]
+fn damaged_files_do_not_panic() {
+    // Every cut, and every character replaced by one that means something.
+    for at in 0..EXAMPLE.len() {
+        let _ = parse(&EXAMPLE[..at]);
+        for piece in ["\"", "[", "]", "=", "\n", "é", "{", "'''", "."] {
+            let _ = parse(&format!("{}{piece}{}", &EXAMPLE[..at], &EXAMPLE[at + 1..]));
+        }
+    }
+}
