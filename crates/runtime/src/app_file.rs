@@ -47,6 +47,8 @@ use machine::{Bytes, Result, Site};
 use offcode::Specification;
 use offcode::manifest::XdpMode;
 
+use crate::create::Wanted;
+
 /// Larger files are refused unread.
 pub const LARGEST: Bytes = Bytes(1 << 20);
 
@@ -135,6 +137,17 @@ impl AppFile {
     /// The file cannot be read, or the first mistake in it, with its line and column.
     pub fn open(path: &Path) -> Result<AppFile> {
         read::open(path)
+    }
+
+    /// What it asks a runtime for.
+    pub fn wanted(&self) -> Vec<Wanted> {
+        let wanted = |creation: &Creation| Wanted {
+            offcode: creation.offcode.clone(),
+            attributes: creation.attributes.clone(),
+            pin: creation.pin.clone(),
+            rate: creation.rate,
+        };
+        self.offcodes.iter().map(wanted).collect()
     }
 
     /// `path` is what relative paths are resolved against and what faults name.

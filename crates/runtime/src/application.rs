@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::Catalogue;
 use crate::channels::Pathway;
 use crate::gang::{self, Seated};
+use crate::prices::Prices;
 use crate::site::residents::Log;
 use crate::site::{Evidence, SiteDriver};
 use crate::switchboard::Switchboard;
@@ -56,6 +57,7 @@ pub struct Runtime {
     handled: Vec<(Pathway, Handler)>,
     looked: Instant,
     pub(crate) log: Log,
+    pub(crate) prices: Option<Prices>,
 }
 
 impl Runtime {
@@ -71,7 +73,12 @@ impl Runtime {
         }
         let switchboard = Switchboard::start(log.clone())?;
         let looked = Instant::now();
-        Ok(Runtime { catalogue, sites, switchboard, live: Vec::new(), handled: Vec::new(), looked, log })
+        Ok(Runtime { catalogue, sites, switchboard, live: Vec::new(), handled: Vec::new(), looked, log, prices: None })
+    }
+
+    /// What crossings cost, as measured before the sites were opened. Without it a model is used.
+    pub fn set_prices(&mut self, prices: Prices) {
+        self.prices = Some(prices);
     }
 
     pub fn catalogue(&self) -> &Catalogue {

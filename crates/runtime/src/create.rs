@@ -1,17 +1,16 @@
 //! `create_offcode`: resolves what an offcode needs, chooses the places, and starts the group there
 //! (HYDRA section 1.2.1).
 
-use std::sync::Arc;
-
 use machine::{Fault, Result, Site};
 use offcode::{Attributes, Manifest, OFFLOAD_PRIORITY};
 use placement::layout::Layout;
 use placement::{Effort, Plan};
 
 use crate::application::{OffcodeId, Runtime};
-use crate::closure::{self, Closure};
+use crate::closure::Closure;
+use crate::draft::{Draft, draft};
 use crate::gang::{self, Member, Peer};
-use crate::layout::{self, Costs, Ground};
+use crate::layout::{Costs, Ground};
 use crate::site::Deployment;
 
 /// An offcode that an application asks for.
@@ -22,6 +21,8 @@ pub struct Wanted {
     pub attributes: Vec<(String, String)>,
     /// The user's own choice of place.
     pub pin: Option<Site>,
+    /// Calls a second by the application; 0: unknown.
+    pub rate: u64,
 }
 
 impl Wanted {
@@ -108,48 +109,21 @@ impl Runtime {
 
     /// Where everything would go, without creating anything.
     pub fn decide(&self, wanted: &[Wanted]) -> Result<Decided> {
-        let roots = wanted
-            .iter()
-            .map(|wanted| Ok((self.catalogue.find(&wanted.offcode)?, priority_of(wanted)?)))
-            .collect::<Result<Vec<(Arc<Manifest>, _)>>>()?;
-        let closure = closure::resolve(&roots, self.catalogue.manifests())?;
         let grounds: Vec<Ground> = self.sites.iter().map(|driver| driver.ground()).collect();
-        let running = self.running();
-        let mut pins = Vec::new();
-        for (m, member) in closure.members.iter().enumerate() {
-            if let Some(id) = running.get(&member.manifest.package.guid) {
-                // What runs stays where it is.
-                pins.push((m, self.live(*id)?.seated.site));
-            }
+        let mut held = Vec::new();
+        for (guid, id) in self.running() {
+            // What runs stays where it is.
+            held.push((guid, self.live(id)?.seated.site));
         }
-        for wanted in wanted {
-            let Some(site) = &wanted.pin else { continue };
-            let ground = grounds.iter().position(|ground| ground.site == *site).ok_or_else(|| {
-                let known: Vec<_> = grounds.iter().map(|ground| ground.site.to_string()).collect();
-                Fault::new(
-                    format!("offcode {} at {site}", wanted.offcode),
-                    format!("this runtime has no such site; it has {}", known.join(", ")),
-                    "name one of these, or add the site",
-                )
-            })?;
-            let guid = self.catalogue.find(&wanted.offcode)?.package.guid;
-            let member = closure.members.iter().position(|m| m.manifest.package.guid == guid);
-            pins.extend(member.map(|m| (m, ground)));
-        }
-        let costs = Costs::modelled(&grounds);
-        let layout =
-            layout::lay_out(&closure, &grounds, &|m, kind| self.catalogue.code(m, kind).map(|_| ()), &costs, &pins);
+        let costs = match &self.prices {
+            Some(prices) => prices.costs(&grounds),
+            None => Costs::modelled(&grounds),
+        };
+        let draft = draft(&self.catalogue, &grounds, &costs, wanted, &[], &held)?;
+        let Draft { closure, layout } = draft;
         let plan = placement::solve(&layout, &Effort::default())?;
         Ok(Decided { closure, layout, plan })
     }
-}
-
-fn priority_of(wanted: &Wanted) -> Result<Option<u32>> {
-    let mut attributes = Attributes::default();
-    for (name, value) in &wanted.attributes {
-        attributes.set(name, value).map_err(|fault| fault.within(format!("offcode {}", wanted.offcode)))?;
-    }
-    Ok(attributes.get(OFFLOAD_PRIORITY).and_then(|value| value.parse().ok()))
 }
 
 /// The manifest's attributes, over them the application's, and the priority in force.

@@ -77,29 +77,75 @@ pub struct Costs {
 impl Costs {
     /// From orders of magnitude, not from this machine.
     pub fn modelled(grounds: &[Ground]) -> Costs {
-        let between = |a: &Site, b: &Site| match (a.kind(), b.kind()) {
-            _ if a == b => 30.0,
-            (SiteKind::Agent, _) | (_, SiteKind::Agent) => 10_000.0,
-            (SiteKind::Xdp, _) | (_, SiteKind::Xdp) => 400.0,
-            _ => 150.0,
-        };
-        let row = |a: &Ground| grounds.iter().map(|b| between(&a.site, &b.site)).collect();
+        let row = |a: &Ground| grounds.iter().map(|b| modelled_ns(&a.site, &b.site)).collect();
         Costs { crossing_ns: grounds.iter().map(row).collect(), work_ns: 500.0 }
     }
 }
 
-/// Lays a closure out over grounds. `pins` are the user's own: member and ground.
-pub fn lay_out(
-    closure: &Closure,
-    grounds: &[Ground],
-    has_code: HasCode,
-    costs: &Costs,
-    pins: &[(usize, usize)],
-) -> Layout {
+/// Orders of magnitude from the machines of this project.
+pub(crate) fn modelled_ns(one: &Site, other: &Site) -> f64 {
+    match (one.kind(), other.kind()) {
+        _ if one == other => 30.0,
+        (SiteKind::Agent, _) | (_, SiteKind::Agent) => 10_000.0,
+        (SiteKind::Xdp, _) | (_, SiteKind::Xdp) => 400.0,
+        _ => 150.0,
+    }
+}
+
+/// What the application adds to what the manifests say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// The user's own choices: member and ground.
+    pub pins: Vec<(usize, usize)>,
+    pub traffic: Vec<Traffic>,
+}
+
+/// Messages that travel on behalf of the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traffic {
+    pub from: End,
+    pub to: End,
+    /// A second; 0: unknown, taken as [`UNKNOWN_RATE`].
+    pub rate: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Its own thread, which is at `app`.
+    Application,
+    /// By its place in the closure.
+    Member(usize),
+}
+
+/// What the application is called among the units.
+pub const APPLICATION: &str = "application";
+
+/// Lays a closure out over grounds. Units are the members in their order; where there is traffic to or from the
+/// application and a ground `app`, the application is one more, the last.
+pub fn lay_out(closure: &Closure, grounds: &[Ground], has_code: HasCode, costs: &Costs, wishes: &Wishes) -> Layout {
     let members = &closure.members;
     let mut channels = Vec::new();
-    let mut constraints: Vec<Tie> = pins.iter().map(|&(m, g)| Tie::Pin(UnitIndex(m), SiteIndex(g))).collect();
+    let pin = |&(member, ground): &(usize, usize)| Tie::Pin(UnitIndex(member), SiteIndex(ground));
+    let mut constraints: Vec<Tie> = wishes.pins.iter().map(pin).collect();
     let mut rates = vec![0.0; members.len()];
+    let app = grounds.iter().position(|ground| ground.site == Site::App);
+    let mut application = None;
+    for traffic in &wishes.traffic {
+        let rate = if traffic.rate == 0 { UNKNOWN_RATE } else { traffic.rate } as f64;
+        let mut unit = |end| match end {
+            End::Member(member) => {
+                rates[member] += rate;
+                Some(UnitIndex(member))
+            }
+            End::Application => {
+                application = app;
+                app.map(|_| UnitIndex(members.len()))
+            }
+        };
+        if let (Some(from), Some(to)) = (unit(traffic.from), unit(traffic.to)) {
+            channels.push(Crossing { from, to, rate });
+        }
+    }
     for (from, member) in members.iter().enumerate() {
         for (required, &to) in member.manifest.software.peers.iter().zip(&member.peers) {
             let rate = if required.rate == 0 { UNKNOWN_RATE } else { required.rate } as f64;
@@ -134,6 +180,13 @@ pub fn lay_out(
             places: grounds.iter().map(place).collect(),
         }
     });
+    let application = application.map(|app| {
+        constraints.push(Tie::Pin(UnitIndex(members.len()), SiteIndex(app)));
+        let elsewhere = || Place::Impossible("the application's own thread is at app".to_owned());
+        let place = |ground| if ground == app { Place::Possible(Load(0.0)) } else { elsewhere() };
+        let places = (0..grounds.len()).map(place).collect();
+        Unit { name: APPLICATION.to_owned(), priority: crate::closure::NEUTRAL, memory: Bytes(0), places }
+    });
     let sites = grounds.iter().map(|ground| Candidate {
         site: ground.site.clone(),
         capacity: ground.capacity,
@@ -141,7 +194,7 @@ pub fn lay_out(
         slots: ground.slots,
     });
     Layout {
-        units: units.collect(),
+        units: units.chain(application).collect(),
         sites: sites.collect(),
         channels,
         constraints,
