@@ -21,6 +21,7 @@
 
 mod check;
 pub mod clash;
+mod dual;
 mod effort;
 mod explain;
 mod feasible;
@@ -28,6 +29,7 @@ pub mod layout;
 mod model;
 mod packing;
 pub mod plan;
+mod prove;
 mod search;
 mod state;
 mod why;
@@ -38,10 +40,14 @@ pub use effort::Effort;
 pub use explain::Explanation;
 pub use layout::Layout;
 pub use plan::{Plan, Reason, Rejection, Unsolved};
+pub use prove::{Proof, prove};
 
 use layout::SiteIndex;
 use model::Model;
 use search::Found;
+
+/// Up to so many merged groups the search is followed by a short branch and bound, since at that size luck is not needed.
+const EXACT: usize = 12;
 
 /// The cheapest assignment found in the effort given, with its reasons. [`Effort::default`] answers in less than 50 ms at
 /// 200 units and 16 sites.
@@ -51,15 +57,42 @@ use search::Found;
 pub fn solve(layout: &Layout, effort: &Effort) -> Result<Plan, Unsolved> {
     layout.check().map_err(Unsolved::Invalid)?;
     let model = Model::of(layout);
-    let mut at = match search::search(&model, effort) {
-        Found::Assignment(at) => at,
-        Found::Nothing => return Err(clash::clash(layout).map_or(Unsolved::Nothing, Unsolved::Clash)),
-        Found::Unknown => return Err(Unsolved::NotFound { steps: effort.steps }),
-    };
-    let rejected = why::reasons(layout, &model, &mut at);
+    match search::search(&model, effort) {
+        Found::Assignment(at) => {
+            let at = if model.packing.groups <= EXACT {
+                let proof = Effort { steps: effort.steps.min(20_000), ..*effort };
+                prove::bound_and_branch(&model, &at, &proof, 40).1.unwrap_or(at)
+            } else {
+                at
+            };
+            Ok(plan(layout, &model, at))
+        }
+        Found::Nothing => Err(clash::clash(layout).map_or(Unsolved::Nothing, Unsolved::Clash)),
+        Found::Unknown => Err(Unsolved::NotFound { steps: effort.steps }),
+    }
+}
+
+/// [`solve`], then [`prove`] with an effort of its own; where the proof finds something cheaper, that is the plan.
+///
+/// # Errors
+/// Those of [`solve`].
+pub fn solve_and_prove(layout: &Layout, effort: &Effort, proof: &Effort) -> Result<(Plan, Proof), Unsolved> {
+    let mut answer = solve(layout, effort)?;
+    let mut proven = prove(layout, &answer, proof);
+    if let Proof::Cheaper { assignment, lower_bound, .. } = &proven {
+        let model = Model::of(layout);
+        let at = model.packing.members.iter().map(|units| assignment[units[0]].0).collect();
+        answer = plan(layout, &model, at);
+        proven = Proof::of(answer.cost.total, *lower_bound);
+    }
+    Ok((answer, proven))
+}
+
+fn plan(layout: &Layout, model: &Model, mut at: Vec<usize>) -> Plan {
+    let rejected = why::reasons(layout, model, &mut at);
     debug_assert!(model.packing.holds(&at));
     let assignment: Vec<SiteIndex> = model.packing.group_of.iter().map(|&group| SiteIndex(at[group])).collect();
     let cost = layout.cost(&assignment);
     let usage = layout.usage(&assignment);
-    Ok(Plan { assignment, cost, rejected, usage })
+    Plan { assignment, cost, rejected, usage }
 }

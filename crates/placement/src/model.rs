@@ -28,6 +28,7 @@ pub(crate) struct Model {
     pub edges: Vec<Edge>,
     first: Vec<u32>,
     arcs: Vec<Arc>,
+    edge_of: Vec<u32>,
     /// Seconds a message, `sites x sites`, and transposed.
     pub cross: Vec<f64>,
     pub cross_t: Vec<f64>,
@@ -79,23 +80,31 @@ impl Model {
         }
         let edges: Vec<Edge> =
             between.into_iter().map(|((a, b), (forward, backward))| Edge { a, b, forward, backward }).collect();
-        let mut of_group: Vec<Vec<Arc>> = vec![Vec::new(); groups];
-        for e in &edges {
-            of_group[e.a as usize].push(Arc { other: e.b, forward: e.forward, backward: e.backward });
-            of_group[e.b as usize].push(Arc { other: e.a, forward: e.backward, backward: e.forward });
+        let mut of_group: Vec<Vec<(Arc, u32)>> = vec![Vec::new(); groups];
+        for (index, e) in edges.iter().enumerate() {
+            let index = index as u32;
+            of_group[e.a as usize].push((Arc { other: e.b, forward: e.forward, backward: e.backward }, index));
+            of_group[e.b as usize].push((Arc { other: e.a, forward: e.backward, backward: e.forward }, index));
         }
         let mut first = vec![0];
-        let mut arcs = Vec::new();
+        let (mut arcs, mut edge_of) = (Vec::new(), Vec::new());
         for list in of_group {
-            arcs.extend(list);
+            arcs.extend(list.iter().map(|(arc, _)| *arc));
+            edge_of.extend(list.iter().map(|(_, edge)| *edge));
             first.push(arcs.len() as u32);
         }
-        Model { packing, unary, edges, first, arcs, cross, cross_t }
+        Model { packing, unary, edges, first, arcs, edge_of, cross, cross_t }
     }
 
     #[inline]
     pub fn arcs(&self, group: usize) -> &[Arc] {
         &self.arcs[self.first[group] as usize..self.first[group + 1] as usize]
+    }
+
+    /// Of each arc of the group, its place in `edges`.
+    #[inline]
+    pub fn edge_indices(&self, group: usize) -> &[u32] {
+        &self.edge_of[self.first[group] as usize..self.first[group + 1] as usize]
     }
 
     #[inline]

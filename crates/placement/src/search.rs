@@ -1,6 +1,7 @@
 //! The search for a cheap assignment: greedy starts, annealing by shifts and swaps with capacities as a penalty that
 //! adapts, then descent. All costs are differences read from [`State::marginal`].
 
+use crate::dual::Dual;
 use crate::effort::{Effort, Random};
 use crate::feasible::{self, Verdict};
 use crate::model::Model;
@@ -18,6 +19,12 @@ pub(crate) enum Found {
 const STEPS_A_NODE: u64 = 20;
 const BATCH: u64 = 256;
 const LOGS: usize = 4096;
+/// Of each annealing: its share of the steps, and its first temperature in mean changes.
+const RUNS: [(f64, f64); 2] = [(0.6, 0.15), (0.25, 0.03)];
+/// The last temperature of each.
+const COOLED: f64 = 5e-4;
+/// Groups that move together, at most one more.
+const FLOCK: usize = 6;
 
 pub(crate) fn search(model: &Model, effort: &Effort) -> Found {
     let packing = &model.packing;
@@ -61,6 +68,7 @@ pub(crate) struct Search<'m, 'e> {
     /// Groups with a choice.
     free: Vec<u32>,
     logs: Vec<f64>,
+    flock: Vec<usize>,
 }
 
 impl<'m, 'e> Search<'m, 'e> {
@@ -71,33 +79,108 @@ impl<'m, 'e> Search<'m, 'e> {
         let free = (0..packing.groups as u32).filter(|&g| domains[g as usize].len() > 1).collect();
         let logs = (0..LOGS).map(|i| -((i as f64 + 0.5) / LOGS as f64).ln()).collect();
         let state = State::new(model, greedy(model));
-        Search { state, random: Random::new(effort.seed), effort, best: None, domains, free, logs }
+        Search { state, random: Random::new(effort.seed), effort, best: None, domains, free, logs, flock: Vec::new() }
     }
 
     fn run(&mut self) {
         self.descend();
         self.keep();
-        if self.free.is_empty() {
+        if self.free.is_empty() || self.guide() {
             return;
         }
-        let runs = 2;
-        for run in 0..runs {
+        for (share, heat) in RUNS {
             if self.effort.stopped() {
                 return;
             }
-            if run > 0
-                && let Some((_, at)) = &self.best
-            {
+            if let Some((_, at)) = &self.best {
                 let at = at.clone();
                 self.state.restore(&at);
             }
-            self.anneal(self.effort.steps / runs, if run == 0 { 1.0 } else { 0.2 });
+            self.anneal((self.effort.steps as f64 * share) as u64, heat);
             if let Some((_, at)) = &self.best {
                 let at = at.clone();
                 self.state.restore(&at);
             }
             self.descend();
             self.keep();
+        }
+    }
+
+    /// Starts from what the lower bound points at, and leaves out the sites that it rules out. True: what is kept is the
+    /// best there is.
+    fn guide(&mut self) -> bool {
+        let model = self.state.model;
+        let (groups, sites) = (model.packing.groups, model.packing.sites);
+        // A pass costs about as much as this many steps.
+        let work = 1 + (groups * sites) as u64 / 8 + (model.edges.len() * sites * sites) as u64 / 40;
+        let passes = (self.effort.steps / 6 / work).clamp(2, 120);
+        let mut dual = Dual::new(model);
+        let mut regrets = vec![0.0; groups * sites];
+        let mut best = 0.0f64;
+        let mut pace = 1.0;
+        for pass in 0..passes {
+            if self.effort.stopped() {
+                return false;
+            }
+            let upper = self.best.as_ref().map_or(f64::INFINITY, |(cost, _)| *cost);
+            let limit = upper - 1e-9 * upper.abs();
+            if !dual.pass(pass % 2 == 0, limit, Some(&mut regrets)) {
+                return self.best.is_some();
+            }
+            if pass % 8 == 7 || pass + 1 == passes {
+                self.state.restore(&dual.choice);
+                self.mend();
+                self.descend();
+                self.keep();
+            }
+            let bound = dual.bound();
+            if bound <= best {
+                pace *= 0.9;
+            }
+            best = best.max(bound);
+            let upper = self.best.as_ref().map_or(2.0 * best.max(1e-6), |(cost, _)| *cost);
+            if bound >= upper - 1e-9 * upper.abs() {
+                return self.best.is_some();
+            }
+            dual.reprice(upper - bound, pace);
+        }
+        for group in 0..groups {
+            self.domains[group].retain(|&site| dual.is_open(group, site as usize));
+            if self.domains[group].is_empty() {
+                return self.best.is_some();
+            }
+        }
+        self.free = (0..groups as u32).filter(|&g| self.domains[g as usize].len() > 1).collect();
+        self.free.is_empty()
+    }
+
+    /// Shifts out of overfull sites, each time the one with the least cost for the excess that it takes away.
+    fn mend(&mut self) {
+        let groups = self.state.model.packing.groups;
+        for _ in 0..2 * groups {
+            if self.state.excess == 0.0 {
+                return;
+            }
+            let mut best = (f64::INFINITY, 0, 0);
+            for group in (0..groups).filter(|&g| self.state.over[self.state.at[g]] > 0.0) {
+                for &to in &self.domains[group] {
+                    let to = to as usize;
+                    if to == self.state.at[group] {
+                        continue;
+                    }
+                    let relief = -self.state.shift_excess(group, to);
+                    if relief > 1e-12 {
+                        let rate = self.state.shift_cost(group, to) / relief;
+                        if rate < best.0 {
+                            best = (rate, group, to);
+                        }
+                    }
+                }
+            }
+            if best.0 == f64::INFINITY {
+                return;
+            }
+            self.state.shift(best.1, best.2);
         }
     }
 
@@ -130,50 +213,19 @@ impl<'m, 'e> Search<'m, 'e> {
     }
 
     fn anneal(&mut self, steps: u64, heat: f64) {
-        let hot = self.warmth() * 0.5 * heat;
-        let cold = hot * 2e-3 / heat;
+        if self.free.is_empty() {
+            return;
+        }
+        let hot = self.warmth() * heat;
+        let cold = hot * COOLED / heat;
         let batches = (steps / BATCH).max(1);
         let cooling = (cold / hot).powf(1.0 / batches as f64);
         let mut temperature = hot;
         let mut penalty = hot * 2.0;
         for batch in 0..batches {
-            for _ in 0..BATCH {
-                let bits = self.random.next();
-                let group = self.free[((bits >> 48) as usize * self.free.len()) >> 16] as usize;
-                let limit = temperature * self.logs[(bits & (LOGS as u64 - 1)) as usize];
-                if bits & (1 << 12) == 0 {
-                    let domain = &self.domains[group];
-                    let to = domain[((bits >> 32 & 0xffff) as usize * domain.len()) >> 16] as usize;
-                    if to == self.state.at[group] {
-                        continue;
-                    }
-                    let change = self.state.shift_cost(group, to);
-                    if change > limit + penalty * self.state.excess {
-                        continue;
-                    }
-                    if change + penalty * self.state.shift_excess(group, to) <= limit {
-                        self.state.shift(group, to);
-                        self.keep();
-                    }
-                } else {
-                    let other = self.free[((bits >> 32 & 0xffff) as usize * self.free.len()) >> 16] as usize;
-                    let sites = self.state.model.packing.sites;
-                    let (a, b) = (self.state.at[group], self.state.at[other]);
-                    if a == b
-                        || !self.state.model.packing.allowed[group * sites + b]
-                        || !self.state.model.packing.allowed[other * sites + a]
-                    {
-                        continue;
-                    }
-                    let change = self.state.swap_cost(group, other);
-                    if change > limit + penalty * self.state.excess {
-                        continue;
-                    }
-                    if change + penalty * self.state.swap_excess(group, other) <= limit {
-                        self.state.swap(group, other);
-                        self.keep();
-                    }
-                }
+            let mut spent = 0;
+            while spent < BATCH {
+                spent += self.step(temperature, penalty);
             }
             temperature *= cooling;
             if self.state.excess > 0.0 {
@@ -185,6 +237,103 @@ impl<'m, 'e> Search<'m, 'e> {
                 break;
             }
         }
+    }
+
+    /// One proposal; returns what it cost in steps.
+    #[inline]
+    fn step(&mut self, temperature: f64, penalty: f64) -> u64 {
+        let bits = self.random.next();
+        let group = self.free[((bits >> 48) as usize * self.free.len()) >> 16] as usize;
+        let limit = temperature * self.logs[(bits & (LOGS as u64 - 1)) as usize];
+        let pick = (bits >> 32 & 0xffff) as usize;
+        let kind = bits >> 12 & 15;
+        let model = self.state.model;
+        let sites = model.packing.sites;
+        if kind < 8 {
+            let arcs = model.arcs(group);
+            let to = if kind < 3 && !arcs.is_empty() {
+                self.state.at[arcs[(pick * arcs.len()) >> 16].other as usize]
+            } else {
+                let domain = &self.domains[group];
+                domain[(pick * domain.len()) >> 16] as usize
+            };
+            if to == self.state.at[group] {
+                return 1;
+            }
+            let change = self.state.shift_cost(group, to);
+            if change > limit + penalty * self.state.excess {
+                return 1;
+            }
+            if change + penalty * self.state.shift_excess(group, to) <= limit {
+                self.state.shift(group, to);
+                self.keep();
+                return 8;
+            }
+            return 1;
+        }
+        if kind < 15 {
+            let other = self.free[(pick * self.free.len()) >> 16] as usize;
+            let (a, b) = (self.state.at[group], self.state.at[other]);
+            if a == b || !model.packing.allowed[group * sites + b] || !model.packing.allowed[other * sites + a] {
+                return 1;
+            }
+            let change = self.state.swap_cost(group, other);
+            if change > limit + penalty * self.state.excess {
+                return 1;
+            }
+            if change + penalty * self.state.swap_excess(group, other) <= limit {
+                self.state.swap(group, other);
+                self.keep();
+                return 16;
+            }
+            return 1;
+        }
+        self.flock_step(group, pick, limit, penalty)
+    }
+
+    /// Groups that talk and are together move together: alone each would first have to part from the others.
+    fn flock_step(&mut self, group: usize, pick: usize, limit: f64, penalty: f64) -> u64 {
+        let model = self.state.model;
+        let sites = model.packing.sites;
+        let from = self.state.at[group];
+        let domain = &self.domains[group];
+        let mut to = domain[(pick * domain.len()) >> 16] as usize;
+        let mut coins = self.random.next();
+        self.flock.clear();
+        self.flock.push(group);
+        let most = 2 + (coins >> 60) as usize % FLOCK;
+        let mut next = 0;
+        while next < self.flock.len() && self.flock.len() < most {
+            for arc in model.arcs(self.flock[next]) {
+                let other = arc.other as usize;
+                if self.state.at[other] != from {
+                    if coins & 7 == 7 {
+                        // To where one of their neighbours is.
+                        to = self.state.at[other];
+                    }
+                } else if coins & 3 != 0 && self.flock.len() < most && !self.flock.contains(&other) {
+                    self.flock.push(other);
+                }
+                coins = coins.rotate_right(3);
+            }
+            next += 1;
+        }
+        if to == from || self.flock.iter().any(|&g| !model.packing.allowed[g * sites + to]) {
+            return 4;
+        }
+        let (cost, excess) = (self.state.cost, self.state.excess);
+        for i in 0..self.flock.len() {
+            self.state.shift(self.flock[i], to);
+        }
+        let change = self.state.cost - cost + penalty * (self.state.excess - excess);
+        if change <= limit {
+            self.keep();
+        } else {
+            for i in 0..self.flock.len() {
+                self.state.shift(self.flock[i], from);
+            }
+        }
+        8 * self.flock.len() as u64
     }
 
     /// Shifts and swaps that make it cheaper and keep what fits fitting, until there is none.

@@ -4,3 +4,4 @@ mod answers;
 mod clashes;
 mod layouts;
 mod oracle;
+mod proofs;

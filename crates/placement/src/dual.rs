@@ -1,0 +1,264 @@
+//! A lower bound on the cost of every assignment, and which sites it speaks for.
+//!
+//! Capacities are priced (Lagrangian relaxation: a price a site and resource, by subgradient); what remains is a
+//! pairwise problem, bounded by moving cost between groups and pairs without changing any assignment's sum, one group
+//! after the other, forwards and backwards (sequential reweighted message passing: Kolmogorov, TPAMI 2006 and 2015; as
+//! soft arc consistency: Cooper et al., Artificial Intelligence 2010). The bound is valid at the end of each pass.
+
+use crate::model::Model;
+use crate::packing::{Amounts, RESOURCES, fits};
+
+#[derive(Clone)]
+pub(crate) struct Dual<'m> {
+    pub model: &'m Model,
+    /// What every assignment costs at least, before capacities give their prices back.
+    constant: f64,
+    /// What is left at each group and site; infinite where it cannot be. `groups x sites`.
+    pub own: Vec<f64>,
+    /// What is left at each pair beside its cost: by the site of its first and of its second group. `edges x sites`.
+    near: Vec<f64>,
+    far: Vec<f64>,
+    prices: Vec<[f64; RESOURCES]>,
+    /// Where each group would be by the last pass.
+    pub choice: Vec<usize>,
+    /// Of the choices of the last passes, fading: the subgradient, smoothed.
+    usage: Vec<[f64; RESOURCES]>,
+}
+
+/// Cheapest site last seen and what the others cost beyond it, `groups x sites`; made by [`Dual::pass`] on request.
+pub(crate) type Regrets = Vec<f64>;
+
+impl<'m> Dual<'m> {
+    pub fn new(model: &'m Model) -> Self {
+        let (groups, sites) = (model.packing.groups, model.packing.sites);
+        Dual {
+            model,
+            constant: 0.0,
+            own: model.unary.clone(),
+            near: vec![0.0; model.edges.len() * sites],
+            far: vec![0.0; model.edges.len() * sites],
+            prices: vec![[0.0; RESOURCES]; sites],
+            choice: vec![usize::MAX; groups],
+            usage: vec![[0.0; RESOURCES]; sites],
+        }
+    }
+
+    /// Valid after a pass.
+    pub fn bound(&self) -> f64 {
+        let mut rent = 0.0;
+        for (price, room) in self.prices.iter().zip(&self.model.packing.room) {
+            for r in (0..RESOURCES).filter(|&r| price[r] > 0.0) {
+                rent += price[r] * room[r] as f64;
+            }
+        }
+        self.constant - rent
+    }
+
+    /// One sweep over all groups. Sites of a group that alone would lift the bound to `limit` are closed to it. `false`
+    /// when a group has none left: then nothing below `limit` is left. `regrets`, of any length, gets the min-marginals.
+    pub fn pass(&mut self, forwards: bool, limit: f64, mut regrets: Option<&mut Regrets>) -> bool {
+        let model = self.model;
+        let (groups, sites) = (model.packing.groups, model.packing.sites);
+        let mut toll = vec![0.0; sites];
+        let mut value = vec![0.0; sites];
+        // The bound is only known where every group has been made non-negative since the last change of prices.
+        let settled = self.own.iter().all(|&own| own >= 0.0);
+        let rent = self.constant - self.bound();
+        for step in 0..groups {
+            let group = if forwards { step } else { groups - 1 - step };
+            let row = group * sites;
+            let (mut later, mut earlier) = (0usize, 0usize);
+            for (arc, &edge) in model.arcs(group).iter().zip(model.edge_indices(group)) {
+                let other = arc.other as usize;
+                *(if (other > group) == forwards { &mut later } else { &mut earlier }) += 1;
+                let edge = edge as usize * sites;
+                let (here, there) = if group < other {
+                    (&mut self.near[edge..edge + sites], &mut self.far[edge..edge + sites])
+                } else {
+                    (&mut self.far[edge..edge + sites], &mut self.near[edge..edge + sites])
+                };
+                for t in 0..sites {
+                    value[t] = if self.own[other * sites + t] < f64::INFINITY { there[t] } else { f64::INFINITY };
+                }
+                cheapest(model, arc.forward, arc.backward, &value, &mut toll);
+                for s in 0..sites {
+                    let all = toll[s] + here[s];
+                    self.own[row + s] += all;
+                    here[s] = -toll[s];
+                }
+            }
+            let own = &mut self.own[row..row + sites];
+            let (mut least, mut choice) = (f64::INFINITY, usize::MAX);
+            for (s, &cost) in own.iter().enumerate() {
+                if cost < least {
+                    (least, choice) = (cost, s);
+                }
+            }
+            if choice == usize::MAX {
+                return false;
+            }
+            self.choice[group] = choice;
+            self.constant += least;
+            let slack = if settled { limit - (self.constant - rent) } else { f64::INFINITY };
+            for cost in own.iter_mut() {
+                *cost -= least;
+                if *cost > slack {
+                    *cost = f64::INFINITY;
+                }
+            }
+            if slack < 0.0 {
+                return false;
+            }
+            if let Some(regrets) = &mut regrets {
+                regrets[row..row + sites].copy_from_slice(own);
+            }
+            if later == 0 {
+                continue;
+            }
+            let part = 1.0 / later.max(earlier) as f64;
+            let kept = 1.0 - part * later as f64;
+            for (arc, &edge) in model.arcs(group).iter().zip(model.edge_indices(group)) {
+                let other = arc.other as usize;
+                if (other > group) != forwards {
+                    continue;
+                }
+                let edge = edge as usize * sites;
+                let here = if group < other { &mut self.near } else { &mut self.far };
+                for (here, &own) in here[edge..edge + sites].iter_mut().zip(own.iter()) {
+                    *here += if own < f64::INFINITY { own * part } else { 0.0 };
+                }
+            }
+            for own in own.iter_mut() {
+                *own = if *own < f64::INFINITY { *own * kept.max(0.0) } else { f64::INFINITY };
+            }
+        }
+        true
+    }
+
+    /// Moves the prices towards where the choices of the last pass fit. `gap`: how far the bound may be from the best.
+    pub fn reprice(&mut self, gap: f64, pace: f64) {
+        let model = self.model;
+        let packing = &model.packing;
+        let sites = packing.sites;
+        let mut used = vec![[0.0; RESOURCES]; sites];
+        for (group, &site) in self.choice.iter().enumerate() {
+            for (used, need) in used[site].iter_mut().zip(packing.need[group * sites + site]) {
+                *used += need as f64;
+            }
+        }
+        let fresh = self.usage.iter().flatten().all(|&u| u == 0.0);
+        let keep = if fresh { 0.0 } else { 0.6 };
+        let mut slope = vec![[0.0; RESOURCES]; sites];
+        let mut steepness = 0.0;
+        for site in 0..sites {
+            for r in 0..RESOURCES {
+                let usage = &mut self.usage[site][r];
+                *usage = keep * *usage + (1.0 - keep) * used[site][r];
+                let room = packing.room[site][r];
+                if room == i64::MAX || room == 0 {
+                    continue;
+                }
+                // In shares of the room, so that bytes and nanoseconds weigh alike.
+                let excess = (*usage - room as f64) / room as f64;
+                if excess > 0.0 || self.prices[site][r] > 0.0 {
+                    slope[site][r] = excess;
+                    steepness += excess * excess;
+                }
+            }
+        }
+        if steepness == 0.0 {
+            return;
+        }
+        let stride = pace * gap.max(0.0) / steepness;
+        let mut change = vec![[0.0; RESOURCES]; sites];
+        for site in 0..sites {
+            for r in (0..RESOURCES).filter(|&r| slope[site][r] != 0.0) {
+                let price = &mut self.prices[site][r];
+                let new = (*price + stride * slope[site][r] / packing.room[site][r] as f64).max(0.0);
+                change[site][r] = new - *price;
+                *price = new;
+            }
+        }
+        for group in 0..packing.groups {
+            for site in 0..sites {
+                let at = group * sites + site;
+                if self.own[at] < f64::INFINITY {
+                    let need = &packing.need[at];
+                    self.own[at] += (0..RESOURCES).map(|r| change[site][r] * need[r] as f64).sum::<f64>();
+                }
+            }
+        }
+    }
+
+    /// The only site that each group can still be at.
+    pub fn only(&self, group: usize) -> Option<usize> {
+        let sites = self.model.packing.sites;
+        let mut open = (0..sites).filter(|s| self.own[group * sites + s] < f64::INFINITY);
+        let site = open.next()?;
+        open.next().is_none().then_some(site)
+    }
+
+    pub fn close(&mut self, group: usize, site: usize) {
+        self.own[group * self.model.packing.sites + site] = f64::INFINITY;
+    }
+
+    pub fn is_open(&self, group: usize, site: usize) -> bool {
+        self.own[group * self.model.packing.sites + site] < f64::INFINITY
+    }
+
+    /// Closes sites that would be overfull beside the groups that have only them; until nothing changes. `false` when
+    /// those alone are too many, or a group has no site left.
+    pub fn propagate(&mut self) -> bool {
+        let packing = &self.model.packing;
+        let sites = packing.sites;
+        loop {
+            let only: Vec<Option<usize>> = (0..packing.groups).map(|g| self.only(g)).collect();
+            let mut used: Vec<Amounts> = vec![[0; RESOURCES]; sites];
+            for (group, site) in only.iter().enumerate() {
+                if let Some(site) = *site {
+                    crate::packing::add(&mut used[site], &packing.need[group * sites + site]);
+                }
+            }
+            if !used.iter().zip(&packing.room).all(|(used, room)| fits(used, room)) {
+                return false;
+            }
+            let mut closed = false;
+            for group in (0..packing.groups).filter(|&g| only[g].is_none()) {
+                let mut open = 0;
+                for site in 0..sites {
+                    if !self.is_open(group, site) {
+                        continue;
+                    }
+                    let mut there = used[site];
+                    crate::packing::add(&mut there, &packing.need[group * sites + site]);
+                    if fits(&there, &packing.room[site]) {
+                        open += 1;
+                    } else {
+                        self.close(group, site);
+                        closed = true;
+                    }
+                }
+                if open == 0 {
+                    return false;
+                }
+            }
+            if !closed {
+                return true;
+            }
+        }
+    }
+}
+
+/// `into[s]`: the least over t of what the pair costs with this end at s and the other at t, plus `value[t]`.
+fn cheapest(model: &Model, forward: f64, backward: f64, value: &[f64], into: &mut [f64]) {
+    let sites = value.len();
+    into.fill(f64::INFINITY);
+    for (t, &value) in value.iter().enumerate().filter(|(_, v)| **v < f64::INFINITY) {
+        let to = &model.cross_t[t * sites..(t + 1) * sites];
+        let back = &model.cross[t * sites..(t + 1) * sites];
+        for ((into, to), back) in into.iter_mut().zip(to).zip(back) {
+            let cost = forward * to + backward * back + value;
+            *into = if cost < *into { cost } else { *into };
+        }
+    }
+}
