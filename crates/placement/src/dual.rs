@@ -179,13 +179,9 @@ impl<'m> Dual<'m> {
                 *price = new;
             }
         }
-        for group in 0..packing.groups {
-            for site in 0..sites {
-                let at = group * sites + site;
-                if self.own[at] < f64::INFINITY {
-                    let need = &packing.need[at];
-                    self.own[at] += (0..RESOURCES).map(|r| change[site][r] * need[r] as f64).sum::<f64>();
-                }
+        for (own, need) in self.own.chunks_mut(sites).zip(packing.need.chunks(sites)) {
+            for ((own, need), change) in own.iter_mut().zip(need).zip(&change).filter(|((own, _), _)| own.is_finite()) {
+                *own += (0..RESOURCES).map(|r| change[r] * need[r] as f64).sum::<f64>();
             }
         }
     }
@@ -225,11 +221,11 @@ impl<'m> Dual<'m> {
             let mut closed = false;
             for group in (0..packing.groups).filter(|&g| only[g].is_none()) {
                 let mut open = 0;
-                for site in 0..sites {
+                for (site, used) in used.iter().enumerate() {
                     if !self.is_open(group, site) {
                         continue;
                     }
-                    let mut there = used[site];
+                    let mut there = *used;
                     crate::packing::add(&mut there, &packing.need[group * sites + site]);
                     if fits(&there, &packing.room[site]) {
                         open += 1;
