@@ -1,6 +1,6 @@
 //! The common interface: what the runtime needs of every offcode (HYDRA sections 1.2 and 1.2.1).
 
-use machine::Result;
+use machine::{Fault, Result};
 
 use crate::call::{Incoming, Refusal};
 use crate::context::{ChannelId, Context};
@@ -48,4 +48,10 @@ pub trait Offcode: Send {
 
     /// Last call. What was acquired goes.
     fn stop(&mut self, context: &mut dyn Context);
+
+    /// Why it can work no more: a sandboxed body that trapped, or a stand-in whose other half is gone. Calls are refused
+    /// from then on and all else does nothing.
+    fn failure(&self) -> Option<&Fault> {
+        None
+    }
 }

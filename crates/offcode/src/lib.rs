@@ -10,6 +10,7 @@
 // The attributes name this crate by its name, also inside it.
 extern crate self as offcode;
 
+pub mod abi;
 pub mod attribute;
 pub mod call;
 #[cfg(not(target_family = "wasm"))]
@@ -20,6 +21,7 @@ pub mod context;
 #[cfg(not(target_family = "wasm"))]
 pub mod depot;
 pub mod encoding;
+pub mod guest;
 pub mod guid;
 mod interface;
 pub mod lifecycle;

@@ -1,0 +1,287 @@
+//! What crosses the border of a sandbox: records in the guest's memory, events on the way in, actions on the way out.
+//!
+//! `docs/wasm-abi.md` specifies it for authors in any language. Here is the one codec that both sides use: the host to
+//! write events and to read actions, [`crate::guest`] for the opposite. Every number is little endian.
+
+use std::fmt;
+
+/// The version that a guest states in its descriptor.
+pub const VERSION: u32 = 1;
+
+/// Channel numbers are below this.
+pub const CHANNELS: usize = 64;
+
+/// Entry of the room table: no other end is left, or there is no such channel.
+pub const GONE: u32 = u32::MAX;
+
+/// Bytes before the first record of the input area: `now` (u64, ns), the number of valid entries of the room table
+/// (u32), 4 bytes of nothing, and the table itself, u32 each.
+pub const HEAD: usize = 16 + 4 * CHANNELS;
+
+/// Exports of a guest, beside its `memory`.
+pub const DESCRIBE: &str = "offcode_describe";
+pub const HANDLE: &str = "offcode_handle";
+
+/// What a record starts with: 16 bytes. Its payload follows, padded to 8 bytes.
+///
+/// ```text
+///  0      2        4        8         12   16
+///  | kind | detail | length | channel | id | payload ...
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Record {
+    /// [`Event`] or [`Action`], by the area it is in.
+    pub kind: u16,
+    pub detail: u16,
+    /// Of the payload, without padding.
+    pub length: u32,
+    pub channel: u32,
+    pub id: u32,
+}
+
+/// Kinds of records in the input area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Event {
+    Initialize = 1,
+    Start = 2,
+    /// Detail: the method. Payload: the interface ([`crate::Guid::short`], u64), then the arguments.
+    Call = 3,
+    /// Channel and id of the call. Detail: 1 with the result, 0 with a sentence why not.
+    Answered = 4,
+    /// Payload: the channel's name. Detail: 1 where the offcode is to be told that it was attached, 0 to take note only.
+    Channel = 5,
+    Message = 6,
+    Turn = 7,
+    /// Payload: length of the name (u32), name, value. Detail: as for `Channel`.
+    Attribute = 8,
+    Stop = 9,
+}
+
+impl Event {
+    #[inline]
+    pub fn from_kind(kind: u16) -> Option<Event> {
+        Some(match kind {
+            1 => Event::Initialize,
+            2 => Event::Start,
+            3 => Event::Call,
+            4 => Event::Answered,
+            5 => Event::Channel,
+            6 => Event::Message,
+            7 => Event::Turn,
+            8 => Event::Attribute,
+            9 => Event::Stop,
+            _ => return None,
+        })
+    }
+}
+
+/// Kinds of records in the output area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Action {
+    /// Payload: a message for `channel`.
+    Write = 1,
+    /// Payload: a line of UTF-8.
+    Log = 2,
+    /// Payload: the result of the call.
+    Reply = 3,
+    /// Payload: a sentence. Answers a call, or fails `initialize` or `start`.
+    Refuse = 4,
+    /// The turn found work.
+    Worked = 5,
+}
+
+impl Action {
+    #[inline]
+    pub fn from_kind(kind: u16) -> Option<Action> {
+        Some(match kind {
+            1 => Action::Write,
+            2 => Action::Log,
+            3 => Action::Reply,
+            4 => Action::Refuse,
+            5 => Action::Worked,
+            _ => return None,
+        })
+    }
+}
+
+impl Record {
+    pub const LENGTH: usize = 16;
+
+    /// Bytes that a record with a payload of `length` bytes takes.
+    #[inline]
+    pub const fn span(length: usize) -> usize {
+        Self::LENGTH + length.next_multiple_of(8)
+    }
+
+    /// Writes the record with a payload made of `parts` at `at`; the position after it, or `None` where it does not fit.
+    /// `length` is set here.
+    #[inline]
+    pub fn put(mut self, area: &mut [u8], at: usize, parts: &[&[u8]]) -> Option<usize> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        self.length = u32::try_from(length).ok()?;
+        let end = at.checked_add(Self::span(length))?;
+        let (head, mut payload) = area.get_mut(at..end)?.split_first_chunk_mut::<{ Self::LENGTH }>()?;
+        head[0..2].copy_from_slice(&self.kind.to_le_bytes());
+        head[2..4].copy_from_slice(&self.detail.to_le_bytes());
+        head[4..8].copy_from_slice(&self.length.to_le_bytes());
+        head[8..12].copy_from_slice(&self.channel.to_le_bytes());
+        head[12..16].copy_from_slice(&self.id.to_le_bytes());
+        for part in parts {
+            let (here, rest) = payload.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            payload = rest;
+        }
+        Some(end)
+    }
+}
+
+/// The records of an area, in order. Ends after the first that is malformed.
+#[derive(Debug, Clone)]
+pub struct Records<'a> {
+    area: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Records<'a> {
+    pub fn of(area: &'a [u8]) -> Self {
+        Records { area, at: 0 }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<(Record, &'a [u8]), Malformed>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = &self.area[self.at..];
+        if rest.is_empty() {
+            return None;
+        }
+        let at = std::mem::replace(&mut self.at, self.area.len());
+        let Some((head, body)) = rest.split_first_chunk::<{ Record::LENGTH }>() else {
+            return Some(Err(Malformed { at, why: Why::Truncated { left: rest.len() } }));
+        };
+        let word = |i: usize| u32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
+        let record = Record {
+            kind: u16::from_le_bytes([head[0], head[1]]),
+            detail: u16::from_le_bytes([head[2], head[3]]),
+            length: word(4),
+            channel: word(8),
+            id: word(12),
+        };
+        let length = record.length as usize;
+        if length.checked_next_multiple_of(8).is_none_or(|padded| padded > body.len()) {
+            return Some(Err(Malformed { at, why: Why::TooLong { length: record.length, left: body.len() } }));
+        }
+        self.at = at + Record::span(length);
+        Some(Ok((record, &body[..length])))
+    }
+}
+
+/// Why an area does not decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed {
+    /// Position of the record in the area.
+    pub at: usize,
+    pub why: Why,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    Truncated { left: usize },
+    TooLong { length: u32, left: usize },
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.at;
+        match self.why {
+            Why::Truncated { left } => write!(f, "the record at byte {at} has {left} of {} bytes", Record::LENGTH),
+            Why::TooLong { length, left } => {
+                write!(f, "the record at byte {at} states a payload of {length} bytes where {left} are left")
+            }
+        }
+    }
+}
+
+/// Where a guest keeps what the host reads and writes: the answer to [`DESCRIBE`] points to these numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Descriptor {
+    pub version: u32,
+    /// The input area, 8 bytes aligned: address and size.
+    pub input: [u32; 2],
+    /// The output area, 8 bytes aligned.
+    pub output: [u32; 2],
+    /// Where the guest leaves a sentence before it traps: a length (u32), then UTF-8. Size 0: nowhere.
+    pub last_words: [u32; 2],
+    /// GUIDs of the interfaces that it serves, 16 bytes each: address and number of them.
+    pub interfaces: [u32; 2],
+}
+
+impl Descriptor {
+    pub const LENGTH: usize = 36;
+
+    pub fn to_words(self) -> [u32; Self::LENGTH / 4] {
+        let Descriptor { version, input, output, last_words, interfaces } = self;
+        [version, input[0], input[1], output[0], output[1], last_words[0], last_words[1], interfaces[0], interfaces[1]]
+    }
+
+    pub fn read(bytes: &[u8; Self::LENGTH]) -> Self {
+        let word = |i: usize| u32::from_le_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]);
+        Descriptor {
+            version: word(0),
+            input: [word(1), word(2)],
+            output: [word(3), word(4)],
+            last_words: [word(5), word(6)],
+            interfaces: [word(7), word(8)],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_put_is_read(payloads in prop::collection::vec(
+            (any::<(u16, u16, u32, u32)>(), prop::collection::vec(any::<u8>(), 0..100)), 0..20)
+        ) {
+            let mut area = vec![0xAA; 4096];
+            let mut end = 0;
+            for ((kind, detail, channel, id), payload) in &payloads {
+                let record = Record { kind: *kind, detail: *detail, length: 0, channel: *channel, id: *id };
+                let (front, back) = payload.split_at(payload.len() / 2);
+                end = record.put(&mut area, end, &[front, back]).unwrap();
+            }
+            let read: Vec<_> = Records::of(&area[..end]).map(Result::unwrap).collect();
+            prop_assert_eq!(read.len(), payloads.len());
+            for ((record, body), ((kind, detail, channel, id), payload)) in read.iter().zip(&payloads) {
+                prop_assert_eq!((record.kind, record.detail, record.channel, record.id), (*kind, *detail, *channel, *id));
+                prop_assert_eq!(*body, payload.as_slice());
+            }
+        }
+
+        #[test]
+        fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut payloads = 0;
+            for (i, record) in Records::of(&bytes).enumerate() {
+                prop_assert!(i * Record::LENGTH <= bytes.len());
+                payloads += record.map_or(0, |(_, payload)| payload.len());
+            }
+            prop_assert!(payloads <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_leaves_the_area_alone() {
+        let mut area = [7; 24];
+        assert_eq!(Record::default().put(&mut area, 0, &[&[1; 9]]), None);
+        assert_eq!(area, [7; 24]);
+        assert_eq!(Record::default().put(&mut area, 0, &[&[1; 8]]), Some(24));
+        assert_eq!(Record::default().put(&mut area, usize::MAX, &[]), None);
+    }
+}

@@ -1,0 +1,287 @@
+//! The inside of a sandbox: what makes an [`Offcode`] a wasm body. [`crate::export!`] is all that an author writes.
+//!
+//! ```text
+//! #[derive(Default)]
+//! struct Filter { ... }              // with #[offcode], as for the native body
+//! offcode::export!(Filter);
+//! ```
+//!
+//! Built as a `cdylib` for `wasm32-unknown-unknown`; `docs/wasm-abi.md` has the profile that keeps it small. The exports
+//! hand records between host and offcode, and hold no unsafe code: the host finds the areas by address.
+
+use std::sync::{Mutex, PoisonError};
+
+use machine::Nanoseconds;
+
+use crate::abi::{self, Action, Descriptor, Event, Record, Records};
+use crate::{Activity, Attributes, ChannelId, Context, Incoming, Offcode, Refusal, Written};
+
+/// Bytes of records, in each direction.
+const AREA: usize = 128 << 10;
+
+/// Of the output area, kept free for the answer to a call.
+const ANSWER: usize = 256;
+
+/// Of a panic's message.
+const LAST_WORDS: usize = 512;
+
+/// Makes the module's exports for an offcode that implements `Default`. Nothing where the target is not wasm, so that the
+/// same source is also linked in.
+#[macro_export]
+macro_rules! export {
+    ($offcode:ty) => {
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            static BODY: $crate::guest::Body<$offcode> = $crate::guest::Body::new();
+
+            #[unsafe(no_mangle)]
+            extern "C" fn offcode_describe() -> u32 {
+                BODY.describe()
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn offcode_handle(length: u32) -> u32 {
+                BODY.handle(length)
+            }
+        };
+    };
+}
+
+/// The one offcode of a module.
+pub struct Body<T>(Mutex<Option<Box<Running<T>>>>);
+
+struct Running<T> {
+    offcode: T,
+    input: Vec<u8>,
+    outside: Outside,
+    interfaces: Vec<u8>,
+    descriptor: [u32; Descriptor::LENGTH / 4],
+}
+
+/// A sentence for the host to find after a trap: a length, then UTF-8.
+static WORDS: Mutex<[u8; LAST_WORDS]> = Mutex::new([0; LAST_WORDS]);
+
+impl<T: Offcode + Default> Body<T> {
+    #[allow(clippy::new_without_default, reason = "a static is made of it")]
+    pub const fn new() -> Self {
+        Body(Mutex::new(None))
+    }
+
+    /// Makes the offcode and says where its areas are.
+    pub fn describe(&self) -> u32 {
+        std::panic::set_hook(Box::new(|panic| last_words(&panic.to_string())));
+        let offcode = T::default();
+        let mut running = Box::new(Running {
+            interfaces: offcode.interfaces().iter().flat_map(|guid| *guid.bytes()).collect(),
+            offcode,
+            input: vec![0; AREA],
+            outside: Outside::new(AREA),
+            descriptor: Default::default(),
+        });
+        let words = WORDS.lock().unwrap_or_else(PoisonError::into_inner).as_ptr();
+        let Running { input, outside, interfaces, .. } = &mut *running;
+        running.descriptor = Descriptor {
+            version: abi::VERSION,
+            input: [address(input.as_mut_ptr()), AREA as u32],
+            output: [address(outside.area.as_mut_ptr()), AREA as u32],
+            last_words: [address(words), LAST_WORDS as u32],
+            interfaces: [address(interfaces.as_ptr()), interfaces.len() as u32 / 16],
+        }
+        .to_words();
+        let at = address(running.descriptor.as_ptr());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+        at
+    }
+
+    /// Handles the records that the host has written; the length of what is in the output area then.
+    pub fn handle(&self, length: u32) -> u32 {
+        let mut body = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(running) = body.as_mut() else { return 0 };
+        let Running { offcode, input, outside, .. } = &mut **running;
+        outside.handle(offcode, &input[..abi::HEAD + length as usize]);
+        outside.end as u32
+    }
+}
+
+/// Addresses are 32 bits wide where this is used. Exposed, since the host writes there.
+fn address<P>(pointer: *const P) -> u32 {
+    pointer.expose_provenance() as u32
+}
+
+fn last_words(sentence: &str) {
+    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let length = sentence.len().min(LAST_WORDS - 4);
+    words[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    words[4..4 + length].copy_from_slice(&sentence.as_bytes()[..length]);
+}
+
+/// What the guest knows of the world, and what it has asked of it.
+pub struct Outside {
+    now: Nanoseconds,
+    room: Vec<u32>,
+    names: Vec<(String, ChannelId)>,
+    attributes: Attributes,
+    area: Vec<u8>,
+    end: usize,
+    reply: Vec<u8>,
+}
+
+impl Outside {
+    pub fn new(area: usize) -> Self {
+        Outside {
+            now: Nanoseconds(0),
+            room: Vec::with_capacity(abi::CHANNELS),
+            names: Vec::new(),
+            attributes: Attributes::default(),
+            area: vec![0; area],
+            end: 0,
+            reply: Vec::new(),
+        }
+    }
+
+    /// The actions of the last [`Outside::handle`].
+    pub fn output(&self) -> &[u8] {
+        &self.area[..self.end]
+    }
+
+    /// Hands every event of `input`, an input area up to its last record, to the offcode.
+    pub fn handle(&mut self, offcode: &mut impl Offcode, input: &[u8]) {
+        self.end = 0;
+        let Some((head, events)) = input.split_first_chunk::<{ abi::HEAD }>() else { return };
+        let word = |i: usize| u32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
+        self.now = Nanoseconds(u64::from(word(0)) | u64::from(word(4)) << 32);
+        self.room.clear();
+        self.room.extend((0..(word(8) as usize).min(abi::CHANNELS)).map(|channel| word(16 + 4 * channel)));
+        for (record, payload) in Records::of(events).flatten() {
+            if let Some(event) = Event::from_kind(record.kind) {
+                self.event(offcode, event, record, payload);
+            }
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, offcode: &mut impl Offcode, event: Event, record: Record, payload: &[u8]) {
+        let channel = ChannelId(record.channel);
+        match event {
+            Event::Message => offcode.message(channel, payload, self),
+            Event::Turn => {
+                if offcode.turn(self) == Activity::Worked {
+                    self.act(Action::Worked, 0, &[]);
+                }
+            }
+            Event::Call => {
+                let Some((interface, arguments)) = payload.split_first_chunk() else { return };
+                let call = Incoming { interface: u64::from_le_bytes(*interface), method: record.detail, arguments };
+                let mut reply = std::mem::take(&mut self.reply);
+                reply.clear();
+                match offcode.call(call, &mut reply, self) {
+                    Ok(()) if self.act(Action::Reply, 0, &reply) => {}
+                    Ok(()) => {
+                        let (length, room) = (reply.len(), self.area.len() - self.end);
+                        self.refuse(&format!(
+                            "the reply of {length} bytes does not fit the {room} left of the output area"
+                        ));
+                    }
+                    Err(Refusal(why)) => self.refuse(&why),
+                }
+                self.reply = reply;
+            }
+            Event::Answered => {
+                let refusal = Refusal(String::from_utf8_lossy(payload).into_owned());
+                let result = if record.detail == 1 { Ok(payload) } else { Err(&refusal) };
+                offcode.answered(channel, record.id, result, self);
+            }
+            Event::Channel => {
+                let name = String::from_utf8_lossy(payload);
+                self.names.retain(|(known, _)| *known != name);
+                self.names.push((name.clone().into_owned(), channel));
+                if record.detail == 1 {
+                    offcode.attached(channel, &name, self);
+                }
+            }
+            Event::Attribute => {
+                let Some((length, text)) = payload.split_first_chunk() else { return };
+                let Some((name, value)) = text.split_at_checked(u32::from_le_bytes(*length) as usize) else { return };
+                let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+                // The host has checked it.
+                let _ = self.attributes.set(&name, &value);
+                if record.detail == 1 {
+                    offcode.attribute_set(&name, &value, self);
+                }
+            }
+            Event::Initialize => {
+                if let Err(fault) = offcode.initialize(self) {
+                    self.refuse(&fault.to_string());
+                }
+            }
+            Event::Start => {
+                if let Err(fault) = offcode.start(self) {
+                    self.refuse(&fault.to_string());
+                }
+            }
+            Event::Stop => offcode.stop(self),
+        }
+    }
+
+    /// Puts an action out; says whether there was room.
+    #[inline]
+    fn act(&mut self, action: Action, channel: u32, payload: &[u8]) -> bool {
+        let record = Record { kind: action as u16, channel, ..Record::default() };
+        // What is no answer leaves room for one.
+        let kept = if matches!(action, Action::Write | Action::Log) { ANSWER } else { 0 };
+        let size = self.area.len().saturating_sub(kept);
+        match record.put(&mut self.area[..size], self.end, &[payload]) {
+            Some(end) => {
+                self.end = end;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// As much of the sentence as there is room for; there is always some.
+    fn refuse(&mut self, why: &str) {
+        let room = (self.area.len() - self.end).saturating_sub(Record::LENGTH) & !7;
+        self.act(Action::Refuse, 0, &why.as_bytes()[..why.len().min(room)]);
+    }
+}
+
+impl Context for Outside {
+    /// As of the entry into the sandbox.
+    fn now(&self) -> Nanoseconds {
+        self.now
+    }
+
+    fn channel(&self, name: &str) -> Option<ChannelId> {
+        self.names.iter().find(|(known, _)| known == name).map(|(_, channel)| *channel)
+    }
+
+    /// `Taken` means that the host has it, which keeps what a reliable channel has no room for; `Full` that it would
+    /// not keep more. What an unreliable channel drops is counted there, and not known here.
+    #[inline]
+    fn write(&mut self, channel: ChannelId, message: &[u8]) -> Written {
+        match self.room.get(channel.0 as usize) {
+            None | Some(&abi::GONE) => return Written::Gone,
+            Some(0) => return Written::Full,
+            Some(_) => {}
+        }
+        if self.act(Action::Write, channel.0, message) {
+            self.room[channel.0 as usize] -= 1;
+            return Written::Taken;
+        }
+        if Record::span(message.len()) + ANSWER > self.area.len() {
+            self.log(&format!("a message of {} bytes is longer than the output area: lost", message.len()));
+            return Written::Dropped;
+        }
+        Written::Full
+    }
+
+    fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes.get(name)
+    }
+
+    /// Lost where the output area is full.
+    fn log(&mut self, line: &str) {
+        self.act(Action::Log, 0, line.as_bytes());
+    }
+}

@@ -1,0 +1,72 @@
+/* Aggregates what passes: the number of messages, their bytes, and the Internet checksum (RFC 1071) over all of them as
+ * if they were one. Every 16th message it reports the three to the peer `report`, if there is one.
+ *
+ * Interface 6d1c2a5e-4f0b-4c1e-9a57-0c7d8e9f1a2b, encoding = "fixed":
+ *   0  totals() -> (u64 messages, u64 bytes, u64 checksum)
+ *   1  clear()
+ */
+#include "offcode.h"
+
+#define REPORT_EVERY 16
+
+static const uint8_t interfaces[][16] = {
+    {0x6d, 0x1c, 0x2a, 0x5e, 0x4f, 0x0b, 0x4c, 0x1e, 0x9a, 0x57, 0x0c, 0x7d, 0x8e, 0x9f, 0x1a, 0x2b},
+};
+static const uint64_t SHORT = 0x6d1c2a5e4f0b4c1e; /* its first 8 bytes, big endian */
+
+static struct {
+    uint64_t messages, bytes, checksum;
+} totals;
+
+static uint32_t report = OFFCODE_GONE;
+
+static uint64_t folded(uint64_t sum) {
+    while (sum >> 16) sum = (sum & 0xFFFF) + (sum >> 16);
+    return sum;
+}
+
+static void count(const uint8_t *payload, uint32_t length) {
+    uint64_t sum = 0;
+    uint32_t i = 0;
+    for (; i + 1 < length; i += 2) sum += (uint64_t)payload[i] << 8 | payload[i + 1];
+    if (i < length) sum += (uint64_t)payload[i] << 8;
+    totals.messages++;
+    totals.bytes += length;
+    totals.checksum = folded(totals.checksum + sum);
+    if (totals.messages % REPORT_EVERY == 0 && report != OFFCODE_GONE) offcode_write(report, &totals, sizeof totals);
+}
+
+static void called(const struct offcode_record *event, const uint8_t *payload) {
+    if (offcode_u64(payload) != SHORT) {
+        offcode_refuse("the checksum has no such interface");
+    } else if (event->length != 8) {
+        offcode_refuse("totals and clear take no arguments");
+    } else if (event->detail == 0) {
+        offcode_reply(&totals, sizeof totals);
+    } else if (event->detail == 1) {
+        totals.messages = totals.bytes = totals.checksum = 0;
+        offcode_reply(NULL, 0);
+    } else {
+        offcode_refuse("the checksum has two methods");
+    }
+}
+
+static int is_named(const uint8_t *name, uint32_t length, const char *wanted) {
+    if (length != offcode_length(wanted)) return 0;
+    for (uint32_t i = 0; i < length; i++)
+        if (name[i] != (uint8_t)wanted[i]) return 0;
+    return 1;
+}
+
+static void on_event(const struct offcode_record *event, const uint8_t *payload) {
+    switch (event->kind) {
+    case OFFCODE_MESSAGE: count(payload, event->length); break;
+    case OFFCODE_CALL: called(event, payload); break;
+    case OFFCODE_CHANNEL:
+        if (is_named(payload, event->length, "report")) report = event->channel;
+        break;
+    case OFFCODE_STOP: offcode_log("checksum stops"); break;
+    }
+}
+
+OFFCODE_BODY(on_event, interfaces)

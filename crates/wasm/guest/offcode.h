@@ -1,0 +1,187 @@
+/* An offcode's body in C, as a wasm module without imports. docs/wasm-abi.md explains what is behind this.
+ *
+ *   clang --target=wasm32 -O2 -ffreestanding -nostdlib -Wl,--no-entry -I. -o body.wasm body.c
+ *
+ * The author writes one function, which is handed every event, and one line:
+ *
+ *   static const uint8_t interfaces[][16] = {{0x6f, ...}};
+ *   static void on_event(const struct offcode_record *event, const uint8_t *payload) {
+ *       switch (event->kind) { case OFFCODE_MESSAGE: ... }
+ *   }
+ *   OFFCODE_BODY(on_event, interfaces)
+ */
+#ifndef OFFCODE_H
+#define OFFCODE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define OFFCODE_VERSION 1u
+#define OFFCODE_CHANNELS 64u
+#define OFFCODE_OUT_OF_BAND 0u
+#define OFFCODE_GONE 0xFFFFFFFFu
+
+/* Sizes of the two areas; a body may define others before it includes this. */
+#ifndef OFFCODE_INPUT
+#define OFFCODE_INPUT 131072u
+#endif
+#ifndef OFFCODE_OUTPUT
+#define OFFCODE_OUTPUT 131072u
+#endif
+
+enum offcode_event {
+    OFFCODE_INITIALIZE = 1,
+    OFFCODE_START = 2,
+    OFFCODE_CALL = 3,     /* detail: method; payload: interface (uint64_t), arguments */
+    OFFCODE_ANSWERED = 4, /* channel, id; detail: 1 with the result, 0 with a sentence why not */
+    OFFCODE_CHANNEL = 5,  /* channel; detail: 1 if it was attached; payload: its name */
+    OFFCODE_MESSAGE = 6,  /* channel; payload: the message */
+    OFFCODE_TURN = 7,
+    OFFCODE_ATTRIBUTE = 8, /* detail: 1 if it was set, 0 before initialize; payload: name length (uint32_t), name, value */
+    OFFCODE_STOP = 9,
+};
+
+enum offcode_action {
+    OFFCODE_WRITE = 1,
+    OFFCODE_LOG = 2,
+    OFFCODE_REPLY = 3,
+    OFFCODE_REFUSE = 4,
+    OFFCODE_WORKED = 5,
+};
+
+/* Before each payload, which is padded to 8 bytes. */
+struct offcode_record {
+    uint16_t kind;
+    uint16_t detail;
+    uint32_t length; /* of the payload */
+    uint32_t channel;
+    uint32_t id;
+};
+
+struct offcode_input {
+    uint64_t now; /* ns since the runtime started */
+    uint32_t channels; /* valid entries of room */
+    uint32_t unused;
+    uint32_t room[OFFCODE_CHANNELS]; /* messages that may be written in this entry, or OFFCODE_GONE */
+    _Alignas(8) uint8_t records[OFFCODE_INPUT - 16 - 4 * OFFCODE_CHANNELS];
+};
+
+_Static_assert(sizeof(struct offcode_record) == 16, "as the host has it");
+_Static_assert(offsetof(struct offcode_input, records) == 272, "as the host has it");
+
+static struct offcode_input offcode_in;
+static _Alignas(8) uint8_t offcode_out[OFFCODE_OUTPUT];
+static uint32_t offcode_used; /* of offcode_out */
+static struct {
+    uint32_t length;
+    char text[252];
+} offcode_last_words;
+
+static inline uint64_t offcode_now(void) { return offcode_in.now; }
+
+/* By words: the instruction that copies memory calls into the host, which small payloads do not pay for. */
+static inline void offcode_copy(void *to, const void *from, uint32_t length) {
+    uint8_t *t = to;
+    const uint8_t *f = from;
+    for (; length >= 8; length -= 8, t += 8, f += 8) {
+        uint64_t word;
+        __builtin_memcpy(&word, f, 8);
+        __builtin_memcpy(t, &word, 8);
+    }
+    while (length--) *t++ = *f++;
+}
+
+/* Numbers in arguments and results of interfaces with encoding = "fixed" are little endian, as memory is here. */
+static inline uint64_t offcode_u64(const uint8_t *at) {
+    uint64_t value;
+    __builtin_memcpy(&value, at, 8);
+    return value;
+}
+
+/* Begins an action with a payload of `length` bytes, which the caller fills. NULL if the output area has no room. */
+static inline uint8_t *offcode_act(uint16_t kind, uint32_t channel, uint32_t length) {
+    uint32_t left = OFFCODE_OUTPUT - offcode_used;
+    if (left < 16 || length > left - 16) return NULL;
+    uint32_t span = 16 + ((length + 7) & ~7u);
+    if (span > left) return NULL;
+    struct offcode_record *record = (struct offcode_record *)(offcode_out + offcode_used);
+    *record = (struct offcode_record){.kind = kind, .length = length, .channel = channel};
+    offcode_used += span;
+    return (uint8_t *)(record + 1);
+}
+
+/* A place for a message of `length` bytes to `channel`, or NULL: no room (try again in a later turn), or no channel. */
+static inline uint8_t *offcode_write_begin(uint32_t channel, uint32_t length) {
+    if (channel >= offcode_in.channels) return NULL;
+    uint32_t room = offcode_in.room[channel];
+    if (room == 0 || room == OFFCODE_GONE) return NULL;
+    uint8_t *payload = offcode_act(OFFCODE_WRITE, channel, length);
+    if (payload) offcode_in.room[channel] = room - 1;
+    return payload;
+}
+
+/* 1 if the host has the message. */
+static inline int offcode_write(uint32_t channel, const void *message, uint32_t length) {
+    uint8_t *payload = offcode_write_begin(channel, length);
+    if (!payload) return 0;
+    offcode_copy(payload, message, length);
+    return 1;
+}
+
+static inline int offcode_say(uint16_t kind, const void *text, uint32_t length) {
+    uint8_t *payload = offcode_act(kind, 0, length);
+    if (!payload) return 0;
+    offcode_copy(payload, text, length);
+    return 1;
+}
+
+static inline uint32_t offcode_length(const char *text) {
+    uint32_t length = 0;
+    while (text[length]) length++;
+    return length;
+}
+
+/* Each call gets one of these two. A refusal also fails initialize or start. */
+static inline int offcode_reply(const void *result, uint32_t length) { return offcode_say(OFFCODE_REPLY, result, length); }
+static inline int offcode_refuse(const char *why) { return offcode_say(OFFCODE_REFUSE, why, offcode_length(why)); }
+
+static inline int offcode_log(const char *line) { return offcode_say(OFFCODE_LOG, line, offcode_length(line)); }
+
+/* A turn found work. */
+static inline void offcode_worked(void) { offcode_act(OFFCODE_WORKED, 0, 0); }
+
+/* Ends the instance; the host reports the sentence. */
+static inline _Noreturn void offcode_panic(const char *why) {
+    uint32_t length = offcode_length(why);
+    if (length > sizeof offcode_last_words.text) length = sizeof offcode_last_words.text;
+    offcode_last_words.length = length;
+    offcode_copy(offcode_last_words.text, why, length);
+    __builtin_trap();
+}
+
+/* The exports. `guids` is an array of uint8_t[16]. */
+#define OFFCODE_BODY(on_event, guids)                                                                          \
+    __attribute__((export_name("offcode_describe"))) const uint32_t *offcode_describe(void) {                  \
+        static uint32_t descriptor[9];                                                                         \
+        descriptor[0] = OFFCODE_VERSION;                                                                       \
+        descriptor[1] = (uint32_t)(uintptr_t)&offcode_in;                                                      \
+        descriptor[2] = sizeof offcode_in;                                                                     \
+        descriptor[3] = (uint32_t)(uintptr_t)offcode_out;                                                      \
+        descriptor[4] = sizeof offcode_out;                                                                    \
+        descriptor[5] = (uint32_t)(uintptr_t)&offcode_last_words;                                              \
+        descriptor[6] = sizeof offcode_last_words;                                                             \
+        descriptor[7] = (uint32_t)(uintptr_t)(guids);                                                          \
+        descriptor[8] = sizeof(guids) / 16;                                                                    \
+        return descriptor;                                                                                     \
+    }                                                                                                          \
+    __attribute__((export_name("offcode_handle"))) uint32_t offcode_handle(uint32_t length) {                  \
+        offcode_used = 0;                                                                                      \
+        for (uint32_t at = 0; at < length;) {                                                                  \
+            const struct offcode_record *record = (const struct offcode_record *)(offcode_in.records + at);    \
+            at += 16 + ((record->length + 7) & ~7u);                                                           \
+            (on_event)(record, (const uint8_t *)(record + 1));                                                 \
+        }                                                                                                      \
+        return offcode_used;                                                                                   \
+    }
+
+#endif

@@ -1,0 +1,39 @@
+//! A compiled module, from which any number of instances are made.
+
+use machine::{Fault, Result};
+use offcode::{Attributes, Manifest};
+
+use crate::engine::engine;
+use crate::inspection::inspect;
+use crate::limits::Limits;
+use crate::sandboxed::Sandboxed;
+
+#[derive(Clone)]
+pub struct Module {
+    pub(crate) compiled: wasmtime::Module,
+    pub(crate) limits: Limits,
+}
+
+impl Module {
+    /// Checks and compiles a binary module. Nothing of it runs. Takes milliseconds; [`Limits::module`] and
+    /// [`Limits::function`] bound them.
+    pub fn compile(bytes: &[u8], limits: &Limits) -> Result<Module> {
+        inspect(bytes, limits)?;
+        let compiled = wasmtime::Module::from_binary(engine()?, bytes).map_err(|error| {
+            Fault::new(
+                "wasm module",
+                format!("it does not compile: {error:#}"),
+                "build it for wasm32 with the features of WebAssembly 2.0 and no more",
+            )
+        })?;
+        Ok(Module { compiled, limits: *limits })
+    }
+
+    /// Makes an instance for an offcode: memory of its own, the module's start function run, and its interfaces compared
+    /// with those that the manifest declares.
+    ///
+    /// `attributes` are those set so far; the guest has them in `initialize`, over those of the manifest.
+    pub fn instantiate(&self, manifest: &Manifest, attributes: &Attributes) -> Result<Sandboxed> {
+        Sandboxed::new(self, manifest, attributes)
+    }
+}

@@ -1,0 +1,72 @@
+//! The check of what a guest put out. Nothing is carried out before all of it has passed.
+
+use offcode::abi::{Action, GONE, Malformed, Records};
+
+/// What the events of one entry allow the guest to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Allowed {
+    /// A call: one reply or refusal must come.
+    pub answer: bool,
+    /// `initialize` or `start`: a refusal may come.
+    pub refusal: bool,
+    /// A turn: it may say that it worked.
+    pub worked: bool,
+}
+
+/// What a checked output says beside writes and log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Said<'a> {
+    pub answer: Option<Answer<'a>>,
+    pub worked: bool,
+    /// Whether there is anything to write or to log.
+    pub acts: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer<'a> {
+    Reply(&'a [u8]),
+    Refused(&'a [u8]),
+}
+
+/// Checks an output. `room` is the guest's room table as the host wrote it, one entry a channel; writes are taken off
+/// it.
+///
+/// # Errors
+/// A sentence about what the guest did wrong.
+#[inline]
+pub fn check<'a>(output: &'a [u8], allowed: Allowed, room: &mut [u32]) -> Result<Said<'a>, String> {
+    let mut said = Said::default();
+    for record in Records::of(output) {
+        let (record, payload) = record.map_err(|malformed: Malformed| malformed.to_string())?;
+        match Action::from_kind(record.kind) {
+            Some(Action::Write) => {
+                let channel = record.channel;
+                match room.get_mut(channel as usize) {
+                    Some(&mut GONE) => {}
+                    Some(0) => return Err(format!("it wrote to channel {channel} beyond the room that it was told")),
+                    Some(room) => *room -= 1,
+                    None => return Err(format!("it wrote to channel {channel}, which it does not have")),
+                }
+                said.acts = true;
+            }
+            Some(Action::Log) => said.acts = true,
+            Some(kind @ (Action::Reply | Action::Refuse)) => {
+                if said.answer.is_some() {
+                    return Err("it answered twice".into());
+                }
+                said.answer = Some(match kind {
+                    Action::Reply if allowed.answer => Answer::Reply(payload),
+                    Action::Refuse if allowed.answer || allowed.refusal => Answer::Refused(payload),
+                    _ => return Err(format!("it answered (action {}) where nothing was asked", record.kind)),
+                });
+            }
+            Some(Action::Worked) if allowed.worked => said.worked = true,
+            Some(Action::Worked) => return Err("it told of a turn where there was none".into()),
+            None => return Err(format!("action {} does not exist", record.kind)),
+        }
+    }
+    if allowed.answer && said.answer.is_none() {
+        return Err("it returned from a call without a reply or a refusal".into());
+    }
+    Ok(said)
+}
