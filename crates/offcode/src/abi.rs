@@ -8,11 +8,18 @@ use std::fmt;
 /// The version that a guest states in its descriptor.
 pub const VERSION: u32 = 1;
 
-/// Channel numbers are below this.
+/// Numbers of channels are below this; those of ways to peers are not.
 pub const CHANNELS: usize = 64;
 
 /// Entry of the room table: no other end is left, or there is no such channel.
 pub const GONE: u32 = u32::MAX;
+
+/// The entry of the room table that a channel number uses: its own, or, for the out-of-band way to a peer
+/// ([`crate::ChannelId::peer`]), that of the out-of-band channel.
+#[inline]
+pub const fn line(channel: u32) -> u32 {
+    if channel >> 31 == 1 { 0 } else { channel }
+}
 
 /// Bytes before the first record of the input area: `now` (u64, ns), the number of valid entries of the room table
 /// (u32), 4 bytes of nothing, and the table itself, u32 each.

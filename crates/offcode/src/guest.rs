@@ -260,18 +260,19 @@ impl Context for Outside {
     /// not keep more. What an unreliable channel drops is counted there, and not known here.
     #[inline]
     fn write(&mut self, channel: ChannelId, message: &[u8]) -> Written {
-        match self.room.get(channel.0 as usize) {
+        let line = abi::line(channel.0) as usize;
+        match self.room.get(line) {
             None | Some(&abi::GONE) => return Written::Gone,
             Some(0) => return Written::Full,
             Some(_) => {}
         }
         if self.act(Action::Write, channel.0, message) {
-            self.room[channel.0 as usize] -= 1;
+            self.room[line] -= 1;
             return Written::Taken;
         }
         if Record::span(message.len()) + ANSWER > self.area.len() {
             self.log(&format!("a message of {} bytes is longer than the output area: lost", message.len()));
-            return Written::Dropped;
+            return Written::Refused;
         }
         Written::Full
     }

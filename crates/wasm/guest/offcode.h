@@ -112,11 +112,12 @@ static inline uint8_t *offcode_act(uint16_t kind, uint32_t channel, uint32_t len
 
 /* A place for a message of `length` bytes to `channel`, or NULL: no room (try again in a later turn), or no channel. */
 static inline uint8_t *offcode_write_begin(uint32_t channel, uint32_t length) {
-    if (channel >= offcode_in.channels) return NULL;
-    uint32_t room = offcode_in.room[channel];
+    uint32_t line = channel >> 31 ? OFFCODE_OUT_OF_BAND : channel; /* ways to peers share the out-of-band channel's room */
+    if (line >= offcode_in.channels) return NULL;
+    uint32_t room = offcode_in.room[line];
     if (room == 0 || room == OFFCODE_GONE) return NULL;
     uint8_t *payload = offcode_act(OFFCODE_WRITE, channel, length);
-    if (payload) offcode_in.room[channel] = room - 1;
+    if (payload) offcode_in.room[line] = room - 1;
     return payload;
 }
 

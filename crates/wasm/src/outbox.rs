@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use offcode::abi::{CHANNELS, GONE};
+use offcode::abi::{self, CHANNELS, GONE};
 use offcode::{ChannelId, Context, Written};
 
 pub struct Outbox {
@@ -15,11 +15,12 @@ pub struct Outbox {
     most_bytes: usize,
 }
 
+/// Ways to peers are lines of the out-of-band channel.
 #[derive(Default)]
 struct Line {
     known: bool,
     gone: bool,
-    waiting: VecDeque<Vec<u8>>,
+    waiting: VecDeque<(ChannelId, Vec<u8>)>,
 }
 
 impl Outbox {
@@ -31,6 +32,9 @@ impl Outbox {
 
     /// Says whether the number is one that the border can carry.
     pub fn know(&mut self, channel: ChannelId) -> bool {
+        if channel.as_peer().is_some() {
+            return true;
+        }
         let index = channel.0 as usize;
         if index >= CHANNELS {
             return false;
@@ -58,18 +62,18 @@ impl Outbox {
     /// Writes now, or keeps it behind what waits already. The output has been checked: there is room.
     #[inline]
     pub fn write(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context) {
-        let Some(line) = self.channels.get_mut(channel.0 as usize) else { return };
+        let Some(line) = self.channels.get_mut(abi::line(channel.0) as usize) else { return };
         if !line.known || line.gone {
             return;
         }
         if line.waiting.is_empty() {
             match context.write(channel, message) {
-                Written::Taken | Written::Dropped => return,
+                Written::Taken | Written::Dropped | Written::Refused => return,
                 Written::Gone => return line.gone = true,
                 Written::Full => {}
             }
         }
-        line.waiting.push_back(message.to_vec());
+        line.waiting.push_back((channel, message.to_vec()));
         self.kept += 1;
         self.kept_bytes += message.len();
     }
@@ -82,12 +86,12 @@ impl Outbox {
 
     fn retry_all(&mut self, context: &mut dyn Context) -> bool {
         let before = self.kept;
-        for (index, line) in self.channels.iter_mut().enumerate() {
-            while let Some(message) = line.waiting.front() {
-                match context.write(ChannelId(index as u32), message) {
+        for line in &mut self.channels {
+            while let Some((channel, message)) = line.waiting.front() {
+                match context.write(*channel, message) {
                     Written::Full => break,
                     Written::Gone => line.gone = true,
-                    Written::Taken | Written::Dropped => {}
+                    Written::Taken | Written::Dropped | Written::Refused => {}
                 }
                 self.kept -= 1;
                 self.kept_bytes -= message.len();

@@ -1,6 +1,7 @@
 //! The check of what a guest put out. Nothing is carried out before all of it has passed.
 
-use offcode::abi::{Action, GONE, Malformed, Records};
+use offcode::ChannelId;
+use offcode::abi::{self, Action, GONE, Malformed, Records};
 
 /// What the events of one entry allow the guest to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,19 +30,23 @@ pub enum Answer<'a> {
 }
 
 /// Checks an output. `room` is the guest's room table as the host wrote it, one entry a channel; writes are taken off
-/// it.
+/// it. `peers` is how many its manifest names.
 ///
 /// # Errors
 /// A sentence about what the guest did wrong.
 #[inline]
-pub fn check<'a>(output: &'a [u8], allowed: Allowed, room: &mut [u32]) -> Result<Said<'a>, String> {
+pub fn check<'a>(output: &'a [u8], allowed: Allowed, room: &mut [u32], peers: u32) -> Result<Said<'a>, String> {
     let mut said = Said::default();
     for record in Records::of(output) {
         let (record, payload) = record.map_err(|malformed: Malformed| malformed.to_string())?;
         match Action::from_kind(record.kind) {
             Some(Action::Write) => {
                 let channel = record.channel;
-                match room.get_mut(channel as usize) {
+                let is_peer = ChannelId(channel).as_peer().is_some();
+                if is_peer && channel >= ChannelId::peer(0).0 + peers {
+                    return Err(format!("it wrote to channel {channel:#x}, a peer that it does not have"));
+                }
+                match room.get_mut(abi::line(channel) as usize) {
                     Some(&mut GONE) => {}
                     Some(0) => return Err(format!("it wrote to channel {channel} beyond the room that it was told")),
                     Some(room) => *room -= 1,

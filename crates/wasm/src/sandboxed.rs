@@ -34,6 +34,8 @@ pub struct Sandboxed {
     filled: usize,
     messages: u32,
     outbox: Outbox,
+    /// How many peers the manifest names.
+    peers: u32,
     /// Names of peers whose channel has not been there yet.
     unresolved: Vec<String>,
     /// Attributes for `initialize`; empty after it.
@@ -87,6 +89,7 @@ impl Sandboxed {
             filled: abi::HEAD,
             messages: 0,
             outbox: Outbox::new(module.limits.kept, module.limits.output.0 as usize),
+            peers: (manifest.software.peers.len() as u32).min(256),
             unresolved: manifest.software.peers.iter().map(|peer| peer.name.clone()).collect(),
             attributes,
             initialized: false,
@@ -148,7 +151,8 @@ impl Sandboxed {
         let left = self.outbox.retry(context);
 
         let mut room = [0; abi::CHANNELS];
-        let channels = self.outbox.room(&mut room);
+        // No channel works in `initialize`.
+        let channels = if self.initialized { self.outbox.room(&mut room) } else { 0 };
         let area = self.instance.input();
         area[0..8].copy_from_slice(&context.now().0.to_le_bytes());
         area[8..12].copy_from_slice(&(channels as u32).to_le_bytes());
@@ -158,10 +162,9 @@ impl Sandboxed {
 
         let length = std::mem::replace(&mut self.filled, abi::HEAD) - abi::HEAD;
         let messages = u64::from(std::mem::take(&mut self.messages));
-        let checked = self
-            .instance
-            .enter(length)
-            .and_then(|output| output::check(output, allowed, &mut room[..channels]).map(|said| (output, said)));
+        let checked = self.instance.enter(length).and_then(|output| {
+            output::check(output, allowed, &mut room[..channels], self.peers).map(|said| (output, said))
+        });
         let (output, said) = match checked {
             Ok(checked) => checked,
             Err(cause) => {

@@ -186,7 +186,7 @@ fn lies_about_the_output_are_found() {
     lie(&[3, 0, 0, 0, 4, 0, 0, 0], 32, "it answered twice");
     lie(&[5, 0, 0, 0], 16, "it told of a turn where there was none");
     lie(&[1, 0, 1, 0], 16, "it wrote to channel 1, which it does not have");
-    lie(&[1, 0, GONE, 0], 16, "it wrote to channel 4294967295, which it does not have");
+    lie(&[1, 0, GONE, 0], 16, "it wrote to channel 0xffffffff, a peer that it does not have");
 }
 
 #[test]
