@@ -7,6 +7,7 @@ pub mod conformance;
 pub mod core;
 pub mod evidence;
 pub mod residents;
+pub mod xdp;
 
 use std::sync::Arc;
 

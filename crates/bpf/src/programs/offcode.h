@@ -7,6 +7,7 @@
  * Optional maps:
  *   OUT   a ring buffer: what the offcode writes to its channel
  *   IN    a shared array: entry 0 is `struct offcode_in`, each other entry a `struct offcode_slot`
+ *   FRAME the frame of a producer, `struct offcode_frame`
  * Attributes set the variable (u64, not static) of the same name. */
 #pragma once
 #include "kernel.h"
@@ -51,3 +52,22 @@ struct offcode_slot {
 		MAP_NUMBER(type, MAP_TYPE_RINGBUF);       \
 		MAP_NUMBER(max_entries, bytes);           \
 	} OUT SEC(".maps")
+
+/* For a producer: the frame that its program is run on. What `bytes` holds at the start is in every frame; the program
+ * writes what changes. It sets `finished` when it has nothing more to send; what it does not send it drops. */
+struct offcode_frame {
+	u64 length;
+	u64 batch;     /* frames that leave together; 1 where the program waits for the right moment */
+	u64 finished;
+	u64 unused[5];
+	u8 bytes[1536];
+};
+
+#define OFFCODE_FRAME()                                   \
+	struct {                                          \
+		MAP_NUMBER(type, MAP_TYPE_ARRAY);         \
+		MAP_NUMBER(max_entries, 1);               \
+		MAP_NUMBER(map_flags, MAP_MMAPABLE);      \
+		MAP_TYPE(key, u32);                       \
+		MAP_TYPE(value, struct offcode_frame);    \
+	} FRAME SEC(".maps")

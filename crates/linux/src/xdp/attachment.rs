@@ -14,7 +14,6 @@ use super::syscall::{self, Command};
 /// A program runs at an interface while this lives, and not a moment longer: the kernel holds it by this descriptor alone.
 #[derive(Debug)]
 pub struct Attachment {
-    #[allow(dead_code, reason = "held open")]
     link: OwnedFd,
     mode: XdpMode,
     program: u32,
@@ -68,6 +67,16 @@ impl Attachment {
         };
         let subject = format!("program {} at interface {}, {} mode", self.program, interface.name(), word(self.mode));
         Err(Fault::new(subject, cause, "see who else attaches programs there: `ip link show`"))
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        // Closing does it too, but not while a child that is about to start its program has the descriptor as well.
+        let _ = syscall::run(
+            Command::LinkDetach,
+            &mut syscall::Descriptor { descriptor: syscall::number(self.link.as_fd()) },
+        );
     }
 }
 

@@ -159,7 +159,7 @@ fn programs(link: &[u8]) -> Vec<(XdpMode, u32)> {
     }
 }
 
-fn program_name(id: u32) -> Option<String> {
+pub(super) fn program_name(id: u32) -> Option<String> {
     let program = syscall::make(Command::ProgramOfId, &mut syscall::OfId { id, ..Default::default() }).ok()?;
     syscall::program_information(program.as_fd()).ok().map(|information| syscall::name_of(&information))
 }

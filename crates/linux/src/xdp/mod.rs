@@ -45,6 +45,11 @@ pub fn check_vacant(interface: &Interface) -> Result<()> {
     attachment::vacant(interface)
 }
 
+/// Whether the kernel still holds a program of this number.
+pub fn exists(id: u32) -> bool {
+    interface::program_name(id).is_some()
+}
+
 fn next_step(error: &io::Error, otherwise: &str) -> String {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_BPF and CAP_NET_ADMIN".into(),

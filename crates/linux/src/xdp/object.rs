@@ -32,6 +32,7 @@ pub struct Loader<'a> {
     name: &'a str,
     code: &'a [u8],
     variables: Vec<(String, Vec<u8>)>,
+    wishes: Vec<(String, u64)>,
     device: Option<&'a Interface>,
 }
 
@@ -46,13 +47,19 @@ const NO_MEMORY_SHARED: &str = "its memory is not shared: add BPF_F_MMAPABLE to 
 impl<'a> Loader<'a> {
     /// `name` is what faults call the object; `code` an ELF object for BPF.
     pub fn new(name: &'a str, code: &'a [u8]) -> Self {
-        Loader { name, code, variables: Vec::new(), device: None }
+        Loader { name, code, variables: Vec::new(), wishes: Vec::new(), device: None }
     }
 
     /// Sets a variable of the program's, also a constant one, before the verifier sees it. `value` has the variable's
     /// size, in native byte order.
     pub fn variable(mut self, name: &str, value: &[u8]) -> Self {
         self.variables.push((name.into(), value.into()));
+        self
+    }
+
+    /// As [`Loader::variable`], where the object has an integer of this name; else nothing.
+    pub fn variable_if_any(mut self, name: &str, value: u64) -> Self {
+        self.wishes.push((name.into(), value));
         self
     }
 
@@ -90,6 +97,22 @@ impl<'a> Loader<'a> {
             }
         }
         let variables = elf.variables().map_err(bad)?;
+        let mut values = self.variables.clone();
+        for (name, value) in &self.wishes {
+            match variables.get(name).map(|variable| variable.size) {
+                Some(size @ (1 | 2 | 4 | 8)) if size == 8 || value >> (8 * size) == 0 => {
+                    values.push((name.clone(), value.to_ne_bytes()[..size].to_vec()));
+                }
+                Some(size) => {
+                    return Err(Fault::new(
+                        format!("{}: variable {name}", subject()),
+                        format!("{value} does not fit into its {size} bytes"),
+                        "set a smaller value, or declare the variable as u64",
+                    ));
+                }
+                None => {}
+            }
+        }
         let code = elf.for_the_parser().map_err(bad)?;
         // The parser reads words in place.
         let mut aligned = vec![0u64; code.len().div_ceil(8)];
@@ -101,7 +124,7 @@ impl<'a> Loader<'a> {
         // It panics on some damaged objects.
         let read = catch_unwind(|| {
             let mut object = parse(words_as_bytes(&aligned, code.len()))?;
-            let values = self.variables.iter().map(|(name, value)| (name.as_str(), (value.as_slice(), true))).collect();
+            let values = values.iter().map(|(name, value)| (name.as_str(), (value.as_slice(), true))).collect();
             object.patch_map_data(values).map_err(chain)?;
             let debug = object.fixup_and_sanitize_btf(&debug_features()).map_err(chain)?.map(|debug| debug.to_bytes());
             Ok((object, debug))
@@ -200,7 +223,9 @@ impl<'a> Loader<'a> {
             (true, Some(_)) => format!("the NIC takes no program: {error}"),
         };
         let next = match self.device {
-            None => next_step(&error, "change the program so that the verifier can follow it"),
+            // The verifier says 'permission denied' too.
+            None if !said.is_empty() => "change the program so that the verifier can follow it".into(),
+            None => next_step(&error, "see the kernel's log: `dmesg`"),
             Some(_) => ANOTHER_MODE.into(),
         };
         Err(Fault::new(format!("BPF object {}: program {name}", self.name), cause, next))

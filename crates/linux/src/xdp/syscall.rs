@@ -16,6 +16,7 @@ pub(super) enum Command {
     MapFreeze = 22,
     LinkCreate = 28,
     EnableStatistics = 32,
+    LinkDetach = 34,
 }
 
 /// Marks structures that the kernel takes for a command.
