@@ -1,8 +1,8 @@
 /* An offcode for tests of the site, and an example of its convention: counts frames, echoes messages, adds numbers. */
 #include "offcode.h"
 
-OFFCODE_IN(16);
-OFFCODE_OUT(1 << 16);
+OFFCODE_IN(64);
+OFFCODE_OUT(1 << 19);
 
 u64 frames = 0;
 u64 refuse_start = 0;
@@ -28,7 +28,7 @@ int start(void *ctx)
 	return refuse_start ? 1 : 0;
 }
 
-/* Method 0: the sum of two u64. Method 1: how many frames were counted. Method 2: the attribute LIMIT. */
+/* Method 0: the sum of two u32 as u64. Method 1: how many frames were counted. Method 2: the attribute LIMIT. */
 SEC("syscall")
 int call(struct offcode_call *call)
 {
@@ -36,9 +36,9 @@ int call(struct offcode_call *call)
 
 	switch (call->method) {
 	case 0:
-		if (call->length != 16)
+		if (call->length != 8)
 			return 1;
-		numbers[0] += numbers[1];
+		numbers[0] = (numbers[0] & 0xffffffff) + (numbers[0] >> 32);
 		break;
 	case 1:
 		numbers[0] = frames;

@@ -30,7 +30,7 @@ struct offcode_in {
 	u64 read;     /* messages that the program has taken */
 };
 
-#define IN_SLOT_BYTES 2040
+#define IN_SLOT_BYTES 4096
 struct offcode_slot {
 	u64 length;
 	unsigned char bytes[IN_SLOT_BYTES];

@@ -37,9 +37,9 @@ fn a_call_runs_in_the_kernel_and_answers() {
     let before = call.runs().unwrap().count;
     // struct offcode_call
     let mut context = vec![0u8; 16 + 1024];
-    context[12..16].copy_from_slice(&16u32.to_ne_bytes());
-    context[16..24].copy_from_slice(&40u64.to_ne_bytes());
-    context[24..32].copy_from_slice(&2u64.to_ne_bytes());
+    context[12..16].copy_from_slice(&8u32.to_ne_bytes());
+    context[16..20].copy_from_slice(&40u32.to_ne_bytes());
+    context[20..24].copy_from_slice(&2u32.to_ne_bytes());
     assert_eq!(call.call(&mut context).unwrap(), 0);
     assert_eq!(context[16..24], 42u64.to_ne_bytes());
     assert_eq!(context[12..16], 8u32.to_ne_bytes());
@@ -55,7 +55,7 @@ fn words_and_a_ring_cross_between_user_space_and_programs() {
     let (input, mut output) = (object.shared("IN").unwrap(), object.ring("OUT").unwrap());
     assert!(!output.poll());
     for round in 0..40u64 {
-        let slot = input.value(1 + round as usize % 16);
+        let slot = input.value(1 + round as usize % 64);
         slot[0].store(8, Ordering::Relaxed);
         slot[1].store(round * 3, Ordering::Relaxed);
         input.value(0)[0].store(round + 1, Ordering::Release);
@@ -75,11 +75,11 @@ fn a_full_ring_refuses_and_goes_on_once_it_is_read() {
     let (input, mut output) = (object.shared("IN").unwrap(), object.ring("OUT").unwrap());
     let message = object.program("message").unwrap();
     let (mut written, mut read) = (0u64, 0u64);
-    // 64 KiB hold 31 records of 2 KiB.
+    // 512 KiB hold 127 records of 4 KiB.
     for _ in 0..200 {
-        while written - input.value(0)[8].load(Ordering::Acquire) < 16 && written < 500 {
-            let slot = input.value(1 + written as usize % 16);
-            slot[0].store(2040, Ordering::Relaxed);
+        while written - input.value(0)[8].load(Ordering::Acquire) < 64 && written < 500 {
+            let slot = input.value(1 + written as usize % 64);
+            slot[0].store(4096, Ordering::Relaxed);
             slot[1].store(written, Ordering::Relaxed);
             written += 1;
             input.value(0)[0].store(written, Ordering::Release);
@@ -87,7 +87,7 @@ fn a_full_ring_refuses_and_goes_on_once_it_is_read() {
         message.call(&mut []).unwrap();
         for _ in 0..3 {
             output.read(|message| {
-                assert_eq!((message.len(), u64::from_ne_bytes(message[..8].try_into().unwrap())), (2040, read));
+                assert_eq!((message.len(), u64::from_ne_bytes(message[..8].try_into().unwrap())), (4096, read));
                 read += 1;
             });
         }

@@ -51,6 +51,8 @@ pub struct XdpSite {
 struct Inner {
     name: String,
     object: Object,
+    /// [`offcode::Guid::short`] of each of its interfaces.
+    interfaces: Vec<u64>,
     /// Calls and messages from user space.
     uses: AtomicU64,
     /// Set when the offcode is removed.
@@ -64,9 +66,16 @@ struct Body {
     role: ProgramRole,
     connected: bool,
     running: Option<Running>,
-    started: bool,
+    phase: Phase,
     /// Held while the kernel is to count runs.
     statistics: Option<RunStatistics>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Deployed,
+    Initialized,
+    Started,
 }
 
 enum Running {
@@ -108,8 +117,16 @@ impl XdpSite {
 }
 
 impl Body {
+    fn expect(&self, phase: Phase) -> Result<()> {
+        if self.phase == phase {
+            return Ok(());
+        }
+        let cause = format!("it is {:?}, which the step that was asked for does not follow", self.phase).to_lowercase();
+        Err(Fault::new(format!("offcode {}", self.inner.name), cause, "deploy, initialize, start; each once"))
+    }
+
     /// Runs a phase's program, if the object has it.
-    fn phase(&self, phase: &str) -> Result<()> {
+    fn run(&self, phase: &str) -> Result<()> {
         if !self.inner.object.has_program(phase) {
             return Ok(());
         }
@@ -127,8 +144,8 @@ impl Body {
 impl Drop for Body {
     fn drop(&mut self) {
         self.running = None;
-        if self.started {
-            let _ = self.phase("stop");
+        if self.phase == Phase::Started {
+            let _ = self.run("stop");
         }
         self.inner.gone.store(true, Ordering::Release);
     }
@@ -179,7 +196,7 @@ impl SiteDriver for XdpSite {
                 loader = loader.variable_if_any(name, value);
             }
         }
-        let object = loader.load()?;
+        let object = loader.load().map_err(|fault| fault.within(&subject))?;
         let body_program = object.program(&entry.name).map_err(|fault| fault.within(&subject))?;
         if body_program.kind() != ProgramKind::Xdp {
             return refuse(format!("program {} is no SEC(\"xdp\")", entry.name), "name the body's program in the ODF");
@@ -198,6 +215,7 @@ impl SiteDriver for XdpSite {
             inner: Arc::new(Inner {
                 name: deployment.name,
                 object,
+                interfaces: deployment.manifest.package.interfaces.iter().map(|one| one.guid.short()).collect(),
                 uses: AtomicU64::new(0),
                 gone: std::sync::atomic::AtomicBool::new(false),
             }),
@@ -205,21 +223,26 @@ impl SiteDriver for XdpSite {
             role: entry.role,
             connected: false,
             running: None,
-            started: false,
+            phase: Phase::Deployed,
             statistics,
         });
         Ok(slot)
     }
 
     fn initialize(&mut self, slot: Slot) -> Result<()> {
-        self.body(slot)?.phase("initialize")
+        let body = self.body_mut(slot)?;
+        body.expect(Phase::Deployed)?;
+        body.run("initialize")?;
+        body.phase = Phase::Initialized;
+        Ok(())
     }
 
     fn start(&mut self, slot: Slot) -> Result<()> {
         let (interface, mode) = (self.interface.clone(), self.mode);
         let body = self.body_mut(slot)?;
-        body.phase("start")?;
-        body.started = true;
+        body.expect(Phase::Initialized)?;
+        body.run("start")?;
+        body.phase = Phase::Started;
         body.running = Some(match body.role {
             ProgramRole::Hook => {
                 Running::Hook(Attachment::new(body.inner.object.program(&body.program)?, &interface, mode)?)

@@ -8,7 +8,7 @@ use linux::xdp::{RingReader, SharedWords};
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::{Header, Kind};
 use offcode::channel::{Cast, Counted, Delivery, Synchronization};
-use offcode::{Channel, Specification, Written};
+use offcode::{Channel, Refusal, Specification, Written};
 
 use super::Inner;
 
@@ -34,6 +34,9 @@ impl Calls {
         let object = &self.inner.object;
         if !object.has_program("call") {
             return Err("its object has no program call".into());
+        }
+        if !self.inner.interfaces.contains(&header.interface) {
+            return Err(Refusal::no_such_interface(header.interface).0);
         }
         if arguments.len() > CALL_BYTES {
             return Err(format!("{} bytes of arguments are more than {CALL_BYTES}", arguments.len()));

@@ -14,6 +14,7 @@ use offcode::manifest::{self, Manifest, Package, Program, Software, Target};
 use offcode::{Attributes, Guid, Written};
 
 use super::*;
+use crate::site::conformance::Subject;
 
 fn lab() -> Option<Lab> {
     if let Some(why) = bpf::MISSING {
@@ -25,6 +26,10 @@ fn lab() -> Option<Lab> {
 
 fn site(lab: &Lab, host: Host, mode: XdpMode) -> XdpSite {
     lab.inside(host, || XdpSite::open(lab.interface(host), mode)).unwrap().unwrap()
+}
+
+fn interface() -> Guid {
+    Guid::named("test.interface")
 }
 
 fn deployment(name: &str, code: &[u8], program: &str, role: ProgramRole, attributes: &[(&str, &str)]) -> Deployment {
@@ -40,7 +45,7 @@ fn deployment(name: &str, code: &[u8], program: &str, role: ProgramRole, attribu
             name: name.into(),
             version: "1".into(),
             description: String::new(),
-            interfaces: Vec::new(),
+            interfaces: vec![manifest::Interface { guid: interface(), name: "Test".into(), methods: Vec::new() }],
             bodies: vec![body],
             attributes: Vec::new(),
         },
@@ -59,14 +64,14 @@ fn echo(attributes: &[(&str, &str)]) -> Deployment {
 /// Calls over the out-of-band channel, as any caller would.
 fn call(end: &mut dyn Channel, method: u16, arguments: &[u8]) -> Result<Vec<u8>, String> {
     let mut message = vec![0; Header::LENGTH];
-    let header = Header { interface: 5, method, kind: Kind::Call, route: 0, id: 77 };
+    let header = Header { interface: interface().short(), method, kind: Kind::Call, route: 0, id: 77 };
     header.write((&mut message[..]).try_into().unwrap());
     message.extend_from_slice(arguments);
     assert_eq!(end.write(&message).unwrap(), Written::Taken);
     let mut answer = Vec::new();
     assert!(end.read_with(&mut |bytes| answer = bytes.to_vec()).unwrap());
     let (header, content) = Header::read(&answer).unwrap();
-    assert_eq!((header.id, header.interface, header.method), (77, 5, method));
+    assert_eq!((header.id, header.interface, header.method), (77, interface().short(), method));
     match header.kind {
         Kind::Reply => Ok(content.to_vec()),
         _ => Err(String::from_utf8(content.to_vec()).unwrap()),
@@ -116,7 +121,7 @@ fn a_hook_counts_frames_answers_calls_and_proves_where_it_is() {
         assert!(evidence.whereabouts.contains(&format!("{} mode, on {}", word(mode), lab.interface(Host::B))));
         assert!(counter(&evidence, "runs of the program") >= 10 && evidence.uses > 10, "{evidence:?}");
 
-        assert_eq!(number_of(call(&mut *calls, 0, &[40u64.to_ne_bytes(), 2u64.to_ne_bytes()].concat())), 42);
+        assert_eq!(number_of(call(&mut *calls, 0, &[40u32.to_le_bytes(), 2u32.to_le_bytes()].concat())), 42);
         assert!(call(&mut *calls, 0, &[1]).unwrap_err().contains("returned 1 for method 0"));
         assert!(call(&mut *calls, 7, &[]).unwrap_err().contains("returned 2 for method 7"));
         assert!(call(&mut *calls, 0, &[0; 2000]).unwrap_err().contains("more than 1024"));
@@ -133,6 +138,20 @@ fn a_hook_counts_frames_answers_calls_and_proves_where_it_is() {
         assert!(calls.is_abandoned() && calls.write(&[0; 16]).unwrap() == Written::Gone);
         assert!(site.evidence(slot).is_err());
         assert_eq!(site.interface.attached().unwrap(), []);
+    }
+}
+
+#[test]
+fn it_is_a_site_as_any_other() {
+    let Some(lab) = lab() else { return };
+    let subject = Subject {
+        deployment: echo(&[]),
+        interface: interface().short(),
+        messages: true,
+        unfit: Code::Bpf(b"no object"[..].into()),
+    };
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        crate::site::conformance::check(|| Box::new(site(&lab, Host::B, mode)), &subject);
     }
 }
 
@@ -158,8 +177,8 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
     assert_eq!(site.interface.attached().unwrap(), []);
     let asked = conformance::specification(offcode::Cast::Unicast, Delivery::Reliable, Synchronization::Poll);
     let mut larger = asked;
-    larger.buffers.count = 32;
-    assert!(site.connect(slot, "a", larger).err().unwrap().to_string().contains("IN has 16"));
+    larger.buffers.count = 128;
+    assert!(site.connect(slot, "a", larger).err().unwrap().to_string().contains("IN has 64"));
     let end = site.connect(slot, "a", asked).unwrap();
     assert!(site.connect(slot, "b", asked).is_err());
     assert!(!site.adopts() && site.adopt(slot, "c", end).is_err());
@@ -168,6 +187,7 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
     // Somebody else is at the hook.
     let mut other = lab.inside(Host::B, || XdpSite::open(lab.interface(Host::B), XdpMode::Generic)).unwrap().unwrap();
     let theirs = other.deploy(echo(&[])).unwrap();
+    other.initialize(theirs).unwrap();
     other.start(theirs).unwrap();
     says(site.deploy(echo(&[])), "(count_frames) in generic mode is attached already");
     let opened = lab.inside(Host::B, || XdpSite::open(lab.interface(Host::B), XdpMode::Native)).unwrap();
@@ -309,6 +329,7 @@ fn a_producer_sends_what_it_is_allowed_to_and_the_other_host_counts_it() {
     let mut receiving = site(&lab, Host::B, XdpMode::Native);
     let hook = receiving.deploy(echo(&[])).unwrap();
     let mut counted = receiving.connect(hook, "", Specification::default()).unwrap();
+    receiving.initialize(hook).unwrap();
     receiving.start(hook).unwrap();
 
     let mut sending = site(&lab, Host::A, XdpMode::Native);
@@ -338,6 +359,7 @@ fn owner_for_the_test_below() {
     let Some(interface) = std::env::var_os(OWNER) else { return };
     let mut site = XdpSite::open(interface.to_str().unwrap(), XdpMode::Native).unwrap();
     let slot = site.deploy(echo(&[])).unwrap();
+    site.initialize(slot).unwrap();
     site.start(slot).unwrap();
     println!("\nprogram: {}", site.body(slot).unwrap().inner.object.program("count_frames").unwrap().id());
     std::thread::sleep(Duration::from_secs(60));
