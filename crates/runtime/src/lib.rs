@@ -2,6 +2,7 @@
 //! port, behind one [`Endpoint`]. An application is written once; where its messages are processed is one argument.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod app_file;
 pub mod application;
 pub mod catalogue;

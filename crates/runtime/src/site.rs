@@ -1,5 +1,6 @@
 //! What every kind of site does for the runtime: it takes bodies, runs them, joins channels to them and proves it.
 
+pub mod agent;
 pub mod app;
 mod body;
 #[cfg(feature = "conformance")]

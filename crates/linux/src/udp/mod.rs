@@ -16,7 +16,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
 use serde::{Deserialize, Serialize};
@@ -321,5 +321,12 @@ impl Port for UdpPort {
             "a UDP port does not read remote memory",
             "move the bytes in packets",
         ))
+    }
+}
+
+/// The socket, to sleep on until a packet comes.
+impl AsFd for UdpPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }

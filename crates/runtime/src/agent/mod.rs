@@ -1,0 +1,213 @@
+//! The agent: a small daemon that gives another host, or a DPU's cores, to offcodes. [`crate::site::agent::AgentSite`]
+//! is its client.
+//!
+//! # What is protected, and what is not
+//! - Control (requests, code, the out-of-band channel) travels over TLS 1.3; both sides show a certificate of the user's
+//!   own authority ([`keys`]). Whoever has no such certificate gets no further than the handshake.
+//! - Specialized channels travel over UDP by the message engine. Each has two keys of its own, agreed over TLS, by
+//!   which every packet is encrypted and authenticated (AES-256-GCM); what was not made with the key is dropped
+//!   and counted. An observer still sees addresses, sizes and times, and one who can drop packets can stop a channel.
+//! - An authenticated client is trusted with the agent's processor time and with what its native bodies can do. A wasm
+//!   body is bounded in memory and time; what a client asks for is bounded by [`Limits`].
+//!
+//! # Who may end whom
+//! A client that closes, dies or falls silent loses its offcodes: they are stopped and removed. An agent that dies is
+//! seen by its client within seconds as a fault that names the agent and the offcodes lost.
+//!
+//! An agent with native bodies of one's own is a program that calls [`serve`] with a [`Registry`] of them.
+
+mod code_cache;
+pub(crate) mod engine_channel;
+mod flow;
+mod frame;
+mod gate;
+mod host;
+pub(crate) mod journal;
+pub mod keys;
+mod limits;
+pub(crate) mod out_of_band;
+pub(crate) mod protocol;
+mod pump;
+mod sealed;
+mod session;
+pub(crate) mod wire;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use machine::{Fault, Result};
+use offcode::Registry;
+use rustls::ServerConfig;
+
+pub(crate) use code_cache::hash;
+pub use journal::Reason;
+pub use limits::Limits;
+pub use protocol::DEFAULT_PORT;
+
+use code_cache::CodeCache;
+use gate::Gate;
+use host::{Host, Order};
+use journal::Journal;
+use protocol::{Frame, Trouble};
+use session::{Common, Session};
+use wire::{Outbox, Wire};
+
+use crate::site::SiteDriver;
+
+/// How an agent is started.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub listen: SocketAddr,
+    /// The folder that [`keys::make`] made for this host.
+    pub keys: PathBuf,
+    pub limits: Limits,
+}
+
+/// An agent that listens.
+pub struct Agent {
+    listener: TcpListener,
+    config: Arc<ServerConfig>,
+    common: Arc<Common>,
+    site: Box<dyn SiteDriver>,
+}
+
+/// What an agent did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    pub clients: u64,
+    /// What was refused, by reason.
+    pub refused: BTreeMap<Reason, u64>,
+}
+
+/// Listens and serves until `stop` says so: for programs that link bodies of their own. `site` runs the bodies. `log`
+/// gets a line for each client, and one for each that was refused.
+pub fn serve(
+    options: &Options,
+    registry: Registry,
+    site: Box<dyn SiteDriver>,
+    stop: impl Fn() -> bool,
+    log: impl Fn(&str) + Send + Sync + 'static,
+) -> Result<Summary> {
+    Agent::bind(options, registry, site, log)?.run(stop)
+}
+
+impl Agent {
+    pub fn bind(
+        options: &Options,
+        registry: Registry,
+        site: Box<dyn SiteDriver>,
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Agent> {
+        let config = keys::server(&options.keys)?;
+        let failed =
+            |e| Fault::because(format!("address {}", options.listen), e, "choose another --listen ADDRESS:PORT");
+        let listener = TcpListener::bind(options.listen).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let common = Common {
+            limits: options.limits.clone(),
+            registry,
+            cache: Mutex::new(CodeCache::new(options.limits.cache)),
+            journal: Journal::new(Box::new(log)),
+        };
+        Ok(Agent { listener, config, common: Arc::new(common), site })
+    }
+
+    pub fn address(&self) -> Result<SocketAddr> {
+        self.listener.local_addr().map_err(|e| Fault::because("listener", e, "start the agent again"))
+    }
+
+    /// Serves until `stop` says so, then ends all clients and removes their offcodes.
+    pub fn run(self, stop: impl Fn() -> bool) -> Result<Summary> {
+        let Agent { listener, config, common, site } = self;
+        let (orders, obeyed) = std::sync::mpsc::channel();
+        let host = Host::new(site, common.clone());
+        let failed = |e| Fault::because("thread of the agent's site", e, "raise the limit on processes (ulimit -u)");
+        let host = thread::Builder::new().name("agent site".into()).spawn(move || host.run(&obeyed)).map_err(failed)?;
+        let mut gate = Gate::new(listener, config, common.clone());
+        let mut hall = Hall { common: common.clone(), orders, seats: Vec::new(), admitted: 0 };
+        let mut outcome = Ok(());
+        while !stop() && outcome.is_ok() {
+            outcome = gate.turn(|wire, from| hall.admit(wire, from));
+            if host.is_finished() {
+                let cause = "the thread of the agent's site has ended: a native body panicked";
+                outcome =
+                    Err(Fault::new("agent", cause, "read its message above, mend the body, start the agent again"));
+            }
+        }
+        let clients = hall.admitted;
+        hall.clear();
+        // The hall held the last sender of orders.
+        let _ = host.join();
+        outcome.map(|()| Summary { clients, refused: common.journal.counts() })
+    }
+}
+
+/// A client that is being served.
+struct Seat {
+    address: IpAddr,
+    outbox: Arc<Outbox>,
+    thread: JoinHandle<()>,
+}
+
+/// Where authenticated clients are served, one thread each.
+struct Hall {
+    common: Arc<Common>,
+    orders: std::sync::mpsc::Sender<Order>,
+    seats: Vec<Seat>,
+    admitted: u64,
+}
+
+impl Hall {
+    fn admit(&mut self, wire: Wire, from: SocketAddr) {
+        self.seats.retain(|seat| !seat.thread.is_finished());
+        let limits = &self.common.limits;
+        let same = self.seats.iter().filter(|seat| seat.address == from.ip()).count();
+        let full = if self.seats.len() >= limits.clients {
+            Some(format!("{} clients are served already", limits.clients))
+        } else if same >= limits.clients_per_address {
+            Some(format!("{same} clients of its address are served already"))
+        } else {
+            None
+        };
+        if let Some(why) = full {
+            let fault =
+                Fault::new("agent", why.clone(), "end another client, or start the agent with a larger --limit");
+            turn_away(wire, (&fault).into());
+            return self.common.journal.refused(from, Reason::Clients, &why);
+        }
+        if let Err(why) = self.seat(wire, from) {
+            self.common.journal.refused(from, Reason::Clients, &why);
+        }
+    }
+
+    fn seat(&mut self, wire: Wire, from: SocketAddr) -> Result<(), String> {
+        let here = wire.stream.local_addr().map_err(|e| e.to_string())?;
+        let outbox = Arc::new(Outbox::new(self.common.limits.backlog.0 as usize).map_err(|e| e.to_string())?);
+        let session =
+            Session::new(self.admitted, (from, here), self.common.clone(), self.orders.clone(), outbox.clone());
+        let thread = thread::Builder::new().name("agent client".into()).spawn(move || session.run(wire));
+        let thread = thread.map_err(|e| e.to_string())?;
+        self.admitted += 1;
+        self.seats.push(Seat { address: from.ip(), outbox, thread });
+        Ok(())
+    }
+
+    fn clear(self) {
+        for seat in &self.seats {
+            seat.outbox.close();
+        }
+        for seat in self.seats {
+            let _ = seat.thread.join();
+        }
+    }
+}
+
+/// Says why, as far as the socket takes it at once.
+fn turn_away(mut wire: Wire, why: Trouble) {
+    let _ = std::io::Write::write_all(&mut wire.tls.writer(), &frame::encode(&Frame::Refused(why)));
+    wire.tls.send_close_notify();
+    let _ = wire.tls.write_tls(&mut wire.stream);
+}

@@ -1,0 +1,164 @@
+//! What an agent and its client say to each other, inside TLS: frames of a 32-bit little-endian length and a postcard
+//! body.
+//!
+//! ```text
+//! client                                agent
+//!   Hello { version }            ->
+//!                                <-     Welcome | Refused
+//!   Request { id, request }      ->
+//!                                <-     Answer { id, outcome }
+//!   Message, Credit, Close       <->    of out-of-band channels
+//!   Ping                         ->     every second
+//!                                <-     Pong
+//! ```
+//!
+//! `Hello`, `Welcome` and `Refused` keep their numbers and shapes in every version.
+
+use machine::Fault;
+use offcode::{Manifest, Specification};
+use serde::{Deserialize, Serialize};
+
+use crate::site::Evidence;
+
+pub(crate) const VERSION: u16 = 1;
+
+/// Where an agent listens unless told otherwise.
+pub const DEFAULT_PORT: u16 = 7472;
+
+/// SHA-256 of a body.
+pub(crate) type Hash = [u8; 32];
+
+/// One frame, of either direction.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Frame<'a> {
+    Hello {
+        version: u16,
+    },
+    Welcome {
+        version: u16,
+        /// The agent's process, for whereabouts.
+        process: u32,
+        /// Largest frame and largest body that it takes.
+        frame: u64,
+        code: u64,
+    },
+    Refused(Trouble),
+    Request {
+        id: u32,
+        #[serde(borrow)]
+        request: Request<'a>,
+    },
+    Answer {
+        id: u32,
+        outcome: Result<Answer, Trouble>,
+    },
+    /// A message of an out-of-band channel.
+    Message {
+        channel: u32,
+        payload: &'a [u8],
+    },
+    /// Messages that were read of that channel, in all.
+    Credit {
+        channel: u32,
+        read: u64,
+    },
+    /// The sender's end of that channel is gone.
+    Close {
+        channel: u32,
+    },
+    Ping,
+    Pong,
+}
+
+/// One for each method of [`crate::site::SiteDriver`], and one to send code.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Request<'a> {
+    Deploy {
+        name: String,
+        manifest: Box<Manifest>,
+        body: Body,
+        attributes: Vec<(String, String)>,
+    },
+    /// A part of a body, in order from offset 0.
+    Upload {
+        hash: Hash,
+        length: u64,
+        offset: u64,
+        bytes: &'a [u8],
+    },
+    Initialize {
+        slot: u32,
+    },
+    Start {
+        slot: u32,
+    },
+    Connect {
+        slot: u32,
+        name: String,
+        specification: Specification,
+        way: Way,
+    },
+    SetAttribute {
+        slot: u32,
+        name: String,
+        value: String,
+    },
+    Remove {
+        slot: u32,
+    },
+    Evidence {
+        slot: u32,
+    },
+}
+
+/// How the agent finds the code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Body {
+    /// Linked into the agent under the package's GUID.
+    Native,
+    Wasm(Hash),
+}
+
+/// What carries a channel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Way {
+    /// This connection, under a number that the client chose.
+    OutOfBand { channel: u32 },
+    /// The message engine over UDP, sealed under keys made for this channel.
+    Engine { port: u16, session: u32, to_agent: [u8; 32], to_client: [u8; 32] },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Done,
+    Deployed {
+        slot: u32,
+    },
+    /// The body is not here: upload it, then ask again.
+    NeedsCode,
+    /// `port` is the UDP port of the agent's end; 0 for an out-of-band channel.
+    Connected {
+        port: u16,
+    },
+    Evidence(Evidence),
+}
+
+/// A [`Fault`] on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Trouble {
+    subject: String,
+    cause: String,
+    next: String,
+}
+
+impl From<&Fault> for Trouble {
+    fn from(fault: &Fault) -> Self {
+        Trouble { subject: fault.subject().into(), cause: fault.cause().into(), next: fault.next().into() }
+    }
+}
+
+impl From<Trouble> for Fault {
+    fn from(trouble: Trouble) -> Self {
+        Fault::new(trouble.subject, trouble.cause, trouble.next)
+    }
+}

@@ -1,0 +1,91 @@
+//! One thread of the process that drives channels to other hosts while their owners do something else: lost packets are
+//! sent again, and what a closed end still has to say arrives.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use super::engine_channel::Inner;
+
+/// Between two looks while something is on its way.
+const BUSY: Duration = Duration::from_millis(1);
+/// Otherwise: peers must see a sign of life.
+const CALM: Duration = Duration::from_millis(100);
+/// How long a closed end goes on for what it wrote before.
+const LINGER: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+struct Pump {
+    channels: Mutex<Vec<Weak<Mutex<Inner>>>>,
+    lingering: Mutex<Vec<(Instant, Arc<Mutex<Inner>>)>>,
+    thread: OnceLock<Option<Thread>>,
+}
+
+static PUMP: OnceLock<Pump> = OnceLock::new();
+
+fn pump() -> &'static Pump {
+    PUMP.get_or_init(Pump::default)
+}
+
+fn started() -> Option<&'static Thread> {
+    let thread = pump().thread.get_or_init(|| {
+        let made = thread::Builder::new().name("channel pump".into()).spawn(run);
+        // Without a thread channels still move whenever their owners use them.
+        made.ok().map(|handle| handle.thread().clone())
+    });
+    thread.as_ref()
+}
+
+pub(super) fn add(channel: &Arc<Mutex<Inner>>) {
+    pump().channels.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(channel));
+    ring();
+}
+
+pub(super) fn linger(channel: &Arc<Mutex<Inner>>) {
+    let mut lingering = pump().lingering.lock().unwrap_or_else(PoisonError::into_inner);
+    lingering.push((Instant::now() + LINGER, channel.clone()));
+    drop(lingering);
+    ring();
+}
+
+/// Something is on its way.
+pub(super) fn ring() {
+    if let Some(thread) = started() {
+        thread.unpark();
+    }
+}
+
+fn run() {
+    let pump = pump();
+    loop {
+        let mut busy = false;
+        let mut channels = pump.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        channels.retain(|channel| channel.strong_count() > 0);
+        let all: Vec<_> = channels.iter().filter_map(Weak::upgrade).collect();
+        drop(channels);
+        let none = all.is_empty();
+        for channel in all {
+            match channel.try_lock() {
+                Ok(mut inner) => {
+                    inner.turn_for_owner();
+                    busy |= !inner.is_quiet();
+                }
+                // Its owner is at it.
+                Err(TryLockError::WouldBlock) => busy = true,
+                Err(TryLockError::Poisoned(_)) => {}
+            }
+        }
+        let mut lingering = pump.lingering.lock().unwrap_or_else(PoisonError::into_inner);
+        lingering.retain(|(until, channel)| {
+            let quiet = channel.try_lock().is_ok_and(|inner| inner.is_quiet());
+            !quiet && Instant::now() < *until
+        });
+        busy |= !lingering.is_empty();
+        drop(lingering);
+        match (busy, none) {
+            (true, _) => thread::sleep(BUSY),
+            (false, false) => thread::park_timeout(CALM),
+            (false, true) => thread::park(),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! A port whose packets only the holder of a key can make or read: AES-256-GCM around the packets of any port.
+//!
+//! ```text
+//! | number, 8 bytes | packet, encrypted | tag, 16 bytes |
+//! ```
+//!
+//! Each direction has a key of its own, made for one channel and sent over TLS. The number is the nonce: it is used once
+//! under its key. What does not open is dropped and counted. A packet that is caught and sent again does open; the engine
+//! drops it, as it drops every double.
+
+use machine::{Bytes, Capabilities, Notice, PeerIndex, Port, Result, Sent};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+const NUMBER: usize = 8;
+const TAG: usize = 16;
+pub(crate) const OVERHEAD: usize = NUMBER + TAG;
+
+pub(crate) struct SealedPort<P> {
+    port: P,
+    outward: LessSafeKey,
+    inward: LessSafeKey,
+    number: u64,
+    opened: Vec<u8>,
+    /// Packets that did not open.
+    forged: u64,
+}
+
+fn key(bytes: &[u8; 32]) -> LessSafeKey {
+    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, bytes).expect("a key of this cipher has 32 bytes"))
+}
+
+fn nonce(number: u64) -> Nonce {
+    let mut bytes = [0; NONCE_LEN];
+    bytes[..NUMBER].copy_from_slice(&number.to_le_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+impl<P: Port> SealedPort<P> {
+    pub fn new(port: P, outward: &[u8; 32], inward: &[u8; 32]) -> Self {
+        SealedPort { port, outward: key(outward), inward: key(inward), number: 0, opened: Vec::new(), forged: 0 }
+    }
+
+    pub fn forged(&self) -> u64 {
+        self.forged
+    }
+}
+
+impl<P: Port> Port for SealedPort<P> {
+    fn capabilities(&self) -> Capabilities {
+        let inner = self.port.capabilities();
+        let mtu = Bytes(inner.mtu.0.saturating_sub(OVERHEAD as u64));
+        Capabilities { mtu, remote_read: false, zero_copy: false, ..inner }
+    }
+
+    fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
+        let SealedPort { port, outward, number, .. } = self;
+        port.send(peer, length + OVERHEAD, |packet| {
+            let (head, rest) = packet.split_at_mut(NUMBER);
+            let (body, tag) = rest.split_at_mut(length);
+            fill(body);
+            head.copy_from_slice(&number.to_le_bytes());
+            // 2^64 packets do not fit in a lifetime, nor a packet in more than the cipher takes.
+            let made = outward.seal_in_place_separate_tag(nonce(*number), Aad::empty(), body);
+            tag.copy_from_slice(made.expect("a packet is shorter than the cipher's limit").as_ref());
+            *number += 1;
+        })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.port.flush()
+    }
+
+    fn receive(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
+        let SealedPort { port, inward, opened, forged, .. } = self;
+        let mut delivered = 0;
+        port.receive(budget, |peer, packet| {
+            let Some((head, body)) = packet.split_first_chunk::<NUMBER>() else {
+                *forged += 1;
+                return;
+            };
+            opened.clear();
+            opened.extend_from_slice(body);
+            match inward.open_in_place(nonce(u64::from_le_bytes(*head)), Aad::empty(), opened) {
+                Ok(plain) => {
+                    delivered += 1;
+                    deliver(peer, plain);
+                }
+                Err(_) => *forged += 1,
+            }
+        })?;
+        Ok(delivered)
+    }
+
+    fn notices(&mut self, report: impl FnMut(Notice)) -> Result<()> {
+        self.port.notices(report)
+    }
+
+    fn read_remote(&mut self, peer: PeerIndex, address: u64, into: &mut [u8]) -> Result<()> {
+        self.port.read_remote(peer, address, into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use linux::udp::UdpPort;
+
+    use super::*;
+
+    fn pair(keys: [[u8; 32]; 4]) -> (SealedPort<UdpPort>, SealedPort<UdpPort>) {
+        let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let (mut a, mut b) = (UdpPort::open(local).unwrap(), UdpPort::open(local).unwrap());
+        a.add_peer(b.local_address()).unwrap();
+        b.add_peer(a.local_address()).unwrap();
+        (SealedPort::new(a, &keys[0], &keys[1]), SealedPort::new(b, &keys[2], &keys[3]))
+    }
+
+    fn receive(port: &mut SealedPort<UdpPort>, enough: impl Fn(u64, usize) -> bool) -> Vec<Vec<u8>> {
+        let mut got = Vec::new();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !enough(port.forged(), got.len()) && std::time::Instant::now() < deadline {
+            port.receive(64, |_, packet| got.push(packet.to_vec())).unwrap();
+        }
+        got
+    }
+
+    #[test]
+    fn packets_open_with_the_key_and_only_with_it() {
+        let (one, two) = ([1; 32], [2; 32]);
+        let (mut a, mut b) = pair([one, two, two, one]);
+        let mtu = a.capabilities().mtu.0 as usize;
+        for length in [0, 1, 17, mtu] {
+            let sent = a.send(PeerIndex(0), length, |into| into.fill(length as u8)).unwrap();
+            assert_eq!(sent, Sent::Taken);
+            a.flush().unwrap();
+            assert_eq!(receive(&mut b, |_, n| n == 1), [vec![length as u8; length]]);
+        }
+        let (mut a, mut b) = pair([one, two, two, two]);
+        let _ = a.send(PeerIndex(0), 5, |into| into.fill(1)).unwrap();
+        a.flush().unwrap();
+        assert!(receive(&mut b, |forged, _| forged == 1).is_empty());
+        assert_eq!(b.forged(), 1);
+    }
+
+    #[test]
+    fn changed_and_cut_packets_are_dropped() {
+        let keys = [3; 32];
+        let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let (mut a, mut b) = (UdpPort::open(local).unwrap(), UdpPort::open(local).unwrap());
+        a.add_peer(b.local_address()).unwrap();
+        b.add_peer(a.local_address()).unwrap();
+        let mut b = SealedPort::new(b, &keys, &keys);
+        let good = {
+            let mut body = b"payload".to_vec();
+            let tag = key(&keys).seal_in_place_separate_tag(nonce(9), Aad::empty(), &mut body).unwrap();
+            [&9u64.to_le_bytes()[..], &body, tag.as_ref()].concat()
+        };
+        let mut packets = vec![Vec::new(), good[..5].to_vec(), good[..good.len() - 1].to_vec()];
+        packets.extend((0..good.len()).map(|at| {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            bad
+        }));
+        let bad = packets.len();
+        packets.push(good);
+        for packet in &packets {
+            let _ = a.send(PeerIndex(0), packet.len(), |into| into.copy_from_slice(packet)).unwrap();
+            a.flush().unwrap();
+        }
+        assert_eq!(receive(&mut b, |_, n| n == 1), [b"payload".to_vec()]);
+        assert_eq!(b.forged(), bad as u64);
+    }
+}

@@ -1,0 +1,506 @@
+//! The site `agent:HOST`, seen from the runtime: each method is a request to the agent there.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use machine::{Bytes, Fault, Result, Site};
+use offcode::{Activity, Channel, ChannelId, Specification};
+use ring::rand::{SecureRandom, SystemRandom};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+
+use crate::agent::engine_channel::{self, Agreement, Link, Prepared};
+use crate::agent::journal::Reason;
+use crate::agent::out_of_band::Channels;
+use crate::agent::protocol::{Answer, Body, DEFAULT_PORT, Frame, Hash, Request, Trouble, VERSION, Way};
+use crate::agent::wire::{Ended, Handler, Outbox, Wire, shake};
+use crate::agent::{self, keys};
+use crate::site::{Code, Deployment, Evidence, SiteDriver, Slot};
+
+const CONNECT: Duration = Duration::from_secs(3);
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// A crowded agent may close a connection before it looks at it.
+const ATTEMPTS: u32 = 5;
+/// Between attempts, longer each time.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long an agent may take over one request.
+const ANSWER: Duration = Duration::from_secs(30);
+/// Silence after which the agent counts as gone. It answers a ping every second.
+const SILENCE: Duration = Duration::from_secs(5);
+const PING: Duration = Duration::from_secs(1);
+/// Bytes of a body in one request.
+const PART: usize = 64 << 10;
+/// Requests and messages that may wait to be sent.
+const BACKLOG: usize = 64 << 20;
+/// Buffers of one channel, both hosts alike.
+const BUFFERS: Bytes = Bytes(64 << 20);
+
+type Outcome = Result<Answer, Trouble>;
+
+/// What the connection's thread and the site share.
+struct Shared {
+    outbox: Arc<Outbox>,
+    waiting: Mutex<HashMap<u32, SyncSender<Outcome>>>,
+    channels: Channels,
+    link: Arc<Link>,
+    /// Why the connection ended.
+    lost: Mutex<Option<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What an agent says of itself.
+#[derive(Clone, Copy)]
+struct Welcome {
+    process: u32,
+    frame: u64,
+    code: u64,
+}
+
+/// The connection's thread: hands answers and messages to those who wait.
+struct Reader {
+    shared: Arc<Shared>,
+    greeting: Option<SyncSender<Result<Welcome, Trouble>>>,
+    pinged: Instant,
+}
+
+impl Handler for Reader {
+    fn frame(&mut self, frame: Frame<'_>) -> Result<(), (Reason, String)> {
+        let broken = |why| (Reason::Protocol, why);
+        match frame {
+            Frame::Welcome { process, frame, code, .. } if self.greeting.is_some() => {
+                if let Some(greeting) = self.greeting.take() {
+                    let _ = greeting.send(Ok(Welcome { process, frame, code }));
+                }
+            }
+            Frame::Refused(trouble) if self.greeting.is_some() => {
+                if let Some(greeting) = self.greeting.take() {
+                    let _ = greeting.send(Err(trouble));
+                }
+            }
+            Frame::Answer { id, outcome } => {
+                // Who waited may have given up.
+                if let Some(waiting) = lock(&self.shared.waiting).remove(&id) {
+                    let _ = waiting.send(outcome);
+                }
+            }
+            Frame::Message { channel, payload } => self.shared.channels.message(channel, payload).map_err(broken)?,
+            Frame::Credit { channel, read } => self.shared.channels.credit(channel, read).map_err(broken)?,
+            Frame::Close { channel } => self.shared.channels.close(channel),
+            Frame::Pong => {}
+            _ => return Err(broken("a frame that only clients send, or at the wrong moment".into())),
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self) -> Result<(), (Reason, String)> {
+        if self.pinged.elapsed() >= PING {
+            self.pinged = Instant::now();
+            self.shared.outbox.push(&Frame::Ping);
+        }
+        Ok(())
+    }
+}
+
+/// An attempt to join an agent that failed.
+struct Failed {
+    fault: Fault,
+    /// The agent may have been too crowded to look at us.
+    transient: bool,
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Self {
+        Failed { fault, transient: false }
+    }
+}
+
+impl Failed {
+    fn to_join(address: SocketAddr, ended: &Ended) -> Failed {
+        let next = "check that both hosts have keys of the same authority that are still valid (`plimsoll agent keys`), \
+                    and that the agent's are for this name";
+        let cause = match ended {
+            Ended::Lost(why) => format!("the connection ended before the agent's greeting ({why})"),
+            other => other.sentence(),
+        };
+        let transient = matches!(ended, Ended::Lost(_) | Ended::There);
+        Failed { fault: Fault::new(format!("joining {address}"), cause, next), transient }
+    }
+}
+
+/// An agent on another host, as a site. Dropping it ends the connection; the agent then removes what was deployed.
+pub struct AgentSite {
+    site: Site,
+    address: SocketAddr,
+    here: SocketAddr,
+    welcome: Welcome,
+    shared: Arc<Shared>,
+    /// What is there, by slot: what would be lost with the agent.
+    names: BTreeMap<u32, String>,
+    next: AtomicU32,
+    /// Bytes of code sent, and bodies that the agent had already.
+    sent: u64,
+    spared: u64,
+    reader: Option<JoinHandle<Ended>>,
+}
+
+impl AgentSite {
+    /// Connects to the agent on `host`, a name or address with or without a port, with the client's keys in `keys`
+    /// (the folder `client` that [`keys::make`] made).
+    pub fn connect(host: &str, keys: &Path) -> Result<AgentSite> {
+        let site = Site::Agent(host.to_owned());
+        Self::open(site.clone(), host, keys).map_err(|fault| fault.within(&site))
+    }
+
+    fn open(site: Site, host: &str, keys: &Path) -> Result<AgentSite> {
+        let (name, port) = split(host)?;
+        let config = keys::client(keys)?;
+        let server = ServerName::try_from(name.to_owned())
+            .map_err(|_| Fault::new(format!("host '{name}'"), "it is no DNS name and no address", "write one"))?;
+        let addresses = (name, port).to_socket_addrs();
+        let addresses: Vec<SocketAddr> = addresses
+            .map_err(|e| Fault::because(format!("host '{name}'"), e, "check the name, or write its address"))?
+            .collect();
+        let mut refusal = Fault::new(format!("host '{name}'"), "it has no address", "write its address");
+        for attempt in 1..=ATTEMPTS {
+            let mut transient = false;
+            for &address in &addresses {
+                match Self::attempt(&site, address, &config, &server) {
+                    Ok(made) => return Ok(made),
+                    Err(failed) => (refusal, transient) = (failed.fault, transient | failed.transient),
+                }
+            }
+            if !transient {
+                break;
+            }
+            thread::sleep(PAUSE * attempt);
+        }
+        Err(refusal)
+    }
+
+    fn attempt(
+        site: &Site,
+        address: SocketAddr,
+        config: &Arc<ClientConfig>,
+        server: &ServerName<'static>,
+    ) -> Result<AgentSite, Failed> {
+        let stream = TcpStream::connect_timeout(&address, CONNECT).map_err(|e| {
+            let next = format!("start `plimsoll agent` there, listening on port {}; check firewalls", address.port());
+            Fault::because(format!("address {address}"), e, next)
+        })?;
+        let socket = |e| Fault::because("socket", e, "try again");
+        stream.set_nonblocking(true).map_err(socket)?;
+        let here = stream.local_addr().map_err(socket)?;
+        let tls = ClientConnection::new(config.clone(), server.clone())
+            .map_err(|e| Fault::because("TLS", e, "check the keys"))?;
+        let mut wire = Wire::new(tls, stream);
+        shake(&mut wire, HANDSHAKE).map_err(|ended| Failed::to_join(address, &ended))?;
+        Self::greet(site.clone(), (address, here), wire)
+    }
+
+    fn greet(site: Site, (address, here): (SocketAddr, SocketAddr), wire: Wire) -> Result<AgentSite, Failed> {
+        let shared = Arc::new(Shared {
+            outbox: Arc::new(Outbox::new(BACKLOG)?),
+            waiting: Mutex::new(HashMap::new()),
+            channels: Channels::default(),
+            link: Arc::new(Link::default()),
+            lost: Mutex::new(None),
+        });
+        shared.outbox.push(&Frame::Hello { version: VERSION });
+        let (greeting, greeted) = mpsc::sync_channel(1);
+        let mut handler = Reader { shared: shared.clone(), greeting: Some(greeting), pinged: Instant::now() };
+        let read = move || {
+            let shared = handler.shared.clone();
+            let ended = wire.run(&shared.outbox, (BUFFERS.0 + 4096) as usize, SILENCE, &mut handler);
+            *lock(&shared.lost) = Some(ended.sentence());
+            shared.link.lose();
+            shared.channels.close_all();
+            lock(&shared.waiting).clear();
+            ended
+        };
+        let reader = thread::Builder::new()
+            .name("agent connection".into())
+            .spawn(read)
+            .map_err(|e| Fault::because("thread", e, "raise the limit on processes (ulimit -u)"))?;
+        let mut made = AgentSite {
+            site,
+            address,
+            here,
+            welcome: Welcome { process: 0, frame: 0, code: 0 },
+            shared,
+            names: BTreeMap::new(),
+            next: AtomicU32::new(1),
+            sent: 0,
+            spared: 0,
+            reader: Some(reader),
+        };
+        match greeted.recv_timeout(HANDSHAKE) {
+            Ok(Ok(welcome)) => made.welcome = welcome,
+            Ok(Err(trouble)) => return Err(Fault::from(trouble).into()),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(Failed::to_join(address, &Ended::Lost("no greeting came".into())));
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let ended = made.reader.take().and_then(|reader| reader.join().ok());
+                return Err(Failed::to_join(address, &ended.unwrap_or(Ended::There)));
+            }
+        }
+        Ok(made)
+    }
+
+    /// Where the agent is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Bytes of bodies that were sent, and bodies that need not be since the agent had them.
+    pub fn code_sent(&self) -> (u64, u64) {
+        (self.sent, self.spared)
+    }
+
+    /// The fault of an agent that is gone, with what is lost by it; `None` while it is there.
+    pub fn lost(&self) -> Option<Fault> {
+        let why = lock(&self.shared.lost).clone()?;
+        let what: Vec<&str> = self.names.values().map(String::as_str).collect();
+        let what = match what.as_slice() {
+            [] => "no offcode was there".to_owned(),
+            names => format!("lost with it: {}", names.join(", ")),
+        };
+        let next = "look at what the agent wrote, start it again, then create the offcodes again";
+        Some(Fault::new(self.site.to_string(), format!("{why}; {what}"), next))
+    }
+
+    fn ask(&self, request: Request<'_>) -> Result<Answer> {
+        let gone = || self.lost().unwrap_or_else(|| self.unexpected("the connection is closing"));
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = mpsc::sync_channel(1);
+        lock(&self.shared.waiting).insert(id, sender);
+        let pushed = self.shared.outbox.push(&Frame::Request { id, request });
+        if !pushed || lock(&self.shared.lost).is_some() {
+            lock(&self.shared.waiting).remove(&id);
+            // The reader writes down why before it lets go of those who wait.
+            return Err(gone());
+        }
+        match answer.recv_timeout(ANSWER) {
+            Ok(outcome) => outcome.map_err(|trouble| Fault::from(trouble).within(&self.site)),
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+            Err(RecvTimeoutError::Timeout) => {
+                lock(&self.shared.waiting).remove(&id);
+                let cause = format!("no answer came within {} s, though the agent lives", ANSWER.as_secs());
+                let next = "an offcode there may not return from a call: look at the agent's processor time";
+                Err(Fault::new(self.site.to_string(), cause, next))
+            }
+        }
+    }
+
+    fn done(&self, request: Request<'_>) -> Result<()> {
+        self.ask(request).map(drop)
+    }
+
+    fn unexpected(&self, what: &str) -> Fault {
+        Fault::new(self.site.to_string(), what, "install the same plimsoll on both hosts")
+    }
+
+    fn upload(&mut self, hash: Hash, code: &[u8]) -> Result<()> {
+        if code.len() as u64 > self.welcome.code {
+            let cause =
+                format!("a body of {} bytes is beyond the {} that the agent takes", code.len(), self.welcome.code);
+            let next = "make it smaller, or start the agent with --limit code=BYTES";
+            return Err(Fault::new(self.site.to_string(), cause, next));
+        }
+        // Headroom for the rest of the frame.
+        let part = PART.min(self.welcome.frame as usize / 2).max(1);
+        let (length, mut offset) = (code.len() as u64, 0);
+        loop {
+            let end = (offset + part).min(code.len());
+            self.done(Request::Upload { hash, length, offset: offset as u64, bytes: &code[offset..end] })?;
+            self.sent += (end - offset) as u64;
+            offset = end;
+            if offset == code.len() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Name and port of `host`, `host:port`, `[v6]:port` or a bare IPv6 address.
+fn split(host: &str) -> Result<(&str, u16)> {
+    let bad =
+        || Fault::new(format!("host '{host}'"), "it is no name or address with a port", "write host or host:port");
+    if host.parse::<std::net::Ipv6Addr>().is_ok() {
+        return Ok((host, DEFAULT_PORT));
+    }
+    if let Some(rest) = host.strip_prefix('[') {
+        let (name, port) = rest.split_once(']').ok_or_else(bad)?;
+        let port = match port.strip_prefix(':') {
+            Some(port) => port.parse().map_err(|_| bad())?,
+            None if port.is_empty() => DEFAULT_PORT,
+            None => return Err(bad()),
+        };
+        return Ok((name, port));
+    }
+    match host.split_once(':') {
+        Some((name, port)) => Ok((name, port.parse().map_err(|_| bad())?)),
+        None => Ok((host, DEFAULT_PORT)),
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Fault::new("random numbers", "the kernel gave none", "check seccomp filters on getrandom"))?;
+    Ok(bytes)
+}
+
+impl SiteDriver for AgentSite {
+    fn site(&self) -> &Site {
+        &self.site
+    }
+
+    fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
+        let body = match &deployment.code {
+            Code::Native(_) => Body::Native,
+            Code::Wasm(code) => Body::Wasm(agent::hash(code)),
+            Code::Bpf(_) => {
+                let cause = "an agent runs wasm and native bodies, and this is a bpf body";
+                return Err(Fault::new(format!("{}: {}", self.site, deployment.name), cause, "bring a wasm body too"));
+            }
+        };
+        let attributes: Vec<(String, String)> =
+            deployment.attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut uploaded = false;
+        loop {
+            let (name, attributes) = (deployment.name.clone(), attributes.clone());
+            let manifest = Box::new((*deployment.manifest).clone());
+            match (self.ask(Request::Deploy { name, manifest, body, attributes })?, &deployment.code, body) {
+                (Answer::Deployed { slot }, code, _) => {
+                    self.spared += u64::from(!uploaded && matches!(code, Code::Wasm(_)));
+                    self.names.insert(slot, deployment.name.clone());
+                    return Ok(Slot(slot));
+                }
+                (Answer::NeedsCode, Code::Wasm(code), Body::Wasm(hash)) if !uploaded => {
+                    uploaded = true;
+                    self.upload(hash, code)?;
+                }
+                // Also of an agent whose cache is smaller than the body.
+                _ => {
+                    let cause = format!("the agent did not keep the code of {}", deployment.name);
+                    let next = "start the agent with a larger --limit cache=BYTES";
+                    return Err(Fault::new(self.site.to_string(), cause, next));
+                }
+            }
+        }
+    }
+
+    fn initialize(&mut self, slot: Slot) -> Result<()> {
+        self.done(Request::Initialize { slot: slot.0 })
+    }
+
+    fn start(&mut self, slot: Slot) -> Result<()> {
+        self.done(Request::Start { slot: slot.0 })
+    }
+
+    /// The empty name: a channel over the control connection. Any other: over the message engine, which needs policy
+    /// `copy`.
+    fn connect(&mut self, slot: Slot, name: &str, specification: Specification) -> Result<Box<dyn Channel>> {
+        let (slot, name) = (slot.0, name.to_owned());
+        if name.is_empty() {
+            engine_channel::check_buffers(&specification, BUFFERS).map_err(|fault| fault.within(&self.site))?;
+            let channel = self.next.fetch_add(1, Ordering::Relaxed);
+            let end = self.shared.channels.open(channel, specification, self.shared.outbox.clone());
+            let end = end.ok_or_else(|| self.unexpected("the numbers of its channels have run out"))?;
+            self.done(Request::Connect { slot, name, specification, way: Way::OutOfBand { channel } })?;
+            return Ok(Box::new(end));
+        }
+        engine_channel::check(&specification, BUFFERS).map_err(|fault| fault.within(&self.site))?;
+        let prepared = Prepared::open(self.here)?;
+        let (to_agent, to_client) = (random()?, random()?);
+        let session = u32::from_le_bytes(random()?);
+        let way = Way::Engine { port: prepared.port(), session, to_agent, to_client };
+        let Answer::Connected { port } = self.ask(Request::Connect { slot, name, specification, way })? else {
+            return Err(self.unexpected("the agent answered a request for a channel with something else"));
+        };
+        let mut peer = self.address;
+        peer.set_port(port);
+        let agreement = Agreement { session, outward: to_agent, inward: to_client };
+        Ok(Box::new(prepared.join(peer, &agreement, specification, true, self.shared.link.clone())?))
+    }
+
+    fn adopt(&mut self, _slot: Slot, _name: &str, _end: Box<dyn Channel>) -> Result<ChannelId> {
+        let cause = "an endpoint of this process cannot be used from another host";
+        Err(Fault::new(self.site.to_string(), cause, "let the agent's site connect, and the other site adopt"))
+    }
+
+    fn adopts(&self) -> bool {
+        false
+    }
+
+    fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()> {
+        self.done(Request::SetAttribute { slot: slot.0, name: name.into(), value: value.into() })
+    }
+
+    fn remove(&mut self, slot: Slot) -> Result<()> {
+        // What is gone with its agent is removed.
+        if self.lost().is_none() {
+            self.done(Request::Remove { slot: slot.0 })?;
+        }
+        self.names.remove(&slot.0);
+        Ok(())
+    }
+
+    fn evidence(&mut self, slot: Slot) -> Result<Evidence> {
+        match self.ask(Request::Evidence { slot: slot.0 })? {
+            Answer::Evidence(mut evidence) => {
+                let agent = format!("agent at {}, process {}", self.address, self.welcome.process);
+                evidence.whereabouts = format!("{agent}: {}", evidence.whereabouts);
+                Ok(evidence)
+            }
+            _ => Err(self.unexpected("the agent answered a request for evidence with something else")),
+        }
+    }
+
+    /// Looks whether the agent is still there.
+    fn turn(&mut self) -> Result<Activity> {
+        if self.shared.link.is_lost()
+            && let Some(fault) = self.lost()
+        {
+            return Err(fault);
+        }
+        Ok(Activity::Idle)
+    }
+}
+
+impl Drop for AgentSite {
+    fn drop(&mut self) {
+        self.shared.outbox.close();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_names_or_addresses_with_or_without_a_port() {
+        assert_eq!(split("dpu-1").unwrap(), ("dpu-1", DEFAULT_PORT));
+        assert_eq!(split("dpu-1:99").unwrap(), ("dpu-1", 99));
+        assert_eq!(split("10.0.0.1").unwrap(), ("10.0.0.1", DEFAULT_PORT));
+        assert_eq!(split("::1").unwrap(), ("::1", DEFAULT_PORT));
+        assert_eq!(split("[::1]:5").unwrap(), ("::1", 5));
+        assert_eq!(split("[::1]").unwrap(), ("::1", DEFAULT_PORT));
+        for bad in ["h:", "h:99999", "[::1", "[::1]x"] {
+            assert!(split(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The agent and its site, against clients that mean well, mean harm, or die.
+
+mod bad_tls;
+mod channels;
+mod deaths;
+mod floods;
+mod lab;
+mod rig;
+mod service;
+mod site;
+mod suite;
