@@ -3,6 +3,7 @@
 //! Time in softirqs comes from tracepoints: kernels without IRQ_TIME_ACCOUNTING charge it to whatever thread it
 //! interrupted, and `/proc/stat` sees of it only what a timer tick happens to hit.
 
+mod busy;
 mod counters;
 mod interrupts;
 mod meter;
@@ -10,6 +11,7 @@ mod softirq;
 mod table;
 mod thread;
 
+pub use busy::{BusyMeter, CoreBusy};
 pub use counters::{Counter, CounterKind};
 pub use interrupts::{InterruptCounts, InterruptTable};
 pub use meter::{CoreCounts, HostMeter};
