@@ -3,24 +3,17 @@
 #include "kernel.h"
 
 enum { MAP_TYPE_XSKMAP = 17, QUEUES = 64 };
-enum { PASS = 2 };
-
-struct frame {
-	u32 data;
-	u32 data_end;
-	u32 data_meta;
-	u32 ingress_ifindex;
-	u32 rx_queue_index;
-};
 
 static long (*redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 
 /* Set before loading; 0: every frame. */
 volatile const u32 UDP_PORT = 0;
 
+/* Of one queue, whose frames one core handles at a time; a cache line each. Read by `Redirect` in place. */
 struct counters {
 	u64 redirected;
 	u64 passed;
+	u64 unused[6];
 };
 
 struct {
@@ -31,20 +24,21 @@ struct {
 } SOCKETS SEC(".maps");
 
 struct {
-	MAP_NUMBER(type, MAP_TYPE_PERCPU_ARRAY);
-	MAP_NUMBER(max_entries, 1);
+	MAP_NUMBER(type, MAP_TYPE_ARRAY);
+	MAP_NUMBER(map_flags, MAP_MMAPABLE);
+	MAP_NUMBER(max_entries, QUEUES);
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, struct counters);
 } COUNTERS SEC(".maps");
 
 enum { ETHERNET = 14, IPV4 = 20, IPV6 = 40, UDP = 17 };
 
-static __attribute__((always_inline)) u32 big_endian(const unsigned char *at)
+ALWAYS_INLINE u32 big_endian(const unsigned char *at)
 {
 	return (u32)at[0] << 8 | at[1];
 }
 
-static __attribute__((always_inline)) int wanted(const struct frame *frame)
+ALWAYS_INLINE int wanted(const struct xdp_md *frame)
 {
 	const unsigned char *at = (void *)(long)frame->data, *end = (void *)(long)frame->data_end;
 	u32 type, port = UDP_PORT;
@@ -76,16 +70,16 @@ static __attribute__((always_inline)) int wanted(const struct frame *frame)
 }
 
 SEC("xdp")
-int redirect(struct frame *frame)
+int redirect(struct xdp_md *frame)
 {
-	u32 key = 0;
-	struct counters *counters = map_lookup_elem(&COUNTERS, &key);
-	long action = PASS;
+	u32 queue = frame->rx_queue_index;
+	struct counters *counters = map_lookup_elem(&COUNTERS, &queue);
+	long action = XDP_PASS;
 
 	if (wanted(frame))
-		action = redirect_map(&SOCKETS, frame->rx_queue_index, PASS);
+		action = redirect_map(&SOCKETS, queue, XDP_PASS);
 	if (counters) {
-		if (action == PASS)
+		if (action == XDP_PASS)
 			counters->passed += 1;
 		else
 			counters->redirected += 1;

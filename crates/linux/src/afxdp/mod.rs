@@ -29,7 +29,7 @@ use rustix::net::xdp::{
 };
 
 pub use receiver::{Held, Receiver};
-pub use redirect::{Hook, Redirect, Redirected, Which};
+pub use redirect::{Redirect, Redirected, Which};
 use ring::{Consumer, Producer};
 pub use sender::{Sender, Sent};
 pub use socket::{InForce, Statistics};

@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use offcode::manifest::XdpMode;
+
 use super::*;
 use crate::lab::tests::{gone, line_of, possible, wait_until};
 use crate::lab::{Host, Lab};
@@ -64,12 +66,12 @@ impl Two {
         self.lab.inside(Host::A, || Sender::open(self.lab.interface(Host::A), options)).unwrap().unwrap()
     }
 
-    fn receiver(&self, options: &Options, hook: Hook, which: Which) -> (Receiver, Redirect) {
+    fn receiver(&self, options: &Options, mode: XdpMode, which: Which) -> (Receiver, Redirect) {
         let interface = self.lab.interface(Host::B);
         self.lab
             .inside(Host::B, || {
                 let receiver = Receiver::open(interface, options).unwrap();
-                let mut redirect = Redirect::attach(interface, hook, which).unwrap();
+                let mut redirect = Redirect::attach(interface, mode, which).unwrap();
                 redirect.add(&receiver).unwrap();
                 (receiver, redirect)
             })
@@ -167,9 +169,10 @@ fn received_frames_match_byte_for_byte_in_native_and_generic_mode() {
     if !possible() {
         return;
     }
-    for hook in [Hook::Native, Hook::Generic] {
+    for mode in [XdpMode::Native, XdpMode::Generic] {
         let two = Two::new();
-        let (mut receiver, redirect) = two.receiver(&small(64, 100), hook, Which::UdpPort(PORT));
+        let (mut receiver, redirect) = two.receiver(&small(64, 100), mode, Which::UdpPort(PORT));
+        assert_eq!(redirect.prove().unwrap().mode, mode);
         let sending = two.socket(Host::A, 0);
         let mut number = 0;
         // 500 through rings of 64, at most 50 on their way.
@@ -181,14 +184,14 @@ fn received_frames_match_byte_for_byte_in_native_and_generic_mode() {
                 wait_until("a frame is missing", || receiver.available() > 0);
                 let got = receiver.receive(1, |bytes| {
                     assert_eq!(bytes[..6], two.hardware[1]);
-                    assert_eq!(bytes[42..], payload(number), "{hook:?}: message {number}");
+                    assert_eq!(bytes[42..], payload(number), "{mode:?}: message {number}");
                 });
                 assert_eq!(got, 1);
                 number += 1;
             }
         }
-        let counted = redirect.counted().unwrap();
-        assert_eq!((receiver.received(), counted.redirected), (500, 500), "{hook:?}: {counted:?}");
+        let counted = redirect.counted();
+        assert_eq!((receiver.received(), counted.redirected), (500, 500), "{mode:?}: {counted:?}");
     }
 }
 
@@ -198,7 +201,7 @@ fn other_ports_go_on_to_the_kernel() {
         return;
     }
     let two = Two::new();
-    let (mut receiver, redirect) = two.receiver(&small(64, 64), Hook::Native, Which::UdpPort(PORT));
+    let (mut receiver, redirect) = two.receiver(&small(64, 64), XdpMode::Native, Which::UdpPort(PORT));
     let (ours, theirs) = (two.socket(Host::B, PORT), two.socket(Host::B, PORT + 1));
     let sending = two.socket(Host::A, 0);
     sending.send_to(b"to the kernel", (two.addresses[1], PORT + 1)).unwrap();
@@ -210,7 +213,7 @@ fn other_ports_go_on_to_the_kernel() {
     assert_eq!(receiver.receive(8, |bytes| assert_eq!(&bytes[42..], b"past the kernel")), 1);
     ours.set_nonblocking(true).unwrap();
     assert!(ours.recv(&mut buffer).is_err(), "the kernel saw it too");
-    let counted = redirect.counted().unwrap();
+    let counted = redirect.counted();
     assert!(counted.redirected == 1 && counted.passed >= 1, "{counted:?}");
     // Without the program everything is the kernel's again.
     drop(redirect);
@@ -225,7 +228,7 @@ fn held_frames_stay_as_they_are_until_released_and_losses_are_counted() {
         return;
     }
     let two = Two::new();
-    let (mut receiver, redirect) = two.receiver(&small(64, 16), Hook::Native, Which::UdpPort(PORT));
+    let (mut receiver, redirect) = two.receiver(&small(64, 16), XdpMode::Native, Which::UdpPort(PORT));
     let sending = two.socket(Host::A, 0);
     let send = |numbers: std::ops::Range<u32>| {
         for n in numbers {
@@ -241,7 +244,7 @@ fn held_frames_stay_as_they_are_until_released_and_losses_are_counted() {
         .collect();
     // Every frame is held, so these are lost and the kernel says so.
     send(16..20);
-    wait_until("the program did not see them", || redirect.counted().unwrap().redirected == 20);
+    wait_until("the program did not see them", || redirect.counted().redirected == 20);
     let statistics = receiver.statistics().unwrap();
     assert_eq!((receiver.available(), statistics.fill_ring_empty), (0, Some(4)), "{statistics:?}");
     for (n, frame) in held.into_iter().enumerate() {
@@ -266,7 +269,7 @@ fn one_socket_serves_both_directions_on_two_threads() {
         .lab
         .inside(Host::B, || {
             let (sender, receiver) = open(interface, &small(512, 512)).unwrap();
-            let mut redirect = Redirect::attach(interface, Hook::Native, Which::UdpPort(PORT)).unwrap();
+            let mut redirect = Redirect::attach(interface, XdpMode::Native, Which::UdpPort(PORT)).unwrap();
             redirect.add(&receiver).unwrap();
             (sender, receiver, redirect)
         })
@@ -321,7 +324,8 @@ fn what_cannot_be_had_is_a_fault_and_not_something_else() {
     for odd in [small(65, 64), small(1 << 20, 64), Options { frame_size: 1000, ..small(64, 64) }, small(64, 0)] {
         assert!(open(&odd).is_err(), "{odd:?}");
     }
-    let fault = two.lab.inside(Host::A, || Redirect::attach("lab0", Hook::Hardware, Which::All).map(|_| ())).unwrap();
+    let fault =
+        two.lab.inside(Host::A, || Redirect::attach("lab0", XdpMode::Hardware, Which::All).map(|_| ())).unwrap();
     assert!(fault.is_err(), "a veth has no hardware to run programs");
 }
 
@@ -361,7 +365,7 @@ fn owner_for_the_test_below() {
         rustix::thread::move_into_link_name_space(file.as_fd(), Some(rustix::thread::LinkNameSpaceType::Network))
             .unwrap();
         let (sender, receiver) = open("lab0", &small(64, 64)).unwrap();
-        let mut redirect = Redirect::attach("lab0", Hook::Native, Which::All).unwrap();
+        let mut redirect = Redirect::attach("lab0", XdpMode::Native, Which::All).unwrap();
         redirect.add(&receiver).unwrap();
         (sender, receiver, redirect)
     })

@@ -72,7 +72,7 @@ impl Map {
         Ok(map)
     }
 
-    fn put(&self, key: u32, value: &[u8]) -> io::Result<()> {
+    pub(crate) fn put(&self, key: u32, value: &[u8]) -> io::Result<()> {
         assert!(value.len() >= self.value_size as usize, "the kernel reads a whole value");
         let (key, value) = (std::ptr::from_ref(&key) as u64, value.as_ptr() as u64);
         let map = syscall::number(self.as_fd());
