@@ -20,9 +20,11 @@ const STEPS_A_NODE: u64 = 20;
 const BATCH: u64 = 256;
 const LOGS: usize = 4096;
 /// Of each annealing: its share of the steps, and its first temperature in mean changes.
-const RUNS: [(f64, f64); 2] = [(0.6, 0.15), (0.25, 0.03)];
+const RUNS: [(f64, f64); 2] = [(0.6, 0.05), (0.25, 0.03)];
 /// The last temperature of each.
 const COOLED: f64 = 5e-4;
+/// A shift that is carried out takes as long as so many that are only looked at.
+const SHIFT_STEPS: u64 = 3;
 /// Groups that move together, at most one more.
 const FLOCK: usize = 6;
 
@@ -113,7 +115,7 @@ impl<'m, 'e> Search<'m, 'e> {
         let (groups, sites) = (model.packing.groups, model.packing.sites);
         // A pass costs about as much as this many steps.
         let work = 1 + (groups * sites) as u64 / 8 + (model.edges.len() * sites * sites) as u64 / 40;
-        let passes = (self.effort.steps / 6 / work).clamp(2, 120);
+        let passes = (self.effort.steps / 6 / work).clamp(2, 60);
         let mut dual = Dual::new(model);
         let mut regrets = vec![0.0; groups * sites];
         let mut best = 0.0f64;
@@ -127,7 +129,7 @@ impl<'m, 'e> Search<'m, 'e> {
             if !dual.pass(pass % 2 == 0, limit, Some(&mut regrets)) {
                 return self.best.is_some();
             }
-            if pass % 8 == 7 || pass + 1 == passes {
+            if pass % 20 == 19 || pass + 1 == passes {
                 self.state.restore(&dual.choice);
                 self.mend();
                 self.descend();
@@ -267,7 +269,7 @@ impl<'m, 'e> Search<'m, 'e> {
             if change + penalty * self.state.shift_excess(group, to) <= limit {
                 self.state.shift(group, to);
                 self.keep();
-                return 8;
+                return SHIFT_STEPS;
             }
             return 1;
         }
@@ -284,7 +286,7 @@ impl<'m, 'e> Search<'m, 'e> {
             if change + penalty * self.state.swap_excess(group, other) <= limit {
                 self.state.swap(group, other);
                 self.keep();
-                return 16;
+                return 2 * SHIFT_STEPS;
             }
             return 1;
         }
@@ -333,7 +335,7 @@ impl<'m, 'e> Search<'m, 'e> {
                 self.state.shift(self.flock[i], from);
             }
         }
-        8 * self.flock.len() as u64
+        2 * SHIFT_STEPS * self.flock.len() as u64
     }
 
     /// Shifts and swaps that make it cheaper and keep what fits fitting, until there is none.

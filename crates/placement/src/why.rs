@@ -13,22 +13,20 @@ use crate::state::State;
 
 /// Others that may give way to one group.
 const GIVE_WAY: usize = 4;
-/// Better assignments taken up, each from its start.
-const IMPROVEMENTS: usize = 50;
 
 /// Improves `at` where a reason would have been 'costs less', and says the rest.
 pub(crate) fn reasons(layout: &Layout, model: &Model, at: &mut [usize]) -> Vec<Vec<Rejection>> {
     let mut state = State::new(model, at.to_vec());
-    let mut tried = trials(&mut state);
-    for _ in 0..IMPROVEMENTS {
-        match tried {
-            Ok(_) => break,
-            Err(()) => tried = trials(&mut state),
+    // Ends, as every round but the last made it cheaper by more than rounding.
+    let tried = loop {
+        let cost = state.cost;
+        let tried = trials(&mut state);
+        if state.cost >= cost {
+            break tried;
         }
-    }
+    };
     at.copy_from_slice(&state.at);
     let sites = model.packing.sites;
-    let tried = tried.unwrap_or_else(|()| vec![None; model.packing.groups * sites]);
     let mut blocked = Blocked::new(layout);
     (0..layout.units.len())
         .map(|unit| {
@@ -46,8 +44,9 @@ pub(crate) fn reasons(layout: &Layout, model: &Model, at: &mut [usize]) -> Vec<V
         .collect()
 }
 
-/// A reason for each group and site that only costs and capacities speak against; `Err` after an improvement.
-fn trials(state: &mut State) -> Result<Vec<Option<Reason>>, ()> {
+/// A reason for each group and site that only costs and capacities speak against. What is cheaper is kept, and makes
+/// the reasons given before untrue.
+fn trials(state: &mut State) -> Vec<Option<Reason>> {
     let model = state.model;
     let packing = &model.packing;
     let (groups, sites) = (packing.groups, packing.sites);
@@ -65,8 +64,7 @@ fn trials(state: &mut State) -> Result<Vec<Option<Reason>>, ()> {
             let repaired = repair(state, group, site, &mut journal);
             let more = state.cost - before;
             if repaired && more < -tiny {
-                state.refresh();
-                return Err(());
+                continue;
             }
             reasons[group * sites + site] = Some(if repaired {
                 let moved = journal[1..].iter().flat_map(|&(g, _)| {
@@ -85,7 +83,9 @@ fn trials(state: &mut State) -> Result<Vec<Option<Reason>>, ()> {
             }
         }
     }
-    Ok(reasons)
+    // What the undone moves left of rounding.
+    state.refresh();
+    reasons
 }
 
 /// The first resource that `group` would overflow at `site`.

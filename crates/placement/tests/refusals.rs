@@ -38,8 +38,8 @@ fn refused(change: impl Fn(&mut Layout)) -> String {
 fn nonsense_is_refused_and_named() {
     let unit = UnitIndex;
     let cases: [(&str, String); 15] = [
-        ("places", refused(|l| drop(l.units[1].places.pop()))),
-        ("rows", refused(|l| drop(l.crossing_ns[2].pop()))),
+        ("places", refused(|l| l.units[1].places.truncate(2))),
+        ("rows", refused(|l| l.crossing_ns[2].truncate(2))),
         ("NaN", refused(|l| l.crossing_ns[1][2] = f64::NAN)),
         ("-1 ns", refused(|l| l.crossing_ns[1][2] = -1.0)),
         ("load at core:1 is NaN", refused(|l| l.units[0].places[1] = Place::Possible(Load(f64::NAN)))),
@@ -117,7 +117,7 @@ fn full_sites_are_filled() {
             cuts.sort_unstable();
             shares.extend(cuts.windows(2).map(|w| (w[1] - w[0]) as f64 / 100.0));
         }
-        shares.sort_by(|a, b| a.to_bits().wrapping_mul(seed | 1).cmp(&b.to_bits().wrapping_mul(seed | 1)));
+        shares.sort_by_key(|share| share.to_bits().wrapping_mul(seed | 1));
         for (n, &share) in shares.iter().enumerate() {
             let places = vec![Place::Possible(Load(share)); 6];
             layout.units.push(Unit { name: format!("u{n}"), priority: 100, memory: Bytes(0), places });

@@ -14,10 +14,12 @@ use placement::layout::{Layout, Place, Tie};
 pub struct Answer {
     pub cost: Option<f64>,
     pub bound: f64,
+    /// Processor time that it got, which on a busy machine is less than the limit.
+    pub seconds: f64,
 }
 
 const SCRIPT: &str = r#"
-import sys, highspy
+import sys, time, highspy
 h = highspy.Highs()
 h.setOptionValue("output_flag", False)
 h.setOptionValue("time_limit", float(sys.argv[2]))
@@ -25,10 +27,12 @@ h.setOptionValue("threads", 1)
 h.setOptionValue("mip_rel_gap", 0.0)
 h.setOptionValue("mip_abs_gap", 1e-9)
 h.readModel(sys.argv[1])
+before = time.process_time()
 h.run()
+spent = time.process_time() - before
 info = h.getInfo()
 ok = info.primal_solution_status == 2
-print(info.objective_function_value if ok else "none", info.mip_dual_bound)
+print(info.objective_function_value if ok else "none", info.mip_dual_bound, spent)
 "#;
 
 /// A Python that imports highspy.
@@ -52,8 +56,10 @@ pub fn highs(python: &str, layout: &Layout, seconds: f64) -> Result<Answer, Stri
     let output = output.map_err(|e| e.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut words = text.split_whitespace();
-    match (words.next(), words.next().and_then(|w| w.parse().ok())) {
-        (Some(cost), Some(bound)) => Ok(Answer { cost: cost.parse().ok(), bound }),
+    let cost = words.next().and_then(|w| w.parse().ok());
+    let mut number = || words.next().and_then(|w| w.parse().ok());
+    match (number(), number()) {
+        (Some(bound), Some(seconds)) => Ok(Answer { cost, bound, seconds }),
         _ => Err(format!("failed: {}", String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or(""))),
     }
 }
@@ -62,9 +68,11 @@ pub fn highs(python: &str, layout: &Layout, seconds: f64) -> Result<Answer, Stri
 #[derive(Default)]
 struct Program {
     rows: Vec<(char, f64)>,
-    /// Objective, entries, binary.
-    columns: Vec<(f64, Vec<(usize, f64)>, bool)>,
+    columns: Vec<Column>,
 }
+
+/// Objective, entries by row, binary.
+type Column = (f64, Vec<(usize, f64)>, bool);
 
 impl Program {
     fn row(&mut self, sense: char, right: f64) -> usize {
@@ -108,9 +116,9 @@ fn mps(layout: &Layout) -> String {
     }
     for tie in &layout.constraints {
         if let Tie::Pull(a, b) = *tie {
-            for site in 0..sites {
+            for (&near, &far) in x[a.0].iter().zip(&x[b.0]) {
                 let equal = program.row('E', 0.0);
-                for (column, sign) in [(x[a.0][site], 1.0), (x[b.0][site], -1.0)] {
+                for (column, sign) in [(near, 1.0), (far, -1.0)] {
                     if let Some(column) = column {
                         program.put(equal, column, sign);
                     }

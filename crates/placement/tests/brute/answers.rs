@@ -8,7 +8,7 @@ use crate::layouts::small;
 use crate::oracle;
 
 pub fn effort() -> Effort<'static> {
-    Effort { steps: 20_000, ..Effort::default() }
+    Effort { steps: 8_000, ..Effort::default() }
 }
 
 proptest! {
