@@ -12,7 +12,6 @@
 static const uint8_t interfaces[][16] = {
     {0x6d, 0x1c, 0x2a, 0x5e, 0x4f, 0x0b, 0x4c, 0x1e, 0x9a, 0x57, 0x0c, 0x7d, 0x8e, 0x9f, 0x1a, 0x2b},
 };
-static const uint64_t SHORT = 0x6d1c2a5e4f0b4c1e; /* its first 8 bytes, big endian */
 
 static struct {
     uint64_t messages, bytes, checksum;
@@ -37,7 +36,7 @@ static void count(const uint8_t *payload, uint32_t length) {
 }
 
 static void called(const struct offcode_record *event, const uint8_t *payload) {
-    if (offcode_u64(payload) != SHORT) {
+    if (offcode_u64(payload) != offcode_short(interfaces[0])) {
         offcode_refuse("the checksum has no such interface");
     } else if (event->length != 8) {
         offcode_refuse("totals and clear take no arguments");

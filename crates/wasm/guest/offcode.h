@@ -98,6 +98,16 @@ static inline uint64_t offcode_u64(const uint8_t *at) {
     return value;
 }
 
+/* What stands for an interface in calls: the two halves of its GUID, big endian, by exclusive or. */
+static inline uint64_t offcode_short(const uint8_t guid[16]) {
+    uint64_t high = 0, low = 0;
+    for (int i = 0; i < 8; i++) {
+        high = high << 8 | guid[i];
+        low = low << 8 | guid[8 + i];
+    }
+    return high ^ low;
+}
+
 /* Begins an action with a payload of `length` bytes, which the caller fills. NULL if the output area has no room. */
 static inline uint8_t *offcode_act(uint16_t kind, uint32_t channel, uint32_t length) {
     uint32_t left = OFFCODE_OUTPUT - offcode_used;

@@ -1,0 +1,113 @@
+//! Passes IPv4 UDP packets to one port on to its peer, drops the others, and counts both.
+
+use offcode::{Activity, ChannelId, Context, Lifecycle, Refusal, Written, interface, offcode};
+
+#[interface(guid = "3e0f6a52-8f0d-4b8e-a6f7-5b1d9f0c2e41")]
+pub trait Filter {
+    /// The port that passes from now on.
+    fn pass(&mut self, port: u16) -> Result<(), Refusal>;
+
+    /// Packets passed, packets dropped, turns.
+    fn counts(&self) -> (u64, u64, u64);
+
+    /// A sentence about its settings.
+    fn describe(&self, greeting: &str) -> String;
+
+    /// As an author's mistake would.
+    fn fall(&mut self, index: u32) -> u8;
+}
+
+/// Passes packets to one UDP port on.
+#[offcode(
+    guid = "3e0f6a52-8f0d-4b8e-a6f7-5b1d9f0c2e42",
+    name = "test.filter",
+    version = "1.0.0",
+    implements(Filter),
+    requires(link(next: Filter, channel(messages, size = 2048))),
+    sites(app, core, agent),
+    bodies(native(app, core), wasm("filter.wasm", app, core, agent)),
+    attributes(port = 9000)
+)]
+#[derive(Default)]
+pub struct PortFilter {
+    port: u16,
+    passed: u64,
+    dropped: u64,
+    turns: u64,
+    next: Option<ChannelId>,
+}
+
+impl Filter for PortFilter {
+    fn pass(&mut self, port: u16) -> Result<(), Refusal> {
+        if port == 0 {
+            return Err(Refusal("port 0 is no port".into()));
+        }
+        self.port = port;
+        Ok(())
+    }
+
+    fn counts(&self) -> (u64, u64, u64) {
+        (self.passed, self.dropped, self.turns)
+    }
+
+    fn describe(&self, greeting: &str) -> String {
+        format!("{greeting}: port {} to {:?}", self.port, self.next)
+    }
+
+    fn fall(&mut self, index: u32) -> u8 {
+        [1, 2, 3][index as usize]
+    }
+}
+
+impl Lifecycle for PortFilter {
+    fn initialize(&mut self, context: &mut dyn Context) -> machine::Result<()> {
+        let port = context.attribute("port").unwrap_or_default().to_owned();
+        self.attribute_set("port", &port, context);
+        Ok(())
+    }
+
+    fn start(&mut self, context: &mut dyn Context) -> machine::Result<()> {
+        self.next = context.channel("next");
+        Ok(())
+    }
+
+    fn attached(&mut self, channel: ChannelId, name: &str, context: &mut dyn Context) {
+        if name == "next" {
+            self.next = Some(channel);
+        }
+        context.log(&format!("attached {name} at {}", context.now()));
+    }
+
+    fn message(&mut self, _: ChannelId, message: &[u8], context: &mut dyn Context) {
+        // Ethernet 14, IPv4 without options 20, UDP's destination port at 2.
+        let passes = message.len() >= 42
+            && message[12..14] == [0x08, 0x00]
+            && message[14] == 0x45
+            && message[23] == 17
+            && message[36..38] == self.port.to_be_bytes();
+        match self.next {
+            Some(next) if passes && context.write(next, message) == Written::Taken => self.passed += 1,
+            _ => self.dropped += 1,
+        }
+    }
+
+    fn turn(&mut self, _: &mut dyn Context) -> Activity {
+        self.turns += 1;
+        if self.turns.is_multiple_of(3) { Activity::Worked } else { Activity::Idle }
+    }
+
+    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) {
+        if name == "port" {
+            match value.parse() {
+                Ok(port) => self.port = port,
+                Err(_) => context.log(&format!("port '{value}' is no port")),
+            }
+        }
+    }
+
+    fn stop(&mut self, context: &mut dyn Context) {
+        context.log(&format!("passed {}, dropped {}", self.passed, self.dropped));
+    }
+}
+
+offcode::export!(PortFilter);

@@ -1,0 +1,110 @@
+//! Guests built from their sources in `guest/`, as an author builds them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The module's bytes, or why it cannot be built here.
+pub type Built = Result<Vec<u8>, String>;
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// `None`, said on standard error, where a tool is missing.
+pub fn or_skip(built: &Built) -> Option<&[u8]> {
+    built.as_ref().inspect_err(|reason| eprintln!("SKIPPED: {reason}")).ok().map(Vec::as_slice)
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("{program} does not start: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => panic!("{program} failed:\n{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
+
+/// The root of the compiler's installation, with its targets and its linker.
+fn sysroot() -> Result<PathBuf, String> {
+    output(Command::new("rustc").args(["--print", "sysroot"])).map(PathBuf::from)
+}
+
+/// `guest/filter`, in a copy whose lock file is the workspace's, so that nothing is fetched or written here.
+pub fn filter() -> &'static Built {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        if !sysroot()?.join("lib/rustlib/wasm32-unknown-unknown").is_dir() {
+            return Err("the target wasm32-unknown-unknown is not installed (rustup target add)".into());
+        }
+        let crates = here().parent().ok_or("the crate has no folder above")?;
+        let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("filter-{}", std::process::id()));
+        let _removed = Removed(&place);
+        fs::create_dir_all(place.join("src")).map_err(|error| error.to_string())?;
+        let manifest = fs::read_to_string(here().join("guest/filter/Cargo.toml")).map_err(|error| error.to_string())?;
+        let manifest = manifest.replace("../../..", &crates.to_string_lossy());
+        fs::write(place.join("Cargo.toml"), manifest).map_err(|error| error.to_string())?;
+        for (from, to) in
+            [(here().join("guest/filter/src/lib.rs"), "src/lib.rs"), (crates.join("../Cargo.lock"), "Cargo.lock")]
+        {
+            fs::copy(from, place.join(to)).map_err(|error| error.to_string())?;
+        }
+        // Dependencies stay built from one run to the next.
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wasm-guests");
+        output(
+            Command::new(env!("CARGO"))
+                .args([
+                    "build",
+                    "--release",
+                    "--offline",
+                    "--quiet",
+                    "--target",
+                    "wasm32-unknown-unknown",
+                    "--target-dir",
+                ])
+                .arg(&target)
+                .current_dir(&place)
+                .env_remove("RUSTFLAGS"),
+        )?;
+        fs::read(target.join("wasm32-unknown-unknown/release/filter.wasm")).map_err(|error| error.to_string())
+    })
+}
+
+/// `guest/checksum.c`, by clang and the linker that comes with the compiler of Rust.
+pub fn checksum() -> &'static Built {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let clang = Command::new("clang").arg("--print-targets").output();
+        match clang {
+            Ok(targets) if String::from_utf8_lossy(&targets.stdout).contains("wasm32") => {}
+            Ok(_) => return Err("this clang has no target wasm32".into()),
+            Err(error) => return Err(format!("clang does not start: {error}")),
+        }
+        let host = output(Command::new("rustc").args(["--print", "host-tuple"]))?;
+        let linker = sysroot()?.join("lib/rustlib").join(host).join("bin/gcc-ld/wasm-ld");
+        if !linker.exists() {
+            return Err(format!("{} is not there", linker.display()));
+        }
+        let module = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("checksum-{}.wasm", std::process::id()));
+        let _removed = Removed(&module);
+        output(
+            Command::new("clang")
+                .args(["--target=wasm32", "-O2", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-nostdlib"])
+                .args(["-Wl,--no-entry", &format!("-fuse-ld={}", linker.display()), "-o"])
+                .arg(&module)
+                .arg("checksum.c")
+                .current_dir(here().join("guest")),
+        )?;
+        fs::read(&module).map_err(|error| error.to_string())
+    })
+}
+
+struct Removed<'a>(&'a Path);
+
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.0);
+        let _ = fs::remove_dir_all(self.0);
+    }
+}

@@ -1,0 +1,245 @@
+//! Guests as authors build them: one source in Rust does the same linked in and in the sandbox, and C counts right.
+
+mod built;
+#[path = "../guest/filter/src/lib.rs"]
+mod filter;
+mod recorder;
+
+use filter::PortFilter;
+use offcode::encoding::postcard;
+use offcode::{Activity, Attributes, ChannelId, Context, Described, Guid, Incoming, Offcode, Refusal};
+use proptest::prelude::*;
+use recorder::{Recorder, manifest};
+use wasm::{Limits, Module, Sandboxed};
+
+fn cases() -> ProptestConfig {
+    ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn guid_of_filter() -> Guid {
+    PortFilter::INTERFACES[0]
+}
+
+fn sandboxed(bytes: &[u8]) -> Sandboxed {
+    Module::compile(bytes, &Limits::default())
+        .and_then(|module| module.instantiate(&PortFilter::manifest(), &Attributes::default()))
+        .unwrap_or_else(|fault| panic!("{fault}"))
+}
+
+fn call(body: &mut dyn Offcode, context: &mut dyn Context, method: u16, arguments: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let mut reply = Vec::new();
+    let call = Incoming { interface: guid_of_filter().short(), method, arguments };
+    body.call(call, &mut reply, context).map(|()| reply)
+}
+
+/// What happens to an offcode after its start.
+#[derive(Debug, Clone)]
+enum Step {
+    Call(u16, Vec<u8>),
+    Message(Vec<u8>),
+    /// To this port, which some others share.
+    Packet(u16, usize),
+    Turn,
+    Attribute(&'static str, String),
+    Attached(&'static str),
+    Answered(bool),
+    /// Time passes, after what has gathered was handled.
+    Later,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let arguments = prop::collection::vec(any::<u8>(), 0..8);
+    let pass = any::<u16>().prop_map(|port| {
+        let mut bytes = Vec::new();
+        postcard::put(&port, &mut bytes).unwrap();
+        Step::Call(0, bytes)
+    });
+    let step = prop_oneof![
+        2 => pass,
+        2 => Just(Step::Call(1, vec![])),
+        1 => "[a-zA-Z ]{0,12}".prop_map(|text| {
+            let mut bytes = Vec::new();
+            postcard::put(&text, &mut bytes).unwrap();
+            Step::Call(2, bytes)
+        }),
+        1 => (0u16..3, arguments).prop_map(|(method, arguments)| Step::Call(method, arguments)),
+        3 => prop::collection::vec(any::<u8>(), 0..100).prop_map(Step::Message),
+        12 => (prop_oneof![Just(9000u16), Just(53), Just(9001)], 42usize..1500).prop_map(|(port, length)| Step::Packet(port, length)),
+        4 => Just(Step::Turn),
+        1 => (prop_oneof![Just("port"), Just("other")], prop_oneof![Just("53".to_owned()), Just("x".to_owned())])
+            .prop_map(|(name, value)| Step::Attribute(name, value)),
+        1 => prop_oneof![Just("next"), Just("tap")].prop_map(Step::Attached),
+        1 => any::<bool>().prop_map(Step::Answered),
+        1 => Just(Step::Later),
+    ];
+    prop::collection::vec(step, 0..120)
+}
+
+fn packet(port: u16, length: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..length).map(|i| i as u8).collect();
+    bytes[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+    bytes[23] = 17;
+    bytes[36..38].copy_from_slice(&port.to_be_bytes());
+    bytes
+}
+
+/// Everything that can be seen of a body from outside: results, writes, lines.
+fn seen(body: &mut dyn Offcode, steps: &[Step]) -> (Vec<Result<Vec<u8>, Refusal>>, Recorder) {
+    let mut context = Recorder { now: 5, ..Recorder::default() };
+    for (name, value) in &PortFilter::manifest().package.attributes {
+        context.attributes.set(name, value).unwrap();
+    }
+    body.initialize(&mut context).unwrap();
+    context.channels.insert("next".into(), ChannelId(1));
+    body.start(&mut context).unwrap();
+    body.attached(ChannelId(1), "next", &mut context);
+    let (mut results, mut taps) = (Vec::new(), 1);
+    for step in steps {
+        let context = &mut context;
+        match step {
+            Step::Call(method, arguments) => results.push(call(body, context, *method, arguments)),
+            Step::Message(bytes) => body.message(ChannelId(1), bytes, context),
+            Step::Packet(port, length) => body.message(ChannelId(0), &packet(*port, *length), context),
+            Step::Turn => results.push(match body.turn(context) {
+                Activity::Worked => Ok(b"worked".to_vec()),
+                Activity::Idle => Ok(vec![]),
+            }),
+            Step::Attribute(name, value) => body.attribute_set(name, value, context),
+            Step::Attached(name) => {
+                taps += 1;
+                body.attached(ChannelId(taps % 64), name, context);
+            }
+            Step::Answered(true) => body.answered(ChannelId(1), 3, Ok(b"result"), context),
+            Step::Answered(false) => body.answered(ChannelId(1), 3, Err(&Refusal("no".into())), context),
+            Step::Later => {
+                results.push(call(body, context, 1, &[]));
+                context.now += 1;
+            }
+        }
+    }
+    body.stop(&mut context);
+    (results, context)
+}
+
+#[test]
+fn the_sandboxed_filter_does_what_the_native_one_does() {
+    let Some(bytes) = built::or_skip(built::filter()) else { return };
+    let module = Module::compile(bytes, &Limits::default()).unwrap();
+    println!("filter.wasm: {} bytes", bytes.len());
+    proptest!(cases(), |(steps in steps())| {
+        let mut native = PortFilter::default();
+        let mut guest = module.instantiate(&PortFilter::manifest(), &Attributes::default()).unwrap();
+        let (results, context) = seen(&mut native, &steps);
+        let (guest_results, guest_context) = seen(&mut guest, &steps);
+        prop_assert!(guest.failure().is_none(), "{:?}", guest.failure());
+        prop_assert_eq!(results, guest_results);
+        prop_assert_eq!(context.written, guest_context.written);
+        prop_assert_eq!(context.lines, guest_context.lines);
+    });
+}
+
+#[test]
+fn what_a_full_channel_does_not_take_leaves_later_in_order() {
+    let Some(bytes) = built::or_skip(built::filter()) else { return };
+    let (mut guest, mut context) = (sandboxed(bytes), Recorder::default());
+    context.channels.insert("next".into(), ChannelId(1));
+    guest.initialize(&mut context).unwrap();
+    guest.start(&mut context).unwrap();
+    guest.attached(ChannelId(1), "next", &mut context);
+    context.room.insert(1, 0);
+    // More than the host keeps: the guest learns that the channel is full and drops the rest.
+    for i in 0..100 {
+        guest.message(ChannelId(0), &packet(9000, 60 + i), &mut context);
+    }
+    guest.turn(&mut context);
+    let counts = call(&mut guest, &mut context, 1, &[]).unwrap();
+    assert_eq!(postcard::whole::<(u64, u64, u64)>(&counts).unwrap(), (64, 36, 1));
+    assert!(context.written.is_empty());
+    for room in [10, 10, 100] {
+        context.room.insert(1, room);
+        assert_eq!(guest.turn(&mut context), Activity::Worked);
+    }
+    let lengths: Vec<usize> = context.written.iter().map(|(_, message)| message.len()).collect();
+    assert_eq!(lengths, (60..124).collect::<Vec<_>>());
+    // No other end: writes go nowhere and the guest is told.
+    context.gone.insert(1);
+    guest.message(ChannelId(0), &packet(9000, 60), &mut context);
+    guest.turn(&mut context);
+    guest.message(ChannelId(0), &packet(9000, 60), &mut context);
+    let counts = call(&mut guest, &mut context, 1, &[]).unwrap();
+    assert_eq!(postcard::whole::<(u64, u64, u64)>(&counts).unwrap().0, 65);
+    assert!(guest.failure().is_none());
+}
+
+#[test]
+fn a_panic_is_reported_in_its_own_words() {
+    let Some(bytes) = built::or_skip(built::filter()) else { return };
+    let (mut guest, mut context) = (sandboxed(bytes), Recorder::default());
+    guest.initialize(&mut context).unwrap();
+    let index = |index: u32| {
+        let mut bytes = Vec::new();
+        postcard::put(&index, &mut bytes).unwrap();
+        bytes
+    };
+    assert_eq!(call(&mut guest, &mut context, 3, &index(2)), Ok(vec![3]));
+    let refusal = call(&mut guest, &mut context, 3, &index(7)).unwrap_err();
+    println!("{}", refusal.0);
+    assert!(refusal.0.contains("index out of bounds: the len is 3 but the index is 7"), "{refusal:?}");
+    assert!(refusal.0.contains("lib.rs"), "{refusal:?}");
+}
+
+#[test]
+fn a_body_of_another_interface_is_refused() {
+    let Some(bytes) = built::or_skip(built::filter()) else { return };
+    let module = Module::compile(bytes, &Limits::default()).unwrap();
+    let other = manifest("test.other", &[Guid::named("other")]);
+    let fault = module.instantiate(&other, &Attributes::default()).err().unwrap();
+    assert!(fault.to_string().contains("which it does not serve"), "{fault}");
+}
+
+const CHECKSUM: Guid =
+    Guid::from_bytes([0x6d, 0x1c, 0x2a, 0x5e, 0x4f, 0x0b, 0x4c, 0x1e, 0x9a, 0x57, 0x0c, 0x7d, 0x8e, 0x9f, 0x1a, 0x2b]);
+
+/// RFC 1071, by the book, over messages that are each padded to an even length.
+fn checksum(messages: &[Vec<u8>]) -> u64 {
+    let mut sum = 0u64;
+    for pair in messages.iter().flat_map(|message| message.chunks(2)) {
+        sum += u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
+    }
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    sum
+}
+
+#[test]
+fn the_checksum_in_c_counts_right() {
+    let Some(bytes) = built::or_skip(built::checksum()) else { return };
+    println!("checksum.wasm: {} bytes", bytes.len());
+    let module = Module::compile(bytes, &Limits::default()).unwrap();
+    let manifest = manifest("test.checksum", &[CHECKSUM]);
+    proptest!(cases(), |(messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..100))| {
+        let (mut guest, mut context) = (module.instantiate(&manifest, &Attributes::default()).unwrap(), Recorder::default());
+        guest.initialize(&mut context).unwrap();
+        guest.start(&mut context).unwrap();
+        guest.attached(ChannelId(1), "report", &mut context);
+        for message in &messages {
+            guest.message(ChannelId(0), message, &mut context);
+        }
+        guest.turn(&mut context);
+        let mut totals = Vec::new();
+        let call = |method, arguments| Incoming { interface: CHECKSUM.short(), method, arguments };
+        guest.call(call(0, &[]), &mut totals, &mut context).unwrap();
+        let totals: Vec<u64> = totals.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let length = messages.iter().map(|message| message.len() as u64).sum();
+        prop_assert_eq!(totals, [messages.len() as u64, length, checksum(&messages)]);
+        prop_assert_eq!(context.written.len(), messages.len() / 16);
+        for (report, upto) in context.written.iter().zip((16..).step_by(16)) {
+            prop_assert_eq!(&report.1[16..24], &checksum(&messages[..upto]).to_le_bytes());
+        }
+        prop_assert!(guest.call(call(2, &[]), &mut Vec::new(), &mut context).is_err());
+        prop_assert!(guest.call(call(0, &[1]), &mut Vec::new(), &mut context).is_err());
+        guest.stop(&mut context);
+        prop_assert_eq!(&context.lines, &["checksum stops"]);
+    });
+}
