@@ -35,7 +35,7 @@ pub enum Wanted {
     Best,
     Cpuset,
     Deadline,
-    /// The thread is only pinned.
+    /// The thread is only pinned, and so may others be: nobody owns the core.
     Nothing,
 }
 
@@ -93,7 +93,7 @@ pub struct Shield {
     means: Means,
     // The thread first leaves, then another may own the core.
     _holding: Holding,
-    _ownership: Ownership,
+    _ownership: Option<Ownership>,
     _thread: PhantomData<*const ()>,
 }
 
@@ -103,7 +103,7 @@ impl Shield {
     /// A fault where the core does not exist, another shield has it, or a means was asked for by name and cannot be had.
     pub fn raise(core: CoreId, wanted: Wanted) -> Result<Shield> {
         affinity::check(core)?;
-        let ownership = Ownership::take(core)?;
+        let ownership = (wanted != Wanted::Nothing).then(|| Ownership::take(core)).transpose()?;
         let mut because = Vec::new();
         let mut attempt = |tried: Result<(Holding, Means)>, by_name: bool| match tried {
             Err(fault) if by_name => Err(fault),
