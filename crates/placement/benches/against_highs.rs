@@ -1,8 +1,8 @@
-//! The solver against HiGHS given 5 s, on seeded families of layouts.
+//! The solver against HiGHS given 5 s (`--seconds` for more, where the machine is busy), on seeded families of layouts.
 //!
-//! `cargo bench -p placement --bench against_highs [-- FAMILY... | --seeds N | --prove N | --no-highs]`. Our figures come
-//! from `solve` with the default effort, its reasons included, one thread. HiGHS gets the same layout as a mixed integer
-//! program in MPS through Python's `highspy`: `python3 -m venv V && V/bin/pip install highspy`, then
+//! `cargo bench -p placement --bench against_highs [-- FAMILY... --seeds N --prove STEPS --seconds N --no-highs --large]`.
+//! Our figures come from `solve` with the default effort, its reasons included, one thread. HiGHS gets the same layout as
+//! a mixed integer program in MPS through Python's `highspy`: `python3 -m venv V && V/bin/pip install highspy`, then
 //! `PLIMSOLL_PYTHON=V/bin/python3`. Without it its columns say absent.
 
 #[path = "against_highs/families.rs"]
@@ -18,6 +18,7 @@ use placement::{Effort, Layout, Plan, Proof, prove, solve};
 fn main() {
     let mut seeds = 2;
     let mut prove = 0u64;
+    let mut limit = 5.0;
     let mut wanted: Vec<String> = Vec::new();
     let mut with_highs = true;
     let mut repeats = 3;
@@ -28,6 +29,7 @@ fn main() {
         let number = |value: Option<String>| value.and_then(|v| v.parse::<u64>().ok()).expect("a number");
         match arg.as_str() {
             "--seeds" => seeds = number(args.next()),
+            "--seconds" => limit = number(args.next()) as f64,
             "--prove" => prove = number(args.next()),
             "--steps" => steps = number(args.next()),
             "--no-highs" => with_highs = false,
@@ -53,7 +55,7 @@ fn main() {
         "ours",
         "ms",
         "cpu ms",
-        "HiGHS 5 s",
+        "HiGHS",
         "its bound",
         "cpu s",
         "ours/its",
@@ -85,7 +87,7 @@ fn main() {
                 let ours = plan.cost.total;
                 let (cost, bound, spent, ratio) = match &python {
                     Err(_) => ("absent".into(), "absent".into(), "".into(), "".into()),
-                    Ok(python) => match program::highs(python, &layout, 5.0) {
+                    Ok(python) => match program::highs(python, &layout, limit) {
                         Ok(answer) => {
                             let cost = answer.cost.map_or("none".into(), |c| format!("{c:.6}"));
                             let ratio = answer.cost.map_or("".into(), |c| format!("{:.5}", ours / c));

@@ -46,8 +46,9 @@ use layout::SiteIndex;
 use model::Model;
 use search::Found;
 
-/// Up to so many merged groups the search is followed by a short branch and bound, since at that size luck is not needed.
-const EXACT: usize = 12;
+/// Up to so many places (merged groups times sites) the search is followed by a short branch and bound: at that size luck
+/// is not needed.
+const EXACT: usize = 512;
 
 /// The cheapest assignment found in the effort given, with its reasons. [`Effort::default`] answers in less than 50 ms at
 /// 200 units and 16 sites.
@@ -59,8 +60,8 @@ pub fn solve(layout: &Layout, effort: &Effort) -> Result<Plan, Unsolved> {
     let model = Model::of(layout);
     match search::search(&model, effort) {
         Found::Assignment(at) => {
-            let at = if model.packing.groups <= EXACT {
-                let proof = Effort { steps: effort.steps.min(20_000), ..*effort };
+            let at = if model.packing.groups * model.packing.sites <= EXACT {
+                let proof = Effort { steps: effort.steps.min(30_000), ..*effort };
                 prove::bound_and_branch(&model, &at, &proof, 40).1.unwrap_or(at)
             } else {
                 at

@@ -111,7 +111,7 @@ impl Tree<'_, '_> {
 
     /// False when the effort is spent.
     fn spend(&mut self) -> bool {
-        let cost = self.model.packing.groups as u64;
+        let cost = (self.model.packing.groups + self.model.edges.len() * self.model.packing.sites / 8) as u64;
         if self.steps < cost || self.effort.stopped() {
             self.steps = 0;
             return false;
