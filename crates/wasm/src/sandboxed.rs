@@ -16,8 +16,9 @@ use crate::ticker::Ticker;
 /// Messages that are handed to the guest in one entry. An entry costs more than the handling of a small message.
 const BATCH: u32 = 16;
 
-/// Longest line of a guest in the log.
+/// Longest line of a guest in the log, and most lines of one entry.
 const LINE: usize = 1024;
+const LINES: usize = 16;
 
 /// One instance of a [`Module`]. Messages are copied into the guest's memory as they arrive and handled together: when
 /// [`BATCH`] have gathered, or before the next event of another kind, which is at the latest the turn of the same pass
@@ -175,15 +176,24 @@ impl Sandboxed {
         self.counted.entries += 1;
         self.counted.messages += messages;
         if said.acts {
+            let mut lines = 0;
             for (record, payload) in abi::Records::of(output).flatten() {
                 match abi::Action::from_kind(record.kind) {
                     Some(abi::Action::Write) => {
                         self.counted.writes += 1;
                         self.outbox.write(ChannelId(record.channel), payload, context);
                     }
-                    Some(abi::Action::Log) => context.log(&printable(&payload[..payload.len().min(LINE)])),
+                    Some(abi::Action::Log) => {
+                        lines += 1;
+                        if lines <= LINES {
+                            context.log(&printable(&payload[..payload.len().min(LINE)]));
+                        }
+                    }
                     _ => {}
                 }
+            }
+            if lines > LINES {
+                context.log(&format!("{} more lines of the same moment are left out", lines - LINES));
             }
         }
         match said.answer {

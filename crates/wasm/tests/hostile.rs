@@ -333,3 +333,19 @@ fn room_is_promised_and_kept_to() {
     assert!(failure.contains("it wrote to channel 0 beyond the room that it was told"), "{failure}");
     assert_eq!((OUTPUT, context.written.len()), (131072, 2));
 }
+
+#[test]
+fn a_flood_of_lines_is_cut() {
+    let flood = "(memory.fill (i32.const 131072) (i32.const 0) (i32.const 65536))
+        (loop $again
+          (i32.store8 (i32.add (i32.const 131072) (global.get $at)) (i32.const 2))
+          (global.set $at (i32.add (global.get $at) (i32.const 16)))
+          (br_if $again (i32.lt_u (global.get $at) (i32.const 65536))))
+        (return (i32.const 65536))";
+    let body = format!("(if (i32.eq (global.get $kind) (i32.const 7)) (then {flood})) {POLITE}");
+    let (mut guest, mut context) = running("(global $at (mut i32) (i32.const 0))", &body);
+    guest.turn(&mut context);
+    assert!(guest.failure().is_none());
+    assert_eq!(context.lines.len(), 17);
+    assert_eq!(context.lines[16], "4080 more lines of the same moment are left out");
+}
