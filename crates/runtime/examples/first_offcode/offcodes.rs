@@ -1,0 +1,163 @@
+//! The logic: three offcodes, written without knowing where they will run.
+
+use std::collections::VecDeque;
+
+use machine::Result;
+use offcode::{Activity, ChannelId, Context, Lifecycle, Written, interface, offcode};
+use serde::{Deserialize, Serialize};
+
+/// Lets packets through.
+#[interface(guid = "8f1d6f5c-0d3e-4a51-9f77-1c1f4d2a0001")]
+pub trait Filter {
+    /// One-way: it has no result.
+    fn packet(&mut self, context: &mut dyn Context, bytes: &[u8]);
+    /// How many were kept out.
+    fn refused(&self) -> u64;
+}
+
+/// Sums up.
+#[interface(guid = "8f1d6f5c-0d3e-4a51-9f77-1c1f4d2a0002")]
+pub trait Aggregate {
+    fn add(&mut self, length: u32);
+}
+
+/// Keeps the totals.
+#[interface(guid = "8f1d6f5c-0d3e-4a51-9f77-1c1f4d2a0003")]
+pub trait Report {
+    fn interval(&mut self, packets: u64, bytes: u64);
+    fn totals(&self) -> Totals;
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    pub packets: u64,
+    pub bytes: u64,
+    /// How often the aggregator has reported.
+    pub intervals: u64,
+}
+
+/// Drops packets that are shorter than its attribute `least` says.
+#[offcode(
+    guid = "8f1d6f5c-0d3e-4a51-9f77-1c1f4d2a0011",
+    name = "first.filter",
+    version = "1.0.0",
+    implements(Filter),
+    requires(pull(sums: Aggregate, rate = 100_000, channel(count = 256, size = 64))),
+    sites(app, core, agent),
+    attributes(least = 64)
+)]
+#[derive(Default)]
+pub struct LengthFilter {
+    least: usize,
+    refused: u64,
+    /// Lengths for which the aggregator's channel had no room yet.
+    waiting: VecDeque<u32>,
+}
+
+impl LengthFilter {
+    fn hand_on(&mut self, context: &mut dyn Context) {
+        let Some(sums) = context.channel("sums") else { return };
+        while let Some(&length) = self.waiting.front() {
+            match AggregateProxy.add(length).through(context, sums, 0) {
+                Ok(Written::Full) => return,
+                _ => self.waiting.pop_front(),
+            };
+        }
+    }
+}
+
+impl Filter for LengthFilter {
+    fn packet(&mut self, context: &mut dyn Context, bytes: &[u8]) {
+        if bytes.len() < self.least {
+            self.refused += 1;
+            return;
+        }
+        self.waiting.push_back(bytes.len() as u32);
+        self.hand_on(context);
+    }
+
+    fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+impl Lifecycle for LengthFilter {
+    fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
+        self.least = context.attribute("least").and_then(|text| text.parse().ok()).unwrap_or(0);
+        Ok(())
+    }
+
+    fn attribute_set(&mut self, _: &str, _: &str, context: &mut dyn Context) {
+        self.least = context.attribute("least").and_then(|text| text.parse().ok()).unwrap_or(0);
+    }
+
+    fn turn(&mut self, context: &mut dyn Context) -> Activity {
+        let before = self.waiting.len();
+        self.hand_on(context);
+        if self.waiting.len() < before { Activity::Worked } else { Activity::Idle }
+    }
+}
+
+/// Adds lengths up and reports each time it has caught up.
+#[offcode(
+    guid = "8f1d6f5c-0d3e-4a51-9f77-1c1f4d2a0012",
+    name = "first.aggregator",
+    version = "1.0.0",
+    implements(Aggregate),
+    requires(gang(reporter: Report, rate = 1_000)),
+    sites(app, core, agent)
+)]
+#[derive(Default)]
+pub struct Aggregator {
+    packets: u64,
+    bytes: u64,
+}
+
+impl Aggregate for Aggregator {
+    fn add(&mut self, length: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(length);
+    }
+}
+
+impl Lifecycle for Aggregator {
+    fn turn(&mut self, context: &mut dyn Context) -> Activity {
+        let Some(reporter) = context.channel("reporter").filter(|_| self.packets > 0) else { return Activity::Idle };
+        match ReportProxy.interval(self.packets, self.bytes).through(context, reporter, 0) {
+            Ok(Written::Taken) => {
+                *self = Aggregator::default();
+                Activity::Worked
+            }
+            _ => Activity::Idle,
+        }
+    }
+}
+
+/// Keeps what was reported until the application asks.
+#[offcode(
+    guid = "8f1d6f5c-0d3e-4a51-9f77-1c1f4d2a0013",
+    name = "first.reporter",
+    version = "1.0.0",
+    implements(Report),
+    sites(app, core, agent)
+)]
+#[derive(Default)]
+pub struct Reporter(Totals);
+
+impl Report for Reporter {
+    fn interval(&mut self, packets: u64, bytes: u64) {
+        self.0.packets += packets;
+        self.0.bytes += bytes;
+        self.0.intervals += 1;
+    }
+
+    fn totals(&self) -> Totals {
+        self.0
+    }
+}
+
+impl Lifecycle for Reporter {
+    fn attached(&mut self, _: ChannelId, name: &str, context: &mut dyn Context) {
+        context.log(&format!("channel '{name}' is there"));
+    }
+}
