@@ -1,4 +1,4 @@
-//! What authors are told. Which of their words it points at: `crates/offcode/tests/messages.rs`.
+//! What authors are told.
 
 use proc_macro2::{TokenStream, TokenTree};
 
