@@ -28,6 +28,7 @@ enum Command {
     Serve(commands::serve::Arguments),
     Study(commands::study::Arguments),
     Odf(commands::odf::Arguments),
+    Plan(commands::plan::Arguments),
     #[command(hide = true)]
     Peer(commands::peer::Arguments),
 }
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench::run(arguments),
         Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Odf(arguments) => commands::odf::run(arguments),
+        Command::Plan(arguments) => commands::plan::run(arguments),
         Command::Study(arguments) => commands::study::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
     };

@@ -38,19 +38,24 @@ impl Prices {
     /// most. To be done before their sites are opened: a polling thread on a core keeps the probe off it.
     pub fn measure(grounds: &[Ground]) -> Prices {
         let begun = Instant::now();
-        let handling = handling();
+        let handling = handling().map_err(|fault| fault.to_string());
         let mut prices = Vec::new();
         for (n, one) in grounds.iter().enumerate() {
             for other in &grounds[n..] {
                 let between = [one.site.clone(), other.site.clone()];
+                let kinds = [one.site.kind(), other.site.kind()];
+                let beyond = kinds.iter().any(|kind| matches!(kind, SiteKind::Xdp | SiteKind::Agent));
                 let closed = one.closed.is_some() || other.closed.is_some();
-                let in_budget = begun.elapsed() < BUDGET;
-                let price = match &handling {
-                    Ok(handling) if !closed && in_budget => measured(&between, *handling, grounds),
-                    Ok(_) => None,
-                    Err(_) => None,
-                };
-                prices.push(price.unwrap_or_else(|| modelled(between)));
+                prices.push(if beyond || closed {
+                    modelled(between)
+                } else if begun.elapsed() > BUDGET {
+                    not_measured(between, "the time for measuring was used up")
+                } else {
+                    match handling.clone().and_then(|handling| measured(&between, handling, grounds)) {
+                        Ok(price) => price,
+                        Err(why) => not_measured(between, &why),
+                    }
+                });
             }
         }
         Prices(prices)
@@ -97,21 +102,29 @@ fn handling() -> Result<f64> {
     Ok(times[BATCHES / 2])
 }
 
-fn measured(between: &[Site; 2], handling: f64, grounds: &[Ground]) -> Option<Price> {
+/// Only between `app` and cores. The reason where others keep the cores too busy.
+fn measured(between: &[Site; 2], handling: f64, grounds: &[Ground]) -> Result<Price, String> {
     let core = |site: &Site| match site {
         Site::Core(core) => Some(*core),
-        Site::App => app_core(grounds, between),
-        Site::Xdp(_) | Site::Agent(_) => None,
+        _ => app_core(grounds, between),
     };
-    let (one, other) = (core(&between[0])?, core(&between[1])?);
     if between[0] == between[1] {
         let how = format!("a message of {MESSAGE} B through a channel within one thread");
-        return Some(Price { between: between.clone(), ns: Reading::Measured(handling), how });
+        return Ok(Price { between: between.clone(), ns: Reading::Measured(handling), how });
     }
-    let half = probe::between(one, other).ok()?;
+    let (Some(one), Some(other)) = (core(&between[0]), core(&between[1])) else {
+        return Err("the application has no core beside the dedicated one".to_owned());
+    };
+    let half =
+        probe::between(one, other).or_else(|_| probe::between(one, other)).map_err(|fault| fault.cause().to_owned())?;
     let ns = handling + half.picoseconds as f64 / 1e3;
     let how = format!("the same, and half a round trip of a cache line between {one} and {other}");
-    Some(Price { between: between.clone(), ns: Reading::Measured(ns), how })
+    Ok(Price { between: between.clone(), ns: Reading::Measured(ns), how })
+}
+
+fn not_measured(between: [Site; 2], why: &str) -> Price {
+    let price = modelled(between);
+    Price { how: format!("{}; not measured: {why}", price.how), ..price }
 }
 
 /// Where the application's thread probably is: on a core that is not dedicated, if there is one.
@@ -126,10 +139,10 @@ fn app_core(grounds: &[Ground], between: &[Site; 2]) -> Option<CoreId> {
 fn modelled(between: [Site; 2]) -> Price {
     let kinds = [between[0].kind(), between[1].kind()];
     let how = match kinds {
-        _ if between[0] == between[1] => "model: a message within one thread",
-        _ if kinds.contains(&SiteKind::Agent) => "model: the message engine over UDP, both hosts together",
-        _ if kinds.contains(&SiteKind::Xdp) => "model: an array that both map, and a program that polls it",
-        _ => "model: a cache line between two cores",
+        _ if between[0] == between[1] => "a message within one thread",
+        _ if kinds.contains(&SiteKind::Agent) => "the message engine over UDP, both hosts together",
+        _ if kinds.contains(&SiteKind::Xdp) => "an array that both map, and a program that polls it",
+        _ => "a cache line between two cores",
     };
     let ns = crate::layout::modelled_ns(&between[0], &between[1]);
     Price { between, ns: Reading::Modelled(ns), how: how.to_owned() }

@@ -5,6 +5,7 @@ pub mod lab;
 pub mod machine;
 pub mod odf;
 pub mod peer;
+pub mod plan;
 pub mod serve;
 pub mod study;
 
