@@ -11,9 +11,13 @@
 //! Messages of up to 48 bytes, so calls with up to 32 bytes of arguments, travel in one cache line together with the
 //! word that announces them; larger ones lie in a buffer beside it.
 //!
-//! An end is used by one thread at a time and can be handed to another process. The ends of one that is dropped or killed
-//! are told: at once inside a process, else within a tick of the kernel's coarse clock when they look, or 50 ms when
-//! they sleep.
+//! An end is used by one thread at a time and can be handed to another process. When it is dropped or its process is
+//! killed the others are told: at once inside a process, else within a tick of the kernel's coarse clock (1 to 10 ms)
+//! when they look or find no room, or 50 ms when they sleep. What it wrote before can still be read.
+//!
+//! A peer that breaks the rules garbles messages and nothing else: no address, index or loop follows from what it
+//! writes, and each length is read once and cut to the buffer. Since messages are read in place, what `deliver` sees may
+//! change under its hands while the other process misbehaves; it is of the same user.
 
 mod lapping;
 mod track;

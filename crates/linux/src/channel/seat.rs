@@ -2,8 +2,9 @@
 //!
 //! An end that is dropped says so in the region. One that is killed cannot: so each end holds a lock on the byte of the
 //! region's file that has its seat's number, with an open file description of its own (`F_OFD_SETLK`). The kernel
-//! releases it with the last descriptor, however the holder ends; handing an end over passes the lock along. Nobody
-//! asks the kernel while all ends are in one process, where none dies without the others.
+//! releases it with the last descriptor, however the holder ends (a child that was forked keeps one until it executes
+//! a program); handing an end over passes the lock along. Nobody asks the kernel while all ends are in one process,
+//! where none dies without the others.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
