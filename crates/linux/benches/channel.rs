@@ -113,7 +113,8 @@ fn on_two_cores<R>(other: CoreId, there: impl FnOnce() + Send, here: impl FnOnce
             there();
         });
         while !ready.load(Ordering::Acquire) {
-            std::hint::spin_loop();
+            // The other thread starts on this core.
+            std::thread::yield_now();
         }
         here()
     })

@@ -227,7 +227,8 @@ impl<Owner> Inlet<Owner> {
     fn skip(&mut self, ahead: u64, attempt: u32, progress: &AtomicU64) {
         // At least what was found is being written, whatever the writer says.
         let behind = progress.load(Ordering::Acquire).wrapping_sub(self.position).max(ahead);
-        let lost = behind.saturating_sub((self.track.mask + 1) >> attempt).max(1);
+        let kept = ((self.track.mask + 1) >> attempt).max(1);
+        let lost = behind.saturating_sub(kept).max(1);
         self.position = self.position.wrapping_add(lost);
         self.dropped = self.dropped.wrapping_add(lost);
     }
@@ -321,13 +322,17 @@ mod models {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(2);
         builder.check(|| {
-            const MESSAGES: u8 = 9;
+            const MESSAGES: u8 = 6;
             let (mut outlet, mut inlets) = heap::track(4, 16, 1);
             let mut inlet = inlets.pop().unwrap();
             let progress = Arc::new(AtomicU64::new(0));
             let kept = progress.clone();
+            // The reader is to meet its first message, and the one that overwrites it.
+            for number in 0..4 {
+                outlet.write(16, false, &kept, |into| into.fill(number));
+            }
             let writer = loom::thread::spawn(move || {
-                for number in 0..MESSAGES {
+                for number in 4..MESSAGES {
                     outlet.write(16, false, &kept, |into| into.fill(number));
                 }
             });
@@ -342,9 +347,7 @@ mod models {
                     },
                 )
             };
-            for _ in 0..2 {
-                look(&mut inlet);
-            }
+            look(&mut inlet);
             writer.join().unwrap();
             while look(&mut inlet) {}
             assert_eq!(next, MESSAGES);

@@ -143,8 +143,7 @@ impl Layout {
     }
 }
 
-/// From one buffer to the next: an odd number of lines, so that buffers whose size is a power of two do not all start in
-/// the same few sets of a cache.
+/// From one buffer to the next: whole lines, and none where a message fits in its slot.
 fn stride(size: usize) -> usize {
-    if size <= INLINE { 0 } else { size.next_multiple_of(LINE) | LINE }
+    if size <= INLINE { 0 } else { size.next_multiple_of(LINE) }
 }

@@ -329,12 +329,12 @@ mod models {
     fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(preemptions);
+        builder.max_branches = 20_000;
         builder.check(model);
     }
 
-    fn receive(inlet: &mut Inlet<Arc<heap::Heap>>, progress: &AtomicU64, messages: u8) {
-        let mut next = 0;
-        while next < messages {
+    fn receive(inlet: &mut Inlet<Arc<heap::Heap>>, progress: &AtomicU64, mut next: u8, end: u8) {
+        while next < end {
             if !inlet.read(|| progress, |message| assert_eq!(message, [next; 9])) {
                 loom::thread::yield_now();
                 continue;
@@ -358,7 +358,7 @@ mod models {
                     outlet.write(9, false, |into| into.fill(number));
                 }
             });
-            receive(&mut inlets[0], &progress, 6);
+            receive(&mut inlets[0], &progress, 0, 6);
             sender.join().unwrap();
         });
     }
@@ -368,21 +368,27 @@ mod models {
     fn multicast_reclaims_what_every_living_reader_has_taken() {
         check(2, || {
             let (mut outlet, mut inlets) = heap::track(4, 48, 2);
+            // What each reader has taken, and whether the second has died.
             let shared = Arc::new((AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)));
-            let (dies, stays) = (inlets.pop().unwrap(), inlets.pop().unwrap());
+            for number in 0..4 {
+                assert!(outlet.has_room(|| 0));
+                outlet.write(9, false, |into| into.fill(number));
+            }
+            let (dies, mut stays) = (inlets.pop().unwrap(), inlets.pop().unwrap());
+            receive(&mut stays, &shared.0, 0, 4);
             let readers = [(stays, false), (dies, true)].map(|(mut inlet, dies)| {
                 let shared = shared.clone();
                 loom::thread::spawn(move || {
                     if dies {
-                        receive(&mut inlet, &shared.1, 1);
+                        receive(&mut inlet, &shared.1, 0, 1);
                         // As `Seat` does it.
                         shared.2.store(1, Ordering::Release);
                     } else {
-                        receive(&mut inlet, &shared.0, 5);
+                        receive(&mut inlet, &shared.0, 4, 5);
                     }
                 })
             });
-            for number in 0..5 {
+            for number in 4..5 {
                 let slowest = || {
                     let gone = shared.2.load(Ordering::Acquire) == 1;
                     let (stays, dies) = (shared.0.load(Ordering::Acquire), shared.1.load(Ordering::Acquire));
