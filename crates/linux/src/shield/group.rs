@@ -95,8 +95,17 @@ pub(super) fn own() -> Result<Group> {
     let next = "use deadline scheduling, or mount it: `mount -t cgroup -o cpuset cpuset /sys/fs/cgroup/cpuset`";
     let read = |path: &str| fs::read_to_string(path).map_err(|e| Fault::because(SUBJECT, e, "mount procfs"));
     let absent = |cause: &str| Fault::new(SUBJECT, cause, next);
-    let (mount, root) = mount(&read("/proc/self/mountinfo")?)
-        .ok_or_else(|| absent("no hierarchy of cgroup version 1 with cpusets is mounted here"))?;
+    let mounts = read("/proc/self/mountinfo")?;
+    let Some((mount, root)) = mount(&mounts) else {
+        return Err(match fs::read_to_string("/sys/fs/cgroup/cgroup.controllers") {
+            Ok(controllers) if controllers.split_whitespace().any(|name| name == "cpuset") => Fault::new(
+                SUBJECT,
+                "this machine has them in cgroup version 2, which shields do not use yet",
+                "use deadline scheduling, or boot with `isolcpus=` of the core",
+            ),
+            _ => absent("no hierarchy of cgroup version 1 with cpusets is mounted here"),
+        });
+    };
     let path = own_path(&read("/proc/thread-self/cgroup")?)
         .ok_or_else(|| absent("the kernel does not say in which cpuset this thread is"))?;
     let below = Path::new(&path)

@@ -1,9 +1,11 @@
 //! Keeping other work off a core that one thread of ours is to have for itself, and saying by what.
 //!
 //! - [`Means::Cpuset`]: all that shares our control group is moved to the other cores, by the kernel's cpusets
-//!   (`Documentation/admin-guide/cgroup-v1/cpusets.rst`). Nothing but the kernel's own bound threads can get back.
-//! - [`Means::Deadline`]: others may run there, in the tenth of each millisecond that deadline scheduling leaves them
-//!   (`Documentation/scheduler/sched-deadline.rst`).
+//!   (`Documentation/admin-guide/cgroup-v1/cpusets.rst`; not yet those of version 2). Nothing but the kernel's own bound
+//!   threads can get back.
+//! - [`Means::Deadline`]: others may run there, in the tenth of the time that deadline scheduling leaves them
+//!   (`Documentation/scheduler/sched-deadline.rst`). The kernel looks at the budget at timer ticks, so that the thread's
+//!   pauses come together: some 0.4 ms every 4 ms where the tick is 250 Hz.
 //! - [`Means::Pinned`]: nothing, with the reasons. The thread is pinned and shares its core.
 //!
 //! Everything is put back when the shield is dropped. What a killed owner leaves is found by its name and removed when
