@@ -4,8 +4,7 @@
 //!   (`Documentation/admin-guide/cgroup-v1/cpusets.rst`; not yet those of version 2). Nothing but the kernel's own bound
 //!   threads can get back.
 //! - [`Means::Deadline`]: others may run there, in the tenth of the time that deadline scheduling leaves them
-//!   (`Documentation/scheduler/sched-deadline.rst`). The kernel looks at the budget at timer ticks, so that the thread's
-//!   pauses come together: some 0.4 ms every 4 ms where the tick is 250 Hz.
+//!   (`Documentation/scheduler/sched-deadline.rst`). The thread's pauses beside a hog were found to be as long as 1 ms.
 //! - [`Means::Pinned`]: nothing, with the reasons. The thread is pinned and shares its core.
 //!
 //! Everything is put back when the shield is dropped. What a killed owner leaves is found by its name and removed when
