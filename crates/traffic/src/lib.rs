@@ -11,4 +11,6 @@ pub mod profile;
 pub mod receiver;
 pub mod report;
 pub mod schedule;
+pub mod socket_receiver;
 pub mod stamp;
+mod tally;

@@ -257,7 +257,7 @@ impl Gaps {
 }
 
 /// The largest gap that a bucket holds.
-fn bucket_end(bucket: usize) -> u64 {
+pub(crate) fn bucket_end(bucket: usize) -> u64 {
     match bucket {
         0..32 => bucket as u64,
         _ => {
@@ -361,6 +361,23 @@ mod tests {
                 prop_assert_eq!(receive.try_frame(&frame).unwrap(), 1);
             }
             let found = arrivals(&result);
+            let tally = crate::tally::Tally::new();
+            for (now, &number) in numbers.iter().enumerate() {
+                tally.arrived(&EXPECTED, number, 60, Nanoseconds(now as u64));
+            }
+            let in_user_space = Arrivals::of(std::iter::once(tally.words()), &EXPECTED);
+            prop_assert_eq!(
+                (found.lost, found.doubled, found.reordered, found.stale, found.lowest, found.highest, found.bytes),
+                (
+                    in_user_space.lost,
+                    in_user_space.doubled,
+                    in_user_space.reordered,
+                    in_user_space.stale,
+                    in_user_space.lowest,
+                    in_user_space.highest,
+                    in_user_space.bytes
+                )
+            );
             prop_assert_eq!((found.lost, found.doubled, found.reordered, found.stale), model(&numbers));
             prop_assert_eq!(found.received, numbers.len() as u64);
             prop_assert_eq!(found.gaps.map_or(0, |gaps| gaps.count), numbers.len() as u64 - 1);

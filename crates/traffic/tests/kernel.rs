@@ -6,10 +6,15 @@ use std::time::{Duration, Instant};
 use linux::lab::{Host, Lab, Options};
 use linux::xdp::Interface;
 use machine::Nanoseconds;
-use offcode::manifest::XdpMode;
-use traffic::control::{Asked, Entry, Pacing, State};
+use offcode::call::{Header, Kind};
+use offcode::manifest::{self, Manifest, XdpMode};
+use offcode::{Channel as _, Guid};
+use runtime::site::xdp::XdpSite;
+use runtime::site::{Code, Deployment, SiteDriver as _};
+use traffic::control::{Asked, ControlBlock, Entry, Pacing, State};
 use traffic::kernel_sender::KernelSender;
 use traffic::receiver::{Expected, Receiver};
+use traffic::socket_receiver::SocketReceiver;
 
 const PORT: u16 = 4321;
 const TAG: u16 = 0x1d7;
@@ -180,6 +185,84 @@ fn the_kernel_accepts_the_checksums_of_both_versions() {
             assert!(time.0 > 0 && buffer[16..length].iter().all(|&byte| byte == 0));
         }
     }
+}
+
+#[test]
+fn a_socket_receives_where_it_is_asked_for_by_name() {
+    let Some(lab) = lab() else { return };
+    let bind = || SocketReceiver::bind(lab.address(Host::B), expected(200_000), None);
+    let (receiver, mac) = lab.inside(Host::B, || (bind().unwrap(), address(&lab))).unwrap();
+    let sender = sender(&lab);
+    let mut ask = asked(&lab, Pacing::Paced { late: Nanoseconds(0) }, &[(90, 200_000)], 100);
+    ask.template[..6].copy_from_slice(&mac);
+    sender.block().ask(&ask).unwrap();
+    sender.start(None, unshielded).unwrap().join().unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    while receiver.read().received < 100 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let found = receiver.read();
+    assert_eq!((found.received, found.lost, found.bytes), (100, 0, 9000), "{found:?}");
+    assert_eq!(found.gaps.unwrap().count, 99);
+    assert!(receiver.note().contains("as asked"));
+}
+
+/// The Ethernet address of host b, seen from inside.
+fn address(lab: &Lab) -> Vec<u8> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{}/address", lab.interface(Host::B))).unwrap();
+    text.trim().split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
+/// The sender as an offcode that a site runs, asked through its control block and begun by a call.
+#[test]
+fn the_sender_is_an_offcode_of_a_site() {
+    let Some(lab) = lab() else { return };
+    let receiver = receiver(&lab, 100_000);
+    let mut site = lab.inside(Host::A, || XdpSite::open(lab.interface(Host::A), XdpMode::Native)).unwrap().unwrap();
+    let interface = Guid::named("traffic.sender");
+    let manifest = Manifest {
+        package: manifest::Package {
+            guid: Guid::named("traffic.send"),
+            name: "traffic.send".into(),
+            version: "1".into(),
+            description: String::new(),
+            interfaces: vec![manifest::Interface { guid: interface, name: "Sender".into(), methods: Vec::new() }],
+            bodies: vec![manifest::Body {
+                kind: manifest::BodyKind::Bpf,
+                file: None,
+                sites: vec![machine::SiteKind::Xdp],
+                program: Some(manifest::Program { name: "send".into(), role: manifest::ProgramRole::Producer }),
+            }],
+            attributes: Vec::new(),
+        },
+        hardware: Vec::new(),
+        software: manifest::Software::default(),
+    };
+    let deployment = Deployment {
+        name: "sender".into(),
+        manifest: manifest.into(),
+        code: Code::Bpf(bpf::TRAFFIC_SEND.unwrap().into()),
+        attributes: Default::default(),
+    };
+    let slot = site.deploy(deployment).unwrap();
+    let mut calls = site.connect(slot, "", offcode::Specification::default()).unwrap();
+    site.initialize(slot).unwrap();
+    site.start(slot).unwrap();
+    let block = ControlBlock::over(std::sync::Arc::new(site.shared(slot, "CONTROL").unwrap())).unwrap();
+    let paced = Pacing::Paced { late: Nanoseconds(1000) };
+    block.ask(&asked(&lab, paced, &[(60, 100_000)], 50)).unwrap();
+    let mut message = [0; Header::LENGTH];
+    Header { interface: interface.short(), method: 0, kind: Kind::Call, route: 0, id: 1 }.write(&mut message);
+    assert_eq!(calls.write(&message).unwrap(), offcode::Written::Taken);
+    let mut kind = None;
+    assert!(calls.read_with(&mut |answer| kind = Header::read(answer).map(|(header, _)| header.kind)).unwrap());
+    assert_eq!(kind, Some(Kind::Reply));
+    settle(&receiver, 50);
+    let (sent, arrived) = (block.progress(), receiver.read());
+    assert_eq!((arrived.received, arrived.lost), (50, 0), "{arrived:?}");
+    assert_eq!((sent.sent, sent.errors), (50, 0));
+    assert!(site.evidence(slot).unwrap().uses > 50);
+    site.remove(slot).unwrap();
 }
 
 #[test]

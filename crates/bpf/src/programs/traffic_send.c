@@ -2,7 +2,11 @@
  *
  * `send` runs once for each frame that is to leave. In MODE_RATE it fills it and sends it. In MODE_PACED it waits for its
  * time first; whoever runs it uses batches of one frame then, since a batch leaves together. */
+#include "offcode.h"
 #include "traffic.h"
+
+/* As a producer at a site it waits for the call `begin`; a program that runs `send` itself needs no FRAME. */
+OFFCODE_FRAME();
 
 struct control {
 	u64 word[CONTROL_WORDS];
@@ -53,6 +57,19 @@ ALWAYS_INLINE u64 sum_of(u64 word)
 	return (word & 0xffff) + (word >> 16 & 0xffff) + (word >> 32 & 0xffff) + (word >> 48);
 }
 
+static __attribute__((noinline)) int finish(u64 *state)
+{
+	u32 key = 0;
+	struct offcode_frame *frame = map_lookup_elem(&FRAME, &key);
+
+	if (!state)
+		return XDP_ABORTED;
+	*(volatile u64 *)state = STATE_FINISHED;
+	if (frame)
+		*(volatile u64 *)&frame->finished = 1;
+	return XDP_DROP;
+}
+
 /* `udp` is a constant where this is inlined. */
 ALWAYS_INLINE int fill(struct xdp_md *ctx, volatile u64 *word, u32 udp, u32 length, u64 sequence, u64 now)
 {
@@ -94,8 +111,7 @@ int send(struct xdp_md *ctx)
 
 	u64 sequence = word[CONTROL_SENT];
 	if (UNLIKELY(word[CONTROL_STOP] || sequence >= word[CONTROL_FRAMES] || word[CONTROL_STATE] == STATE_FINISHED)) {
-		word[CONTROL_STATE] = STATE_FINISHED;
-		return XDP_DROP;
+		return finish((u64 *)&word[CONTROL_STATE]);
 	}
 	u64 paced = word[CONTROL_MODE] == MODE_PACED;
 	u64 now = word[CONTROL_CLOCK_NS];
@@ -104,8 +120,7 @@ int send(struct xdp_md *ctx)
 		word[CONTROL_TURNS] += 1;
 	}
 	if (UNLIKELY(now >= word[CONTROL_END_NS])) {
-		word[CONTROL_STATE] = STATE_FINISHED;
-		return XDP_DROP;
+		return finish((u64 *)&word[CONTROL_STATE]);
 	}
 	if (UNLIKELY(!sequence)) {
 		word[CONTROL_STATE] = STATE_RUNNING;
@@ -132,15 +147,13 @@ int send(struct xdp_md *ctx)
 	u32 has = ctx->data_end - ctx->data;
 	if (UNLIKELY(length != has) && xdp_adjust_tail(ctx, (int)length - (int)has)) {
 		word[CONTROL_ERRORS] += 1;
-		word[CONTROL_STATE] = STATE_FINISHED;
-		return XDP_DROP;
+		return finish((u64 *)&word[CONTROL_STATE]);
 	}
 	int filled = word[CONTROL_FLAGS] & FLAG_IPV6 ? fill(ctx, word, ETHERNET + IPV6, length, sequence, now)
 						     : fill(ctx, word, ETHERNET + IPV4, length, sequence, now);
 	if (UNLIKELY(!filled)) {
 		word[CONTROL_ERRORS] += 1;
-		word[CONTROL_STATE] = STATE_FINISHED;
-		return XDP_DROP;
+		return finish((u64 *)&word[CONTROL_STATE]);
 	}
 
 	if (paced) {
@@ -160,6 +173,55 @@ int send(struct xdp_md *ctx)
 	word[CONTROL_BYTES] += length;
 	word[CONTROL_SENT] = sequence + 1;
 	return XDP_TX;
+}
+
+SEC("syscall")
+int start(void *ctx)
+{
+	u32 key = 0;
+	struct offcode_frame *frame = map_lookup_elem(&FRAME, &key);
+
+	if (!frame)
+		return 1;
+	frame->finished = 1;
+	return 0;
+}
+
+static int begin(volatile u64 *word, struct offcode_frame *frame)
+{
+	if (!word[CONTROL_LENGTH] || word[CONTROL_LENGTH] > sizeof(frame->bytes))
+		return 1;
+	frame->length = word[CONTROL_LENGTH];
+	/* A batch leaves together. */
+	frame->batch = word[CONTROL_MODE] == MODE_PACED ? 1 : 64;
+	for (u32 at = 0; at < sizeof(frame->bytes) / 8; at++)
+		((u64 *)frame->bytes)[at] = word[CONTROL_TEMPLATE + at];
+	*(volatile u64 *)&frame->finished = 0;
+	return 0;
+}
+
+/* Method 0 begins what CONTROL asks for, 1 ends it, 2 results in the frames sent. */
+SEC("syscall")
+int call(struct offcode_call *call)
+{
+	u32 key = 0;
+	struct control *control = map_lookup_elem(&CONTROL, &key);
+	struct offcode_frame *frame = map_lookup_elem(&FRAME, &key);
+
+	if (!control || !frame)
+		return 1;
+	*(u64 *)call->bytes = control->word[CONTROL_SENT];
+	call->length = 8;
+	switch (call->method) {
+	case 0:
+		return begin(control->word, frame);
+	case 1:
+		*(volatile u64 *)&control->word[CONTROL_STOP] = 1;
+		return 0;
+	case 2:
+		return 0;
+	}
+	return 2;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
