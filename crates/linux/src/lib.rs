@@ -6,7 +6,6 @@ pub mod accounting;
 pub mod affinity;
 #[cfg(not(loom))]
 pub mod afxdp;
-#[cfg(not(loom))]
 pub mod channel;
 pub mod clock;
 pub mod contention;

@@ -376,30 +376,36 @@ mod models {
             }
             let (dies, mut stays) = (inlets.pop().unwrap(), inlets.pop().unwrap());
             receive(&mut stays, &shared.0, 0, 4);
-            let readers = [(stays, false), (dies, true)].map(|(mut inlet, dies)| {
+            let readers = [(stays, 4), (dies, 0)].map(|(mut inlet, next)| {
                 let shared = shared.clone();
                 loom::thread::spawn(move || {
-                    if dies {
-                        receive(&mut inlet, &shared.1, 0, 1);
+                    let progress = if next == 4 { &shared.0 } else { &shared.1 };
+                    inlet.read(|| progress, |message| assert_eq!(message, [next; 9]));
+                    if next == 0 {
                         // As `Seat` does it.
                         shared.2.store(1, Ordering::Release);
-                    } else {
-                        receive(&mut inlet, &shared.0, 4, 5);
                     }
+                    inlet
                 })
             });
-            for number in 4..5 {
+            let mut write = || {
                 let slowest = || {
                     let gone = shared.2.load(Ordering::Acquire) == 1;
                     let (stays, dies) = (shared.0.load(Ordering::Acquire), shared.1.load(Ordering::Acquire));
                     if gone { stays } else { stays.min(dies) }
                 };
-                while !outlet.has_room(slowest) {
-                    loom::thread::yield_now();
+                let room = outlet.has_room(slowest);
+                if room {
+                    outlet.write(9, false, |into| into.fill(4));
                 }
-                outlet.write(9, false, |into| into.fill(number));
+                room
+            };
+            let written = write() || write();
+            let [mut stays, _] = readers.map(|reader| reader.join().unwrap());
+            assert!(written || write(), "a reader that died holds the writer up");
+            if stays.position() == 4 {
+                receive(&mut stays, &shared.0, 4, 5);
             }
-            readers.into_iter().for_each(|reader| reader.join().unwrap());
         });
     }
 }
