@@ -29,6 +29,7 @@ enum Command {
     Study(commands::study::Arguments),
     Odf(commands::odf::Arguments),
     Plan(commands::plan::Arguments),
+    Agent(commands::agent::Arguments),
     #[command(hide = true)]
     Peer(commands::peer::Arguments),
 }
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Odf(arguments) => commands::odf::run(arguments),
         Command::Plan(arguments) => commands::plan::run(arguments),
+        Command::Agent(arguments) => commands::agent::run(arguments),
         Command::Study(arguments) => commands::study::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
     };

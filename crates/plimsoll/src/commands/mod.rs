@@ -1,5 +1,6 @@
 //! One file a subcommand: its arguments and what it prints.
 
+pub mod agent;
 pub mod bench;
 pub mod lab;
 pub mod machine;

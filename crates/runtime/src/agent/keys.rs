@@ -60,6 +60,14 @@ pub fn default_directory() -> Result<PathBuf> {
     }
 }
 
+/// The client's own folder: `directory/client` where that is one that [`make`] made, else `directory` itself. Without
+/// a directory, in the default one.
+pub fn of_client(directory: Option<&Path>) -> Result<PathBuf> {
+    let directory = directory.map_or_else(default_directory, |directory| Ok(directory.to_owned()))?;
+    let inner = directory.join("client");
+    Ok(if inner.is_dir() { inner } else { directory })
+}
+
 /// Makes what is missing in `directory` and renews what is there: the authority (kept while it lasts), the client's
 /// certificate, and one for an agent on each of `hosts`, a DNS name or an address as clients will write it.
 pub fn make(directory: &Path, hosts: &[String]) -> Result<Vec<Made>> {

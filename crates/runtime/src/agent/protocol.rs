@@ -23,7 +23,7 @@ use crate::site::Evidence;
 pub(crate) const VERSION: u16 = 1;
 
 /// Where an agent listens unless told otherwise.
-pub const DEFAULT_PORT: u16 = 7472;
+pub const DEFAULT_PORT: u16 = 5311;
 
 /// SHA-256 of a body.
 pub(crate) type Hash = [u8; 32];

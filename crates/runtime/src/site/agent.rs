@@ -153,18 +153,25 @@ pub struct AgentSite {
 }
 
 impl AgentSite {
-    /// Connects to the agent on `host`, a name or address with or without a port, with the client's keys in `keys`
-    /// (the folder `client` that [`keys::make`] made).
+    /// Connects to the agent on `host`, a name or address with or without a port, with the client's keys in `keys`: the
+    /// folder that [`keys::make`] made, or its part for clients.
     pub fn connect(host: &str, keys: &Path) -> Result<AgentSite> {
-        let site = Site::Agent(host.to_owned());
-        Self::open(site.clone(), host, keys).map_err(|fault| fault.within(&site))
+        Self::join(host, host, Some(keys))
     }
 
-    fn open(site: Site, host: &str, keys: &Path) -> Result<AgentSite> {
-        let (name, port) = split(host)?;
-        let config = keys::client(keys)?;
-        let server = ServerName::try_from(name.to_owned())
-            .map_err(|_| Fault::new(format!("host '{name}'"), "it is no DNS name and no address", "write one"))?;
+    /// The same where the agent is reached at `address`, also a name or address with or without a port. Wherever that
+    /// is, the agent has to show a certificate for `host`. Without `keys`, the user's own are taken.
+    pub fn join(host: &str, address: &str, keys: Option<&Path>) -> Result<AgentSite> {
+        let site = Site::Agent(host.to_owned());
+        Self::open(site.clone(), host, address, keys).map_err(|fault| fault.within(&site))
+    }
+
+    fn open(site: Site, host: &str, address: &str, keys: Option<&Path>) -> Result<AgentSite> {
+        let (host, _) = split(host)?;
+        let (name, port) = split(address)?;
+        let config = keys::client(&keys::of_client(keys)?)?;
+        let server = ServerName::try_from(host.to_owned())
+            .map_err(|_| Fault::new(format!("host '{host}'"), "it is no DNS name and no address", "write one"))?;
         let addresses = (name, port).to_socket_addrs();
         let addresses: Vec<SocketAddr> = addresses
             .map_err(|e| Fault::because(format!("host '{name}'"), e, "check the name, or write its address"))?
