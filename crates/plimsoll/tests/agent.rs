@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use runtime::site::SiteDriver;
 use runtime::site::agent::AgentSite;
+use rustix::process::{Pid, Signal, kill_process};
 
 const SOON: Duration = Duration::from_secs(60);
 

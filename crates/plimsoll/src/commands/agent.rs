@@ -70,7 +70,8 @@ fn address(text: &str) -> Result<SocketAddr> {
 }
 
 fn limit(text: &str) -> Result<(String, u64)> {
-    let bad = || Fault::new(format!("limit '{text}'"), "it is not of the form NAME=NUMBER", "write it like offcodes=10");
+    let bad =
+        || Fault::new(format!("limit '{text}'"), "it is not of the form NAME=NUMBER", "write it like offcodes=10");
     let (name, number) = text.split_once('=').ok_or_else(bad)?;
     let number = number.parse().map_err(|_| bad())?;
     Limits::default().set(name, number)?;
@@ -134,7 +135,8 @@ fn serve(arguments: &Arguments) -> Result<ExitCode> {
     print(&format!("plimsoll agent: offcodes run {whereabouts}; listening on {}\n", agent.address()?))?;
     let summary = agent.run(linux::signal::interrupted)?;
     let refused: Vec<String> = summary.refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-    let refused = if refused.is_empty() { "nothing refused".into() } else { format!("refused: {}", refused.join(", ")) };
+    let refused =
+        if refused.is_empty() { "nothing refused".into() } else { format!("refused: {}", refused.join(", ")) };
     // Who started it may have stopped reading.
     let _ = writeln!(std::io::stdout(), "plimsoll agent: ended; {} clients; {refused}", summary.clients);
     Ok(ExitCode::SUCCESS)
