@@ -123,19 +123,20 @@ fn paced_frames_leave_in_the_order_and_number_asked_for_and_stop_stops() {
     let Some(lab) = lab() else { return };
     let (receiver, sender) = (receiver(&lab, 50_000), sender(&lab));
     let paced = Pacing::Paced { late: Nanoseconds(1000) };
-    sender.block().ask(&asked(&lab, paced, &[(60, 50_000), (200, 50_000)], 2000)).unwrap();
+    // As many as the peer's ring holds: none is lost, however late the receiving side gets its core.
+    sender.block().ask(&asked(&lab, paced, &[(60, 50_000), (200, 50_000)], 200)).unwrap();
     let before = Instant::now();
     let running = sender.start(None, unshielded).unwrap();
     let block = running.block().clone();
     running.join().unwrap();
     // Never faster than the table says.
-    assert!(before.elapsed() >= Duration::from_micros(50 * 1999));
-    settle(&receiver, 2000);
+    assert!(before.elapsed() >= Duration::from_micros(50 * 199));
+    settle(&receiver, 200);
     let arrived = receiver.read();
-    assert_eq!((arrived.received, arrived.lost, arrived.bytes), (2000, 0, 1000 * 260), "{arrived:?}");
+    assert_eq!((arrived.received, arrived.lost, arrived.bytes), (200, 0, 100 * 260), "{arrived:?}");
     let sent = block.progress();
-    assert!(sent.last.0 - sent.first.0 >= 50_000 * 1999 - sent.latest.0);
-    assert_eq!(arrived.gaps.unwrap().count, 1999);
+    assert!(sent.last.0 - sent.first.0 >= 50_000 * 199 - sent.latest.0);
+    assert_eq!(arrived.gaps.unwrap().count, 199);
 
     let sender = self::sender(&lab);
     sender.block().ask(&Asked { frames: None, ..asked(&lab, paced, &[(60, 1_000_000_000)], 1) }).unwrap();
