@@ -26,10 +26,18 @@ fn sandboxed(bytes: &[u8]) -> Sandboxed {
         .unwrap_or_else(|fault| panic!("{fault}"))
 }
 
+/// Which of its faults a malformed argument is refused for depends on the width of `usize`; that it is does not.
+fn without_the_particulars(refusal: Refusal) -> Refusal {
+    match refusal.0.split_once(" do not decode: ") {
+        Some((what, _)) => Refusal(format!("{what} do not decode")),
+        None => refusal,
+    }
+}
+
 fn call(body: &mut dyn Offcode, context: &mut dyn Context, method: u16, arguments: &[u8]) -> Result<Vec<u8>, Refusal> {
     let mut reply = Vec::new();
     let call = Incoming { interface: guid_of_filter().short(), method, arguments };
-    body.call(call, &mut reply, context).map(|()| reply)
+    body.call(call, &mut reply, context).map(|()| reply).map_err(without_the_particulars)
 }
 
 /// What happens to an offcode after its start.
