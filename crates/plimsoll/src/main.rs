@@ -27,9 +27,13 @@ enum Command {
     Bench(commands::bench::Arguments),
     Serve(commands::serve::Arguments),
     Study(commands::study::Arguments),
+    Traffic(commands::traffic::Arguments),
     Odf(commands::odf::Arguments),
     Plan(commands::plan::Arguments),
     Agent(commands::agent::Arguments),
+    Run(commands::run::Arguments),
+    Ps(commands::ps::Arguments),
+    Stop(commands::stop::Arguments),
     #[command(hide = true)]
     Peer(commands::peer::Arguments),
 }
@@ -44,6 +48,10 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => commands::plan::run(arguments),
         Command::Agent(arguments) => commands::agent::run(arguments),
         Command::Study(arguments) => commands::study::run(arguments),
+        Command::Traffic(arguments) => commands::traffic::run(arguments),
+        Command::Run(arguments) => commands::run::run(arguments),
+        Command::Ps(arguments) => commands::ps::run(arguments),
+        Command::Stop(arguments) => commands::stop::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
     };
     match outcome {

@@ -171,6 +171,32 @@ impl Runtime {
         gang::join(&mut self.sites, &self.switchboard, (from, our_name), (to, their_name), specification)
     }
 
+    /// A multicast channel from one running offcode to several, all of which know it under one name.
+    ///
+    /// # Errors
+    /// The writer's site shares no memory with this process, so that one write cannot serve all.
+    pub fn fan_out(
+        &mut self,
+        (from, name): (OffcodeId, &str),
+        to: &[OffcodeId],
+        specification: Specification,
+    ) -> Result<()> {
+        let seated = self.live(from)?.seated;
+        if !self.sites[seated.site].adopts() {
+            let site = self.sites[seated.site].site();
+            return Err(Fault::new(
+                format!("multicast channel '{name}' from {site}"),
+                "this site shares no memory with this process",
+                "create a unicast channel to each reader",
+            ));
+        }
+        let mut pathway = self.create_channel(specification)?;
+        for &reader in to {
+            self.attach(&mut pathway, reader, name)?;
+        }
+        self.sites[seated.site].adopt(seated.slot, name, Box::new(pathway)).map(|_| ())
+    }
+
     /// Registers a dispatch handler: in each turn it gets every message that has arrived on the channel.
     pub fn dispatch(&mut self, channel: Pathway, handler: impl FnMut(&[u8], &mut dyn Channel) + Send + 'static) {
         self.handled.push((channel, Box::new(handler)));

@@ -80,17 +80,22 @@ impl Control {
         Ok(Control { meeting, asked, stop, thread: Some(thread), application: application.into(), since })
     }
 
+    /// What `plimsoll ps` shows of this process.
+    pub fn report(&self, runtime: &mut Runtime) -> Report {
+        Report {
+            process: std::process::id(),
+            application: self.application.clone(),
+            running_ms: self.since.elapsed().as_millis() as u64,
+            offcodes: runtime.status(),
+        }
+    }
+
     /// Answers what was asked since the last call. `true`: the runtime is to end.
     pub fn serve(&self, runtime: &mut Runtime) -> bool {
         let mut end = false;
         while let Ok((request, stream)) = self.asked.try_recv() {
             let outcome = match request {
-                Request::Status => Ok(Answer::Status(Report {
-                    process: std::process::id(),
-                    application: self.application.clone(),
-                    running_ms: self.since.elapsed().as_millis() as u64,
-                    offcodes: runtime.status(),
-                })),
+                Request::Status => Ok(Answer::Status(self.report(runtime))),
                 Request::Stop { offcode: None } => {
                     end = true;
                     Ok(Answer::Done)

@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod app_file;
 pub mod application;
+pub mod assembly;
 pub mod catalogue;
 pub mod channels;
 pub mod closure;

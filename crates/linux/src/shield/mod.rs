@@ -19,6 +19,7 @@ mod ownership;
 mod tests;
 
 use std::fmt;
+use std::str::FromStr;
 use std::marker::PhantomData;
 
 use machine::{CoreId, Fault, Nanoseconds, Result};
@@ -38,6 +39,24 @@ pub enum Wanted {
     Deadline,
     /// The thread is only pinned, and so may others be: nobody owns the core.
     Nothing,
+}
+
+impl FromStr for Wanted {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "best" => Ok(Wanted::Best),
+            "cpuset" => Ok(Wanted::Cpuset),
+            "deadline" => Ok(Wanted::Deadline),
+            "nothing" => Ok(Wanted::Nothing),
+            _ => Err(Fault::new(
+                format!("shield '{text}'"),
+                "there is no such means",
+                "write best, cpuset, deadline or nothing",
+            )),
+        }
+    }
 }
 
 /// What protects the core.

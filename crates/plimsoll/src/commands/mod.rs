@@ -7,8 +7,12 @@ pub mod machine;
 pub mod odf;
 pub mod peer;
 pub mod plan;
+pub mod ps;
+pub mod run;
 pub mod serve;
+pub mod stop;
 pub mod study;
+pub mod traffic;
 
 /// What a shell expects of a program that was interrupted.
 const INTERRUPTED: u8 = 130;

@@ -2,17 +2,24 @@
 
 use machine::{Fault, Result};
 use offcode::Offcode;
+use wasm::{Limits, Module};
 
 use super::{Code, Deployment};
 
-/// Makes the offcode of a deployment. Nothing of the author's code runs but its constructor.
+/// Makes the offcode of a deployment. Nothing of the author's code runs but its constructor; of a sandboxed body nothing.
 pub(super) fn embody(deployment: &Deployment) -> Result<Box<dyn Offcode>> {
+    let outer = |fault: Fault| fault.within(format!("offcode {}", deployment.name));
     match &deployment.code {
         Code::Native(construct) => Ok(construct()),
-        Code::Wasm(_) | Code::Bpf(_) => Err(Fault::new(
-            format!("offcode {}", deployment.name),
-            "its bpf body runs in a driver hook only",
-            "let it be placed at xdp:IFACE, or give it a native or wasm body",
-        )),
+        Code::Wasm(bytes) => {
+            let module = Module::compile(bytes, &Limits::default()).map_err(outer)?;
+            let sandboxed = module.instantiate(&deployment.manifest, &deployment.attributes).map_err(outer)?;
+            Ok(Box::new(sandboxed))
+        }
+        Code::Bpf(_) => Err(outer(Fault::new(
+            "bpf body",
+            "the kernel runs it in a driver hook only",
+            "let it be placed at xdp:IFACE, or give the offcode a native or wasm body",
+        ))),
     }
 }

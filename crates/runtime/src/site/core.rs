@@ -7,6 +7,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use linux::contention::Excluded;
+use linux::shield::Shield;
+pub use linux::shield::Wanted as Protection;
 use machine::{CoreId, Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification};
 
@@ -35,15 +37,29 @@ pub struct CoreSite {
     site: Site,
     core: CoreId,
     placed: Placed,
+    protection: String,
     errands: Sender<Errand>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl CoreSite {
-    /// Starts the polling thread. The calling thread is moved off the core where it has another, as long as it holds what
+    /// Starts the polling thread, which is merely pinned. The calling thread is moved off the core where it has another, as long as it holds what
     /// comes beside the site; what was done about others that use the core is in [`CoreSite::placed`].
     pub fn open(core: CoreId, origin: Instant, log: Log) -> Result<(CoreSite, Option<Excluded>)> {
+        Self::protected(core, Protection::Nothing, origin, log)
+    }
+
+    /// The same, with the thread's core protected from other work; by what is in [`CoreSite::protection`].
+    ///
+    /// # Errors
+    /// The means was asked for by name and cannot be had.
+    pub fn protected(
+        core: CoreId,
+        protection: Protection,
+        origin: Instant,
+        log: Log,
+    ) -> Result<(CoreSite, Option<Excluded>)> {
         let site = Site::Core(core);
         let (placed, excluded) = settle(&site, &[])?;
         let (errands, waiting) = mpsc::channel();
@@ -59,24 +75,28 @@ impl CoreSite {
         let thread = std::thread::Builder::new()
             .name(format!("site-core-{}", core.0))
             .spawn(move || {
-                let pinned = linux::affinity::pin(core);
                 theirs.thread.store(linux::accounting::current_thread(), Ordering::Relaxed);
-                let pinned = match pinned {
-                    Ok(pinned) => pinned,
+                let shield = match Shield::raise(core, protection) {
+                    Ok(shield) => shield,
                     Err(fault) => return drop(started.send(Err(fault))),
                 };
-                drop(started.send(Ok(())));
+                drop(started.send(Ok(shield.by().to_string())));
                 poll(residents, &waiting, &theirs, patience);
-                drop(pinned);
+                drop(shield);
             })
             .map_err(|e| Fault::because(site.to_string(), e, "raise the limit on processes (ulimit -u)"))?;
-        start.recv().map_err(|_| gone(&site))??;
-        Ok((CoreSite { site, core, placed, errands, shared, thread: Some(thread) }, excluded))
+        let protection = start.recv().map_err(|_| gone(&site))??;
+        Ok((CoreSite { site, core, placed, protection, errands, shared, thread: Some(thread) }, excluded))
     }
 
     /// What was asked and what was done about others on this core.
     pub fn placed(&self) -> &Placed {
         &self.placed
+    }
+
+    /// What keeps other work off the core, as results print it.
+    pub fn protection(&self) -> &str {
+        &self.protection
     }
 
     /// The polling thread, for the accounting.
