@@ -133,7 +133,9 @@ fn main() -> Result<()> {
         for _ in 0..BLOCKS {
             probing.store(true, Ordering::Release);
             let line = lines.lead();
-            while probing.load(Ordering::Acquire) {}
+            while probing.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
             let mut block = |round: &mut dyn FnMut(&mut Caller<Memory>) -> Result<u64>| -> Result<f64> {
                 let mut outcome = Ok(0);
                 let time = batches(|| outcome = round(&mut caller));

@@ -30,7 +30,7 @@ enum Near {
     Unicast(Box<dyn Channel>),
     /// Readers that share memory are served by one write; each other has an end of its own.
     Multicast {
-        shared: Option<(Writer, Vec<Reader>)>,
+        shared: Option<Box<(Writer, Vec<Reader>)>>,
         others: Vec<Other>,
     },
 }
@@ -99,9 +99,9 @@ impl Pathway {
         let full = || Fault::new("multicast channel", format!("it has {READERS} readers"), "make another channel");
         let Near::Multicast { shared, .. } = &mut self.near else { return Err(full()) };
         if shared.is_none() {
-            *shared = Some(linux::channel::multicast(&self.specification, READERS)?);
+            *shared = Some(Box::new(linux::channel::multicast(&self.specification, READERS)?));
         }
-        shared.as_mut().and_then(|(_, readers)| readers.pop()).ok_or_else(full)
+        shared.as_mut().and_then(|shared| shared.1.pop()).ok_or_else(full)
     }
 
     fn alone(&self) -> Fault {
@@ -121,9 +121,9 @@ impl Channel for Pathway {
             Near::Multicast { shared, others } => {
                 others.iter_mut().for_each(Other::flush);
                 if others.is_empty()
-                    && let Some((writer, _)) = shared
+                    && let Some(shared) = shared
                 {
-                    return writer.write_with(length, fill);
+                    return shared.0.write_with(length, fill);
                 }
                 // All or nobody: who has taken a message must not get it again because another had no room.
                 let reliable = self.specification.delivery == Delivery::Reliable;
@@ -134,8 +134,8 @@ impl Channel for Pathway {
                 let mut message = vec![0; length];
                 fill(&mut message);
                 let mut outcome = Written::Gone;
-                if let Some((writer, _)) = shared {
-                    outcome = writer.write(&message)?;
+                if let Some(shared) = shared {
+                    outcome = shared.0.write(&message)?;
                     if outcome == Written::Full {
                         return Ok(Written::Full);
                     }
@@ -180,7 +180,7 @@ impl Channel for Pathway {
             Near::Alone => false,
             Near::Unicast(end) => end.is_abandoned(),
             Near::Multicast { shared, others } => {
-                shared.as_ref().is_none_or(|(writer, _)| writer.is_abandoned())
+                shared.as_ref().is_none_or(|shared| shared.0.is_abandoned())
                     && others.iter().all(|other| other.end.is_abandoned())
             }
         }
@@ -190,7 +190,9 @@ impl Channel for Pathway {
         match &self.near {
             Near::Alone => Counted::default(),
             Near::Unicast(end) => end.counted(),
-            Near::Multicast { shared, .. } => shared.as_ref().map_or_else(Counted::default, |(w, _)| w.counted()),
+            Near::Multicast { shared, .. } => {
+                shared.as_ref().map_or_else(Counted::default, |shared| shared.0.counted())
+            }
         }
     }
 }

@@ -323,8 +323,7 @@ impl Board {
                 moved = true;
             }
             let mut arrived: Option<(Header, Vec<u8>)> = None;
-            loop {
-                let Some(party) = self.parties[index].as_mut() else { break };
+            while let Some(party) = self.parties[index].as_mut() {
                 let read = party.end.read_with(&mut |message| {
                     arrived = Header::read(message).map(|(header, rest)| (header, rest.to_vec()));
                 });

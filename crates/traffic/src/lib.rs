@@ -13,7 +13,7 @@ pub mod profile;
 pub mod receiver;
 pub mod report;
 pub mod schedule;
-pub mod socket_receiver;
 pub mod session;
+pub mod socket_receiver;
 pub mod stamp;
 mod tally;

@@ -50,7 +50,9 @@ impl Paper<'_> {
         ))?;
         say(&self.rates()?)?;
         say(&self.table("Table 1: user space (sendto, sleeping between frames)", &self.naive(), Wanted::Nothing)?)?;
-        for (name, place) in [("AF_XDP on a core of its own", self.core()), ("XDP, frames made in the kernel", self.hook())] {
+        for (name, place) in
+            [("AF_XDP on a core of its own", self.core()), ("XDP, frames made in the kernel", self.hook())]
+        {
             say(&self.table(&format!("Table 2: offloaded: {name}"), &place, Wanted::Nothing)?)?;
             say(&self.table(&format!("Table 2: offloaded: {name}, its core protected"), &place, Wanted::Best)?)?;
         }

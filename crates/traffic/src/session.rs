@@ -85,9 +85,9 @@ impl Session<'_> {
         let receiver = lab.inside(Host::B, || Receiver::attach(lab.interface(Host::B), self.receiver, expected))??;
         let _hog = self.hog.map(Hog::start).transpose()?;
         let sent = match self.place {
-            Place::App { waiting, transmit } => self.from_app(&schedule, waiting, transmit)?,
-            Place::Core { core, shield } => self.from_core(&schedule, core, shield)?,
-            Place::Xdp { core, shield } => self.from_hook(&schedule, core, shield)?,
+            Place::App { waiting, transmit } => self.at_app(&schedule, waiting, transmit)?,
+            Place::Core { core, shield } => self.at_core(&schedule, core, shield)?,
+            Place::Xdp { core, shield } => self.at_hook(&schedule, core, shield)?,
         };
         std::thread::sleep(SETTLE);
         let attached = receiver.prove()?;
@@ -202,16 +202,15 @@ impl Session<'_> {
         Ok((busy, evidence))
     }
 
-    fn from_app(&self, schedule: &Schedule, waiting: Waiting, transmit: Transmit) -> Result<Sent> {
+    fn at_app(&self, schedule: &Schedule, waiting: Waiting, transmit: Transmit) -> Result<Sent> {
         let block = ControlBlock::in_process();
         let (lab, ours) = (self.lab.clone(), block.clone());
         let open: OpenSocket = Arc::new(move |from| {
             let bound = lab.inside(Host::A, || UdpSocket::bind(from))?;
             bound.map_err(|e| Fault::because(format!("socket on {from}"), e, "look whether the lab is up"))
         });
-        let code = Code::Native(Arc::new(move || {
-            Box::new(SocketSender::new(ours.clone(), waiting, transmit, open.clone()))
-        }));
+        let code =
+            Code::Native(Arc::new(move || Box::new(SocketSender::new(ours.clone(), waiting, transmit, open.clone()))));
         let mut site = AppSite::new(Residents::new(Site::App, Instant::now(), self.log.clone()));
         let (busy, evidence) = self.see_through(schedule, &mut site, code, &block, None)?;
         let proof = proof(&evidence);
@@ -219,7 +218,7 @@ impl Session<'_> {
         Ok(Sent { cores: self.cores(&busy, None)?, block, proof, shield })
     }
 
-    fn from_core(&self, schedule: &Schedule, core: CoreId, shield: Wanted) -> Result<Sent> {
+    fn at_core(&self, schedule: &Schedule, core: CoreId, shield: Wanted) -> Result<Sent> {
         let block = ControlBlock::in_process();
         let (lab, ours) = (self.lab.clone(), block.clone());
         let open: OpenFrames = Arc::new(move || {
@@ -234,7 +233,7 @@ impl Session<'_> {
         Ok(Sent { cores: self.cores(&busy, Some(core))?, block, proof: proof(&evidence), shield: by })
     }
 
-    fn from_hook(&self, schedule: &Schedule, core: CoreId, wanted: Wanted) -> Result<Sent> {
+    fn at_hook(&self, schedule: &Schedule, core: CoreId, wanted: Wanted) -> Result<Sent> {
         let lab = self.lab;
         let mut sender = lab.inside(Host::A, || KernelSender::open(lab.interface(Host::A)))??;
         sender.batch(self.profile.batch.max(crate::kernel_sender::BATCH));

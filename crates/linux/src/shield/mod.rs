@@ -19,8 +19,8 @@ mod ownership;
 mod tests;
 
 use std::fmt;
-use std::str::FromStr;
 use std::marker::PhantomData;
+use std::str::FromStr;
 
 use machine::{CoreId, Fault, Nanoseconds, Result};
 

@@ -5,9 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use linux::affinity;
 use linux::lab::{Host, Lab, Options};
 use linux::shield::Wanted;
-use linux::affinity;
 use machine::{CoreId, Fault, Nanoseconds, Result, Site};
 use offcode::manifest::XdpMode;
 use runtime::site::residents::Log;
@@ -162,7 +162,8 @@ fn time(text: &str) -> Result<Nanoseconds> {
         let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
         (number.is_finite() && number > 0.0 && number * ns < 1e18).then_some(Nanoseconds((number * ns).round() as u64))
     });
-    found.ok_or_else(|| Fault::new(format!("time '{text}'"), "it is no time above 0", "write it like 34us, 1.5ms or 2s"))
+    found
+        .ok_or_else(|| Fault::new(format!("time '{text}'"), "it is no time above 0", "write it like 34us, 1.5ms or 2s"))
 }
 
 impl Arguments {
@@ -259,7 +260,11 @@ fn flow(lab: &Lab, ipv6: bool) -> Result<Flow> {
     let address = |host: Host| match ipv6 {
         false => Ok(lab.address(host)),
         true => lab.address_v6(host).ok_or_else(|| {
-            Fault::new("lab", "its hosts have no IPv6 addresses", "turn IPv6 on (sysctl net.ipv6.conf.all.disable_ipv6=0)")
+            Fault::new(
+                "lab",
+                "its hosts have no IPv6 addresses",
+                "turn IPv6 on (sysctl net.ipv6.conf.all.disable_ipv6=0)",
+            )
         }),
     };
     Ok(Flow {
