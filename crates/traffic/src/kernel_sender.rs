@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use linux::affinity;
 use linux::xdp::{Interface, LiveFrames, LiveRun, Loader, Object, RunStatistics, Runs, SharedWords};
-use machine::{CoreId, Fault, Result};
+use machine::{CoreId, Fault, Nanoseconds, Result};
 
 use crate::control::{ControlBlock, State, Words};
 
@@ -19,8 +19,11 @@ pub const BATCH: u32 = 64;
 
 /// One call asks for so many: setting up a call costs as much as thousands of frames.
 const FRAMES_A_CALL: u32 = 1 << 22;
-/// Paced, most runs wait and send nothing; a call ends now and then, so that a signal or another thread gets in.
-const PACED_RUNS_A_CALL: u32 = 1 << 14;
+/// The same where it is paced and nobody said how much is to be sent. Between two calls nothing leaves for 25 to 40 ms:
+/// the kernel waits for the last readers of the old call's pages.
+const PACED_RUNS_A_CALL: u32 = 1 << 22;
+/// The longest that one run waits; as in the program.
+const LONGEST_WAIT: Nanoseconds = Nanoseconds(200_000);
 
 impl Words for SharedWords {
     fn words(&self) -> &[AtomicU64] {
@@ -34,6 +37,7 @@ pub struct KernelSender {
     interface: Arc<Interface>,
     block: ControlBlock,
     batch: u32,
+    paced_runs: u32,
 }
 
 /// It runs until it has finished or is stopped. Dropped, it is stopped.
@@ -53,7 +57,7 @@ impl KernelSender {
         let interface = Arc::new(Interface::named(interface)?);
         let object = Arc::new(Loader::new("traffic_send", code).load()?);
         let block = ControlBlock::over(Arc::new(object.shared("CONTROL")?))?;
-        Ok(KernelSender { object, interface, block, batch: BATCH })
+        Ok(KernelSender { object, interface, block, batch: BATCH, paced_runs: PACED_RUNS_A_CALL })
     }
 
     /// The block that it follows. Ask before [`KernelSender::start`].
@@ -67,13 +71,20 @@ impl KernelSender {
         self
     }
 
+    /// What is to be sent when paced, so that one call does it all and has few runs left over.
+    pub fn expect(&mut self, frames: u64, gap: Nanoseconds) -> &mut Self {
+        let runs = frames.saturating_mul(1 + gap.0 / LONGEST_WAIT.0);
+        self.paced_runs = (runs + runs / 8 + 4096).min(1 << 26) as u32;
+        self
+    }
+
     /// Starts the thread, on `core` where one is given; `prepare` runs in it first, to shield it.
     pub fn start(
         self,
         core: Option<CoreId>,
         prepare: impl FnOnce() -> Result<Box<dyn std::any::Any>> + Send + 'static,
     ) -> Result<Running> {
-        let KernelSender { object, interface, block, batch } = self;
+        let KernelSender { object, interface, block, batch, paced_runs } = self;
         let (of_thread, control) = (object.clone(), block.clone());
         let body = move || -> Result<()> {
             interface.enter()?;
@@ -82,7 +93,7 @@ impl KernelSender {
             let template = control.template();
             let frames = LiveFrames::new(of_thread.program("send")?, &interface, &template)?;
             let run = match control.is_paced() {
-                true => LiveRun { frames: PACED_RUNS_A_CALL, batch: 1 },
+                true => LiveRun { frames: paced_runs, batch: 1 },
                 false => LiveRun { frames: FRAMES_A_CALL, batch },
             };
             while control.progress().state != State::Finished {

@@ -237,6 +237,11 @@ impl Session<'_> {
         let lab = self.lab;
         let mut sender = lab.inside(Host::A, || KernelSender::open(lab.interface(Host::A)))??;
         sender.batch(self.profile.batch.max(crate::kernel_sender::BATCH));
+        if self.profile.is_paced() {
+            let gap = Nanoseconds(schedule.mean_gap.ceil() as u64);
+            let in_time = self.profile.duration.map_or(u64::MAX, |duration| duration.0 / gap.0.max(1));
+            sender.expect(in_time.min(schedule.frames.unwrap_or(u64::MAX)), gap);
+        }
         self.ask(schedule, sender.block())?;
         let (tell, by) = mpsc::channel();
         let busy = BusyMeter::begin()?;

@@ -124,6 +124,13 @@ impl Seat {
         for id in 0..self.around.ends.len() {
             worked |= self.serve(id);
         }
+        if worked
+            && let Some(fault) = self.offcode.failure()
+        {
+            // A sandboxed body that trapped stays dead; its neighbours go on.
+            (self.around.log)(&format!("{}: {fault}", self.around.name));
+            self.phase = Phase::Failed(fault.to_string());
+        }
         self.worked += u64::from(worked);
         if worked { Activity::Worked } else { Activity::Idle }
     }
