@@ -76,7 +76,7 @@ fn clashes_name_both_files() {
         change(&mut manifest.package);
         manifest
     };
-    let almost = |guid: Guid| Guid::from_bytes((u128::from_be_bytes(*guid.bytes()) ^ 1).to_be_bytes());
+    let almost = |guid: Guid| Guid::from_bytes((u128::from_be_bytes(*guid.bytes()) ^ (1 << 64 | 1)).to_be_bytes());
     let cases: [(&str, Manifest, &[&str]); 5] = [
         (
             "an offcode twice",

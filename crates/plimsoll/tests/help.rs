@@ -7,8 +7,23 @@ use std::process::Command;
 
 #[test]
 fn help_reads_as_it_did() {
-    for command in ["", "machine", "lab", "bench", "serve", "study", "odf", "odf check", "plan", "agent", "agent keys"]
-    {
+    for command in [
+        "",
+        "machine",
+        "lab",
+        "bench",
+        "serve",
+        "study",
+        "odf",
+        "odf check",
+        "plan",
+        "agent",
+        "agent keys",
+        "traffic",
+        "run",
+        "ps",
+        "stop",
+    ] {
         let mut plimsoll = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         plimsoll.args(command.split_whitespace()).arg("--help");
         let output = plimsoll.output().unwrap();

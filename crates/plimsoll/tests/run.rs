@@ -178,9 +178,8 @@ fn hook_and_core(lab: &Lab) -> String {
 }
 
 fn has_program(lab: &Lab) -> bool {
-    let shown = lab.inside(Host::A, || {
-        Command::new("ip").args(["-d", "link", "show", lab.interface(Host::A)]).output().unwrap()
-    });
+    let shown = lab
+        .inside(Host::A, || Command::new("ip").args(["-d", "link", "show", lab.interface(Host::A)]).output().unwrap());
     text(&shown.unwrap().stdout).contains("xdp")
 }
 
@@ -248,7 +247,7 @@ fn what_cannot_run_says_why() {
     let Some(lab) = lab() else { return };
     let Some(place) = Place::new(&application("\"app\"")) else { return };
     let cases = [
-        (application("\"app\""), "xdp"),
+        (application("\"app\""), "no target of kind app"),
         (hook_and_core(&lab).replace(":native", ":hardware"), "hardware"),
         (hook_and_core(&lab).replace("example.frames", "example.absent"), "example.absent"),
         (hook_and_core(&lab).replace("xdp:", "xdp:none"), "none"),

@@ -1,6 +1,6 @@
 //! Bodies between the hosts of an owned lab: what an ordinary socket at the other end gets.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,20 @@ struct Two {
     template: Vec<u8>,
 }
 
+/// A process that another test starts holds a copy of our last socket until it runs its own program.
+fn bind(from: SocketAddr) -> UdpSocket {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match UdpSocket::bind(from) {
+            Ok(socket) => return socket,
+            Err(e) if e.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(e) => panic!("{from}: {e}"),
+        }
+    }
+}
+
 impl Two {
     fn new() -> Option<Two> {
         let lab = match Lab::owned(&lab::Options::default()) {
@@ -82,7 +96,7 @@ impl Two {
 
     fn socket(&self, block: &ControlBlock, waiting: Waiting, transmit: Transmit) -> Box<dyn Offcode> {
         let lab = self.lab.clone();
-        let open: OpenSocket = Arc::new(move |from| Ok(lab.inside(Host::A, || UdpSocket::bind(from))?.unwrap()));
+        let open: OpenSocket = Arc::new(move |from| Ok(lab.inside(Host::A, || bind(from))?));
         Box::new(SocketSender::new(block.clone(), waiting, transmit, open))
     }
 

@@ -124,9 +124,7 @@ impl Seat {
         for id in 0..self.around.ends.len() {
             worked |= self.serve(id);
         }
-        if worked
-            && let Some(fault) = self.offcode.failure()
-        {
+        if worked && let Some(fault) = self.offcode.failure() {
             // A sandboxed body that trapped stays dead; its neighbours go on.
             (self.around.log)(&format!("{}: {fault}", self.around.name));
             self.phase = Phase::Failed(fault.to_string());
