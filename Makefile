@@ -68,9 +68,15 @@ bench:
 	$(CARGO) bench --package linux --bench shm
 	$(CARGO) bench --package runtime --bench endpoint
 	$(CARGO) bench --package engine --bench matching
+	$(CARGO) bench --package linux --bench channel
+	$(CARGO) bench --package linux --bench call
+	$(CARGO) bench --package wasm --bench bodies
+	$(CARGO) bench --package placement --bench against_highs
 	@[ -n '$(NETPIPE)' ] || echo 'open-mpi left out: install openmpi-bin and netpipe-openmpi'
 	$(BENCH) --stack $(NETPIPE)engine-shm --pattern ping-pong --sizes 8,4KiB,1MiB
 	$(BENCH) --stack $(NETPIPE)engine-shm --pattern stream --sizes 1MiB
 	$(BENCH) --stack $(NETPIPE)engine-shm --pattern message-rate --sizes 8
 	@if [ "$$(id -u)" = 0 ]; then $(BENCH) --path lab --stack tcp,engine-udp --pattern ping-pong --sizes 8; \
 	else echo 'engine-udp against tcp left out: the lab needs root (sudo make bench)'; fi
+	@if [ "$$(id -u)" = 0 ]; then $(PLIMSOLL) traffic --paper; \
+	else echo 'the traffic generator left out: the lab needs root (sudo make bench)'; fi

@@ -107,7 +107,7 @@ mod tests {
     fn a_held_name_is_listed_and_reached_and_goes_with_its_holder() {
         let name = format!("plimsoll-test/{}", std::process::id());
         let meeting = Meeting::open(&name).unwrap();
-        assert_eq!(names(&name).unwrap(), [name.clone()]);
+        assert_eq!(names(&name).unwrap(), std::slice::from_ref(&name));
         assert!(Meeting::open(&name).is_err(), "a name is held once");
         let _stream = call(&name).unwrap();
         meeting.accept().unwrap();

@@ -8,9 +8,6 @@ use machine::{Fault, Nanoseconds, Result};
 use offcode::channel::Counted;
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 
-/// Offcodes that one multicast channel takes.
-pub const READERS: usize = 16;
-
 /// Whether a channel of this kind can be at all.
 pub(crate) fn possible(specification: &Specification) -> Result<()> {
     let buffers = &specification.buffers;
@@ -30,7 +27,7 @@ enum Near {
     Unicast(Box<dyn Channel>),
     /// Readers that share memory are served by one write; each other has an end of its own.
     Multicast {
-        shared: Option<Box<(Writer, Vec<Reader>)>>,
+        shared: Option<Box<Writer>>,
         others: Vec<Other>,
     },
 }
@@ -96,12 +93,15 @@ impl Pathway {
 
     /// One more reader of the shared memory of a multicast channel.
     pub(crate) fn reader(&mut self) -> Result<Reader> {
-        let full = || Fault::new("multicast channel", format!("it has {READERS} readers"), "make another channel");
-        let Near::Multicast { shared, .. } = &mut self.near else { return Err(full()) };
-        if shared.is_none() {
-            *shared = Some(Box::new(linux::channel::multicast(&self.specification, READERS)?));
+        let Near::Multicast { shared, .. } = &mut self.near else {
+            return Err(Fault::new("channel", "it is unicast", "create it as multicast"));
+        };
+        if let Some(writer) = shared {
+            return writer.attach();
         }
-        shared.as_mut().and_then(|shared| shared.1.pop()).ok_or_else(full)
+        let (writer, mut readers) = linux::channel::multicast(&self.specification, 1)?;
+        *shared = Some(Box::new(writer));
+        readers.pop().ok_or_else(|| Fault::new("multicast channel", "it was made without a reader", "report this"))
     }
 
     fn alone(&self) -> Fault {
@@ -121,9 +121,9 @@ impl Channel for Pathway {
             Near::Multicast { shared, others } => {
                 others.iter_mut().for_each(Other::flush);
                 if others.is_empty()
-                    && let Some(shared) = shared
+                    && let Some(writer) = shared
                 {
-                    return shared.0.write_with(length, fill);
+                    return writer.write_with(length, fill);
                 }
                 // All or nobody: who has taken a message must not get it again because another had no room.
                 let reliable = self.specification.delivery == Delivery::Reliable;
@@ -134,8 +134,8 @@ impl Channel for Pathway {
                 let mut message = vec![0; length];
                 fill(&mut message);
                 let mut outcome = Written::Gone;
-                if let Some(shared) = shared {
-                    outcome = shared.0.write(&message)?;
+                if let Some(writer) = shared {
+                    outcome = writer.write(&message)?;
                     if outcome == Written::Full {
                         return Ok(Written::Full);
                     }
@@ -180,7 +180,7 @@ impl Channel for Pathway {
             Near::Alone => false,
             Near::Unicast(end) => end.is_abandoned(),
             Near::Multicast { shared, others } => {
-                shared.as_ref().is_none_or(|shared| shared.0.is_abandoned())
+                shared.as_ref().is_none_or(|writer| writer.is_abandoned())
                     && others.iter().all(|other| other.end.is_abandoned())
             }
         }
@@ -190,9 +190,7 @@ impl Channel for Pathway {
         match &self.near {
             Near::Alone => Counted::default(),
             Near::Unicast(end) => end.counted(),
-            Near::Multicast { shared, .. } => {
-                shared.as_ref().map_or_else(Counted::default, |shared| shared.0.counted())
-            }
+            Near::Multicast { shared, .. } => shared.as_ref().map_or_else(Counted::default, |writer| writer.counted()),
         }
     }
 }

@@ -242,15 +242,21 @@ impl Session<'_> {
             let in_time = self.profile.duration.map_or(u64::MAX, |duration| duration.0 / gap.0.max(1));
             sender.expect(in_time.min(schedule.frames.unwrap_or(u64::MAX)), gap);
         }
-        self.ask(schedule, sender.block())?;
+        let mut asked = schedule.asked(self.profile, TAG, Nanoseconds(0))?;
+        let block = sender.block().clone();
+        let ours = block.clone();
         let (tell, by) = mpsc::channel();
         let busy = BusyMeter::begin()?;
         let running = sender.start(None, move || {
             let shield = Shield::raise(core, wanted)?;
             drop(tell.send(shield.by().to_string()));
+            // Only now: raising a shield takes tens of milliseconds, and a late sender would make up for them in a burst.
+            let start = clock::monotonic() + LEAD;
+            asked.start = Some(start);
+            asked.end = asked.end.map(|after| Nanoseconds(start.0.saturating_add(after.0)));
+            ours.ask(&asked)?;
             Ok(Box::new(shield))
         })?;
-        let block = running.block().clone();
         let deadline = self.deadline(schedule);
         while !running.is_finished() {
             std::thread::sleep(Duration::from_millis(1));

@@ -96,7 +96,7 @@ impl Two {
 
     fn socket(&self, block: &ControlBlock, waiting: Waiting, transmit: Transmit) -> Box<dyn Offcode> {
         let lab = self.lab.clone();
-        let open: OpenSocket = Arc::new(move |from| Ok(lab.inside(Host::A, || bind(from))?));
+        let open: OpenSocket = Arc::new(move |from| lab.inside(Host::A, || bind(from)));
         Box::new(SocketSender::new(block.clone(), waiting, transmit, open))
     }
 
