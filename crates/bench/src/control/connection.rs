@@ -55,7 +55,7 @@ impl Connection {
                 Ok(count) => rest = &rest[count..],
                 Err(Errno::AGAIN) => self.wait(PollFlags::OUT, until)?,
                 Err(Errno::INTR) => {}
-                Err(e) => return Err(self.closed(&io::Error::from(e).to_string())),
+                Err(e) => return Err(self.closed(&format!("the control connection is closed: {}", io::Error::from(e)))),
             }
         }
         Ok(())
@@ -97,7 +97,7 @@ impl Connection {
                 Ok(true)
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
-            Err(e) => Err(self.closed(&io::Error::from(e).to_string())),
+            Err(e) => Err(self.closed(&format!("the control connection is closed: {}", io::Error::from(e)))),
         }
     }
 
@@ -135,7 +135,7 @@ impl Connection {
             match poll(&mut [PollFd::new(&self.socket, events)], Some(&left)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
-                Err(e) => return Err(self.closed(&io::Error::from(e).to_string())),
+                Err(e) => return Err(self.closed(&format!("the control connection is closed: {}", io::Error::from(e)))),
             }
         }
     }
