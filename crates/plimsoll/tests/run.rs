@@ -232,6 +232,63 @@ fn a_killed_runtime_leaves_nothing_and_the_next_comes_up() {
     }
 }
 
+/// `plimsoll agent` in the lab's other host; killed with this.
+struct Agent(Child);
+
+impl Agent {
+    fn start(lab: &Lab, keys: &Path) -> Agent {
+        let host = lab.address(Host::B).to_string();
+        let made = output(lab, &["agent", "keys", "--directory", keys.to_str().unwrap(), "--name", &host]);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["agent", "--listen", &host, "--keys"]).arg(keys.join(&host)).stdin(Stdio::null());
+        lab.enter(Host::B, &mut command).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("listening"), "{line}");
+        Agent(child)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_gang_spans_a_driver_hook_and_another_host() {
+    let Some(lab) = lab() else { return };
+    let host = lab.address(Host::B).to_string();
+    let sites = format!("\"app\", \"xdp:{}:native\", \"agent:{host}\"", lab.interface(Host::A));
+    let file = application(&sites) + &format!("\n[agents.\"{host}\"]\naddress = \"{host}:5311\"\nkeys = \"keys\"\n");
+    let Some(place) = Place::new(&file) else { return };
+    let package = place.path().join("depot/example.checksum/odf.xml");
+    let odf = CHECKSUM.replace("sites=\"app core\"", "sites=\"agent\"");
+    let odf =
+        odf.replace("    <app memory=\"64 KiB\"/>\n    <core memory=\"64 KiB\"/>", "    <agent memory=\"64 KiB\"/>");
+    fs::write(package, odf).unwrap();
+
+    // Without an agent nothing starts, and nothing stays.
+    fs::create_dir(place.path().join("keys")).unwrap();
+    let alone = output(&lab, &["run", place.file().to_str().unwrap()]);
+    assert!(!alone.status.success() && text(&alone.stderr).contains("agent:"), "{}", text(&alone.stderr));
+    assert!(!has_program(&lab));
+
+    let agent = Agent::start(&lab, &place.path().join("keys"));
+    let mut up = Up::start(&lab, &place.file());
+    let listed = text(&output(&lab, &["ps", "--process", &up.process()]).stdout);
+    let line = |word: &str| listed.lines().find(|line| line.contains(word)).unwrap_or_default().to_owned();
+    assert!(line("example.checksum").contains("agent:"), "{listed}");
+    assert!(line("example.frames").contains("xdp:") && has_program(&lab), "{listed}");
+    let stopped = output(&lab, &["stop", "--process", &up.process()]);
+    assert!(stopped.status.success(), "{}", text(&stopped.stderr));
+    assert!(up.ended() && !has_program(&lab));
+    drop(agent);
+}
+
 #[test]
 fn limits_of_the_file_end_it() {
     let Some(lab) = lab() else { return };
