@@ -98,7 +98,7 @@ impl<'m, 'e> Search<'m, 'e> {
                 let at = at.clone();
                 self.state.restore(&at);
             }
-            self.anneal((self.effort.steps as f64 * share) as u64, heat);
+            self.anneal((self.proposals() * share) as u64, heat);
             if let Some((_, at)) = &self.best {
                 let at = at.clone();
                 self.state.restore(&at);
@@ -212,6 +212,13 @@ impl<'m, 'e> Search<'m, 'e> {
             }
         }
         if count > 0.0 { sum / count } else { 1e-9 }
+    }
+
+    /// What the effort pays for: a proposal looks at each channel of what it moves, so the more of them, the fewer.
+    fn proposals(&self) -> f64 {
+        let model = self.state.model;
+        let channels = 2.0 * model.edges.len() as f64 / model.packing.groups as f64;
+        self.effort.steps as f64 * (8.0 / (6.0 + channels)).min(1.0)
     }
 
     fn anneal(&mut self, steps: u64, heat: f64) {

@@ -54,8 +54,9 @@ pub struct Session<'a> {
     pub place: Place,
     /// The application's thread runs here.
     pub application: CoreId,
-    /// A process that wants this core for itself, all the time.
-    pub hog: Option<CoreId>,
+    /// Processes that want this core for themselves, all the time: one is preempted by whoever sleeps most of the time,
+    /// several are not.
+    pub hogs: Option<(CoreId, usize)>,
     pub receiver: XdpMode,
     pub log: Log,
 }
@@ -83,7 +84,8 @@ impl Session<'_> {
         };
         let lab = self.lab;
         let receiver = lab.inside(Host::B, || Receiver::attach(lab.interface(Host::B), self.receiver, expected))??;
-        let _hog = self.hog.map(Hog::start).transpose()?;
+        let (core, count) = self.hogs.unwrap_or((self.application, 0));
+        let _hogs = (0..count).map(|_| Hog::start(core)).collect::<Result<Vec<_>>>()?;
         let sent = match self.place {
             Place::App { waiting, transmit } => self.at_app(&schedule, waiting, transmit)?,
             Place::Core { core, shield } => self.at_core(&schedule, core, shield)?,
@@ -103,8 +105,8 @@ impl Session<'_> {
             report.received.rate = Reading::Measured(per_second(report.received.frames));
             report.received.throughput = Reading::Measured(BitsPerSecond(8.0 * per_second(report.received.bytes)));
         }
-        if let Some(hog) = self.hog {
-            report.notes.push(format!("a process that never rests was let loose on {hog}"));
+        if count > 0 {
+            report.notes.push(format!("{count} processes that never rest were let loose on {core}"));
         }
         Ok(report)
     }

@@ -74,6 +74,9 @@ pub struct Arguments {
     /// Lets a process loose that wants this core for itself
     #[arg(long, value_name = "CORE")]
     hog: Option<u32>,
+    /// How many such processes
+    #[arg(long, default_value_t = 1, requires = "hog", value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
+    hogs: u8,
     /// Speed of the link, to refuse what it could not carry, such as 100Mbit
     #[arg(long, value_name = "SPEED")]
     link: Option<BitsPerSecond>,
@@ -243,8 +246,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Mode::Hardware => XdpMode::Hardware,
     };
     let hog = arguments.hog.map(|core| affinity::check(CoreId(core)).map(|()| CoreId(core))).transpose()?;
+    let hogs = hog.map(|core| (core, usize::from(arguments.hogs)));
     let place = arguments.place(device);
-    let session = Session { lab: &lab, profile: &profile, place, application, hog, receiver, log };
+    let session = Session { lab: &lab, profile: &profile, place, application, hogs, receiver, log };
     let report = session.run()?;
     output::print(&if arguments.json { report.json() + "\n" } else { report.text() })?;
     Ok(ExitCode::SUCCESS)
