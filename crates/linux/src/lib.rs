@@ -11,6 +11,7 @@ pub mod clock;
 pub mod contention;
 pub mod datagrams;
 pub mod lab;
+pub mod network;
 mod passing;
 pub mod probe;
 pub mod queue;

@@ -1,0 +1,18 @@
+//! Ports to other hosts: what they have beyond [`machine::Port`], so that an endpoint takes any of them.
+
+use std::net::SocketAddr;
+
+use machine::{PeerIndex, Port, Result};
+
+/// A port whose peers have network addresses.
+pub trait NetworkPort: Port {
+    /// Where peers send to.
+    fn local_address(&self) -> SocketAddr;
+
+    /// Makes `address` a peer; the same address again gives the same index. Sends nothing.
+    fn add_peer(&mut self, address: SocketAddr) -> Result<PeerIndex>;
+
+    /// Hands over the packets of addresses that are no peers, which [`Port::receive`] came across, and forgets them.
+    /// Only so many are kept that a flood of them costs little: the newest are dropped.
+    fn strangers(&mut self, each: impl FnMut(SocketAddr, &[u8]));
+}
