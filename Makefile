@@ -66,7 +66,7 @@ bench:
 	@scripts/bootstrap study
 	$(CARGO) build --release --package plimsoll
 	$(CARGO) bench --package linux --bench shm
-	$(CARGO) bench --package runtime --bench endpoint
+	$(CARGO) bench --package endpoint --bench endpoint
 	$(CARGO) bench --package engine --bench matching
 	$(CARGO) bench --package linux --bench channel
 	$(CARGO) bench --package linux --bench call

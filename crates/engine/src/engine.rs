@@ -5,15 +5,16 @@ use std::collections::VecDeque;
 use machine::{Nanoseconds, PeerIndex};
 use slotmap::SlotMap;
 
+use crate::buffer::Buffer;
 use crate::config::LinkConfig;
 use crate::matching::{PostedQueue, UnexpectedQueue};
-use crate::peer::{Peer, Target};
+use crate::peer::{Control, Peer, Target};
 use crate::reliability::{Due, Spares};
 use crate::request::{
-    Completion, Direction, ReceiveKey, ReceiveRequest, ReceiveState, RequestId, RequestKey, SendKey, SendRequest,
-    Status,
+    ClaimKey, Completion, Direction, ReceiveKey, ReceiveRequest, ReceiveState, RequestId, RequestKey, SendKey,
+    SendRequest, Status,
 };
-use crate::tag::{Envelope, Source, Tag, TagSelector};
+use crate::tag::{Envelope, Label, Source, TagSelector};
 use crate::wire::LARGEST_HEADER;
 
 /// A message that arrived before its receive.
@@ -28,14 +29,31 @@ pub(crate) enum Unexpected {
         sender: u64,
         address: u64,
     },
+    /// Claimed; its sender died before all of it was here.
+    Lost {
+        length: u64,
+    },
 }
 
 impl Unexpected {
     pub fn length(&self) -> u64 {
         match self {
-            Unexpected::Eager { length, .. } | Unexpected::Request { length, .. } => *length,
+            Unexpected::Eager { length, .. } | Unexpected::Request { length, .. } | Unexpected::Lost { length } => {
+                *length
+            }
         }
     }
+}
+
+/// A message taken out of the matching, for a receive that names it. Give it back by [`Engine::receive_claimed`] or
+/// [`Engine::discard`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Claim(pub(crate) ClaimKey);
+
+pub(crate) struct Claimed {
+    pub peer: PeerIndex,
+    pub label: Label,
+    pub message: Unexpected,
 }
 
 /// A message to be fetched from a peer's memory.
@@ -73,17 +91,18 @@ pub struct Refusal<B> {
     pub buffer: B,
 }
 
-/// See the crate's documentation. `B` is what holds a message: it is given to the engine with the request and comes
-/// back with the completion. Its bytes must stay where they are when the `B` itself is moved (as those of a `Vec` do),
-/// since peers with remote reads are told their address.
+/// See the crate's documentation. `B` is what holds a message, a [`Buffer`]: it is given to the engine with the request
+/// and comes back with the completion.
 pub struct Engine<B> {
     pub(crate) peers: Vec<Peer>,
     pub(crate) sends: SlotMap<SendKey, SendRequest<B>>,
     pub(crate) receives: SlotMap<ReceiveKey, ReceiveRequest<B>>,
     pub(crate) posted: PostedQueue<ReceiveKey>,
     pub(crate) unexpected: UnexpectedQueue<Unexpected>,
+    pub(crate) claimed: SlotMap<ClaimKey, Claimed>,
     pub(crate) reads: VecDeque<Read>,
     pub(crate) spares: Spares,
+    pub(crate) bounce: Vec<u8>,
     pub(crate) ready: VecDeque<u32>,
     pub(crate) completions: VecDeque<Completion<B>>,
     pub(crate) short_sends: u64,
@@ -91,13 +110,13 @@ pub struct Engine<B> {
     pub(crate) counters: Counters,
 }
 
-impl<B: AsRef<[u8]> + AsMut<[u8]>> Default for Engine<B> {
+impl<B: Buffer> Default for Engine<B> {
     fn default() -> Self {
         Engine::new()
     }
 }
 
-impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
+impl<B: Buffer> Engine<B> {
     pub fn new() -> Self {
         Engine {
             peers: Vec::new(),
@@ -105,8 +124,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
             receives: SlotMap::with_key(),
             posted: PostedQueue::new(),
             unexpected: UnexpectedQueue::new(),
+            claimed: SlotMap::with_key(),
             reads: VecDeque::new(),
             spares: Spares::default(),
+            bounce: Vec::new(),
             ready: VecDeque::new(),
             completions: VecDeque::new(),
             short_sends: 0,
@@ -159,11 +180,41 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
     /// Sends the whole of `buffer`. Messages to one peer are matched in the order sent. A send to a dead peer
     /// completes as [`Status::PeerDead`].
     #[inline]
-    pub fn send(&mut self, peer: PeerIndex, tag: Tag, buffer: B, context: u64) -> Result<RequestId, Refusal<B>> {
+    pub fn send(
+        &mut self,
+        peer: PeerIndex,
+        label: impl Into<Label>,
+        buffer: B,
+        context: u64,
+    ) -> Result<RequestId, Refusal<B>> {
+        self.send_as(peer, label.into(), buffer, context, false)
+    }
+
+    /// Sends so that the completion says more: the receiver has matched the message and has all of it.
+    pub fn send_confirmed(
+        &mut self,
+        peer: PeerIndex,
+        label: impl Into<Label>,
+        buffer: B,
+        context: u64,
+    ) -> Result<RequestId, Refusal<B>> {
+        self.send_as(peer, label.into(), buffer, context, true)
+    }
+
+    #[inline]
+    fn send_as(
+        &mut self,
+        peer: PeerIndex,
+        label: Label,
+        buffer: B,
+        context: u64,
+        confirmed: bool,
+    ) -> Result<RequestId, Refusal<B>> {
         let Some(link) = self.peers.get_mut(peer.0 as usize) else {
             return Err(Refusal { peer, buffer });
         };
-        let request = SendRequest { context, peer, tag, buffer, written: 0, requested: false, receiver: 0 };
+        let request =
+            SendRequest { context, peer, label, buffer, confirmed, written: 0, requested: false, receiver: 0 };
         let key = self.sends.insert(request);
         if link.alive {
             link.messages.push_back(key);
@@ -189,11 +240,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
             return Err(Refusal { peer, buffer });
         }
         let state = ReceiveState::Posted(u32::MAX);
-        let key = self.receives.insert(ReceiveRequest { context, source, buffer, state });
+        let key = self.receives.insert(ReceiveRequest { context, source, selector, buffer, state });
         if let Some(node) = self.unexpected.find(source, selector) {
-            self.claim(key, node);
+            self.take_unexpected(key, node);
         } else if matches!(source, Source::Peer(peer) if !self.peers[peer.0 as usize].alive) {
-            self.finish_receive(key, nothing(source), Status::PeerDead);
+            self.finish_receive(key, nothing(source, selector), Status::PeerDead);
         } else {
             let node = self.posted.post(source, selector, key);
             self.receives[key].state = ReceiveState::Posted(node);
@@ -210,8 +261,55 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
     /// The message that a receive of `source` and `selector` would take now, left where it is.
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Option<Envelope> {
         let node = self.unexpected.find(source, selector)?;
-        let (peer, tag, message) = self.unexpected.get(node);
-        Some(Envelope { peer, tag, length: message.length() })
+        let (peer, label, message) = self.unexpected.get(node);
+        Some(Envelope::new(peer, label, message.length()))
+    }
+
+    /// Takes that message out of the matching: no other receive gets it.
+    pub fn claim(&mut self, source: Source, selector: TagSelector) -> Option<(Envelope, Claim)> {
+        let node = self.unexpected.find(source, selector)?;
+        let (peer, label, message) = self.unexpected.remove(node);
+        let envelope = Envelope::new(peer, label, message.length());
+        let key = self.claimed.insert(Claimed { peer, label, message });
+        if let Some(partial) = &mut self.peers[peer.0 as usize].partial
+            && matches!(partial.target, Target::Unexpected(at) if at == node)
+        {
+            partial.target = Target::Claimed(key);
+        }
+        Some((envelope, Claim(key)))
+    }
+
+    /// Receives the claimed message into `buffer`; the buffer comes back where the claim was given back before.
+    pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<RequestId, B> {
+        let Some(Claimed { peer, label, message }) = self.claimed.remove(claim.0) else { return Err(buffer) };
+        let source = Source::Peer(peer);
+        let selector = TagSelector::exactly(label.tag).within(label.space);
+        let state = ReceiveState::Posted(u32::MAX);
+        let key = self.receives.insert(ReceiveRequest { context, source, selector, buffer, state });
+        if let Some(partial) = &mut self.peers[peer.0 as usize].partial
+            && matches!(partial.target, Target::Claimed(at) if at == claim.0)
+        {
+            partial.target = Target::Receive(key);
+        }
+        self.give(key, peer, label, message);
+        Ok(RequestId(RequestKey::Receive(key)))
+    }
+
+    /// Drops the claimed message; its sender takes it for received. False where the claim was given back before.
+    pub fn discard(&mut self, claim: Claim) -> bool {
+        let Some(Claimed { peer, message, .. }) = self.claimed.remove(claim.0) else { return false };
+        let link = &mut self.peers[peer.0 as usize];
+        if let Some(partial) = &mut link.partial
+            && matches!(partial.target, Target::Claimed(at) if at == claim.0)
+        {
+            partial.target = Target::Nowhere;
+        }
+        self.let_go(peer, &message);
+        if let Unexpected::Request { sender, .. } = message {
+            self.peers[peer.0 as usize].control.push_back(Control::Done { sender });
+            self.mark_ready(peer);
+        }
+        true
     }
 
     /// Withdraws a receive that has no message yet, or a send of which nothing has left. It then completes as
@@ -219,10 +317,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
     pub fn cancel(&mut self, request: RequestId) -> bool {
         match request.0 {
             RequestKey::Receive(key) => match self.receives.get(key) {
-                Some(ReceiveRequest { state: ReceiveState::Posted(node), source, .. }) => {
-                    let (node, source) = (*node, *source);
+                Some(ReceiveRequest { state: ReceiveState::Posted(node), source, selector, .. }) => {
+                    let (node, envelope) = (*node, nothing(*source, *selector));
                     self.posted.remove(node);
-                    self.finish_receive(key, nothing(source), Status::Cancelled);
+                    self.finish_receive(key, envelope, Status::Cancelled);
                     true
                 }
                 _ => false,
@@ -281,8 +379,17 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
         link.reliability = None;
         let cut_short = link.partial.take().and_then(|partial| match partial.target {
             Target::Unexpected(node) => Some(node),
-            Target::Receive(_) => None,
+            Target::Claimed(key) => {
+                self.claimed[key].message = Unexpected::Lost { length: partial.length };
+                None
+            }
+            Target::Receive(_) | Target::Nowhere => None,
         });
+        for claimed in self.claimed.values_mut().filter(|claimed| claimed.peer == peer) {
+            if let Unexpected::Request { length, .. } = claimed.message {
+                claimed.message = Unexpected::Lost { length };
+            }
+        }
         self.reads.retain(|read| read.peer != peer);
 
         let sends: Vec<_> = self.sends.iter().filter(|(_, send)| send.peer == peer).map(|(key, _)| key).collect();
@@ -293,9 +400,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
             .receives
             .iter()
             .filter_map(|(key, receive)| match &receive.state {
-                ReceiveState::Posted(node) => {
-                    (receive.source == Source::Peer(peer)).then(|| (key, Some(*node), nothing(receive.source)))
-                }
+                ReceiveState::Posted(node) => (receive.source == Source::Peer(peer))
+                    .then(|| (key, Some(*node), nothing(receive.source, receive.selector))),
                 ReceiveState::Matched { envelope, .. } => (envelope.peer == peer).then_some((key, None, *envelope)),
             })
             .collect();
@@ -378,10 +484,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
 }
 
 /// The envelope of a receive that no message came for.
-fn nothing(source: Source) -> Envelope {
+fn nothing(source: Source, selector: TagSelector) -> Envelope {
     let peer = match source {
         Source::Peer(peer) => peer,
         Source::Any => PeerIndex(0),
     };
-    Envelope { peer, tag: 0, length: 0 }
+    Envelope { peer, space: selector.space, tag: 0, data: None, length: 0 }
 }

@@ -2,20 +2,23 @@
 
 use machine::{Nanoseconds, PeerIndex};
 
+use crate::buffer::Buffer;
 use crate::engine::{Engine, Read, Unexpected};
 use crate::peer::{Control, Partial, Peer, Target};
 use crate::reliability::{Arrival, Stored};
 use crate::request::{ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire, to_wire};
-use crate::tag::Envelope;
+use crate::tag::{Envelope, Label};
 use crate::wire::{Packet, Sequencing};
 
 /// Bytes read from a peer's memory in one go, so that one long message does not hold up the rest.
 const READ_AT_ONCE: usize = 4 << 20;
+/// Bytes on their way from one process to another by way of this one; stays in a second-level cache.
+const BOUNCE: usize = 128 << 10;
 
 /// The peer broke the protocol.
 struct Violation;
 
-impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
+impl<B: Buffer> Engine<B> {
     /// Takes in one packet from `peer`. Whatever the bytes are, the engine stays whole: malformed packets are counted
     /// and dropped, and a peer that breaks the protocol on a reliable port is given up.
     #[inline]
@@ -96,10 +99,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
     #[inline]
     fn handle_message_packet(&mut self, peer: PeerIndex, packet: Packet) -> Result<(), Violation> {
         match packet {
-            Packet::Eager { tag, length, payload } => self.eager_arrived(peer, tag, u64::from(length), payload),
+            Packet::Eager { label, length, payload } => self.eager_arrived(peer, label, u64::from(length), payload),
             Packet::More { payload } => self.more_arrived(peer, payload),
-            Packet::Request { tag, length, sender, address } => {
-                self.request_arrived(Envelope { peer, tag, length }, sender, address)
+            Packet::Request { label, length, sender, address } => {
+                self.request_arrived(peer, label, length, sender, address)
             }
             Packet::Clear { sender, receiver } => self.clear_arrived(peer, from_wire(sender), receiver),
             Packet::Data { receiver, payload } => self.data_arrived(peer, from_wire(receiver), payload),
@@ -129,19 +132,19 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
     }
 
     #[inline]
-    fn eager_arrived(&mut self, peer: PeerIndex, tag: u64, length: u64, payload: &[u8]) -> Result<(), Violation> {
-        let envelope = Envelope { peer, tag, length };
+    fn eager_arrived(&mut self, peer: PeerIndex, label: Label, length: u64, payload: &[u8]) -> Result<(), Violation> {
+        let envelope = Envelope::new(peer, label, length);
         let whole = payload.len() as u64 == length;
         if self.peers[peer.0 as usize].partial.is_some() {
             return Err(Violation);
         }
-        let target = match self.posted.take(peer, tag) {
+        let target = match self.posted.take(peer, label.space, label.tag) {
             Some(key) => {
                 let request = &mut self.receives[key];
-                copy_into(request.buffer.as_mut(), 0, payload);
+                copy_into(&mut request.buffer, 0, payload);
                 self.free_credit(peer, 1, length);
                 if whole {
-                    self.finish_receive(key, envelope, status_for(envelope, self.receives[key].buffer.as_ref()));
+                    self.finish_receive(key, envelope, status_for(envelope, &self.receives[key].buffer));
                     return Ok(());
                 }
                 let got = payload.len() as u64;
@@ -153,7 +156,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
                 hold(link, length)?;
                 let mut data = Vec::with_capacity(length as usize);
                 data.extend_from_slice(payload);
-                let node = self.unexpected.push(peer, tag, Unexpected::Eager { length, data });
+                let node = self.unexpected.push(peer, label, Unexpected::Eager { length, data });
                 self.counters.unexpected_most = self.counters.unexpected_most.max(self.unexpected.len() as u64);
                 Target::Unexpected(node)
             }
@@ -185,6 +188,15 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
                 };
                 data.extend_from_slice(payload);
             }
+            Target::Claimed(key) => {
+                let Some(Unexpected::Eager { data, .. }) =
+                    self.claimed.get_mut(key).map(|claimed| &mut claimed.message)
+                else {
+                    return Err(Violation);
+                };
+                data.extend_from_slice(payload);
+            }
+            Target::Nowhere => {}
         }
         Ok(())
     }
@@ -192,32 +204,34 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
     /// Adds bytes to a matched receive; ends it after the last.
     fn fill_receive(&mut self, key: ReceiveKey, offset: u64, payload: &[u8], whole: bool) {
         let request = &mut self.receives[key];
-        copy_into(request.buffer.as_mut(), offset, payload);
+        copy_into(&mut request.buffer, offset, payload);
         let ReceiveState::Matched { envelope, got, .. } = &mut request.state else {
             unreachable!("bytes come for matched receives only");
         };
         *got = offset + payload.len() as u64;
         if whole {
             let envelope = *envelope;
-            let status = status_for(envelope, request.buffer.as_ref());
+            let status = status_for(envelope, &request.buffer);
             self.finish_receive(key, envelope, status);
         }
     }
 
-    fn request_arrived(&mut self, envelope: Envelope, sender: u64, address: u64) -> Result<(), Violation> {
-        let peer = envelope.peer;
-        match self.posted.take(peer, envelope.tag) {
+    fn request_arrived(
+        &mut self,
+        peer: PeerIndex,
+        label: Label,
+        length: u64,
+        sender: u64,
+        address: u64,
+    ) -> Result<(), Violation> {
+        match self.posted.take(peer, label.space, label.tag) {
             Some(key) => {
                 self.free_credit(peer, 1, 0);
-                self.start_rendezvous(key, envelope, sender, address);
+                self.start_rendezvous(key, Envelope::new(peer, label, length), sender, address);
             }
             None => {
                 hold(&mut self.peers[peer.0 as usize], 0)?;
-                self.unexpected.push(
-                    peer,
-                    envelope.tag,
-                    Unexpected::Request { length: envelope.length, sender, address },
-                );
+                self.unexpected.push(peer, label, Unexpected::Request { length, sender, address });
                 self.counters.unexpected_most = self.counters.unexpected_most.max(self.unexpected.len() as u64);
             }
         }
@@ -253,30 +267,45 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
     }
 
     /// Gives a fresh receive the unexpected message at `node`.
-    pub(crate) fn claim(&mut self, key: ReceiveKey, node: u32) {
-        let (peer, tag, message) = self.unexpected.remove(node);
-        let link = &mut self.peers[peer.0 as usize];
-        link.held_messages -= 1;
+    pub(crate) fn take_unexpected(&mut self, key: ReceiveKey, node: u32) {
+        let (peer, label, message) = self.unexpected.remove(node);
+        if let Some(partial) = &mut self.peers[peer.0 as usize].partial
+            && matches!(partial.target, Target::Unexpected(at) if at == node)
+        {
+            partial.target = Target::Receive(key);
+        }
+        self.give(key, peer, label, message);
+    }
+
+    /// Gives a fresh receive a message that is in no queue any more.
+    pub(crate) fn give(&mut self, key: ReceiveKey, peer: PeerIndex, label: Label, message: Unexpected) {
+        self.let_go(peer, &message);
         match message {
             Unexpected::Eager { length, data } => {
-                link.held_bytes -= length;
-                let envelope = Envelope { peer, tag, length };
+                let envelope = Envelope::new(peer, label, length);
                 let whole = data.len() as u64 == length;
-                if let Some(partial) = &mut link.partial
-                    && matches!(partial.target, Target::Unexpected(at) if at == node)
-                {
-                    partial.target = Target::Receive(key);
-                }
-                self.free_credit(peer, 1, length);
-                let request = &mut self.receives[key];
-                request.state = ReceiveState::Matched { envelope, got: 0, way: Way::Eager };
+                self.receives[key].state = ReceiveState::Matched { envelope, got: 0, way: Way::Eager };
                 self.fill_receive(key, 0, &data, whole);
             }
             Unexpected::Request { length, sender, address } => {
-                self.free_credit(peer, 1, 0);
-                self.start_rendezvous(key, Envelope { peer, tag, length }, sender, address);
+                self.start_rendezvous(key, Envelope::new(peer, label, length), sender, address);
+            }
+            Unexpected::Lost { length } => {
+                self.finish_receive(key, Envelope::new(peer, label, length), Status::PeerDead);
             }
         }
+    }
+
+    /// A held message is held no longer: its credit goes back to the peer.
+    pub(crate) fn let_go(&mut self, peer: PeerIndex, message: &Unexpected) {
+        let link = &mut self.peers[peer.0 as usize];
+        link.held_messages -= 1;
+        let bytes = match message {
+            Unexpected::Eager { length, .. } => *length,
+            Unexpected::Request { .. } | Unexpected::Lost { .. } => 0,
+        };
+        link.held_bytes -= bytes;
+        self.free_credit(peer, 1, bytes);
     }
 
     fn start_rendezvous(&mut self, key: ReceiveKey, envelope: Envelope, sender: u64, address: u64) {
@@ -306,13 +335,15 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
             let ReceiveState::Matched { envelope, got, way } = &mut request.state else {
                 unreachable!("reads are of matched receives");
             };
-            let buffer = request.buffer.as_mut();
-            let wanted = (envelope.length as usize).min(buffer.len());
+            let buffer = &mut request.buffer;
+            let wanted = (envelope.length as usize).min(buffer.length());
             let from = *got as usize;
             let upto = wanted.min(from + READ_AT_ONCE);
             let works = !link.remote_read_closed
                 && (from == upto
-                    || address.checked_add(*got).is_some_and(|address| read(peer, address, &mut buffer[from..upto])));
+                    || address.checked_add(*got).is_some_and(|address| {
+                        fetch(buffer, from, upto, address, &mut self.bounce, |at, into| read(peer, at, into))
+                    }));
             if !works {
                 // Whatever was read before is sent again, from the start.
                 *got = 0;
@@ -330,7 +361,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
                 let envelope = *envelope;
                 link.control.push_back(Control::Done { sender });
                 self.counters.single_copies += 1;
-                let status = status_for(envelope, self.receives[key].buffer.as_ref());
+                let status = status_for(envelope, &self.receives[key].buffer);
                 self.finish_receive(key, envelope, status);
             }
             self.mark_ready(peer);
@@ -361,18 +392,43 @@ fn hold(link: &mut Peer, bytes: u64) -> Result<(), Violation> {
     Ok(())
 }
 
+/// Fills `from..upto` of the buffer out of a peer's memory; by way of `bounce` where its bytes are not this process's.
+fn fetch<B: Buffer>(
+    buffer: &mut B,
+    from: usize,
+    upto: usize,
+    address: u64,
+    bounce: &mut Vec<u8>,
+    mut read: impl FnMut(u64, &mut [u8]) -> bool,
+) -> bool {
+    if let Some(bytes) = buffer.as_mut_slice() {
+        return read(address, &mut bytes[from..upto]);
+    }
+    bounce.resize(BOUNCE, 0);
+    let mut at = from;
+    while at < upto {
+        let piece = &mut bounce[..BOUNCE.min(upto - at)];
+        if !read(address + (at - from) as u64, piece) {
+            return false;
+        }
+        buffer.write(at, piece);
+        at += piece.len();
+    }
+    true
+}
+
 /// Copies what fits.
 #[inline]
-fn copy_into(buffer: &mut [u8], offset: u64, payload: &[u8]) {
-    if offset >= buffer.len() as u64 {
+fn copy_into<B: Buffer>(buffer: &mut B, offset: u64, payload: &[u8]) {
+    let length = buffer.length();
+    if offset >= length as u64 {
         return;
     }
     let offset = offset as usize;
-    let fits = payload.len().min(buffer.len() - offset);
-    buffer[offset..offset + fits].copy_from_slice(&payload[..fits]);
+    buffer.write(offset, &payload[..payload.len().min(length - offset)]);
 }
 
 #[inline]
-fn status_for(envelope: Envelope, buffer: &[u8]) -> Status {
-    if envelope.length > buffer.len() as u64 { Status::Truncated } else { Status::Done }
+fn status_for<B: Buffer>(envelope: Envelope, buffer: &B) -> Status {
+    if envelope.length > buffer.length() as u64 { Status::Truncated } else { Status::Done }
 }

@@ -14,6 +14,7 @@
 //! The same code runs in the caller (`app`), on a core of its own (`core:N`), in tests and in the simulator.
 #![forbid(unsafe_code)]
 
+mod buffer;
 mod config;
 mod engine;
 mod incoming;
@@ -25,8 +26,9 @@ mod request;
 mod tag;
 mod wire;
 
+pub use buffer::Buffer;
 pub use config::{LinkConfig, ReliabilityConfig};
-pub use engine::{Counters, Engine, Refusal};
+pub use engine::{Claim, Counters, Engine, Refusal};
 pub use request::{Completion, Direction, RequestId, Status};
-pub use tag::{Envelope, Source, Tag, TagSelector};
+pub use tag::{Envelope, Label, Source, Space, Tag, TagSelector};
 pub use wire::{LARGEST_HEADER, RELIABILITY_HEADER};

@@ -1,6 +1,6 @@
 //! Posted and unexpected queues: hashed, in MPI order, O(1) however many receives wait.
 //!
-//! Receives fall into classes by what they leave open: (any source?, mask). Within a class a receive is found by the
+//! Receives fall into classes by their space and by what they leave open: (any source?, mask). Within a class a receive is found by the
 //! hash of (source, tag & mask), first come first served. An arriving message looks into each class in use and takes
 //! the receive posted first. An unexpected message is listed in every class that receives have asked for so far; a
 //! class asked for the first time is listed from the arrival order once.
@@ -9,16 +9,17 @@ use std::collections::HashMap;
 
 use machine::PeerIndex;
 
-use crate::tag::{Source, Tag, TagSelector};
+use crate::tag::{Label, Source, Space, Tag, TagSelector};
 
 const NIL: u32 = u32::MAX;
 const ANY: u32 = u32::MAX;
 
 /// Classes beyond this many are searched in arrival order instead of being listed.
-const LISTED_CLASSES: usize = 8;
+const LISTED_CLASSES: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Class {
+    space: Space,
     any_source: bool,
     mask: u64,
 }
@@ -31,7 +32,7 @@ impl Class {
             Source::Any => (true, ANY),
             Source::Peer(peer) => (false, peer.0),
         };
-        (Class { any_source, mask: selector.mask }, (peer, selector.tag))
+        (Class { space: selector.space, any_source, mask: selector.mask }, (peer, selector.tag))
     }
 
     fn key(&self, peer: PeerIndex, tag: Tag) -> Key {
@@ -250,10 +251,10 @@ impl<T: Copy> PostedQueue<T> {
 
     /// Takes the receive, posted first, that fits this message.
     #[inline]
-    pub fn take(&mut self, peer: PeerIndex, tag: Tag) -> Option<T> {
+    pub fn take(&mut self, peer: PeerIndex, space: Space, tag: Tag) -> Option<T> {
         let mut oldest: Option<(u64, u32)> = None;
         for table in &mut self.tables {
-            if table.live == 0 {
+            if table.live == 0 || table.class.space != space {
                 continue;
             }
             if let Some(node) = table.first(table.class.key(peer, tag)) {
@@ -282,7 +283,7 @@ struct Arrival {
 
 struct UnexpectedNode<T> {
     peer: PeerIndex,
-    tag: Tag,
+    label: Label,
     arrival: Arrival,
     value: T,
 }
@@ -305,17 +306,17 @@ impl<T> UnexpectedQueue<T> {
         self.live
     }
 
-    pub fn push(&mut self, peer: PeerIndex, tag: Tag, value: T) -> u32 {
+    pub fn push(&mut self, peer: PeerIndex, label: Label, value: T) -> u32 {
         let arrival = Arrival { previous: self.tail, next: NIL };
-        let node = self.nodes.insert(UnexpectedNode { peer, tag, arrival, value });
+        let node = self.nodes.insert(UnexpectedNode { peer, label, arrival, value });
         if self.tail == NIL {
             self.head = node;
         } else {
             self.nodes.entries[self.tail as usize].as_mut().expect("the tail is live").arrival.next = node;
         }
         self.tail = node;
-        for table in &mut self.tables {
-            table.append(table.class.key(peer, tag), node);
+        for table in self.tables.iter_mut().filter(|table| table.class.space == label.space) {
+            table.append(table.class.key(peer, label.tag), node);
         }
         self.live += 1;
         node
@@ -334,7 +335,9 @@ impl<T> UnexpectedQueue<T> {
             let mut table = Table::new(class);
             for node in self.arrivals() {
                 let entry = self.nodes.get(node);
-                table.append(class.key(entry.peer, entry.tag), node);
+                if entry.label.space == class.space {
+                    table.append(class.key(entry.peer, entry.label.tag), node);
+                }
             }
             let found = table.first(key);
             self.tables.push(table);
@@ -342,21 +345,21 @@ impl<T> UnexpectedQueue<T> {
         }
         self.arrivals().find(|&node| {
             let entry = self.nodes.get(node);
-            source.takes(entry.peer) && selector.takes(entry.tag)
+            source.takes(entry.peer) && selector.takes(entry.label.space, entry.label.tag)
         })
     }
 
-    pub fn get(&self, node: u32) -> (PeerIndex, Tag, &T) {
+    pub fn get(&self, node: u32) -> (PeerIndex, Label, &T) {
         let entry = self.nodes.get(node);
-        (entry.peer, entry.tag, &entry.value)
+        (entry.peer, entry.label, &entry.value)
     }
 
     pub fn get_mut(&mut self, node: u32) -> &mut T {
         &mut self.nodes.entries[node as usize].as_mut().expect("a listed node is live").value
     }
 
-    pub fn remove(&mut self, node: u32) -> (PeerIndex, Tag, T) {
-        let UnexpectedNode { peer, tag, arrival, value } = self.nodes.remove(node);
+    pub fn remove(&mut self, node: u32) -> (PeerIndex, Label, T) {
+        let UnexpectedNode { peer, label, arrival, value } = self.nodes.remove(node);
         match arrival.previous {
             NIL => self.head = arrival.next,
             previous => self.nodes.entries[previous as usize].as_mut().expect("linked").arrival.next = arrival.next,
@@ -365,11 +368,11 @@ impl<T> UnexpectedQueue<T> {
             NIL => self.tail = arrival.previous,
             next => self.nodes.entries[next as usize].as_mut().expect("linked").arrival.previous = arrival.previous,
         }
-        for table in &mut self.tables {
+        for table in self.tables.iter_mut().filter(|table| table.class.space == label.space) {
             table.remove(node);
         }
         self.live -= 1;
-        (peer, tag, value)
+        (peer, label, value)
     }
 
     /// Nodes in the order of arrival.

@@ -2,11 +2,12 @@
 
 use machine::{Nanoseconds, PeerIndex};
 
+use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::peer::{Control, Peer, Plan};
 use crate::reliability::Stored;
 use crate::request::{Completion, Direction, RequestId, RequestKey, SendKey, SendRequest, Status, to_wire};
-use crate::tag::{Envelope, Tag};
+use crate::tag::{Envelope, Label};
 use crate::wire::{self, Packet, RELIABILITY_HEADER, Sequencing};
 
 use slotmap::SlotMap;
@@ -21,12 +22,15 @@ impl Control {
     }
 }
 
-/// The payload of a planned packet: the next bytes of the send.
-fn next_payload<B: AsRef<[u8]>>(request: &SendRequest<B>, length: usize) -> &[u8] {
-    &request.buffer.as_ref()[request.written..request.written + length]
+/// Writes a packet whose payload is the next `payload` bytes of the send.
+fn write_with_payload<B: Buffer>(header: Packet, request: &mut SendRequest<B>, payload: usize, into: &mut [u8]) {
+    let (head, room) = into.split_at_mut(header.length());
+    header.write(head);
+    request.buffer.read(request.written, &mut room[..payload]);
+    request.written += payload;
 }
 
-impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
+impl<B: Buffer> Engine<B> {
     /// The next peer that may have something to transmit. Ask [`Engine::plan`] until it says `None`; after a port
     /// was full, hand the peer back with [`Engine::defer`].
     #[inline]
@@ -51,37 +55,52 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
     /// where the message must queue ([`Engine::send`]). Give [`Engine::write_short`] that much of the port's memory,
     /// then tell [`Engine::sent_short`].
     #[inline]
-    pub fn plan_short(&self, peer: PeerIndex, length: usize) -> Option<usize> {
+    pub fn plan_short(&self, peer: PeerIndex, label: &Label, length: usize) -> Option<usize> {
         let link = self.peers.get(peer.0 as usize)?;
+        let header = wire::eager_header(label);
         let fits = length as u64 <= link.config.eager_limit.0.min(link.credit_bytes)
-            && length <= link.room(wire::EAGER_HEADER)
+            && length <= link.room(header)
             && link.credit_messages > 0;
         let first = link.alive && link.messages.is_empty() && link.reliability.is_none();
-        (fits && first).then_some(wire::EAGER_HEADER + length)
+        (fits && first).then_some(header + length)
     }
 
     /// Writes the packet that [`Engine::plan_short`] planned over the whole of `into`.
     #[inline]
-    pub fn write_short(tag: Tag, payload: &[u8], into: &mut [u8]) {
-        Packet::Eager { tag, length: payload.len() as u32, payload }.write(into);
+    pub fn write_short(label: Label, payload: &B, into: &mut [u8]) {
+        let (head, room) = into.split_at_mut(wire::eager_header(&label));
+        Packet::Eager { label, length: room.len() as u32, payload: &[] }.write(head);
+        payload.read(0, room);
     }
 
-    /// The port has taken the packet: the send has ended.
+    /// As [`Engine::write_short`], from bytes that are no buffer.
     #[inline]
-    pub fn sent_short(&mut self, peer: PeerIndex, tag: Tag, buffer: B, context: u64) -> RequestId {
-        let length = buffer.as_ref().len() as u64;
+    pub fn write_bytes(label: Label, payload: &[u8], into: &mut [u8]) {
+        Packet::Eager { label, length: payload.len() as u32, payload }.write(into);
+    }
+
+    /// The port has taken a packet of `length` bytes for which nothing is to complete.
+    #[inline]
+    pub fn injected(&mut self, peer: PeerIndex, length: u64) {
         let link = &mut self.peers[peer.0 as usize];
         link.credit_messages -= 1;
         link.credit_bytes -= length;
         link.favour_streaming = true;
         self.counters.packets_sent += 1;
+    }
+
+    /// The port has taken the packet: the send has ended.
+    #[inline]
+    pub fn sent_short(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> RequestId {
+        let length = buffer.length() as u64;
+        self.injected(peer, length);
         self.short_sends += 1;
         let request = RequestId(RequestKey::Short(self.short_sends));
         self.completions.push_back(Completion {
             request,
             context,
             direction: Direction::Send,
-            envelope: Envelope { peer, tag, length },
+            envelope: Envelope::new(peer, label, length),
             status: Status::Done,
             buffer,
         });
@@ -153,9 +172,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
                 let length = request.length();
                 link.credit_messages -= 1;
                 link.credit_bytes -= length as u64;
-                let payload = next_payload(request, payload);
-                Packet::Eager { tag: request.tag, length: length as u32, payload }.write(body);
-                request.written = payload.len();
+                let header = Packet::Eager { label: request.label, length: length as u32, payload: &[] };
+                write_with_payload(header, request, payload, body);
                 link.favour_streaming = true;
                 if request.written == length {
                     link.messages.pop_front();
@@ -164,9 +182,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
             }
             Plan::More { send, payload } => {
                 let request = &mut self.sends[send];
-                let payload = next_payload(request, payload);
-                Packet::More { payload }.write(body);
-                request.written += payload.len();
+                write_with_payload(Packet::More { payload: &[] }, request, payload, body);
                 link.favour_streaming = true;
                 if request.written == request.length() {
                     link.messages.pop_front();
@@ -178,18 +194,16 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
                 link.credit_messages -= 1;
                 link.messages.pop_front();
                 link.favour_streaming = true;
-                let bytes = request.buffer.as_ref();
-                let address = if link.config.remote_read { bytes.as_ptr() as u64 } else { 0 };
-                Packet::Request { tag: request.tag, length: bytes.len() as u64, sender: to_wire(send), address }
-                    .write(body);
+                let address = if link.config.remote_read { request.buffer.address() } else { 0 };
+                let length = request.length() as u64;
+                Packet::Request { label: request.label, length, sender: to_wire(send), address }.write(body);
                 request.requested = true;
             }
             Plan::Data { send, payload } => {
                 let request = &mut self.sends[send];
                 let (offset, length) = (request.written, payload);
-                let payload = next_payload(request, payload);
-                Packet::Data { receiver: request.receiver, payload }.write(body);
-                request.written += payload.len();
+                let header = Packet::Data { receiver: request.receiver, payload: &[] };
+                write_with_payload(header, request, payload, body);
                 let last = request.written == request.length();
                 link.favour_streaming = false;
                 link.streaming.pop_front();
@@ -217,7 +231,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Engine<B> {
 
 /// Chooses the next packet of the message layer and its length.
 #[inline]
-fn plan_packet<B: AsRef<[u8]>>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B>>) -> Option<(Plan, usize)> {
+fn plan_packet<B: Buffer>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B>>) -> Option<(Plan, usize)> {
     if let Some(control) = link.control.front() {
         return Some((Plan::Control, control.packet().length()));
     }
@@ -229,7 +243,7 @@ fn plan_packet<B: AsRef<[u8]>>(link: &Peer, sends: &SlotMap<SendKey, SendRequest
     }
 }
 
-fn plan_data<B: AsRef<[u8]>>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B>>) -> Option<(Plan, usize)> {
+fn plan_data<B: Buffer>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B>>) -> Option<(Plan, usize)> {
     let send = *link.streaming.front()?;
     let request = &sends[send];
     let payload = (request.length() - request.written).min(link.room(wire::DATA_HEADER));
@@ -237,7 +251,7 @@ fn plan_data<B: AsRef<[u8]>>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B
 }
 
 #[inline]
-fn plan_message<B: AsRef<[u8]>>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B>>) -> Option<(Plan, usize)> {
+fn plan_message<B: Buffer>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B>>) -> Option<(Plan, usize)> {
     let send = *link.messages.front()?;
     let request = &sends[send];
     let left = request.length() - request.written;
@@ -248,15 +262,16 @@ fn plan_message<B: AsRef<[u8]>>(link: &Peer, sends: &SlotMap<SendKey, SendReques
     if link.credit_messages == 0 {
         return None;
     }
-    if left as u64 <= link.config.eager_limit.0.min(link.credit_bytes) {
-        let payload = left.min(link.room(wire::EAGER_HEADER));
-        Some((Plan::Eager { send, payload }, wire::EAGER_HEADER + payload))
+    if !request.confirmed && left as u64 <= link.config.eager_limit.0.min(link.credit_bytes) {
+        let header = wire::eager_header(&request.label);
+        let payload = left.min(link.room(header));
+        Some((Plan::Eager { send, payload }, header + payload))
     } else {
         Some((Plan::Request { send }, wire::REQUEST_HEADER))
     }
 }
 
-fn resend<B: AsRef<[u8]>>(
+fn resend<B: Buffer>(
     link: &mut Peer,
     sends: &SlotMap<SendKey, SendRequest<B>>,
     now: Nanoseconds,
@@ -270,8 +285,10 @@ fn resend<B: AsRef<[u8]>>(
         Stored::Copy(bytes) => body.copy_from_slice(bytes),
         Stored::Data { send, offset, length, .. } => {
             let request = &sends[*send];
-            let payload = &request.buffer.as_ref()[*offset..*offset + *length];
-            Packet::Data { receiver: request.receiver, payload }.write(body);
+            let header = Packet::Data { receiver: request.receiver, payload: &[] };
+            let (head, room) = body.split_at_mut(header.length());
+            header.write(head);
+            request.buffer.read(*offset, &mut room[..*length]);
         }
     }
     let sequencing: Sequencing = reliability.resend(now, place);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::config::LinkConfig;
 use crate::reliability::Reliability;
-use crate::request::{ReceiveKey, SendKey};
+use crate::request::{ClaimKey, ReceiveKey, SendKey};
 
 /// A packet that is not part of the message stream.
 #[derive(Clone, Copy)]
@@ -19,6 +19,9 @@ pub(crate) enum Control {
 pub(crate) enum Target {
     Receive(ReceiveKey),
     Unexpected(u32),
+    Claimed(ClaimKey),
+    /// The message was discarded.
+    Nowhere,
 }
 
 /// An eager message of which `More` packets are still to come.

@@ -2,12 +2,14 @@
 
 use slotmap::Key;
 
-use crate::tag::{Envelope, Source, Tag};
+use crate::buffer::Buffer;
+use crate::tag::{Envelope, Label, Source, TagSelector};
 use machine::PeerIndex;
 
 slotmap::new_key_type! {
     pub(crate) struct SendKey;
     pub(crate) struct ReceiveKey;
+    pub(crate) struct ClaimKey;
 }
 
 /// A request in progress; names nothing once its completion was taken.
@@ -58,8 +60,10 @@ pub struct Completion<B> {
 pub(crate) struct SendRequest<B> {
     pub context: u64,
     pub peer: PeerIndex,
-    pub tag: Tag,
+    pub label: Label,
     pub buffer: B,
+    /// Goes as a request whatever its length, so that the receiver's answer proves the match.
+    pub confirmed: bool,
     /// Bytes of `buffer` handed to the port.
     pub written: usize,
     /// The receiver was told that the message waits here.
@@ -68,13 +72,13 @@ pub(crate) struct SendRequest<B> {
     pub receiver: u64,
 }
 
-impl<B: AsRef<[u8]>> SendRequest<B> {
+impl<B: Buffer> SendRequest<B> {
     pub fn length(&self) -> usize {
-        self.buffer.as_ref().len()
+        self.buffer.length()
     }
 
     pub fn envelope(&self) -> Envelope {
-        Envelope { peer: self.peer, tag: self.tag, length: self.length() as u64 }
+        Envelope::new(self.peer, self.label, self.length() as u64)
     }
 }
 
@@ -82,6 +86,7 @@ impl<B: AsRef<[u8]>> SendRequest<B> {
 pub(crate) struct ReceiveRequest<B> {
     pub context: u64,
     pub source: Source,
+    pub selector: TagSelector,
     pub buffer: B,
     pub state: ReceiveState,
 }

@@ -1,13 +1,17 @@
 //! Packets as bytes, little-endian. Nothing read from a packet is believed before it was checked.
 
+use crate::tag::{Label, Space};
+
 /// Largest header of the message layer.
-pub const LARGEST_HEADER: usize = 40;
+pub const LARGEST_HEADER: usize = 48;
 /// Header that goes before the message layer's on unreliable ports.
 pub const RELIABILITY_HEADER: usize = 24;
 
+/// Without and with 64 bits of data.
 pub(crate) const EAGER_HEADER: usize = 16;
+pub(crate) const EAGER_DATA_HEADER: usize = 24;
 pub(crate) const MORE_HEADER: usize = 8;
-pub(crate) const REQUEST_HEADER: usize = 40;
+pub(crate) const REQUEST_HEADER: usize = 48;
 pub(crate) const CLEAR_HEADER: usize = 24;
 pub(crate) const DATA_HEADER: usize = 16;
 pub(crate) const DONE_HEADER: usize = 16;
@@ -21,15 +25,23 @@ const DATA: u8 = 5;
 const DONE: u8 = 6;
 const CREDIT: u8 = 7;
 
+/// In the third byte of a packet with a label: 64 bits of data are there.
+const HAS_DATA: u8 = 1;
+
+#[inline]
+pub(crate) fn eager_header(label: &Label) -> usize {
+    if label.data.is_some() { EAGER_DATA_HEADER } else { EAGER_HEADER }
+}
+
 /// One packet of the message layer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Packet<'a> {
     /// A message sent at once; `payload` is its start, `More` packets bring the rest.
-    Eager { tag: u64, length: u32, payload: &'a [u8] },
+    Eager { label: Label, length: u32, payload: &'a [u8] },
     /// The next bytes of the eager message in progress.
     More { payload: &'a [u8] },
     /// A message waits at the sender (request to send); `address` is where, 0 if it cannot be read from outside.
-    Request { tag: u64, length: u64, sender: u64, address: u64 },
+    Request { label: Label, length: u64, sender: u64, address: u64 },
     /// The receiver is ready (clear to send).
     Clear { sender: u64, receiver: u64 },
     /// The next bytes of a rendezvous message.
@@ -57,9 +69,18 @@ impl<'a> Packet<'a> {
         Some(match *bytes.first()? {
             EAGER => {
                 at_least(EAGER_HEADER)?;
-                let (length, payload) = (u32_at(bytes, 4), &bytes[EAGER_HEADER..]);
+                let (header, data) = match bytes[2] {
+                    0 => (EAGER_HEADER, None),
+                    HAS_DATA => {
+                        at_least(EAGER_DATA_HEADER)?;
+                        (EAGER_DATA_HEADER, Some(u64_at(bytes, 16)))
+                    }
+                    _ => return None,
+                };
+                let (length, payload) = (u32_at(bytes, 4), &bytes[header..]);
                 (payload.len() <= length as usize).then_some(())?;
-                Packet::Eager { tag: u64_at(bytes, 8), length, payload }
+                let label = Label { space: Space::from_wire(bytes[1])?, tag: u64_at(bytes, 8), data };
+                Packet::Eager { label, length, payload }
             }
             MORE => {
                 at_least(MORE_HEADER + 1)?;
@@ -67,8 +88,13 @@ impl<'a> Packet<'a> {
             }
             REQUEST => {
                 exactly(REQUEST_HEADER)?;
+                let data = match bytes[2] {
+                    0 => None,
+                    HAS_DATA => Some(u64_at(bytes, 40)),
+                    _ => return None,
+                };
                 Packet::Request {
-                    tag: u64_at(bytes, 8),
+                    label: Label { space: Space::from_wire(bytes[1])?, tag: u64_at(bytes, 8), data },
                     length: u64_at(bytes, 16),
                     sender: u64_at(bytes, 24),
                     address: u64_at(bytes, 32),
@@ -97,7 +123,7 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn length(&self) -> usize {
         match self {
-            Packet::Eager { payload, .. } => EAGER_HEADER + payload.len(),
+            Packet::Eager { label, payload, .. } => eager_header(label) + payload.len(),
             Packet::More { payload } => MORE_HEADER + payload.len(),
             Packet::Request { .. } => REQUEST_HEADER,
             Packet::Clear { .. } => CLEAR_HEADER,
@@ -110,27 +136,37 @@ impl<'a> Packet<'a> {
     /// Writes the packet over the whole of `into`, whose length is [`Packet::length`].
     #[inline]
     pub fn write(&self, into: &mut [u8]) {
+        let marks = |into: &mut [u8], label: &Label| {
+            into[1] = label.space as u8;
+            into[2] = if label.data.is_some() { HAS_DATA } else { 0 };
+        };
         let head = |into: &mut [u8], kind: u8, word: u32| {
             into[..4].copy_from_slice(&[kind, 0, 0, 0]);
             into[4..8].copy_from_slice(&word.to_le_bytes());
         };
         let put = |into: &mut [u8], at: usize, value: u64| into[at..at + 8].copy_from_slice(&value.to_le_bytes());
         match *self {
-            Packet::Eager { tag, length, payload } => {
+            Packet::Eager { label, length, payload } => {
                 head(into, EAGER, length);
-                put(into, 8, tag);
-                into[EAGER_HEADER..].copy_from_slice(payload);
+                marks(into, &label);
+                put(into, 8, label.tag);
+                if let Some(data) = label.data {
+                    put(into, 16, data);
+                }
+                into[eager_header(&label)..].copy_from_slice(payload);
             }
             Packet::More { payload } => {
                 head(into, MORE, 0);
                 into[MORE_HEADER..].copy_from_slice(payload);
             }
-            Packet::Request { tag, length, sender, address } => {
+            Packet::Request { label, length, sender, address } => {
                 head(into, REQUEST, 0);
-                put(into, 8, tag);
+                marks(into, &label);
+                put(into, 8, label.tag);
                 put(into, 16, length);
                 put(into, 24, sender);
                 put(into, 32, address);
+                put(into, 40, label.data.unwrap_or(0));
             }
             Packet::Clear { sender, receiver } => {
                 head(into, CLEAR, 0);
@@ -210,6 +246,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn label(tag: u64, data: u64) -> Label {
+        let space = Space::from_wire((data % 4) as u8).expect("four spaces");
+        Label { space, tag, data: data.is_multiple_of(3).then_some(data) }
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
@@ -221,9 +262,9 @@ mod tests {
         fn packets_read_back_as_written(kind in 0..7, a: u64, b: u64, c: u64, d: u64, payload in proptest::collection::vec(any::<u8>(), 1..64)) {
             let payload = &payload[..];
             let packet = match kind {
-                0 => Packet::Eager { tag: a, length: payload.len() as u32 + (b as u32 >> 8), payload },
+                0 => Packet::Eager { label: label(a, c), length: payload.len() as u32 + (b as u32 >> 8), payload },
                 1 => Packet::More { payload },
-                2 => Packet::Request { tag: a, length: b, sender: c, address: d },
+                2 => Packet::Request { label: label(a, d), length: b, sender: c, address: d },
                 3 => Packet::Clear { sender: a, receiver: b },
                 4 => Packet::Data { receiver: a, payload },
                 5 => Packet::Done { sender: a },

@@ -7,10 +7,10 @@ use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use endpoint::{Direction, Endpoint, Source, Status, TagSelector, shm_links, udp_links};
 use linux::shm::{Role, ShmPort};
 use linux::udp::UdpPort;
 use machine::{Fault, PeerIndex, Port, Result, Site};
-use runtime::{Direction, Endpoint, Source, Status, TagSelector, shm_links, udp_links};
 
 use super::tcp::token;
 use super::{Completion, MEETING_TIME, Offer, Stack};
@@ -42,7 +42,7 @@ impl<P: Port + Send + 'static> EngineStack<P> {
     }
 
     #[inline]
-    fn ended(&mut self, ended: runtime::Completion<Buffer>, done: &mut impl FnMut(Completion)) -> Result<()> {
+    fn ended(&mut self, ended: endpoint::Completion<Buffer>, done: &mut impl FnMut(Completion)) -> Result<()> {
         if ended.status != Status::Done || ended.envelope.length != ended.buffer.len() as u64 {
             return Err(broken(ended.status, ended.envelope.length, ended.buffer.len()));
         }

@@ -166,7 +166,10 @@ impl Host {
         if random.chance(200)
             && let Some(seen) = self.engine.probe(source, selector)
         {
-            assert!(source.takes(seen.peer) && selector.takes(seen.tag), "probe saw what was not asked for");
+            assert!(
+                source.takes(seen.peer) && selector.takes(seen.space, seen.tag),
+                "probe saw what was not asked for"
+            );
             let exactly = TagSelector::exactly(seen.tag);
             self.post(Source::Peer(seen.peer), exactly, seen.length as usize, Some(seen.length), false);
             return;
@@ -265,7 +268,10 @@ impl Host {
                 }
                 let matched = matches!(status, Status::Done | Status::Truncated) || length > 0;
                 if matched {
-                    assert!(source.takes(envelope.peer) && selector.takes(envelope.tag), "matched amiss");
+                    assert!(
+                        source.takes(envelope.peer) && selector.takes(envelope.space, envelope.tag),
+                        "matched amiss"
+                    );
                     assert!(probed.is_none_or(|probed| probed == envelope.length), "probe announced another message");
                     let digest = digest(&buffer[..length.min(capacity)]);
                     self.got[from] += 1;

@@ -23,8 +23,8 @@ use super::flow::Flow;
 use super::out_of_band::{not_blocking, too_long};
 use super::pump;
 use super::sealed::SealedPort;
-use crate::driver::Driver;
-use crate::link::udp_links;
+use endpoint::Driver;
+use endpoint::udp_links;
 
 const PEER: PeerIndex = PeerIndex(0);
 

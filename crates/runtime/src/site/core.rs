@@ -14,7 +14,7 @@ use offcode::{Activity, Channel, ChannelId, Specification};
 
 use super::residents::{Log, Residents};
 use super::{Deployment, Evidence, SiteDriver, Slot};
-use crate::settle::{Placed, settle};
+use endpoint::{Placed, settle};
 
 /// How long an offcode may keep its site from answering: a wasm body is compiled within this.
 const PATIENCE: Duration = Duration::from_secs(20);

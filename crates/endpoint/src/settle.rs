@@ -16,7 +16,7 @@ pub struct Placed {
 
 /// Checks `site` and settles who may use the engine's core (DESIGN rule 6). `claimed` are cores that the caller knows
 /// to be busy for other reasons, such as its peer's.
-pub(crate) fn settle(site: &Site, claimed: &[CoreId]) -> Result<(Placed, Option<Excluded>)> {
+pub fn settle(site: &Site, claimed: &[CoreId]) -> Result<(Placed, Option<Excluded>)> {
     let mut placed = Placed { asked: site.clone(), ran: site.clone(), yields: false, notes: Vec::new() };
     let core = match site {
         Site::App => return Ok((placed, None)),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Counters, Direction, Envelope, LinkConfig, RequestId, Source, Status, Tag, TagSelector};
+use engine::{Claim, Counters, Direction, Envelope, Label, LinkConfig, RequestId, Source, Status, TagSelector};
 use linux::contention::Excluded;
 use machine::{CoreId, Fault, PeerIndex, Port, Result, Site};
 
@@ -70,11 +70,37 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// Sends the whole of `buffer`; it comes back with the completion. Placement `app`: the packet is with the port
     /// when this returns, if the port had room; `flush` or `poll` hands it to the wire where the port batches.
     #[inline]
-    pub fn send(&mut self, peer: PeerIndex, tag: Tag, buffer: B, context: u64) -> Result<Request> {
+    pub fn send(&mut self, peer: PeerIndex, label: impl Into<Label>, buffer: B, context: u64) -> Result<Request> {
+        let label = label.into();
         Ok(Request(match &mut self.place {
-            Place::App(driver) => Number::App(driver.send(peer, tag, buffer, context)?),
-            Place::Core(core) => Number::Dedicated(core.send(peer, tag, buffer, context)?),
+            Place::App(driver) => Number::App(driver.send(peer, label, buffer, context)?),
+            Place::Core(core) => Number::Dedicated(core.send(peer, label, buffer, context, false)?),
         }))
+    }
+
+    /// As [`Endpoint::send`], but the completion says that the receiver has matched the message and has all of it.
+    pub fn send_confirmed(
+        &mut self,
+        peer: PeerIndex,
+        label: impl Into<Label>,
+        buffer: B,
+        context: u64,
+    ) -> Result<Request> {
+        let label = label.into();
+        Ok(Request(match &mut self.place {
+            Place::App(driver) => Number::App(driver.send_confirmed(peer, label, buffer, context)?),
+            Place::Core(core) => Number::Dedicated(core.send(peer, label, buffer, context, true)?),
+        }))
+    }
+
+    /// Sends `bytes` if they can leave this instant; nothing completes then. False where they cannot: then
+    /// [`Endpoint::send`] them from memory that stays.
+    #[inline]
+    pub fn inject(&mut self, peer: PeerIndex, label: impl Into<Label>, bytes: &[u8]) -> Result<bool> {
+        match &mut self.place {
+            Place::App(driver) => driver.inject(peer, label.into(), bytes),
+            Place::Core(_) => Ok(false),
+        }
     }
 
     /// Receives into `buffer` the first message that `source` and `selector` take.
@@ -134,9 +160,39 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         match &mut self.place {
             Place::App(driver) => {
                 driver.turn()?;
-                Ok(driver.probe(source, selector))
+                Ok(driver.engine.probe(source, selector))
             }
             Place::Core(core) => core.probe(source, selector),
+        }
+    }
+
+    /// Takes that message out of the matching, for [`Endpoint::receive_claimed`] or [`Endpoint::discard`].
+    pub fn claim(&mut self, source: Source, selector: TagSelector) -> Result<Option<(Envelope, Claim)>> {
+        match &mut self.place {
+            Place::App(driver) => {
+                driver.turn()?;
+                Ok(driver.engine.claim(source, selector))
+            }
+            Place::Core(core) => core.claim(source, selector),
+        }
+    }
+
+    /// Receives the claimed message. A fault where it was received or discarded already.
+    pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
+        Ok(Request(match &mut self.place {
+            Place::App(driver) => Number::App(driver.receive_claimed(claim, buffer, context)?),
+            Place::Core(core) => Number::Dedicated(core.receive_claimed(claim, buffer, context)?),
+        }))
+    }
+
+    /// Drops the claimed message; its sender takes it for received.
+    pub fn discard(&mut self, claim: Claim) -> Result<()> {
+        match &mut self.place {
+            Place::App(driver) => {
+                driver.engine.discard(claim);
+                Ok(())
+            }
+            Place::Core(core) => core.discard(claim),
         }
     }
 

@@ -1,4 +1,4 @@
-//! One application, any placement: `cargo run --release -p runtime --example ping -- core:1`.
+//! One application, any placement: `cargo run --release -p endpoint --example ping -- core:1`.
 //!
 //! A child process answers pings over shared memory; where the engine runs in either process is the one argument.
 
@@ -7,9 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use endpoint::{Direction, Endpoint, Source, TagSelector, shm_links};
 use linux::shm::{Role, ShmPort};
 use machine::{Fault, PeerIndex, Result, Site};
-use runtime::{Direction, Endpoint, Source, TagSelector, shm_links};
 
 const PEER: PeerIndex = PeerIndex(0);
 const TAG: u64 = 7;

@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use endpoint::{Completion, Direction, Endpoint, LinkConfig, Source, Status, TagSelector, shm_links, udp_links};
 use linux::shm::{Role, ShmPort};
 use linux::udp::UdpPort;
 use machine::{PeerIndex, Port, Site};
-use runtime::{Completion, Direction, Endpoint, LinkConfig, Source, Status, TagSelector, shm_links, udp_links};
 
 const OTHER: PeerIndex = PeerIndex(0);
 const SESSION: u32 = 77;

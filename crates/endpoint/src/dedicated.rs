@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use std::collections::VecDeque;
 
-use engine::{Counters, Direction, Envelope, RequestId, Source, Status, Tag, TagSelector};
+use engine::{Claim, Counters, Direction, Envelope, Label, RequestId, Source, Status, TagSelector};
 use linux::queue::{self, Consumer, Producer};
 use machine::{CoreId, Fault, PeerIndex, Port, Result};
 use slotmap::{Key, KeyData, SlotMap};
@@ -32,10 +32,13 @@ slotmap::new_key_type! {
 }
 
 enum Command<B> {
-    Send { peer: PeerIndex, tag: Tag, buffer: B, ticket: u64 },
+    Send { peer: PeerIndex, label: Label, confirmed: bool, buffer: B, ticket: u64 },
     Receive { source: Source, selector: TagSelector, buffer: B, ticket: u64 },
     Cancel { ticket: u64 },
     Probe { source: Source, selector: TagSelector },
+    Claim { source: Source, selector: TagSelector },
+    ReceiveClaimed { claim: Claim, buffer: B, ticket: u64 },
+    Discard { claim: Claim },
     Counters,
     IsQuiet,
 }
@@ -44,6 +47,7 @@ enum Event<B> {
     Completed { ticket: u64, direction: Direction, envelope: Envelope, status: Status, buffer: B },
     Cancelled(bool),
     Probed(Option<Envelope>),
+    Claimed(Option<(Envelope, Claim)>),
     Counters(Box<Counters>),
     IsQuiet(bool),
     Failed(Box<Fault>),
@@ -138,9 +142,9 @@ impl<B: Buffer> Dedicated<B> {
     }
 
     #[inline]
-    pub fn send(&mut self, peer: PeerIndex, tag: Tag, buffer: B, context: u64) -> Result<Ticket> {
+    pub fn send(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64, confirmed: bool) -> Result<Ticket> {
         let ticket = self.requests.insert(context);
-        self.push(Command::Send { peer, tag, buffer, ticket: ticket.data().as_ffi() })?;
+        self.push(Command::Send { peer, label, confirmed, buffer, ticket: ticket.data().as_ffi() })?;
         Ok(ticket)
     }
 
@@ -185,6 +189,23 @@ impl<B: Buffer> Dedicated<B> {
         })
     }
 
+    pub fn claim(&mut self, source: Source, selector: TagSelector) -> Result<Option<(Envelope, Claim)>> {
+        self.ask(Command::Claim { source, selector }, |event| match event {
+            Event::Claimed(found) => Ok(found),
+            other => Err(other),
+        })
+    }
+
+    pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Ticket> {
+        let ticket = self.requests.insert(context);
+        self.push(Command::ReceiveClaimed { claim, buffer, ticket: ticket.data().as_ffi() })?;
+        Ok(ticket)
+    }
+
+    pub fn discard(&mut self, claim: Claim) -> Result<()> {
+        self.push(Command::Discard { claim })
+    }
+
     pub fn counters(&mut self) -> Result<Counters> {
         self.ask(Command::Counters, |event| match event {
             Event::Counters(counters) => Ok(*counters),
@@ -217,7 +238,9 @@ impl<B: Buffer> Dedicated<B> {
                 Ok(Some(Completion { request, context, direction, envelope, status, buffer }))
             }
             Event::Failed(fault) => Err(*fault),
-            Event::Cancelled(_) | Event::Probed(_) | Event::Counters(_) | Event::IsQuiet(_) => Ok(None),
+            Event::Cancelled(_) | Event::Probed(_) | Event::Claimed(_) | Event::Counters(_) | Event::IsQuiet(_) => {
+                Ok(None)
+            }
         }
     }
 
@@ -317,8 +340,11 @@ impl<P: Port, B: Buffer> Loop<P, B> {
 
     fn obey(&mut self, command: Command<B>) -> Result<()> {
         match command {
-            Command::Send { peer, tag, buffer, ticket } => {
-                let request = self.driver.send(peer, tag, buffer, ticket)?;
+            Command::Send { peer, label, confirmed, buffer, ticket } => {
+                let request = match confirmed {
+                    false => self.driver.send(peer, label, buffer, ticket)?,
+                    true => self.driver.send_confirmed(peer, label, buffer, ticket)?,
+                };
                 self.remember(ticket, request);
             }
             Command::Receive { source, selector, buffer, ticket } => {
@@ -331,8 +357,19 @@ impl<P: Port, B: Buffer> Loop<P, B> {
                 self.tell(Event::Cancelled(done));
             }
             Command::Probe { source, selector } => {
-                let found = self.driver.probe(source, selector);
+                let found = self.driver.engine.probe(source, selector);
                 self.tell(Event::Probed(found));
+            }
+            Command::Claim { source, selector } => {
+                let found = self.driver.engine.claim(source, selector);
+                self.tell(Event::Claimed(found));
+            }
+            Command::ReceiveClaimed { claim, buffer, ticket } => {
+                let request = self.driver.receive_claimed(claim, buffer, ticket)?;
+                self.remember(ticket, request);
+            }
+            Command::Discard { claim } => {
+                self.driver.engine.discard(claim);
             }
             Command::Counters => {
                 let counters = self.driver.engine.counters();

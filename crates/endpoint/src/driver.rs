@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use engine::{Completion, Engine, Envelope, LinkConfig, RequestId, Source, Tag, TagSelector};
+use engine::{Claim, Completion, Engine, Label, LinkConfig, RequestId, Source, TagSelector};
 use machine::{Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
 
 /// Packets taken from the port before anything is sent.
@@ -11,13 +11,17 @@ const RECEIVE_BUDGET: usize = 64;
 const TURNS_PER_NOTICE: u32 = 4096;
 
 /// What holds a message: it goes into the engine with a request and comes back with the completion.
-pub trait Buffer: AsRef<[u8]> + AsMut<[u8]> + Send + 'static {}
+pub trait Buffer: engine::Buffer + Send + 'static {}
 
-impl<B: AsRef<[u8]> + AsMut<[u8]> + Send + 'static> Buffer for B {}
+impl<B: engine::Buffer + Send + 'static> Buffer for B {}
 
-pub(crate) struct Driver<P, B> {
+/// The settings of the next peer that the port has and the engine does not know.
+pub(crate) type Admit<P> = fn(&mut P) -> Option<LinkConfig>;
+
+pub struct Driver<P, B> {
     pub engine: Engine<B>,
     port: P,
+    admit: Option<Admit<P>>,
     origin: Instant,
     /// Reliable ports need no time, and reading the clock costs a fifth of a short message.
     timed: bool,
@@ -32,22 +36,47 @@ pub(crate) fn unknown_peer(peer: PeerIndex) -> Fault {
 impl<P: Port, B: Buffer> Driver<P, B> {
     /// `links[i]` configures the port's peer `i`.
     pub fn new(port: P, links: &[LinkConfig]) -> Self {
-        let mut engine = Engine::new();
-        for link in links {
-            engine.add_peer(link.clone());
-        }
-        Driver {
-            engine,
+        let mut driver = Driver {
+            engine: Engine::new(),
             port,
+            admit: None,
             origin: Instant::now(),
-            timed: links.iter().any(|link| link.reliability.is_some()),
-            fetches: links.iter().any(|link| link.remote_read),
+            timed: false,
+            fetches: false,
             turns: 0,
+        };
+        for link in links {
+            driver.add(link.clone());
+        }
+        driver
+    }
+
+    /// Over a port that gets its peers while it is used.
+    pub(crate) fn admitting(port: P, admit: Admit<P>) -> Self {
+        Driver { admit: Some(admit), ..Driver::new(port, &[]) }
+    }
+
+    fn add(&mut self, link: LinkConfig) {
+        self.timed |= link.reliability.is_some();
+        self.fetches |= link.remote_read;
+        self.engine.add_peer(link);
+    }
+
+    /// Tells the engine of peers that the port has got.
+    #[inline]
+    pub(crate) fn admit(&mut self) {
+        let Some(admit) = self.admit else { return };
+        while let Some(link) = admit(&mut self.port) {
+            self.add(link);
         }
     }
 
     pub fn port(&self) -> &P {
         &self.port
+    }
+
+    pub(crate) fn port_mut(&mut self) -> &mut P {
+        &mut self.port
     }
 
     #[inline]
@@ -56,14 +85,33 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     }
 
     #[inline]
-    pub fn send(&mut self, peer: PeerIndex, tag: Tag, buffer: B, context: u64) -> Result<RequestId> {
-        let bytes = buffer.as_ref();
-        if let Some(length) = self.engine.plan_short(peer, bytes.len())
-            && self.port.send(peer, length, |into| Engine::<B>::write_short(tag, bytes, into))? == Sent::Taken
+    pub fn send(&mut self, peer: PeerIndex, label: impl Into<Label>, buffer: B, context: u64) -> Result<RequestId> {
+        let label = label.into();
+        if let Some(length) = self.engine.plan_short(peer, &label, buffer.length())
+            && self.port.send(peer, length, |into| Engine::write_short(label, &buffer, into))? == Sent::Taken
         {
-            return Ok(self.engine.sent_short(peer, tag, buffer, context));
+            return Ok(self.engine.sent_short(peer, label, buffer, context));
         }
-        let request = self.engine.send(peer, tag, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))?;
+        let request = self.engine.send(peer, label, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))?;
+        self.transmit(self.now())?;
+        Ok(request)
+    }
+
+    /// As [`Driver::send`], where `bytes` can leave this instant: then nothing completes. False where they cannot.
+    #[inline]
+    pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
+        let Some(length) = self.engine.plan_short(peer, &label, bytes.len()) else { return Ok(false) };
+        if self.port.send(peer, length, |into| Engine::<B>::write_bytes(label, bytes, into))? != Sent::Taken {
+            return Ok(false);
+        }
+        self.engine.injected(peer, bytes.len() as u64);
+        Ok(true)
+    }
+
+    /// The completion says that the receiver has matched the message.
+    pub fn send_confirmed(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<RequestId> {
+        let request = self.engine.send_confirmed(peer, label, buffer, context);
+        let request = request.map_err(|refusal| unknown_peer(refusal.peer))?;
         self.transmit(self.now())?;
         Ok(request)
     }
@@ -73,8 +121,10 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         self.engine.receive(source, selector, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))
     }
 
-    pub fn probe(&mut self, source: Source, selector: TagSelector) -> Option<Envelope> {
-        self.engine.probe(source, selector)
+    pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<RequestId> {
+        self.engine.receive_claimed(claim, buffer, context).map_err(|_| {
+            Fault::new("claimed message", "it was received or discarded already", "use what `claim` gave once")
+        })
     }
 
     /// Moves whatever can move now. True if a packet came in.
@@ -85,6 +135,8 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         let now = self.now();
         let Driver { engine, port, .. } = self;
         let came = port.receive(RECEIVE_BUDGET, |peer, packet| engine.handle_packet(now, peer, packet))?;
+        self.admit();
+        let Driver { engine, port, .. } = self;
         if self.timed && engine.next_timeout().is_some_and(|at| at <= now) {
             engine.handle_timeout(now);
         }
@@ -138,7 +190,9 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         port.notices(|notice| match notice {
             Notice::Dead(peer) | Notice::Closed(peer) => engine.peer_dead(peer),
             Notice::Refused(peer) => engine.peer_refused(peer),
-        })
+        })?;
+        self.admit();
+        Ok(())
     }
 
     #[inline]

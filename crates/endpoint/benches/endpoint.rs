@@ -1,6 +1,6 @@
 //! The engine over `shm` between two cores, beside the raw cache-line ping-pong of the same two cores.
 //!
-//! `cargo bench -p runtime --bench endpoint`. Blocks are interleaved; each figure is the median over rounds with its
+//! `cargo bench -p endpoint --bench endpoint`. Blocks are interleaved; each figure is the median over rounds with its
 //! quartiles. Both ends are threads of this process, so that the probe and the engine use the very same cores.
 
 use std::os::unix::net::UnixStream;
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
+use endpoint::{Direction, Endpoint, Source, TagSelector, shm_links};
 use linux::shm::{Role, ShmPort};
 use machine::{CoreId, PeerIndex, Site};
-use runtime::{Direction, Endpoint, Source, TagSelector, shm_links};
 
 const OTHER: PeerIndex = PeerIndex(0);
 const ROUNDS: usize = 15;

@@ -1,0 +1,18 @@
+//! What an application holds: the message engine at a placement, behind one [`Endpoint`]. An application is written once;
+//! where its messages are processed is one argument.
+//!
+//! [`Endpoint::open`] takes a port whose peers are known. [`Endpoint::join`] finds its peers by [`Name`] and reaches each
+//! by the port that suits it: shared memory on the same host, a network port to others.
+#![forbid(unsafe_code)]
+
+mod dedicated;
+mod driver;
+mod endpoint;
+mod link;
+mod settle;
+
+pub use driver::{Buffer, Driver};
+pub use endpoint::{Completion, Endpoint, Request};
+pub use engine::{Claim, Counters, Direction, Envelope, Label, LinkConfig, Source, Space, Status, Tag, TagSelector};
+pub use link::{shm_links, udp_links};
+pub use settle::{Placed, settle};

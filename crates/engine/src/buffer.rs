@@ -1,0 +1,50 @@
+//! What holds a message while the engine has it.
+
+/// Memory of a message. It is given to the engine with a request and comes back with the completion. Whatever can show
+/// its bytes as slices is one; the engine of a node's own process works on memory of other processes, which cannot.
+///
+/// [`Buffer::address`] must stay true while the value is moved (as for a `Vec`), since peers with remote reads are
+/// told of it.
+pub trait Buffer {
+    /// Bytes.
+    fn length(&self) -> usize;
+
+    /// Where the bytes are in the memory of the process that peers read from.
+    fn address(&self) -> u64;
+
+    /// Copies the bytes from `offset` on over the whole of `into`; the range is inside the buffer.
+    fn read(&self, offset: usize, into: &mut [u8]);
+
+    /// Copies the whole of `from` to `offset`; the range is inside the buffer.
+    fn write(&mut self, offset: usize, from: &[u8]);
+
+    /// The bytes, where they are this process's.
+    fn as_mut_slice(&mut self) -> Option<&mut [u8]>;
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Buffer for T {
+    #[inline]
+    fn length(&self) -> usize {
+        self.as_ref().len()
+    }
+
+    #[inline]
+    fn address(&self) -> u64 {
+        self.as_ref().as_ptr() as u64
+    }
+
+    #[inline]
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        into.copy_from_slice(&self.as_ref()[offset..offset + into.len()]);
+    }
+
+    #[inline]
+    fn write(&mut self, offset: usize, from: &[u8]) {
+        self.as_mut()[offset..offset + from.len()].copy_from_slice(from);
+    }
+
+    #[inline]
+    fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
+        Some(self.as_mut())
+    }
+}
