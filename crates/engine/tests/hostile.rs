@@ -262,7 +262,7 @@ fn words(kind: u8, word: u32, rest: &[u64]) -> Vec<u8> {
 }
 
 fn request(length: u64, address: u64) -> Vec<u8> {
-    words(3, 0, &[5, length, 1, address])
+    words(3, 0, &[5, length, 1, address, 0])
 }
 
 fn data(receiver: u64, payload: &[u8]) -> Vec<u8> {
