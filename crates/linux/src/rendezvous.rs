@@ -50,6 +50,25 @@ impl Meeting {
         }
     }
 
+    /// The next caller of the same user, or of root, if one waits.
+    pub fn try_accept(&self) -> Result<Option<UnixStream>> {
+        let us = rustix::process::geteuid();
+        let broken = |e: io::Error| Fault::because(format!("socket '{}'", self.name), e, "see ulimit -n");
+        self.listener.set_nonblocking(true).map_err(broken)?;
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(e) if e.kind() == ErrorKind::Interrupted || e.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(e) => return Err(broken(e)),
+            };
+            match socket_peercred(&stream) {
+                Ok(peer) if peer.uid == us || peer.uid.is_root() => return Ok(Some(stream)),
+                _ => drop(stream),
+            }
+        }
+    }
+
     /// Ends a waiting [`Meeting::accept`] of another thread, which then gets this call's own connection.
     pub fn nudge(&self) {
         drop(call(&self.name));

@@ -59,6 +59,11 @@ impl Geometry {
     pub(super) fn region_length(&self) -> usize {
         2 * self.direction()
     }
+
+    /// The region of a link that carries packets one way.
+    pub(super) fn one_way_length(&self) -> usize {
+        self.direction()
+    }
 }
 
 /// The control page of a direction. Producer and consumer write different lines.
@@ -84,7 +89,7 @@ struct Direction {
 impl Direction {
     /// `number` is 0 for packets of the region's creator, 1 for those of the other.
     fn of(region: &Region, geometry: &Geometry, number: usize) -> Direction {
-        assert!(region.len() >= geometry.region_length() && number < 2);
+        assert!(region.len() >= (number + 1) * geometry.direction() && number < 2);
         let slots_end = PAGE + (geometry.slots * size_of::<Slot>()).next_multiple_of(PAGE);
         // SAFETY: all three offsets lie inside the region, as asserted, and are page aligned like its base.
         unsafe {
@@ -114,6 +119,27 @@ pub(super) struct Incoming {
 
 // SAFETY: as for `Outgoing`.
 unsafe impl Send for Incoming {}
+
+/// The sending end of a region with one direction.
+pub(super) fn outgoing(region: Region, geometry: &Geometry) -> Outgoing {
+    let direction = Direction::of(&region, geometry, 0);
+    // SAFETY: as in `ends`: `Progress` is the control page's first field, the memory keeps the region, and the process
+    // that made the region makes its one writer.
+    let memory = unsafe { Memory::new(direction.slots, geometry.slots, direction.control.cast(), Arc::new(region)) };
+    // SAFETY: `Direction::of` leaves `bulk` bytes there, in the region that the slots keep.
+    let span = unsafe { Span::new(direction.bulk, geometry.bulk) };
+    Outgoing { slots: Writer::new(memory), bulk: BulkWriter::new(span), control: direction.control }
+}
+
+/// The receiving end of a region with one direction.
+pub(super) fn incoming(region: Region, geometry: &Geometry) -> Incoming {
+    let direction = Direction::of(&region, geometry, 0);
+    // SAFETY: as above; the process that was passed the region makes its one reader.
+    let memory = unsafe { Memory::new(direction.slots, geometry.slots, direction.control.cast(), Arc::new(region)) };
+    // SAFETY: as above.
+    let span = unsafe { Span::new(direction.bulk, geometry.bulk) };
+    Incoming { slots: Reader::new(memory), bulk: BulkReader::new(span), control: direction.control, mtu: geometry.mtu }
+}
 
 /// Both directions of `region` as its creator (`true`) or the other peer sees them.
 pub(super) fn ends(region: Region, geometry: &Geometry, creator: bool) -> (Outgoing, Incoming) {

@@ -6,6 +6,7 @@
 
 mod bulk;
 mod handshake;
+mod invitation;
 mod link;
 mod remote;
 
@@ -19,6 +20,7 @@ use rustix::process::Pid;
 use rustix::time::Timespec;
 
 pub use handshake::Role;
+pub use invitation::{INTRODUCTION, Invitation, Memory};
 pub use link::Geometry;
 use link::{Incoming, Outgoing};
 
@@ -33,13 +35,20 @@ pub struct ShmPort {
     turn: usize,
 }
 
+/// A peer's ways out and in; links made by invitation are one-way and come one by one.
 struct Peer {
-    outgoing: Outgoing,
-    incoming: Incoming,
+    outgoing: Option<Outgoing>,
+    incoming: Option<Incoming>,
+    process: Option<Process>,
+    state: State,
+}
+
+struct Process {
     pid: Pid,
     pidfd: OwnedFd,
+    /// Whose memory its requests point into.
+    memory: Pid,
     readable: bool,
-    state: State,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,20 +92,69 @@ impl ShmPort {
             ));
         }
         let index = PeerIndex(self.peers.len() as u32);
+        let process = Process { pid: met.pid, pidfd: met.pidfd, memory: met.pid, readable: met.readable };
         self.peers.push(Peer {
-            outgoing: met.outgoing,
-            incoming: met.incoming,
-            pid: met.pid,
-            pidfd: met.pidfd,
-            readable: met.readable,
+            outgoing: Some(met.outgoing),
+            incoming: Some(met.incoming),
+            process: Some(process),
             state: State::Open,
         });
         Ok(index)
     }
 
+    /// A peer without ways to it or from it yet: [`ShmPort::invite`] and [`ShmPort::accept`] make them.
+    pub fn add_peer(&mut self) -> PeerIndex {
+        self.peers.push(Peer { outgoing: None, incoming: None, process: None, state: State::Open });
+        PeerIndex(self.peers.len() as u32 - 1)
+    }
+
+    /// Makes the way out to `peer`, who listens at the other end of `stream`, and waits for nothing. `memory` is what
+    /// addresses in our requests point into; `introduction` is handed to the peer with the link.
+    pub fn invite(
+        &mut self,
+        peer: PeerIndex,
+        stream: &UnixStream,
+        memory: &Memory,
+        introduction: &[u8; INTRODUCTION],
+    ) -> Result<()> {
+        let to = self.peers.get_mut(peer.0 as usize).ok_or_else(|| no_such_peer(peer))?;
+        let (outgoing, process) = invitation::invite(stream, &self.geometry, memory, introduction)?;
+        to.outgoing = Some(outgoing);
+        to.process.get_or_insert(process);
+        Ok(())
+    }
+
+    /// Takes the way in that a peer has made. A fault where there is one already, or its packets are longer than ours.
+    pub fn accept(&mut self, peer: PeerIndex, invitation: Invitation) -> Result<()> {
+        let from = self.peers.get_mut(peer.0 as usize).ok_or_else(|| no_such_peer(peer))?;
+        if from.incoming.is_some() || from.state != State::Open {
+            return Err(Fault::new(
+                "peer over shared memory",
+                "it has made its way to us before",
+                "drop its invitation",
+            ));
+        }
+        if invitation.mtu > self.geometry.mtu {
+            return Err(Fault::new(
+                "peer over shared memory",
+                format!("its packets hold {} bytes, ours {}", invitation.mtu, self.geometry.mtu),
+                "start both ends from the same build",
+            ));
+        }
+        from.incoming = Some(invitation.incoming);
+        from.process = Some(invitation.process);
+        Ok(())
+    }
+
+    /// Whether there is a way out to this peer.
+    pub fn is_reached(&self, peer: PeerIndex) -> bool {
+        self.peers.get(peer.0 as usize).is_some_and(|peer| peer.outgoing.is_some())
+    }
+
     /// The process behind a peer.
     pub fn process(&self, peer: PeerIndex) -> Option<u32> {
-        self.peers.get(peer.0 as usize).map(|peer| peer.pid.as_raw_nonzero().get() as u32)
+        let process = self.peers.get(peer.0 as usize)?.process.as_ref()?;
+        Some(process.pid.as_raw_nonzero().get() as u32)
     }
 }
 
@@ -111,8 +169,8 @@ fn over_size(length: usize, mtu: usize) -> Fault {
     Fault::new(format!("packet of {}", Bytes(length as u64)), cause, "send it in pieces of at most the mtu")
 }
 
-impl Peer {
-    /// Whether the process has ended: asks the kernel.
+impl Process {
+    /// Asks the kernel.
     fn has_ended(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(rustix::event::poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now)), Ok(1))
@@ -126,7 +184,7 @@ impl Port for ShmPort {
             ordered: true,
             reliable: true,
             mtu: Bytes(self.geometry.mtu as u64),
-            remote_read: self.peers.iter().any(|peer| peer.readable),
+            remote_read: self.peers.iter().any(|peer| peer.process.as_ref().is_some_and(|process| process.readable)),
             zero_copy: true,
         }
     }
@@ -140,7 +198,8 @@ impl Port for ShmPort {
         if to.state != State::Open {
             return Ok(Sent::Gone);
         }
-        Ok(if to.outgoing.send(length, fill) { Sent::Taken } else { Sent::Full })
+        let taken = to.outgoing.as_mut().is_some_and(|outgoing| outgoing.send(length, fill));
+        Ok(if taken { Sent::Taken } else { Sent::Full })
     }
 
     #[inline]
@@ -150,8 +209,8 @@ impl Port for ShmPort {
 
     #[inline]
     fn receive(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
-        if let [only] = &mut self.peers[..] {
-            return Ok(only.incoming.receive(budget, |packet| deliver(PeerIndex(0), packet)));
+        if let [Peer { incoming: Some(incoming), .. }] = &mut self.peers[..] {
+            return Ok(incoming.receive(budget, |packet| deliver(PeerIndex(0), packet)));
         }
         let mut delivered = 0;
         let mut idle = 0;
@@ -160,7 +219,10 @@ impl Port for ShmPort {
             self.turn = if index + 1 == self.peers.len() { 0 } else { index + 1 };
             let from = PeerIndex(index as u32);
             let most = TURN.min(budget - delivered);
-            let n = self.peers[index].incoming.receive(most, |packet| deliver(from, packet));
+            let n = match &mut self.peers[index].incoming {
+                Some(incoming) => incoming.receive(most, |packet| deliver(from, packet)),
+                None => 0,
+            };
             delivered += n;
             idle = if n == 0 { idle + 1 } else { 0 };
         }
@@ -170,9 +232,10 @@ impl Port for ShmPort {
     /// One system call for all peers. A peer's end is reported once, after the last packet it sent was delivered.
     fn notices(&mut self, mut report: impl FnMut(Notice)) -> Result<()> {
         let mut open: Vec<usize> = Vec::with_capacity(self.peers.len());
-        open.extend((0..self.peers.len()).filter(|&i| self.peers[i].state == State::Open));
-        let mut polled: Vec<PollFd<'_>> =
-            open.iter().map(|&i| PollFd::new(&self.peers[i].pidfd, PollFlags::IN)).collect();
+        let alive = |peer: &Peer| peer.state == State::Open && peer.process.is_some();
+        open.extend((0..self.peers.len()).filter(|&i| alive(&self.peers[i])));
+        let processes = open.iter().filter_map(|&i| self.peers[i].process.as_ref());
+        let mut polled: Vec<PollFd<'_>> = processes.map(|process| PollFd::new(&process.pidfd, PollFlags::IN)).collect();
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match rustix::event::poll(&mut polled, Some(&now)) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -183,7 +246,7 @@ impl Port for ShmPort {
         let ended: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
         for (index, ended) in open.into_iter().zip(ended) {
             let peer = &mut self.peers[index];
-            if peer.incoming.is_closed() {
+            if peer.incoming.as_ref().is_some_and(Incoming::is_closed) {
                 peer.state = State::Ending(Ending::Closed);
             } else if ended {
                 peer.state = State::Ending(Ending::Dead);
@@ -191,7 +254,7 @@ impl Port for ShmPort {
         }
         for (index, peer) in self.peers.iter_mut().enumerate() {
             if let State::Ending(ending) = peer.state
-                && peer.incoming.is_drained()
+                && peer.incoming.as_ref().is_none_or(Incoming::is_drained)
             {
                 peer.state = State::Reported;
                 let index = PeerIndex(index as u32);
@@ -207,18 +270,18 @@ impl Port for ShmPort {
     fn read_remote(&mut self, peer: PeerIndex, address: u64, into: &mut [u8]) -> Result<()> {
         let Some(from) = self.peers.get_mut(peer.0 as usize) else { return Err(no_such_peer(peer)) };
         let subject = || format!("memory of peer {}", peer.0);
-        if !from.readable {
+        let Some(process) = from.process.as_mut().filter(|process| process.readable) else {
             let cause = "this process may not read it";
             return Err(Fault::new(subject(), cause, "send in packets, or relax kernel.yama.ptrace_scope"));
-        }
-        let read = remote::read(from.pid, address, into);
+        };
+        let read = remote::read(process.memory, address, into);
         // Asked afterwards: while the process lives its number is not given to another, so what was read was its.
-        if from.has_ended() {
-            from.readable = false;
+        if process.has_ended() {
+            process.readable = false;
             return Err(Fault::new(subject(), "its process has ended", "drop the message"));
         }
         read.map_err(|e| {
-            from.readable = false;
+            process.readable = false;
             Fault::because(subject(), e, "send in packets")
         })
     }
@@ -226,8 +289,8 @@ impl Port for ShmPort {
 
 impl Drop for ShmPort {
     fn drop(&mut self) {
-        for peer in &self.peers {
-            peer.outgoing.close();
+        for outgoing in self.peers.iter().filter_map(|peer| peer.outgoing.as_ref()) {
+            outgoing.close();
         }
     }
 }

@@ -11,6 +11,7 @@ mod receive;
 mod refusals;
 mod send;
 mod socket;
+mod strangers;
 #[cfg(test)]
 mod tests;
 
@@ -21,11 +22,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
 use serde::{Deserialize, Serialize};
 
+use crate::network::NetworkPort;
+
 use address::RawAddress;
 use receive::ReceiveQueue;
 use send::SendQueue;
 use socket::RouteProbe;
 pub use socket::{UdpBuffers, UdpFeatures};
+use strangers::Strangers;
 
 /// What a port did since it was opened. A packet is the engine's; a datagram is what one system call entry carried,
 /// one packet or many.
@@ -96,6 +100,7 @@ pub struct UdpPort {
     sending: SendQueue,
     receiving: ReceiveQueue,
     any_refused: bool,
+    strangers: Strangers,
     counters: UdpCounters,
 }
 
@@ -124,6 +129,7 @@ impl UdpPort {
             known: HashMap::new(),
             last: None,
             any_refused: false,
+            strangers: Strangers::default(),
             counters: UdpCounters::default(),
         })
     }
@@ -191,6 +197,12 @@ impl UdpPort {
         self.connected
     }
 
+    /// Keeps packets of addresses that are no peers, for [`NetworkPort::strangers`]. Before this they are dropped. The
+    /// socket is not connected from now on, which would keep them out.
+    pub fn welcome_strangers(&mut self) {
+        self.strangers.open();
+    }
+
     /// Connects a socket that has come into use with one peer. A wildcard address stays as it is: the peer may send to
     /// any address of this host.
     fn settle(&mut self) {
@@ -199,7 +211,10 @@ impl UdpPort {
             return;
         };
         self.settled = true;
-        if !self.local.ip().is_unspecified() && socket::connect_to(&self.socket, peer.address()).is_ok() {
+        if !self.strangers.is_open()
+            && !self.local.ip().is_unspecified()
+            && socket::connect_to(&self.socket, peer.address()).is_ok()
+        {
             self.connected = true;
             self.sending.set_connected(true);
         }
@@ -287,7 +302,7 @@ impl Port for UdpPort {
         if !self.settled {
             self.settle();
         }
-        let UdpPort { socket, known, last, counters, receiving, .. } = self;
+        let UdpPort { socket, known, last, counters, receiving, strangers, .. } = self;
         let who = |from: &RawAddress| match last {
             Some((address, index)) if address == from => Some(*index),
             _ => {
@@ -296,7 +311,7 @@ impl Port for UdpPort {
                 Some(index)
             }
         };
-        let (delivered, errors) = receiving.receive(socket, budget, counters, who, deliver)?;
+        let (delivered, errors) = receiving.receive(socket, budget, counters, strangers, who, deliver)?;
         if errors {
             self.collect_refusals();
         }
@@ -321,6 +336,21 @@ impl Port for UdpPort {
             "a UDP port does not read remote memory",
             "move the bytes in packets",
         ))
+    }
+}
+
+impl NetworkPort for UdpPort {
+    fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn add_peer(&mut self, address: SocketAddr) -> Result<PeerIndex> {
+        UdpPort::add_peer(self, address)
+    }
+
+    /// Nothing before [`UdpPort::welcome_strangers`].
+    fn strangers(&mut self, each: impl FnMut(SocketAddr, &[u8])) {
+        self.strangers.hand_over(each);
     }
 }
 

@@ -10,6 +10,7 @@ use super::address::RawAddress;
 use super::control;
 use super::pages::Pages;
 use super::socket::last_errno;
+use super::strangers::Strangers;
 
 const MESSAGES: usize = 32;
 const CONTROL: usize = 64;
@@ -81,6 +82,7 @@ impl ReceiveQueue {
         socket: &OwnedFd,
         budget: usize,
         counters: &mut UdpCounters,
+        strangers: &mut Strangers,
         mut who: impl FnMut(&RawAddress) -> Option<PeerIndex>,
         mut deliver: impl FnMut(PeerIndex, &[u8]),
     ) -> Result<(usize, bool)> {
@@ -99,7 +101,7 @@ impl ReceiveQueue {
                 delivered += 1;
                 deliver(from, self.slots.slice(at, length));
             } else if self.next < self.filled {
-                self.open_next(counters, &mut who);
+                self.open_next(counters, strangers, &mut who);
             } else if datagrams == 0 {
                 break;
             } else {
@@ -141,7 +143,12 @@ impl ReceiveQueue {
     }
 
     /// Takes up the next datagram, unless nobody knows its sender.
-    fn open_next(&mut self, counters: &mut UdpCounters, who: &mut impl FnMut(&RawAddress) -> Option<PeerIndex>) {
+    fn open_next(
+        &mut self,
+        counters: &mut UdpCounters,
+        strangers: &mut Strangers,
+        who: &mut impl FnMut(&RawAddress) -> Option<PeerIndex>,
+    ) {
         let slot = self.next * STRIDE;
         let header = &self.headers[self.next];
         self.next += 1;
@@ -155,12 +162,19 @@ impl ReceiveQueue {
             return;
         }
         let name = (header.msg_hdr.msg_namelen as usize).min(RawAddress::SIZE);
-        let Some(from) = RawAddress::parse(self.slots.slice(slot, name)).and_then(|raw| who(&raw)) else {
+        let Some(address) = RawAddress::parse(self.slots.slice(slot, name)) else {
             counters.unknown_sender += packets;
             return;
         };
-        counters.joined_received += if packets > 1 { packets } else { 0 };
         let at = slot + PAYLOAD_AT;
+        let Some(from) = who(&address) else {
+            counters.unknown_sender += packets;
+            for piece in self.slots.slice(at, length).chunks(packet.max(1)) {
+                strangers.keep(&address, piece);
+            }
+            return;
+        };
+        counters.joined_received += if packets > 1 { packets } else { 0 };
         self.rest = Some(Rest { from, packet, at, end: at + length });
     }
 

@@ -1,0 +1,38 @@
+//! Packets of addresses that are no peers, kept for whoever decides whether they become some.
+
+use std::net::SocketAddr;
+
+use super::address::RawAddress;
+
+/// Packets kept between two looks, and bytes of each; a flood costs this much and no more.
+const MOST: usize = 64;
+const LONGEST: usize = 9216;
+
+/// Keeps nothing until it is opened.
+#[derive(Default)]
+pub(super) struct Strangers {
+    open: bool,
+    packets: Vec<(SocketAddr, Vec<u8>)>,
+}
+
+impl Strangers {
+    pub fn open(&mut self) {
+        self.open = true;
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    pub fn keep(&mut self, from: &RawAddress, packet: &[u8]) {
+        if self.open && self.packets.len() < MOST && packet.len() <= LONGEST {
+            self.packets.push(((*from).into(), packet.to_vec()));
+        }
+    }
+
+    pub fn hand_over(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) {
+        for (from, packet) in self.packets.drain(..) {
+            each(from, &packet);
+        }
+    }
+}
