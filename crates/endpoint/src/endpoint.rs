@@ -62,6 +62,24 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         Ok(Endpoint { place, placed, empty_polls: 0, _excluded: excluded })
     }
 
+    pub(crate) fn over(driver: Driver<P, B>, placed: Placed) -> Self {
+        Endpoint { place: Place::App(Box::new(driver)), placed, empty_polls: 0, _excluded: None }
+    }
+
+    pub(crate) fn driver_mut(&mut self) -> &mut Driver<P, B> {
+        match &mut self.place {
+            Place::App(driver) => driver,
+            Place::Core(_) => unreachable!("endpoints with paths are not run by threads"),
+        }
+    }
+
+    pub(crate) fn paths(&self) -> &P {
+        match &self.place {
+            Place::App(driver) => driver.port(),
+            Place::Core(_) => unreachable!("endpoints with paths are not run by threads"),
+        }
+    }
+
     /// What was asked and what runs.
     pub fn placed(&self) -> &Placed {
         &self.placed

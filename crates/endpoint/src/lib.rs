@@ -8,11 +8,24 @@
 mod dedicated;
 mod driver;
 mod endpoint;
+pub mod faults;
+mod introduction;
+mod join;
 mod link;
+mod name;
+pub mod network;
+pub mod paths;
+mod report;
+mod settings;
 mod settle;
 
 pub use driver::{Buffer, Driver};
 pub use endpoint::{Completion, Endpoint, Request};
 pub use engine::{Claim, Counters, Direction, Envelope, Label, LinkConfig, Source, Space, Status, Tag, TagSelector};
+pub use faults::WireFaults;
 pub use link::{shm_links, udp_links};
+pub use name::Name;
+pub use paths::Paths;
+pub use report::Report;
+pub use settings::{Network, Settings};
 pub use settle::{Placed, settle};

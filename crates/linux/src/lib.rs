@@ -3,6 +3,7 @@
 #![cfg_attr(loom, allow(dead_code))]
 
 pub mod accounting;
+pub mod addresses;
 pub mod affinity;
 #[cfg(not(loom))]
 pub mod afxdp;

@@ -1,0 +1,478 @@
+//! The port of an endpoint that finds its peers by name: shared memory to those on this host, a network port to others.
+//!
+//! A peer is reached when something is first sent to it, without its help: over shared memory by an invitation that it
+//! takes when it next looks ([`linux::shm::Invitation`]), over the network by an introduction that goes before the first
+//! packets until something comes back.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use engine::{LinkConfig, ReliabilityConfig};
+use linux::addresses;
+use linux::rendezvous::{self, Meeting};
+use linux::shm::{Invitation, Memory, ShmPort};
+use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
+
+use crate::introduction::{self, Introduction};
+use crate::name::{Host, Name};
+use crate::network::NetworkPath;
+use crate::settings::Settings;
+
+/// Calls of `receive` between two looks for invitations and introductions: while no peer is there to receive from, while
+/// one that was written to has not answered, and else. A look costs a system call or two.
+const LOOK_ALONE: u32 = 16;
+const LOOK_EXPECTING: u32 = 128;
+const LOOK_ELSE: u32 = 4096;
+/// Calls of `receive` that may pass without a look at a network port that had nothing, while shared memory is polled too.
+const NETWORK_REST: u32 = 16;
+/// Time between two introductions to a peer that has not been heard of.
+const INTRODUCE_EVERY: Duration = Duration::from_millis(2);
+/// Connections from this host that have not said anything yet.
+const MOST_CALLERS: usize = 64;
+
+/// How a peer is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Not written to yet.
+    Untried,
+    Shm(PeerIndex),
+    Network(PeerIndex),
+    /// It could not be reached, or has gone.
+    Gone,
+}
+
+struct Peer {
+    name: Name,
+    way: Way,
+    /// On this host and this user's, so that memory is shared.
+    local: bool,
+    /// What the shared-memory port calls it.
+    shm: Option<PeerIndex>,
+    /// Something came from it over the network, so it knows us.
+    introduced: bool,
+    introduced_at: Option<Instant>,
+}
+
+/// What went over one port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Carried {
+    pub packets_sent: u64,
+    pub bytes_sent: u64,
+    pub packets_received: u64,
+    pub bytes_received: u64,
+    /// Bytes read out of peers' memory.
+    pub bytes_fetched: u64,
+    pub peers: u64,
+}
+
+pub struct Paths {
+    name: Name,
+    memory: Memory,
+    /// The word of `memory`, which peers read.
+    _word: Option<Box<u64>>,
+    meeting: Meeting,
+    callers: Vec<UnixStream>,
+    shm: ShmPort,
+    network: NetworkPath,
+    use_shm: bool,
+    peers: Vec<Peer>,
+    known: HashMap<u64, PeerIndex>,
+    /// Peers of each port as peers of this one.
+    from_shm: Vec<PeerIndex>,
+    from_network: Vec<PeerIndex>,
+    /// Peers that the engine has been told of.
+    admitted: usize,
+    /// Packets that came right behind an introduction.
+    early: VecDeque<(PeerIndex, Vec<u8>)>,
+    incoming_shm: usize,
+    /// Peers written to over shared memory that have not written back.
+    expecting: usize,
+    calls: u32,
+    network_rest: u32,
+    network_interval: u32,
+    over_shm: Carried,
+    over_network: Carried,
+    unreadable: u64,
+    refused_callers: u64,
+}
+
+impl Paths {
+    /// An endpoint's ways, for the process itself. Opens the network port and the socket that takes invitations.
+    pub fn open(settings: &Settings) -> Result<Paths> {
+        let word = Box::new(introduction::random()?);
+        let memory = Memory { pid: std::process::id(), address: &raw const *word as u64, word: *word };
+        Paths::of(settings, memory, Some(word))
+    }
+
+    /// The same for an endpoint whose messages lie in the memory of another process, for which this one works.
+    pub fn on_behalf(settings: &Settings, memory: Memory) -> Result<Paths> {
+        Paths::of(settings, memory, None)
+    }
+
+    fn of(settings: &Settings, memory: Memory, word: Option<Box<u64>>) -> Result<Paths> {
+        let ip = match settings.address {
+            Some(address) => address,
+            None => addresses::preferred(settings.network.interface())?,
+        };
+        let network = NetworkPath::open(&settings.network, SocketAddr::new(ip, 0), settings.faults)?;
+        let user = rustix::process::geteuid().as_raw();
+        let (token, secret) = (introduction::random()?, introduction::random()?);
+        let name = Name::new(Host::here()?, user, memory.pid, token, secret, network.local_address());
+        Ok(Paths {
+            meeting: Meeting::open(&name.meeting())?,
+            name,
+            memory,
+            _word: word,
+            callers: Vec::new(),
+            shm: ShmPort::default(),
+            network,
+            use_shm: settings.shm,
+            peers: Vec::new(),
+            known: HashMap::new(),
+            from_shm: Vec::new(),
+            from_network: Vec::new(),
+            admitted: 0,
+            early: VecDeque::new(),
+            incoming_shm: 0,
+            expecting: 0,
+            calls: 0,
+            network_rest: 0,
+            network_interval: 0,
+            over_shm: Carried::default(),
+            over_network: Carried::default(),
+            unreadable: 0,
+            refused_callers: 0,
+        })
+    }
+
+    /// What other endpoints need to reach this one.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Makes the endpoint of that name a peer; the same name again gives the same index. Nothing is sent.
+    pub fn insert(&mut self, name: &Name) -> PeerIndex {
+        if let Some(&peer) = self.known.get(&name.token()) {
+            return peer;
+        }
+        let peer = PeerIndex(self.peers.len() as u32);
+        let local = self.use_shm && name.host() == self.name.host() && name.user() == self.name.user();
+        self.peers.push(Peer {
+            name: *name,
+            way: Way::Untried,
+            local,
+            shm: None,
+            introduced: false,
+            introduced_at: None,
+        });
+        self.known.insert(name.token(), peer);
+        peer
+    }
+
+    /// The settings of the next peer that the engine does not know.
+    pub(crate) fn admit(&mut self) -> Option<LinkConfig> {
+        let peer = self.peers.get(self.admitted)?;
+        self.admitted += 1;
+        Some(if peer.local { self.local_link() } else { self.network_link(&peer.name) })
+    }
+
+    fn local_link(&self) -> LinkConfig {
+        LinkConfig::for_port(&Capabilities { remote_read: true, ..self.shm.capabilities() }, 0)
+    }
+
+    fn network_link(&self, peer: &Name) -> LinkConfig {
+        let mut link = LinkConfig::for_port(&self.network.capabilities(), self.name.session_with(peer));
+        if let Some(reliability) = &mut link.reliability {
+            *reliability = ReliabilityConfig { window: self.network.window(), ..reliability.clone() };
+        }
+        link
+    }
+
+    pub fn over_shm(&self) -> Carried {
+        Carried { peers: self.from_shm.len() as u64, ..self.over_shm }
+    }
+
+    pub fn over_network(&self) -> Carried {
+        Carried { peers: self.from_network.len() as u64, ..self.over_network }
+    }
+
+    pub fn network(&self) -> &NetworkPath {
+        &self.network
+    }
+
+    /// Peers on this host whose memory this process may not read: their large messages come in packets.
+    pub fn unreadable_peers(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// Opens the way to a peer that is written to for the first time.
+    #[cold]
+    fn reach(&mut self, peer: PeerIndex) -> Way {
+        let Peer { name, local, .. } = self.peers[peer.0 as usize];
+        let way = if local { self.reach_over_shm(peer, &name) } else { self.reach_over_network(peer, &name) };
+        let way = way.unwrap_or(Way::Gone);
+        self.peers[peer.0 as usize].way = way;
+        way
+    }
+
+    fn reach_over_shm(&mut self, peer: PeerIndex, name: &Name) -> Result<Way> {
+        let stream = rendezvous::call(&name.meeting())?;
+        let index = self.shm_index(peer);
+        let first = self.shm.process(index).is_none();
+        self.shm.invite(index, &stream, &self.memory, self.name.as_bytes())?;
+        self.expecting += usize::from(first);
+        Ok(Way::Shm(index))
+    }
+
+    /// The peer of the shared-memory port that this peer is; a new one where it is none yet.
+    fn shm_index(&mut self, peer: PeerIndex) -> PeerIndex {
+        let known = &mut self.peers[peer.0 as usize].shm;
+        *known.get_or_insert_with(|| {
+            self.from_shm.push(peer);
+            self.shm.add_peer()
+        })
+    }
+
+    fn reach_over_network(&mut self, peer: PeerIndex, name: &Name) -> Result<Way> {
+        let index = self.network.add_peer(name.address(), self.name.session_with(name))?;
+        if self.from_network.len() <= index.0 as usize {
+            self.from_network.push(peer);
+        }
+        Ok(Way::Network(index))
+    }
+
+    /// Sends an introduction ahead, unless one has just left.
+    #[cold]
+    fn introduce(&mut self, peer: PeerIndex, way: PeerIndex) -> Result<()> {
+        let to = &mut self.peers[peer.0 as usize];
+        let now = Instant::now();
+        if to.introduced_at.is_some_and(|last| now - last < INTRODUCE_EVERY) {
+            return Ok(());
+        }
+        to.introduced_at = Some(now);
+        let introduction = Introduction::write(&self.name, &to.name);
+        // A full port has later sends, which introduce again.
+        self.network.send(way, introduction.len(), |into| into.copy_from_slice(&introduction))?;
+        Ok(())
+    }
+
+    /// Invitations and introductions. True if somebody came.
+    #[cold]
+    fn look_around(&mut self) -> Result<()> {
+        while self.callers.len() < MOST_CALLERS {
+            let Some(stream) = self.meeting.try_accept()? else { break };
+            self.callers.push(stream);
+        }
+        for at in (0..self.callers.len()).rev() {
+            match Invitation::take(&self.callers[at]) {
+                Ok(None) if !has_hung_up(&self.callers[at]) => {}
+                Ok(None) => drop(self.callers.swap_remove(at)),
+                Ok(Some(invitation)) => {
+                    self.callers.swap_remove(at);
+                    if self.accept(invitation).is_err() {
+                        self.refused_callers += 1;
+                    }
+                }
+                Err(_) => {
+                    self.callers.swap_remove(at);
+                    self.refused_callers += 1;
+                }
+            }
+        }
+        self.hear_strangers()
+    }
+
+    fn accept(&mut self, invitation: Invitation) -> Result<()> {
+        let name = Name::from_bytes(&invitation.introduction)?;
+        let peer = self.insert(&name);
+        let index = self.shm_index(peer);
+        let readable = invitation.is_readable();
+        let answered = self.shm.is_reached(index);
+        self.shm.accept(index, invitation)?;
+        self.unreadable += u64::from(!readable);
+        self.incoming_shm += 1;
+        self.expecting -= usize::from(answered).min(self.expecting);
+        Ok(())
+    }
+
+    fn hear_strangers(&mut self) -> Result<()> {
+        let mut heard = Vec::new();
+        self.network.strangers(|from, packet| heard.push((from, packet.to_vec())));
+        for (from, packet) in heard {
+            if let Some(introduction) = Introduction::read(&packet, &self.name) {
+                let name = introduction.name;
+                if name.address() == from {
+                    let peer = self.insert(&name);
+                    if self.peers[peer.0 as usize].way == Way::Untried {
+                        self.peers[peer.0 as usize].way = self.reach_over_network(peer, &name)?;
+                    }
+                }
+                continue;
+            }
+            // Right behind the introduction of the same sender.
+            let sender = self.from_network.iter().find(|peer| self.peers[peer.0 as usize].name.address() == from);
+            if let Some(&peer) = sender {
+                self.early.push_back((peer, packet));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this call of `receive` looks at the network port.
+    #[inline]
+    fn network_is_due(&mut self) -> bool {
+        if self.from_network.is_empty() {
+            return false;
+        }
+        if self.network_rest > 0 {
+            self.network_rest -= 1;
+            return false;
+        }
+        true
+    }
+}
+
+/// The other end has closed without a word.
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut polled = [rustix::event::PollFd::new(stream, rustix::event::PollFlags::RDHUP)];
+    matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(1))
+}
+
+impl Port for Paths {
+    /// Of the network port: what differs by peer is in the links that peers are admitted with.
+    fn capabilities(&self) -> Capabilities {
+        let shm = self.shm.capabilities();
+        let network = self.network.capabilities();
+        Capabilities { mtu: Bytes(shm.mtu.0.max(network.mtu.0)), remote_read: true, ..network }
+    }
+
+    #[inline]
+    fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
+        let Some(to) = self.peers.get(peer.0 as usize) else {
+            return Err(Fault::new(format!("peer {}", peer.0), "there is no such peer", "insert its name first"));
+        };
+        let (mut way, introduced) = (to.way, to.introduced);
+        if way == Way::Untried {
+            way = self.reach(peer);
+        }
+        match way {
+            Way::Shm(index) => {
+                let sent = self.shm.send(index, length, fill)?;
+                if sent == Sent::Taken {
+                    self.over_shm.packets_sent += 1;
+                    self.over_shm.bytes_sent += length as u64;
+                }
+                Ok(sent)
+            }
+            Way::Network(index) => {
+                if !introduced {
+                    self.introduce(peer, index)?;
+                }
+                let sent = self.network.send(index, length, fill)?;
+                if sent == Sent::Taken {
+                    self.over_network.packets_sent += 1;
+                    self.over_network.bytes_sent += length as u64;
+                }
+                Ok(sent)
+            }
+            Way::Gone | Way::Untried => Ok(Sent::Gone),
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Result<()> {
+        if self.from_network.is_empty() { Ok(()) } else { self.network.flush() }
+    }
+
+    #[inline]
+    fn receive(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
+        let mut came = 0;
+        if self.incoming_shm > 0 {
+            let Paths { shm, from_shm, over_shm, .. } = self;
+            came = shm.receive(budget, |index, packet| {
+                over_shm.packets_received += 1;
+                over_shm.bytes_received += packet.len() as u64;
+                deliver(from_shm[index.0 as usize], packet);
+            })?;
+        }
+        while let Some((peer, packet)) = self.early.pop_front() {
+            came += 1;
+            deliver(peer, &packet);
+        }
+        if self.network_is_due() {
+            let Paths { network, from_network, over_network, peers, .. } = self;
+            let got = network.receive(budget, |index, packet| {
+                let peer = from_network[index.0 as usize];
+                peers[peer.0 as usize].introduced = true;
+                over_network.packets_received += 1;
+                over_network.bytes_received += packet.len() as u64;
+                deliver(peer, packet);
+            })?;
+            came += got;
+            if got > 0 || self.incoming_shm == 0 {
+                self.network_interval = 0;
+            } else {
+                self.network_interval = (self.network_interval * 2 + 1).min(NETWORK_REST);
+                self.network_rest = self.network_interval;
+            }
+        }
+        self.calls = self.calls.wrapping_add(1);
+        let every = if self.expecting > 0 {
+            LOOK_EXPECTING
+        } else if self.incoming_shm == 0 && self.from_network.is_empty() {
+            LOOK_ALONE
+        } else {
+            LOOK_ELSE
+        };
+        if self.calls & (every - 1) == 0 {
+            if self.from_network.is_empty() {
+                // Nobody is known there, so nothing is delivered; strangers are heard.
+                self.network.receive(budget, |_, _| ())?;
+            }
+            self.look_around()?;
+        }
+        Ok(came)
+    }
+
+    fn notices(&mut self, mut report: impl FnMut(Notice)) -> Result<()> {
+        let Paths { shm, network, from_shm, from_network, peers, .. } = self;
+        let mut gone = |peer: PeerIndex| peers[peer.0 as usize].way = Way::Gone;
+        shm.notices(|notice| {
+            let at = |index: PeerIndex| from_shm[index.0 as usize];
+            report(match notice {
+                Notice::Dead(index) => {
+                    gone(at(index));
+                    Notice::Dead(at(index))
+                }
+                Notice::Closed(index) => {
+                    gone(at(index));
+                    Notice::Closed(at(index))
+                }
+                Notice::Refused(index) => Notice::Refused(at(index)),
+            });
+        })?;
+        if from_network.is_empty() {
+            return Ok(());
+        }
+        network.notices(|notice| {
+            let at = |index: PeerIndex| from_network[index.0 as usize];
+            report(match notice {
+                Notice::Dead(index) => Notice::Dead(at(index)),
+                Notice::Closed(index) => Notice::Closed(at(index)),
+                Notice::Refused(index) => Notice::Refused(at(index)),
+            });
+        })
+    }
+
+    fn read_remote(&mut self, peer: PeerIndex, address: u64, into: &mut [u8]) -> Result<()> {
+        let Some(index) = self.peers.get(peer.0 as usize).and_then(|peer| peer.shm) else {
+            return Err(Fault::new(format!("memory of peer {}", peer.0), "it is not on this host", "send in packets"));
+        };
+        self.shm.read_remote(index, address, into)?;
+        self.over_shm.bytes_fetched += into.len() as u64;
+        Ok(())
+    }
+}

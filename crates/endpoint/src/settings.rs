@@ -1,0 +1,130 @@
+//! How an endpoint that finds its peers by name is to be set up.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use machine::{Fault, Result, Site};
+
+use crate::faults::WireFaults;
+
+/// What carries messages to other hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Network {
+    /// The kernel's UDP.
+    #[default]
+    Udp,
+    /// Frames to and from an interface past the kernel's stack.
+    Afxdp(String),
+    /// The kernel's UDP outward; inward a program in the driver's hook sequences, acknowledges and places.
+    Xdp(String),
+}
+
+impl Network {
+    /// The interface that it is bound to.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Network::Udp => None,
+            Network::Afxdp(interface) | Network::Xdp(interface) => Some(interface),
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Network::Udp => f.pad("udp"),
+            Network::Afxdp(interface) => f.pad(&format!("afxdp:{interface}")),
+            Network::Xdp(interface) => f.pad(&format!("xdp:{interface}")),
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.split_once(':') {
+            None if text == "udp" => Ok(Network::Udp),
+            Some(("afxdp", interface)) if !interface.is_empty() => Ok(Network::Afxdp(interface.into())),
+            Some(("xdp", interface)) if !interface.is_empty() => Ok(Network::Xdp(interface.into())),
+            _ => Err(Fault::new(
+                format!("network '{text}'"),
+                "there is no such way to other hosts",
+                "write udp, afxdp:IFACE or xdp:IFACE",
+            )),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// `app` or `core:N`.
+    pub placement: Site,
+    pub network: Network,
+    /// Of the network port. By default that of the interface named by `network`, else of the first interface that is up
+    /// and no loopback, else the loopback's.
+    pub address: Option<IpAddr>,
+    /// Peers on this host are reached by shared memory; otherwise they too are reached by the network port.
+    pub shm: bool,
+    /// Faults made on the way to the network, for tests.
+    pub faults: Option<WireFaults>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { placement: Site::App, network: Network::Udp, address: None, shm: true, faults: None }
+    }
+}
+
+impl Settings {
+    /// Settings as text: `value` is asked for PLACEMENT, NETWORK, ADDRESS, SHM and WIRE. What it has not is the default.
+    pub fn read(value: impl Fn(&str) -> Option<String>) -> Result<Settings> {
+        let mut settings = Settings::default();
+        if let Some(text) = value("PLACEMENT") {
+            settings.placement = text.parse()?;
+        }
+        if let Some(text) = value("NETWORK") {
+            settings.network = text.parse()?;
+        }
+        if let Some(text) = value("ADDRESS") {
+            let parsed = text.parse().map_err(|e| {
+                Fault::because(format!("address '{text}'"), e, "write the IP address of an interface of this host")
+            })?;
+            settings.address = Some(parsed);
+        }
+        if let Some(text) = value("SHM") {
+            settings.shm = match text.as_str() {
+                "yes" | "1" | "true" | "on" => true,
+                "no" | "0" | "false" | "off" => false,
+                _ => return Err(Fault::new(format!("SHM '{text}'"), "it is neither yes nor no", "write yes or no")),
+            };
+        }
+        if let Some(text) = value("WIRE") {
+            settings.faults = Some(text.parse()?);
+        }
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Settings> {
+        Settings::read(|key| pairs.iter().find(|(k, _)| *k == key).map(|(_, v)| v.to_string()))
+    }
+
+    #[test]
+    fn settings_are_read_from_text() {
+        assert_eq!(read(&[]).unwrap(), Settings::default());
+        let all = [("PLACEMENT", "core:1"), ("NETWORK", "afxdp:eth0"), ("ADDRESS", "10.0.0.1"), ("SHM", "no")];
+        let got = read(&all).unwrap();
+        assert_eq!(got.network.to_string(), "afxdp:eth0");
+        assert_eq!((got.placement.to_string().as_str(), got.shm), ("core:1", false));
+        for bad in [("PLACEMENT", "gpu:0"), ("NETWORK", "afxdp:"), ("ADDRESS", "x"), ("SHM", "maybe"), ("WIRE", "loss")]
+        {
+            assert!(read(&[bad]).is_err(), "{bad:?}");
+        }
+    }
+}

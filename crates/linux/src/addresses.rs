@@ -1,0 +1,92 @@
+//! The IP addresses of this host's interfaces, as the kernel lists them in the network namespace of the caller.
+
+use std::ffi::CStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use machine::{Fault, Result};
+
+/// One address of one interface that is up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    pub interface: String,
+    pub address: IpAddr,
+    pub loopback: bool,
+}
+
+/// All of them, IPv4 before IPv6, in the kernel's order; without link-local ones.
+pub fn list() -> Result<Vec<InterfaceAddress>> {
+    let mut first = std::ptr::null_mut();
+    // SAFETY: `first` is a place for the list's head; the list is freed below.
+    if unsafe { libc::getifaddrs(&mut first) } != 0 {
+        let e = std::io::Error::last_os_error();
+        return Err(Fault::because("list of network interfaces", e, "give the address yourself"));
+    }
+    let mut found = Vec::new();
+    let mut at = first;
+    while !at.is_null() {
+        // SAFETY: a non-null node of the list that getifaddrs made and nobody has freed.
+        let node = unsafe { &*at };
+        at = node.ifa_next;
+        let flags = node.ifa_flags;
+        if node.ifa_addr.is_null() || flags & libc::IFF_UP as u32 == 0 {
+            continue;
+        }
+        // SAFETY: the address is not null, and the family says how long it is.
+        let address = match i32::from(unsafe { (*node.ifa_addr).sa_family }) {
+            libc::AF_INET => {
+                // SAFETY: an address of this family is a sockaddr_in; read unaligned, since nothing promises more.
+                let raw = unsafe { node.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+                IpAddr::V4(Ipv4Addr::from(u32::from_be(raw.sin_addr.s_addr)))
+            }
+            libc::AF_INET6 => {
+                // SAFETY: as above, of sockaddr_in6.
+                let raw = unsafe { node.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+                let address = Ipv6Addr::from(raw.sin6_addr.s6_addr);
+                if address.is_unicast_link_local() {
+                    continue;
+                }
+                IpAddr::V6(address)
+            }
+            _ => continue,
+        };
+        // SAFETY: the name is a C string of the same node.
+        let interface = unsafe { CStr::from_ptr(node.ifa_name) }.to_string_lossy().into_owned();
+        found.push(InterfaceAddress { interface, address, loopback: flags & libc::IFF_LOOPBACK as u32 != 0 });
+    }
+    // SAFETY: the list's head, once; nothing of it is used after.
+    unsafe { libc::freeifaddrs(first) };
+    found.sort_by_key(|entry| entry.address.is_ipv6());
+    Ok(found)
+}
+
+/// The address by which other hosts are likely to reach this one: of `interface` where one is named, else of the first
+/// that is no loopback, else the loopback's.
+pub fn preferred(interface: Option<&str>) -> Result<IpAddr> {
+    let all = list()?;
+    let found = match interface {
+        Some(name) => all.iter().find(|entry| entry.interface == name),
+        None => all.iter().find(|entry| !entry.loopback).or(all.first()),
+    };
+    found.map(|entry| entry.address).ok_or_else(|| match interface {
+        Some(name) => Fault::new(
+            format!("interface {name}"),
+            "it is not up, or has no IP address",
+            "see `ip address`; name another",
+        ),
+        None => Fault::new("this host", "no interface is up and has an IP address", "bring up at least the loopback"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_listed_and_found_by_name() {
+        let all = list().unwrap();
+        assert!(all.iter().any(|entry| entry.loopback && entry.address == IpAddr::V4(Ipv4Addr::LOCALHOST)), "{all:?}");
+        assert!(preferred(Some("lo")).unwrap().is_loopback());
+        assert!(preferred(Some("none-such")).unwrap_err().to_string().contains("none-such"));
+        preferred(None).unwrap();
+    }
+}
