@@ -2,6 +2,7 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod memory;
 
 use serde::{Deserialize, Serialize};
 

@@ -1,0 +1,521 @@
+//! The channel adapter: queue pairs, registered memory and a completion queue over one port, and the verbs on them.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use machine::{Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
+
+use crate::completion::{CompletionQueue, Opcode, WorkCompletion, WorkStatus};
+use crate::memory::{MemoryKey, Registered, Segment};
+use crate::queue_pair::{Address, Arriving, FIRST_NUMBER, QueuePair, QueuePairNumber};
+use crate::receive_queue::{ReceiveQueue, ReceiveWork};
+use crate::send_queue::{Bytes, Element, INLINE_MOST, SendWork, Transfer};
+use crate::settings::{ReceiveQueues, Settings};
+use crate::state::State;
+use crate::wire::{BTH, PSN_MASK, RETH};
+
+/// Packets taken from the port before anything is sent.
+const RECEIVE_BUDGET: usize = 64;
+/// Polls in a row that found nothing, after which what waits to be acknowledged is.
+const IDLE_POLLS: u32 = 256;
+
+/// What an adapter has seen; for evidence.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AdapterCounters {
+    pub packets_sent: u64,
+    pub packets_received: u64,
+    pub acknowledgements: u64,
+    pub malformed: u64,
+    pub duplicates: u64,
+    pub out_of_sequence: u64,
+    /// Packets that were on their way when the sender had to go back.
+    pub retransmitted: u64,
+    /// 'Receiver not ready', said to peers and heard from them.
+    pub not_ready_sent: u64,
+    pub not_ready_received: u64,
+    /// Work requests that ended as flushed.
+    pub flushed: u64,
+}
+
+/// All but the port, so that packets can be handled while the port hands them out.
+pub(crate) struct Card<B> {
+    pub settings: Settings,
+    pub queue_pairs: Vec<QueuePair>,
+    pub shared: Option<ReceiveQueue>,
+    pub registered: Registered<B>,
+    pub completions: CompletionQueue,
+    /// Queue pairs with something to transmit, and with something to answer.
+    pub ready: VecDeque<u32>,
+    pub answers: VecDeque<u32>,
+    /// Queue pairs that may acknowledge later.
+    pub lazy: Vec<u32>,
+    /// Queue pairs in Error whose work requests are still to be flushed, and how the failing one ended.
+    flushing: Vec<(u32, WorkStatus, Opcode)>,
+    /// Queue pairs that went to Error by themselves.
+    events: VecDeque<QueuePairNumber>,
+    pub counters: AdapterCounters,
+    pub reliable: bool,
+    /// Payload of a full packet.
+    pub chunk: usize,
+    pub next_timeout: Option<Nanoseconds>,
+    /// Queue pairs that wait because a peer was not ready.
+    pub waiting: u32,
+    origin: Instant,
+}
+
+/// Verbs over a port. `B` is what holds a message that is registered where it lies.
+pub struct Adapter<P, B> {
+    port: P,
+    card: Card<B>,
+    idle: u32,
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
+    pub fn now(&self) -> Nanoseconds {
+        Nanoseconds(self.origin.elapsed().as_nanos() as u64 + 1)
+    }
+
+    pub fn watch(&mut self, at: Nanoseconds) {
+        self.next_timeout = Some(self.next_timeout.map_or(at, |next| next.min(at)));
+    }
+
+    #[inline]
+    pub fn mark_ready(&mut self, index: usize) {
+        let pair = &mut self.queue_pairs[index];
+        if !pair.ready {
+            pair.ready = true;
+            self.ready.push_back(index as u32);
+        }
+    }
+
+    /// The connection ends: its queue pair goes to Error and tells so.
+    pub fn broke(&mut self, index: usize, status: WorkStatus, which: Opcode) {
+        let pair = &mut self.queue_pairs[index];
+        if pair.state != State::Error {
+            self.events.push_back(pair.number);
+            self.to_error(index, status, which);
+        }
+    }
+
+    fn to_error(&mut self, index: usize, status: WorkStatus, which: Opcode) {
+        let pair = &mut self.queue_pairs[index];
+        pair.state = State::Error;
+        pair.deadline = None;
+        if pair.rnr_until.take().is_some() {
+            self.waiting -= 1;
+        }
+        self.flushing.push((index as u32, status, which));
+    }
+
+    /// Completes what is posted to broken queue pairs, as far as the completion queue has room.
+    #[cold]
+    fn flush(&mut self) {
+        let most = (self.settings.send_depth.next_power_of_two() + 2 * self.settings.receive.depth()) as usize + 16;
+        let Card { queue_pairs, completions, flushing, counters, .. } = self;
+        flushing.retain(|&(index, status, which)| {
+            if completions.room() < most {
+                return true;
+            }
+            let pair = &mut queue_pairs[index as usize];
+            let mut end = |id, opcode, status| {
+                counters.flushed += u64::from(status == WorkStatus::Flushed);
+                completions.add(WorkCompletion { id, queue_pair: pair.number, opcode, status, length: 0 });
+            };
+            let mut first = which == Opcode::Send;
+            pair.send.flush(|element| {
+                end(element.id, element.opcode, if first { status } else { WorkStatus::Flushed });
+                first = false;
+            });
+            if let Arriving::Message { work, .. } = pair.arriving {
+                end(work.id, Opcode::Receive, if which == Opcode::Receive { status } else { WorkStatus::Flushed });
+            }
+            pair.arriving = Arriving::Nothing;
+            while let Some(work) = pair.receive.as_mut().and_then(ReceiveQueue::take) {
+                end(work.id, Opcode::Receive, WorkStatus::Flushed);
+            }
+            false
+        });
+    }
+}
+
+fn no_such(number: QueuePairNumber) -> Fault {
+    Fault::new(format!("queue pair {}", number.0), "this adapter has no such queue pair", "use one that create gave")
+}
+
+impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
+    pub fn open(port: P, settings: &Settings) -> Result<Self> {
+        let refuse = |what: String, next: &str| Err(Fault::new("queue pairs", what, next));
+        let capabilities = port.capabilities();
+        let mtu = capabilities.mtu.0 as usize;
+        if mtu < BTH + RETH + 64 {
+            return refuse(format!("packets of {} cannot carry their headers", capabilities.mtu), "take another port");
+        }
+        let depths = [settings.send_depth, settings.receive.depth(), settings.window];
+        if depths.iter().any(|depth| !(4..=1 << 15).contains(depth)) || settings.inline as usize > INLINE_MOST {
+            let next = "choose depths and windows from 4 to 32768, and at most 128 bytes inline";
+            return refuse(format!("depths {depths:?} or {} bytes inline", settings.inline), next);
+        }
+        let least = 4 * (settings.send_depth.next_power_of_two() + 2 * settings.receive.depth()) + 64;
+        if settings.completion_depth < least || settings.acknowledge_every == 0 || settings.signal_every == 0 {
+            let next = format!("choose at least {least} completions for these depths");
+            return refuse(format!("a completion queue of {}", settings.completion_depth), &next);
+        }
+        let shared = match settings.receive {
+            ReceiveQueues::Shared { depth } => Some(ReceiveQueue::new(depth)),
+            ReceiveQueues::PerPeer { .. } => None,
+        };
+        Ok(Adapter {
+            card: Card {
+                settings: settings.clone(),
+                queue_pairs: Vec::new(),
+                shared,
+                registered: Registered::new(),
+                completions: CompletionQueue::new(settings.completion_depth),
+                ready: VecDeque::new(),
+                answers: VecDeque::new(),
+                lazy: Vec::new(),
+                flushing: Vec::new(),
+                events: VecDeque::new(),
+                counters: AdapterCounters::default(),
+                reliable: capabilities.reliable && capabilities.ordered,
+                chunk: mtu - BTH - RETH,
+                next_timeout: None,
+                waiting: 0,
+                origin: Instant::now(),
+            },
+            port,
+            idle: 0,
+        })
+    }
+
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    pub fn counters(&self) -> AdapterCounters {
+        self.card.counters
+    }
+
+    /// Creates a queue pair towards a peer of the port, in state Reset. Its receive queue, if it is its own, has
+    /// `reserve` more places than the settings' depth.
+    pub fn create_queue_pair(&mut self, peer: PeerIndex, reserve: u32) -> QueuePairNumber {
+        let number = QueuePairNumber(self.card.queue_pairs.len() as u32 + FIRST_NUMBER);
+        // Any number does; that of a former connection would let its stray packets in.
+        let first_psn = number.0.wrapping_mul(0x9e37_79b1) >> 8 & PSN_MASK;
+        self.card.queue_pairs.push(QueuePair::new(number, peer, first_psn, reserve, &self.card.settings));
+        number
+    }
+
+    pub fn state(&self, number: QueuePairNumber) -> Result<State> {
+        Ok(self.pair(number)?.state)
+    }
+
+    /// What the peer has to know of a queue pair; `source` goes along.
+    pub fn address(&self, number: QueuePairNumber, source: u32) -> Result<Address> {
+        Ok(Address { queue_pair: number, first_psn: self.pair(number)?.first_psn, source })
+    }
+
+    /// Bytes of the queues of a queue pair.
+    pub fn queue_bytes(&self, number: QueuePairNumber) -> Result<usize> {
+        Ok(self.pair(number)?.bytes())
+    }
+
+    fn pair(&self, number: QueuePairNumber) -> Result<&QueuePair> {
+        self.card.queue_pairs.get(number.index()).ok_or_else(|| no_such(number))
+    }
+
+    fn pair_mut(&mut self, number: QueuePairNumber) -> Result<&mut QueuePair> {
+        self.card.queue_pairs.get_mut(number.index()).ok_or_else(|| no_such(number))
+    }
+
+    /// To Init, ReadyToSend, or Error; what is posted to a queue pair in Error completes as flushed.
+    pub fn modify(&mut self, number: QueuePairNumber, next: State) -> Result<()> {
+        let pair = self.pair_mut(number)?;
+        pair.state.check(next, number.0)?;
+        match next {
+            State::ReadyToReceive => Err(Fault::new(
+                format!("queue pair {}", number.0),
+                "ReadyToReceive needs the peer's address",
+                "call ready_to_receive",
+            )),
+            State::Reset => {
+                let (peer, settings) = (pair.peer, self.card.settings.clone());
+                let index = number.index();
+                self.card.flushing.retain(|&(flushed, ..)| flushed as usize != index);
+                if self.card.queue_pairs[index].rnr_until.is_some() {
+                    self.card.waiting -= 1;
+                }
+                self.card.ready.retain(|&ready| ready as usize != index);
+                self.card.answers.retain(|&answer| answer as usize != index);
+                self.card.lazy.retain(|&lazy| lazy as usize != index);
+                let pair = &mut self.card.queue_pairs[index];
+                let first_psn = pair.first_psn;
+                // The receive queue keeps its size, not its work.
+                let mut receive = pair.receive.take();
+                while receive.as_mut().and_then(ReceiveQueue::take).is_some() {}
+                *pair = QueuePair { receive, ..QueuePair::new(number, peer, first_psn, 0, &settings) };
+                Ok(())
+            }
+            State::Error if pair.state == State::Error => Ok(()),
+            State::Error => {
+                self.card.to_error(number.index(), WorkStatus::Flushed, Opcode::Send);
+                Ok(())
+            }
+            State::Init | State::ReadyToSend => {
+                pair.state = next;
+                Ok(())
+            }
+        }
+    }
+
+    /// From Init to ReadyToReceive: the queue pair is connected to that one of its peer.
+    pub fn ready_to_receive(&mut self, number: QueuePairNumber, remote: Address) -> Result<()> {
+        let pair = self.pair_mut(number)?;
+        pair.state.check(State::ReadyToReceive, number.0)?;
+        pair.state = State::ReadyToReceive;
+        pair.remote = remote.queue_pair.0;
+        pair.expected = remote.first_psn & PSN_MASK;
+        Ok(())
+    }
+
+    /// Registers bytes of the adapter's own, zeroed but for the first byte of each page.
+    pub fn register_pool(&mut self, length: usize) -> MemoryKey {
+        self.card.registered.pool(length)
+    }
+
+    /// Registers a message's buffer; `writable` by peers that know its key.
+    pub fn register(&mut self, buffer: B, writable: bool) -> MemoryKey {
+        self.card.registered.register(buffer, writable)
+    }
+
+    pub fn deregister(&mut self, key: MemoryKey) -> Option<B> {
+        self.card.registered.deregister(key)
+    }
+
+    pub fn registered_bytes(&self) -> u64 {
+        self.card.registered.bytes()
+    }
+
+    #[inline]
+    pub fn memory(&self, segment: Segment) -> Option<&[u8]> {
+        self.card.registered.read(segment)
+    }
+
+    #[inline]
+    pub fn memory_mut(&mut self, segment: Segment) -> Option<&mut [u8]> {
+        self.card.registered.write(segment)
+    }
+
+    /// Work requests that the send queue still takes.
+    #[inline]
+    pub fn send_room(&self, number: QueuePairNumber) -> u32 {
+        self.card.queue_pairs.get(number.index()).map_or(0, |pair| pair.send.room())
+    }
+
+    /// Posts a receive to a queue pair, or to the shared receive queue where that is used.
+    #[inline]
+    pub fn post_receive(&mut self, number: QueuePairNumber, id: u64, into: Segment) -> Result<()> {
+        let Card { queue_pairs, shared, flushing, .. } = &mut self.card;
+        let pair = queue_pairs.get_mut(number.index()).ok_or_else(|| no_such(number))?;
+        let Some(own) = &mut pair.receive else {
+            return shared.as_mut().ok_or_else(|| no_such(number))?.post(ReceiveWork { id, into });
+        };
+        match pair.state {
+            State::Reset => {
+                let next = "bring it to Init first";
+                Err(Fault::new(format!("queue pair {}", number.0), "nothing can be posted in state Reset", next))
+            }
+            state => {
+                own.post(ReceiveWork { id, into })?;
+                if state == State::Error {
+                    flushing.push((number.index() as u32, WorkStatus::Flushed, Opcode::Send));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Posts to the shared receive queue.
+    pub fn post_shared_receive(&mut self, id: u64, into: Segment) -> Result<()> {
+        let Some(shared) = &mut self.card.shared else {
+            return Err(Fault::new("shared receive queue", "the settings have none", "post to each queue pair"));
+        };
+        shared.post(ReceiveWork { id, into })
+    }
+
+    /// Posts a work request and rings the doorbell. The bytes must stay registered until it has completed.
+    pub fn post_send(&mut self, number: QueuePairNumber, work: SendWork) -> Result<()> {
+        let (from, opcode, key, offset) = match work.transfer {
+            Transfer::Send(from) => (from, Opcode::Send, 0, 0),
+            Transfer::Write { from, key, offset } => (from, Opcode::RdmaWrite, key, offset),
+        };
+        if self.card.registered.read(from).is_none() || from.length > 1 << 31 {
+            let subject = format!("work request of {} B", from.length);
+            return Err(Fault::new(subject, "its bytes are not registered, or over 2 GiB", "register them, in pieces"));
+        }
+        self.post(number, from.length, |element| {
+            let length = from.length;
+            let bytes = Bytes::Registered(from);
+            let (id, signaled, inline) = (work.id, work.signaled, element.inline);
+            *element = Element { id, opcode, signaled, bytes, length, key, offset, first_psn: 0, packets: 0, inline };
+        })
+    }
+
+    /// Posts a send whose `length` bytes, at most [`INLINE_MOST`], `fill` writes into the work request.
+    #[inline]
+    pub fn post_inline(
+        &mut self,
+        number: QueuePairNumber,
+        id: u64,
+        signaled: bool,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<()> {
+        if length > self.card.settings.inline as usize {
+            let most = self.card.settings.inline;
+            let subject = format!("inline send of {length} B");
+            return Err(Fault::new(subject, format!("at most {most} B go inline here"), "send it from a buffer"));
+        }
+        self.post(number, length as u64, |element| {
+            element.id = id;
+            element.opcode = Opcode::Send;
+            element.signaled = signaled;
+            element.bytes = Bytes::Inline;
+            element.length = length as u64;
+            fill(&mut element.inline[..length]);
+        })
+    }
+
+    #[inline]
+    fn post(&mut self, number: QueuePairNumber, length: u64, fill: impl FnOnce(&mut Element)) -> Result<()> {
+        let packets = length.div_ceil(self.card.chunk as u64).max(1) as u32;
+        let pair = self.pair_mut(number)?;
+        let refuse = |cause: String, next| Err(Fault::new(format!("queue pair {}", number.0), cause, next));
+        match pair.state {
+            State::ReadyToSend => {}
+            State::Error => {
+                pair.send.post(packets, fill);
+                self.card.flushing.push((number.index() as u32, WorkStatus::Flushed, Opcode::Send));
+                return Ok(());
+            }
+            state => return refuse(format!("it is in state {state:?}"), "bring it to ReadyToSend first"),
+        }
+        if !pair.send.post(packets, fill) {
+            return refuse("its send queue is full".into(), "wait for a completion");
+        }
+        self.transmit(number.index())
+    }
+
+    /// Hands the packets of a queue pair to the port, until there are none or the port is full.
+    #[inline]
+    fn transmit(&mut self, index: usize) -> Result<()> {
+        let Adapter { port, card, .. } = self;
+        let now = (!card.reliable).then(|| card.now());
+        while let Some(planned) = card.plan(index) {
+            let length = planned.header.length() + planned.length;
+            match port.send(planned.peer, length, |into| card.write(index, &planned, into))? {
+                Sent::Taken => card.sent(index, &planned, now),
+                Sent::Full => {
+                    card.mark_ready(index);
+                    break;
+                }
+                Sent::Gone => {
+                    card.broke(index, WorkStatus::RetryExceeded, Opcode::Send);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves whatever can move now. True if a packet came in.
+    #[inline]
+    pub fn poll(&mut self) -> Result<bool> {
+        self.port.flush()?;
+        let Adapter { port, card, .. } = self;
+        // Every packet may complete as many sends as a queue holds, and one receive.
+        let room = card.completions.room() / (card.settings.send_depth.next_power_of_two() as usize + 1);
+        let came = port.receive(RECEIVE_BUDGET.min(room), |peer, packet| card.handle(peer, packet))?;
+        if (!card.reliable || card.waiting > 0) && card.next_timeout.is_some() {
+            let now = card.now();
+            if card.next_timeout.is_some_and(|at| at <= now) {
+                card.handle_timeout(now);
+            }
+        }
+        if came > 0 {
+            self.idle = 0;
+        } else {
+            self.idle += 1;
+            if self.idle >= IDLE_POLLS {
+                self.idle = 0;
+                self.card.answer_lazy();
+            }
+        }
+        self.answer()?;
+        for _ in 0..self.card.ready.len() {
+            let Some(index) = self.card.ready.pop_front() else { break };
+            self.card.queue_pairs[index as usize].ready = false;
+            self.transmit(index as usize)?;
+        }
+        if !self.card.flushing.is_empty() {
+            self.card.flush();
+        }
+        self.port.flush()?;
+        Ok(came > 0)
+    }
+
+    fn answer(&mut self) -> Result<()> {
+        let Adapter { port, card, .. } = self;
+        while let Some((index, peer, header)) = card.next_answer() {
+            match port.send(peer, header.length(), |into| header.write(into))? {
+                Sent::Full => break,
+                Sent::Taken | Sent::Gone => card.answered(index),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands everything taken to the wire.
+    pub fn flush(&mut self) -> Result<()> {
+        self.port.flush()
+    }
+
+    /// Acknowledges everything that has come, without waiting for more.
+    pub fn acknowledge_all(&mut self) -> Result<()> {
+        self.card.answer_lazy();
+        self.answer()?;
+        self.port.flush()
+    }
+
+    /// All posted work is done, and all that came is acknowledged.
+    pub fn is_quiet(&self) -> bool {
+        self.card.queue_pairs.iter().all(|pair| pair.state == State::Error || pair.send.used() == 0)
+            && self.card.answers.is_empty()
+            && self.card.lazy.iter().all(|&index| self.card.queue_pairs[index as usize].unacknowledged == 0)
+    }
+
+    /// Looks for news about peers.
+    pub fn notices(&mut self) -> Result<()> {
+        let Adapter { port, card, .. } = self;
+        port.notices(|notice| {
+            // A refusal may be of a packet that was early; a peer that is gone stops acknowledging.
+            let (Notice::Dead(peer) | Notice::Closed(peer)) = notice else { return };
+            for index in 0..card.queue_pairs.len() {
+                if card.queue_pairs[index].peer == peer {
+                    card.broke(index, WorkStatus::RetryExceeded, Opcode::Send);
+                }
+            }
+        })
+    }
+
+    #[inline]
+    pub fn poll_completion(&mut self) -> Option<WorkCompletion> {
+        self.card.completions.poll()
+    }
+
+    /// A queue pair that went to Error by itself.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<QueuePairNumber> {
+        self.card.events.pop_front()
+    }
+}

@@ -1,0 +1,50 @@
+//! What the MPI layer keeps for one peer.
+
+use std::collections::VecDeque;
+
+use crate::endpoint::SendKey;
+use crate::memory::MemoryKey;
+use crate::queue_pair::QueuePairNumber;
+
+/// Something to be posted once the send queue has room and the peer a receive for it.
+#[derive(Clone, Copy)]
+pub(crate) enum Waiting {
+    /// A message, eager or by request.
+    Message(SendKey),
+    ClearToSend {
+        sender: u64,
+        receiver: u64,
+        key: u64,
+        length: u64,
+    },
+    /// The RDMA writes of a message, from `done` on.
+    Write {
+        send: SendKey,
+        from: MemoryKey,
+        key: u64,
+        length: u64,
+        done: u64,
+    },
+    Finished {
+        receiver: u64,
+    },
+}
+
+pub(crate) struct Connection {
+    pub queue_pair: QueuePairNumber,
+    pub alive: bool,
+    /// This end, as the peer numbers it.
+    pub source: u32,
+    /// Receives that the peer has posted and that nothing was sent to.
+    pub credits: u32,
+    /// Receives posted anew since the peer was last told.
+    pub returning: u32,
+    /// Listed among those that owe credits, and among those that have something waiting.
+    pub owing: bool,
+    pub listed: bool,
+    pub waiting: VecDeque<Waiting>,
+    /// Inline sends since one last asked for a completion.
+    pub unsignaled: u32,
+    /// Where this peer's receives have their buffers.
+    pub buffers: MemoryKey,
+}

@@ -1,0 +1,535 @@
+//! MPI over queue pairs: what an application holds. The same calls as the engine's endpoint.
+
+use std::collections::{HashMap, VecDeque};
+
+use engine::matching::{PostedQueue, UnexpectedQueue};
+use engine::{Direction, Envelope, Source, Status, Tag, TagSelector};
+use machine::{Fault, PeerIndex, Port, Result};
+use slotmap::{Key, SlotMap};
+
+use crate::adapter::{Adapter, AdapterCounters};
+use crate::connection::{Connection, Waiting};
+use crate::header::{HEADER, Header, Kind, LONGEST};
+use crate::memory::{MemoryKey, Segment};
+use crate::queue_pair::{Address, QueuePairNumber};
+use crate::send_queue::{SendWork, Transfer};
+use crate::settings::{ReceiveQueues, Settings};
+use crate::state::State;
+
+slotmap::new_key_type! {
+    pub(crate) struct SendKey;
+    pub(crate) struct ReceiveKey;
+}
+
+/// Receives of a peer beyond its credit, for messages that only bring credit. At most two of those are under way, since
+/// each tells of half the depth.
+pub(crate) const RESERVE: u32 = 4;
+/// The id of a send that needs no buffer back.
+pub(crate) const NO_BUFFER: u64 = u64::MAX;
+/// Send buffers that are registered at a time, when there is none left.
+const BUFFERS_AT_ONCE: u32 = 64;
+/// Polls between two looks for news about peers.
+const POLLS_PER_NOTICE: u32 = 4096;
+
+/// A request in progress; names nothing once its completion was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Request(pub(crate) Number);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Number {
+    Send(SendKey),
+    Receive(ReceiveKey),
+    /// A send that ended as it was made.
+    Short(u64),
+}
+
+/// A request that has ended, with its buffer.
+#[derive(Debug)]
+pub struct Completion<B> {
+    pub request: Request,
+    pub context: u64,
+    pub direction: Direction,
+    pub envelope: Envelope,
+    pub status: Status,
+    pub buffer: B,
+}
+
+/// What the MPI layer has seen, beside the adapter's counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub adapter: AdapterCounters,
+    pub eager: u64,
+    pub rendezvous: u64,
+    /// Messages that only brought credit.
+    pub credit_messages: u64,
+    /// Sends that found no credit or no room and had to wait.
+    pub held_back: u64,
+    /// Most messages, and most of their bytes, that ever waited here unmatched.
+    pub unexpected_most: u64,
+    pub unexpected_bytes_most: u64,
+    pub malformed: u64,
+    /// Bytes registered now, and buffers for sends among them.
+    pub registered: u64,
+    pub send_buffers: u64,
+}
+
+/// A message that arrived before its receive.
+pub(crate) enum Unexpected {
+    Eager(Vec<u8>),
+    Rendezvous { length: u64, sender: u64 },
+}
+
+pub(crate) struct SendRequest<B> {
+    pub context: u64,
+    pub envelope: Envelope,
+    /// `None` while the buffer is registered.
+    pub buffer: Option<B>,
+    pub requested: bool,
+    pub registered: Option<MemoryKey>,
+}
+
+pub(crate) struct ReceiveRequest<B> {
+    pub context: u64,
+    pub source: Source,
+    pub buffer: Option<B>,
+    pub state: ReceiveState,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum ReceiveState {
+    /// Waits in the posted queue at this node.
+    Posted(u32),
+    /// The peer writes into the buffer registered under this key.
+    Written { envelope: Envelope, key: MemoryKey },
+}
+
+/// Registered buffers that messages are copied into before they are sent.
+pub(crate) struct SendBuffers {
+    pub slabs: Vec<MemoryKey>,
+    pub free: Vec<u32>,
+}
+
+/// MPI's point-to-point messages over a connected queue pair for each peer.
+pub struct Endpoint<P, B> {
+    pub(crate) adapter: Adapter<P, B>,
+    pub(crate) settings: Settings,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) by_queue_pair: HashMap<QueuePairNumber, PeerIndex>,
+    /// Where the shared receive queue has its buffers.
+    pub(crate) shared: Option<MemoryKey>,
+    pub(crate) sends: SlotMap<SendKey, SendRequest<B>>,
+    pub(crate) receives: SlotMap<ReceiveKey, ReceiveRequest<B>>,
+    pub(crate) posted: PostedQueue<ReceiveKey>,
+    pub(crate) unexpected: UnexpectedQueue<Unexpected>,
+    pub(crate) unexpected_bytes: u64,
+    pub(crate) send_buffers: SendBuffers,
+    pub(crate) completions: VecDeque<Completion<B>>,
+    /// Peers with something waiting, and peers that are owed credit.
+    pub(crate) waiting: VecDeque<PeerIndex>,
+    pub(crate) owing: Vec<PeerIndex>,
+    pub(crate) counters: Counters,
+    short_sends: u64,
+    polls: u32,
+}
+
+pub(crate) fn unknown_peer(peer: PeerIndex) -> Fault {
+    Fault::new(format!("peer {}", peer.0), "no such peer was added to this endpoint", "use an index that adding gave")
+}
+
+impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
+    pub fn open(port: P, settings: &Settings) -> Result<Self> {
+        if (settings.buffer.0 as usize) < LONGEST || settings.buffer.0 > 1 << 20 {
+            let cause = "no buffer for the headers, or over 1 MiB";
+            return Err(Fault::new(format!("buffers of {}", settings.buffer), cause, "choose 48 B to 1 MiB"));
+        }
+        let mut adapter = Adapter::open(port, settings)?;
+        let shared = match settings.receive {
+            ReceiveQueues::PerPeer { .. } => None,
+            ReceiveQueues::Shared { depth } => {
+                let key = adapter.register_pool(depth as usize * settings.buffer.0 as usize);
+                for place in 0..u64::from(depth) {
+                    adapter.post_shared_receive(place, segment(key, place, settings.buffer.0))?;
+                }
+                Some(key)
+            }
+        };
+        Ok(Endpoint {
+            adapter,
+            settings: settings.clone(),
+            connections: Vec::new(),
+            by_queue_pair: HashMap::new(),
+            shared,
+            sends: SlotMap::with_key(),
+            receives: SlotMap::with_key(),
+            posted: PostedQueue::new(),
+            unexpected: UnexpectedQueue::new(),
+            unexpected_bytes: 0,
+            send_buffers: SendBuffers { slabs: Vec::new(), free: Vec::new() },
+            completions: VecDeque::new(),
+            waiting: VecDeque::new(),
+            owing: Vec::new(),
+            counters: Counters::default(),
+            short_sends: 0,
+            polls: 0,
+        })
+    }
+
+    /// Makes a queue pair for the port's next peer, with its receives posted, and gives what that peer needs to know.
+    pub fn create(&mut self) -> Result<(PeerIndex, Address)> {
+        let peer = PeerIndex(self.connections.len() as u32);
+        let queue_pair = self.adapter.create_queue_pair(peer, RESERVE);
+        self.adapter.modify(queue_pair, State::Init)?;
+        let mut connection = Connection {
+            queue_pair,
+            alive: true,
+            source: 0,
+            credits: 0,
+            returning: 0,
+            owing: false,
+            listed: false,
+            waiting: VecDeque::new(),
+            unsignaled: 0,
+            buffers: self.shared.unwrap_or(MemoryKey(0)),
+        };
+        if let ReceiveQueues::PerPeer { depth } = self.settings.receive {
+            let count = depth + RESERVE;
+            let key = self.adapter.register_pool(count as usize * self.settings.buffer.0 as usize);
+            for place in 0..u64::from(count) {
+                self.adapter.post_receive(queue_pair, place, segment(key, place, self.settings.buffer.0))?;
+            }
+            connection.buffers = key;
+            connection.credits = depth;
+        }
+        let address = self.adapter.address(queue_pair, peer.0)?;
+        self.by_queue_pair.insert(queue_pair, peer);
+        self.connections.push(connection);
+        Ok((peer, address))
+    }
+
+    /// Connects the queue pair made for `peer` to the one whose address the peer gave.
+    pub fn connect(&mut self, peer: PeerIndex, remote: Address) -> Result<()> {
+        let connection = self.connections.get_mut(peer.0 as usize).ok_or_else(|| unknown_peer(peer))?;
+        connection.source = remote.source;
+        let queue_pair = connection.queue_pair;
+        self.adapter.ready_to_receive(queue_pair, remote)?;
+        self.adapter.modify(queue_pair, State::ReadyToSend)
+    }
+
+    pub fn adapter(&self) -> &Adapter<P, B> {
+        &self.adapter
+    }
+
+    pub fn state(&self, peer: PeerIndex) -> Result<State> {
+        let connection = self.connections.get(peer.0 as usize).ok_or_else(|| unknown_peer(peer))?;
+        self.adapter.state(connection.queue_pair)
+    }
+
+    /// Bytes that one connected peer takes by the settings: its queues and its posted buffers.
+    pub fn bytes_per_peer(&self) -> Result<u64> {
+        let Some(connection) = self.connections.first() else { return Ok(0) };
+        let queues = self.adapter.queue_bytes(connection.queue_pair)? + size_of::<Connection>();
+        let buffers = match self.settings.receive {
+            ReceiveQueues::PerPeer { depth } => u64::from(depth + RESERVE) * self.settings.buffer.0,
+            ReceiveQueues::Shared { .. } => 0,
+        };
+        Ok(queues as u64 + buffers)
+    }
+
+    pub fn counters(&self) -> Counters {
+        let send_buffers = self.send_buffers.slabs.len() as u64 * u64::from(BUFFERS_AT_ONCE);
+        let registered = self.adapter.registered_bytes();
+        Counters { adapter: self.adapter.counters(), registered, send_buffers, ..self.counters }
+    }
+
+    /// Largest message that is sent at once.
+    pub fn eager_limit(&self) -> usize {
+        self.settings.buffer.0 as usize - HEADER
+    }
+
+    /// Sends the whole of `buffer`. An eager message is copied, so that the request ends at once.
+    #[inline]
+    pub fn send(&mut self, peer: PeerIndex, tag: Tag, buffer: B, context: u64) -> Result<Request> {
+        let connection = self.connections.get_mut(peer.0 as usize).ok_or_else(|| unknown_peer(peer))?;
+        let length = buffer.as_ref().len();
+        let envelope = Envelope { peer, tag, length: length as u64 };
+        let direction = Direction::Send;
+        let alive = connection.alive;
+        let eager = length <= self.settings.buffer.0 as usize - HEADER;
+        if alive && eager && connection.waiting.is_empty() && self.may_send(peer) {
+            self.post_eager(peer, tag, buffer.as_ref())?;
+            self.short_sends += 1;
+            let request = Request(Number::Short(self.short_sends));
+            self.completions.push_back(Completion {
+                request,
+                context,
+                direction,
+                envelope,
+                status: Status::Done,
+                buffer,
+            });
+            return Ok(request);
+        }
+        let buffer = Some(buffer);
+        let key = self.sends.insert(SendRequest { context, envelope, buffer, requested: false, registered: None });
+        if alive {
+            self.counters.held_back += u64::from(eager);
+            self.wait(peer, Waiting::Message(key));
+            self.post_waiting(peer)?;
+        } else {
+            self.finish_send(key, Status::PeerDead);
+        }
+        Ok(Request(Number::Send(key)))
+    }
+
+    /// The peer has a receive for one more message, and the send queue room.
+    #[inline]
+    pub(crate) fn may_send(&self, peer: PeerIndex) -> bool {
+        let connection = &self.connections[peer.0 as usize];
+        let credit = connection.credits > 0 || !self.counts_credit();
+        credit && self.adapter.send_room(connection.queue_pair) > 0
+    }
+
+    #[inline]
+    pub(crate) fn counts_credit(&self) -> bool {
+        self.settings.honour_credits && matches!(self.settings.receive, ReceiveQueues::PerPeer { .. })
+    }
+
+    /// The header of the next message to a peer, which takes the credits along that are to go back.
+    #[inline]
+    pub(crate) fn header(&mut self, peer: PeerIndex, kind: Kind, tag: Tag) -> Header {
+        let counts = self.counts_credit();
+        let connection = &mut self.connections[peer.0 as usize];
+        if counts && kind != Kind::Credit {
+            connection.credits -= 1;
+        }
+        let credits = connection.returning.min(u32::from(u16::MAX));
+        connection.returning -= credits;
+        Header { kind, credits: credits as u16, source: connection.source, tag }
+    }
+
+    #[inline]
+    pub(crate) fn post_eager(&mut self, peer: PeerIndex, tag: Tag, payload: &[u8]) -> Result<()> {
+        let header = self.header(peer, Kind::Eager, tag);
+        self.counters.eager += 1;
+        self.post_message(peer, header, payload)
+    }
+
+    /// Posts header and payload: inline where they fit, else out of a registered buffer.
+    #[inline]
+    pub(crate) fn post_message(&mut self, peer: PeerIndex, header: Header, payload: &[u8]) -> Result<()> {
+        let connection = &mut self.connections[peer.0 as usize];
+        let queue_pair = connection.queue_pair;
+        let at = header.length();
+        let length = at + payload.len();
+        if length <= self.settings.inline as usize {
+            connection.unsignaled += 1;
+            let signaled = connection.unsignaled >= self.settings.signal_every;
+            if signaled {
+                connection.unsignaled = 0;
+            }
+            return self.adapter.post_inline(queue_pair, NO_BUFFER, signaled, length, |into| {
+                header.write(into);
+                into[at..].copy_from_slice(payload);
+            });
+        }
+        let buffer = match self.send_buffers.free.pop() {
+            Some(buffer) => buffer,
+            None => self.more_buffers(),
+        };
+        let slab = self.send_buffers.slabs[(buffer / BUFFERS_AT_ONCE) as usize];
+        let size = self.settings.buffer.0;
+        let place = u64::from(buffer % BUFFERS_AT_ONCE) * size;
+        let from = Segment { key: slab, offset: place, length: length as u64 };
+        let into = self.adapter.memory_mut(from).expect("send buffers stay registered");
+        header.write(into);
+        into[at..].copy_from_slice(payload);
+        let work = SendWork { id: u64::from(buffer), signaled: true, transfer: Transfer::Send(from) };
+        self.adapter.post_send(queue_pair, work)
+    }
+
+    #[cold]
+    fn more_buffers(&mut self) -> u32 {
+        let key = self.adapter.register_pool(BUFFERS_AT_ONCE as usize * self.settings.buffer.0 as usize);
+        let first = self.send_buffers.slabs.len() as u32 * BUFFERS_AT_ONCE;
+        self.send_buffers.slabs.push(key);
+        self.send_buffers.free.extend(first + 1..first + BUFFERS_AT_ONCE);
+        first
+    }
+
+    /// Receives into `buffer` the first message that `source` and `selector` take.
+    #[inline]
+    pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
+        if let Source::Peer(peer) = source
+            && peer.0 as usize >= self.connections.len()
+        {
+            return Err(unknown_peer(peer));
+        }
+        let state = ReceiveState::Posted(u32::MAX);
+        let key = self.receives.insert(ReceiveRequest { context, source, buffer: Some(buffer), state });
+        if let Some(node) = self.unexpected.find(source, selector) {
+            self.claim(key, node)?;
+        } else if matches!(source, Source::Peer(peer) if !self.connections[peer.0 as usize].alive) {
+            self.finish_receive(key, nothing(source), Status::PeerDead);
+        } else {
+            let node = self.posted.post(source, selector, key);
+            self.receives[key].state = ReceiveState::Posted(node);
+        }
+        Ok(Request(Number::Receive(key)))
+    }
+
+    /// The message that such a receive would take now, left where it is.
+    pub fn probe(&mut self, source: Source, selector: TagSelector) -> Option<Envelope> {
+        let node = self.unexpected.find(source, selector)?;
+        let (peer, tag, message) = self.unexpected.get(node);
+        let length = match message {
+            Unexpected::Eager(bytes) => bytes.len() as u64,
+            Unexpected::Rendezvous { length, .. } => *length,
+        };
+        Some(Envelope { peer, tag, length })
+    }
+
+    /// Withdraws a receive that has no message yet, or a send of which nothing has left.
+    pub fn cancel(&mut self, request: Request) -> bool {
+        match request.0 {
+            Number::Receive(key) => match self.receives.get(key) {
+                Some(&ReceiveRequest { state: ReceiveState::Posted(node), source, .. }) => {
+                    self.posted.remove(node);
+                    self.finish_receive(key, nothing(source), Status::Cancelled);
+                    true
+                }
+                _ => false,
+            },
+            Number::Send(key) => {
+                let Some(send) = self.sends.get(key) else { return false };
+                let waiting = &mut self.connections[send.envelope.peer.0 as usize].waiting;
+                let place = waiting.iter().position(|next| matches!(next, Waiting::Message(k) if *k == key));
+                let Some(place) = place else { return false };
+                waiting.remove(place);
+                self.finish_send(key, Status::Cancelled);
+                true
+            }
+            Number::Short(_) => false,
+        }
+    }
+
+    /// A request that has ended already; moves nothing.
+    #[inline]
+    pub fn take_ended(&mut self) -> Option<Completion<B>> {
+        self.completions.pop_front()
+    }
+
+    /// Moves what can move, and returns a request that has ended.
+    #[inline]
+    pub fn poll(&mut self) -> Result<Option<Completion<B>>> {
+        if let Some(done) = self.completions.pop_front() {
+            return Ok(Some(done));
+        }
+        self.turn()?;
+        Ok(self.completions.pop_front())
+    }
+
+    /// Moves whatever can move now. True if a packet came in.
+    #[inline]
+    pub fn turn(&mut self) -> Result<bool> {
+        let came = self.adapter.poll()?;
+        while let Some(done) = self.adapter.poll_completion() {
+            self.work_ended(done)?;
+        }
+        while let Some(queue_pair) = self.adapter.next_event() {
+            if let Some(&peer) = self.by_queue_pair.get(&queue_pair) {
+                self.peer_dead(peer);
+            }
+        }
+        for _ in 0..self.waiting.len() {
+            let Some(peer) = self.waiting.pop_front() else { break };
+            self.connections[peer.0 as usize].listed = false;
+            self.post_waiting(peer)?;
+        }
+        if !self.owing.is_empty() {
+            self.return_credits()?;
+        }
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(POLLS_PER_NOTICE) {
+            self.adapter.notices()?;
+        }
+        Ok(came)
+    }
+
+    /// Looks for news about peers now.
+    pub fn notices(&mut self) -> Result<()> {
+        self.adapter.notices()
+    }
+
+    pub fn flush(&mut self) -> Result<()> {
+        self.adapter.flush()
+    }
+
+    /// Acknowledges at once everything that has come.
+    pub fn acknowledge_all(&mut self) -> Result<()> {
+        self.adapter.acknowledge_all()
+    }
+
+    /// Every send has ended and what was posted has arrived.
+    pub fn is_quiet(&self) -> bool {
+        self.sends.is_empty() && self.waiting.is_empty() && self.adapter.is_quiet()
+    }
+
+    /// Receives that wait for a message, and messages that wait for a receive.
+    pub fn queue_lengths(&self) -> (usize, usize) {
+        (self.posted.len(), self.unexpected.len())
+    }
+
+    pub(crate) fn finish_send(&mut self, key: SendKey, status: Status) {
+        let Some(mut send) = self.sends.remove(key) else { return };
+        let buffer = send.buffer.take().or_else(|| self.adapter.deregister(send.registered?));
+        let Some(buffer) = buffer else { return };
+        self.completions.push_back(Completion {
+            request: Request(Number::Send(key)),
+            context: send.context,
+            direction: Direction::Send,
+            envelope: send.envelope,
+            status,
+            buffer,
+        });
+    }
+
+    pub(crate) fn finish_receive(&mut self, key: ReceiveKey, envelope: Envelope, status: Status) {
+        let Some(mut receive) = self.receives.remove(key) else { return };
+        let written = match receive.state {
+            ReceiveState::Written { key, .. } => Some(key),
+            ReceiveState::Posted(_) => None,
+        };
+        let buffer = receive.buffer.take().or_else(|| self.adapter.deregister(written?));
+        let Some(buffer) = buffer else { return };
+        self.completions.push_back(Completion {
+            request: Request(Number::Receive(key)),
+            context: receive.context,
+            direction: Direction::Receive,
+            envelope,
+            status,
+            buffer,
+        });
+    }
+}
+
+#[inline]
+pub(crate) fn segment(key: MemoryKey, place: u64, size: u64) -> Segment {
+    Segment { key, offset: place * size, length: size }
+}
+
+/// The envelope of a receive that no message came for.
+pub(crate) fn nothing(source: Source) -> Envelope {
+    let peer = match source {
+        Source::Peer(peer) => peer,
+        Source::Any => PeerIndex(0),
+    };
+    Envelope { peer, tag: 0, length: 0 }
+}
+
+pub(crate) fn to_wire(key: impl Key) -> u64 {
+    key.data().as_ffi()
+}
+
+pub(crate) fn from_wire<K: Key>(bits: u64) -> K {
+    slotmap::KeyData::from_ffi(bits).into()
+}

@@ -1,0 +1,186 @@
+//! From work completions to messages.
+
+use engine::{Envelope, Source, Status};
+use machine::{PeerIndex, Port, Result};
+
+use crate::completion::{Opcode, WorkCompletion, WorkStatus};
+use crate::endpoint::{Endpoint, NO_BUFFER, ReceiveKey, ReceiveState, Unexpected, from_wire, nothing, segment};
+use crate::header::{Header, Kind};
+
+impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
+    #[inline]
+    pub(crate) fn work_ended(&mut self, done: WorkCompletion) -> Result<()> {
+        match done.opcode {
+            Opcode::Receive if done.status == WorkStatus::Success => self.arrived(done),
+            Opcode::Receive => {
+                // A buffer of the shared queue is everybody's: it goes back, whoever's message broke.
+                if let Some(key) = self.shared {
+                    self.adapter.post_shared_receive(done.id, segment(key, done.id, self.settings.buffer.0))?;
+                }
+                Ok(())
+            }
+            Opcode::Send => {
+                if done.id != NO_BUFFER {
+                    self.send_buffers.free.push(done.id as u32);
+                }
+                Ok(())
+            }
+            Opcode::RdmaWrite => {
+                if done.status == WorkStatus::Success {
+                    self.finish_send(from_wire(done.id), Status::Done);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A message has come into a posted buffer, which is posted anew once the message is out of it.
+    #[inline]
+    fn arrived(&mut self, done: WorkCompletion) -> Result<()> {
+        let Some(&peer) = self.by_queue_pair.get(&done.queue_pair) else { return Ok(()) };
+        let buffer = segment(self.connections[peer.0 as usize].buffers, done.id, self.settings.buffer.0);
+        let mut filled = buffer;
+        filled.length = u64::from(done.length);
+        let parsed =
+            self.adapter.memory(filled).and_then(Header::parse).map(|(header, payload)| (header, payload.len()));
+        let kept = match parsed {
+            Some((header, length)) if header.source == peer.0 && self.connections[peer.0 as usize].alive => {
+                filled.offset += (filled.length as usize - length) as u64;
+                filled.length = length as u64;
+                self.message(peer, header, filled)?
+            }
+            _ => false,
+        };
+        if !kept {
+            self.counters.malformed += 1;
+            self.adapter.modify(done.queue_pair, crate::State::Error)?;
+            self.peer_dead(peer);
+        }
+        self.adapter.post_receive(done.queue_pair, done.id, buffer)?;
+        let counts = self.counts_credit();
+        if counts && !matches!(parsed, Some((Header { kind: Kind::Credit, .. }, _))) {
+            let connection = &mut self.connections[peer.0 as usize];
+            connection.returning += 1;
+            if !connection.owing && connection.returning >= self.settings.receive.depth() / 2 {
+                connection.owing = true;
+                self.owing.push(peer);
+            }
+        }
+        Ok(())
+    }
+
+    /// False where the peer broke the protocol.
+    #[inline]
+    fn message(&mut self, peer: PeerIndex, header: Header, payload: crate::Segment) -> Result<bool> {
+        if header.credits > 0 && !self.credited(peer, u32::from(header.credits)) {
+            return Ok(false);
+        }
+        match header.kind {
+            Kind::Eager => {
+                let envelope = Envelope { peer, tag: header.tag, length: payload.length };
+                let bytes = self.adapter.memory(payload).expect("read just now");
+                match self.posted.take(peer, header.tag) {
+                    Some(key) => {
+                        let into =
+                            self.receives[key].buffer.as_mut().expect("a posted receive has its buffer").as_mut();
+                        let fits = bytes.len().min(into.len());
+                        into[..fits].copy_from_slice(&bytes[..fits]);
+                        let status = if fits == bytes.len() { Status::Done } else { Status::Truncated };
+                        self.finish_receive(key, envelope, status);
+                    }
+                    None => {
+                        let bytes = bytes.to_vec();
+                        self.unexpected_bytes += bytes.len() as u64;
+                        self.keep(peer, header.tag, Unexpected::Eager(bytes));
+                    }
+                }
+            }
+            Kind::RequestToSend { length, sender } => match self.posted.take(peer, header.tag) {
+                Some(key) => self.clear_to_send(key, Envelope { peer, tag: header.tag, length }, sender),
+                None => self.keep(peer, header.tag, Unexpected::Rendezvous { length, sender }),
+            },
+            Kind::ClearToSend { sender, receiver, key, length } => {
+                return Ok(self.cleared_to_send(peer, from_wire(sender), receiver, key, length));
+            }
+            Kind::Finished { receiver } => return Ok(self.written(peer, from_wire(receiver))),
+            Kind::Credit => {}
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn credited(&mut self, peer: PeerIndex, credits: u32) -> bool {
+        let connection = &mut self.connections[peer.0 as usize];
+        connection.credits += credits;
+        connection.credits <= self.settings.receive.depth()
+    }
+
+    fn keep(&mut self, peer: PeerIndex, tag: u64, message: Unexpected) {
+        self.unexpected.push(peer, tag, message);
+        let counters = &mut self.counters;
+        counters.unexpected_most = counters.unexpected_most.max(self.unexpected.len() as u64);
+        counters.unexpected_bytes_most = counters.unexpected_bytes_most.max(self.unexpected_bytes);
+    }
+
+    /// Gives a fresh receive the unexpected message at `node`.
+    pub(crate) fn claim(&mut self, key: ReceiveKey, node: u32) -> Result<()> {
+        let (peer, tag, message) = self.unexpected.remove(node);
+        match message {
+            Unexpected::Eager(bytes) => {
+                self.unexpected_bytes -= bytes.len() as u64;
+                let into = self.receives[key].buffer.as_mut().expect("a fresh receive has its buffer").as_mut();
+                let fits = bytes.len().min(into.len());
+                into[..fits].copy_from_slice(&bytes[..fits]);
+                let status = if fits == bytes.len() { Status::Done } else { Status::Truncated };
+                self.finish_receive(key, Envelope { peer, tag, length: bytes.len() as u64 }, status);
+            }
+            Unexpected::Rendezvous { length, sender } => {
+                self.clear_to_send(key, Envelope { peer, tag, length }, sender);
+                self.post_waiting(peer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The connection has ended: everything that waits for the peer ends as [`Status::PeerDead`]. Messages that had
+    /// arrived whole can still be received.
+    pub(crate) fn peer_dead(&mut self, peer: PeerIndex) {
+        let connection = &mut self.connections[peer.0 as usize];
+        if !connection.alive {
+            return;
+        }
+        connection.alive = false;
+        connection.waiting.clear();
+        let sends: Vec<_> = self.sends.iter().filter(|(_, s)| s.envelope.peer == peer).map(|(key, _)| key).collect();
+        for key in sends {
+            self.finish_send(key, Status::PeerDead);
+        }
+        let receives: Vec<_> = self
+            .receives
+            .iter()
+            .filter_map(|(key, receive)| match receive.state {
+                ReceiveState::Posted(node) => {
+                    (receive.source == Source::Peer(peer)).then_some((key, Some(node), nothing(receive.source)))
+                }
+                ReceiveState::Written { envelope, .. } => (envelope.peer == peer).then_some((key, None, envelope)),
+            })
+            .collect();
+        for (key, node, envelope) in receives {
+            if let Some(node) = node {
+                self.posted.remove(node);
+            }
+            self.finish_receive(key, envelope, Status::PeerDead);
+        }
+        let lost: Vec<u32> = self
+            .unexpected
+            .arrivals()
+            .filter(|&node| {
+                let (from, _, message) = self.unexpected.get(node);
+                from == peer && matches!(message, Unexpected::Rendezvous { .. })
+            })
+            .collect();
+        for node in lost {
+            self.unexpected.remove(node);
+        }
+    }
+}

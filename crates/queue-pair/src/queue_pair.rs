@@ -1,0 +1,106 @@
+//! One queue pair: what an adapter keeps for one connection.
+
+use machine::{Nanoseconds, PeerIndex};
+
+use crate::receive_queue::{ReceiveQueue, ReceiveWork};
+use crate::send_queue::SendQueue;
+use crate::settings::{ReceiveQueues, Settings};
+use crate::state::State;
+use crate::wire::Verdict;
+
+/// Names a queue pair of one adapter. 0 and 1 are not given out: they are the subnet's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct QueuePairNumber(pub u32);
+
+pub(crate) const FIRST_NUMBER: u32 = 2;
+
+impl QueuePairNumber {
+    pub(crate) fn index(self) -> usize {
+        self.0.wrapping_sub(FIRST_NUMBER) as usize
+    }
+}
+
+/// What the two ends of a connection tell each other, out of band, before it is ready to receive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    pub queue_pair: QueuePairNumber,
+    /// The first packet of this end will have this sequence number.
+    pub first_psn: u32,
+    /// The peer, as this end numbers it: the source in the headers of the peer's messages.
+    pub source: u32,
+}
+
+/// Where the bytes of the message now arriving go.
+#[derive(Clone, Copy)]
+pub(crate) enum Arriving {
+    Nothing,
+    Message { work: ReceiveWork, got: u64 },
+    Write { key: u64, offset: u64, left: u64 },
+}
+
+pub(crate) struct QueuePair {
+    pub number: QueuePairNumber,
+    pub peer: PeerIndex,
+    pub state: State,
+    pub remote: u32,
+    // Requester.
+    pub send: SendQueue,
+    pub first_psn: u32,
+    /// Listed among those that have something to transmit.
+    pub ready: bool,
+    /// Packets since an acknowledgement was last asked for.
+    pub unasked: u32,
+    /// Waits, since the peer was not ready.
+    pub rnr_until: Option<Nanoseconds>,
+    pub rnr_left: u8,
+    pub deadline: Option<Nanoseconds>,
+    pub retries_left: u8,
+    // Responder.
+    /// `None`: the shared one is used.
+    pub receive: Option<ReceiveQueue>,
+    pub expected: u32,
+    pub arriving: Arriving,
+    /// Packets taken in and not acknowledged, and that this queue pair is listed among those that may do it later.
+    pub unacknowledged: u32,
+    pub lazy: bool,
+    /// What to tell the requester, and that this queue pair is listed among those that have to.
+    pub answer: Option<Verdict>,
+    pub answering: bool,
+    /// Refused what came out of order; it need not be said again before something comes in order.
+    pub refused: bool,
+}
+
+impl QueuePair {
+    pub fn new(number: QueuePairNumber, peer: PeerIndex, first_psn: u32, reserve: u32, settings: &Settings) -> Self {
+        QueuePair {
+            number,
+            peer,
+            state: State::Reset,
+            remote: 0,
+            send: SendQueue::new(settings.send_depth, first_psn),
+            first_psn,
+            ready: false,
+            unasked: 0,
+            rnr_until: None,
+            rnr_left: settings.rnr_retry,
+            deadline: None,
+            retries_left: settings.retry,
+            receive: match settings.receive {
+                ReceiveQueues::PerPeer { depth } => Some(ReceiveQueue::new(depth + reserve)),
+                ReceiveQueues::Shared { .. } => None,
+            },
+            expected: 0,
+            arriving: Arriving::Nothing,
+            unacknowledged: 0,
+            lazy: false,
+            answer: None,
+            answering: false,
+            refused: false,
+        }
+    }
+
+    /// Bytes that this queue pair takes, its receive buffers apart.
+    pub fn bytes(&self) -> usize {
+        size_of::<QueuePair>() + self.send.bytes() + self.receive.as_ref().map_or(0, ReceiveQueue::bytes)
+    }
+}

@@ -1,0 +1,220 @@
+//! Work requests of a queue pair's sends, from posting to acknowledgement.
+
+use crate::completion::Opcode;
+use crate::memory::Segment;
+use crate::wire::{PSN_SPAN, advanced, distance};
+
+/// Bytes that a work request can hold itself.
+pub const INLINE_MOST: usize = 128;
+
+/// What a work request moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transfer {
+    /// Into a receive that the peer has posted.
+    Send(Segment),
+    /// Into the peer's registered memory: its key and the offset there.
+    Write { from: Segment, key: u64, offset: u64 },
+}
+
+/// A work request for a send queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendWork {
+    /// Comes back with the completion.
+    pub id: u64,
+    /// Asks for a completion; without, only a failure is told.
+    pub signaled: bool,
+    pub transfer: Transfer,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Bytes {
+    Inline,
+    Registered(Segment),
+}
+
+/// A work queue element.
+#[derive(Clone, Copy)]
+pub(crate) struct Element {
+    pub id: u64,
+    pub opcode: Opcode,
+    pub signaled: bool,
+    pub bytes: Bytes,
+    pub length: u64,
+    /// Of an RDMA write: the peer's key and offset.
+    pub key: u64,
+    pub offset: u64,
+    pub first_psn: u32,
+    pub packets: u32,
+    pub inline: [u8; INLINE_MOST],
+}
+
+const BLANK: Element = Element {
+    id: 0,
+    opcode: Opcode::Send,
+    signaled: false,
+    bytes: Bytes::Inline,
+    length: 0,
+    key: 0,
+    offset: 0,
+    first_psn: 0,
+    packets: 0,
+    inline: [0; INLINE_MOST],
+};
+
+/// A ring; positions count up and are taken modulo its size.
+pub(crate) struct SendQueue {
+    elements: Box<[Element]>,
+    /// The oldest element not yet acknowledged as a whole.
+    head: u32,
+    /// Where the next is posted.
+    tail: u32,
+    /// The next packet to transmit: an element and the number of the packet in it.
+    at: u32,
+    packet: u32,
+    /// Sequence number for the next element posted.
+    next_psn: u32,
+    /// The oldest packet not acknowledged.
+    oldest_psn: u32,
+    /// The packet after the last that ever left.
+    sent_psn: u32,
+}
+
+impl SendQueue {
+    pub fn new(depth: u32, first_psn: u32) -> Self {
+        let elements = vec![BLANK; depth.next_power_of_two() as usize].into_boxed_slice();
+        SendQueue {
+            elements,
+            head: 0,
+            tail: 0,
+            at: 0,
+            packet: 0,
+            next_psn: first_psn,
+            oldest_psn: first_psn,
+            sent_psn: first_psn,
+        }
+    }
+
+    #[inline]
+    fn element(&mut self, position: u32) -> &mut Element {
+        let mask = self.elements.len() - 1;
+        &mut self.elements[position as usize & mask]
+    }
+
+    #[inline]
+    pub fn used(&self) -> u32 {
+        self.tail.wrapping_sub(self.head)
+    }
+
+    #[inline]
+    pub fn room(&self) -> u32 {
+        self.elements.len() as u32 - self.used()
+    }
+
+    /// Posts an element of so many packets, described by `fill`; false where there is no room.
+    #[inline]
+    pub fn post(&mut self, packets: u32, fill: impl FnOnce(&mut Element)) -> bool {
+        let ahead = distance(self.next_psn, self.oldest_psn) as u32;
+        if self.room() == 0 || packets > PSN_SPAN - ahead.min(PSN_SPAN) {
+            return false;
+        }
+        let (tail, psn) = (self.tail, self.next_psn);
+        let element = self.element(tail);
+        fill(element);
+        element.first_psn = psn;
+        element.packets = packets;
+        self.tail = tail.wrapping_add(1);
+        self.next_psn = advanced(psn, packets);
+        true
+    }
+
+    /// The next packet to transmit: its element, its number in it, its sequence number. `None` if there is none.
+    #[inline]
+    pub fn next_packet(&mut self, window: u32) -> Option<(&Element, u32, u32)> {
+        if self.at == self.tail {
+            return None;
+        }
+        let (packet, oldest) = (self.packet, self.oldest_psn);
+        let element = self.element(self.at);
+        let psn = advanced(element.first_psn, packet);
+        (distance(psn, oldest) < window as i32).then_some((&*element, packet, psn))
+    }
+
+    /// Packets that have left and are not acknowledged.
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
+        distance(self.sent_psn, self.oldest_psn) as u32
+    }
+
+    /// The packet last asked for has left.
+    #[inline]
+    pub fn sent(&mut self, psn: u32) {
+        let next = advanced(psn, 1);
+        if distance(next, self.sent_psn) > 0 {
+            self.sent_psn = next;
+        }
+        self.packet += 1;
+        if self.packet == self.element(self.at).packets {
+            self.packet = 0;
+            self.at = self.at.wrapping_add(1);
+        }
+    }
+
+    /// All packets before `psn` have arrived. `ended` gets every element that is through. False where this cannot be:
+    /// such packets were never sent.
+    #[inline]
+    pub fn arrived_before(&mut self, psn: u32, mut ended: impl FnMut(&Element)) -> bool {
+        if distance(psn, self.sent_psn) > 0 {
+            return false;
+        }
+        if distance(psn, self.oldest_psn) <= 0 {
+            return true;
+        }
+        self.oldest_psn = psn;
+        while self.head != self.tail {
+            let head = self.head;
+            let element = self.element(head);
+            if distance(psn, advanced(element.first_psn, element.packets)) < 0 {
+                break;
+            }
+            ended(element);
+            self.head = head.wrapping_add(1);
+        }
+        // What was to be sent again has arrived meanwhile.
+        if (self.at.wrapping_sub(self.head) as i32) < 0 {
+            self.at = self.head;
+            self.packet = 0;
+        }
+        if self.at == self.head && self.at != self.tail {
+            let behind = distance(psn, self.element(self.at).first_psn);
+            self.packet = self.packet.max(behind.max(0) as u32);
+        }
+        true
+    }
+
+    /// Goes back: the oldest packet not acknowledged is the next to transmit.
+    pub fn rewind(&mut self) {
+        self.at = self.head;
+        self.packet = if self.head == self.tail {
+            0
+        } else {
+            distance(self.oldest_psn, self.element(self.head).first_psn).max(0) as u32
+        };
+    }
+
+    /// Takes out all that is posted, oldest first.
+    pub fn flush(&mut self, mut flushed: impl FnMut(&Element)) {
+        while self.head != self.tail {
+            let head = self.head;
+            flushed(self.element(head));
+            self.head = head.wrapping_add(1);
+        }
+        self.at = self.tail;
+        self.packet = 0;
+        self.oldest_psn = self.next_psn;
+        self.sent_psn = self.next_psn;
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.elements.len() * size_of::<Element>()
+    }
+}

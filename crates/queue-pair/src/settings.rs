@@ -1,0 +1,78 @@
+//! How queue pairs are made; both ends must agree.
+
+use machine::{Bytes, Nanoseconds};
+
+/// Where receive work requests wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReceiveQueues {
+    /// Each queue pair has its own, `depth` deep; a peer sends only while it holds credit for one of them.
+    PerPeer { depth: u32 },
+    /// One shared receive queue for all. Nobody can know who will need it next: there is no credit, and a sender that
+    /// finds it empty is told to try again (receiver not ready).
+    Shared { depth: u32 },
+}
+
+impl ReceiveQueues {
+    pub fn depth(&self) -> u32 {
+        match *self {
+            ReceiveQueues::PerPeer { depth } | ReceiveQueues::Shared { depth } => depth,
+        }
+    }
+}
+
+/// Settings of an endpoint over queue pairs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub receive: ReceiveQueues,
+    /// Work requests that one send queue holds.
+    pub send_depth: u32,
+    /// One registered buffer, of which every posted receive has one; a message that fits beside its header is eager.
+    pub buffer: Bytes,
+    /// Largest send whose bytes are put into the work request itself, at most [`crate::INLINE_MOST`].
+    pub inline: u32,
+    /// Of so many inline sends one asks for a completion. MPI libraries of the paper's time asked for all; one of
+    /// several is today's habit and in favour of queue pairs.
+    pub signal_every: u32,
+    /// Completions that the completion queue holds, for all queue pairs.
+    pub completion_depth: u32,
+    /// Packets of one queue pair on their way at once.
+    pub window: u32,
+    /// The responder acknowledges after so many packets, unless asked earlier.
+    pub acknowledge_every: u32,
+    /// Off, sends go out whether the peer has a receive posted or not.
+    pub honour_credits: bool,
+    /// How often a sender tries again after 'receiver not ready'; 7 stands for: for ever.
+    pub rnr_retry: u8,
+    /// How long it waits before it does.
+    pub rnr_timer: Nanoseconds,
+    /// How often it sends again what is not acknowledged in time, up to 7, and what in time means.
+    pub retry: u8,
+    pub timeout: Nanoseconds,
+}
+
+impl Default for Settings {
+    /// Depths as MVAPICH had them by default (64 posted receives a peer), a buffer that holds most small messages.
+    fn default() -> Self {
+        Settings {
+            receive: ReceiveQueues::PerPeer { depth: 64 },
+            send_depth: 64,
+            buffer: Bytes(2 << 10),
+            inline: 128,
+            signal_every: 16,
+            completion_depth: 8 << 10,
+            window: 128,
+            acknowledge_every: 16,
+            honour_credits: true,
+            rnr_retry: 7,
+            rnr_timer: Nanoseconds(640_000),
+            retry: 7,
+            timeout: Nanoseconds(67_000_000),
+        }
+    }
+}
+
+impl Settings {
+    pub fn shared(depth: u32) -> Settings {
+        Settings { receive: ReceiveQueues::Shared { depth }, ..Settings::default() }
+    }
+}
