@@ -18,7 +18,7 @@ mod buffer;
 mod config;
 mod engine;
 mod incoming;
-mod matching;
+pub mod matching;
 mod outgoing;
 mod peer;
 mod reliability;

@@ -210,21 +210,32 @@ struct PostedNode<T> {
 }
 
 /// Receives that wait for a message.
-pub(crate) struct PostedQueue<T> {
+pub struct PostedQueue<T> {
     tables: Vec<Table>,
     nodes: Nodes<PostedNode<T>>,
     posted: u64,
 }
 
+impl<T> Default for PostedQueue<T> {
+    fn default() -> Self {
+        PostedQueue { tables: Vec::new(), nodes: Nodes::default(), posted: 0 }
+    }
+}
+
 impl<T: Copy> PostedQueue<T> {
     pub fn new() -> Self {
-        PostedQueue { tables: Vec::new(), nodes: Nodes::default(), posted: 0 }
+        PostedQueue::default()
     }
 
     pub fn len(&self) -> usize {
         self.tables.iter().map(|table| table.live).sum()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Gives the node, which names the receive until it is taken or removed.
     #[inline]
     pub fn post(&mut self, source: Source, selector: TagSelector, value: T) -> u32 {
         let (class, key) = Class::of(source, selector);
@@ -267,6 +278,8 @@ impl<T: Copy> PostedQueue<T> {
         oldest.map(|(_, node)| self.remove(node))
     }
 
+    /// # Panics
+    /// Here as in [`UnexpectedQueue`]: where the node is no longer listed.
     #[inline]
     pub fn remove(&mut self, node: u32) -> T {
         let entry = self.nodes.remove(node);
@@ -289,7 +302,7 @@ struct UnexpectedNode<T> {
 }
 
 /// Messages that wait for a receive.
-pub(crate) struct UnexpectedQueue<T> {
+pub struct UnexpectedQueue<T> {
     tables: Vec<Table>,
     nodes: Nodes<UnexpectedNode<T>>,
     head: u32,
@@ -297,13 +310,23 @@ pub(crate) struct UnexpectedQueue<T> {
     live: usize,
 }
 
+impl<T> Default for UnexpectedQueue<T> {
+    fn default() -> Self {
+        UnexpectedQueue { tables: Vec::new(), nodes: Nodes::default(), head: NIL, tail: NIL, live: 0 }
+    }
+}
+
 impl<T> UnexpectedQueue<T> {
     pub fn new() -> Self {
-        UnexpectedQueue { tables: Vec::new(), nodes: Nodes::default(), head: NIL, tail: NIL, live: 0 }
+        UnexpectedQueue::default()
     }
 
     pub fn len(&self) -> usize {
         self.live
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
     }
 
     pub fn push(&mut self, peer: PeerIndex, label: Label, value: T) -> u32 {

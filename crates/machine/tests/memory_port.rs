@@ -28,5 +28,5 @@ fn it_keeps_the_contract_of_ports() {
 
 #[test]
 fn it_keeps_the_contract_with_the_smallest_queues() {
-    conformance::all(&mut InMemory(Geometry { mtu: 256, hub: 8192, leaf: 8192 }));
+    conformance::all(&mut InMemory(Geometry { mtu: 1024, hub: 8192, leaf: 8192 }));
 }

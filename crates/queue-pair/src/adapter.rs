@@ -93,11 +93,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
         let pair = &mut self.queue_pairs[index];
         if pair.state != State::Error {
             self.events.push_back(pair.number);
-            self.to_error(index, status, which);
+            self.give_up(index, status, which);
         }
     }
 
-    fn to_error(&mut self, index: usize, status: WorkStatus, which: Opcode) {
+    fn give_up(&mut self, index: usize, status: WorkStatus, which: Opcode) {
         let pair = &mut self.queue_pairs[index];
         pair.state = State::Error;
         pair.deadline = None;
@@ -258,7 +258,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
             }
             State::Error if pair.state == State::Error => Ok(()),
             State::Error => {
-                self.card.to_error(number.index(), WorkStatus::Flushed, Opcode::Send);
+                self.card.give_up(number.index(), WorkStatus::Flushed, Opcode::Send);
                 Ok(())
             }
             State::Init | State::ReadyToSend => {

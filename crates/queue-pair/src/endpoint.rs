@@ -251,7 +251,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
     pub fn send(&mut self, peer: PeerIndex, tag: Tag, buffer: B, context: u64) -> Result<Request> {
         let connection = self.connections.get_mut(peer.0 as usize).ok_or_else(|| unknown_peer(peer))?;
         let length = buffer.as_ref().len();
-        let envelope = Envelope { peer, tag, length: length as u64 };
+        let envelope = Envelope::new(peer, tag.into(), length as u64);
         let direction = Direction::Send;
         let alive = connection.alive;
         let eager = length <= self.settings.buffer.0 as usize - HEADER;
@@ -380,12 +380,12 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
     /// The message that such a receive would take now, left where it is.
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Option<Envelope> {
         let node = self.unexpected.find(source, selector)?;
-        let (peer, tag, message) = self.unexpected.get(node);
+        let (peer, label, message) = self.unexpected.get(node);
         let length = match message {
             Unexpected::Eager(bytes) => bytes.len() as u64,
             Unexpected::Rendezvous { length, .. } => *length,
         };
-        Some(Envelope { peer, tag, length })
+        Some(Envelope::new(peer, label, length))
     }
 
     /// Withdraws a receive that has no message yet, or a send of which nothing has left.
@@ -523,7 +523,7 @@ pub(crate) fn nothing(source: Source) -> Envelope {
         Source::Peer(peer) => peer,
         Source::Any => PeerIndex(0),
     };
-    Envelope { peer, tag: 0, length: 0 }
+    Envelope::new(peer, 0.into(), 0)
 }
 
 pub(crate) fn to_wire(key: impl Key) -> u64 {

@@ -1,6 +1,6 @@
 //! From work completions to messages.
 
-use engine::{Envelope, Source, Status};
+use engine::{Envelope, Label, Source, Space, Status};
 use machine::{PeerIndex, Port, Result};
 
 use crate::completion::{Opcode, WorkCompletion, WorkStatus};
@@ -77,9 +77,9 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
         }
         match header.kind {
             Kind::Eager => {
-                let envelope = Envelope { peer, tag: header.tag, length: payload.length };
+                let envelope = Envelope::new(peer, header.tag.into(), payload.length);
                 let bytes = self.adapter.memory(payload).expect("read just now");
-                match self.posted.take(peer, header.tag) {
+                match self.posted.take(peer, Space::Tagged, header.tag) {
                     Some(key) => {
                         let into =
                             self.receives[key].buffer.as_mut().expect("a posted receive has its buffer").as_mut();
@@ -95,8 +95,8 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
                     }
                 }
             }
-            Kind::RequestToSend { length, sender } => match self.posted.take(peer, header.tag) {
-                Some(key) => self.clear_to_send(key, Envelope { peer, tag: header.tag, length }, sender),
+            Kind::RequestToSend { length, sender } => match self.posted.take(peer, Space::Tagged, header.tag) {
+                Some(key) => self.clear_to_send(key, Envelope::new(peer, header.tag.into(), length), sender),
                 None => self.keep(peer, header.tag, Unexpected::Rendezvous { length, sender }),
             },
             Kind::ClearToSend { sender, receiver, key, length } => {
@@ -116,7 +116,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
     }
 
     fn keep(&mut self, peer: PeerIndex, tag: u64, message: Unexpected) {
-        self.unexpected.push(peer, tag, message);
+        self.unexpected.push(peer, Label::from(tag), message);
         let counters = &mut self.counters;
         counters.unexpected_most = counters.unexpected_most.max(self.unexpected.len() as u64);
         counters.unexpected_bytes_most = counters.unexpected_bytes_most.max(self.unexpected_bytes);
@@ -124,7 +124,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
 
     /// Gives a fresh receive the unexpected message at `node`.
     pub(crate) fn claim(&mut self, key: ReceiveKey, node: u32) -> Result<()> {
-        let (peer, tag, message) = self.unexpected.remove(node);
+        let (peer, label, message) = self.unexpected.remove(node);
         match message {
             Unexpected::Eager(bytes) => {
                 self.unexpected_bytes -= bytes.len() as u64;
@@ -132,10 +132,10 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
                 let fits = bytes.len().min(into.len());
                 into[..fits].copy_from_slice(&bytes[..fits]);
                 let status = if fits == bytes.len() { Status::Done } else { Status::Truncated };
-                self.finish_receive(key, Envelope { peer, tag, length: bytes.len() as u64 }, status);
+                self.finish_receive(key, Envelope::new(peer, label, bytes.len() as u64), status);
             }
             Unexpected::Rendezvous { length, sender } => {
-                self.clear_to_send(key, Envelope { peer, tag, length }, sender);
+                self.clear_to_send(key, Envelope::new(peer, label, length), sender);
                 self.post_waiting(peer)?;
             }
         }

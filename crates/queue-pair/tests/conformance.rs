@@ -6,7 +6,7 @@ mod layers;
 
 use std::time::{Duration, Instant};
 
-use engine::{Direction, Source, Status, TagSelector};
+use engine::{Direction, Source, Space, Status, TagSelector};
 use layers::faulty::{Faulty, Rates};
 use layers::{Ended, Layer, Matched, Random, connected};
 use machine::PeerIndex;
@@ -108,8 +108,13 @@ impl World<'_> {
                 let taken_by = message.taken_by.expect("every message was received");
                 let receive = self.posted[at][taken_by];
                 let selector = TagSelector::masked(receive.tag, receive.mask);
-                assert!(receive.source.takes(Self::known_as(at, message.from)) && selector.takes(message.tag));
-                for earlier in sent[..k].iter().filter(|e| e.from == message.from && selector.takes(e.tag)) {
+                assert!(
+                    receive.source.takes(Self::known_as(at, message.from))
+                        && selector.takes(Space::Tagged, message.tag)
+                );
+                for earlier in
+                    sent[..k].iter().filter(|e| e.from == message.from && selector.takes(Space::Tagged, e.tag))
+                {
                     assert!(
                         earlier.taken_by.unwrap() < taken_by,
                         "at end {at}: receive {taken_by} took a message though an earlier one fits it"

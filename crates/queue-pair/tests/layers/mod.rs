@@ -119,12 +119,10 @@ impl<P: Port> Layer for Matched<P> {
     }
 }
 
+pub type Pairs<P> = Endpoint<P, Vec<u8>>;
+
 /// A hub connected to leaves by queue pairs, over ports that are wired likewise.
-pub fn connected<P: Port>(
-    hub: P,
-    leaves: Vec<P>,
-    settings: &Settings,
-) -> (Endpoint<P, Vec<u8>>, Vec<Endpoint<P, Vec<u8>>>) {
+pub fn connected<P: Port>(hub: P, leaves: Vec<P>, settings: &Settings) -> (Pairs<P>, Vec<Pairs<P>>) {
     let mut hub = Endpoint::open(hub, settings).unwrap();
     let leaves = leaves
         .into_iter()
