@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const PROGRAMS: &[&str] = &["softirq", "redirect", "traffic_send", "traffic_receive", "echo", "far_end"];
+const PROGRAMS: &[&str] = &["softirq", "redirect", "traffic_send", "traffic_receive", "echo", "far_end", "network"];
 const SOURCES: &str = "src/programs";
 
 fn main() {

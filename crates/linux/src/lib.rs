@@ -12,6 +12,8 @@ pub mod clock;
 pub mod contention;
 pub mod datagrams;
 pub mod lab;
+#[cfg(not(loom))]
+mod netlink;
 pub mod network;
 mod passing;
 pub mod probe;

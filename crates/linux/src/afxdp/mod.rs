@@ -10,6 +10,7 @@
 //! the rest still in the ring. A sender that waits for completions then waits for ever: that is how sending more than
 //! 32 frames a kick hangs. [`Sender::kick`] goes on until the ring is empty or the kernel takes no more.
 
+mod port;
 mod receiver;
 mod redirect;
 mod ring;
@@ -28,12 +29,13 @@ use rustix::net::xdp::{
     XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING,
 };
 
+pub use port::{AfxdpCounters, AfxdpPort, Dropped, Nic, NicCounters, NicInForce, NicOptions, Way, addresses};
 pub use receiver::{Held, Receiver};
 pub use redirect::{Redirect, Redirected, Which};
 use ring::{Consumer, Producer};
 pub use sender::{Sender, Sent};
 pub use socket::{InForce, Statistics};
-use socket::{Sizes, Socket};
+use socket::{Refused, Sizes, Socket};
 use umem::Umem;
 
 /// How frames get between our memory and the device.
@@ -123,20 +125,25 @@ pub fn open(interface: &str, options: &Options) -> Result<(Sender, Receiver)> {
         let subject = format!("AF_XDP on {interface}");
         return Err(Fault::new(subject, "no frames for one direction", "ask for frames, or open the other end alone"));
     }
+    both(interface, options).map_err(Fault::from)
+}
+
+fn both(interface: &str, options: &Options) -> Result<(Sender, Receiver), Refused> {
     let (sender, receiver) = halves(interface, options)?;
     Ok((sender.expect("frames were asked for"), receiver.expect("frames were asked for")))
 }
 
-fn halves(interface: &str, options: &Options) -> Result<(Option<Sender>, Option<Receiver>)> {
+fn halves(interface: &str, options: &Options) -> Result<(Option<Sender>, Option<Receiver>), Refused> {
     options.check(interface)?;
     let (out, into) = (options.transmit_frames, options.receive_frames);
     let umem = Umem::new(out + into, options.frame_size, options.huge_pages)?;
-    // Completion and fill ring hold every frame of their direction, so that neither can be full.
+    // Completion and fill ring hold every frame of their direction, so that neither can be full. The fill ring twice:
+    // the kernel shows a received frame before it says that it has taken it out of there, and we may be quicker.
     let sizes = Sizes {
         transmit: if out > 0 { options.ring } else { 0 },
         completion: if out > 0 { out.next_power_of_two() } else { 0 },
         receive: if into > 0 { options.ring } else { 0 },
-        fill: if into > 0 { into.next_power_of_two() } else { 0 },
+        fill: if into > 0 { (2 * into).next_power_of_two() } else { 0 },
     };
     let (mut transmit, mut receive) = (None, None);
     let socket = Socket::open(interface, options, umem, sizes, |fd, offsets| {

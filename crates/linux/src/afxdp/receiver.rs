@@ -12,7 +12,7 @@ use rustix::net::xdp::XdpDesc;
 
 use super::Options;
 use super::ring::{Consumer, Producer};
-use super::socket::{InForce, Socket, Statistics};
+use super::socket::{InForce, Memory, Socket, Statistics};
 
 /// A received frame that its holder keeps for a while. One that is never released is lost to its receiver.
 #[derive(Debug)]
@@ -41,7 +41,8 @@ impl Receiver {
         if options.receive_frames == 0 {
             return Err(Fault::new(format!("AF_XDP on {interface}"), "no frames to receive into", "ask for some"));
         }
-        super::halves(interface, &options).map(|(_, receiver)| receiver.expect("frames were asked for"))
+        let (_, receiver) = super::halves(interface, &options)?;
+        Ok(receiver.expect("frames were asked for"))
     }
 
     pub(super) fn new(
@@ -86,6 +87,40 @@ impl Receiver {
         Some(Held { address: descriptor.addr, length: descriptor.len, owner: self.identity() })
     }
 
+    /// As [`Receiver::take`], of up to `limit` frames at once; says how many.
+    pub(super) fn take_many(&mut self, limit: usize, mut each: impl FnMut(Held)) -> usize {
+        let owner = self.identity();
+        let mut count = 0;
+        while count < limit
+            && let Some(descriptor) = self.receive.peek()
+        {
+            self.receive.advance();
+            each(Held { address: descriptor.addr, length: descriptor.len, owner });
+            count += 1;
+        }
+        if count > 0 {
+            self.received += count as u64;
+            self.receive.release();
+        }
+        count
+    }
+
+    /// As [`Receiver::release`], of many. To be called also where there are none: it is what wakes a driver that waits
+    /// for frames, and the poll of a socket that polls the device.
+    #[inline]
+    pub(super) fn release_many(&mut self, held: impl Iterator<Item = Held>) {
+        let mut any = false;
+        for held in held {
+            assert_eq!(held.owner, self.identity(), "the frame of another receiver");
+            self.give_back(held.address);
+            any = true;
+        }
+        if any {
+            self.fill.publish();
+        }
+        self.wake(!any);
+    }
+
     #[inline]
     pub fn bytes<'a>(&'a self, held: &'a Held) -> &'a [u8] {
         assert_eq!(held.owner, self.identity(), "the frame of another receiver");
@@ -101,12 +136,12 @@ impl Receiver {
     }
 
     fn identity(&self) -> usize {
-        Arc::as_ptr(&self.socket).addr()
+        self.socket.identity()
     }
 
     #[inline]
     fn give_back(&mut self, address: u64) {
-        // Room is certain: the ring holds every frame. Asked for so that the ring learns how far the kernel is.
+        // Room is certain: the ring holds every frame twice. Asked for so that the ring learns how far the kernel is.
         self.fill.room(1);
         self.fill.push(address - address % u64::from(self.socket.umem.frame_size()));
     }
@@ -118,8 +153,13 @@ impl Receiver {
             self.receive.release();
             self.fill.publish();
         }
-        // Asked for by zero-copy drivers that ran out of frames, and by busy polling, where this call is the poll.
-        if self.fill.needs_wakeup() || (count == 0 && self.socket.in_force.busy_poll.is_some()) {
+        self.wake(count == 0);
+    }
+
+    /// Asked for by zero-copy drivers that ran out of frames, and by busy polling, where this call is the poll.
+    #[inline]
+    fn wake(&mut self, idle: bool) {
+        if self.fill.needs_wakeup() || (idle && self.socket.in_force.busy_poll.is_some()) {
             let mut nothing = [0u8; 0];
             let _ = rustix::net::recv(self.socket.fd(), &mut nothing[..], RecvFlags::DONTWAIT);
         }
@@ -166,5 +206,14 @@ impl AsFd for Receiver {
     /// The socket, to wait on with others or to put into a map of sockets.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.fd()
+    }
+}
+
+impl Memory {
+    #[inline]
+    pub(super) fn held<'a>(&'a self, held: &'a Held) -> &'a [u8] {
+        assert_eq!(held.owner, self.0.identity(), "the frame of another receiver");
+        // SAFETY: the frame is out of all rings while `held` exists; it is written by nobody.
+        unsafe { self.0.umem.bytes(held.address, held.length) }
     }
 }

@@ -9,7 +9,7 @@ use rustix::net::SendFlags;
 use rustix::net::xdp::XdpDesc;
 
 use super::ring::{Consumer, Producer};
-use super::socket::{InForce, Socket, Statistics, descriptor};
+use super::socket::{InForce, Memory, Socket, Statistics, descriptor};
 use super::{Mode, Options};
 
 /// What a sender has counted.
@@ -25,6 +25,14 @@ pub struct Sent {
     pub kicks: u64,
     /// Of these, those that stopped early with frames left.
     pub stopped: u64,
+}
+
+/// A frame of a sender's that somebody else writes. One that never comes back is lost to the sender.
+#[derive(Debug)]
+#[must_use = "push or restore it, or the sender has a frame less"]
+pub(super) struct Blank {
+    address: u64,
+    owner: usize,
 }
 
 /// Sends Ethernet frames from memory of its own.
@@ -49,7 +57,8 @@ impl Sender {
         if options.transmit_frames == 0 {
             return Err(Fault::new(format!("AF_XDP on {interface}"), "no frames to send from", "ask for some"));
         }
-        super::halves(interface, &options).map(|(sender, _)| sender.expect("frames were asked for"))
+        let (sender, _) = super::halves(interface, &options)?;
+        Ok(sender.expect("frames were asked for"))
     }
 
     pub(super) fn new(
@@ -164,9 +173,11 @@ impl Sender {
     #[inline]
     pub fn reap(&mut self) -> usize {
         let before = self.free.len();
+        let size = u64::from(self.socket.umem.frame_size());
         while let Some(address) = self.done.peek() {
             self.done.advance();
-            self.free.push(address);
+            // The frame may have been sent from behind its start.
+            self.free.push(address - address % size);
         }
         let reaped = self.free.len() - before;
         if reaped > 0 {
@@ -174,6 +185,40 @@ impl Sender {
             self.sent.completed += reaped as u64;
         }
         reaped
+    }
+
+    /// Moves up to `count` free frames to `into`, to be written elsewhere ([`Memory::blank`]); returns how many.
+    pub(super) fn lend(&mut self, count: usize, into: &mut Vec<Blank>) -> usize {
+        if self.free.len() < count {
+            self.reap();
+        }
+        let owner = self.socket.identity();
+        let rest = self.free.len().saturating_sub(count);
+        let before = into.len();
+        into.extend(self.free.drain(rest..).map(|address| Blank { address, owner }));
+        into.len() - before
+    }
+
+    pub(super) fn restore(&mut self, blank: Blank) {
+        assert_eq!(blank.owner, self.socket.identity(), "the frame of another sender");
+        self.free.push(blank.address);
+    }
+
+    /// As [`Sender::place`], of a lent frame's `length` bytes from `at`. Gives it back where the ring is full.
+    #[inline]
+    pub(super) fn push(&mut self, blank: Blank, at: usize, length: usize) -> std::result::Result<(), Blank> {
+        assert_eq!(blank.owner, self.socket.identity(), "the frame of another sender");
+        assert!(at + length <= self.socket.umem.frame_size() as usize, "inside one frame");
+        if self.transmit.room(1) == 0 {
+            return Err(blank);
+        }
+        self.transmit.push(descriptor(blank.address + at as u64, length as u32));
+        self.placed += 1;
+        Ok(())
+    }
+
+    pub(super) fn memory(&self) -> Memory {
+        Memory(self.socket.clone())
     }
 
     #[cold]
@@ -205,5 +250,15 @@ impl Sender {
 
     pub fn statistics(&self) -> Result<Statistics> {
         self.socket.statistics()
+    }
+}
+
+impl Memory {
+    /// `length` bytes of a lent frame from `at`; they hold whatever an earlier frame left.
+    #[inline]
+    pub(super) fn blank<'a>(&'a self, blank: &'a mut Blank, at: usize, length: usize) -> &'a mut [u8] {
+        assert_eq!(blank.owner, self.0.identity(), "the frame of another sender");
+        // SAFETY: its number is in no list and in no ring while `blank` exists, of which there is one and it is borrowed.
+        unsafe { self.0.umem.bytes_mut(blank.address + at as u64, length as u32) }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use machine::{Bytes, Fault, Result};
 use rustix::io::Errno;
@@ -67,6 +68,39 @@ pub(super) struct Socket {
     pub subject: String,
 }
 
+/// What reads and writes frames that are out of the rings, away from the sender and the receiver.
+#[derive(Clone)]
+pub(super) struct Memory(pub(super) Arc<Socket>);
+
+/// Why a socket could not be opened, as far as others decide by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    NoZeroCopy,
+    /// Somebody has the queue.
+    Taken,
+    NoSuchQueue,
+    Other,
+}
+
+/// A fault with its kind.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub why: Why,
+    pub fault: Fault,
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Refused { why: Why::Other, fault }
+    }
+}
+
+impl From<Refused> for Fault {
+    fn from(refused: Refused) -> Self {
+        refused.fault
+    }
+}
+
 /// Sizes of the rings, 0 for one that is not there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
@@ -84,7 +118,7 @@ impl Socket {
         umem: Umem,
         sizes: Sizes,
         map: impl FnOnce(BorrowedFd<'_>, &XdpMmapOffsets) -> Result<()>,
-    ) -> Result<Socket> {
+    ) -> Result<Socket, Refused> {
         let subject = format!("AF_XDP on {interface}, queue {}", options.queue);
         let fail = |e: Errno, doing: &str| refusal(&subject, e, doing, options);
         let fd = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
@@ -120,13 +154,20 @@ impl Socket {
             Mode::Copy => SocketAddrXdpFlags::XDP_COPY,
         };
         flags.set(SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, options.need_wakeup);
-        rustix::net::bind(&fd, &SocketAddrXdp::new(flags, index, options.queue))
-            .map_err(|e| fail(e, "binding to the queue"))?;
+        rustix::net::bind(&fd, &SocketAddrXdp::new(flags, index, options.queue)).map_err(|e| {
+            let why = match e {
+                Errno::OPNOTSUPP if options.mode == Mode::ZeroCopy => Why::NoZeroCopy,
+                Errno::BUSY => Why::Taken,
+                Errno::INVAL => Why::NoSuchQueue,
+                _ => Why::Other,
+            };
+            Refused { why, fault: fail(e, "binding to the queue") }
+        })?;
         let told = sockopt::xdp_options(&fd).map_err(|e| fail(e, "asking in which mode it runs"))?;
         let mode = if told.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY) { Mode::ZeroCopy } else { Mode::Copy };
         if mode != options.mode {
             let cause = format!("{} was asked for and the kernel runs it in {mode}", options.mode);
-            return Err(Fault::new(subject, cause, format!("ask for {mode}")));
+            return Err(Fault::new(subject, cause, format!("ask for {mode}")).into());
         }
         let in_force = InForce {
             mode,
@@ -139,6 +180,11 @@ impl Socket {
 
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// Tells it from every other that lives.
+    pub fn identity(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     pub fn statistics(&self) -> Result<Statistics> {

@@ -197,6 +197,16 @@ impl UdpPort {
         self.connected
     }
 
+    /// The mtu stays as it is from now on, as if a packet had been sent.
+    pub(crate) fn settle_mtu(&mut self) {
+        self.in_use = true;
+    }
+
+    /// The largest packet that the route to `address` takes in one piece now.
+    pub(crate) fn payload_to(&self, address: SocketAddr) -> Result<usize> {
+        self.routes.payload(address)
+    }
+
     /// Keeps packets of addresses that are no peers, for [`NetworkPort::strangers`]. Before this they are dropped. The
     /// socket is not connected from now on, which would keep them out.
     pub fn welcome_strangers(&mut self) {

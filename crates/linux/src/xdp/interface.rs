@@ -13,6 +13,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::syscall::{self, Command};
+use crate::netlink::attributes;
 
 /// An interface of the network namespace in which the thread was that named it. Works from any thread.
 #[derive(Debug)]
@@ -57,6 +58,15 @@ impl Interface {
 
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Tells it from every other interface of this machine: device and inode of its network namespace, and its index.
+    pub(crate) fn identity(&self) -> Result<(u64, u64, u32)> {
+        let about = self.namespace.metadata();
+        let about = about.map_err(|error| {
+            Fault::because(format!("namespace of {}", self.name), error, "check that /proc is there")
+        })?;
+        Ok((about.dev(), about.ino(), self.index))
     }
 
     /// Runs `work` in the interface's namespace: in place if the calling thread is in it, else on a thread of its own.
@@ -118,19 +128,6 @@ impl Interface {
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
-}
-
-/// `(type, content)` of each netlink attribute.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let head = bytes.get(..4)?;
-        let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
-        let content = bytes.get(4..length)?;
-        // The two high bits are flags.
-        let kind = u16::from_ne_bytes([head[2], head[3]]) & 0x3fff;
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, content))
-    })
 }
 
 /// From `linux/if_link.h`: IFLA_XDP holds what is attached and, by mode, the program's number.

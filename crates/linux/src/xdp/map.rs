@@ -28,6 +28,7 @@ pub enum Kind {
 pub struct Map {
     descriptor: OwnedFd,
     kind: Kind,
+    key_size: u32,
     value_size: u32,
     entries: u32,
 }
@@ -62,7 +63,7 @@ impl Map {
             RING => Kind::Ring,
             _ => Kind::Other,
         };
-        let map = Map { descriptor, kind, value_size: attributes.value_size, entries };
+        let map = Map { descriptor, kind, key_size: attributes.key_size, value_size: attributes.value_size, entries };
         if !data.is_empty() {
             map.put(0, data)?;
         }
@@ -73,10 +74,22 @@ impl Map {
     }
 
     pub(crate) fn put(&self, key: u32, value: &[u8]) -> io::Result<()> {
+        self.put_at(&key.to_ne_bytes(), value)
+    }
+
+    /// As [`Map::put`], for keys of any kind.
+    pub(crate) fn put_at(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         assert!(value.len() >= self.value_size as usize, "the kernel reads a whole value");
-        let (key, value) = (std::ptr::from_ref(&key) as u64, value.as_ptr() as u64);
+        assert!(key.len() >= self.key_size as usize, "the kernel reads a whole key");
+        let (key, value) = (key.as_ptr() as u64, value.as_ptr() as u64);
         let map = syscall::number(self.as_fd());
         syscall::run(Command::MapUpdate, &mut syscall::MapElement { map, key, value, ..Default::default() })
+    }
+
+    pub(crate) fn remove(&self, key: &[u8]) -> io::Result<()> {
+        assert!(key.len() >= self.key_size as usize, "the kernel reads a whole key");
+        let (map, key) = (syscall::number(self.as_fd()), key.as_ptr() as u64);
+        syscall::run(Command::MapDelete, &mut syscall::MapElement { map, key, ..Default::default() })
     }
 
     pub fn kind(&self) -> Kind {

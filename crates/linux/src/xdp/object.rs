@@ -41,6 +41,8 @@ const PROGRAM_XDP: u32 = 6;
 /// The attach type of XDP programs at an interface.
 pub(super) const ATTACH_XDP: u32 = 37;
 const SLEEPABLE: u32 = 1 << 4;
+/// The program takes frames that lie in several pieces (Linux 5.18).
+const TAKES_FRAGMENTS: u32 = 1 << 5;
 const ANOTHER_MODE: &str = "ask for native or generic mode, or use a NIC that runs BPF";
 const NO_MEMORY_SHARED: &str = "its memory is not shared: add BPF_F_MMAPABLE to its flags";
 
@@ -69,7 +71,8 @@ impl<'a> Loader<'a> {
         self
     }
 
-    /// Makes the maps and has the kernel verify the programs. Sections `xdp` and `syscall` are programs; others are refused.
+    /// Makes the maps and has the kernel verify the programs. Sections `xdp`, `xdp.frags` and `syscall` are programs;
+    /// others are refused.
     pub fn load(self) -> Result<Object> {
         // A NIC's index means something in its own namespace only.
         match self.device {
@@ -88,11 +91,11 @@ impl<'a> Loader<'a> {
         let elf = Elf::read(self.code).map_err(bad)?;
         for section in elf.program_sections() {
             let kind = section.split('/').next().unwrap_or_default();
-            if kind != "xdp" && kind != "syscall" {
+            if !matches!(kind, "xdp" | "xdp.frags" | "syscall") {
                 return Err(Fault::new(
                     subject(),
                     format!("section '{section}' is no program for an xdp site"),
-                    "put programs into SEC(\"xdp\") or SEC(\"syscall\")",
+                    "put programs into SEC(\"xdp\"), SEC(\"xdp.frags\") or SEC(\"syscall\")",
                 ));
             }
         }
@@ -164,11 +167,12 @@ impl<'a> Loader<'a> {
         for (name, program) in &object.programs {
             let function =
                 object.functions.get(&program.function_key()).ok_or_else(|| bad(format!("no code of {name}")))?;
-            let kind = match program.section {
-                ProgramSection::Xdp { .. } => ProgramKind::Xdp,
-                _ => ProgramKind::Syscall,
+            let (kind, flags) = match program.section {
+                ProgramSection::Xdp { frags: true, .. } => (ProgramKind::Xdp, TAKES_FRAGMENTS),
+                ProgramSection::Xdp { .. } => (ProgramKind::Xdp, 0),
+                _ => (ProgramKind::Syscall, SLEEPABLE),
             };
-            let descriptor = self.verify(name, kind, function, &program.license, debug.as_ref())?;
+            let descriptor = self.verify(name, (kind, flags), function, &program.license, debug.as_ref())?;
             programs.insert(name.clone(), Program::new(name, kind, descriptor)?);
         }
         Ok(Object { name: self.name.into(), programs, maps, variables })
@@ -177,7 +181,7 @@ impl<'a> Loader<'a> {
     fn verify(
         &self,
         name: &str,
-        kind: ProgramKind,
+        (kind, flags): (ProgramKind, u32),
         function: &Function,
         license: &std::ffi::CStr,
         debug: Option<&OwnedFd>,
@@ -188,7 +192,7 @@ impl<'a> Loader<'a> {
             instructions: function.instructions.len() as u32,
             code: function.instructions.as_ptr() as u64,
             license: license.as_ptr() as u64,
-            flags: if kind == ProgramKind::Xdp { 0 } else { SLEEPABLE },
+            flags,
             name: syscall::name(name),
             interface: if kind == ProgramKind::Xdp { self.device() } else { 0 },
             attach: if kind == ProgramKind::Xdp { ATTACH_XDP } else { 0 },

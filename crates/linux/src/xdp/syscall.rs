@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub(super) enum Command {
     MapCreate = 0,
     MapUpdate = 2,
+    MapDelete = 3,
     ProgramLoad = 5,
     ProgramRun = 10,
     ProgramOfId = 13,
