@@ -1,0 +1,326 @@
+//! Completion queues. A read lets the endpoints move what can move and writes what has ended straight into the caller's
+//! memory; only events of other queues, and of sends that ended as they were made, wait in the ring.
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::abi::completion::{CONTEXT_ENTRY, DATA_ENTRY, Entry, ErrorEntry, MSG_ENTRY, TAGGED_ENTRY};
+use crate::abi::constants::*;
+use crate::abi::info::CompletionQueueAttr;
+use crate::abi::object::{CompletionQueueOps, Fid, FidCompletionQueue, FidDomain, Ops};
+use crate::abi::{Address, Signed};
+use crate::domain::Domain;
+use crate::endpoint::Endpoint;
+use crate::event_queue::tell;
+use crate::object::{self, Guarded, Object, Used};
+use crate::refuse::{self, signed};
+use crate::waiting::Wait;
+
+#[repr(C)]
+pub struct CompletionQueue {
+    fid: FidCompletionQueue,
+    users: AtomicUsize,
+    domain: Used<Domain>,
+    /// Bytes of an entry in this queue's format.
+    entry: usize,
+    waits: bool,
+    signalled: AtomicBool,
+    state: Guarded<State>,
+}
+
+#[derive(Default)]
+struct State {
+    ring: VecDeque<(Entry, Address)>,
+    errors: VecDeque<ErrorEntry>,
+    /// Those bound; each leaves before it is freed.
+    endpoints: Vec<NonNull<Endpoint>>,
+}
+
+/// The caller's array of entries, as it fills.
+pub struct Reader {
+    queue: *const CompletionQueue,
+    at: *mut u8,
+    sources: *mut Address,
+    entry: usize,
+    left: usize,
+    taken: usize,
+}
+
+// SAFETY: it begins with a `Fid`.
+unsafe impl Object for CompletionQueue {
+    const CLASS: usize = FI_CLASS_CQ;
+
+    fn users(&self) -> &AtomicUsize {
+        &self.users
+    }
+}
+
+static BASE: Ops = Ops {
+    size: size_of::<Ops>(),
+    close: object::close::<CompletionQueue>,
+    bind: refuse::bind,
+    control: refuse::control,
+    ops_open: refuse::ops_open,
+    tostr: refuse::tostr,
+    ops_set: refuse::ops_set,
+};
+
+static OPS: CompletionQueueOps = CompletionQueueOps {
+    size: size_of::<CompletionQueueOps>(),
+    read,
+    readfrom,
+    readerr,
+    sread,
+    sreadfrom,
+    signal,
+    strerror,
+};
+
+pub unsafe extern "C" fn open(
+    domain: *mut FidDomain,
+    attr: *mut CompletionQueueAttr,
+    into: *mut *mut FidCompletionQueue,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: the domain is open, the rest NULL or good.
+    let (domain, format, waits) = unsafe {
+        let Some(domain) = object::of::<Domain>(domain.cast()) else { return -FI_EINVAL };
+        let attr = attr.as_mut();
+        if let Some(attr) = attr {
+            if attr.format == FI_CQ_FORMAT_UNSPEC {
+                attr.format = FI_CQ_FORMAT_TAGGED;
+            }
+            (Used::new(domain), attr.format, attr.wait_obj)
+        } else {
+            (Used::new(domain), FI_CQ_FORMAT_TAGGED, FI_WAIT_UNSPEC)
+        }
+    };
+    let entry = match format {
+        FI_CQ_FORMAT_CONTEXT => CONTEXT_ENTRY,
+        FI_CQ_FORMAT_MSG => MSG_ENTRY,
+        FI_CQ_FORMAT_DATA => DATA_ENTRY,
+        FI_CQ_FORMAT_TAGGED => TAGGED_ENTRY,
+        _ => return -FI_ENOSYS,
+    };
+    if !matches!(waits, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) {
+        return -FI_ENOSYS;
+    }
+    let queue = CompletionQueue {
+        fid: FidCompletionQueue { fid: Fid { class: FI_CLASS_CQ, context, ops: &BASE }, ops: &OPS },
+        users: AtomicUsize::new(0),
+        domain,
+        entry,
+        waits: waits != FI_WAIT_NONE,
+        signalled: AtomicBool::new(false),
+        state: Guarded::new(State::default()),
+    };
+    // SAFETY: as above.
+    unsafe { object::open(queue, into) }
+}
+
+impl Reader {
+    /// Whether this is the array of a read of `queue` with room left.
+    #[inline]
+    pub fn takes(&self, queue: *const CompletionQueue) -> bool {
+        std::ptr::eq(self.queue, queue) && self.left > 0
+    }
+
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Needs room.
+    #[inline]
+    pub fn put(&mut self, entry: &Entry, source: Address) {
+        debug_assert!(self.left > 0);
+        // SAFETY: there is room for `left` entries of `entry` bytes at `at`, and for a source each; all formats are
+        // beginnings of `Entry`.
+        unsafe {
+            let from = (&raw const *entry).cast::<u8>();
+            match self.entry {
+                // Lengths that the compiler knows are a few moves.
+                TAGGED_ENTRY => std::ptr::copy_nonoverlapping(from, self.at, TAGGED_ENTRY),
+                DATA_ENTRY => std::ptr::copy_nonoverlapping(from, self.at, DATA_ENTRY),
+                MSG_ENTRY => std::ptr::copy_nonoverlapping(from, self.at, MSG_ENTRY),
+                _ => std::ptr::copy_nonoverlapping(from, self.at, CONTEXT_ENTRY),
+            }
+            self.at = self.at.add(self.entry);
+            if !self.sources.is_null() {
+                *self.sources = source;
+                self.sources = self.sources.add(1);
+            }
+        }
+        self.left -= 1;
+        self.taken += 1;
+    }
+}
+
+impl CompletionQueue {
+    /// # Safety
+    /// The domain is entered, the endpoint stays until [`CompletionQueue::leave`].
+    pub unsafe fn join(&self, endpoint: NonNull<Endpoint>) {
+        // SAFETY: the caller's promise.
+        let endpoints = unsafe { &mut self.state.get().endpoints };
+        if !endpoints.contains(&endpoint) {
+            endpoints.push(endpoint);
+        }
+    }
+
+    /// # Safety
+    /// The domain is entered.
+    pub unsafe fn leave(&self, endpoint: NonNull<Endpoint>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.state.get() }.endpoints.retain(|&other| other != endpoint);
+    }
+
+    /// # Safety
+    /// The domain is entered.
+    #[inline]
+    pub unsafe fn push(&self, entry: Entry, source: Address) {
+        // SAFETY: the caller's promise; no reference into the state outlives a function of this file.
+        unsafe { self.state.get() }.ring.push_back((entry, source));
+    }
+
+    /// # Safety
+    /// The domain is entered.
+    #[cold]
+    pub unsafe fn push_error(&self, error: ErrorEntry) {
+        // SAFETY: as in `push`.
+        unsafe { self.state.get() }.errors.push_back(error);
+    }
+
+    /// # Safety
+    /// `into` holds `count` entries, `sources` is NULL or holds as many addresses.
+    #[inline]
+    unsafe fn take(&self, into: *mut c_void, count: usize, sources: *mut Address) -> Signed {
+        let _entered = self.domain.enter();
+        let mut reader =
+            Reader { queue: self, at: into.cast(), sources, entry: self.entry, left: count, taken: 0 };
+        // SAFETY: the domain is entered; no reference into the state is kept while endpoints progress, which push to it.
+        unsafe {
+            let waiting = &mut self.state.get().ring;
+            while reader.left > 0
+                && let Some((entry, source)) = waiting.pop_front()
+            {
+                reader.put(&entry, source);
+            }
+            if reader.is_full() && count > 0 {
+                return reader.taken as Signed;
+            }
+            if self.state.get().errors.is_empty() {
+                let mut at = 0;
+                while let Some(&endpoint) = self.state.get().endpoints.get(at) {
+                    endpoint.as_ref().progress(Some(&mut reader));
+                    at += 1;
+                }
+            }
+            match reader.taken {
+                0 if !self.state.get().errors.is_empty() => signed(FI_EAVAIL),
+                0 => signed(FI_EAGAIN),
+                taken => taken as Signed,
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for `take`.
+    unsafe fn wait(&self, into: *mut c_void, count: usize, sources: *mut Address, timeout: c_int) -> Signed {
+        if !self.waits {
+            return signed(FI_ENOSYS);
+        }
+        let mut wait = Wait::new(timeout);
+        loop {
+            // SAFETY: the caller's promise.
+            let taken = unsafe { self.take(into, count, sources) };
+            if taken != signed(FI_EAGAIN) || self.signalled.swap(false, Ordering::AcqRel) || !wait.goes_on() {
+                return taken;
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn read(queue: *mut FidCompletionQueue, into: *mut c_void, count: usize) -> Signed {
+    // SAFETY: libfabric's contract: the queue is open, the array holds `count` entries.
+    unsafe { (*queue.cast::<CompletionQueue>()).take(into, count, std::ptr::null_mut()) }
+}
+
+unsafe extern "C" fn readfrom(
+    queue: *mut FidCompletionQueue,
+    into: *mut c_void,
+    count: usize,
+    sources: *mut Address,
+) -> Signed {
+    // SAFETY: as above.
+    unsafe { (*queue.cast::<CompletionQueue>()).take(into, count, sources) }
+}
+
+unsafe extern "C" fn readerr(queue: *mut FidCompletionQueue, into: *mut ErrorEntry, _flags: u64) -> Signed {
+    // SAFETY: libfabric's contract: `into` is NULL or an entry of the version that the application was built for, which
+    // has all fields of ours.
+    unsafe {
+        let Some(queue) = object::of::<CompletionQueue>(queue.cast()) else { return signed(FI_EINVAL) };
+        let Some(into) = into.as_mut() else { return signed(FI_EINVAL) };
+        let _entered = queue.domain.enter();
+        let Some(error) = queue.state.get().errors.pop_front() else { return signed(FI_EAGAIN) };
+        // An application's own buffer for details stays its own; there are none.
+        let details = if into.error_data_size > 0 { into.error_data } else { std::ptr::null_mut() };
+        *into = ErrorEntry { error_data: details, error_data_size: 0, ..error };
+        1
+    }
+}
+
+unsafe extern "C" fn sread(
+    queue: *mut FidCompletionQueue,
+    into: *mut c_void,
+    count: usize,
+    _condition: *const c_void,
+    timeout: c_int,
+) -> Signed {
+    // SAFETY: as in `read`.
+    unsafe { (*queue.cast::<CompletionQueue>()).wait(into, count, std::ptr::null_mut(), timeout) }
+}
+
+unsafe extern "C" fn sreadfrom(
+    queue: *mut FidCompletionQueue,
+    into: *mut c_void,
+    count: usize,
+    sources: *mut Address,
+    _condition: *const c_void,
+    timeout: c_int,
+) -> Signed {
+    // SAFETY: as in `read`.
+    unsafe { (*queue.cast::<CompletionQueue>()).wait(into, count, sources, timeout) }
+}
+
+unsafe extern "C" fn signal(queue: *mut FidCompletionQueue) -> c_int {
+    // SAFETY: libfabric's contract.
+    let Some(queue) = (unsafe { object::of::<CompletionQueue>(queue.cast()) }) else { return -FI_EINVAL };
+    if !queue.waits {
+        return -FI_ENOSYS;
+    }
+    queue.signalled.store(true, Ordering::Release);
+    0
+}
+
+unsafe extern "C" fn strerror(
+    _: *mut FidCompletionQueue,
+    error: c_int,
+    _: *const c_void,
+    into: *mut c_char,
+    length: usize,
+) -> *const c_char {
+    let text: &CStr = match error {
+        FI_ETRUNC => c"the message was longer than the receive's buffer",
+        FI_ECANCELED => c"the operation was cancelled",
+        FI_ECONNRESET => c"the peer's process has ended, or it has been silent for too long",
+        FI_ENOMSG => c"no such message has arrived",
+        FI_EIO => c"the message engine has failed; it said why on stderr",
+        FI_ENOKEY => c"the peer has no such memory region, or does not permit this access",
+        _ => c"no error of the provider's own",
+    };
+    // SAFETY: libfabric's contract: `into` is NULL or holds `length` bytes.
+    unsafe { tell(text, into, length) }
+}

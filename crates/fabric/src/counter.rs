@@ -1,0 +1,202 @@
+//! Counters of operations that have ended.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::abi::constants::*;
+use crate::abi::info::CounterAttr;
+use crate::abi::object::{CounterOps, Fid, FidCounter, FidDomain, Ops};
+use crate::domain::Domain;
+use crate::endpoint::Endpoint;
+use crate::object::{self, Guarded, Object, Used};
+use crate::refuse;
+use crate::waiting::Wait;
+
+#[repr(C)]
+pub struct Counter {
+    fid: FidCounter,
+    users: AtomicUsize,
+    domain: Used<Domain>,
+    value: AtomicU64,
+    errors: AtomicU64,
+    waits: bool,
+    /// Those bound; each leaves before it is freed.
+    endpoints: Guarded<Vec<NonNull<Endpoint>>>,
+}
+
+// SAFETY: it begins with a `Fid`.
+unsafe impl Object for Counter {
+    const CLASS: usize = FI_CLASS_CNTR;
+
+    fn users(&self) -> &AtomicUsize {
+        &self.users
+    }
+}
+
+static BASE: Ops = Ops {
+    size: size_of::<Ops>(),
+    close: object::close::<Counter>,
+    bind: refuse::bind,
+    control: refuse::control,
+    ops_open: refuse::ops_open,
+    tostr: refuse::tostr,
+    ops_set: refuse::ops_set,
+};
+
+static OPS: CounterOps =
+    CounterOps { size: size_of::<CounterOps>(), read, readerr, add, set, wait, adderr, seterr };
+
+pub unsafe extern "C" fn open(
+    domain: *mut FidDomain,
+    attr: *mut CounterAttr,
+    into: *mut *mut FidCounter,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: the domain is open, the rest NULL or good.
+    let (domain, waits, events) = unsafe {
+        let Some(domain) = object::of::<Domain>(domain.cast()) else { return -FI_EINVAL };
+        let attr = attr.as_ref();
+        (Used::new(domain), attr.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj), attr.map_or(0, |attr| attr.events))
+    };
+    if !matches!(waits, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD) || events != 0 {
+        return -FI_ENOSYS;
+    }
+    let counter = Counter {
+        fid: FidCounter { fid: Fid { class: FI_CLASS_CNTR, context, ops: &BASE }, ops: &OPS },
+        users: AtomicUsize::new(0),
+        domain,
+        value: AtomicU64::new(0),
+        errors: AtomicU64::new(0),
+        waits: waits != FI_WAIT_NONE,
+        endpoints: Guarded::new(Vec::new()),
+    };
+    // SAFETY: as above.
+    unsafe { object::open(counter, into) }
+}
+
+impl Counter {
+    pub fn count(&self, failed: bool) {
+        let counter = if failed { &self.errors } else { &self.value };
+        counter.fetch_add(1, Ordering::Release);
+    }
+
+    /// # Safety
+    /// The domain is entered, the endpoint stays until [`Counter::leave`].
+    pub unsafe fn join(&self, endpoint: NonNull<Endpoint>) {
+        // SAFETY: the caller's promise.
+        let endpoints = unsafe { self.endpoints.get() };
+        if !endpoints.contains(&endpoint) {
+            endpoints.push(endpoint);
+        }
+    }
+
+    /// # Safety
+    /// The domain is entered.
+    pub unsafe fn leave(&self, endpoint: NonNull<Endpoint>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.endpoints.get() }.retain(|&other| other != endpoint);
+    }
+
+    fn turn(&self) {
+        let _entered = self.domain.enter();
+        // SAFETY: the domain is entered; progress does not touch counters' lists, and the endpoints are open.
+        unsafe {
+            for endpoint in self.endpoints.get().iter() {
+                endpoint.as_ref().progress(None);
+            }
+        }
+    }
+}
+
+/// Calls `act` with the counter.
+unsafe fn with<T>(fid: *mut FidCounter, otherwise: T, act: impl FnOnce(&Counter) -> T) -> T {
+    // SAFETY: libfabric's contract.
+    unsafe { object::of::<Counter>(fid.cast()) }.map_or(otherwise, act)
+}
+
+unsafe extern "C" fn read(fid: *mut FidCounter) -> u64 {
+    // SAFETY: libfabric's contract, as in all below.
+    unsafe {
+        with(fid, 0, |counter| {
+            counter.turn();
+            counter.value.load(Ordering::Acquire)
+        })
+    }
+}
+
+unsafe extern "C" fn readerr(fid: *mut FidCounter) -> u64 {
+    // SAFETY: as above.
+    unsafe {
+        with(fid, 0, |counter| {
+            counter.turn();
+            counter.errors.load(Ordering::Acquire)
+        })
+    }
+}
+
+unsafe extern "C" fn add(fid: *mut FidCounter, value: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with(fid, -FI_EINVAL, |counter| {
+            counter.value.fetch_add(value, Ordering::AcqRel);
+            0
+        })
+    }
+}
+
+unsafe extern "C" fn set(fid: *mut FidCounter, value: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with(fid, -FI_EINVAL, |counter| {
+            counter.value.store(value, Ordering::Release);
+            0
+        })
+    }
+}
+
+unsafe extern "C" fn adderr(fid: *mut FidCounter, value: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with(fid, -FI_EINVAL, |counter| {
+            counter.errors.fetch_add(value, Ordering::AcqRel);
+            0
+        })
+    }
+}
+
+unsafe extern "C" fn seterr(fid: *mut FidCounter, value: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with(fid, -FI_EINVAL, |counter| {
+            counter.errors.store(value, Ordering::Release);
+            0
+        })
+    }
+}
+
+/// Until the value is at least `threshold`. An error that is counted meanwhile ends the wait too.
+unsafe extern "C" fn wait(fid: *mut FidCounter, threshold: u64, timeout: c_int) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        with(fid, -FI_EINVAL, |counter| {
+            if !counter.waits {
+                return -FI_ENOSYS;
+            }
+            let errors = counter.errors.load(Ordering::Acquire);
+            let mut wait = Wait::new(timeout);
+            loop {
+                counter.turn();
+                if counter.value.load(Ordering::Acquire) >= threshold {
+                    return 0;
+                }
+                if counter.errors.load(Ordering::Acquire) != errors {
+                    return -FI_EAVAIL;
+                }
+                if !wait.goes_on() {
+                    return -libc::ETIMEDOUT;
+                }
+            }
+        })
+    }
+}

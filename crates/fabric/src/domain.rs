@@ -1,0 +1,150 @@
+//! Domains: what the objects of one application share, and the lock that serializes its threads.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Mutex, MutexGuard};
+
+use endpoint::Settings;
+
+use crate::abi::constants::*;
+use crate::abi::info::{Info, ReceiveAttr, TransmitAttr};
+use crate::abi::object::{DomainOps, Fid, FidDomain, FidEndpoint, FidFabric, MemoryRegionOps, Ops};
+use crate::fabric::Fabric;
+use crate::object::{self, Object, Used};
+use crate::parameters;
+use crate::refuse::{self, refused};
+use crate::{address_vector, completion_queue, counter, endpoint as fabric_endpoint, region};
+
+#[repr(C)]
+pub struct Domain {
+    fid: FidDomain,
+    users: AtomicUsize,
+    lock: Mutex<()>,
+    /// The application serializes its calls itself (FI_THREAD_DOMAIN).
+    single: bool,
+    pub settings: Settings,
+    pub reports: bool,
+    _fabric: Used<Fabric>,
+}
+
+// SAFETY: it begins with a `Fid`.
+unsafe impl Object for Domain {
+    const CLASS: usize = FI_CLASS_DOMAIN;
+
+    fn users(&self) -> &AtomicUsize {
+        &self.users
+    }
+}
+
+/// The caller alone works on the domain's objects while it holds this.
+pub struct Entered<'a>(#[expect(dead_code, reason = "held for its end")] Option<MutexGuard<'a, ()>>);
+
+impl Domain {
+    #[inline]
+    pub fn enter(&self) -> Entered<'_> {
+        if self.single {
+            return Entered(None);
+        }
+        // A panic ends the process, so that nobody ever sees the poison.
+        Entered(Some(self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner())))
+    }
+}
+
+static BASE: Ops = Ops {
+    size: size_of::<Ops>(),
+    close: object::close::<Domain>,
+    bind,
+    control: refuse::control,
+    ops_open: refuse::ops_open,
+    tostr: refuse::tostr,
+    ops_set: refuse::ops_set,
+};
+
+static OPS: DomainOps = DomainOps {
+    size: size_of::<DomainOps>(),
+    av_open: address_vector::open,
+    cq_open: completion_queue::open,
+    endpoint: fabric_endpoint::open,
+    scalable_ep,
+    cntr_open: counter::open,
+    poll_open,
+    stx_ctx,
+    srx_ctx,
+    query_atomic: region::query_atomic,
+    query_collective,
+    endpoint2,
+};
+
+static REGIONS: MemoryRegionOps = MemoryRegionOps {
+    size: size_of::<MemoryRegionOps>(),
+    reg: region::register,
+    regv: region::register_pieces,
+    regattr: region::register_with_attributes,
+};
+
+refused! {
+    scalable_ep(*mut FidDomain, *mut Info, *mut *mut FidEndpoint, *mut c_void) -> c_int;
+    poll_open(*mut FidDomain, *mut c_void, *mut *mut c_void) -> c_int;
+    stx_ctx(*mut FidDomain, *mut TransmitAttr, *mut *mut c_void, *mut c_void) -> c_int;
+    srx_ctx(*mut FidDomain, *mut ReceiveAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int;
+    query_collective(*mut FidDomain, c_int, *mut c_void, u64) -> c_int;
+}
+
+/// # Safety
+/// `fabric` is open, the rest NULL or good.
+pub unsafe fn open(
+    fabric: *mut FidFabric,
+    info: *mut Info,
+    into: *mut *mut FidDomain,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (fabric, threading) = unsafe {
+        let Some(fabric) = object::of::<Fabric>(fabric.cast()) else { return -FI_EINVAL };
+        let threading = info.as_ref().and_then(|info| info.domain_attr.as_ref()).map(|attr| attr.threading);
+        (Used::new(fabric), threading)
+    };
+    let settings = match parameters::settings() {
+        Ok(settings) => settings,
+        Err(fault) => {
+            parameters::complain(&fault);
+            return -FI_EINVAL;
+        }
+    };
+    let fid = Fid { class: FI_CLASS_DOMAIN, context, ops: &BASE };
+    let domain = Domain {
+        fid: FidDomain { fid, ops: &OPS, mr: &REGIONS },
+        users: AtomicUsize::new(0),
+        lock: Mutex::new(()),
+        single: threading == Some(FI_THREAD_DOMAIN),
+        settings,
+        reports: parameters::reports(),
+        _fabric: fabric,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { object::open(domain, into) }
+}
+
+/// An event queue may be bound; a domain has no events of its own.
+unsafe extern "C" fn bind(_: *mut Fid, other: *mut Fid, _: u64) -> c_int {
+    // SAFETY: libfabric's contract: NULL or an open object.
+    match unsafe { other.as_ref() } {
+        Some(other) if other.class == FI_CLASS_EQ => 0,
+        _ => -FI_EINVAL,
+    }
+}
+
+unsafe extern "C" fn endpoint2(
+    domain: *mut FidDomain,
+    info: *mut Info,
+    into: *mut *mut FidEndpoint,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    if flags != 0 {
+        return -FI_EINVAL;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { fabric_endpoint::open(domain, info, into, context) }
+}
+

@@ -1,0 +1,508 @@
+//! Endpoints: one message engine each.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use endpoint::{Claim, Endpoint as Engine, Name, Paths};
+use machine::{Fault, PeerIndex};
+
+use crate::abi::constants::*;
+use crate::abi::info::{Info, ReceiveAttr, TransmitAttr};
+use crate::abi::object::{ConnectionOps, EndpointOps, Fid, FidDomain, FidEndpoint, Ops};
+use crate::abi::{Address, Signed};
+use crate::address_vector::AddressVector;
+use crate::completion_queue::{CompletionQueue, Reader};
+use crate::counter::Counter;
+use crate::domain::Domain;
+use crate::memory::Memory;
+use crate::object::{self, Context, Guarded, Object, Used, given};
+use crate::refuse::{self, refused, signed};
+use crate::{offer, receive, send};
+
+/// How long a closing endpoint goes on driving what it has sent.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// A buffer for several messages is given back once less than this is left.
+const MIN_MULTI_RECV: usize = 64;
+
+#[repr(C)]
+pub struct Endpoint {
+    fid: FidEndpoint,
+    users: AtomicUsize,
+    pub domain: Used<Domain>,
+    state: Guarded<State>,
+}
+
+// SAFETY: it begins with a `Fid`.
+unsafe impl Object for Endpoint {
+    const CLASS: usize = FI_CLASS_EP;
+
+    fn users(&self) -> &AtomicUsize {
+        &self.users
+    }
+}
+
+/// No peer, in the tables below.
+pub const NOBODY: u32 = u32::MAX;
+
+/// What the domain's lock guards.
+pub struct State {
+    /// Once the endpoint has a name.
+    pub engine: Option<Engine<Paths, Memory>>,
+    enabled: bool,
+    pub caps: u64,
+    /// Receives look at the source that they are given (FI_DIRECTED_RECV).
+    pub directed: bool,
+    /// Flags of sends and receives that carry none themselves; FI_COMPLETION among them unless it must be asked for.
+    pub send_flags: u64,
+    pub receive_flags: u64,
+    /// FI_COMPLETION, where no operation need ask for it.
+    pub always_sent: u64,
+    pub always_received: u64,
+    vector: Option<Used<AddressVector>>,
+    pub sends: Option<Used<CompletionQueue>>,
+    pub receives: Option<Used<CompletionQueue>>,
+    /// With the FI_SEND and FI_RECV that they count.
+    pub counters: Vec<(Used<Counter>, u64)>,
+    /// By address: the engine's number.
+    pub peers: Vec<u32>,
+    /// By the engine's number: the address.
+    pub addresses: Vec<Address>,
+    /// Messages taken out of the matching, by the context they were claimed with.
+    pub claims: Vec<(Context, Claim, endpoint::Envelope)>,
+    pub min_multi_recv: usize,
+    /// The engine has failed; it was told.
+    pub failed: bool,
+}
+
+static BASE: Ops = Ops {
+    size: size_of::<Ops>(),
+    close,
+    bind,
+    control,
+    ops_open: refuse::ops_open,
+    tostr: refuse::tostr,
+    ops_set: refuse::ops_set,
+};
+
+static OPS: EndpointOps = EndpointOps {
+    size: size_of::<EndpointOps>(),
+    cancel: receive::cancel,
+    getopt,
+    setopt,
+    tx_ctx,
+    rx_ctx,
+    rx_size_left: size_left,
+    tx_size_left: size_left,
+};
+
+static CONNECTION: ConnectionOps = ConnectionOps {
+    size: size_of::<ConnectionOps>(),
+    setname,
+    getname,
+    getpeer,
+    connect,
+    listen,
+    accept,
+    reject,
+    shutdown,
+    join,
+};
+
+refused! {
+    tx_ctx(*mut FidEndpoint, c_int, *mut TransmitAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int;
+    rx_ctx(*mut FidEndpoint, c_int, *mut ReceiveAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int;
+    setname(*mut Fid, *mut c_void, usize) -> c_int;
+    getpeer(*mut FidEndpoint, *mut c_void, *mut usize) -> c_int;
+    connect(*mut FidEndpoint, *const c_void, *const c_void, usize) -> c_int;
+    listen(*mut c_void) -> c_int;
+    accept(*mut FidEndpoint, *const c_void, usize) -> c_int;
+    reject(*mut c_void, *mut Fid, *const c_void, usize) -> c_int;
+    shutdown(*mut FidEndpoint, u64) -> c_int;
+    join(*mut FidEndpoint, *const c_void, u64, *mut *mut c_void, *mut c_void) -> c_int;
+}
+
+/// The queues grow as needed.
+unsafe extern "C" fn size_left(_: *mut FidEndpoint) -> Signed {
+    offer::OPERATIONS as Signed
+}
+
+pub unsafe extern "C" fn open(
+    domain: *mut FidDomain,
+    info: *mut Info,
+    into: *mut *mut FidEndpoint,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: the domain is open, the rest NULL or good.
+    let (domain, caps, send_flags, receive_flags) = unsafe {
+        let Some(domain) = object::of::<Domain>(domain.cast()) else { return -FI_EINVAL };
+        let Some(info) = info.as_ref() else { return -FI_EINVAL };
+        if given(info.ep_attr).is_some_and(|attr| attr.kind != FI_EP_RDM && attr.kind != FI_EP_UNSPEC) {
+            return -FI_EINVAL;
+        }
+        let send_flags = given(info.tx_attr).map_or(0, |attr| attr.op_flags);
+        let receive_flags = given(info.rx_attr).map_or(0, |attr| attr.op_flags);
+        (Used::new(domain), info.caps, send_flags, receive_flags)
+    };
+    let fid = FidEndpoint {
+        fid: Fid { class: FI_CLASS_EP, context, ops: &BASE },
+        ops: &OPS,
+        cm: &CONNECTION,
+        msg: &send::MESSAGE,
+        rma: std::ptr::null(),
+        tagged: &send::TAGGED,
+        atomic: std::ptr::null(),
+        collective: std::ptr::null(),
+    };
+    let state = State {
+        engine: None,
+        enabled: false,
+        caps,
+        directed: caps & FI_DIRECTED_RECV != 0,
+        send_flags,
+        receive_flags,
+        always_sent: FI_COMPLETION,
+        always_received: FI_COMPLETION,
+        vector: None,
+        sends: None,
+        receives: None,
+        counters: Vec::new(),
+        peers: Vec::new(),
+        addresses: Vec::new(),
+        claims: Vec::new(),
+        min_multi_recv: MIN_MULTI_RECV,
+        failed: false,
+    };
+    let endpoint = Endpoint { fid, users: AtomicUsize::new(0), domain, state: Guarded::new(state) };
+    // SAFETY: as above.
+    unsafe { object::open(endpoint, into) }
+}
+
+impl Endpoint {
+    /// # Safety
+    /// `fid` is an open endpoint.
+    #[inline]
+    pub unsafe fn of<'a>(fid: *mut FidEndpoint) -> &'a Endpoint {
+        // SAFETY: libfabric's calls go through the tables of this very endpoint.
+        unsafe { &*fid.cast::<Endpoint>() }
+    }
+
+    /// # Safety
+    /// The domain is entered, and no other reference to the state is in use.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the domain's lock makes it exclusive")]
+    pub unsafe fn state(&self) -> &mut State {
+        // SAFETY: the caller's promise.
+        unsafe { self.state.get() }
+    }
+
+    /// Moves what can move and hands on what has ended, as far as `reader` has room.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::state`].
+    #[inline]
+    pub unsafe fn progress(&self, reader: Option<&mut Reader>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.state().progress(reader) }
+    }
+
+    /// # Safety
+    /// As for [`Endpoint::state`].
+    pub unsafe fn learn(&self, address: Address, name: &Name) {
+        // SAFETY: the caller's promise.
+        unsafe { self.state().learn(address, name) }
+    }
+
+    /// # Safety
+    /// As for [`Endpoint::state`].
+    pub unsafe fn forget(&self, address: Address) {
+        // SAFETY: the caller's promise.
+        unsafe { self.state().forget(address) }
+    }
+}
+
+impl State {
+    /// Opens the engine, which gives the endpoint its name.
+    fn appear(&mut self, domain: &Domain) -> Result<&mut Engine<Paths, Memory>, c_int> {
+        if self.engine.is_none() {
+            match Engine::join(&domain.settings) {
+                Ok(engine) => self.engine = Some(engine),
+                Err(fault) => {
+                    eprintln!("plimsoll: {fault}");
+                    return Err(FI_EINVAL);
+                }
+            }
+        }
+        self.engine.as_mut().ok_or(FI_EOPBADSTATE)
+    }
+
+    fn enable(&mut self, domain: &Domain) -> Result<(), c_int> {
+        if self.enabled {
+            return Ok(());
+        }
+        let vector = self.vector.clone().ok_or(FI_ENOAV)?;
+        let counts = |what| self.counters.iter().any(|(_, counted)| counted & what != 0);
+        if (self.caps & FI_SEND != 0 && self.sends.is_none() && !counts(FI_SEND))
+            || (self.caps & FI_RECV != 0 && self.receives.is_none() && !counts(FI_RECV))
+        {
+            return Err(FI_ENOCQ);
+        }
+        self.send_flags |= self.always_sent;
+        self.receive_flags |= self.always_received;
+        self.appear(domain)?;
+        self.enabled = true;
+        // SAFETY: the domain is entered; learning does not touch the vector.
+        for (address, name) in unsafe { vector.names() }.iter().enumerate() {
+            if let Some(name) = name {
+                self.learn(address as Address, name);
+            }
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, address: Address, name: &Name) {
+        if !self.enabled {
+            return;
+        }
+        let Some(engine) = &mut self.engine else { return };
+        let peer = match engine.insert(name) {
+            Ok(peer) => peer.0,
+            Err(fault) => {
+                eprintln!("plimsoll: {fault}");
+                NOBODY
+            }
+        };
+        put(&mut self.peers, address as usize, peer, NOBODY);
+        if peer != NOBODY {
+            let known = self.addresses.get(peer as usize).is_some_and(|&known| known != FI_ADDR_NOTAVAIL);
+            if !known {
+                put(&mut self.addresses, peer as usize, address, FI_ADDR_NOTAVAIL);
+            }
+        }
+    }
+
+    fn forget(&mut self, address: Address) {
+        let Some(peer) = self.peers.get_mut(address as usize) else { return };
+        let peer = std::mem::replace(peer, NOBODY);
+        if let Some(known) = self.addresses.get_mut(peer as usize).filter(|known| **known == address) {
+            *known = FI_ADDR_NOTAVAIL;
+        }
+    }
+
+    /// The engine's number of a peer.
+    #[inline]
+    pub fn peer(&self, address: Address) -> Option<PeerIndex> {
+        let &peer = self.peers.get(address as usize)?;
+        (peer != NOBODY).then_some(PeerIndex(peer))
+    }
+
+    /// The address of a peer; FI_ADDR_NOTAVAIL of one that was never inserted.
+    #[inline]
+    pub fn address(&self, peer: PeerIndex) -> Address {
+        self.addresses.get(peer.0 as usize).copied().unwrap_or(FI_ADDR_NOTAVAIL)
+    }
+
+    /// A call on the engine has failed.
+    #[cold]
+    pub fn fail(&mut self, fault: &Fault) -> Signed {
+        if !std::mem::replace(&mut self.failed, true) {
+            eprintln!("plimsoll: {fault}");
+        }
+        signed(FI_EIO)
+    }
+}
+
+fn put<T: Copy>(table: &mut Vec<T>, at: usize, value: T, nothing: T) {
+    if table.len() <= at {
+        table.resize(at + 1, nothing);
+    }
+    table[at] = value;
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: libfabric's contract: an open endpoint, used no more.
+    unsafe {
+        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
+        if endpoint.users.load(std::sync::atomic::Ordering::Acquire) > 0 {
+            return -FI_EBUSY;
+        }
+        let domain = endpoint.domain.clone();
+        {
+            let _entered = domain.enter();
+            let me = NonNull::from(endpoint);
+            let state = endpoint.state();
+            for queue in state.sends.iter().chain(&state.receives) {
+                queue.leave(me);
+            }
+            for (counter, _) in &state.counters {
+                counter.leave(me);
+            }
+            if let Some(vector) = &state.vector {
+                vector.leave(me);
+            }
+            if let Some(engine) = &mut state.engine {
+                // What was sent last may still be needed by peers that have not closed yet.
+                if let Err(fault) = engine.settle(SETTLE)
+                    && !state.failed
+                {
+                    eprintln!("plimsoll: {fault}");
+                }
+                if domain.reports {
+                    report(engine);
+                }
+            }
+        }
+        object::close::<Endpoint>(fid)
+    }
+}
+
+/// One line for those who gather: `plimsoll mpirun`.
+fn report(engine: &mut Engine<Paths, Memory>) {
+    match engine.report().map(|report| serde_json::to_string(&report)) {
+        Ok(Ok(line)) => eprintln!("plimsoll-report {line}"),
+        Ok(Err(error)) => eprintln!("plimsoll: report: {error}"),
+        Err(fault) => eprintln!("plimsoll: {fault}"),
+    }
+}
+
+unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+    // SAFETY: libfabric's contract: two open objects of one domain.
+    unsafe {
+        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
+        if other.is_null() {
+            return -FI_EINVAL;
+        }
+        let _entered = endpoint.domain.enter();
+        let me = NonNull::from(endpoint);
+        let state = endpoint.state();
+        if let Some(queue) = object::of::<CompletionQueue>(other) {
+            if flags & (FI_SEND | FI_RECV) == 0 || flags & !(FI_SEND | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
+                return -FI_EBADFLAGS;
+            }
+            if (flags & FI_SEND != 0 && state.sends.is_some()) || (flags & FI_RECV != 0 && state.receives.is_some()) {
+                return -FI_EINVAL;
+            }
+            let always = if flags & FI_SELECTIVE_COMPLETION != 0 { 0 } else { FI_COMPLETION };
+            queue.join(me);
+            if flags & FI_SEND != 0 {
+                state.sends = Some(Used::new(queue));
+                state.always_sent = always;
+            }
+            if flags & FI_RECV != 0 {
+                state.receives = Some(Used::new(queue));
+                state.always_received = always;
+            }
+            0
+        } else if let Some(vector) = object::of::<AddressVector>(other) {
+            if state.vector.is_some() {
+                return -FI_EINVAL;
+            }
+            vector.join(me);
+            state.vector = Some(Used::new(vector));
+            0
+        } else if let Some(counter) = object::of::<Counter>(other) {
+            counter.join(me);
+            state.counters.push((Used::new(counter), flags));
+            0
+        } else if (*other).class == FI_CLASS_EQ {
+            // An endpoint without connections has no events.
+            0
+        } else {
+            -FI_EINVAL
+        }
+    }
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: libfabric's contract; the argument of the flag commands is a number.
+    unsafe {
+        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
+        let _entered = endpoint.domain.enter();
+        let state = endpoint.state();
+        match command {
+            FI_ENABLE => match state.enable(&endpoint.domain) {
+                Ok(()) => 0,
+                Err(error) => -error,
+            },
+            FI_GETOPSFLAG | FI_SETOPSFLAG => {
+                let Some(flags) = argument.cast::<u64>().as_mut() else { return -FI_EINVAL };
+                let (set, always) = match *flags & (FI_SEND | FI_RECV) {
+                    FI_SEND => (&mut state.send_flags, state.always_sent),
+                    FI_RECV => (&mut state.receive_flags, state.always_received),
+                    _ => return -FI_EINVAL,
+                };
+                if command == FI_GETOPSFLAG {
+                    *flags = *set;
+                } else {
+                    *set = *flags & !(FI_SEND | FI_RECV) | always;
+                }
+                0
+            }
+            _ => -FI_ENOSYS,
+        }
+    }
+}
+
+unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, length: *mut usize) -> c_int {
+    // SAFETY: libfabric's contract: `into` holds `*length` bytes.
+    unsafe {
+        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
+        let Some(length) = length.as_mut() else { return -FI_EINVAL };
+        let room = std::mem::replace(length, Name::LENGTH);
+        let _entered = endpoint.domain.enter();
+        let name = match endpoint.state().appear(&endpoint.domain) {
+            Ok(engine) => engine.name(),
+            Err(error) => return -error,
+        };
+        let most = if into.is_null() { 0 } else { room.min(Name::LENGTH) };
+        std::ptr::copy_nonoverlapping(name.as_bytes().as_ptr(), into.cast(), most);
+        if most < Name::LENGTH { -FI_ETOOSMALL } else { 0 }
+    }
+}
+
+unsafe extern "C" fn getopt(
+    fid: *mut Fid,
+    level: c_int,
+    option: c_int,
+    into: *mut c_void,
+    length: *mut usize,
+) -> c_int {
+    // SAFETY: libfabric's contract: `into` holds `*length` bytes.
+    unsafe {
+        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
+        if level != FI_OPT_ENDPOINT {
+            return -FI_ENOPROTOOPT;
+        }
+        let _entered = endpoint.domain.enter();
+        let value = match option {
+            FI_OPT_MIN_MULTI_RECV => endpoint.state().min_multi_recv,
+            FI_OPT_CM_DATA_SIZE => 0,
+            _ => return -FI_ENOPROTOOPT,
+        };
+        let Some(length) = length.as_mut() else { return -FI_EINVAL };
+        if into.is_null() || *length < size_of::<usize>() {
+            return -FI_ETOOSMALL;
+        }
+        into.cast::<usize>().write_unaligned(value);
+        *length = size_of::<usize>();
+        0
+    }
+}
+
+unsafe extern "C" fn setopt(fid: *mut Fid, level: c_int, option: c_int, from: *const c_void, length: usize) -> c_int {
+    // SAFETY: libfabric's contract: `from` holds `length` bytes.
+    unsafe {
+        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
+        if level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV {
+            return -FI_ENOPROTOOPT;
+        }
+        if from.is_null() || length != size_of::<usize>() {
+            return -FI_EINVAL;
+        }
+        let _entered = endpoint.domain.enter();
+        endpoint.state().min_multi_recv = from.cast::<usize>().read_unaligned();
+        0
+    }
+}

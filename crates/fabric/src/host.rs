@@ -1,0 +1,93 @@
+//! The library that loaded this provider, reached without linking to it: a program may bring its own libfabric, under
+//! any path, and the provider must use that one's functions and no other's.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use crate::abi::Provider;
+use crate::abi::constants::FI_PARAM_STRING;
+use crate::abi::info::Info;
+
+type DupInfo = unsafe extern "C" fn(*const Info) -> *mut Info;
+type FreeInfo = unsafe extern "C" fn(*mut Info);
+type Version = unsafe extern "C" fn() -> u32;
+type ParamDefine = unsafe extern "C" fn(*const Provider, *const c_char, c_int, *const c_char, ...) -> c_int;
+
+/// What the provider needs of the library.
+pub struct Host {
+    pub version: u32,
+    dup_info: DupInfo,
+    free_info: FreeInfo,
+    param_define: Option<ParamDefine>,
+}
+
+static HOST: OnceLock<Option<Host>> = OnceLock::new();
+
+/// `None` where the process has no libfabric.
+pub fn host() -> Option<&'static Host> {
+    HOST.get_or_init(find).as_ref()
+}
+
+fn find() -> Option<Host> {
+    // Under its own name where it was loaded for a plug-in only, in the program itself where that holds it.
+    //
+    // SAFETY: NOLOAD runs no code; the handle is kept for good, as the library outlives its provider anyway.
+    let library = unsafe { libc::dlopen(c"libfabric.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    let scopes = [library, libc::RTLD_DEFAULT];
+    // Names without a version find the newest: older ones take older, smaller structures.
+    let symbol = |name: &CStr| {
+        scopes.iter().enumerate().find_map(|(at, &scope)| {
+            let usable = at > 0 || !scope.is_null();
+            // SAFETY: the scope is open and the name ends with NUL.
+            let found = if usable { unsafe { libc::dlsym(scope, name.as_ptr()) } } else { std::ptr::null_mut() };
+            (!found.is_null()).then_some(found)
+        })
+    };
+    // SAFETY: these are libfabric's public functions, whose types are as declared here in all its versions.
+    unsafe {
+        let version = std::mem::transmute::<*mut c_void, Version>(symbol(c"fi_version")?);
+        Some(Host {
+            version: version(),
+            dup_info: std::mem::transmute::<*mut c_void, DupInfo>(symbol(c"fi_dupinfo")?),
+            free_info: std::mem::transmute::<*mut c_void, FreeInfo>(symbol(c"fi_freeinfo")?),
+            param_define: symbol(c"fi_param_define")
+                .map(|found| std::mem::transmute::<*mut c_void, ParamDefine>(found)),
+        })
+    }
+}
+
+impl Host {
+    /// A zeroed `fi_info` with all its parts, each as large as the library has it; `None` without memory.
+    pub fn allocate_info(&self) -> Option<std::ptr::NonNull<Info>> {
+        // SAFETY: NULL asks for a zeroed one.
+        std::ptr::NonNull::new(unsafe { (self.dup_info)(std::ptr::null()) })
+    }
+
+    /// # Safety
+    /// `info` came from this library.
+    pub unsafe fn free_info(&self, info: *mut Info) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.free_info)(info) }
+    }
+
+    /// Makes a parameter known, so that `fi_info -e` lists it.
+    pub fn define_parameter(&self, provider: &Provider, name: &CStr, help: &CStr) {
+        if let Some(define) = self.param_define {
+            // SAFETY: the help text is a format without arguments: "%s" and the text.
+            unsafe { define(provider, name.as_ptr(), FI_PARAM_STRING, c"%s".as_ptr(), help.as_ptr()) };
+        }
+    }
+}
+
+/// A copy of `text` that the library may free.
+pub fn duplicate(text: &str) -> *mut c_char {
+    // SAFETY: as many bytes as the text has, and one for the NUL.
+    unsafe {
+        let copy = libc::malloc(text.len() + 1).cast::<u8>();
+        if !copy.is_null() {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), copy, text.len());
+            *copy.add(text.len()) = 0;
+        }
+        copy.cast()
+    }
+}

@@ -1,0 +1,30 @@
+//! The libfabric provider `plimsoll`: the message engine for programs that speak libfabric, MPI libraries above all.
+//!
+//! libfabric loads every `*-fi.so` in FI_PROVIDER_PATH and asks it for `fi_prov_ini`. What is served and what is not is
+//! in `docs/fabric.md`.
+//!
+//! All calls arrive through `extern "C"` functions, out of which no panic unwinds: Rust ends the process at that border.
+
+pub mod abi;
+
+mod address_vector;
+mod completion_queue;
+mod counter;
+mod domain;
+mod endpoint;
+mod event_queue;
+mod fabric;
+mod host;
+mod info;
+mod memory;
+mod object;
+mod offer;
+mod parameters;
+mod peek;
+mod progress;
+mod provider;
+mod receive;
+mod refuse;
+mod region;
+mod send;
+mod waiting;

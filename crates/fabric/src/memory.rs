@@ -1,0 +1,213 @@
+//! The application's memory as the engine holds it.
+
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+
+use crate::abi::Iovec;
+
+/// What is to be done when the request ends.
+pub mod wish {
+    /// Make an entry in the completion queue.
+    pub const COMPLETION: u8 = 1 << 0;
+    /// The request was made by a tagged call.
+    pub const TAGGED: u8 = 1 << 1;
+    /// The buffer takes messages until it is full.
+    pub const MULTIPLE: u8 = 1 << 2;
+    /// The provider's own: a part of a remote memory access.
+    pub const REMOTE: u8 = 1 << 3;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    /// The application's, in one piece.
+    Flat,
+    /// A copy, made because the application wanted its buffer back at once.
+    Owned,
+    /// The application's, in several pieces: `pointer` is a `Box<Pieces>`.
+    Scattered,
+}
+
+struct Pieces(Vec<(*mut u8, usize)>);
+
+/// A message's memory, and what the provider must remember of its request: it travels with the request and comes back
+/// with the completion, so that no table of requests is needed.
+pub struct Memory {
+    pointer: *mut u8,
+    length: usize,
+    /// The peer that a buffer for several messages receives from; `u32::MAX` for any.
+    pub source: u32,
+    pub wishes: u8,
+    kind: Kind,
+}
+
+// SAFETY: the pointers are to memory that the application has given up until the request ends, from whatever thread.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// # Safety
+    /// The memory stays, and is left alone by the application, until this value is dropped. A send's is only read.
+    #[inline]
+    pub unsafe fn flat(pointer: *mut c_void, length: usize, wishes: u8) -> Self {
+        // A slice may not begin at NULL, not even an empty one.
+        let pointer = if length == 0 { std::ptr::dangling_mut() } else { pointer.cast() };
+        Memory { pointer, length, source: u32::MAX, wishes, kind: Kind::Flat }
+    }
+
+    /// A copy.
+    pub fn owned(bytes: Vec<u8>, wishes: u8) -> Self {
+        let mut bytes = ManuallyDrop::new(bytes.into_boxed_slice());
+        let length = bytes.len();
+        Memory { pointer: bytes.as_mut_ptr(), length, source: u32::MAX, wishes, kind: Kind::Owned }
+    }
+
+    /// # Safety
+    /// As for [`Memory::flat`], for every piece; the list itself is copied.
+    pub unsafe fn scattered(pieces: &[Iovec], wishes: u8) -> Self {
+        if let [only] = pieces {
+            // SAFETY: the caller's promise.
+            return unsafe { Memory::flat(only.base, only.length, wishes) };
+        }
+        let length = pieces.iter().map(|piece| piece.length).sum();
+        let pieces = pieces.iter().filter(|piece| piece.length > 0);
+        let pieces = Box::new(Pieces(pieces.map(|piece| (piece.base.cast(), piece.length)).collect()));
+        let pointer = Box::into_raw(pieces).cast();
+        Memory { pointer, length, source: u32::MAX, wishes, kind: Kind::Scattered }
+    }
+
+    #[inline]
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Where the first byte is, as applications are told.
+    #[inline]
+    pub fn start(&self) -> *mut u8 {
+        if self.kind == Kind::Flat { self.pointer } else { std::ptr::null_mut() }
+    }
+
+    /// The bytes of a copy.
+    pub fn bytes(&self) -> &[u8] {
+        assert!(self.kind != Kind::Scattered, "pieces are no slice");
+        // SAFETY: flat and owned memory is one piece that stays while `self` does.
+        unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
+    }
+
+    fn pieces(&self) -> &[(*mut u8, usize)] {
+        debug_assert!(self.kind == Kind::Scattered);
+        // SAFETY: `scattered` put the box there, and `drop` takes it away.
+        unsafe { &(*self.pointer.cast::<Pieces>()).0 }
+    }
+
+    /// Calls `each` with every part of the range: where it is, where in the range it begins, its length.
+    fn walk(&self, offset: usize, length: usize, mut each: impl FnMut(*mut u8, usize, usize)) {
+        let (mut skip, mut done) = (offset, 0);
+        for &(pointer, size) in self.pieces() {
+            if skip >= size {
+                skip -= size;
+                continue;
+            }
+            let part = (size - skip).min(length - done);
+            // SAFETY: `skip` is inside the piece.
+            each(unsafe { pointer.add(skip) }, done, part);
+            skip = 0;
+            done += part;
+            if done == length {
+                break;
+            }
+        }
+    }
+}
+
+impl engine::Buffer for Memory {
+    #[inline]
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    /// 0, that is none to read from, where the bytes are not in one piece.
+    #[inline]
+    fn address(&self) -> u64 {
+        if self.kind == Kind::Scattered { 0 } else { self.pointer as u64 }
+    }
+
+    #[inline]
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        assert!(offset <= self.length && into.len() <= self.length - offset, "read outside the buffer");
+        if self.kind == Kind::Scattered {
+            // SAFETY: `walk` names parts of the application's memory and of `into`, which do not overlap.
+            self.walk(offset, into.len(), |from, at, length| unsafe {
+                std::ptr::copy_nonoverlapping(from, into.as_mut_ptr().add(at), length);
+            });
+        } else {
+            // SAFETY: the range is inside, as asserted. `into` is the port's memory, never the application's.
+            unsafe { std::ptr::copy_nonoverlapping(self.pointer.add(offset), into.as_mut_ptr(), into.len()) };
+        }
+    }
+
+    #[inline]
+    fn write(&mut self, offset: usize, from: &[u8]) {
+        assert!(offset <= self.length && from.len() <= self.length - offset, "write outside the buffer");
+        if self.kind == Kind::Scattered {
+            // SAFETY: as in `read`.
+            self.walk(offset, from.len(), |into, at, length| unsafe {
+                std::ptr::copy_nonoverlapping(from.as_ptr().add(at), into, length);
+            });
+        } else {
+            // SAFETY: as in `read`.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.pointer.add(offset), from.len()) };
+        }
+    }
+
+    #[inline]
+    fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
+        // SAFETY: one piece, which the application leaves alone.
+        (self.kind != Kind::Scattered).then(|| unsafe { std::slice::from_raw_parts_mut(self.pointer, self.length) })
+    }
+}
+
+impl Drop for Memory {
+    #[inline]
+    fn drop(&mut self) {
+        match self.kind {
+            Kind::Flat => {}
+            // SAFETY: `owned` gave the boxed slice up.
+            Kind::Owned => drop(unsafe {
+                Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.pointer, self.length))
+            }),
+            // SAFETY: `scattered` gave the box up.
+            Kind::Scattered => drop(unsafe { Box::from_raw(self.pointer.cast::<Pieces>()) }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::Buffer;
+
+    use super::*;
+
+    #[test]
+    fn pieces_read_and_write_as_one() {
+        let mut parts = [vec![0u8; 3], vec![0u8; 0], vec![0u8; 5], vec![0u8; 1]];
+        let list: Vec<Iovec> =
+            parts.iter_mut().map(|part| Iovec { base: part.as_mut_ptr().cast(), length: part.len() }).collect();
+        // SAFETY: the parts outlive the memory and are looked at after it is gone.
+        let mut memory = unsafe { Memory::scattered(&list, 0) };
+        assert_eq!((memory.length(), memory.address(), memory.as_mut_slice().is_none()), (9, 0, true));
+        memory.write(0, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        memory.write(2, &[30, 40]);
+        let mut back = [0; 6];
+        memory.read(1, &mut back);
+        assert_eq!(back, [2, 30, 40, 5, 6, 7]);
+        memory.read(9, &mut []);
+        drop(memory);
+        assert_eq!(parts.concat(), [1, 2, 30, 40, 5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside")]
+    fn nothing_is_written_past_the_end() {
+        Memory::owned(vec![0; 4], 0).write(3, &[1, 2]);
+    }
+}

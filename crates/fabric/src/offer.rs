@@ -1,0 +1,230 @@
+//! What the provider offers, and whether that is what an application asks for; see fi_getinfo(3).
+
+use std::ffi::c_int;
+
+use crate::abi::constants::*;
+use crate::abi::info::{DomainAttr, EndpointAttr, Info, ReceiveAttr, TransmitAttr};
+use crate::abi::version;
+use crate::object::given;
+
+/// Longest message; a length of more is a mistake.
+pub const LONGEST: usize = 1 << 40;
+/// Longest message that an inject call copies where it cannot leave at once.
+pub const INJECT: usize = 8 << 10;
+pub const PIECES: usize = 8;
+/// Operations that may be in progress; the queues grow as needed.
+pub const OPERATIONS: usize = 1 << 16;
+/// `FI_PROTO` values with the highest bit set are the provider's own.
+const PROTOCOL: u32 = 1 << 31 | 0x504c;
+const OBJECTS: usize = 1 << 16;
+/// `FI_TAG_GENERIC`: all 64 bits match, in any division.
+const ANY_TAG_FORMAT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+
+const SENDING: u64 = FI_MSG | FI_TAGGED | FI_SEND;
+const RECEIVING: u64 = FI_MSG | FI_TAGGED | FI_RECV | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+const REMOTE: u64 = 0;
+const INITIATING: u64 = 0;
+const TARGETED: u64 = 0;
+const ANYWHERE: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
+
+/// All capabilities.
+pub const CAPS: u64 = SENDING | RECEIVING | REMOTE | INITIATING | TARGETED | ANYWHERE;
+const TRANSMIT_CAPS: u64 = SENDING | REMOTE | INITIATING;
+const RECEIVE_CAPS: u64 = RECEIVING | REMOTE | TARGETED;
+
+const TRANSMIT_FLAGS: u64 =
+    FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
+const ORDER: u64 = FI_ORDER_SAS;
+
+/// The application asks for something else.
+#[derive(Debug, PartialEq)]
+pub struct NotOffered;
+
+fn must(held: bool) -> Result<(), NotOffered> {
+    if held { Ok(()) } else { Err(NotOffered) }
+}
+
+/// What was settled with an application.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settled {
+    caps: u64,
+    transmit_flags: u64,
+    receive_flags: u64,
+    order: u64,
+    threading: c_int,
+    control_progress: c_int,
+    data_progress: c_int,
+    av_type: c_int,
+    mr_mode: c_int,
+    tag_format: u64,
+}
+
+/// Whether the engine turns without the application's calls.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Progress {
+    Manual,
+    Automatic,
+}
+
+/// Checks `hints` against the offer.
+///
+/// # Safety
+/// The pointers in `hints` are NULL or good.
+pub unsafe fn settle(api: u32, hints: Option<&Info>, progress: Progress) -> Result<Settled, NotOffered> {
+    let turns = match progress {
+        Progress::Manual => FI_PROGRESS_MANUAL,
+        Progress::Automatic => FI_PROGRESS_AUTO,
+    };
+    let mut settled = Settled {
+        caps: CAPS,
+        transmit_flags: 0,
+        receive_flags: 0,
+        order: ORDER,
+        threading: FI_THREAD_SAFE,
+        control_progress: turns,
+        data_progress: turns,
+        av_type: FI_AV_TABLE,
+        // Keys are the application's and addresses count from the region's start, in old words: scalable.
+        mr_mode: if api < version(1, 5) { FI_MR_SCALABLE } else { 0 },
+        tag_format: ANY_TAG_FORMAT,
+    };
+    let Some(hints) = hints else { return Ok(settled) };
+    settled.caps = grant_caps(hints.caps)?;
+    must(hints.addr_format == 0)?;
+    // SAFETY: the caller's promise, five times.
+    unsafe {
+        if let Some(attr) = given(hints.ep_attr) {
+            settled.tag_format = check_endpoint(attr)?;
+        }
+        if let Some(attr) = given(hints.domain_attr) {
+            settled.check_domain(attr, progress)?;
+        }
+        if let Some(attr) = given(hints.tx_attr) {
+            settled.check_transmit(attr)?;
+        }
+        if let Some(attr) = given(hints.rx_attr) {
+            settled.check_receive(attr)?;
+        }
+    }
+    Ok(settled)
+}
+
+/// What is asked for, and what it implies.
+fn grant_caps(asked: u64) -> Result<u64, NotOffered> {
+    must(asked & !CAPS == 0)?;
+    if asked == 0 {
+        return Ok(CAPS);
+    }
+    let mut granted = asked | ANYWHERE;
+    if asked & (FI_MSG | FI_TAGGED) != 0 && asked & (FI_SEND | FI_RECV) == 0 {
+        granted |= FI_SEND | FI_RECV;
+    }
+    Ok(granted)
+}
+
+fn check_endpoint(attr: &EndpointAttr) -> Result<u64, NotOffered> {
+    must(matches!(attr.kind, FI_EP_UNSPEC | FI_EP_RDM))?;
+    must(matches!(attr.protocol, 0 | PROTOCOL) && attr.protocol_version <= 1)?;
+    must(attr.max_msg_size <= LONGEST)?;
+    must(attr.max_order_raw_size == 0 && attr.max_order_war_size == 0 && attr.max_order_waw_size == 0)?;
+    must(attr.tx_ctx_cnt <= 1 && attr.rx_ctx_cnt <= 1)?;
+    must(attr.auth_key_size == 0)?;
+    Ok(if attr.mem_tag_format == 0 { ANY_TAG_FORMAT } else { attr.mem_tag_format })
+}
+
+impl Settled {
+    fn check_domain(&mut self, attr: &DomainAttr, progress: Progress) -> Result<(), NotOffered> {
+        must((FI_THREAD_UNSPEC..=FI_THREAD_ENDPOINT).contains(&attr.threading))?;
+        if attr.threading != FI_THREAD_UNSPEC {
+            self.threading = attr.threading;
+        }
+        let turns = |asked| match asked {
+            FI_PROGRESS_UNSPEC => Ok(None),
+            FI_PROGRESS_MANUAL | FI_PROGRESS_CONTROL_UNIFIED => Ok(Some(asked)),
+            FI_PROGRESS_AUTO if progress == Progress::Automatic => Ok(Some(asked)),
+            _ => Err(NotOffered),
+        };
+        self.control_progress = turns(attr.control_progress)?.unwrap_or(self.control_progress);
+        self.data_progress = turns(attr.data_progress)?.unwrap_or(self.data_progress);
+        must((FI_AV_UNSPEC..=FI_AV_TABLE).contains(&attr.av_type))?;
+        if attr.av_type != FI_AV_UNSPEC {
+            self.av_type = attr.av_type;
+        }
+        must(attr.mr_key_size <= 8 && attr.cq_data_size <= 8)?;
+        must(attr.cq_cnt <= OBJECTS && attr.ep_cnt <= OBJECTS && attr.cntr_cnt <= OBJECTS && attr.mr_cnt <= OBJECTS)?;
+        must(attr.tx_ctx_cnt <= OBJECTS && attr.rx_ctx_cnt <= OBJECTS)?;
+        must(attr.max_ep_tx_ctx <= 1 && attr.max_ep_rx_ctx <= 1)?;
+        must(attr.max_ep_stx_ctx == 0 && attr.max_ep_srx_ctx == 0)?;
+        must(attr.mr_iov_limit <= PIECES)?;
+        must(attr.caps & !ANYWHERE == 0)?;
+        must(attr.auth_key_size == 0)
+    }
+
+    fn check_transmit(&mut self, attr: &TransmitAttr) -> Result<(), NotOffered> {
+        must(attr.caps & !TRANSMIT_CAPS & !ANYWHERE == 0)?;
+        must(attr.op_flags & !TRANSMIT_FLAGS == 0)?;
+        must(attr.msg_order & !ORDER == 0 && attr.comp_order == 0)?;
+        must(attr.inject_size <= INJECT && attr.size <= OPERATIONS)?;
+        must(attr.iov_limit <= PIECES && attr.rma_iov_limit <= 1)?;
+        self.transmit_flags = attr.op_flags;
+        Ok(())
+    }
+
+    fn check_receive(&mut self, attr: &ReceiveAttr) -> Result<(), NotOffered> {
+        must(attr.caps & !RECEIVE_CAPS & !ANYWHERE == 0)?;
+        must(attr.op_flags & !RECEIVE_FLAGS == 0)?;
+        must(attr.msg_order & !ORDER == 0 && attr.comp_order == 0)?;
+        must(attr.size <= OPERATIONS && attr.iov_limit <= PIECES)?;
+        self.receive_flags = attr.op_flags;
+        Ok(())
+    }
+
+    /// Writes everything but names and addresses.
+    ///
+    /// # Safety
+    /// `info` has all its parts.
+    pub unsafe fn write(&self, info: &mut Info) {
+        info.caps = self.caps;
+        info.mode = 0;
+        info.addr_format = 0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let attr = &mut *info.ep_attr;
+            attr.kind = FI_EP_RDM;
+            attr.protocol = PROTOCOL;
+            attr.protocol_version = 1;
+            attr.max_msg_size = LONGEST;
+            attr.mem_tag_format = self.tag_format;
+            (attr.tx_ctx_cnt, attr.rx_ctx_cnt) = (1, 1);
+
+            let attr = &mut *info.domain_attr;
+            attr.threading = self.threading;
+            (attr.control_progress, attr.data_progress) = (self.control_progress, self.data_progress);
+            attr.resource_mgmt = FI_RM_ENABLED;
+            attr.av_type = self.av_type;
+            attr.mr_mode = self.mr_mode;
+            (attr.mr_key_size, attr.cq_data_size) = (8, 8);
+            (attr.cq_cnt, attr.ep_cnt, attr.cntr_cnt, attr.mr_cnt) = (OBJECTS, OBJECTS, OBJECTS, OBJECTS);
+            (attr.tx_ctx_cnt, attr.rx_ctx_cnt) = (OBJECTS, OBJECTS);
+            (attr.max_ep_tx_ctx, attr.max_ep_rx_ctx) = (1, 1);
+            attr.mr_iov_limit = 1;
+            attr.caps = ANYWHERE;
+
+            let attr = &mut *info.tx_attr;
+            attr.caps = self.caps & TRANSMIT_CAPS;
+            attr.op_flags = self.transmit_flags;
+            attr.msg_order = self.order;
+            attr.inject_size = INJECT;
+            attr.size = OPERATIONS;
+            (attr.iov_limit, attr.rma_iov_limit) = (PIECES, 1);
+
+            let attr = &mut *info.rx_attr;
+            attr.caps = self.caps & RECEIVE_CAPS;
+            attr.op_flags = self.receive_flags;
+            attr.msg_order = self.order;
+            attr.size = OPERATIONS;
+            attr.iov_limit = PIECES;
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The provider's configuration: environment variables FI_PLIMSOLL_*, as libfabric has it for every provider.
+
+use std::ffi::CStr;
+use std::sync::Once;
+
+use endpoint::Settings;
+use machine::{Fault, Result};
+
+/// Name and help, as `fi_info -e` lists them.
+pub const KNOWN: [(&CStr, &CStr); 6] = [
+    (c"placement", c"Where the message engine runs: app (the caller's own thread) or core:N (default: app)"),
+    (c"network", c"What carries messages to other hosts: udp, afxdp:IFACE or xdp:IFACE (default: udp)"),
+    (c"address", c"IP address of this host that others reach it at (default: that of the first interface that is up)"),
+    (c"shm", c"Whether ranks of one host meet in shared memory: yes or no (default: yes)"),
+    (c"wire", c"Faults made on the way to the network, for tests: loss=1%,duplicate=1%,reorder=1%,seed=7"),
+    (c"report", c"Whether an endpoint tells on stderr, as it closes, what carried its messages: yes or no (default: no)"),
+];
+
+fn value(name: &str) -> Option<String> {
+    std::env::var(format!("FI_PLIMSOLL_{name}")).ok().filter(|text| !text.is_empty())
+}
+
+/// The settings of endpoints opened from now on.
+pub fn settings() -> Result<Settings> {
+    Settings::read(value).map_err(|fault| fault.within("FI_PLIMSOLL"))
+}
+
+/// Whether endpoints report as they close.
+pub fn reports() -> bool {
+    matches!(value("REPORT").as_deref(), Some("yes" | "1" | "true" | "on"))
+}
+
+/// Tells of a mistake in the configuration, once.
+pub fn complain(fault: &Fault) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| eprintln!("plimsoll: {fault}"));
+}

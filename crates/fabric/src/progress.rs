@@ -1,0 +1,220 @@
+//! From the engine's completions to entries in completion queues.
+
+use endpoint::{Completion, Direction, Envelope, Source, Space, Status, TagSelector};
+use machine::PeerIndex;
+
+use crate::abi::Address;
+use crate::abi::completion::{Entry, ErrorEntry};
+use crate::abi::constants::*;
+use crate::completion_queue::{CompletionQueue, Reader};
+use crate::endpoint::{NOBODY, State};
+use crate::memory::{Memory, wish};
+use crate::object::{Context, Used};
+
+/// Completions handled in one go where nobody reads them, so that a counter's read returns.
+const UNREAD_AT_ONCE: usize = 256;
+
+/// Where the next message goes in a buffer for several: whatever header it has is aligned.
+const ALIGNMENT: usize = 16;
+
+/// What an entry's flags say of a request's kind.
+#[inline]
+fn kind(wishes: u8) -> u64 {
+    if wishes & wish::TAGGED != 0 { FI_TAGGED } else { FI_MSG }
+}
+
+#[inline]
+fn carried(envelope: &Envelope) -> (u64, u64) {
+    match envelope.data {
+        Some(data) => (FI_REMOTE_CQ_DATA, data),
+        None => (0, 0),
+    }
+}
+
+/// A completion's entry goes into the array of who reads that queue now, else into the queue.
+#[inline]
+fn deliver(queue: Option<&Used<CompletionQueue>>, reader: Option<&mut Reader>, entry: Entry, source: Address) {
+    let Some(queue) = queue else { return };
+    match reader {
+        Some(reader) if reader.takes(queue.as_ptr()) => reader.put(&entry, source),
+        // SAFETY: progress is made with the domain entered.
+        _ => unsafe { queue.push(entry, source) },
+    }
+}
+
+impl State {
+    /// Moves what can move and hands on what has ended, as far as `reader` has room.
+    #[inline]
+    pub fn progress(&mut self, mut reader: Option<&mut Reader>) {
+        let Some(engine) = &mut self.engine else { return };
+        let mut ended = engine.poll();
+        let mut unread = 0;
+        loop {
+            match ended {
+                Ok(Some(done)) => self.finish(done, reader.as_deref_mut()),
+                Ok(None) => return,
+                Err(fault) => return self.fail_all(&fault),
+            }
+            unread += 1;
+            if reader.as_ref().map_or(unread == UNREAD_AT_ONCE, |reader| reader.is_full()) {
+                return;
+            }
+            let Some(engine) = &mut self.engine else { return };
+            ended = engine.take_ended();
+        }
+    }
+
+    #[inline]
+    fn finish(&mut self, done: Completion<Memory>, reader: Option<&mut Reader>) {
+        let Completion { context, direction, envelope, status, buffer, .. } = done;
+        if status != Status::Done {
+            return self.finish_badly(context as Context, direction, envelope, status, buffer);
+        }
+        let wishes = buffer.wishes;
+        match direction {
+            Direction::Receive => {
+                let (data_flag, data) = carried(&envelope);
+                let mut flags = FI_RECV | kind(wishes) | data_flag;
+                let start = buffer.start();
+                let source = self.address(envelope.peer);
+                if wishes & wish::MULTIPLE != 0 && !self.receive_more(context, buffer, envelope.length as usize) {
+                    flags |= FI_MULTI_RECV;
+                }
+                if wishes & wish::COMPLETION != 0 {
+                    let entry = Entry {
+                        op_context: context as Context,
+                        flags,
+                        length: envelope.length as usize,
+                        buffer: start.cast(),
+                        data,
+                        tag: envelope.tag,
+                    };
+                    deliver(self.receives.as_ref(), reader, entry, source);
+                }
+                self.count(FI_RECV, false);
+            }
+            Direction::Send => {
+                if wishes & wish::COMPLETION != 0 {
+                    let entry = sent(context as Context, wishes, envelope.length as usize, envelope.tag);
+                    deliver(self.sends.as_ref(), reader, entry, FI_ADDR_NOTAVAIL);
+                }
+                self.count(FI_SEND, false);
+            }
+        }
+    }
+
+    /// Posts what is left of a buffer for several messages; false where that is too little.
+    fn receive_more(&mut self, context: u64, buffer: Memory, got: usize) -> bool {
+        let start = buffer.start();
+        // The address, not the offset, is aligned.
+        let next = got + (start as usize + got).next_multiple_of(ALIGNMENT) - (start as usize + got);
+        let left = buffer.length().saturating_sub(next);
+        if left < self.min_multi_recv.max(1) {
+            return false;
+        }
+        let source = match buffer.source {
+            NOBODY => Source::Any,
+            peer => Source::Peer(PeerIndex(peer)),
+        };
+        // SAFETY: a part of what the application has given up, and only this part is left in use.
+        let mut rest = unsafe { Memory::flat(start.add(next).cast(), left, buffer.wishes) };
+        rest.source = buffer.source;
+        let Some(engine) = &mut self.engine else { return false };
+        match engine.receive(source, TagSelector::any().within(Space::Message), rest, context) {
+            Ok(_) => true,
+            Err(fault) => {
+                self.fail(&fault);
+                false
+            }
+        }
+    }
+
+    #[cold]
+    fn finish_badly(
+        &mut self,
+        context: Context,
+        direction: Direction,
+        envelope: Envelope,
+        status: Status,
+        buffer: Memory,
+    ) {
+        let wishes = buffer.wishes;
+        let (error, lost) = match status {
+            Status::Truncated => (FI_ETRUNC, (envelope.length as usize).saturating_sub(buffer.length())),
+            Status::Cancelled => (FI_ECANCELED, 0),
+            Status::PeerDead | Status::Done => (FI_ECONNRESET, 0),
+        };
+        let (data_flag, data) = carried(&envelope);
+        let (way, queue) = match direction {
+            Direction::Send => (FI_SEND, &self.sends),
+            Direction::Receive => (FI_RECV, &self.receives),
+        };
+        let ended = if wishes & wish::MULTIPLE != 0 { FI_MULTI_RECV } else { 0 };
+        let entry = ErrorEntry {
+            op_context: context,
+            flags: way | kind(wishes) | data_flag | ended,
+            length: if status == Status::Truncated { buffer.length() } else { 0 },
+            buffer: buffer.start().cast(),
+            data,
+            tag: envelope.tag,
+            lost,
+            error,
+            provider_error: error,
+            error_data: std::ptr::null_mut(),
+            error_data_size: 0,
+        };
+        if let Some(queue) = queue {
+            // SAFETY: progress is made with the domain entered.
+            unsafe { queue.push_error(entry) };
+        }
+        self.count(way, true);
+    }
+
+    #[inline]
+    pub fn count(&self, what: u64, failed: bool) {
+        for (counter, counted) in &self.counters {
+            if counted & what != 0 {
+                counter.count(failed);
+            }
+        }
+    }
+
+    /// Tells whoever waits that the engine has failed: an error without an operation.
+    #[cold]
+    fn fail_all(&mut self, fault: &machine::Fault) {
+        if self.failed {
+            return;
+        }
+        self.fail(fault);
+        let entry = ErrorEntry {
+            op_context: std::ptr::null_mut(),
+            flags: 0,
+            length: 0,
+            buffer: std::ptr::null_mut(),
+            data: 0,
+            tag: 0,
+            lost: 0,
+            error: FI_EIO,
+            provider_error: FI_EIO,
+            error_data: std::ptr::null_mut(),
+            error_data_size: 0,
+        };
+        for queue in self.sends.iter().chain(&self.receives) {
+            // SAFETY: as above.
+            unsafe { queue.push_error(entry) };
+        }
+    }
+}
+
+/// The entry of a send that has ended.
+#[inline]
+pub fn sent(context: Context, wishes: u8, length: usize, tag: u64) -> Entry {
+    Entry {
+        op_context: context,
+        flags: FI_SEND | kind(wishes),
+        length,
+        buffer: std::ptr::null_mut(),
+        data: 0,
+        tag,
+    }
+}

@@ -1,0 +1,30 @@
+//! Entries of the tables for what is not served. They answer FI_ENOSYS, whatever they are asked.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::abi::Signed;
+use crate::abi::constants::FI_ENOSYS;
+use crate::abi::object::Fid;
+
+/// Functions that only answer FI_ENOSYS, for the types given.
+macro_rules! refused {
+    ($($name:ident($($argument:ty),* $(,)?) -> $result:ty;)*) => {
+        $(pub unsafe extern "C" fn $name($(_: $argument),*) -> $result {
+            (-FI_ENOSYS) as $result
+        })*
+    };
+}
+pub(crate) use refused;
+
+refused! {
+    bind(*mut Fid, *mut Fid, u64) -> c_int;
+    control(*mut Fid, c_int, *mut c_void) -> c_int;
+    ops_open(*mut Fid, *const c_char, u64, *mut *mut c_void, *mut c_void) -> c_int;
+    tostr(*const Fid, *mut c_char, usize) -> c_int;
+    ops_set(*mut Fid, *const c_char, u64, *mut c_void, *mut c_void) -> c_int;
+}
+
+/// A call on an object that is not what it should be.
+pub const fn signed(error: c_int) -> Signed {
+    -(error as Signed)
+}

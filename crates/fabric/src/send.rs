@@ -1,0 +1,330 @@
+//! Sends of messages, and the tables of both kinds of messages.
+
+use std::ffi::c_void;
+
+use endpoint::{Label, Space};
+
+use crate::abi::constants::*;
+use crate::abi::object::{FidEndpoint, MessageOps, TaggedOps};
+use crate::abi::transfer::{Message, TaggedMessage};
+use crate::abi::{Address, Iovec, Signed};
+use crate::endpoint::{Endpoint, State};
+use crate::memory::{Memory, wish};
+use crate::object::Context;
+use crate::offer::{INJECT, LONGEST, PIECES};
+use crate::progress::sent;
+use crate::receive;
+use crate::refuse::signed;
+
+pub static MESSAGE: MessageOps = MessageOps {
+    size: size_of::<MessageOps>(),
+    recv: receive::recv,
+    recvv: receive::recvv,
+    recvmsg: receive::recvmsg,
+    send,
+    sendv,
+    sendmsg,
+    inject,
+    senddata,
+    injectdata,
+};
+
+pub static TAGGED: TaggedOps = TaggedOps {
+    size: size_of::<TaggedOps>(),
+    recv: receive::trecv,
+    recvv: receive::trecvv,
+    recvmsg: receive::trecvmsg,
+    send: tsend,
+    sendv: tsendv,
+    sendmsg: tsendmsg,
+    inject: tinject,
+    senddata: tsenddata,
+    injectdata: tinjectdata,
+};
+
+/// The receiver's word is awaited before the send ends.
+const CONFIRMED: u64 = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+
+/// The pieces that an application passed; `None` where they are impossible.
+///
+/// # Safety
+/// `pieces` is NULL or holds `count`.
+#[inline]
+pub unsafe fn pieces<'a>(pieces: *const Iovec, count: usize) -> Option<&'a [Iovec]> {
+    if count == 0 {
+        return Some(&[Iovec { base: std::ptr::null_mut(), length: 0 }]);
+    }
+    if pieces.is_null() || count > PIECES {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    Some(unsafe { std::slice::from_raw_parts(pieces, count) })
+}
+
+/// Total length; `None` where it is impossible or a piece is NULL.
+#[inline]
+pub fn total(pieces: &[Iovec]) -> Option<usize> {
+    let mut total = 0usize;
+    for piece in pieces {
+        if piece.base.is_null() && piece.length > 0 {
+            return None;
+        }
+        total = total.checked_add(piece.length)?;
+    }
+    Some(total)
+}
+
+impl State {
+    /// Sends the pieces as one message.
+    ///
+    /// # Safety
+    /// The pieces stay, and are left alone, as libfabric's contract has it for these flags.
+    #[inline]
+    unsafe fn send(&mut self, pieces: &[Iovec], to: Address, label: Label, context: Context, flags: u64) -> Signed {
+        let Some(peer) = self.peer(to) else { return signed(FI_EINVAL) };
+        let Some(length) = total(pieces) else { return signed(FI_EINVAL) };
+        let Some(engine) = &mut self.engine else { return signed(FI_EOPBADSTATE) };
+        let mut wishes = if label.space == Space::Tagged { wish::TAGGED } else { 0 };
+        if flags & FI_COMPLETION != 0 {
+            wishes |= wish::COMPLETION;
+        }
+        let confirmed = flags & CONFIRMED != 0;
+        if let [only] = pieces
+            && !confirmed
+        {
+            let start = if length == 0 { std::ptr::dangling() } else { only.base.cast_const().cast::<u8>() };
+            // SAFETY: the caller's promise; no length is over the limit of slices, since no memory is.
+            let bytes = unsafe { std::slice::from_raw_parts(start, length.min(LONGEST)) };
+            match engine.inject(peer, label, bytes) {
+                Ok(true) => {
+                    if wishes & wish::COMPLETION != 0
+                        && let Some(queue) = &self.sends
+                    {
+                        // SAFETY: the domain is entered.
+                        unsafe { queue.push(sent(context, wishes, length, label.tag), FI_ADDR_NOTAVAIL) };
+                    }
+                    self.count(FI_SEND, false);
+                    return 0;
+                }
+                Ok(false) => {}
+                Err(fault) => return self.fail(&fault),
+            }
+        }
+        if length > LONGEST || (flags & FI_INJECT != 0 && length > INJECT) {
+            return signed(FI_EMSGSIZE);
+        }
+        // SAFETY: the caller's promise.
+        let mut memory = unsafe { Memory::scattered(pieces, wishes) };
+        if flags & FI_INJECT != 0 {
+            let mut copy = vec![0; length];
+            engine::Buffer::read(&memory, 0, &mut copy);
+            memory = Memory::owned(copy, wishes);
+        }
+        let request = if confirmed {
+            engine.send_confirmed(peer, label, memory, context as u64)
+        } else {
+            engine.send(peer, label, memory, context as u64)
+        };
+        match request {
+            Ok(_) => 0,
+            Err(fault) => self.fail(&fault),
+        }
+    }
+}
+
+/// Which flags a call has.
+enum Flags {
+    /// The endpoint's own.
+    Usual,
+    /// An inject: none, and no completion.
+    Inject,
+    /// Those given.
+    Given(u64),
+}
+
+/// # Safety
+/// libfabric's contract: an open endpoint; the pieces stay until the completion, or are copied if the flags say so.
+#[inline(always)]
+unsafe fn start(
+    ep: *mut FidEndpoint,
+    pieces: &[Iovec],
+    to: Address,
+    label: Label,
+    context: Context,
+    flags: Flags,
+) -> Signed {
+    // SAFETY: the caller's promise; the domain is entered before the state is touched.
+    unsafe {
+        let endpoint = Endpoint::of(ep);
+        let _entered = endpoint.domain.enter();
+        let state = endpoint.state();
+        let flags = match flags {
+            Flags::Usual => state.send_flags,
+            Flags::Inject => FI_INJECT,
+            Flags::Given(flags) => flags | state.always_sent,
+        };
+        state.send(pieces, to, label, context, flags)
+    }
+}
+
+#[inline(always)]
+fn flat(buffer: *const c_void, length: usize) -> [Iovec; 1] {
+    [Iovec { base: buffer.cast_mut(), length }]
+}
+
+#[inline(always)]
+fn tagged(tag: u64, data: Option<u64>) -> Label {
+    Label { space: Space::Tagged, tag, data }
+}
+
+#[inline(always)]
+fn plain(data: Option<u64>) -> Label {
+    Label { space: Space::Message, tag: 0, data }
+}
+
+/// Data that goes along, if the flags say so.
+fn data_of(flags: u64, data: u64) -> Option<u64> {
+    (flags & FI_REMOTE_CQ_DATA != 0).then_some(data)
+}
+
+unsafe extern "C" fn tsend(
+    ep: *mut FidEndpoint,
+    buffer: *const c_void,
+    length: usize,
+    _desc: *mut c_void,
+    to: Address,
+    tag: u64,
+    context: *mut c_void,
+) -> Signed {
+    // SAFETY: libfabric's contract, as in all below.
+    unsafe { start(ep, &flat(buffer, length), to, tagged(tag, None), context, Flags::Usual) }
+}
+
+unsafe extern "C" fn tsendv(
+    ep: *mut FidEndpoint,
+    list: *const Iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    to: Address,
+    tag: u64,
+    context: *mut c_void,
+) -> Signed {
+    // SAFETY: as above.
+    unsafe {
+        let Some(pieces) = pieces(list, count) else { return signed(FI_EINVAL) };
+        start(ep, pieces, to, tagged(tag, None), context, Flags::Usual)
+    }
+}
+
+unsafe extern "C" fn tsendmsg(ep: *mut FidEndpoint, message: *const TaggedMessage, flags: u64) -> Signed {
+    // SAFETY: as above.
+    unsafe {
+        let Some(message) = message.as_ref() else { return signed(FI_EINVAL) };
+        let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };
+        let label = tagged(message.tag, data_of(flags, message.data));
+        start(ep, pieces, message.addr, label, message.context, Flags::Given(flags))
+    }
+}
+
+unsafe extern "C" fn tinject(
+    ep: *mut FidEndpoint,
+    buffer: *const c_void,
+    length: usize,
+    to: Address,
+    tag: u64,
+) -> Signed {
+    // SAFETY: as above.
+    unsafe { start(ep, &flat(buffer, length), to, tagged(tag, None), std::ptr::null_mut(), Flags::Inject) }
+}
+
+unsafe extern "C" fn tsenddata(
+    ep: *mut FidEndpoint,
+    buffer: *const c_void,
+    length: usize,
+    _desc: *mut c_void,
+    data: u64,
+    to: Address,
+    tag: u64,
+    context: *mut c_void,
+) -> Signed {
+    // SAFETY: as above.
+    unsafe { start(ep, &flat(buffer, length), to, tagged(tag, Some(data)), context, Flags::Usual) }
+}
+
+unsafe extern "C" fn tinjectdata(
+    ep: *mut FidEndpoint,
+    buffer: *const c_void,
+    length: usize,
+    data: u64,
+    to: Address,
+    tag: u64,
+) -> Signed {
+    // SAFETY: as above.
+    unsafe { start(ep, &flat(buffer, length), to, tagged(tag, Some(data)), std::ptr::null_mut(), Flags::Inject) }
+}
+
+unsafe extern "C" fn send(
+    ep: *mut FidEndpoint,
+    buffer: *const c_void,
+    length: usize,
+    _desc: *mut c_void,
+    to: Address,
+    context: *mut c_void,
+) -> Signed {
+    // SAFETY: as above.
+    unsafe { start(ep, &flat(buffer, length), to, plain(None), context, Flags::Usual) }
+}
+
+unsafe extern "C" fn sendv(
+    ep: *mut FidEndpoint,
+    list: *const Iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    to: Address,
+    context: *mut c_void,
+) -> Signed {
+    // SAFETY: as above.
+    unsafe {
+        let Some(pieces) = pieces(list, count) else { return signed(FI_EINVAL) };
+        start(ep, pieces, to, plain(None), context, Flags::Usual)
+    }
+}
+
+unsafe extern "C" fn sendmsg(ep: *mut FidEndpoint, message: *const Message, flags: u64) -> Signed {
+    // SAFETY: as above.
+    unsafe {
+        let Some(message) = message.as_ref() else { return signed(FI_EINVAL) };
+        let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };
+        let label = plain(data_of(flags, message.data));
+        start(ep, pieces, message.addr, label, message.context, Flags::Given(flags))
+    }
+}
+
+unsafe extern "C" fn inject(ep: *mut FidEndpoint, buffer: *const c_void, length: usize, to: Address) -> Signed {
+    // SAFETY: as above.
+    unsafe { start(ep, &flat(buffer, length), to, plain(None), std::ptr::null_mut(), Flags::Inject) }
+}
+
+unsafe extern "C" fn senddata(
+    ep: *mut FidEndpoint,
+    buffer: *const c_void,
+    length: usize,
+    _desc: *mut c_void,
+    data: u64,
+    to: Address,
+    context: *mut c_void,
+) -> Signed {
+    // SAFETY: as above.
+    unsafe { start(ep, &flat(buffer, length), to, plain(Some(data)), context, Flags::Usual) }
+}
+
+unsafe extern "C" fn injectdata(
+    ep: *mut FidEndpoint,
+    buffer: *const c_void,
+    length: usize,
+    data: u64,
+    to: Address,
+) -> Signed {
+    // SAFETY: as above.
+    unsafe { start(ep, &flat(buffer, length), to, plain(Some(data)), std::ptr::null_mut(), Flags::Inject) }
+}

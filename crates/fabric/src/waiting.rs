@@ -1,0 +1,43 @@
+//! Waiting for events in calls that block. There is nothing to sleep on at placement `app`, where the caller's own turns
+//! move the messages: the wait is a poll that lets others run, and rests once it has lasted.
+
+use std::ffi::c_int;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Polls at full speed before the first rest.
+const SPIN: Duration = Duration::from_millis(2);
+const REST: Duration = Duration::from_micros(50);
+
+pub struct Wait {
+    started: Instant,
+    /// `None` waits for ever.
+    limit: Option<Duration>,
+    polls: u32,
+}
+
+impl Wait {
+    /// `timeout` in milliseconds; negative waits for ever.
+    pub fn new(timeout: c_int) -> Self {
+        let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
+        Wait { started: Instant::now(), limit, polls: 0 }
+    }
+
+    /// After a poll that found nothing: false once the time is over.
+    pub fn goes_on(&mut self) -> bool {
+        self.polls += 1;
+        if !self.polls.is_multiple_of(16) && self.limit.is_none_or(|limit| !limit.is_zero()) {
+            return true;
+        }
+        let waited = self.started.elapsed();
+        if self.limit.is_some_and(|limit| waited >= limit) {
+            return false;
+        }
+        if waited > SPIN {
+            thread::sleep(REST);
+        } else {
+            thread::yield_now();
+        }
+        true
+    }
+}
