@@ -182,6 +182,18 @@ impl<B: Buffer> Dedicated<B> {
         })
     }
 
+    /// Cancels the first request with this context that can be.
+    pub fn cancel_context(&mut self, context: u64) -> Result<bool> {
+        let tickets: Vec<Ticket> =
+            self.requests.iter().filter(|(_, made)| **made == context).map(|(ticket, _)| ticket).collect();
+        for ticket in tickets {
+            if self.cancel(ticket)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Result<Option<Envelope>> {
         self.ask(Command::Probe { source, selector }, |event| match event {
             Event::Probed(found) => Ok(found),

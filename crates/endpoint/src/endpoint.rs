@@ -224,6 +224,14 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
+    /// As [`Endpoint::cancel`], for who remembers only the context of a request. Walks all requests.
+    pub fn cancel_context(&mut self, context: u64) -> Result<bool> {
+        match &mut self.place {
+            Place::App(driver) => Ok(driver.engine.find(context).is_some_and(|request| driver.engine.cancel(request))),
+            Place::Core(core) => core.cancel_context(context),
+        }
+    }
+
     pub fn counters(&mut self) -> Result<Counters> {
         match &mut self.place {
             Place::App(driver) => Ok(driver.engine.counters()),

@@ -312,6 +312,17 @@ impl<B: Buffer> Engine<B> {
         true
     }
 
+    /// A request in progress that was made with `context`, one that can still be withdrawn if there is any. Walks all
+    /// requests.
+    pub fn find(&self, context: u64) -> Option<RequestId> {
+        let waiting = |state: &ReceiveState| matches!(state, ReceiveState::Posted(_));
+        let receives = self.receives.iter().filter(|(_, receive)| receive.context == context);
+        let receive =
+            receives.max_by_key(|(_, receive)| waiting(&receive.state)).map(|(key, _)| RequestKey::Receive(key));
+        let send = || self.sends.iter().find(|(_, send)| send.context == context).map(|(key, _)| RequestKey::Send(key));
+        receive.or_else(send).map(RequestId)
+    }
+
     /// Withdraws a receive that has no message yet, or a send of which nothing has left. It then completes as
     /// [`Status::Cancelled`]. False if it is too late, or the request has ended.
     pub fn cancel(&mut self, request: RequestId) -> bool {

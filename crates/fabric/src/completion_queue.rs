@@ -197,8 +197,7 @@ impl CompletionQueue {
     #[inline]
     unsafe fn take(&self, into: *mut c_void, count: usize, sources: *mut Address) -> Signed {
         let _entered = self.domain.enter();
-        let mut reader =
-            Reader { queue: self, at: into.cast(), sources, entry: self.entry, left: count, taken: 0 };
+        let mut reader = Reader { queue: self, at: into.cast(), sources, entry: self.entry, left: count, taken: 0 };
         // SAFETY: the domain is entered; no reference into the state is kept while endpoints progress, which push to it.
         unsafe {
             let waiting = &mut self.state.get().ring;

@@ -44,8 +44,7 @@ static BASE: Ops = Ops {
     ops_set: refuse::ops_set,
 };
 
-static OPS: CounterOps =
-    CounterOps { size: size_of::<CounterOps>(), read, readerr, add, set, wait, adderr, seterr };
+static OPS: CounterOps = CounterOps { size: size_of::<CounterOps>(), read, readerr, add, set, wait, adderr, seterr };
 
 pub unsafe extern "C" fn open(
     domain: *mut FidDomain,

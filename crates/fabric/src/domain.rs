@@ -92,12 +92,7 @@ refused! {
 
 /// # Safety
 /// `fabric` is open, the rest NULL or good.
-pub unsafe fn open(
-    fabric: *mut FidFabric,
-    info: *mut Info,
-    into: *mut *mut FidDomain,
-    context: *mut c_void,
-) -> c_int {
+pub unsafe fn open(fabric: *mut FidFabric, info: *mut Info, into: *mut *mut FidDomain, context: *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
     let (fabric, threading) = unsafe {
         let Some(fabric) = object::of::<Fabric>(fabric.cast()) else { return -FI_EINVAL };
@@ -147,4 +142,3 @@ unsafe extern "C" fn endpoint2(
     // SAFETY: as the caller promises.
     unsafe { fabric_endpoint::open(domain, info, into, context) }
 }
-

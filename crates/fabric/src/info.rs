@@ -18,13 +18,7 @@ pub const FABRIC: &CStr = c"plimsoll";
 ///
 /// # Safety
 /// The pointers in `hints` are NULL or good.
-pub unsafe fn answer(
-    host: &Host,
-    api: u32,
-    named: bool,
-    flags: u64,
-    hints: Option<&Info>,
-) -> Result<*mut Info, c_int> {
+pub unsafe fn answer(host: &Host, api: u32, named: bool, flags: u64, hints: Option<&Info>) -> Result<*mut Info, c_int> {
     // Endpoints are found by the names they give, not by hosts and services.
     if named && flags & FI_SOURCE == 0 {
         return Err(FI_ENODATA);

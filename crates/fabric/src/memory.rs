@@ -13,8 +13,6 @@ pub mod wish {
     pub const TAGGED: u8 = 1 << 1;
     /// The buffer takes messages until it is full.
     pub const MULTIPLE: u8 = 1 << 2;
-    /// The provider's own: a part of a remote memory access.
-    pub const REMOTE: u8 = 1 << 3;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,13 +82,6 @@ impl Memory {
     #[inline]
     pub fn start(&self) -> *mut u8 {
         if self.kind == Kind::Flat { self.pointer } else { std::ptr::null_mut() }
-    }
-
-    /// The bytes of a copy.
-    pub fn bytes(&self) -> &[u8] {
-        assert!(self.kind != Kind::Scattered, "pieces are no slice");
-        // SAFETY: flat and owned memory is one piece that stays while `self` does.
-        unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
     }
 
     fn pieces(&self) -> &[(*mut u8, usize)] {
@@ -171,10 +162,10 @@ impl Drop for Memory {
     fn drop(&mut self) {
         match self.kind {
             Kind::Flat => {}
-            // SAFETY: `owned` gave the boxed slice up.
-            Kind::Owned => drop(unsafe {
-                Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.pointer, self.length))
-            }),
+            Kind::Owned => {
+                // SAFETY: `owned` gave the boxed slice up.
+                drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.pointer, self.length)) })
+            }
             // SAFETY: `scattered` gave the box up.
             Kind::Scattered => drop(unsafe { Box::from_raw(self.pointer.cast::<Pieces>()) }),
         }

@@ -32,10 +32,6 @@ impl<T: Object> Used<T> {
         used
     }
 
-    pub fn is(&self, other: *const T) -> bool {
-        std::ptr::eq(self.0.as_ptr(), other)
-    }
-
     pub fn as_ptr(&self) -> *mut T {
         self.0.as_ptr()
     }
@@ -119,7 +115,6 @@ impl<T> Guarded<T> {
         unsafe { &mut *self.0.get() }
     }
 }
-
 
 /// `pointer` as a reference; `None` for NULL.
 ///

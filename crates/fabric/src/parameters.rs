@@ -13,7 +13,10 @@ pub const KNOWN: [(&CStr, &CStr); 6] = [
     (c"address", c"IP address of this host that others reach it at (default: that of the first interface that is up)"),
     (c"shm", c"Whether ranks of one host meet in shared memory: yes or no (default: yes)"),
     (c"wire", c"Faults made on the way to the network, for tests: loss=1%,duplicate=1%,reorder=1%,seed=7"),
-    (c"report", c"Whether an endpoint tells on stderr, as it closes, what carried its messages: yes or no (default: no)"),
+    (
+        c"report",
+        c"Whether an endpoint tells on stderr, as it closes, what carried its messages: yes or no (default: no)",
+    ),
 ];
 
 fn value(name: &str) -> Option<String> {

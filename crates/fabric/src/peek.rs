@@ -3,10 +3,10 @@
 use endpoint::Envelope;
 use machine::Result;
 
+use crate::abi::Signed;
 use crate::abi::completion::{Entry, ErrorEntry};
 use crate::abi::constants::*;
 use crate::abi::transfer::TaggedMessage;
-use crate::abi::Signed;
 use crate::endpoint::State;
 use crate::memory::wish;
 use crate::object::Context;

@@ -93,4 +93,3 @@ unsafe extern "C" fn open_fabric(attr: *mut FabricAttr, into: *mut *mut FidFabri
 }
 
 unsafe extern "C" fn cleanup() {}
-

@@ -3,14 +3,13 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::abi::Signed;
-use crate::abi::constants::FI_ENOSYS;
 use crate::abi::object::Fid;
 
 /// Functions that only answer FI_ENOSYS, for the types given.
 macro_rules! refused {
     ($($name:ident($($argument:ty),* $(,)?) -> $result:ty;)*) => {
         $(pub unsafe extern "C" fn $name($(_: $argument),*) -> $result {
-            (-FI_ENOSYS) as $result
+            (-$crate::abi::constants::FI_ENOSYS) as $result
         })*
     };
 }

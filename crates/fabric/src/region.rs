@@ -63,7 +63,6 @@ unsafe fn make(fid: *mut Fid, key: u64, into: *mut *mut FidMemoryRegion, context
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "libfabric's signature")]
 pub unsafe extern "C" fn register(
     domain: *mut Fid,
     _buffer: *const c_void,
@@ -79,7 +78,6 @@ pub unsafe extern "C" fn register(
     unsafe { make(domain, key, into, context) }
 }
 
-#[expect(clippy::too_many_arguments, reason = "libfabric's signature")]
 pub unsafe extern "C" fn register_pieces(
     domain: *mut Fid,
     _pieces: *const Iovec,

@@ -37,9 +37,8 @@ pub struct Provider {
     /// The library's own.
     pub context: [*mut c_void; 4],
     pub name: *const c_char,
-    pub getinfo: Option<
-        unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const Info, *mut *mut Info) -> c_int,
-    >,
+    pub getinfo:
+        Option<unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const Info, *mut *mut Info) -> c_int>,
     pub fabric: Option<unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int>,
     pub cleanup: Option<unsafe extern "C" fn()>,
 }
