@@ -2,6 +2,8 @@
 
 use machine::{Bytes, Capabilities, Nanoseconds};
 
+use crate::reliability::first_sequence;
+
 /// Settings of the path to one peer. Both ends must agree on `session` and on the credits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkConfig {
@@ -49,6 +51,11 @@ impl ReliabilityConfig {
             ping_after: Nanoseconds(1_000_000_000),
             silence_limit: Nanoseconds(60_000_000_000),
         }
+    }
+
+    /// The number of the first packet each way. A port that checks sequences starts there.
+    pub fn first_sequence(&self) -> u32 {
+        first_sequence(self.session)
     }
 }
 

@@ -157,7 +157,7 @@ impl<B: Buffer> Engine<B> {
             Plan::Acknowledge => {
                 let reliability = link.reliability.as_mut().expect("acknowledgements are of unreliable ports");
                 self.counters.acknowledgements += 1;
-                return reliability.acknowledge().write(header);
+                return reliability.acknowledge().write(header, 0);
             }
             Plan::Resend { place } => {
                 self.counters.retransmitted += 1;
@@ -220,7 +220,7 @@ impl<B: Buffer> Engine<B> {
         if let Some(reliability) = &mut link.reliability {
             let length = body.len();
             let stored = kept.unwrap_or_else(|| Stored::Copy(self.spares.copy_of(body)));
-            reliability.send(now, stored, length).write(header);
+            reliability.send(now, stored, length).write(header, length);
             self.watch(peer);
         }
         if let Some(send) = finished {
@@ -292,5 +292,5 @@ fn resend<B: Buffer>(
         }
     }
     let sequencing: Sequencing = reliability.resend(now, place);
-    sequencing.write(header);
+    sequencing.write(header, body.len());
 }

@@ -280,7 +280,8 @@ impl Reliability {
         self.acknowledge_at = None;
         self.acknowledge_now = false;
         let ping = std::mem::take(&mut self.ping);
-        Sequencing { session: self.config.session, sequence, expected: self.expected, beyond, carries, ping }
+        let (session, expected) = (self.config.session, self.expected);
+        Sequencing { session, sequence, expected, beyond, carries, ping, acknowledged: false }
     }
 
     fn oldest(&self) -> u32 {
@@ -427,6 +428,12 @@ impl Reliability {
     /// Judges the packet after `header`. A held one is copied.
     pub fn arrived(&mut self, now: Nanoseconds, header: &Sequencing, packet: &[u8], spares: &mut Spares) -> Arrival {
         let ahead = header.sequence.wrapping_sub(self.expected);
+        if header.acknowledged && ahead == 0 {
+            self.expected = self.expected.wrapping_add(1);
+            self.unacknowledged = 0;
+            self.acknowledge_at = None;
+            return Arrival::InOrder;
+        }
         self.unacknowledged += 1;
         self.acknowledge_at.get_or_insert(now + self.config.acknowledge_after);
         if ahead == 0 {
@@ -521,6 +528,6 @@ impl Reliability {
 }
 
 /// Both ends know it from the session, so that packets of another conversation seldom fall into the window.
-fn first_sequence(session: u32) -> u32 {
+pub(crate) fn first_sequence(session: u32) -> u32 {
     session.wrapping_mul(0x9E37_79B1)
 }

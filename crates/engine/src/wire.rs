@@ -52,6 +52,10 @@ pub(crate) enum Packet<'a> {
     Credit { messages: u32, bytes: u64 },
 }
 
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
@@ -204,20 +208,29 @@ pub(crate) struct Sequencing {
     pub carries: bool,
     /// The receiver should acknowledge without waiting for more packets.
     pub ping: bool,
+    /// The port has told the peer that this packet and all before it are here. A receiving port sets it; a peer that does
+    /// so hurts itself alone.
+    pub acknowledged: bool,
 }
 
-const CARRIES: u32 = 1;
-const PING: u32 = 2;
+const CARRIES: u16 = 1;
+const PING: u16 = 2;
+const ACKNOWLEDGED: u16 = 4;
 
 impl Sequencing {
+    /// The header and the packet that follows. The header says how long that is: a program at the driver hook may see
+    /// several packets that the kernel will cut apart later, and takes them for one.
     pub fn parse(bytes: &[u8]) -> Option<(Sequencing, &[u8])> {
         if bytes.len() < RELIABILITY_HEADER {
             return None;
         }
-        let flags = u32_at(bytes, 12);
+        let (flags, length) = (u16_at(bytes, 12), u16_at(bytes, 14));
         let rest = &bytes[RELIABILITY_HEADER..];
         let carries = flags & CARRIES != 0;
-        if flags & !(CARRIES | PING) != 0 || carries == rest.is_empty() {
+        if flags & !(CARRIES | PING | ACKNOWLEDGED) != 0
+            || carries == rest.is_empty()
+            || rest.len() != usize::from(length)
+        {
             return None;
         }
         let header = Sequencing {
@@ -227,16 +240,21 @@ impl Sequencing {
             beyond: u64_at(bytes, 16),
             carries,
             ping: flags & PING != 0,
+            acknowledged: flags & ACKNOWLEDGED != 0,
         };
         Some((header, rest))
     }
 
-    pub fn write(&self, into: &mut [u8]) {
-        let flags = if self.carries { CARRIES } else { 0 } | if self.ping { PING } else { 0 };
+    /// `length`: of the packet that follows, 0 if none does.
+    pub fn write(&self, into: &mut [u8], length: usize) {
+        debug_assert_eq!(self.carries, length > 0);
+        let flag = |set: bool, flag: u16| if set { flag } else { 0 };
+        let flags = flag(self.carries, CARRIES) | flag(self.ping, PING) | flag(self.acknowledged, ACKNOWLEDGED);
         into[0..4].copy_from_slice(&self.session.to_le_bytes());
         into[4..8].copy_from_slice(&self.sequence.to_le_bytes());
         into[8..12].copy_from_slice(&self.expected.to_le_bytes());
-        into[12..16].copy_from_slice(&flags.to_le_bytes());
+        into[12..14].copy_from_slice(&flags.to_le_bytes());
+        into[14..16].copy_from_slice(&(length as u16).to_le_bytes());
         into[16..24].copy_from_slice(&self.beyond.to_le_bytes());
     }
 }
@@ -276,11 +294,14 @@ mod tests {
         }
 
         #[test]
-        fn sequencing_reads_back_as_written(session: u32, sequence: u32, expected: u32, beyond: u64, carries: bool, ping: bool) {
-            let header = Sequencing { session, sequence, expected, beyond, carries, ping };
+        fn sequencing_reads_back_as_written(session: u32, sequence: u32, expected: u32, beyond: u64, carries: bool, ping: bool, acknowledged: bool) {
+            let header = Sequencing { session, sequence, expected, beyond, carries, ping, acknowledged };
             let mut bytes = vec![0; RELIABILITY_HEADER + usize::from(carries)];
-            header.write(&mut bytes);
+            header.write(&mut bytes, carries.into());
             prop_assert_eq!(Sequencing::parse(&bytes).map(|(header, _)| header), Some(header));
+            // Another one behind it, or its end cut off.
+            bytes.extend_from_within(..);
+            prop_assert_eq!(Sequencing::parse(&bytes), None);
         }
     }
 }

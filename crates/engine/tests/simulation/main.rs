@@ -1,8 +1,10 @@
 //! Seeded simulation: two to five engines on wires that lose, double, delay and reorder, are cut for a while or for
-//! good, with ports that are full and applications that sleep, do not read, cancel, or die. A seed replays a world:
+//! good, with ports that are full and applications that sleep, do not read, cancel, or die. Some ports receive at
+//! the driver hook. A seed replays a world:
 //! `PLIMSOLL_SEED=n cargo test -p engine --test simulation`. `PLIMSOLL_MESSAGES=n` sets how many messages are moved.
 #![forbid(unsafe_code)]
 
+mod hook;
 mod host;
 mod ledger;
 mod random;
@@ -50,9 +52,13 @@ fn nothing_is_lost_doubled_altered_or_out_of_order() {
         total.duplicates += outcome.duplicates;
         total.single_copies += outcome.single_copies;
         total.deaths += outcome.deaths;
+        total.hooked += outcome.hooked;
+        total.hook_acknowledgements += outcome.hook_acknowledgements;
+        total.hook_passed += outcome.hook_passed;
         total.virtual_time += outcome.virtual_time;
     }
     eprintln!("{worlds} worlds: {total:?}");
     // A simulation in which nothing goes wrong proves nothing.
     assert!(total.retransmitted > 0 && total.duplicates > 0 && total.single_copies > 0 && total.deaths > 0);
+    assert!(total.hooked > 0 && total.hook_acknowledgements > 0 && total.hook_passed > 0);
 }

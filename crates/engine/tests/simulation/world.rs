@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use engine::Engine;
 use machine::Nanoseconds;
 
+use crate::hook::{Hook, Verdict};
 use crate::host::Host;
 use crate::ledger::{Ledger, fill};
 use crate::random::Random;
@@ -23,14 +24,45 @@ enum End {
 }
 
 enum Event {
-    Turn { host: usize },
-    Packet { from: usize, to: usize, bytes: Vec<u8> },
-    Refusal { to: usize, by: usize },
-    Gone { to: usize, who: usize },
-    Kill { host: usize, end: End },
-    Sleep { host: usize, until: u64 },
-    Reluctance { host: usize, until: u64 },
-    Partition { a: usize, b: usize, until: u64 },
+    Turn {
+        host: usize,
+    },
+    Packet {
+        from: usize,
+        to: usize,
+        bytes: Vec<u8>,
+    },
+    /// What the hook left to it comes to the socket.
+    Passed {
+        from: usize,
+        to: usize,
+        bytes: Vec<u8>,
+    },
+    Refusal {
+        to: usize,
+        by: usize,
+    },
+    Gone {
+        to: usize,
+        who: usize,
+    },
+    Kill {
+        host: usize,
+        end: End,
+    },
+    Sleep {
+        host: usize,
+        until: u64,
+    },
+    Reluctance {
+        host: usize,
+        until: u64,
+    },
+    Partition {
+        a: usize,
+        b: usize,
+        until: u64,
+    },
 }
 
 struct Scheduled {
@@ -65,6 +97,10 @@ pub struct Outcome {
     pub duplicates: u64,
     pub single_copies: u64,
     pub deaths: u64,
+    /// Packets placed, sent and left to the socket by ports that receive at the driver hook.
+    pub hooked: u64,
+    pub hook_acknowledgements: u64,
+    pub hook_passed: u64,
     pub virtual_time: u64,
 }
 
@@ -82,6 +118,8 @@ pub struct World {
     /// Packets under way, by sender and receiver.
     under_way: Vec<Vec<usize>>,
     turns: Vec<Option<u64>>,
+    /// Of hosts whose port receives at the driver hook, by receiver and sender.
+    hooks: Vec<Vec<Option<Hook>>>,
     ledger: Ledger,
     numbers: u64,
     full: u64,
@@ -116,6 +154,17 @@ impl World {
             }
         }
         let now = random.below(1 << 40);
+        // Of its own source, so that what a seed has found stays found.
+        let mut aside = Random::new(seed ^ 0x786470);
+        let hooked: Vec<bool> = (0..count).map(|_| aside.chance(400)).collect();
+        let mut hook = |to: usize, from: usize| {
+            let reliability = wires[to.min(from)][to.max(from)].config.reliability.as_ref();
+            let reliability = reliability.filter(|_| hooked[to] && to != from)?;
+            let late = if aside.chance(300) { aside.below(30 * MILLISECOND) } else { 0 };
+            let slot = aside.one_of(&[100, 500, 2032]) as usize;
+            Some(Hook::new(reliability.session, reliability.first_sequence(), now + late, slot))
+        };
+        let hooks = (0..count).map(|to| (0..count).map(|from| hook(to, from)).collect()).collect();
         let mut world = World {
             now,
             progressed: now,
@@ -125,6 +174,7 @@ impl World {
             latest: vec![vec![0; count]; count],
             under_way: vec![vec![0; count]; count],
             turns: vec![None; count],
+            hooks,
             ledger: Ledger::default(),
             numbers: seed << 24,
             full: random.one_of(&[0, 0, 20, 300]),
@@ -268,6 +318,7 @@ impl World {
                 }
             }
             Event::Packet { from, to, bytes } => self.deliver(from, to, bytes),
+            Event::Passed { from, to, bytes } => self.take_in(from, to, bytes),
             Event::Refusal { to, by } => {
                 let host = &mut self.hosts[to];
                 if host.running {
@@ -303,7 +354,7 @@ impl World {
         }
     }
 
-    fn deliver(&mut self, from: usize, to: usize, bytes: Vec<u8>) {
+    fn deliver(&mut self, from: usize, to: usize, mut bytes: Vec<u8>) {
         self.under_way[from][to] -= 1;
         let wire = self.wire(from, to);
         let (reliable, capacity, delay) = (wire.is_reliable(), wire.capacity, wire.delay);
@@ -314,7 +365,30 @@ impl World {
             }
             return;
         }
-        if !reliable && host.held[from] >= capacity {
+        if let Some(hook) = self.hooks[to][from].as_mut().filter(|hook| hook.registered_at <= self.now) {
+            let (verdict, acknowledgement) = hook.arrives(&mut bytes, host.held[from], capacity);
+            if let Some(acknowledgement) = acknowledgement {
+                self.outcome.hook_acknowledgements += 1;
+                self.launch(to, from, acknowledgement);
+            }
+            match verdict {
+                Verdict::Dropped => return,
+                Verdict::Placed => self.outcome.hooked += 1,
+                Verdict::Passed => {
+                    self.outcome.hook_passed += 1;
+                    let at = self.now + self.random.below(50_000);
+                    return self.schedule(at, Event::Passed { from, to, bytes });
+                }
+            }
+        } else if !reliable && host.held[from] >= capacity {
+            return;
+        }
+        self.take_in(from, to, bytes);
+    }
+
+    fn take_in(&mut self, from: usize, to: usize, bytes: Vec<u8>) {
+        let host = &mut self.hosts[to];
+        if !host.running {
             return;
         }
         host.held[from] += 1;
@@ -407,6 +481,9 @@ impl World {
                 }
                 let mut bytes = vec![0xEE; length];
                 self.hosts[index].engine.write(now, peer, &mut bytes);
+                if let Some(hook) = self.hooks[index][to].as_mut() {
+                    hook.sends(&bytes);
+                }
                 self.launch(index, to, bytes);
             }
         }
