@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const PROGRAMS: &[&str] = &["softirq", "redirect", "traffic_send", "traffic_receive", "echo", "far_end", "network"];
+const PROGRAMS: &[&str] =
+    &["softirq", "redirect", "traffic_send", "traffic_receive", "echo", "far_end", "network", "lanes"];
+/// Those that need atomic operations with a result, of Linux 5.12.
+const WITH_ATOMICS: &[&str] = &["lanes"];
 const SOURCES: &str = "src/programs";
 
 fn main() {
@@ -41,8 +44,9 @@ fn main() {
 /// A missing tool is a reason; a program that does not compile is a build error.
 fn build(clang: &str, name: &str, object: &Path) -> Result<(), String> {
     let source = format!("{SOURCES}/{name}.c");
+    let set = if WITH_ATOMICS.contains(&name) { "-mcpu=v3" } else { "-mcpu=generic" };
     let run = Command::new(clang)
-        .args(["-target", "bpf", "-O2", "-g", "-Wall", "-Werror", "-Wno-unused-parameter", "-c", &source, "-o"])
+        .args(["-target", "bpf", set, "-O2", "-g", "-Wall", "-Werror", "-Wno-unused-parameter", "-c", &source, "-o"])
         .arg(object)
         .output();
     let output = match run {

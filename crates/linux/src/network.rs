@@ -15,4 +15,10 @@ pub trait NetworkPort: Port {
     /// Hands over the packets of addresses that are no peers, which [`Port::receive`] came across, and forgets them.
     /// Only so many are kept that a flood of them costs little: the newest are dropped.
     fn strangers(&mut self, each: impl FnMut(SocketAddr, &[u8]));
+
+    /// The engine's conversation `session` with `peer` begins, of which packet `expected` comes next: a port that checks
+    /// sequences and acknowledges by itself may do so for it from now on. False where it leaves that to the engine.
+    fn sequence(&mut self, _peer: PeerIndex, _session: u32, _expected: u32) -> bool {
+        false
+    }
 }

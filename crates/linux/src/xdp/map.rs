@@ -31,10 +31,18 @@ pub struct Map {
     key_size: u32,
     value_size: u32,
     entries: u32,
+    /// What a map of maps holds.
+    inner: Option<aya_obj::Map>,
 }
 
 impl Map {
-    pub(super) fn create(name: &str, definition: &aya_obj::Map, device: u32) -> io::Result<Map> {
+    /// `debug` describes the types that the definition names; the kernel finds locks in values by it.
+    pub(super) fn create(
+        name: &str,
+        definition: &aya_obj::Map,
+        device: u32,
+        debug: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Map> {
         let number = definition.map_type();
         let data = definition.data();
         let constant = definition.map_flags() & READ_ONLY_FOR_PROGRAMS != 0;
@@ -46,6 +54,9 @@ impl Map {
         } else {
             definition.max_entries()
         };
+        // The kernel takes the shape of the maps to come from one that it looks at once.
+        let inner = definition.inner();
+        let example = inner.as_ref().map(|inner| Map::create(name, inner, 0, None)).transpose()?;
         let mut attributes = syscall::MapCreate {
             kind: number,
             key_size: definition.key_size(),
@@ -53,17 +64,27 @@ impl Map {
             entries,
             flags,
             name: syscall::name(name),
+            inner: example.as_ref().map_or(0, |example| syscall::number(example.as_fd())),
             interface: device,
             extra: definition.map_extra(),
             ..Default::default()
         };
+        if let (Some(debug), aya_obj::Map::Btf(map), ARRAY) = (debug, definition, number)
+            && data.is_empty()
+            && flags & MAPPABLE == 0
+        {
+            attributes.debug = syscall::number(debug);
+            attributes.debug_key = map.def.btf_key_type_id;
+            attributes.debug_value = map.def.btf_value_type_id;
+        }
         let descriptor = syscall::make(Command::MapCreate, &mut attributes)?;
         let kind = match number {
             ARRAY => Kind::Array { mappable: flags & MAPPABLE != 0 },
             RING => Kind::Ring,
             _ => Kind::Other,
         };
-        let map = Map { descriptor, kind, key_size: attributes.key_size, value_size: attributes.value_size, entries };
+        let map =
+            Map { descriptor, kind, key_size: attributes.key_size, value_size: attributes.value_size, entries, inner };
         if !data.is_empty() {
             map.put(0, data)?;
         }
@@ -92,6 +113,12 @@ impl Map {
         syscall::run(Command::MapDelete, &mut syscall::MapElement { map, key, ..Default::default() })
     }
 
+    /// A new map such as this map of maps takes. It is not in it yet.
+    pub(crate) fn make_inner(&self, name: &str) -> io::Result<Map> {
+        let inner = self.inner.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        Map::create(name, inner, 0, None)
+    }
+
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -106,7 +133,7 @@ impl Map {
         self.entries as usize
     }
 
-    pub(super) fn words(&self) -> io::Result<SharedWords> {
+    pub(crate) fn words(&self) -> io::Result<SharedWords> {
         SharedWords::of(self.as_fd(), self.value_size, self.entries)
     }
 

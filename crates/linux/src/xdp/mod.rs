@@ -13,6 +13,7 @@ mod live;
 mod map;
 mod object;
 mod program;
+pub mod receive;
 mod ring;
 mod shared;
 mod syscall;

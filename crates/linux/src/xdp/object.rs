@@ -147,7 +147,7 @@ impl<'a> Loader<'a> {
 
         let mut maps = BTreeMap::new();
         for (name, definition) in &object.maps {
-            let map = Map::create(name, definition, self.device());
+            let map = Map::create(name, definition, self.device(), debug.as_ref().map(AsFd::as_fd));
             let map = map.map_err(|error| match self.device {
                 None => refused(error, format!("the kernel does not make map {name}")),
                 Some(_) => Fault::new(subject(), format!("the NIC takes no map such as {name}: {error}"), ANOTHER_MODE),

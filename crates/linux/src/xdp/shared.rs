@@ -72,7 +72,7 @@ pub struct SharedWords {
 }
 
 impl SharedWords {
-    pub(super) fn of(map: BorrowedFd<'_>, value_size: u32, entries: u32) -> io::Result<SharedWords> {
+    pub(crate) fn of(map: BorrowedFd<'_>, value_size: u32, entries: u32) -> io::Result<SharedWords> {
         // The kernel rounds values up to words.
         let stride = (value_size as usize).div_ceil(8);
         let words = stride * entries as usize;
@@ -89,6 +89,15 @@ impl SharedWords {
     /// The words of one value. Panics where the map has no such entry.
     pub fn value(&self, entry: usize) -> &[AtomicU64] {
         &self.words()[entry * self.stride..(entry + 1) * self.stride]
+    }
+
+    /// Bytes that a program has published.
+    ///
+    /// # Safety
+    /// As [`Mapping::published`].
+    pub(super) unsafe fn published(&self, at: usize, length: usize) -> Option<&[u8]> {
+        // SAFETY: by the caller's promise.
+        unsafe { self.mapping.published(at, length) }
     }
 
     pub fn entries(&self) -> usize {

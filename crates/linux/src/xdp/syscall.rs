@@ -91,7 +91,7 @@ pub(super) fn make<A: Attributes>(command: Command, attributes: &mut A) -> io::R
     // `Self::Information`, run and update return 0, which would be taken for a descriptor.
     debug_assert!(!matches!(
         command,
-        Command::Information | Command::ProgramRun | Command::MapUpdate | Command::MapFreeze
+        Command::Information | Command::ProgramRun | Command::MapUpdate | Command::MapDelete | Command::MapFreeze
     ));
     let descriptor = call(command, attributes)?;
     // SAFETY: these commands return a new descriptor, close-on-exec, that nobody else knows.
