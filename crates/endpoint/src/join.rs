@@ -51,6 +51,7 @@ impl<B: Buffer> Endpoint<Paths, B> {
                 paths.unreadable_peers()
             ));
         }
+        notes.extend(paths.network().wire().notes());
         if let Some(injected) = paths.network().injected() {
             notes.push(format!(
                 "faults were made on the way out: {} lost, {} doubled, {} reordered",

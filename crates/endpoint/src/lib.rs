@@ -18,6 +18,7 @@ pub mod paths;
 mod report;
 mod settings;
 mod settle;
+mod wire;
 
 pub use driver::{Buffer, Driver};
 pub use endpoint::{Completion, Endpoint, Request};

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use linux::network::NetworkPort;
-use linux::udp::UdpPort;
-use machine::{Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
+use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
 
 use crate::faults::{FaultyPort, Injected, WireFaults};
 use crate::settings::Network;
+use crate::wire::Wire;
 
 /// Peers that share a socket's buffer before their windows shrink; more than that seldom send at once.
 const PEERS_AT_ONCE: u64 = 8;
@@ -15,8 +15,8 @@ const WINDOW_MOST: u64 = 1024;
 const WINDOW_LEAST: u64 = 4;
 
 enum Inner {
-    Udp(UdpPort),
-    Faulty(Box<FaultyPort<UdpPort>>),
+    Plain(Wire),
+    Faulty(Box<FaultyPort<Wire>>),
 }
 
 pub struct NetworkPath {
@@ -27,7 +27,7 @@ pub struct NetworkPath {
 macro_rules! each {
     ($self:expr, $port:ident => $what:expr) => {
         match $self {
-            Inner::Udp($port) => $what,
+            Inner::Plain($port) => $what,
             Inner::Faulty($port) => $what,
         }
     };
@@ -35,13 +35,9 @@ macro_rules! each {
 
 impl NetworkPath {
     pub fn open(asked: &Network, local: SocketAddr, faults: Option<WireFaults>) -> Result<NetworkPath> {
-        let Network::Udp = asked else {
-            return Err(Fault::new(format!("network {asked}"), "this build does not carry it", "choose udp"));
-        };
-        let mut port = UdpPort::open(local)?;
-        port.welcome_strangers();
+        let port = Wire::open(asked, local)?;
         let inner = match faults {
-            None => Inner::Udp(port),
+            None => Inner::Plain(port),
             Some(faults) => Inner::Faulty(Box::new(FaultyPort::new(port, faults))),
         };
         Ok(NetworkPath { inner, asked: asked.clone() })
@@ -55,42 +51,41 @@ impl NetworkPath {
     /// Faults made so far; `None` where none were asked for.
     pub fn injected(&self) -> Option<Injected> {
         match &self.inner {
-            Inner::Udp(_) => None,
+            Inner::Plain(_) => None,
             Inner::Faulty(port) => Some(port.injected()),
         }
     }
 
-    fn udp(&self) -> &UdpPort {
+    pub fn wire(&self) -> &Wire {
         match &self.inner {
-            Inner::Udp(port) => port,
+            Inner::Plain(port) => port,
             Inner::Faulty(port) => port.inner(),
         }
     }
 
-    fn udp_mut(&mut self) -> &mut UdpPort {
+    fn wire_mut(&mut self) -> &mut Wire {
         match &mut self.inner {
-            Inner::Udp(port) => port,
+            Inner::Plain(port) => port,
             Inner::Faulty(port) => port.inner_mut(),
         }
     }
 
     pub fn local_address(&self) -> SocketAddr {
-        self.udp().local_address()
+        self.wire().local_address()
     }
 
     /// Makes `address` a peer of the conversation `session`.
     pub fn add_peer(&mut self, address: SocketAddr, _session: u32) -> Result<PeerIndex> {
-        self.udp_mut().add_peer(address)
+        self.wire_mut().add_peer(address)
     }
 
     pub fn strangers(&mut self, each: impl FnMut(SocketAddr, &[u8])) {
-        NetworkPort::strangers(self.udp_mut(), each);
+        self.wire_mut().strangers(each);
     }
 
     /// Packets in flight to one peer.
     pub fn window(&self) -> u32 {
-        let udp = self.udp();
-        let share = udp.buffers().receive_window(udp.capabilities().mtu) / PEERS_AT_ONCE;
+        let share = self.wire().receive_window() / PEERS_AT_ONCE;
         share.clamp(WINDOW_LEAST, WINDOW_MOST) as u32
     }
 }

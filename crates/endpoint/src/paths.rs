@@ -412,7 +412,7 @@ impl Port for Paths {
                 deliver(peer, packet);
             })?;
             came += got;
-            if got > 0 || self.incoming_shm == 0 {
+            if got > 0 || self.incoming_shm == 0 || self.network.wire().looks_at_memory() {
                 self.network_interval = 0;
             } else {
                 self.network_interval = (self.network_interval * 2 + 1).min(NETWORK_REST);

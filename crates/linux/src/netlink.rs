@@ -1,4 +1,4 @@
-//! What the kernel knows of its network, asked by routing netlink (`rtnetlink(7)`): links, addresses, routes, neighbours.
+//! What the kernel knows of its network, asked by routing netlink (`rtnetlink(7)`): links, routes, neighbours.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,18 +12,14 @@ pub(crate) type HardwareAddress = [u8; 6];
 
 // From `linux/rtnetlink.h`, `linux/netlink.h`, `linux/neighbour.h`.
 const ERROR: u16 = 2;
-const DONE: u16 = 3;
 const NEW_LINK: u16 = 16;
 const GET_LINK: u16 = 18;
-const NEW_ADDRESS: u16 = 20;
-const GET_ADDRESS: u16 = 22;
 const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
 const NEW_NEIGHBOUR: u16 = 28;
 const DELETED_NEIGHBOUR: u16 = 29;
 const GET_NEIGHBOUR: u16 = 30;
 const REQUEST: u16 = 1;
-const DUMP: u16 = 0x300;
 const NEIGHBOUR_NEWS: u32 = 1 << 2;
 
 const HEADER: usize = 16;
@@ -87,27 +83,12 @@ impl Netlink {
         let mut body = [0u8; 16];
         body[4..8].copy_from_slice(&interface.to_ne_bytes());
         let mut found = None;
-        self.ask(GET_LINK, REQUEST, &body, |kind, message| {
+        self.ask(GET_LINK, &body, |kind, message| {
             if kind == NEW_LINK {
                 found = read_link(message);
             }
         })?;
         found.ok_or_else(|| io::ErrorKind::InvalidData.into())
-    }
-
-    /// The addresses of an interface that others can reach.
-    pub fn addresses(&self, interface: u32) -> io::Result<Vec<IpAddr>> {
-        let mut found = Vec::new();
-        // ifaddrmsg: family, prefix length, flags, scope, index
-        self.ask(GET_ADDRESS, REQUEST | DUMP, &[0; 8], |kind, message| {
-            if kind == NEW_ADDRESS
-                && let Some((at, address)) = read_address(message)
-                && at == interface
-            {
-                found.push(address);
-            }
-        })?;
-        Ok(found)
     }
 
     /// The way to `to` for packets from the address `from`, of the same family.
@@ -120,7 +101,7 @@ impl Netlink {
         push_address(&mut body, 1, to);
         push_address(&mut body, 2, from);
         let mut found = None;
-        self.ask(GET_ROUTE, REQUEST, &body, |kind, message| {
+        self.ask(GET_ROUTE, &body, |kind, message| {
             if kind == NEW_ROUTE {
                 found = read_route(message);
             }
@@ -136,7 +117,7 @@ impl Netlink {
         body[4..8].copy_from_slice(&interface.to_ne_bytes());
         push_address(&mut body, 1, address);
         let mut found = None;
-        let asked = self.ask(GET_NEIGHBOUR, REQUEST, &body, |kind, message| {
+        let asked = self.ask(GET_NEIGHBOUR, &body, |kind, message| {
             if kind == NEW_NEIGHBOUR {
                 found = read_neighbour(message, false);
             }
@@ -167,35 +148,30 @@ impl Netlink {
         }
     }
 
-    fn ask(&self, kind: u16, flags: u16, body: &[u8], mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+    fn ask(&self, kind: u16, body: &[u8], mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
         let mut request = Vec::with_capacity(HEADER + body.len());
         request.extend(((HEADER + body.len()) as u32).to_ne_bytes());
         request.extend(kind.to_ne_bytes());
-        request.extend(flags.to_ne_bytes());
+        request.extend(REQUEST.to_ne_bytes());
         request.extend([0; 8]);
         request.extend(body);
         rustix::net::send(&self.0, &request, SendFlags::empty())?;
         let mut answer = vec![0u8; ANSWER];
         let mut outcome = Ok(());
-        loop {
-            let (length, _) =
-                rustix::io::retry_on_intr(|| rustix::net::recv(&self.0, &mut answer[..], RecvFlags::empty()))?;
-            let mut done = flags & DUMP == 0;
-            messages(&answer[..length], |kind, message| match kind {
-                ERROR => {
-                    let error = message.first_chunk().map_or(libc::EBADMSG, |error| -i32::from_ne_bytes(*error));
-                    if error != 0 {
-                        outcome = Err(io::Error::from_raw_os_error(error));
-                    }
-                    done = true;
+        // One question, one answer.
+        let (length, _) =
+            rustix::io::retry_on_intr(|| rustix::net::recv(&self.0, &mut answer[..], RecvFlags::empty()))?;
+        messages(&answer[..length], |kind, message| match kind {
+            ERROR => {
+                let error =
+                    message.first_chunk().map_or(libc::EBADMSG, |error| i32::from_ne_bytes(*error).wrapping_neg());
+                if error != 0 {
+                    outcome = Err(io::Error::from_raw_os_error(error));
                 }
-                DONE => done = true,
-                kind => each(kind, message),
-            });
-            if done {
-                return outcome;
             }
-        }
+            kind => each(kind, message),
+        });
+        outcome
     }
 }
 
@@ -271,21 +247,6 @@ fn read_link(message: &[u8]) -> Option<Link> {
     Some(link)
 }
 
-fn read_address(message: &[u8]) -> Option<(u32, IpAddr)> {
-    const ADDRESS: u16 = 1;
-    const LOCAL: u16 = 2;
-    /// Wider than a link.
-    const GLOBAL: u8 = 0;
-    let (scope, interface) = (*message.get(3)?, number(message.get(4..)?)?);
-    if scope != GLOBAL {
-        return None;
-    }
-    let of = |wanted: u16| {
-        attributes(message.get(8..)?).find(|(kind, _)| *kind == wanted).and_then(|(_, content)| address(content))
-    };
-    Some((interface, of(LOCAL).or_else(|| of(ADDRESS))?))
-}
-
 fn read_route(message: &[u8]) -> Option<Route> {
     const INTERFACE: u16 = 4;
     const GATEWAY: u16 = 5;
@@ -343,8 +304,6 @@ mod tests {
         assert_eq!(route, Route { interface: index, gateway: None, local: true });
         assert_eq!(netlink.neighbour(index, "127.0.0.9".parse().unwrap()).unwrap(), None);
         assert_eq!(netlink.link(0x7fff_ffff).unwrap_err().raw_os_error(), Some(libc::ENODEV));
-        // Host scope, not to be reached from elsewhere.
-        assert!(!netlink.addresses(index).unwrap().contains(&here));
     }
 
     #[test]
@@ -365,7 +324,7 @@ mod tests {
             let mut total = 0;
             messages(&bytes, |_, body| total += body.len() + HEADER);
             prop_assert!(total <= bytes.len());
-            let _ = (read_link(&bytes), read_address(&bytes), read_route(&bytes), read_neighbour(&bytes, false));
+            let _ = (read_link(&bytes), read_route(&bytes), read_neighbour(&bytes, false));
         }
     }
 }

@@ -29,7 +29,7 @@ use rustix::net::xdp::{
     XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING,
 };
 
-pub use port::{AfxdpCounters, AfxdpPort, Dropped, Nic, NicCounters, NicInForce, NicOptions, Way, addresses};
+pub use port::{AfxdpCounters, AfxdpPort, Dropped, Nic, NicCounters, NicInForce, NicOptions, Way};
 pub use receiver::{Held, Receiver};
 pub use redirect::{Redirect, Redirected, Which};
 use ring::{Consumer, Producer};

@@ -33,10 +33,9 @@ pub use nic::{Dropped, Nic, NicCounters, NicInForce, NicOptions};
 use super::receiver::Held;
 use super::sender::Blank;
 use super::socket::Memory;
-use crate::netlink::{Neighbour, Netlink};
+use crate::netlink::Neighbour;
 use crate::network::NetworkPort;
 use crate::udp::{UdpCounters, UdpPort};
-use crate::xdp::Interface;
 
 /// Where a payload starts in a frame that is sent: on a cache line, its headers before it.
 const PAYLOAD_AT: usize = 64;
@@ -90,6 +89,8 @@ pub enum Way {
     Asking,
     /// By the kernel, which got no answer from the next hop.
     Unanswered,
+    /// By the kernel: the address is one of this host's own, to which no frame goes.
+    Local,
 }
 
 struct Peer {
@@ -98,6 +99,7 @@ struct Peer {
     /// Present while the hardware address of the next hop is known.
     template: Option<Template>,
     unanswered: bool,
+    local: bool,
     /// The next packet goes by the kernel.
     confirm: bool,
     confirmed: Instant,
@@ -106,6 +108,17 @@ struct Peer {
     burst: Burst,
     ask_at: Instant,
     patience: Duration,
+}
+
+impl Peer {
+    fn way(&self) -> Way {
+        match self {
+            Peer { local: true, .. } => Way::Local,
+            Peer { template: Some(_), .. } => Way::Frames,
+            Peer { unanswered: true, .. } => Way::Unanswered,
+            _ => Way::Asking,
+        }
+    }
 }
 
 /// One address on an interface. Unordered, unreliable, never blocks.
@@ -132,6 +145,7 @@ pub struct AfxdpPort {
     generation: u64,
     passed: u64,
     looks: u32,
+    always_look: bool,
     receives: u32,
     strangers: Vec<(SocketAddr, Vec<u8>)>,
     /// Packets to one peer between two flushes from which on they are a burst; `None` where none is.
@@ -207,6 +221,7 @@ impl AfxdpPort {
             generation: nic.generation(),
             passed: nic.passed_of_ours(),
             looks: 0,
+            always_look: false,
             receives: 0,
             strangers: Vec::new(),
             burst: (nic.in_force().mode == super::Mode::Copy).then_some(BURST),
@@ -235,11 +250,12 @@ impl AfxdpPort {
     }
 
     pub fn way(&self, peer: PeerIndex) -> Option<Way> {
-        self.peers.get(peer.0 as usize).map(|peer| match peer {
-            Peer { template: Some(_), .. } => Way::Frames,
-            Peer { unanswered: true, .. } => Way::Unanswered,
-            _ => Way::Asking,
-        })
+        self.peers.get(peer.0 as usize).map(Peer::way)
+    }
+
+    /// Of all peers, in their order.
+    pub fn ways(&self) -> impl Iterator<Item = Way> {
+        self.peers.iter().map(Peer::way)
     }
 
     /// Packets that can wait here to be received; the peers' windows together must fit.
@@ -262,6 +278,9 @@ impl AfxdpPort {
     fn take_in(&mut self, index: usize, found: Option<Neighbour>, now: Instant) {
         let from = (self.nic.hardware(), self.local);
         let peer = &mut self.peers[index];
+        if peer.local {
+            return;
+        }
         peer.unanswered = found.is_some_and(|neighbour| neighbour.failed);
         match found.and_then(|neighbour| neighbour.hardware) {
             Some(hardware) => {
@@ -285,7 +304,7 @@ impl AfxdpPort {
     /// Whether this packet goes by a frame.
     #[inline]
     fn by_frame(&mut self, index: usize, length: usize) -> bool {
-        if self.peers[index].template.is_none() {
+        if self.peers[index].template.is_none() && !self.peers[index].local {
             let now = Instant::now();
             if now >= self.peers[index].ask_at {
                 self.resolve(index, now);
@@ -343,7 +362,7 @@ impl AfxdpPort {
             self.looks -= 1;
             return true;
         }
-        self.receives.is_multiple_of(LOOK_EVERY)
+        self.always_look || self.receives.is_multiple_of(LOOK_EVERY)
     }
 
     fn by_kernel(&mut self, budget: usize, deliver: &mut impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
@@ -506,7 +525,7 @@ impl NetworkPort for AfxdpPort {
         self.local
     }
 
-    /// A fault where the kernel does not send to `address` by this port's interface. The port's mtu becomes the smallest of
+    /// A fault where the kernel sends to `address` by another interface. The port's mtu becomes the smallest of
     /// its peers' routes, up to the first packet; see [`UdpPort::add_peer`].
     fn add_peer(&mut self, address: SocketAddr) -> Result<PeerIndex> {
         if let Some(&index) = self.known.get(&address) {
@@ -520,10 +539,7 @@ impl NetworkPort for AfxdpPort {
             return Err(fault("an address of the other family".into(), "give the peer's address of the port's family"));
         }
         let route = self.nic.neighbours().route(self.local.ip(), address.ip())?;
-        if route.local {
-            return Err(fault("it is this host".into(), "use shm within a host"));
-        }
-        if route.interface != self.nic.interface().index() {
+        if !route.local && route.interface != self.nic.interface().index() {
             let cause = format!("the kernel sends to it by another interface, of index {}", route.interface);
             return Err(fault(cause, "name that interface, set a route (`ip route`), or use udp"));
         }
@@ -539,6 +555,7 @@ impl NetworkPort for AfxdpPort {
             next_hop: route.gateway.unwrap_or(address.ip()),
             template: None,
             unanswered: false,
+            local: route.local,
             confirm: false,
             confirmed: now,
             payload,
@@ -547,6 +564,8 @@ impl NetworkPort for AfxdpPort {
             patience: ASK_FIRST,
         });
         self.known.insert(address, index);
+        // The program does not see what a host sends to itself.
+        self.always_look |= route.local;
         Ok(index)
     }
 
@@ -569,12 +588,4 @@ impl Drop for AfxdpPort {
             rings.sender.restore(blank);
         }
     }
-}
-
-/// The addresses of an interface of the calling thread's network namespace that other hosts can reach.
-pub fn addresses(interface: &str) -> Result<Vec<IpAddr>> {
-    let interface = Interface::named(interface)?;
-    Netlink::open()
-        .and_then(|netlink| netlink.addresses(interface.index()))
-        .map_err(|e| Fault::because(format!("addresses of {}", interface.name()), e, "check that netlink is allowed"))
 }

@@ -1,0 +1,128 @@
+//! The port to other hosts, whichever was asked for.
+
+use std::net::SocketAddr;
+
+use linux::afxdp::{AfxdpPort, Way};
+use linux::network::NetworkPort;
+use linux::udp::UdpPort;
+use machine::{Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
+
+use crate::settings::Network;
+
+pub enum Wire {
+    Udp(Box<UdpPort>),
+    Afxdp(Box<AfxdpPort>),
+}
+
+macro_rules! each {
+    ($self:expr, $port:ident => $what:expr) => {
+        match $self {
+            Wire::Udp($port) => $what,
+            Wire::Afxdp($port) => $what,
+        }
+    };
+}
+
+impl Wire {
+    pub fn open(asked: &Network, local: SocketAddr) -> Result<Wire> {
+        Ok(match asked {
+            Network::Udp => {
+                let mut port = UdpPort::open(local)?;
+                port.welcome_strangers();
+                Wire::Udp(Box::new(port))
+            }
+            Network::Afxdp(interface) => Wire::Afxdp(Box::new(AfxdpPort::open(interface, local)?)),
+            Network::Xdp(_) => {
+                return Err(Fault::new(format!("network {asked}"), "this build does not carry it", "choose udp"));
+            }
+        })
+    }
+
+    /// Packets that can wait to be received.
+    pub fn receive_window(&self) -> u64 {
+        match self {
+            Wire::Udp(port) => port.buffers().receive_window(port.capabilities().mtu),
+            Wire::Afxdp(port) => port.receive_window(),
+        }
+    }
+
+    /// A look for packets makes no system call while there are none.
+    pub fn looks_at_memory(&self) -> bool {
+        matches!(self, Wire::Afxdp(_))
+    }
+
+    /// What runs, and what shows it, beyond what was asked for.
+    pub fn notes(&self) -> Vec<String> {
+        match self {
+            Wire::Udp(_) => Vec::new(),
+            Wire::Afxdp(port) => {
+                let (ran, counted, kernel) = (port.nic().in_force(), port.counters(), port.kernel_counters());
+                let mut notes = vec![format!(
+                    "afxdp:{} runs on queue {} in {}, its program in {} mode; of its packets {} left in frames and {} by the \
+                     kernel's UDP ({} of them in bursts), {} came in frames and {} by the kernel's UDP",
+                    ran.interface,
+                    ran.queue,
+                    ran.mode,
+                    linux::xdp::word(ran.hook),
+                    counted.frames_sent,
+                    kernel.packets_sent,
+                    counted.burst_sent,
+                    counted.frames_received,
+                    counted.kernel_received,
+                )];
+                notes.extend(ran.notes.iter().map(|note| format!("afxdp:{}: {note}", ran.interface)));
+                for way in [Way::Local, Way::Unanswered] {
+                    let peers = port.ways().filter(|found| *found == way).count();
+                    let why = if way == Way::Local { "are this host's" } else { "do not answer on the link" };
+                    if peers > 0 {
+                        notes.push(format!("afxdp:{}: {peers} peers' addresses {why}: by the kernel", ran.interface));
+                    }
+                }
+                notes
+            }
+        }
+    }
+}
+
+impl Port for Wire {
+    fn capabilities(&self) -> Capabilities {
+        each!(self, port => port.capabilities())
+    }
+
+    #[inline]
+    fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
+        each!(self, port => port.send(peer, length, fill))
+    }
+
+    #[inline]
+    fn flush(&mut self) -> Result<()> {
+        each!(self, port => port.flush())
+    }
+
+    #[inline]
+    fn receive(&mut self, budget: usize, deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
+        each!(self, port => port.receive(budget, deliver))
+    }
+
+    fn notices(&mut self, report: impl FnMut(Notice)) -> Result<()> {
+        each!(self, port => port.notices(report))
+    }
+
+    fn read_remote(&mut self, peer: PeerIndex, address: u64, into: &mut [u8]) -> Result<()> {
+        each!(self, port => port.read_remote(peer, address, into))
+    }
+}
+
+impl NetworkPort for Wire {
+    fn local_address(&self) -> SocketAddr {
+        each!(self, port => NetworkPort::local_address(&**port))
+    }
+
+    fn add_peer(&mut self, address: SocketAddr) -> Result<PeerIndex> {
+        each!(self, port => NetworkPort::add_peer(&mut **port, address))
+    }
+
+    fn strangers(&mut self, visit: impl FnMut(SocketAddr, &[u8])) {
+        each!(self, port => port.strangers(visit));
+    }
+}

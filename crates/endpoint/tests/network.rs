@@ -1,0 +1,154 @@
+//! Endpoints on two hosts, over each kind of network: the same messages, and what is reported to have carried them. Needs
+//! root; elsewhere SKIPPED.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use endpoint::{Completion, Endpoint, Name, Paths, Report, Settings, Source, Status, TagSelector};
+use linux::lab::{Host, Lab, Options};
+
+type Joined = Endpoint<Paths, Vec<u8>>;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const SIZES: [usize; 10] = [0, 1, 8, 57, 1400, 4096, 8192, 8193, 100_000, 3_000_001];
+const ROUNDS: u64 = 50;
+
+fn lab() -> Option<Lab> {
+    match Lab::owned(&Options::default()) {
+        Ok(lab) => Some(lab),
+        Err(fault) => {
+            eprintln!("SKIPPED: {fault}");
+            None
+        }
+    }
+}
+
+fn join(lab: &Lab, host: Host, network: &str, wire: Option<&str>) -> Joined {
+    let read = |key: &str| match key {
+        "NETWORK" => Some(network.to_owned()),
+        "ADDRESS" => Some(lab.address(host).to_string()),
+        "SHM" => Some("no".into()),
+        "WIRE" => wire.map(str::to_owned),
+        _ => None,
+    };
+    Joined::join(&Settings::read(read).unwrap()).unwrap()
+}
+
+fn pattern(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|i| (i * 31 + seed * 7 + i / 251) as u8).collect()
+}
+
+/// The next request that ends.
+fn next(end: &mut Joined) -> Completion<Vec<u8>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(done) = end.poll().unwrap() {
+            assert_eq!(done.status, Status::Done);
+            return done;
+        }
+        assert!(Instant::now() < deadline, "nothing ends");
+        std::thread::yield_now();
+    }
+}
+
+/// Messages of all sizes to host b, then a ping-pong of short ones.
+fn send_all(end: &mut Joined, other: &Name) {
+    let peer = end.insert(other).unwrap();
+    for (i, &size) in SIZES.iter().enumerate() {
+        end.send(peer, i as u64, pattern(size, i), 0).unwrap();
+    }
+    SIZES.iter().for_each(|_| drop(next(end)));
+    for round in 0..ROUNDS {
+        end.receive(Source::Peer(peer), TagSelector::exactly(round), vec![0; 8], 1).unwrap();
+        end.send(peer, round, vec![round as u8; 8], 2).unwrap();
+        let got = [next(end), next(end)].into_iter().find(|done| done.context == 1).expect("an answer");
+        assert_eq!(got.buffer, [round as u8 + 1; 8]);
+    }
+}
+
+fn receive_all(end: &mut Joined, other: &Name) {
+    for (i, &size) in SIZES.iter().enumerate() {
+        end.receive(Source::Any, TagSelector::exactly(i as u64), vec![0; size], i as u64).unwrap();
+    }
+    for _ in SIZES {
+        let done = next(end);
+        let i = done.context as usize;
+        assert!(done.buffer == pattern(SIZES[i], i), "message {i} of {} bytes", SIZES[i]);
+    }
+    let peer = end.insert(other).unwrap();
+    for round in 0..ROUNDS {
+        end.receive(Source::Peer(peer), TagSelector::exactly(round), vec![0; 8], 1).unwrap();
+        assert_eq!(next(end).buffer, [round as u8; 8]);
+        end.send(peer, round, vec![round as u8 + 1; 8], 2).unwrap();
+        next(end);
+    }
+}
+
+/// The reports of both hosts.
+fn talk(lab: &Lab, networks: [&str; 2], wire: Option<&str>) -> [Report; 2] {
+    let finished = AtomicUsize::new(0);
+    let side = |host: Host, work: fn(&mut Joined, &Name), tell: Sender<Name>, hear: Receiver<Name>| {
+        let mut end = join(lab, host, networks[host as usize], wire);
+        tell.send(end.name()).unwrap();
+        work(&mut end, &hear.recv_timeout(PATIENCE).unwrap());
+        finished.fetch_add(1, Ordering::AcqRel);
+        // The other may still wait for an acknowledgement.
+        let deadline = Instant::now() + PATIENCE;
+        while finished.load(Ordering::Acquire) < 2 {
+            assert!(Instant::now() < deadline, "the other does not finish");
+            assert!(end.poll().unwrap().is_none());
+            std::thread::yield_now();
+        }
+        end.report().unwrap()
+    };
+    let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
+    std::thread::scope(|scope| {
+        let a = scope.spawn(|| lab.inside(Host::A, || side(Host::A, send_all, to_b, from_b)).unwrap());
+        let b = lab.inside(Host::B, || side(Host::B, receive_all, to_a, from_a)).unwrap();
+        [a.join().unwrap(), b]
+    })
+}
+
+#[test]
+fn messages_over_afxdp_are_reported_with_what_carried_them() {
+    let Some(lab) = lab() else { return };
+    for report in talk(&lab, ["afxdp:lab0"; 2], None) {
+        let port = &report.ports[1];
+        assert_eq!(port.port, "afxdp:lab0");
+        assert!(port.carried.packets_received > 0, "{report:?}");
+        let note = report.notes.iter().find(|note| note.contains("queue 0 in copy mode")).expect("a note of what ran");
+        assert!(!note.contains(" 0 left in frames") && !note.contains(" 0 came in frames"), "{note}");
+    }
+}
+
+#[test]
+fn a_bad_wire_loses_no_message_over_afxdp() {
+    let Some(lab) = lab() else { return };
+    talk(&lab, ["afxdp:lab0"; 2], Some("loss=2%,duplicate=2%,reorder=2%,seed=5"));
+}
+
+#[test]
+fn a_host_with_afxdp_talks_to_one_with_udp() {
+    let Some(lab) = lab() else { return };
+    let [a, b] = talk(&lab, ["afxdp:lab0", "udp"], None);
+    assert_eq!((a.ports[1].port.as_str(), b.ports[1].port.as_str()), ("afxdp:lab0", "udp"));
+    talk(&lab, ["udp", "afxdp:lab0"], None);
+}
+
+#[test]
+fn ports_of_one_process_share_the_queue_and_reach_themselves() {
+    let Some(lab) = lab() else { return };
+    lab.inside(Host::A, || {
+        let mut first = join(&lab, Host::A, "afxdp:lab0", None);
+        let mut second = join(&lab, Host::A, "afxdp:lab0", None);
+        let name = second.name();
+        let itself = second.insert(&name).unwrap();
+        second.send(itself, 1, b"note".to_vec(), 1).unwrap();
+        second.receive(Source::Any, TagSelector::exactly(1), vec![0; 4], 2).unwrap();
+        let got = [next(&mut second), next(&mut second)];
+        assert!(got.iter().any(|done| done.context == 2 && done.buffer == b"note"));
+        assert!(first.poll().unwrap().is_none());
+    })
+    .unwrap();
+}
