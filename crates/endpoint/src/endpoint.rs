@@ -8,6 +8,7 @@ use machine::{CoreId, Fault, PeerIndex, Port, Result, Site};
 
 use crate::dedicated::{Dedicated, Ticket};
 use crate::driver::{Buffer, Driver};
+use crate::node::NodeClient;
 use crate::settle::{Placed, settle};
 
 /// Empty polls after which a waiting application lets others run, whether or not it knows of any.
@@ -35,9 +36,11 @@ pub struct Completion<B> {
     pub buffer: B,
 }
 
-enum Place<P, B> {
+pub(crate) enum Place<P, B> {
     App(Box<Driver<P, B>>),
     Core(Dedicated<B>),
+    /// In the node's engine process.
+    Node(Box<NodeClient<B>>),
 }
 
 /// The engine over one port, at one placement. Belongs to the thread that opened it.
@@ -66,18 +69,12 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         Endpoint { place: Place::App(Box::new(driver)), placed, empty_polls: 0, _excluded: None }
     }
 
-    pub(crate) fn driver_mut(&mut self) -> &mut Driver<P, B> {
-        match &mut self.place {
-            Place::App(driver) => driver,
-            Place::Core(_) => unreachable!("endpoints with paths are not run by threads"),
-        }
+    pub(crate) fn at_node(client: NodeClient<B>, placed: Placed) -> Self {
+        Endpoint { place: Place::Node(Box::new(client)), placed, empty_polls: 0, _excluded: None }
     }
 
-    pub(crate) fn paths(&self) -> &P {
-        match &self.place {
-            Place::App(driver) => driver.port(),
-            Place::Core(_) => unreachable!("endpoints with paths are not run by threads"),
-        }
+    pub(crate) fn place_mut(&mut self) -> &mut Place<P, B> {
+        &mut self.place
     }
 
     /// What was asked and what runs.
@@ -93,6 +90,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         Ok(Request(match &mut self.place {
             Place::App(driver) => Number::App(driver.send(peer, label, buffer, context)?),
             Place::Core(core) => Number::Dedicated(core.send(peer, label, buffer, context, false)?),
+            Place::Node(node) => Number::Dedicated(node.send(peer, label, buffer, context, false)?),
         }))
     }
 
@@ -108,6 +106,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         Ok(Request(match &mut self.place {
             Place::App(driver) => Number::App(driver.send_confirmed(peer, label, buffer, context)?),
             Place::Core(core) => Number::Dedicated(core.send(peer, label, buffer, context, true)?),
+            Place::Node(node) => Number::Dedicated(node.send(peer, label, buffer, context, true)?),
         }))
     }
 
@@ -118,6 +117,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         match &mut self.place {
             Place::App(driver) => driver.inject(peer, label.into(), bytes),
             Place::Core(_) => Ok(false),
+            Place::Node(node) => node.inject(peer, label.into(), bytes),
         }
     }
 
@@ -127,6 +127,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         Ok(Request(match &mut self.place {
             Place::App(driver) => Number::App(driver.receive(source, selector, buffer, context)?),
             Place::Core(core) => Number::Dedicated(core.receive(source, selector, buffer, context)?),
+            Place::Node(node) => Number::Dedicated(node.receive(source, selector, buffer, context)?),
         }))
     }
 
@@ -142,6 +143,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Ok(driver.next_completion().map(translate))
             }
             Place::Core(core) => core.poll(),
+            Place::Node(node) => node.poll(),
         }
     }
 
@@ -151,6 +153,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         match &mut self.place {
             Place::App(driver) => Ok(driver.next_completion().map(translate)),
             Place::Core(core) => core.poll(),
+            Place::Node(node) => Ok(node.take_ended()),
         }
     }
 
@@ -159,7 +162,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn flush(&mut self) -> Result<()> {
         match &mut self.place {
             Place::App(driver) => driver.flush(),
-            Place::Core(_) => Ok(()),
+            Place::Core(_) | Place::Node(_) => Ok(()),
         }
     }
 
@@ -181,6 +184,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Ok(driver.engine.probe(source, selector))
             }
             Place::Core(core) => core.probe(source, selector),
+            Place::Node(node) => node.probe(source, selector),
         }
     }
 
@@ -192,14 +196,17 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Ok(driver.engine.claim(source, selector))
             }
             Place::Core(core) => core.claim(source, selector),
+            Place::Node(node) => node.claim(source, selector),
         }
     }
 
-    /// Receives the claimed message. A fault where it was received or discarded already.
+    /// Receives the claimed message. Where it was received or discarded already: a fault, or in the node's engine a request
+    /// that ends as [`Status::Cancelled`].
     pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
         Ok(Request(match &mut self.place {
             Place::App(driver) => Number::App(driver.receive_claimed(claim, buffer, context)?),
             Place::Core(core) => Number::Dedicated(core.receive_claimed(claim, buffer, context)?),
+            Place::Node(node) => Number::Dedicated(node.receive_claimed(claim, buffer, context)?),
         }))
     }
 
@@ -211,6 +218,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Ok(())
             }
             Place::Core(core) => core.discard(claim),
+            Place::Node(node) => node.discard(claim),
         }
     }
 
@@ -220,6 +228,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         match (&mut self.place, request.0) {
             (Place::App(driver), Number::App(request)) => Ok(driver.engine.cancel(request)),
             (Place::Core(core), Number::Dedicated(ticket)) => core.cancel(ticket),
+            (Place::Node(node), Number::Dedicated(ticket)) => node.cancel(ticket),
             _ => Ok(false),
         }
     }
@@ -236,13 +245,14 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         match &mut self.place {
             Place::App(driver) => Ok(driver.engine.counters()),
             Place::Core(core) => core.counters(),
+            Place::Node(node) => Ok(node.report()?.counters),
         }
     }
 
     /// Turns that a dedicated core has made, the proof that it runs; `None` at placement `app`.
     pub fn engine_turns(&self) -> Option<u64> {
         match &self.place {
-            Place::App(_) => None,
+            Place::App(_) | Place::Node(_) => None,
             Place::Core(core) => Some(core.turns()),
         }
     }
@@ -250,7 +260,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// The kernel's id of the engine's own thread, where it has one.
     pub fn engine_thread(&self) -> Option<i32> {
         match &self.place {
-            Place::App(_) => None,
+            Place::App(_) | Place::Node(_) => None,
             Place::Core(core) => Some(core.thread_id()),
         }
     }
@@ -259,7 +269,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn port(&self) -> Option<&P> {
         match &self.place {
             Place::App(driver) => Some(driver.port()),
-            Place::Core(_) => None,
+            Place::Core(_) | Place::Node(_) => None,
         }
     }
 
@@ -286,6 +296,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                     driver.engine.is_quiet()
                 }
                 Place::Core(core) => core.is_quiet()?,
+                Place::Node(node) => node.is_quiet()?,
             };
             if quiet {
                 return Ok(());

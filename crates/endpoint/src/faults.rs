@@ -1,6 +1,7 @@
 //! A port that wraps a port and loses, doubles and reorders what is sent, by a seed.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::str::FromStr;
 
 use machine::{Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
@@ -43,6 +44,15 @@ impl FromStr for WireFaults {
             }
         }
         Ok(faults)
+    }
+}
+
+impl fmt::Display for WireFaults {
+    /// As it is read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WireFaults { loss, duplicate, reorder, seed } = self;
+        let [loss, duplicate, reorder] = [loss, duplicate, reorder].map(|share| share * 100.0);
+        write!(f, "loss={loss}%,duplicate={duplicate}%,reorder={reorder}%,seed={seed}")
     }
 }
 
@@ -181,6 +191,7 @@ mod tests {
     fn faults_are_read_from_text() {
         let faults: WireFaults = "loss=1%,duplicate=0.5%,seed=7".parse().unwrap();
         assert_eq!(faults, WireFaults { loss: 0.01, duplicate: 0.005, reorder: 0.0, seed: 7 });
+        assert_eq!(faults.to_string().parse::<WireFaults>().unwrap(), faults);
         for bad in ["", "loss", "loss=1", "loss=60%", "loss=-1%", "delay=1%", "seed=x"] {
             assert!(bad.parse::<WireFaults>().is_err(), "{bad}");
         }

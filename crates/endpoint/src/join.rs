@@ -3,65 +3,101 @@
 use machine::{Fault, PeerIndex, Result, Site};
 
 use crate::driver::{Buffer, Driver};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Place};
 use crate::name::Name;
+use crate::node::NodeClient;
 use crate::paths::Paths;
 use crate::report::{PortReport, Report};
 use crate::settings::Settings;
 use crate::settle::Placed;
 
 impl<B: Buffer> Endpoint<Paths, B> {
-    /// Opens an endpoint and its ways to others; peers are added by name while it is used.
+    /// Opens an endpoint and its ways to others; peers are added by name while it is used. At `app` the engine turns in
+    /// the caller's own calls; at `core:N` in the node's engine process ([`crate::node`]), which is found or started.
     pub fn join(settings: &Settings) -> Result<Self> {
         let site = &settings.placement;
-        let placed = Placed { asked: site.clone(), ran: site.clone(), yields: false, notes: Vec::new() };
         match site {
-            Site::App => Ok(Endpoint::over(Driver::admitting(Paths::open(settings)?, Paths::admit), placed)),
-            _ => Err(Fault::new(
+            Site::App => {
+                let placed = Placed { asked: site.clone(), ran: site.clone(), yields: false, notes: Vec::new() };
+                Ok(Endpoint::over(Driver::admitting(Paths::open(settings)?, Paths::admit), placed))
+            }
+            Site::Core(core) => {
+                let (client, placed) = NodeClient::join(*core, settings, settings.program.as_deref())?;
+                Ok(Endpoint::at_node(client, placed))
+            }
+            Site::Xdp(_) | Site::Agent(_) => Err(Fault::new(
                 format!("placement {site}"),
-                "an endpoint that finds its peers by name runs at app or core:N",
-                "choose app or core:N",
+                "the message engine runs at app or core:N; receive processing alone runs in a driver's hook",
+                "choose app or core:N, and for receive processing network xdp:IFACE",
             )),
         }
     }
 
     /// What other endpoints need to reach this one.
-    pub fn name(&self) -> Name {
-        *self.paths().name()
+    pub fn name(&mut self) -> Name {
+        match self.place_mut() {
+            Place::App(driver) => *driver.port().name(),
+            Place::Node(node) => node.name(),
+            Place::Core(_) => unreachable!("endpoints with names are not run by threads"),
+        }
     }
 
     /// Makes the endpoint of that name a peer; the same name again gives the same index. Nothing is sent before the first
     /// message.
     pub fn insert(&mut self, name: &Name) -> Result<PeerIndex> {
-        let driver = self.driver_mut();
-        let peer = driver.port_mut().insert(name);
-        driver.admit();
-        Ok(peer)
+        match self.place_mut() {
+            Place::App(driver) => {
+                let peer = driver.port_mut().insert(name);
+                driver.admit();
+                Ok(peer)
+            }
+            Place::Node(node) => node.insert(name),
+            Place::Core(_) => unreachable!("endpoints with names are not run by threads"),
+        }
     }
 
+    /// What was asked, what ran, and what carried the messages so far.
     pub fn report(&mut self) -> Result<Report> {
-        let counters = self.counters()?;
         let placed = self.placed().clone();
-        let paths = self.paths();
-        let mut notes = placed.notes;
-        if paths.unreadable_peers() > 0 {
-            notes.push(format!(
-                "the kernel does not let this process read the memory of {} peers on this host (CMA): their large messages \
-                 come in packets; relax kernel.yama.ptrace_scope for single copies",
-                paths.unreadable_peers()
-            ));
+        match self.place_mut() {
+            Place::App(driver) => Ok(report_of(driver, &placed)),
+            Place::Node(node) => {
+                let report = node.report()?;
+                Ok(Report { notes: [placed.notes, report.notes].concat(), ..report })
+            }
+            Place::Core(_) => unreachable!("endpoints with names are not run by threads"),
         }
-        notes.extend(paths.network().wire().notes());
-        if let Some(injected) = paths.network().injected() {
-            notes.push(format!(
-                "faults were made on the way out: {} lost, {} doubled, {} reordered",
-                injected.lost, injected.duplicated, injected.reordered
-            ));
-        }
-        let ports = vec![
+    }
+}
+
+/// The report of a driver in this process.
+pub(crate) fn report_of<B: Buffer>(driver: &Driver<Paths, B>, placed: &Placed) -> Report {
+    let paths = driver.port();
+    let mut notes = Vec::new();
+    if paths.unreadable_peers() > 0 {
+        notes.push(format!(
+            "the kernel does not let this process read the memory of {} peers on this host (CMA): their large messages come \
+             in packets; relax kernel.yama.ptrace_scope for single copies",
+            paths.unreadable_peers()
+        ));
+    }
+    notes.extend(paths.network().wire().notes());
+    if let Some(injected) = paths.network().injected() {
+        notes.push(format!(
+            "faults were made on the way out: {} lost, {} doubled, {} reordered",
+            injected.lost, injected.duplicated, injected.reordered
+        ));
+    }
+    Report {
+        process: std::process::id(),
+        asked: placed.asked.to_string(),
+        ran: placed.ran.to_string(),
+        engine_turns: None,
+        ports: vec![
             PortReport { port: "shm".into(), carried: paths.over_shm() },
             PortReport { port: paths.network().asked().to_string(), carried: paths.over_network() },
-        ];
-        Ok(Report::of(placed.asked.to_string(), placed.ran.to_string(), &counters, ports, notes))
+        ],
+        counters: driver.engine.counters(),
+        notes,
     }
 }

@@ -14,6 +14,7 @@ mod join;
 mod link;
 mod name;
 pub mod network;
+pub mod node;
 pub mod paths;
 mod report;
 mod settings;

@@ -35,6 +35,11 @@ impl Name {
         Name(bytes)
     }
 
+    #[cfg(test)]
+    pub(crate) fn example() -> Self {
+        Name::new(Host([7; 16]), 1, 2, 3, 4, SocketAddr::from(([10, 0, 0, 1], 5)))
+    }
+
     pub fn as_bytes(&self) -> &[u8; Self::LENGTH] {
         &self.0
     }

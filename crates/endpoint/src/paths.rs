@@ -221,7 +221,7 @@ impl Paths {
         let stream = rendezvous::call(&name.meeting())?;
         let index = self.shm_index(peer);
         let first = self.shm.process(index).is_none();
-        self.shm.invite(index, &stream, &self.memory, self.name.as_bytes())?;
+        self.shm.invite(index, stream, &self.memory, self.name.as_bytes())?;
         self.expecting += usize::from(first);
         Ok(Way::Shm(index))
     }
@@ -258,7 +258,7 @@ impl Paths {
         Ok(())
     }
 
-    /// Invitations and introductions. True if somebody came.
+    /// Invitations and introductions.
     #[cold]
     fn look_around(&mut self) -> Result<()> {
         while self.callers.len() < MOST_CALLERS {
@@ -270,8 +270,8 @@ impl Paths {
                 Ok(None) if !has_hung_up(&self.callers[at]) => {}
                 Ok(None) => drop(self.callers.swap_remove(at)),
                 Ok(Some(invitation)) => {
-                    self.callers.swap_remove(at);
-                    if self.accept(invitation).is_err() {
+                    let stream = self.callers.swap_remove(at);
+                    if self.accept(invitation, &stream).is_err() {
                         self.refused_callers += 1;
                     }
                 }
@@ -284,13 +284,13 @@ impl Paths {
         self.hear_strangers()
     }
 
-    fn accept(&mut self, invitation: Invitation) -> Result<()> {
+    fn accept(&mut self, invitation: Invitation, stream: &UnixStream) -> Result<()> {
         let name = Name::from_bytes(&invitation.introduction)?;
         let peer = self.insert(&name);
         let index = self.shm_index(peer);
         let readable = invitation.is_readable();
         let answered = self.shm.is_reached(index);
-        self.shm.accept(index, invitation)?;
+        self.shm.accept(index, invitation, stream)?;
         self.unreadable += u64::from(!readable);
         self.incoming_shm += 1;
         self.expecting -= usize::from(answered).min(self.expecting);

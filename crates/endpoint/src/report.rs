@@ -22,38 +22,7 @@ pub struct Report {
     /// Turns of a dedicated core's loop; the proof that it runs.
     pub engine_turns: Option<u64>,
     pub ports: Vec<PortReport>,
-    pub packets_sent: u64,
-    pub packets_received: u64,
-    pub retransmitted: u64,
-    pub duplicates: u64,
-    pub malformed: u64,
-    /// Large messages moved by one copy out of the sender's memory.
-    pub single_copies: u64,
+    pub counters: Counters,
     /// Fallbacks and decisions, a sentence each.
     pub notes: Vec<String>,
-}
-
-impl Report {
-    pub(crate) fn of(
-        asked: String,
-        ran: String,
-        counters: &Counters,
-        ports: Vec<PortReport>,
-        notes: Vec<String>,
-    ) -> Self {
-        Report {
-            process: std::process::id(),
-            asked,
-            ran,
-            engine_turns: None,
-            ports,
-            packets_sent: counters.packets_sent,
-            packets_received: counters.packets_received,
-            retransmitted: counters.retransmitted,
-            duplicates: counters.duplicates,
-            malformed: counters.malformed,
-            single_copies: counters.single_copies,
-            notes,
-        }
-    }
 }

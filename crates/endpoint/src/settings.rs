@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use machine::{Fault, Result, Site};
@@ -67,18 +68,20 @@ pub struct Settings {
     pub address: Option<IpAddr>,
     /// Peers on this host are reached by shared memory; otherwise they too are reached by the network port.
     pub shm: bool,
+    /// The `plimsoll` program, which becomes the node's engine where placement `core:N` finds none.
+    pub program: Option<PathBuf>,
     /// Faults made on the way to the network, for tests.
     pub faults: Option<WireFaults>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { placement: Site::App, network: Network::Udp, address: None, shm: true, faults: None }
+        Settings { placement: Site::App, network: Network::Udp, address: None, shm: true, program: None, faults: None }
     }
 }
 
 impl Settings {
-    /// Settings as text: `value` is asked for PLACEMENT, NETWORK, ADDRESS, SHM and WIRE. What it has not is the default.
+    /// Settings as text: `value` is asked for PLACEMENT, NETWORK, ADDRESS, SHM, PROGRAM and WIRE. What it has not is the default.
     pub fn read(value: impl Fn(&str) -> Option<String>) -> Result<Settings> {
         let mut settings = Settings::default();
         if let Some(text) = value("PLACEMENT") {
@@ -100,6 +103,7 @@ impl Settings {
                 _ => return Err(Fault::new(format!("SHM '{text}'"), "it is neither yes nor no", "write yes or no")),
             };
         }
+        settings.program = value("PROGRAM").map(PathBuf::from);
         if let Some(text) = value("WIRE") {
             settings.faults = Some(text.parse()?);
         }

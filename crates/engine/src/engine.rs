@@ -12,7 +12,7 @@ use crate::peer::{Control, Peer, Target};
 use crate::reliability::{Due, Spares};
 use crate::request::{
     ClaimKey, Completion, Direction, ReceiveKey, ReceiveRequest, ReceiveState, RequestId, RequestKey, SendKey,
-    SendRequest, Status,
+    SendRequest, Status, from_wire, to_wire,
 };
 use crate::tag::{Envelope, Label, Source, TagSelector};
 use crate::wire::LARGEST_HEADER;
@@ -50,6 +50,17 @@ impl Unexpected {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Claim(pub(crate) ClaimKey);
 
+impl Claim {
+    /// For a way between processes; [`Claim::from_bits`] of any other bits names no message.
+    pub fn to_bits(self) -> u64 {
+        to_wire(self.0)
+    }
+
+    pub fn from_bits(bits: u64) -> Claim {
+        Claim(from_wire(bits))
+    }
+}
+
 pub(crate) struct Claimed {
     pub peer: PeerIndex,
     pub label: Label,
@@ -65,7 +76,7 @@ pub(crate) struct Read {
 }
 
 /// What the engine has seen; for evidence, not for control.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counters {
     pub packets_sent: u64,
     pub packets_received: u64,

@@ -77,6 +77,18 @@ impl TagSelector {
         TagSelector { space, ..self }
     }
 
+    pub fn space(&self) -> Space {
+        self.space
+    }
+
+    pub fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    pub fn mask(&self) -> u64 {
+        self.mask
+    }
+
     pub fn takes(&self, space: Space, tag: Tag) -> bool {
         space == self.space && tag & self.mask == self.tag
     }

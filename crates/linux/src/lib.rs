@@ -19,6 +19,7 @@ mod passing;
 pub mod probe;
 pub mod queue;
 pub mod region;
+pub mod remote;
 pub mod rendezvous;
 pub mod ring;
 pub mod shield;

@@ -8,9 +8,9 @@ use machine::{Fault, Result};
 use rustix::process::{Pid, PidfdFlags};
 
 use super::link::{self, Geometry, Incoming, Outgoing};
-use super::remote;
 use crate::passing::{fault, hear, patiently, say, speaks};
 use crate::region::Region;
+use crate::remote;
 
 /// The peer that creates the region and the one that joins it. One of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! A one-way link made without the receiver's help: the sender passes the memory over a socket that the receiver looks at
 //! when it next has time, and sends from then on. So a rank that computes holds up nobody who writes to it first.
 
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use machine::{Fault, Result};
@@ -8,13 +9,14 @@ use rustix::process::{Pid, PidfdFlags};
 
 use super::Process;
 use super::link::{self, Geometry, Incoming, Outgoing};
-use super::remote;
 use crate::passing::{Words, fault, hear, patiently, say, speaks};
 use crate::region::Region;
+use crate::remote;
 
 const PROTOCOL: u64 = u64::from_le_bytes(*b"plimway\0");
 /// Raised with every change of the layout or of the words.
 const VERSION: u64 = 1;
+const CONFIRMED: u8 = 1;
 /// Bytes of an invitation.
 const LENGTH: u64 = 2 * size_of::<Words>() as u64;
 
@@ -96,6 +98,30 @@ impl Invitation {
     /// This process may read the memory that the inviter's requests point to: tried, not assumed.
     pub fn is_readable(&self) -> bool {
         self.process.readable
+    }
+}
+
+/// Tells the inviter that its link is in use.
+pub(super) fn confirm(mut stream: &UnixStream) -> Result<()> {
+    stream.write_all(&[CONFIRMED]).map_err(|e| Fault::because("peer on this host", e, "drop its invitation"))
+}
+
+/// What the invited has made of an invitation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It has not looked yet.
+    None,
+    Confirmed,
+    /// It has closed the socket, or its endpoint has gone.
+    Refused,
+}
+
+pub(super) fn answer(mut stream: &UnixStream) -> Answer {
+    let mut byte = [0];
+    match stream.set_nonblocking(true).and_then(|()| stream.read(&mut byte)) {
+        Ok(1) if byte == [CONFIRMED] => Answer::Confirmed,
+        Err(e) if e.kind() == ErrorKind::WouldBlock || e.kind() == ErrorKind::Interrupted => Answer::None,
+        _ => Answer::Refused,
     }
 }
 

@@ -72,6 +72,8 @@ struct Control {
     progress: Progress,
     /// 1 once the producer's port was closed in good order.
     closed: Closed,
+    /// 1 once the consumer's was.
+    left: Closed,
 }
 
 #[repr(C, align(128))]
@@ -183,6 +185,12 @@ impl Outgoing {
         true
     }
 
+    /// Whether nobody will take packets out any more.
+    pub fn is_left(&self) -> bool {
+        // SAFETY: valid while the region lives, which `slots` keeps.
+        unsafe { self.control.as_ref() }.left.0.load(Ordering::Acquire) != 0
+    }
+
     /// Tells the peer that no more packets come.
     pub fn close(&self) {
         // SAFETY: valid while the region lives, which `slots` keeps.
@@ -211,6 +219,12 @@ impl Incoming {
             delivered += 1;
         }
         delivered
+    }
+
+    /// Tells the peer that nobody will take packets out any more.
+    pub fn leave(&self) {
+        // SAFETY: valid while the region lives, which `slots` keeps.
+        unsafe { self.control.as_ref() }.left.0.store(1, Ordering::Release);
     }
 
     /// Whether everything that was sent has been delivered.

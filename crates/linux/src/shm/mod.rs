@@ -8,7 +8,6 @@ mod bulk;
 mod handshake;
 mod invitation;
 mod link;
-mod remote;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -19,7 +18,10 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::time::Timespec;
 
+use crate::remote;
+
 pub use handshake::Role;
+use invitation::Answer;
 pub use invitation::{INTRODUCTION, Invitation, Memory};
 pub use link::Geometry;
 use link::{Incoming, Outgoing};
@@ -40,6 +42,8 @@ struct Peer {
     outgoing: Option<Outgoing>,
     incoming: Option<Incoming>,
     process: Option<Process>,
+    /// Where the peer says that it has taken our invitation.
+    invited: Option<UnixStream>,
     state: State,
 }
 
@@ -97,6 +101,7 @@ impl ShmPort {
             outgoing: Some(met.outgoing),
             incoming: Some(met.incoming),
             process: Some(process),
+            invited: None,
             state: State::Open,
         });
         Ok(index)
@@ -104,7 +109,7 @@ impl ShmPort {
 
     /// A peer without ways to it or from it yet: [`ShmPort::invite`] and [`ShmPort::accept`] make them.
     pub fn add_peer(&mut self) -> PeerIndex {
-        self.peers.push(Peer { outgoing: None, incoming: None, process: None, state: State::Open });
+        self.peers.push(Peer { outgoing: None, incoming: None, process: None, invited: None, state: State::Open });
         PeerIndex(self.peers.len() as u32 - 1)
     }
 
@@ -113,19 +118,20 @@ impl ShmPort {
     pub fn invite(
         &mut self,
         peer: PeerIndex,
-        stream: &UnixStream,
+        stream: UnixStream,
         memory: &Memory,
         introduction: &[u8; INTRODUCTION],
     ) -> Result<()> {
         let to = self.peers.get_mut(peer.0 as usize).ok_or_else(|| no_such_peer(peer))?;
-        let (outgoing, process) = invitation::invite(stream, &self.geometry, memory, introduction)?;
+        let (outgoing, process) = invitation::invite(&stream, &self.geometry, memory, introduction)?;
         to.outgoing = Some(outgoing);
+        to.invited = Some(stream);
         to.process.get_or_insert(process);
         Ok(())
     }
 
-    /// Takes the way in that a peer has made. A fault where there is one already, or its packets are longer than ours.
-    pub fn accept(&mut self, peer: PeerIndex, invitation: Invitation) -> Result<()> {
+    /// Takes the way in that a peer has made, and tells it so over `stream`, on which the invitation came. A fault where there is one already, or its packets are longer than ours.
+    pub fn accept(&mut self, peer: PeerIndex, invitation: Invitation, stream: &UnixStream) -> Result<()> {
         let from = self.peers.get_mut(peer.0 as usize).ok_or_else(|| no_such_peer(peer))?;
         if from.incoming.is_some() || from.state != State::Open {
             return Err(Fault::new(
@@ -141,6 +147,7 @@ impl ShmPort {
                 "start both ends from the same build",
             ));
         }
+        invitation::confirm(stream)?;
         from.incoming = Some(invitation.incoming);
         from.process = Some(invitation.process);
         Ok(())
@@ -246,7 +253,15 @@ impl Port for ShmPort {
         let ended: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
         for (index, ended) in open.into_iter().zip(ended) {
             let peer = &mut self.peers[index];
-            if peer.incoming.as_ref().is_some_and(Incoming::is_closed) {
+            // Before its confirmation a peer is gone too where its socket is.
+            let refused = peer.invited.as_ref().map(invitation::answer);
+            if refused != Some(Answer::None) {
+                peer.invited = None;
+            }
+            if peer.incoming.as_ref().is_some_and(Incoming::is_closed)
+                || peer.outgoing.as_ref().is_some_and(Outgoing::is_left)
+                || refused == Some(Answer::Refused)
+            {
                 peer.state = State::Ending(Ending::Closed);
             } else if ended {
                 peer.state = State::Ending(Ending::Dead);
@@ -291,6 +306,9 @@ impl Drop for ShmPort {
     fn drop(&mut self) {
         for outgoing in self.peers.iter().filter_map(|peer| peer.outgoing.as_ref()) {
             outgoing.close();
+        }
+        for incoming in self.peers.iter().filter_map(|peer| peer.incoming.as_ref()) {
+            incoming.leave();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod bench;
+pub mod engine;
 pub mod lab;
 pub mod machine;
 pub mod odf;

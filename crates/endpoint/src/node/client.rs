@@ -1,0 +1,328 @@
+//! The rank's side of its node's engine.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use engine::{Claim, Direction, Envelope, Label, Source, Status, TagSelector};
+use linux::shm::{Geometry, Role, ShmPort};
+use machine::{CoreId, Fault, Notice, PeerIndex, Port, Result, Sent, Site};
+use slotmap::{Key, KeyData, SlotMap};
+
+use super::greeting::{self, Answer, VERSION, Wishes};
+use super::launch;
+use super::protocol::{Command, Event, INLINE, LARGEST, Place};
+use crate::dedicated::Ticket;
+use crate::driver::Buffer;
+use crate::endpoint::{Completion, Number, Request};
+use crate::introduction;
+use crate::name::Name;
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::settle::Placed;
+
+/// The only peer of the rings' port.
+const ENGINE: PeerIndex = PeerIndex(0);
+const EVENTS: usize = 32;
+/// Polls between two looks whether the engine lives.
+const POLLS_PER_NOTICE: u32 = 4096;
+/// How long a question may stay unanswered before the engine counts as gone.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+struct Waiting<B> {
+    context: u64,
+    buffer: B,
+}
+
+/// An answer to a question.
+enum Answered {
+    Cancelled(bool),
+    Found(Option<(Envelope, Option<Claim>)>),
+    Inserted(PeerIndex),
+    Report(Vec<u8>),
+    IsQuiet(bool),
+}
+
+pub(crate) struct NodeClient<B> {
+    rings: ShmPort,
+    name: Name,
+    waiting: SlotMap<Ticket, Waiting<B>>,
+    ended: VecDeque<Completion<B>>,
+    answer: Option<Answered>,
+    failed: Option<Fault>,
+    polls: u32,
+    yields: bool,
+    /// Numbers of sends that end as they are made.
+    short: u64,
+    _word: Box<u64>,
+}
+
+impl<B: Buffer> NodeClient<B> {
+    /// Takes a seat in the engine's process on `core`, which is started where there is none.
+    pub fn join(core: CoreId, settings: &Settings, program: Option<&Path>) -> Result<(Self, Placed)> {
+        linux::affinity::check(core)?;
+        let stream = launch::call(core, program)?;
+        if let Ok(engine) = rustix::net::sockopt::socket_peercred(&stream) {
+            // Where Yama restricts it, the engine alone may read and write this process's memory.
+            let _ = rustix::process::set_ptracer(rustix::process::PTracer::ProcessID(engine.pid));
+        }
+        let word = Box::new(introduction::random()?);
+        let cores = linux::affinity::current()?;
+        greeting::say(
+            &stream,
+            &Wishes {
+                version: VERSION,
+                network: settings.network.to_string(),
+                address: settings.address.map(|address| address.to_string()),
+                shm: settings.shm,
+                wire: settings.faults.map(|faults| faults.to_string()),
+                word_at: &raw const *word as u64,
+                word: *word,
+                cores: cores.iter().map(|core| core.0).collect(),
+            },
+        )?;
+        let (name, process, yields, notes) = match greeting::hear(&stream)? {
+            Answer::Welcome { name, process, yields, notes } => (Name::from_bytes(&name)?, process, yields, notes),
+            Answer::Refused { subject, cause, next } => return Err(Fault::new(subject, cause, next)),
+        };
+        let mut rings = ShmPort::new(Geometry { mtu: LARGEST, ..Geometry::default() });
+        rings.connect(&stream, Role::Join)?;
+        let site = Site::Core(core);
+        let mut placed = Placed { asked: site.clone(), ran: site, yields, notes };
+        placed.notes.push(format!("the node's engine is process {process}"));
+        let client = NodeClient {
+            rings,
+            name,
+            waiting: SlotMap::with_key(),
+            ended: VecDeque::new(),
+            answer: None,
+            failed: None,
+            polls: 0,
+            yields,
+            short: 0,
+            _word: word,
+        };
+        Ok((client, placed))
+    }
+
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// Hands a command over; waits while the engine has no room.
+    #[inline]
+    fn push(&mut self, command: &Command) -> Result<()> {
+        self.push_with(command, 0, |_| ())
+    }
+
+    /// The same, with `payload` bytes behind it that `fill` writes.
+    #[inline]
+    fn push_with(&mut self, command: &Command, payload: usize, fill: impl Fn(&mut [u8])) -> Result<()> {
+        let header = command.length();
+        loop {
+            let sent = self.rings.send(ENGINE, header + payload, |into| {
+                let (head, room) = into.split_at_mut(header);
+                command.write(head);
+                fill(room);
+            })?;
+            match sent {
+                Sent::Taken => return Ok(()),
+                Sent::Gone => return Err(gone()),
+                Sent::Full => {
+                    if !self.take_events()? {
+                        self.rest()?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets the engine run if it may be waiting for this core; looks whether it lives now and then.
+    fn rest(&mut self) -> Result<()> {
+        self.polls = self.polls.wrapping_add(1);
+        if self.yields {
+            std::thread::yield_now();
+        }
+        if self.polls.is_multiple_of(if self.yields { 64 } else { POLLS_PER_NOTICE }) {
+            let mut dead = false;
+            self.rings.notices(|notice| dead |= matches!(notice, Notice::Dead(_) | Notice::Closed(_)))?;
+            if dead {
+                return Err(self.failed.take().unwrap_or_else(gone));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what the engine has said. True if there was anything.
+    #[inline]
+    fn take_events(&mut self) -> Result<bool> {
+        let NodeClient { rings, waiting, ended, answer, failed, .. } = self;
+        let came = rings.receive(EVENTS, |_, bytes| {
+            let Some(event) = Event::parse(bytes) else {
+                *failed =
+                    Some(Fault::new("node's engine", "it said what is no event", "start both from the same build"));
+                return;
+            };
+            match event {
+                Event::Completed { ticket, direction, envelope, status, payload } => {
+                    let ticket = Ticket::from(KeyData::from_ffi(ticket));
+                    let Some(Waiting { context, mut buffer }) = waiting.remove(ticket) else { return };
+                    if let Some(payload) = payload.filter(|_| direction == Direction::Receive) {
+                        buffer.write(0, &payload[..payload.len().min(buffer.length())]);
+                    }
+                    let request = Request(Number::Dedicated(ticket));
+                    ended.push_back(Completion { request, context, direction, envelope, status, buffer });
+                }
+                Event::Cancelled(done) => *answer = Some(Answered::Cancelled(done)),
+                Event::Found(found) => *answer = Some(Answered::Found(found)),
+                Event::Inserted(peer) => *answer = Some(Answered::Inserted(peer)),
+                Event::Report(json) => *answer = Some(Answered::Report(json.to_vec())),
+                Event::IsQuiet(quiet) => *answer = Some(Answered::IsQuiet(quiet)),
+                Event::Failed(text) => {
+                    let cause = String::from_utf8_lossy(text).into_owned();
+                    *failed = Some(Fault::new("node's engine", cause, "start the job again"));
+                }
+            }
+        })?;
+        match self.failed.take() {
+            Some(fault) => Err(fault),
+            None => Ok(came > 0),
+        }
+    }
+
+    #[inline]
+    pub fn send(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64, confirmed: bool) -> Result<Ticket> {
+        let length = buffer.length();
+        if length <= INLINE && !confirmed {
+            let command = Command::Send { peer, label, confirmed, ticket: 0, place: Place::Here(&[]) };
+            self.push_with(&command, length, |room| buffer.read(0, room))?;
+            // The engine has the bytes: for the application the send has ended.
+            self.short += 1;
+            let ticket = Ticket::from(KeyData::from_ffi(self.short));
+            let envelope = Envelope::new(peer, label, length as u64);
+            let request = Request(Number::Dedicated(ticket));
+            let (direction, status) = (Direction::Send, Status::Done);
+            self.ended.push_back(Completion { request, context, direction, envelope, status, buffer });
+            return Ok(ticket);
+        }
+        let place = Place::There { address: buffer.address(), length: length as u64 };
+        let ticket = self.waiting.insert(Waiting { context, buffer });
+        self.push(&Command::Send { peer, label, confirmed, ticket: ticket.data().as_ffi(), place })?;
+        Ok(ticket)
+    }
+
+    /// As a short send of which nothing completes. False where `bytes` are too many for a command.
+    #[inline]
+    pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
+        if bytes.len() > INLINE {
+            return Ok(false);
+        }
+        self.push(&Command::Send { peer, label, confirmed: false, ticket: 0, place: Place::Here(bytes) })?;
+        Ok(true)
+    }
+
+    #[inline]
+    pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Ticket> {
+        let (address, length) = (buffer.address(), buffer.length() as u64);
+        let ticket = self.waiting.insert(Waiting { context, buffer });
+        let selector = selector.into();
+        self.push(&Command::Receive { source, selector, ticket: ticket.data().as_ffi(), address, length })?;
+        Ok(ticket)
+    }
+
+    pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Ticket> {
+        let (address, length) = (buffer.address(), buffer.length() as u64);
+        let ticket = self.waiting.insert(Waiting { context, buffer });
+        self.push(&Command::ReceiveClaimed { claim, ticket: ticket.data().as_ffi(), address, length })?;
+        Ok(ticket)
+    }
+
+    pub fn discard(&mut self, claim: Claim) -> Result<()> {
+        self.push(&Command::Discard { claim })
+    }
+
+    fn ask(&mut self, command: &Command) -> Result<Answered> {
+        self.push(command)?;
+        let deadline = Instant::now() + ANSWER_WITHIN;
+        loop {
+            if let Some(answer) = self.answer.take() {
+                return Ok(answer);
+            }
+            if !self.take_events()? {
+                self.rest()?;
+                if self.polls.is_multiple_of(1024) && Instant::now() > deadline {
+                    return Err(gone());
+                }
+            }
+        }
+    }
+
+    pub fn cancel(&mut self, ticket: Ticket) -> Result<bool> {
+        if !self.waiting.contains_key(ticket) {
+            return Ok(false);
+        }
+        match self.ask(&Command::Cancel { ticket: ticket.data().as_ffi() })? {
+            Answered::Cancelled(done) => Ok(done),
+            _ => Err(astray()),
+        }
+    }
+
+    pub fn probe(&mut self, source: Source, selector: TagSelector) -> Result<Option<Envelope>> {
+        match self.ask(&Command::Probe { source, selector: selector.into() })? {
+            Answered::Found(found) => Ok(found.map(|(envelope, _)| envelope)),
+            _ => Err(astray()),
+        }
+    }
+
+    pub fn claim(&mut self, source: Source, selector: TagSelector) -> Result<Option<(Envelope, Claim)>> {
+        match self.ask(&Command::Claim { source, selector: selector.into() })? {
+            Answered::Found(found) => Ok(found.and_then(|(envelope, claim)| Some((envelope, claim?)))),
+            _ => Err(astray()),
+        }
+    }
+
+    pub fn insert(&mut self, name: &Name) -> Result<PeerIndex> {
+        match self.ask(&Command::Insert { name: *name })? {
+            Answered::Inserted(peer) => Ok(peer),
+            _ => Err(astray()),
+        }
+    }
+
+    pub fn report(&mut self) -> Result<Report> {
+        match self.ask(&Command::Report)? {
+            Answered::Report(json) => serde_json::from_slice(&json)
+                .map_err(|e| Fault::because("report of the node's engine", e, "start both from the same build")),
+            _ => Err(astray()),
+        }
+    }
+
+    pub fn is_quiet(&mut self) -> Result<bool> {
+        match self.ask(&Command::IsQuiet)? {
+            Answered::IsQuiet(quiet) => Ok(quiet),
+            _ => Err(astray()),
+        }
+    }
+
+    #[inline]
+    pub fn poll(&mut self) -> Result<Option<Completion<B>>> {
+        if let Some(done) = self.ended.pop_front() {
+            return Ok(Some(done));
+        }
+        if !self.take_events()? {
+            self.rest()?;
+        }
+        Ok(self.ended.pop_front())
+    }
+
+    pub fn take_ended(&mut self) -> Option<Completion<B>> {
+        self.ended.pop_front()
+    }
+}
+
+fn gone() -> Fault {
+    Fault::new("node's engine", "its process has ended", "start the job again; see who ended it")
+}
+
+fn astray() -> Fault {
+    Fault::new("node's engine", "it answered another question", "start both from the same build")
+}

@@ -1,0 +1,98 @@
+//! Finding the engine's process, or starting it.
+
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use linux::rendezvous;
+use machine::{CoreId, Fault, Result};
+
+use super::meeting_name;
+
+/// How long a fresh process may take until it listens.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection to the engine on `core`; where there is none, `program engine --core N` is started. Of several ranks that
+/// do so at once one process wins the name, the others end.
+pub(super) fn call(core: CoreId, program: Option<&Path>) -> Result<UnixStream> {
+    let name = meeting_name(core);
+    let absent = match rendezvous::call(&name) {
+        Ok(stream) => return Ok(stream),
+        Err(fault) => fault,
+    };
+    let Some(program) = program else {
+        return Err(Fault::new(
+            format!("engine on {core}"),
+            format!("none serves this user here ({absent})"),
+            format!("start it: plimsoll engine --core {} &, or use plimsoll mpirun, which does", core.0),
+        ));
+    };
+    start(core, program)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match rendezvous::call(&name) {
+            Ok(stream) => return Ok(stream),
+            Err(fault) if Instant::now() > deadline => {
+                return Err(fault.within(format!("engine on {core}, just started")));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Starts this program's `engine --core N` in the background and returns once it takes ranks; at once where one does.
+pub fn detach(core: CoreId) -> Result<()> {
+    let name = meeting_name(core);
+    linux::affinity::check(core)?;
+    let program = std::env::current_exe().map_err(|e| Fault::because("this program", e, "mount /proc"))?;
+    let mut engine = Command::new(&program)
+        .args(["engine", "--core", &core.0.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(|e| Fault::because(format!("{}", program.display()), e, "raise the limit on processes (ulimit -u)"))?;
+    let deadline = Instant::now() + PATIENCE;
+    while !rendezvous::names(&name)?.contains(&name) {
+        // It may have ended because another won the name, which is then listed.
+        if Instant::now() > deadline
+            || matches!(engine.try_wait(), Ok(Some(_))) && !rendezvous::names(&name)?.contains(&name)
+        {
+            return Err(Fault::new(
+                format!("engine on {core}"),
+                "it ended, or does not take ranks",
+                format!("run `plimsoll engine --core {}` to see why", core.0),
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// In a process group of its own and without this process's streams, so that it outlives the rank that started it and holds
+/// open nothing of the job.
+fn start(core: CoreId, program: &Path) -> Result<()> {
+    let status = Command::new(program)
+        .args(["engine", "--detach", "--core", &core.0.to_string()])
+        .env_remove("LD_PRELOAD")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .status()
+        .map_err(|e| {
+            Fault::because(format!("{}", program.display()), e, "set FI_PLIMSOLL_PROGRAM to the plimsoll program")
+        })?;
+    if !status.success() {
+        return Err(Fault::new(
+            format!("engine on {core}"),
+            format!("`{} engine --core {}` ended with {status}", program.display(), core.0),
+            "run that command by hand to see its message",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! One rank in the engine's process: its engine, its ways to others, and the rings to the rank itself.
+
+use std::collections::VecDeque;
+
+use engine::{Direction, Envelope, Label, RequestId, Status};
+use linux::shm::ShmPort;
+use machine::{Fault, Notice, PeerIndex, Port, Result, Sent};
+use rustix::process::Pid;
+
+use super::memory::RankMemory;
+use super::protocol::{Command, Event, Place};
+use crate::driver::Driver;
+use crate::join::report_of;
+use crate::paths::Paths;
+use crate::settle::Placed;
+
+/// The only peer of the rings' port.
+const RANK: PeerIndex = PeerIndex(0);
+/// Commands taken before the engine turns.
+const COMMANDS: usize = 32;
+/// Sends of which the rank has its buffer back and that have not left: beyond it the rank waits.
+const MOST_PENDING: usize = 4096;
+/// Turns between two looks whether the rank lives.
+const TURNS_PER_NOTICE: u32 = 4096;
+
+/// Marks sends that nobody waits for.
+const UNTOLD: u64 = u64::MAX;
+
+pub(super) struct Seat {
+    driver: Driver<Paths, RankMemory>,
+    rings: ShmPort,
+    rank: Pid,
+    placed: Placed,
+    /// By slot of the ticket: the engine's number, for cancelling.
+    requests: Vec<Option<RequestId>>,
+    /// Events that found the ring full.
+    untold: VecDeque<Vec<u8>>,
+    pending: usize,
+    turns: u32,
+}
+
+/// Why a seat is given up.
+pub(super) enum End {
+    RankGone,
+    Failed(Fault),
+}
+
+impl From<Fault> for End {
+    fn from(fault: Fault) -> Self {
+        End::Failed(fault)
+    }
+}
+
+impl Seat {
+    pub fn new(driver: Driver<Paths, RankMemory>, rings: ShmPort, rank: Pid, placed: Placed) -> Seat {
+        Seat { driver, rings, rank, placed, requests: Vec::new(), untold: VecDeque::new(), pending: 0, turns: 0 }
+    }
+
+    pub fn process(&self) -> Pid {
+        self.rank
+    }
+
+    /// Does what can be done now. `turns` is the loop's count, for reports. True if there was anything.
+    #[inline]
+    pub fn turn(&mut self, turns: u64) -> Result<bool, End> {
+        let mut busy = false;
+        if !self.untold.is_empty() {
+            self.tell_untold()?;
+        }
+        if self.pending < MOST_PENDING && self.untold.is_empty() {
+            busy |= self.obey_all(turns)?;
+        }
+        busy |= self.driver.turn()?;
+        while let Some(done) = self.driver.next_completion() {
+            busy = true;
+            self.completed(done)?;
+        }
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(TURNS_PER_NOTICE) {
+            let mut gone = false;
+            self.rings.notices(|notice| gone |= matches!(notice, Notice::Dead(_) | Notice::Closed(_)))?;
+            if gone {
+                return Err(End::RankGone);
+            }
+        }
+        Ok(busy)
+    }
+
+    fn obey_all(&mut self, turns: u64) -> Result<bool, End> {
+        let mut outcome = Ok(());
+        // The rings are borrowed while they deliver, the rest of the seat is not.
+        let Seat { driver, rings, rank, placed, requests, untold, pending, .. } = self;
+        let mut work = Work { driver, rank: *rank, placed, requests, answers: untold, pending, turns };
+        let taken = rings.receive(COMMANDS, |_, bytes| {
+            if outcome.is_ok() {
+                outcome = work.obey(bytes);
+            }
+        })?;
+        outcome?;
+        if !self.untold.is_empty() {
+            self.tell_untold()?;
+        }
+        Ok(taken > 0)
+    }
+
+    #[inline]
+    fn completed(&mut self, done: engine::Completion<RankMemory>) -> Result<(), End> {
+        let engine::Completion { context, direction, envelope, mut status, buffer, .. } = done;
+        if direction == Direction::Send && matches!(buffer, RankMemory::Here(_)) {
+            self.pending -= 1;
+        }
+        if context == UNTOLD {
+            return Ok(());
+        }
+        if buffer.has_failed() && status == Status::Done {
+            // The address that the rank gave does not hold the message: nothing better to call it than cut short.
+            status = Status::Truncated;
+        }
+        let event = Event::Completed { ticket: context, direction, envelope, status, payload: buffer.payload() };
+        self.tell(&event)
+    }
+
+    #[inline]
+    fn tell(&mut self, event: &Event) -> Result<(), End> {
+        if self.untold.is_empty() && self.rings.send(RANK, event.length(), |into| event.write(into))? == Sent::Taken {
+            return Ok(());
+        }
+        let mut bytes = vec![0; event.length()];
+        event.write(&mut bytes);
+        self.untold.push_back(bytes);
+        Ok(())
+    }
+
+    fn tell_untold(&mut self) -> Result<(), End> {
+        while let Some(bytes) = self.untold.front() {
+            match self.rings.send(RANK, bytes.len(), |into| into.copy_from_slice(bytes))? {
+                Sent::Taken => drop(self.untold.pop_front()),
+                Sent::Full => break,
+                Sent::Gone => return Err(End::RankGone),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the rank why it is given up.
+    pub fn fail(&mut self, fault: &Fault) {
+        let text = fault.to_string();
+        let text = &text.as_bytes()[..text.len().min(2048)];
+        let _ = self.tell(&Event::Failed(text));
+    }
+}
+
+/// The part of a seat that commands work on.
+struct Work<'a> {
+    driver: &'a mut Driver<Paths, RankMemory>,
+    rank: Pid,
+    placed: &'a Placed,
+    requests: &'a mut Vec<Option<RequestId>>,
+    answers: &'a mut VecDeque<Vec<u8>>,
+    pending: &'a mut usize,
+    turns: u64,
+}
+
+impl Work<'_> {
+    #[inline]
+    fn obey(&mut self, bytes: &[u8]) -> Result<(), End> {
+        let Some(command) = Command::parse(bytes) else {
+            let cause = "it sent what is no command";
+            return Err(Fault::new("rank", cause, "start ranks and engine from the same build").into());
+        };
+        match command {
+            Command::Send { peer, label, confirmed, ticket, place } => {
+                let (buffer, ticket) = match place {
+                    Place::Here(bytes) => {
+                        *self.pending += 1;
+                        (RankMemory::Here(bytes.to_vec()), if confirmed { ticket } else { UNTOLD })
+                    }
+                    Place::There { address, length } => (self.memory(address, length), ticket),
+                };
+                let request = match confirmed {
+                    false => self.driver.send(peer, label, buffer, ticket)?,
+                    true => self.driver.send_confirmed(peer, label, buffer, ticket)?,
+                };
+                if ticket != UNTOLD {
+                    self.remember(ticket, request);
+                }
+            }
+            Command::Receive { source, selector, ticket, address, length } => {
+                let buffer = self.memory(address, length);
+                let request = self.driver.receive(source, selector.into(), buffer, ticket)?;
+                self.remember(ticket, request);
+            }
+            Command::ReceiveClaimed { claim, ticket, address, length } => {
+                let buffer = self.memory(address, length);
+                match self.driver.engine.receive_claimed(claim, buffer, ticket) {
+                    Ok(request) => self.remember(ticket, request),
+                    Err(_) => {
+                        let envelope = Envelope::new(PeerIndex(0), Label::from(0), 0);
+                        let (direction, status) = (Direction::Receive, Status::Cancelled);
+                        self.answer(&Event::Completed { ticket, direction, envelope, status, payload: None });
+                    }
+                }
+            }
+            Command::Cancel { ticket } => {
+                let request = self.requests.get(slot(ticket)).copied().flatten();
+                let done = request.is_some_and(|request| self.driver.engine.cancel(request));
+                self.answer(&Event::Cancelled(done));
+            }
+            Command::Probe { source, selector } => {
+                let found = self.driver.engine.probe(source, selector.into());
+                self.answer(&Event::Found(found.map(|envelope| (envelope, None))));
+            }
+            Command::Claim { source, selector } => {
+                let found = self.driver.engine.claim(source, selector.into());
+                self.answer(&Event::Found(found.map(|(envelope, claim)| (envelope, Some(claim)))));
+            }
+            Command::Discard { claim } => {
+                self.driver.engine.discard(claim);
+            }
+            Command::Insert { name } => {
+                let peer = self.driver.port_mut().insert(&name);
+                self.driver.admit();
+                self.answer(&Event::Inserted(peer));
+            }
+            Command::Report => {
+                let mut report = report_of(self.driver, self.placed);
+                report.process = self.rank.as_raw_nonzero().get() as u32;
+                report.engine_turns = Some(self.turns);
+                let json = serde_json::to_vec(&report)
+                    .map_err(|e| Fault::because("report", e, "report this as a bug of plimsoll"))?;
+                self.answer(&Event::Report(&json));
+            }
+            Command::IsQuiet => {
+                let quiet = self.driver.engine.is_quiet();
+                self.answer(&Event::IsQuiet(quiet));
+            }
+        }
+        Ok(())
+    }
+
+    fn memory(&self, address: u64, length: u64) -> RankMemory {
+        RankMemory::there(self.rank, address, usize::try_from(length).unwrap_or(usize::MAX))
+    }
+
+    #[inline]
+    fn remember(&mut self, ticket: u64, request: RequestId) {
+        let slot = slot(ticket);
+        if slot >= self.requests.len() {
+            self.requests.resize((slot + 1).min(MOST_TICKETS), None);
+        }
+        if let Some(place) = self.requests.get_mut(slot) {
+            *place = Some(request);
+        }
+    }
+
+    /// Goes out after what was told before, and after this batch of commands.
+    fn answer(&mut self, event: &Event) {
+        let mut bytes = vec![0; event.length()];
+        event.write(&mut bytes);
+        self.answers.push_back(bytes);
+    }
+}
+
+/// Requests of a rank that can be cancelled; a hostile one gets no more memory than this.
+const MOST_TICKETS: usize = 1 << 22;
+
+/// The slot part of a ticket, dense from 1 (the low half of the key).
+fn slot(ticket: u64) -> usize {
+    (ticket & u64::from(u32::MAX)) as usize
+}

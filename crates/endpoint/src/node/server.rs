@@ -1,0 +1,227 @@
+//! The engine's process: takes ranks, turns their engines on one core, ends with the last of them.
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linux::rendezvous::Meeting;
+use linux::shm::{Geometry, Memory, Role, ShmPort};
+use linux::{affinity, contention};
+use machine::{CoreId, Fault, Result, Site};
+
+use super::greeting::{self, Answer, VERSION, Wishes};
+use super::meeting_name;
+use super::protocol::LARGEST;
+use super::seat::{End, Seat};
+use crate::driver::Driver;
+use crate::paths::Paths;
+use crate::settings::Settings;
+use crate::settle::Placed;
+
+/// How long the process waits for a first rank, and for another after the last has gone.
+const LINGER: Duration = Duration::from_secs(3);
+/// Empty turns before an engine that knows of no rival lets a later one run.
+const TURNS_BEFORE_LOOKING_AWAY: u32 = 2048;
+/// Empty turns before an engine that shares its core lets others run, each by a yield, and before it sleeps instead:
+/// a yield keeps latency low for a message that is on its way, sleep leaves the core to those who compute on it.
+const TURNS_BEFORE_YIELD: u32 = 4;
+const YIELDS_BEFORE_NAP: u32 = 32;
+const NAP: Duration = Duration::from_micros(50);
+/// Idle turns between two looks for ranks.
+const TURNS_PER_LOOK: u64 = 1024;
+
+/// Serves ranks of this user on `core` until the last has gone. Prints nothing; what ranks should know they are told.
+///
+/// # Errors
+/// The core does not exist or may not be used, or another engine of this user serves it already.
+pub fn serve(core: CoreId) -> Result<()> {
+    affinity::check(core)?;
+    let meeting = Meeting::open(&meeting_name(core))?;
+    let (seats, arrivals) = channel();
+    let joining = Arc::new(AtomicUsize::new(0));
+    let doorman = Doorman { meeting, core, ranks: Arc::default(), seats, joining: joining.clone() };
+    let doorman = thread::Builder::new().name("doorman".into()).spawn(move || doorman.run());
+    // Not joined: it waits for callers, and ends with the process.
+    drop(doorman.map_err(|e| Fault::because("thread", e, "raise the limit on processes (ulimit -u)"))?);
+    let _pinned = affinity::pin(core)?;
+    // Naps are to last what was asked, not 50 us longer.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    turn(&arrivals, &joining);
+    Ok(())
+}
+
+struct Arrival {
+    seat: Seat,
+    yields: bool,
+    ranks: Arc<Mutex<Vec<u32>>>,
+}
+
+fn turn(arrivals: &Receiver<Arrival>, joining: &AtomicUsize) {
+    let mut seats: Vec<Seat> = Vec::new();
+    let mut yields = false;
+    let (mut turns, mut idle, mut yielded) = (0u64, 0u32, 0u32);
+    let mut empty_since = Some(Instant::now());
+    let mut everybody: Option<Arc<Mutex<Vec<u32>>>> = None;
+    loop {
+        let mut busy = false;
+        for at in (0..seats.len()).rev() {
+            match seats[at].turn(turns) {
+                Ok(worked) => busy |= worked,
+                Err(end) => {
+                    let mut seat = seats.swap_remove(at);
+                    if let End::Failed(fault) = end {
+                        seat.fail(&fault);
+                    }
+                    let process = seat.process().as_raw_nonzero().get() as u32;
+                    if let Some(ranks) = &everybody
+                        && let Ok(mut ranks) = ranks.lock()
+                        && let Some(place) = ranks.iter().position(|&rank| rank == process)
+                    {
+                        ranks.swap_remove(place);
+                    }
+                }
+            }
+        }
+        turns += 1;
+        idle = if busy { 0 } else { idle + 1 };
+        if busy {
+            yielded = 0;
+        }
+        if turns.is_multiple_of(TURNS_PER_LOOK) || seats.is_empty() || idle > 0 && joining.load(Ordering::Relaxed) > 0 {
+            while let Ok(arrival) = arrivals.try_recv() {
+                yields |= arrival.yields;
+                everybody = Some(arrival.ranks);
+                seats.push(arrival.seat);
+            }
+        }
+        if seats.is_empty() {
+            yields = false;
+            let since = *empty_since.get_or_insert_with(Instant::now);
+            if since.elapsed() > LINGER && joining.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        empty_since = None;
+        if yields && idle > TURNS_BEFORE_YIELD {
+            idle = 0;
+            yielded += 1;
+            if yielded > YIELDS_BEFORE_NAP {
+                thread::sleep(NAP);
+            } else {
+                thread::yield_now();
+            }
+        } else if idle > TURNS_BEFORE_LOOKING_AWAY {
+            idle = 0;
+            thread::yield_now();
+        }
+    }
+}
+
+/// Meets ranks, on a thread of its own: what blocks or takes long must not hold up those who are in.
+struct Doorman {
+    meeting: Meeting,
+    core: CoreId,
+    /// Processes of the ranks that are in.
+    ranks: Arc<Mutex<Vec<u32>>>,
+    seats: Sender<Arrival>,
+    joining: Arc<AtomicUsize>,
+}
+
+impl Doorman {
+    fn run(self) {
+        while let Ok(stream) = self.meeting.accept() {
+            self.joining.fetch_add(1, Ordering::Relaxed);
+            let met = self.meet(&stream);
+            if let Err(fault) = met {
+                let refusal = Answer::Refused {
+                    subject: fault.subject().to_string(),
+                    cause: fault.cause().to_string(),
+                    next: fault.next().to_string(),
+                };
+                let _ = greeting::say(&stream, &refusal);
+            }
+            self.joining.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn meet(&self, stream: &UnixStream) -> Result<()> {
+        let wishes: Wishes = greeting::hear(stream)?;
+        if wishes.version != VERSION {
+            return Err(Fault::new(
+                "node's engine",
+                format!("the rank speaks version {}, the engine {VERSION}", wishes.version),
+                "end the old engine, or wait 3 s after the last job",
+            ));
+        }
+        let caller = rustix::net::sockopt::socket_peercred(stream)
+            .map_err(|e| Fault::because("rank", e, "see that it still runs"))?;
+        let mut word = [0; 8];
+        let read = linux::remote::read(caller.pid, wishes.word_at, &mut word);
+        if read.is_err() || u64::from_ne_bytes(word) != wishes.word {
+            return Err(Fault::new(
+                "placement core:N",
+                "the engine's process may not read this rank's memory (process_vm_readv)",
+                "permit it (seccomp filter, container option CAP_SYS_PTRACE), or run at app",
+            ));
+        }
+        let rank = caller.pid.as_raw_nonzero().get() as u32;
+        let settings = Settings::read(|key| match key {
+            "NETWORK" => Some(wishes.network.clone()),
+            "ADDRESS" => wishes.address.clone(),
+            "SHM" => Some(if wishes.shm { "yes" } else { "no" }.into()),
+            "WIRE" => wishes.wire.clone(),
+            _ => None,
+        })?;
+        let memory = Memory { pid: rank, address: wishes.word_at, word: wishes.word };
+        let paths = Paths::on_behalf(&settings, memory)?;
+        let placed = self.settle(rank, &wishes.cores)?;
+        let answer = Answer::Welcome {
+            name: paths.name().as_bytes().to_vec(),
+            process: std::process::id(),
+            yields: placed.yields,
+            notes: placed.notes.clone(),
+        };
+        greeting::say(stream, &answer)?;
+        let mut rings = ShmPort::new(Geometry { slots: 128, mtu: LARGEST.next_multiple_of(64), ..Geometry::default() });
+        rings.connect(stream, Role::Create)?;
+        let yields = placed.yields;
+        let seat = Seat::new(Driver::admitting(paths, Paths::admit), rings, caller.pid, placed);
+        let gone = |_| Fault::new("node's engine", "it is ending", "start the job again");
+        self.seats.send(Arrival { seat, yields, ranks: self.ranks.clone() }).map_err(gone)
+    }
+
+    /// Who else needs the engine's core (DESIGN rule 6): ranks that outnumber the other cores, or who are pinned to it.
+    fn settle(&self, rank: u32, cores: &[u32]) -> Result<Placed> {
+        let site = Site::Core(self.core);
+        let mut placed = Placed { asked: site.clone(), ran: site, yields: false, notes: Vec::new() };
+        let mut ranks = self.ranks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        ranks.push(rank);
+        let others = cores.iter().filter(|&&core| core != self.core.0).count();
+        let mut why = Vec::new();
+        if others == 0 {
+            why.push("this rank may run nowhere else".to_string());
+        } else if ranks.len() > others {
+            why.push(format!("{} ranks have {others} other cores", ranks.len()));
+        }
+        for occupant in contention::pinned_to(self.core)? {
+            if !ranks.contains(&occupant.process) {
+                why.push(format!("a thread of {} is pinned to it", occupant.name));
+            }
+        }
+        if !why.is_empty() {
+            placed.yields = true;
+            placed.notes.push(format!(
+                "the engine shares {} ({}): it yields and sleeps when idle, which costs latency; leave it a core of its own or \
+                 run at app",
+                self.core,
+                why.join("; ")
+            ));
+        }
+        Ok(placed)
+    }
+}
