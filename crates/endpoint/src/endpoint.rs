@@ -238,6 +238,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         match &mut self.place {
             Place::App(driver) => Ok(driver.engine.find(context).is_some_and(|request| driver.engine.cancel(request))),
             Place::Core(core) => core.cancel_context(context),
+            Place::Node(node) => node.cancel_context(context),
         }
     }
 

@@ -34,6 +34,12 @@ impl Introduction {
     }
 }
 
+/// By its length and first bytes; no packet of the engine has both.
+#[inline]
+pub(crate) fn is_one(packet: &[u8]) -> bool {
+    packet.len() == LENGTH && packet.starts_with(&MAGIC)
+}
+
 /// 64 bits that nobody can guess.
 pub(crate) fn random() -> Result<u64> {
     let mut bytes = [MaybeUninit::uninit(); 8];

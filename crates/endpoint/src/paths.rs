@@ -405,6 +405,10 @@ impl Port for Paths {
         if self.network_is_due() {
             let Paths { network, from_network, over_network, peers, .. } = self;
             let got = network.receive(budget, |index, packet| {
+                // A peer introduces itself until it hears from us.
+                if introduction::is_one(packet) {
+                    return;
+                }
                 let peer = from_network[index.0 as usize];
                 peers[peer.0 as usize].introduced = true;
                 over_network.packets_received += 1;

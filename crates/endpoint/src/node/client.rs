@@ -267,6 +267,12 @@ impl<B: Buffer> NodeClient<B> {
         }
     }
 
+    /// As [`NodeClient::cancel`], by the context; walks all requests.
+    pub fn cancel_context(&mut self, context: u64) -> Result<bool> {
+        let found = self.waiting.iter().find(|(_, waiting)| waiting.context == context).map(|(ticket, _)| ticket);
+        found.map_or(Ok(false), |ticket| self.cancel(ticket))
+    }
+
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Result<Option<Envelope>> {
         match self.ask(&Command::Probe { source, selector: selector.into() })? {
             Answered::Found(found) => Ok(found.map(|(envelope, _)| envelope)),
