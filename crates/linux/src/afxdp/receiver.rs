@@ -135,6 +135,12 @@ impl Receiver {
         self.fill.publish();
     }
 
+    /// Frames that the kernel has to receive into.
+    #[cfg(test)]
+    pub(super) fn offered(&mut self) -> u32 {
+        self.fill.waiting()
+    }
+
     fn identity(&self) -> usize {
         self.socket.identity()
     }

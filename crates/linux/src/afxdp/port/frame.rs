@@ -74,6 +74,11 @@ impl Template {
         Template { bytes, length, fixed, header }
     }
 
+    #[cfg(test)]
+    pub fn to(&self) -> HardwareAddress {
+        *self.bytes.first_chunk().expect("as many bytes")
+    }
+
     pub fn headers(&self) -> usize {
         self.length
     }

@@ -17,6 +17,8 @@ mod holder;
 mod neighbours;
 mod nic;
 #[cfg(test)]
+mod process_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
@@ -103,7 +105,7 @@ struct Peer {
     /// The next packet goes by the kernel.
     confirm: bool,
     confirmed: Instant,
-    /// The longest packet that its route takes in one piece.
+    /// The longest packet that a frame and the route take in one piece.
     payload: usize,
     burst: Burst,
     ask_at: Instant,
@@ -203,12 +205,13 @@ impl AfxdpPort {
         nic.register(local)?;
         let memory = nic.memory();
         let headers = frame::headers(local.is_ipv4());
-        let longest = (nic.mtu() + ETHERNET - headers).min(nic.in_force().frame_size.0 as usize - PAYLOAD_AT);
+        let mtu = nic.mtu() + ETHERNET - headers;
+        let longest = (nic.longest() - headers).min(nic.in_force().frame_size.0 as usize - PAYLOAD_AT);
         Ok(AfxdpPort {
             memory,
             local,
             kernel,
-            mtu: longest,
+            mtu,
             longest,
             in_use: false,
             peers: Vec::new(),
@@ -543,11 +546,11 @@ impl NetworkPort for AfxdpPort {
             let cause = format!("the kernel sends to it by another interface, of index {}", route.interface);
             return Err(fault(cause, "name that interface, set a route (`ip route`), or use udp"));
         }
-        let payload = self.kernel.payload_to(address)?;
+        let payload = self.kernel.payload_to(address)?.min(self.longest);
         let index = self.kernel.add_peer(address)?;
         assert_eq!(index.0 as usize, self.peers.len(), "both number alike");
         if !self.in_use {
-            self.mtu = self.longest.min(self.kernel.capabilities().mtu.0 as usize);
+            self.mtu = self.mtu.min(self.kernel.capabilities().mtu.0 as usize);
         }
         let now = Instant::now();
         self.peers.push(Peer {

@@ -114,6 +114,7 @@ pub struct Nic {
     interface: Interface,
     hardware: HardwareAddress,
     mtu: usize,
+    longest: usize,
     memory: Memory,
     rings: Mutex<Rings>,
     neighbours: Mutex<Neighbours>,
@@ -222,7 +223,8 @@ impl Nic {
         };
         Ok(Nic {
             hardware,
-            mtu: longest - ETHERNET,
+            mtu: link.mtu as usize,
+            longest,
             memory: sender.memory(),
             neighbours: Mutex::new(Neighbours::open(interface.index(), interface.name())?),
             generation: AtomicU64::new(0),
@@ -279,6 +281,11 @@ impl Nic {
     /// Longest IP packet, with its header.
     pub(super) fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    /// Longest frame of ours, which fits into a peer's memory too where its link has the same mtu.
+    pub(super) fn longest(&self) -> usize {
+        self.longest
     }
 
     pub(super) fn memory(&self) -> Memory {
@@ -383,6 +390,17 @@ impl Rings {
 
     pub fn release(&mut self, done: impl Iterator<Item = Held>) {
         self.receiver.release_many(done);
+    }
+
+    /// Whether no frame is in anybody's hands: all that are there can be taken at once.
+    #[cfg(test)]
+    pub fn is_whole(&mut self, receive_frames: u32, transmit_frames: usize) -> bool {
+        let (mut blanks, mut held) = (Vec::new(), Vec::new());
+        self.receiver.take_many(usize::MAX, |frame| held.push(frame));
+        self.receiver.release_many(held.into_iter());
+        let lent = self.sender.lend(usize::MAX, &mut blanks);
+        blanks.into_iter().for_each(|blank| self.sender.restore(blank));
+        (self.receiver.offered(), lent) == (receive_frames, transmit_frames)
     }
 }
 
