@@ -1,0 +1,178 @@
+//! libfabric's own programs over the provider as it is built.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A folder that holds the provider under the name that libfabric looks for. Cargo leaves it beside the test's own
+/// executable.
+fn providers() -> tempfile::TempDir {
+    let beside = std::env::current_exe().unwrap().with_file_name("libplimsoll_fi.so");
+    assert!(beside.exists(), "{} was not built", beside.display());
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(beside, folder.path().join("libplimsoll-fi.so")).unwrap();
+    folder
+}
+
+fn program(name: &str, folder: &Path) -> Option<Command> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found: Option<PathBuf> = std::env::split_paths(&path).map(|at| at.join(name)).find(|at| at.exists());
+    let Some(found) = found else {
+        eprintln!("SKIPPED: no {name} (install libfabric-bin)");
+        return None;
+    };
+    let mut command = Command::new(found);
+    command.env("FI_PROVIDER_PATH", folder).env("FI_PROVIDER", "plimsoll");
+    for (key, _) in std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("FI_PLIMSOLL_")) {
+        command.env_remove(key);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Some(command)
+}
+
+/// Ends with its owner, whatever happens.
+struct Running(Option<Child>);
+
+impl Running {
+    fn start(mut command: Command) -> Running {
+        Running(Some(command.spawn().unwrap()))
+    }
+
+    fn finish(mut self) -> Output {
+        let mut child = self.0.take().unwrap();
+        let deadline = Instant::now() + LIMIT;
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > deadline {
+                child.kill().unwrap();
+                let output = child.wait_with_output().unwrap();
+                panic!("still running after {LIMIT:?}: {}", String::from_utf8_lossy(&output.stderr));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child.wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn info(arguments: &[&str], set: &[(&str, &str)]) -> Option<Output> {
+    let folder = providers();
+    let mut command = program("fi_info", folder.path())?;
+    command.args(arguments).envs(set.iter().copied());
+    Some(Running::start(command).finish())
+}
+
+#[test]
+fn fi_info_lists_the_provider() {
+    let Some(output) = info(&["-p", "plimsoll", "-v"], &[]) else { return };
+    let listed = text(&output.stdout);
+    assert!(output.status.success(), "{listed}{}", text(&output.stderr));
+    for wanted in ["prov_name: plimsoll", "FI_EP_RDM", "FI_DIRECTED_RECV", "FI_PROGRESS_MANUAL", "name: udp"] {
+        assert!(listed.contains(wanted), "no {wanted} in {listed}");
+    }
+}
+
+#[test]
+fn fi_info_lists_the_parameters() {
+    let Some(output) = info(&["-e"], &[]) else { return };
+    let listed = text(&output.stdout);
+    for name in ["PLACEMENT", "NETWORK", "ADDRESS", "SHM", "WIRE", "REPORT"] {
+        assert!(listed.contains(&format!("FI_PLIMSOLL_{name}")), "no {name}");
+    }
+}
+
+#[test]
+fn other_kinds_of_endpoints_are_not_offered() {
+    for kind in ["msg", "dgram"] {
+        let kind = format!("FI_EP_{}", kind.to_uppercase());
+        let Some(output) = info(&["-p", "plimsoll", "-t", &kind], &[]) else { return };
+        assert!(!output.status.success(), "{kind}: {}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn capabilities_asked_for_are_granted_and_others_are_not() {
+    for (caps, granted) in [
+        ("FI_TAGGED|FI_DIRECTED_RECV|FI_SOURCE", true),
+        ("FI_MSG|FI_MULTI_RECV|FI_LOCAL_COMM|FI_REMOTE_COMM", true),
+        ("FI_MSG|FI_MULTICAST", false),
+        ("FI_MSG|FI_HMEM", false),
+    ] {
+        let Some(output) = info(&["-p", "plimsoll", "-c", caps], &[]) else { return };
+        assert_eq!(output.status.success(), granted, "{caps}: {}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn a_mistake_in_the_configuration_is_told_once_with_its_next_step() {
+    let Some(output) = info(&["-p", "plimsoll"], &[("FI_PLIMSOLL_PLACEMENT", "gpu:0")]) else { return };
+    let told = text(&output.stderr);
+    assert!(!output.status.success());
+    assert_eq!(told.matches("FI_PLIMSOLL").count(), 1, "{told}");
+    assert!(told.contains("gpu:0") && told.contains("Next:"), "{told}");
+}
+
+fn pingpong(set: &[(&str, &str)], arguments: &[&str]) {
+    let folder = providers();
+    // A port for the two programs' own talk; taken from the kernel and given back, so that tests do not meet.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let start = |extra: &[&str]| {
+        let mut command = program("fi_pingpong", folder.path())?;
+        command.args(["-p", "plimsoll", "-e", "rdm", "-c", "-I", "50"]);
+        command.args(arguments).args(extra).envs(set.iter().copied()).env("FI_PLIMSOLL_REPORT", "yes");
+        Some(command)
+    };
+    let deadline = Instant::now() + LIMIT;
+    let Some(server) = start(&["-B", &port]) else { return };
+    let server = Running::start(server);
+    // The client gives up at once while the server does not listen yet.
+    let client = loop {
+        std::thread::sleep(Duration::from_millis(100));
+        let output = Running::start(start(&["-P", &port, "127.0.0.1"]).unwrap()).finish();
+        if output.status.success() || Instant::now() > deadline {
+            break output;
+        }
+    };
+    let server = server.finish();
+    assert!(client.status.success(), "client: {}{}", text(&client.stdout), text(&client.stderr));
+    assert!(server.status.success(), "server: {}{}", text(&server.stdout), text(&server.stderr));
+    for output in [&client, &server] {
+        let told = text(&output.stderr);
+        let report = told.lines().find(|line| line.starts_with("plimsoll-report ")).expect("a report");
+        assert!(report.contains("\"ran\":\"app\""), "{report}");
+    }
+    let lines = text(&client.stdout);
+    assert!(lines.lines().any(|line| line.starts_with("1m")), "{lines}");
+}
+
+#[test]
+fn messages_go_back_and_forth_in_shared_memory() {
+    pingpong(&[], &["-m", "msg"]);
+}
+
+#[test]
+fn tagged_messages_go_back_and_forth_in_shared_memory() {
+    pingpong(&[], &["-m", "tagged"]);
+}
+
+#[test]
+fn messages_go_back_and_forth_over_a_bad_network() {
+    let wire = "loss=1%,duplicate=1%,reorder=1%,seed=7";
+    pingpong(
+        &[("FI_PLIMSOLL_SHM", "no"), ("FI_PLIMSOLL_ADDRESS", "127.0.0.1"), ("FI_PLIMSOLL_WIRE", wire)],
+        &["-m", "tagged"],
+    );
+}
