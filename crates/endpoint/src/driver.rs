@@ -27,6 +27,8 @@ pub struct Driver<P, B> {
     timed: bool,
     fetches: bool,
     turns: u32,
+    /// Something was handed to the wire by [`Driver::start_off`] since the last turn.
+    started_off: bool,
 }
 
 pub(crate) fn unknown_peer(peer: PeerIndex) -> Fault {
@@ -44,6 +46,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             timed: false,
             fetches: false,
             turns: 0,
+            started_off: false,
         };
         for link in links {
             driver.add(link.clone());
@@ -127,11 +130,23 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         })
     }
 
+    /// After a send: the first since the last turn goes to the wire at once, those that follow wait for the turn, which
+    /// sends them together. A caller that sends one message and then looks away for long has sent it.
+    #[inline]
+    pub fn start_off(&mut self) -> Result<()> {
+        if !self.timed || self.started_off {
+            return Ok(());
+        }
+        self.started_off = true;
+        self.port.flush()
+    }
+
     /// Moves whatever can move now. True if a packet came in.
     #[inline]
     pub fn turn(&mut self) -> Result<bool> {
         // What the application has just sent goes first: a look at the port may cost a system call.
         self.port.flush()?;
+        self.started_off = false;
         let now = self.now();
         let Driver { engine, port, .. } = self;
         let came = port.receive(RECEIVE_BUDGET, |peer, packet| engine.handle_packet(now, peer, packet))?;

@@ -9,10 +9,8 @@ use machine::{CoreId, Fault, PeerIndex, Port, Result, Site};
 use crate::dedicated::{Dedicated, Ticket};
 use crate::driver::{Buffer, Driver};
 use crate::node::NodeClient;
+use crate::patience::Patience;
 use crate::settle::{Placed, settle};
-
-/// Empty polls after which a waiting application lets others run, whether or not it knows of any.
-const POLLS_BEFORE_LOOKING_AWAY: u32 = 2048;
 
 /// A request in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,7 +45,7 @@ pub(crate) enum Place<P, B> {
 pub struct Endpoint<P, B> {
     place: Place<P, B>,
     placed: Placed,
-    empty_polls: u32,
+    patience: Patience,
     /// Keeps the application off the engine's core.
     _excluded: Option<Excluded>,
 }
@@ -62,15 +60,18 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
             Site::Core(core) => Place::Core(Dedicated::start(driver, *core, placed.yields)?),
             _ => Place::App(Box::new(driver)),
         };
-        Ok(Endpoint { place, placed, empty_polls: 0, _excluded: excluded })
+        let patience = Patience::new(placed.yields);
+        Ok(Endpoint { place, placed, patience, _excluded: excluded })
     }
 
     pub(crate) fn over(driver: Driver<P, B>, placed: Placed) -> Self {
-        Endpoint { place: Place::App(Box::new(driver)), placed, empty_polls: 0, _excluded: None }
+        let patience = Patience::new(placed.yields);
+        Endpoint { place: Place::App(Box::new(driver)), placed, patience, _excluded: None }
     }
 
     pub(crate) fn at_node(client: NodeClient<B>, placed: Placed) -> Self {
-        Endpoint { place: Place::Node(Box::new(client)), placed, empty_polls: 0, _excluded: None }
+        let patience = Patience::new(placed.yields);
+        Endpoint { place: Place::Node(Box::new(client)), placed, patience, _excluded: None }
     }
 
     pub(crate) fn place_mut(&mut self) -> &mut Place<P, B> {
@@ -166,14 +167,20 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// What to do between polls that found nothing: let others run, at once where they are known to need this core, else
-    /// now and then, since a rival may come later. A pause instruction would cost more than the poll.
+    /// For callers that may look away after a send: hands the first one since the last poll to the wire at once and leaves
+    /// those that follow to the next poll, which sends them together.
+    #[inline]
+    pub fn start_off(&mut self) -> Result<()> {
+        match &mut self.place {
+            Place::App(driver) => driver.start_off(),
+            Place::Core(_) | Place::Node(_) => Ok(()),
+        }
+    }
+
+    /// What to do between polls that found nothing: lets others run, soon where somebody needs this core, else now and then.
     #[inline]
     pub fn relax(&mut self) {
-        self.empty_polls = self.empty_polls.wrapping_add(1);
-        if self.placed.yields || self.empty_polls.is_multiple_of(POLLS_BEFORE_LOOKING_AWAY) {
-            std::thread::yield_now();
-        }
+        self.patience.relax();
     }
 
     /// The message that such a receive would take now, left where it is.

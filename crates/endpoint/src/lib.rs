@@ -16,6 +16,7 @@ mod name;
 pub mod network;
 pub mod node;
 pub mod paths;
+mod patience;
 mod report;
 mod settings;
 mod settle;

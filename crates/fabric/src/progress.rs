@@ -52,7 +52,14 @@ impl State {
         loop {
             match ended {
                 Ok(Some(done)) => self.finish(done, reader.as_deref_mut()),
-                Ok(None) => return,
+                Ok(None) => {
+                    if unread == 0
+                        && let Some(engine) = &mut self.engine
+                    {
+                        engine.relax();
+                    }
+                    return;
+                }
                 Err(fault) => return self.fail_all(&fault),
             }
             unread += 1;

@@ -125,8 +125,8 @@ impl State {
         } else {
             engine.send(peer, label, memory, context as u64)
         };
-        match request {
-            Ok(_) => 0,
+        match request.and_then(|_| engine.start_off()) {
+            Ok(()) => 0,
             Err(fault) => self.fail(&fault),
         }
     }
