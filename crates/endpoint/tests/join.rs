@@ -71,7 +71,7 @@ fn talk(text: &'static str) {
     assert_eq!(a.insert(&b.name()).unwrap(), to_b);
     let sizes = [0, 1, 8, 57, 4096, 8192, 8193, 100_000, 3_000_001];
     for (i, &size) in sizes.iter().enumerate() {
-        let label = Label::new(Space::Tagged, i as u64, (i % 2 == 0).then_some(99 + i as u64));
+        let label = Label::new(Space::Tagged, i as u64, i.is_multiple_of(2).then_some(99 + i as u64));
         a.send(to_b, label, pattern(size, i), i as u64).unwrap();
     }
     for (i, &size) in sizes.iter().enumerate() {
@@ -81,7 +81,7 @@ fn talk(text: &'static str) {
     for done in got {
         let i = done.context as usize;
         assert_eq!((done.status, done.direction), (Status::Done, Direction::Receive));
-        assert_eq!(done.envelope.data, (i % 2 == 0).then_some(99 + i as u64));
+        assert_eq!(done.envelope.data, i.is_multiple_of(2).then_some(99 + i as u64));
         assert!(done.buffer == pattern(sizes[i], i), "message {i} of {} bytes", sizes[i]);
     }
     // The answer goes to the peer that called, by the index that it got; inserting its name gives the same.
