@@ -34,6 +34,8 @@ pub(crate) struct Link {
     pub mtu: u32,
     /// `None` for a link whose addresses are not those of Ethernet.
     pub hardware: Option<HardwareAddress>,
+    /// Receive queues that the driver made room for.
+    pub queues: u32,
 }
 
 /// Which way the kernel sends packets to an address.
@@ -233,14 +235,16 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 fn read_link(message: &[u8]) -> Option<Link> {
     const ADDRESS: u16 = 1;
     const MTU: u16 = 4;
+    const RECEIVE_QUEUES: u16 = 32;
     /// From `linux/if_arp.h`.
     const ETHERNET: u16 = 1;
     let kind = u16::from_ne_bytes([*message.get(2)?, *message.get(3)?]);
-    let mut link = Link { mtu: 0, hardware: None };
+    let mut link = Link { mtu: 0, hardware: None, queues: 1 };
     for (attribute, content) in attributes(message.get(16..)?) {
         match attribute {
             ADDRESS if kind == ETHERNET => link.hardware = content.try_into().ok(),
             MTU => link.mtu = number(content)?,
+            RECEIVE_QUEUES => link.queues = number(content)?,
             _ => {}
         }
     }

@@ -133,6 +133,24 @@ impl Sender {
     /// Where `need_wakeup` was asked for and a zero-copy driver is at work already, makes no system call.
     #[inline]
     pub fn kick(&mut self) -> Result<usize> {
+        self.try_kick().map_err(|error| self.refused(error))
+    }
+
+    /// As [`Sender::flush`]; an interface that is down keeps its frames until it is up again.
+    #[inline]
+    pub(super) fn flush_if_up(&mut self) -> Result<usize> {
+        self.submit();
+        match self.try_kick() {
+            Err(Errno::NETDOWN) => {
+                self.sent.stopped += 1;
+                Ok(self.transmit.waiting() as usize)
+            }
+            outcome => outcome.map_err(|error| self.refused(error)),
+        }
+    }
+
+    #[inline]
+    fn try_kick(&mut self) -> std::result::Result<usize, Errno> {
         let mut waiting = self.transmit.waiting();
         // A driver that works on its own takes frames without a call; copy mode never does.
         while waiting > 0 && (!self.need_wakeup || self.transmit.needs_wakeup()) {
@@ -155,7 +173,7 @@ impl Sender {
                 // In copy mode: the driver dropped the frame that the call ended with. Else: it is polled elsewhere.
                 Err(Errno::BUSY) if self.socket.in_force.mode == Mode::Copy && progress => self.sent.dropped += 1,
                 Ok(_) | Err(Errno::BUSY) => break,
-                Err(error) => return Err(self.refused(error)),
+                Err(error) => return Err(error),
             }
         }
         self.reap();

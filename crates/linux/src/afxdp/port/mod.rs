@@ -141,6 +141,8 @@ pub struct AfxdpPort {
     blanks: Vec<Blank>,
     /// Written and not yet kicked: the frame, where its bytes start in it, and how many.
     staged: Vec<(Blank, usize, usize)>,
+    /// The kernel did not take all frames when last kicked.
+    left: bool,
     arrived: Vec<Arrived>,
     /// Delivered, and to be given back with the next look.
     done: Vec<Held>,
@@ -219,6 +221,7 @@ impl AfxdpPort {
             last: None,
             blanks: Vec::with_capacity(BATCH),
             staged: Vec::with_capacity(BATCH),
+            left: false,
             arrived: Vec::new(),
             done: Vec::new(),
             generation: nic.generation(),
@@ -348,7 +351,7 @@ impl AfxdpPort {
         for (blank, at, length) in self.staged.drain(..) {
             assert!(rings.sender.push(blank, at, length).is_ok(), "the ring holds every frame");
         }
-        rings.sender.flush()?;
+        self.left = rings.sender.flush_if_up()? > 0;
         Ok(())
     }
 
@@ -461,7 +464,7 @@ impl Port for AfxdpPort {
 
     fn flush(&mut self) -> Result<()> {
         self.round += u64::from(std::mem::take(&mut self.anything));
-        if !self.staged.is_empty() {
+        if !self.staged.is_empty() || self.left {
             self.kick()?;
         }
         self.kernel.flush()

@@ -121,6 +121,8 @@ pub struct Nic {
     /// Goes up with every change of a neighbour.
     generation: AtomicU64,
     counters: SharedWords,
+    /// Those of the counters that are in use.
+    queues: usize,
     in_force: NicInForce,
     // In this order: no frame is redirected to a socket that is being closed.
     _attachment: Attachment,
@@ -195,6 +197,13 @@ impl Nic {
         // The frames of a veth are buffers of the kernel already. Its own hook makes frames of them and buffers again of
         // those that pass, one by one; and it has the other end cut what was merged.
         let virtual_wire = interface.driver().is_some_and(|driver| driver == "veth");
+        // Of another process of ours, most likely, which has another queue: the program is one for all queues.
+        let others = (0..QUEUES).filter(|queue| *queue != receiver.queue());
+        if xdp::check_vacant(&interface).is_err()
+            && let Some(holder) = others.into_iter().find_map(|queue| holder::of(interface.index(), queue))
+        {
+            return Err(taken(interface.name(), &format!("the program of {}", interface.name()), &holder));
+        }
         let (object, attachment) = match options.hook {
             Some(hook) => attach(hook)?,
             None if virtual_wire => {
@@ -229,6 +238,7 @@ impl Nic {
             neighbours: Mutex::new(Neighbours::open(interface.index(), interface.name())?),
             generation: AtomicU64::new(0),
             counters: object.shared("COUNTERS")?,
+            queues: link.queues.clamp(1, QUEUES) as usize,
             rings: Mutex::new(Rings {
                 sender,
                 receiver,
@@ -250,9 +260,7 @@ impl Nic {
     }
 
     pub fn counters(&self) -> Result<NicCounters> {
-        let of = |word: usize| {
-            (0..self.counters.entries()).map(|q| self.counters.value(q)[word].load(Ordering::Relaxed)).sum()
-        };
+        let of = |word: usize| (0..self.queues).map(|q| self.counters.value(q)[word].load(Ordering::Relaxed)).sum();
         let rings = self.rings();
         Ok(NicCounters {
             sent: rings.sender.sent(),
@@ -316,7 +324,7 @@ impl Nic {
     /// Of datagrams to our ports, how many the program left to the kernel. A look at memory.
     #[inline]
     pub(super) fn passed_of_ours(&self) -> u64 {
-        (0..self.counters.entries()).map(|queue| self.counters.value(queue)[2].load(Ordering::Relaxed)).sum()
+        (0..self.queues).map(|queue| self.counters.value(queue)[2].load(Ordering::Relaxed)).sum()
     }
 
     /// Datagrams to `address` come to [`Rings::receive`] from now on.
@@ -427,6 +435,14 @@ fn key_of(address: SocketAddr) -> [u8; 20] {
     key
 }
 
+fn taken(interface: &str, what: &str, who: &str) -> Fault {
+    Fault::new(
+        format!("port afxdp:{interface}: {what}"),
+        format!("it is taken by {who}"),
+        "run the node's engine on core:N, which serves all ranks, or use udp",
+    )
+}
+
 /// A socket on the first queue that is free, in the best mode that the driver has; or on the one and in the mode asked
 /// for.
 fn bind(
@@ -440,7 +456,7 @@ fn bind(
         Some(mode) => vec![mode],
         None => vec![Mode::ZeroCopy, Mode::Copy],
     };
-    let mut taken: Option<Fault> = None;
+    let mut first: Option<Fault> = None;
     for queue in queues {
         let started = Instant::now();
         loop {
@@ -462,19 +478,14 @@ fn bind(
                         continue;
                     }
                     let who = holder.unwrap_or_else(|| "a process that `ss --xdp -p` shows".into());
-                    taken.get_or_insert_with(|| {
-                        Fault::new(
-                            format!("port afxdp:{0}: queue {queue} of {0}", interface.name()),
-                            format!("it is taken by {who}"),
-                            "run the node's engine on core:N, which serves all ranks, or use udp",
-                        )
-                    });
+                    let what = format!("queue {queue} of {}", interface.name());
+                    first.get_or_insert_with(|| taken(interface.name(), &what, &who));
                     break;
                 }
-                Why::NoSuchQueue if taken.is_some() => return Err(taken.expect("just looked")),
+                Why::NoSuchQueue => return Err(first.unwrap_or(fault)),
                 _ => return Err(fault),
             }
         }
     }
-    Err(taken.unwrap_or_else(|| Fault::new(format!("port afxdp:{}", interface.name()), "no queue is free", "use udp")))
+    Err(first.unwrap_or_else(|| Fault::new(format!("port afxdp:{}", interface.name()), "no queue is free", "use udp")))
 }

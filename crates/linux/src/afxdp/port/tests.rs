@@ -288,6 +288,64 @@ fn what_cannot_be_opened_is_a_fault_with_a_next_step() {
     hosts.port(Host::A);
 }
 
+#[test]
+fn a_link_that_goes_down_loses_packets_and_comes_back() {
+    let Some(hosts) = Hosts::new(&Default::default()) else { return };
+    let (mut a, mut b, to_b) = hosts.pair();
+    until("no frame leaves", || {
+        put(&mut a, to_b, b"up");
+        collect(&mut b, 1);
+        a.way(to_b) == Some(Way::Frames)
+    });
+    hosts.ip(Host::A, "link set lab0 down");
+    for _ in 0..5000 {
+        // The frames that are there run out, then it is full.
+        a.send(to_b, 4, |into| into.copy_from_slice(b"down")).unwrap();
+        a.flush().unwrap();
+        a.notices(|_| ()).unwrap();
+    }
+    hosts.ip(Host::A, "link set lab0 up");
+    until("nothing arrives after the link is up again", || {
+        a.send(to_b, 5, |into| into.copy_from_slice(b"again")).unwrap();
+        a.flush().unwrap();
+        a.notices(|_| ()).unwrap();
+        let mut came = false;
+        b.receive(64, |_, packet| came |= packet == b"again").unwrap();
+        came && a.way(to_b) == Some(Way::Frames)
+    });
+}
+
+/// On an interface of several queues, a port has one; what comes by the others comes by the kernel socket.
+#[test]
+fn what_comes_by_another_queue_comes_by_the_kernel() {
+    let Some(mut hosts) = Hosts::new(&Default::default()) else { return };
+    // The lab's link has one queue each way: it is made anew with four.
+    let mut resident = hosts.lab.enter(Host::B, Command::new("sleep").arg("60")).unwrap().spawn().unwrap();
+    hosts.ip(Host::A, "link del lab0");
+    let queues = "numtxqueues 4 numrxqueues 4";
+    let made = format!("link add lab0 {queues} type veth peer name lab0 {queues} netns {}", resident.id());
+    hosts.ip(Host::A, &made);
+    for host in Host::BOTH {
+        hosts.ip(host, "link set lab0 up");
+        hosts.ip(host, &format!("address add {}/30 dev lab0", hosts.lab.address(host)));
+    }
+    let mut b = hosts.port(Host::B);
+    hosts.nic.queue = Some(2);
+    let mut a = hosts.port(Host::A);
+    let to_b = a.add_peer(b.local_address()).unwrap();
+    let to_a = b.add_peer(a.local_address()).unwrap();
+    for _ in 0..200 {
+        put(&mut a, to_b, b"by queue 2");
+        assert_eq!(collect(&mut b, 1), [b"by queue 2"]);
+        put(&mut b, to_a, b"by queue 0");
+        assert_eq!(collect(&mut a, 1), [b"by queue 0"]);
+    }
+    assert_eq!((a.nic().in_force().queue, b.nic().in_force().queue), (2, 0));
+    assert!(a.counters().frames_sent > 100 && b.counters().kernel_received > 100, "{:?}", b.counters());
+    let _ = resident.kill();
+    let _ = resident.wait();
+}
+
 /// Frames such as nobody of ours sends, among good ones: none harms, each is counted by its reason.
 #[test]
 fn malformed_frames_from_the_wire_are_dropped_and_counted() {
