@@ -250,15 +250,14 @@ impl<B: Buffer> Engine<B> {
         {
             return Err(Refusal { peer, buffer });
         }
-        let state = ReceiveState::Posted(u32::MAX);
+        let state = ReceiveState::Posted;
         let key = self.receives.insert(ReceiveRequest { context, source, selector, buffer, state });
         if let Some(node) = self.unexpected.find(source, selector) {
             self.take_unexpected(key, node);
         } else if matches!(source, Source::Peer(peer) if !self.peers[peer.0 as usize].alive) {
             self.finish_receive(key, nothing(source, selector), Status::PeerDead);
         } else {
-            let node = self.posted.post(source, selector, key);
-            self.receives[key].state = ReceiveState::Posted(node);
+            self.posted.post(source, selector, key);
             // The peer's silence counts from now, though it was never heard of before.
             if let Source::Peer(peer) = source
                 && self.peers[peer.0 as usize].reliability.as_ref().is_some_and(|link| !link.is_engaged())
@@ -295,7 +294,7 @@ impl<B: Buffer> Engine<B> {
         let Some(Claimed { peer, label, message }) = self.claimed.remove(claim.0) else { return Err(buffer) };
         let source = Source::Peer(peer);
         let selector = TagSelector::exactly(label.tag).within(label.space);
-        let state = ReceiveState::Posted(u32::MAX);
+        let state = ReceiveState::Posted;
         let key = self.receives.insert(ReceiveRequest { context, source, selector, buffer, state });
         if let Some(partial) = &mut self.peers[peer.0 as usize].partial
             && matches!(partial.target, Target::Claimed(at) if at == claim.0)
@@ -326,7 +325,7 @@ impl<B: Buffer> Engine<B> {
     /// A request in progress that was made with `context`, one that can still be withdrawn if there is any. Walks all
     /// requests.
     pub fn find(&self, context: u64) -> Option<RequestId> {
-        let waiting = |state: &ReceiveState| matches!(state, ReceiveState::Posted(_));
+        let waiting = |state: &ReceiveState| matches!(state, ReceiveState::Posted);
         let receives = self.receives.iter().filter(|(_, receive)| receive.context == context);
         let receive =
             receives.max_by_key(|(_, receive)| waiting(&receive.state)).map(|(key, _)| RequestKey::Receive(key));
@@ -339,9 +338,9 @@ impl<B: Buffer> Engine<B> {
     pub fn cancel(&mut self, request: RequestId) -> bool {
         match request.0 {
             RequestKey::Receive(key) => match self.receives.get(key) {
-                Some(ReceiveRequest { state: ReceiveState::Posted(node), source, selector, .. }) => {
-                    let (node, envelope) = (*node, nothing(*source, *selector));
-                    self.posted.remove(node);
+                Some(ReceiveRequest { state: ReceiveState::Posted, source, selector, .. }) => {
+                    let envelope = nothing(*source, *selector);
+                    self.posted.remove(key);
                     self.finish_receive(key, envelope, Status::Cancelled);
                     true
                 }
@@ -422,14 +421,14 @@ impl<B: Buffer> Engine<B> {
             .receives
             .iter()
             .filter_map(|(key, receive)| match &receive.state {
-                ReceiveState::Posted(node) => (receive.source == Source::Peer(peer))
-                    .then(|| (key, Some(*node), nothing(receive.source, receive.selector))),
-                ReceiveState::Matched { envelope, .. } => (envelope.peer == peer).then_some((key, None, *envelope)),
+                ReceiveState::Posted => (receive.source == Source::Peer(peer))
+                    .then(|| (key, true, nothing(receive.source, receive.selector))),
+                ReceiveState::Matched { envelope, .. } => (envelope.peer == peer).then_some((key, false, *envelope)),
             })
             .collect();
-        for (key, node, envelope) in receives {
-            if let Some(node) = node {
-                self.posted.remove(node);
+        for (key, posted, envelope) in receives {
+            if posted {
+                self.posted.remove(key);
             }
             self.finish_receive(key, envelope, Status::PeerDead);
         }
@@ -493,7 +492,13 @@ impl<B: Buffer> Engine<B> {
 
     #[inline]
     pub(crate) fn finish_receive(&mut self, key: ReceiveKey, envelope: Envelope, status: Status) {
-        let Some(receive) = self.receives.remove(key) else { return };
+        if let Some(receive) = self.receives.remove(key) {
+            self.received(key, receive, envelope, status);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn received(&mut self, key: ReceiveKey, receive: ReceiveRequest<B>, envelope: Envelope, status: Status) {
         self.completions.push_back(Completion {
             request: RequestId(RequestKey::Receive(key)),
             context: receive.context,

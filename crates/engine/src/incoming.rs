@@ -139,14 +139,17 @@ impl<B: Buffer> Engine<B> {
             return Err(Violation);
         }
         let target = match self.posted.take(peer, label.space, label.tag) {
-            Some(key) => {
-                let request = &mut self.receives[key];
+            Some(key) if whole => {
+                let Some(mut request) = self.receives.remove(key) else { return Ok(()) };
                 copy_into(&mut request.buffer, 0, payload);
                 self.free_credit(peer, 1, length);
-                if whole {
-                    self.finish_receive(key, envelope, status_for(envelope, &self.receives[key].buffer));
-                    return Ok(());
-                }
+                let status = status_for(envelope, &request.buffer);
+                self.received(key, request, envelope, status);
+                return Ok(());
+            }
+            Some(key) => {
+                copy_into(&mut self.receives[key].buffer, 0, payload);
+                self.free_credit(peer, 1, length);
                 let got = payload.len() as u64;
                 self.receives[key].state = ReceiveState::Matched { envelope, got, way: Way::Eager };
                 Target::Receive(key)

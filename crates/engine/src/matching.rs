@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use machine::PeerIndex;
+use slotmap::Key;
 
 use crate::tag::{Label, Source, Space, Tag, TagSelector};
 
@@ -24,10 +25,11 @@ struct Class {
     mask: u64,
 }
 
-type Key = (u32, u64);
+/// Source and tag that a chain is of.
+type Matched = (u32, u64);
 
 impl Class {
-    fn of(source: Source, selector: TagSelector) -> (Class, Key) {
+    fn of(source: Source, selector: TagSelector) -> (Class, Matched) {
         let (any_source, peer) = match source {
             Source::Any => (true, ANY),
             Source::Peer(peer) => (false, peer.0),
@@ -35,7 +37,7 @@ impl Class {
         (Class { space: selector.space, any_source, mask: selector.mask }, (peer, selector.tag))
     }
 
-    fn key(&self, peer: PeerIndex, tag: Tag) -> Key {
+    fn key(&self, peer: PeerIndex, tag: Tag) -> Matched {
         (if self.any_source { ANY } else { peer.0 }, tag & self.mask)
     }
 }
@@ -60,8 +62,8 @@ struct Links {
 struct Table {
     class: Class,
     /// Where a key's chain is. The key looked up last is remembered: messages of one key tend to follow one another.
-    index: HashMap<Key, u32, foldhash::fast::RandomState>,
-    recent: Option<(Key, u32)>,
+    index: HashMap<Matched, u32, foldhash::fast::RandomState>,
+    recent: Option<(Matched, u32)>,
     chains: Vec<Chain>,
     free: Vec<u32>,
     /// By node.
@@ -83,7 +85,7 @@ impl Table {
     }
 
     #[inline]
-    fn append(&mut self, key: Key, node: u32) {
+    fn append(&mut self, key: Matched, node: u32) {
         let chain = match self.find(key) {
             Some(chain) => chain,
             None => self.open(key),
@@ -103,7 +105,7 @@ impl Table {
     }
 
     #[inline]
-    fn find(&mut self, key: Key) -> Option<u32> {
+    fn find(&mut self, key: Matched) -> Option<u32> {
         match self.recent {
             Some((recent, chain)) if recent == key => Some(chain),
             _ => {
@@ -116,7 +118,7 @@ impl Table {
 
     /// A chain for a key that has none. Emptied chains stay for the next message of their key; they are swept once
     /// they outnumber the rest.
-    fn open(&mut self, key: Key) -> u32 {
+    fn open(&mut self, key: Matched) -> u32 {
         if self.index.len() > 2 * self.live + 64 {
             let Table { index, chains, free, .. } = self;
             index.retain(|_, chain| {
@@ -142,7 +144,7 @@ impl Table {
     }
 
     #[inline]
-    fn first(&mut self, key: Key) -> Option<u32> {
+    fn first(&mut self, key: Matched) -> Option<u32> {
         let chain = self.find(key)?;
         Some(self.chains[chain as usize].head).filter(|&head| head != NIL)
     }
@@ -202,90 +204,94 @@ impl<N> Default for Nodes<N> {
     }
 }
 
-struct PostedNode<T> {
+/// A receive that waits, at the place of its key's slot.
+struct Posted<K> {
+    key: K,
     table: u32,
     /// Order of posting; the oldest receive that fits takes the message.
     order: u64,
-    value: T,
 }
 
-/// Receives that wait for a message.
-pub struct PostedQueue<T> {
+/// Receives that wait for a message, by their keys: a key's slot number is the node.
+pub(crate) struct PostedQueue<K> {
     tables: Vec<Table>,
-    nodes: Nodes<PostedNode<T>>,
+    /// By slot; what is no longer posted stays until the slot is used again.
+    receives: Vec<Posted<K>>,
     posted: u64,
 }
 
-impl<T> Default for PostedQueue<T> {
-    fn default() -> Self {
-        PostedQueue { tables: Vec::new(), nodes: Nodes::default(), posted: 0 }
-    }
-}
-
-impl<T: Copy> PostedQueue<T> {
+impl<K: Key> PostedQueue<K> {
     pub fn new() -> Self {
-        PostedQueue::default()
+        PostedQueue { tables: Vec::new(), receives: Vec::new(), posted: 0 }
     }
 
     pub fn len(&self) -> usize {
         self.tables.iter().map(|table| table.live).sum()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Gives the node, which names the receive until it is taken or removed.
     #[inline]
-    pub fn post(&mut self, source: Source, selector: TagSelector, value: T) -> u32 {
+    pub fn post(&mut self, source: Source, selector: TagSelector, receive: K) {
         let (class, key) = Class::of(source, selector);
         let table = match self.tables.iter().position(|table| table.class == class) {
             Some(table) => table,
-            // An empty class makes room for the new one, so that odd masks do not pile up.
-            None => match self.tables.iter().position(|table| table.live == 0) {
-                Some(table) if self.tables.len() >= LISTED_CLASSES => {
-                    self.tables[table] = Table::new(class);
-                    table
-                }
-                _ => {
-                    self.tables.push(Table::new(class));
-                    self.tables.len() - 1
-                }
-            },
+            None => self.open_class(class),
         };
-        let order = self.posted;
+        let node = slot(receive);
+        if self.receives.len() <= node as usize {
+            self.receives.resize_with(node as usize + 1, || Posted { key: K::null(), table: 0, order: 0 });
+        }
+        self.receives[node as usize] = Posted { key: receive, table: table as u32, order: self.posted };
         self.posted += 1;
-        let node = self.nodes.insert(PostedNode { table: table as u32, order, value });
         self.tables[table].append(key, node);
-        node
+    }
+
+    #[cold]
+    fn open_class(&mut self, class: Class) -> usize {
+        // An empty class makes room for the new one, so that odd masks do not pile up.
+        match self.tables.iter().position(|table| table.live == 0) {
+            Some(table) if self.tables.len() >= LISTED_CLASSES => {
+                self.tables[table] = Table::new(class);
+                table
+            }
+            _ => {
+                self.tables.push(Table::new(class));
+                self.tables.len() - 1
+            }
+        }
     }
 
     /// Takes the receive, posted first, that fits this message.
     #[inline]
-    pub fn take(&mut self, peer: PeerIndex, space: Space, tag: Tag) -> Option<T> {
+    pub fn take(&mut self, peer: PeerIndex, space: Space, tag: Tag) -> Option<K> {
         let mut oldest: Option<(u64, u32)> = None;
         for table in &mut self.tables {
             if table.live == 0 || table.class.space != space {
                 continue;
             }
             if let Some(node) = table.first(table.class.key(peer, tag)) {
-                let order = self.nodes.get(node).order;
+                let order = self.receives[node as usize].order;
                 if oldest.is_none_or(|(best, _)| order < best) {
                     oldest = Some((order, node));
                 }
             }
         }
-        oldest.map(|(_, node)| self.remove(node))
+        let (_, node) = oldest?;
+        let Posted { key, table, .. } = self.receives[node as usize];
+        self.tables[table as usize].remove(node);
+        Some(key)
     }
 
-    /// # Panics
-    /// Here as in [`UnexpectedQueue`]: where the node is no longer listed.
-    #[inline]
-    pub fn remove(&mut self, node: u32) -> T {
-        let entry = self.nodes.remove(node);
-        self.tables[entry.table as usize].remove(node);
-        entry.value
+    /// Withdraws a receive that is posted.
+    pub fn remove(&mut self, receive: K) {
+        let node = slot(receive);
+        self.tables[self.receives[node as usize].table as usize].remove(node);
     }
+}
+
+/// The slot number of a key: dense, used again once the key is gone.
+#[inline]
+fn slot(key: impl Key) -> u32 {
+    key.data().as_ffi() as u32
 }
 
 /// Neighbours in the order of arrival.
@@ -346,10 +352,12 @@ impl<T> UnexpectedQueue<T> {
     }
 
     /// The message, arrived first, that this receive takes.
+    #[inline]
     pub fn find(&mut self, source: Source, selector: TagSelector) -> Option<u32> {
-        if self.live == 0 {
-            return None;
-        }
+        if self.live == 0 { None } else { self.search(source, selector) }
+    }
+
+    fn search(&mut self, source: Source, selector: TagSelector) -> Option<u32> {
         let (class, key) = Class::of(source, selector);
         if let Some(table) = self.tables.iter_mut().find(|table| table.class == class) {
             return table.first(key);

@@ -92,8 +92,8 @@ pub(crate) struct ReceiveRequest<B> {
 }
 
 pub(crate) enum ReceiveState {
-    /// Waits in the posted queue at this node.
-    Posted(u32),
+    /// Waits in the posted queue.
+    Posted,
     /// Matched; bytes are coming.
     Matched { envelope: Envelope, got: u64, way: Way },
 }
