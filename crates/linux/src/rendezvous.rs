@@ -1,6 +1,7 @@
 //! Finding a process of this host by name: abstract Unix sockets, which have no file and end with their holder.
 
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
@@ -72,6 +73,13 @@ impl Meeting {
     /// Ends a waiting [`Meeting::accept`] of another thread, which then gets this call's own connection.
     pub fn nudge(&self) {
         drop(call(&self.name));
+    }
+}
+
+/// The socket, to sleep on until somebody calls.
+impl AsFd for Meeting {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
     }
 }
 

@@ -68,6 +68,11 @@ impl Hook {
         &self.interface
     }
 
+    /// The program's number, by which the kernel and `bpftool` know it.
+    pub fn id(&self) -> u32 {
+        self.object.program("receive").map_or(0, xdp::Program::id)
+    }
+
     pub fn mode(&self) -> XdpMode {
         self.attachment.mode()
     }

@@ -1,6 +1,7 @@
 //! An endpoint's memory that the receiving program writes packets into.
 
 use std::net::SocketAddrV4;
+use std::ops::Add;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,25 @@ pub struct LaneCounters {
     pub far: u64,
     pub long: u64,
     pub foreign: u64,
+}
+
+impl Add for LaneCounters {
+    type Output = LaneCounters;
+
+    fn add(self, other: LaneCounters) -> LaneCounters {
+        LaneCounters {
+            placed: self.placed + other.placed,
+            acknowledged: self.acknowledged + other.acknowledged,
+            doubled: self.doubled + other.doubled,
+            ahead: self.ahead + other.ahead,
+            full: self.full + other.full,
+            held_back: self.held_back + other.held_back,
+            unknown: self.unknown + other.unknown,
+            far: self.far + other.far,
+            long: self.long + other.long,
+            foreign: self.foreign + other.foreign,
+        }
+    }
 }
 
 /// The consumer's end of a lane.

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
 use offcode::manifest::XdpMode;
 
-use super::hook::{Hook, Seat};
+use super::hook::Hook;
 use super::lane::{Lane, LaneCounters};
 use super::layout::{self, header};
+use super::membership::{self, Membership};
 use crate::network::NetworkPort;
+use crate::xdp::{Attached, Interface};
 use crate::udp::{UdpBuffers, UdpCounters, UdpPort};
 
 /// Receives between two looks at the socket that nothing in the lane calls for: packets also come by other interfaces,
@@ -19,17 +21,35 @@ const RECEIVES_PER_LOOK: u32 = 256;
 /// Receives that look at the socket once the program has left a packet to it: the packet may still be on its way.
 const LOOKS_PER_PACKET: u32 = 64;
 
+/// Looks at a lane whose program has gone.
+const LOOKS_BACK: u32 = 16;
+/// Times that a port seeks another lane.
+const JOINS_MOST: u32 = 16;
+
 /// A [`Port`] whose packets a program at the driver hook receives: unordered, unreliable, never blocks.
 pub struct XdpPort {
     udp: UdpPort,
+    interface: Interface,
+    membership: Membership,
+    note: Option<String>,
     lane: Lane,
-    seat: Seat,
+    /// The lane of a program that has gone. Its last packets may have come while another was sought.
+    former: Option<Former>,
+    joined_again: u32,
+    /// Of lanes before this one.
+    earlier: LaneCounters,
     peers: Vec<Peer>,
     /// By place in the lane's table of sessions.
     places: Vec<Option<PeerIndex>>,
     passed: u64,
     looks: u32,
     idle: u32,
+}
+
+struct Former {
+    lane: Lane,
+    places: Vec<Option<PeerIndex>>,
+    looks: u32,
 }
 
 struct Peer {
@@ -47,27 +67,38 @@ struct Session {
 }
 
 impl XdpPort {
-    /// Opens a socket at `local`, an IPv4 address of `interface` (port number 0 takes any free one), and attaches the
-    /// program in `mode` and no other.
-    pub fn open(local: SocketAddr, interface: &str, mode: XdpMode) -> Result<XdpPort> {
-        XdpPort::at(UdpPort::open(local)?, &Arc::new(Hook::attach(interface, mode)?))
+    /// Opens a socket at `local`, an IPv4 address of `interface` (port number 0 takes any free one), and gets a lane: of a
+    /// program that it attaches, or of the one that another process of this user has attached.
+    pub fn open(local: SocketAddr, interface: &str) -> Result<XdpPort> {
+        let udp = UdpPort::open(local)?;
+        let interface = Interface::named(interface)?;
+        let (membership, lane, joined) = membership::join(interface.name(), udp.as_fd())?;
+        Ok(XdpPort { note: joined.note, ..XdpPort::over(udp, interface, membership, lane) })
     }
 
-    /// Over a hook of this process.
+    /// Over a hook of this process, in the mode that it has.
     pub fn at(udp: UdpPort, hook: &Arc<Hook>) -> Result<XdpPort> {
-        let (seat, memory) = hook.admit(udp.as_fd())?;
-        let words =
-            memory.words().map_err(|e| Fault::because("memory of a lane", e, "run as root, or with CAP_BPF"))?;
-        Ok(XdpPort {
+        let (seat, lane) = membership::admitted(hook, udp.as_fd())?;
+        let interface = hook.interface().inside(|| Interface::named(hook.interface().name()))??;
+        Ok(XdpPort::over(udp, interface, Membership::Own { seat, _service: None }, lane))
+    }
+
+    fn over(udp: UdpPort, interface: Interface, membership: Membership, lane: Lane) -> XdpPort {
+        XdpPort {
             udp,
-            lane: Lane::over(words),
-            seat,
+            interface,
+            membership,
+            note: None,
+            lane,
+            former: None,
+            joined_again: 0,
+            earlier: LaneCounters::default(),
             peers: Vec::new(),
             places: vec![None; layout::SESSIONS],
             passed: 0,
             looks: 0,
             idle: 0,
-        })
+        }
     }
 
     /// As [`UdpPort::welcome_strangers`].
@@ -75,14 +106,34 @@ impl XdpPort {
         self.udp.welcome_strangers();
     }
 
-    /// The program that receives; [`Hook::prove`] asks the kernel whether it is there.
-    pub fn hook(&self) -> &Arc<Hook> {
-        self.seat.hook()
+    /// What the kernel says is attached. A fault where it is not the program that serves this port.
+    pub fn prove(&self) -> Result<Attached> {
+        self.membership.prove(&self.interface)
+    }
+
+    /// The mode in which the program runs.
+    pub fn mode(&self) -> XdpMode {
+        self.membership.mode()
+    }
+
+    /// Another process has attached the program.
+    pub fn is_guest(&self) -> bool {
+        matches!(self.membership, Membership::Guest(_))
+    }
+
+    /// Why the program does not run in native mode, where it does not.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// How often the process that had attached the program ended and this port found another lane.
+    pub fn joined_again(&self) -> u32 {
+        self.joined_again
     }
 
     /// What the program did for this port.
     pub fn lane_counters(&self) -> LaneCounters {
-        self.lane.counters()
+        self.earlier + self.lane.counters()
     }
 
     /// What the socket did: all that was sent, and what the program left to the kernel.
@@ -93,6 +144,72 @@ impl XdpPort {
     pub fn buffers(&self) -> UdpBuffers {
         self.udp.buffers()
     }
+
+    /// Finds another lane once the program of the present one is gone. Where there is none, packets come by the socket.
+    #[cold]
+    fn join_again(&mut self) {
+        // It acknowledges for as long as it runs, and what it acknowledges must be looked for.
+        if self.membership.prove(&self.interface).is_ok() {
+            return;
+        }
+        self.joined_again += 1;
+        let (interface, socket) = (&self.interface, self.udp.as_fd());
+        let Ok(Ok((membership, lane, joined))) = interface.inside(|| membership::join(interface.name(), socket)) else {
+            return;
+        };
+        self.membership = membership;
+        self.note = joined.note;
+        self.earlier = self.lane_counters();
+        let lane = std::mem::replace(&mut self.lane, lane);
+        let places = std::mem::replace(&mut self.places, vec![None; layout::SESSIONS]);
+        self.former = Some(Former { lane, places, looks: LOOKS_BACK });
+        self.passed = 0;
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            if let Some(Session { number, told, .. }) = peer.session.take() {
+                peer.session = self.lane.register(peer.address, number, told).map(|place| {
+                    self.places[place] = Some(PeerIndex(index as u32));
+                    Session { place, number, told }
+                });
+            }
+        }
+    }
+
+    fn look_back(&mut self, budget: usize, deliver: &mut impl FnMut(PeerIndex, &[u8])) -> usize {
+        let Some(former) = &mut self.former else { return 0 };
+        let taken = take(&mut former.lane, &former.places, budget, deliver);
+        if taken == 0 {
+            former.looks -= 1;
+            if former.looks == 0 {
+                self.former = None;
+            }
+        }
+        taken
+    }
+}
+
+/// Delivers at most `budget` packets of a lane, and gives their slots back.
+#[inline]
+fn take(
+    lane: &mut Lane,
+    places: &[Option<PeerIndex>],
+    budget: usize,
+    deliver: &mut impl FnMut(PeerIndex, &[u8]),
+) -> usize {
+    let (mut taken, mut delivered) = (0, 0);
+    while taken < budget
+        && let Some((place, packet)) = lane.next()
+    {
+        taken += 1;
+        // A session that was given up since leaves its last packets here.
+        if let Some(&Some(peer)) = places.get(place) {
+            deliver(peer, packet);
+            delivered += 1;
+        }
+    }
+    if taken > 0 {
+        lane.release();
+    }
+    delivered
 }
 
 impl Port for XdpPort {
@@ -130,19 +247,7 @@ impl Port for XdpPort {
     }
 
     fn receive(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
-        let (mut taken, mut delivered) = (0, 0);
-        while taken < budget
-            && let Some((place, packet)) = self.lane.next()
-        {
-            taken += 1;
-            if let Some(&Some(peer)) = self.places.get(place) {
-                deliver(peer, packet);
-                delivered += 1;
-            }
-        }
-        if taken > 0 {
-            self.lane.release();
-        }
+        let mut taken = take(&mut self.lane, &self.places, budget, &mut deliver);
         let passed = self.lane.passed();
         if passed != self.passed {
             self.passed = passed;
@@ -152,15 +257,19 @@ impl Port for XdpPort {
         if self.looks > 0 || self.idle >= RECEIVES_PER_LOOK {
             self.looks = self.looks.saturating_sub(1);
             self.idle = 0;
+            taken += self.look_back(budget - taken, &mut deliver);
             let came = self.udp.receive(budget - taken, deliver)?;
             // What came in one piece may be many.
             self.looks = if came > 0 { LOOKS_PER_PACKET } else { self.looks };
-            delivered += came;
+            taken += came;
         }
-        Ok(delivered)
+        Ok(taken)
     }
 
     fn notices(&mut self, report: impl FnMut(Notice)) -> Result<()> {
+        if self.joined_again < JOINS_MOST && self.membership.has_ended() {
+            self.join_again();
+        }
         self.udp.notices(report)
     }
 

@@ -53,6 +53,7 @@ pub fn word(packet: &[u8], at: usize) -> u32 {
 
 /// A port at host B that receives at the hook, and a plain socket at host A as its peer.
 pub struct Pair {
+    pub hook: Arc<Hook>,
     pub port: XdpPort,
     pub peer: PeerIndex,
     pub socket: UdpSocket,
@@ -73,7 +74,7 @@ impl Pair {
         socket.connect(port.local_address()).unwrap();
         socket.set_nonblocking(true).unwrap();
         let peer = port.add_peer(socket.local_addr().unwrap()).unwrap();
-        let mut pair = Pair { port, peer, socket, got: Vec::new() };
+        let mut pair = Pair { hook, port, peer, socket, got: Vec::new() };
         // The first packets wait for the neighbours' addresses.
         pair.send(b"hello");
         pair.until("the first packet by the socket", |pair| !pair.got.is_empty());

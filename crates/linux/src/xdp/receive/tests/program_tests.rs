@@ -8,7 +8,7 @@ fn packets_in_order_are_placed_and_acknowledged_while_the_application_sleeps() {
     let Some(lab) = lab() else { return };
     for mode in [XdpMode::Native, XdpMode::Generic] {
         let mut pair = Pair::new(&lab, mode);
-        let found = pair.port.hook().prove().unwrap();
+        let found = pair.port.prove().unwrap();
         assert_eq!((found.mode, found.name.as_deref()), (mode, Some("receive")));
         (0..160).for_each(|number| pair.send_number(number, 0));
         // The port is not looked at: only the program can acknowledge.
@@ -208,7 +208,7 @@ fn frames_with_any_bytes_changed_do_no_harm() {
         frame.extend_from_slice(&payload);
         frame
     };
-    let hook = pair.port.hook().clone();
+    let hook = pair.hook.clone();
     let try_frame = |frame: &[u8]| hook.program().unwrap().try_frame(frame).unwrap();
     assert_eq!(try_frame(&frame(0, b"0000")), 1, "placed and dropped");
 
