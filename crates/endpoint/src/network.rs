@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use engine::ReliabilityConfig;
 use linux::network::NetworkPort;
 use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
 
@@ -75,8 +76,10 @@ impl NetworkPath {
     }
 
     /// Makes `address` a peer of the conversation `session`.
-    pub fn add_peer(&mut self, address: SocketAddr, _session: u32) -> Result<PeerIndex> {
-        self.wire_mut().add_peer(address)
+    pub fn add_peer(&mut self, address: SocketAddr, session: u32) -> Result<PeerIndex> {
+        let peer = self.wire_mut().add_peer(address)?;
+        self.wire_mut().sequence(peer, session, ReliabilityConfig::new(session).first_sequence());
+        Ok(peer)
     }
 
     pub fn strangers(&mut self, each: impl FnMut(SocketAddr, &[u8])) {

@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use linux::afxdp::{AfxdpPort, Way};
 use linux::network::NetworkPort;
 use linux::udp::UdpPort;
-use machine::{Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
+use linux::xdp::receive::XdpPort;
+use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
 
 use crate::settings::Network;
 
 pub enum Wire {
     Udp(Box<UdpPort>),
     Afxdp(Box<AfxdpPort>),
+    Xdp(Box<XdpPort>),
 }
 
 macro_rules! each {
@@ -19,6 +21,7 @@ macro_rules! each {
         match $self {
             Wire::Udp($port) => $what,
             Wire::Afxdp($port) => $what,
+            Wire::Xdp($port) => $what,
         }
     };
 }
@@ -32,8 +35,10 @@ impl Wire {
                 Wire::Udp(Box::new(port))
             }
             Network::Afxdp(interface) => Wire::Afxdp(Box::new(AfxdpPort::open(interface, local)?)),
-            Network::Xdp(_) => {
-                return Err(Fault::new(format!("network {asked}"), "this build does not carry it", "choose udp"));
+            Network::Xdp(interface) => {
+                let mut port = XdpPort::open(local, interface)?;
+                port.welcome_strangers();
+                Wire::Xdp(Box::new(port))
             }
         })
     }
@@ -43,12 +48,13 @@ impl Wire {
         match self {
             Wire::Udp(port) => port.buffers().receive_window(port.capabilities().mtu),
             Wire::Afxdp(port) => port.receive_window(),
+            Wire::Xdp(port) => port.receive_window(),
         }
     }
 
     /// A look for packets makes no system call while there are none.
     pub fn looks_at_memory(&self) -> bool {
-        matches!(self, Wire::Afxdp(_))
+        matches!(self, Wire::Afxdp(_) | Wire::Xdp(_))
     }
 
     /// What runs, and what shows it, beyond what was asked for.
@@ -80,8 +86,44 @@ impl Wire {
                 }
                 notes
             }
+            Wire::Xdp(port) => xdp_notes(port),
         }
     }
+}
+
+/// The program's own counts beside what the socket did.
+fn xdp_notes(port: &XdpPort) -> Vec<String> {
+    let (counted, socket, interface) = (port.lane_counters(), port.counters(), port.interface().name());
+    let proof = match port.prove() {
+        Ok(found) => format!("program {} in {} mode", found.id, linux::xdp::word(found.mode)),
+        Err(fault) => fault.to_string(),
+    };
+    let mut notes = vec![format!(
+        "xdp:{interface} runs {proof}{}; the program placed {} packets and sent {} acknowledgements, dropped {} that were \
+         there and {} for want of room, and left {} to the kernel's UDP, where {} packets were received and {} sent",
+        if port.is_guest() { ", lent by the process that attached it" } else { "" },
+        counted.placed,
+        counted.acknowledged,
+        counted.doubled,
+        counted.full,
+        counted.unknown + counted.far + counted.long + counted.foreign,
+        socket.packets_received + socket.unknown_sender,
+        socket.packets_sent,
+    )];
+    if let Some(note) = port.note() {
+        notes.push(format!("xdp:{interface} is not in native mode: {note}"));
+    }
+    if port.joined_again() > 0 {
+        let times = port.joined_again();
+        notes.push(format!("xdp:{interface}: {times} times the process that had attached the program ended; packets came by the kernel meanwhile"));
+    }
+    if port.unsequenced() > 0 {
+        let peers = port.unsequenced();
+        notes.push(format!(
+            "xdp:{interface}: the program's table has no room for {peers} peers: their packets come by the kernel"
+        ));
+    }
+    notes
 }
 
 impl Port for Wire {
@@ -120,6 +162,10 @@ impl NetworkPort for Wire {
 
     fn add_peer(&mut self, address: SocketAddr) -> Result<PeerIndex> {
         each!(self, port => NetworkPort::add_peer(&mut **port, address))
+    }
+
+    fn sequence(&mut self, peer: PeerIndex, session: u32, expected: u32) -> bool {
+        each!(self, port => port.sequence(peer, session, expected))
     }
 
     fn strangers(&mut self, visit: impl FnMut(SocketAddr, &[u8])) {

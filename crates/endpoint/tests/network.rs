@@ -152,3 +152,43 @@ fn ports_of_one_process_share_the_queue_and_reach_themselves() {
     })
     .unwrap();
 }
+
+/// What an endpoint says of its network.
+fn note<'r>(report: &'r Report, network: &str) -> &'r str {
+    report.notes.iter().find(|note| note.starts_with(network)).expect("a note of what ran")
+}
+
+#[test]
+fn messages_over_xdp_are_reported_with_what_carried_them() {
+    let Some(lab) = lab() else { return };
+    let reports = talk(&lab, ["xdp:lab0"; 2], None);
+    for report in &reports {
+        assert_eq!(report.ports[1].port, "xdp:lab0");
+        let note = note(report, "xdp:lab0");
+        assert!(note.contains("in native mode") && !note.contains("placed 0 "), "{note}");
+        assert_eq!((report.retransmitted, report.malformed), (0, 0), "{report:?}");
+    }
+    // Host b gets most of the messages, in long runs.
+    assert!(!note(&reports[1], "xdp:lab0").contains("sent 0 "), "{reports:?}");
+}
+
+#[test]
+fn a_bad_wire_loses_no_message_over_xdp() {
+    let Some(lab) = lab() else { return };
+    for seed in 5..8 {
+        let reports = talk(&lab, ["xdp:lab0"; 2], Some(&format!("loss=2%,duplicate=2%,reorder=2%,seed={seed}")));
+        assert!(reports.iter().any(|report| report.retransmitted > 0));
+    }
+}
+
+#[test]
+fn a_host_with_xdp_talks_to_ones_without() {
+    let Some(lab) = lab() else { return };
+    for other in ["udp", "afxdp:lab0"] {
+        for networks in [["xdp:lab0", other], [other, "xdp:lab0"]] {
+            let reports = talk(&lab, networks, None);
+            let report = reports.iter().find(|report| report.ports[1].port == "xdp:lab0").unwrap();
+            assert!(!note(report, "xdp:lab0").contains("placed 0"), "{report:?}");
+        }
+    }
+}

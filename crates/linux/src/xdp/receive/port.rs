@@ -12,8 +12,8 @@ use super::lane::{Lane, LaneCounters};
 use super::layout::{self, header};
 use super::membership::{self, Membership};
 use crate::network::NetworkPort;
+use crate::udp::{UdpCounters, UdpPort};
 use crate::xdp::{Attached, Interface};
-use crate::udp::{UdpBuffers, UdpCounters, UdpPort};
 
 /// Receives between two looks at the socket that nothing in the lane calls for: packets also come by other interfaces,
 /// and in fragments.
@@ -36,6 +36,7 @@ pub struct XdpPort {
     /// The lane of a program that has gone. Its last packets may have come while another was sought.
     former: Option<Former>,
     joined_again: u32,
+    unsequenced: u64,
     /// Of lanes before this one.
     earlier: LaneCounters,
     peers: Vec<Peer>,
@@ -92,6 +93,7 @@ impl XdpPort {
             lane,
             former: None,
             joined_again: 0,
+            unsequenced: 0,
             earlier: LaneCounters::default(),
             peers: Vec::new(),
             places: vec![None; layout::SESSIONS],
@@ -109,6 +111,15 @@ impl XdpPort {
     /// What the kernel says is attached. A fault where it is not the program that serves this port.
     pub fn prove(&self) -> Result<Attached> {
         self.membership.prove(&self.interface)
+    }
+
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Conversations that the engine asked the program to take care of and that found no room in its table.
+    pub fn unsequenced(&self) -> u64 {
+        self.unsequenced
     }
 
     /// The mode in which the program runs.
@@ -141,8 +152,11 @@ impl XdpPort {
         self.udp.counters()
     }
 
-    pub fn buffers(&self) -> UdpBuffers {
-        self.udp.buffers()
+    /// Packets that can wait to be received: what the peers' windows together should not exceed. Beyond a quarter of the
+    /// slots the program lets no peer go on, so that the rest is theirs.
+    pub fn receive_window(&self) -> u64 {
+        let socket = self.udp.buffers().receive_window(self.udp.capabilities().mtu);
+        socket.min(layout::SLOTS as u64 / 4 * 3)
     }
 
     /// Finds another lane once the program of the present one is gone. Where there is none, packets come by the socket.
@@ -314,6 +328,7 @@ impl NetworkPort for XdpPort {
             places[place] = Some(peer);
             Session { place, number: session, told: expected }
         });
+        self.unsequenced += u64::from(entry.session.is_none());
         entry.session.is_some()
     }
 }
