@@ -114,13 +114,15 @@ fn xdp_notes(port: &XdpPort) -> Vec<String> {
         notes.push(format!("xdp:{interface} is not in native mode: {note}"));
     }
     if port.joined_again() > 0 {
-        let times = port.joined_again();
-        notes.push(format!("xdp:{interface}: {times} times the process that had attached the program ended; packets came by the kernel meanwhile"));
+        notes.push(format!(
+            "xdp:{interface}: {} times the process that had attached the program ended; packets came by the kernel meanwhile",
+            port.joined_again()
+        ));
     }
     if port.unsequenced() > 0 {
-        let peers = port.unsequenced();
         notes.push(format!(
-            "xdp:{interface}: the program's table has no room for {peers} peers: their packets come by the kernel"
+            "xdp:{interface}: the program's table has no room for {} peers: their packets come by the kernel",
+            port.unsequenced()
         ));
     }
     notes

@@ -16,8 +16,8 @@ static long (*spin_unlock)(void *lock) = (void *)94;
 static long (*redirect)(u32 interface, u64 flags) = (void *)23;
 static long (*load_bytes)(void *ctx, u32 offset, void *into, u32 length) = (void *)189;
 
-/* Set before loading; not 0: a frame is turned around by redirecting it to where it came from. XDP_TX on a veth leaves it
- * in the other end's ring until something else wakes that end, unless a program is attached there too. */
+/* Set before loading; not 0: a frame is turned around by redirecting it to where it came from. XDP_TX on a veth leaves
+ * it in the other end's ring until something else wakes that end, unless a program is attached there too. */
 volatile const u32 TURN_BY_REDIRECT = 0;
 
 enum { ETHERNET = 14, IPV4 = 20, UDP = 8, PAYLOAD = ETHERNET + IPV4 + UDP };

@@ -2,7 +2,8 @@
  * other process any. Native byte order, unless it says network order.
  *
  * Mirrored by `linux::xdp::receive::layout`; a test reads this file and compares. The program trusts nothing in a lane:
- * a process that writes nonsense there hurts itself alone. Words of one writer share cache lines, those of two do not. */
+ * a process that writes nonsense there hurts itself alone. Words of one writer share cache lines, those of two do
+ * not. */
 #pragma once
 #include "kernel.h"
 
@@ -14,7 +15,7 @@ enum {
 	SLOT_BYTES = 2032, /* the longest packet */
 };
 
-/* The engine's sequencing header, `engine::wire::Sequencing`, little endian; a packet of the message layer follows it. */
+/* The engine's sequencing header, `engine::wire::Sequencing`, little endian; a packet of the message layer follows. */
 enum {
 	HEADER_SESSION = 0,
 	HEADER_SEQUENCE = 4,

@@ -109,8 +109,8 @@ impl Lane {
         self.position += 1;
         let about = words[at + 1].load(Relaxed);
         let length = ((about >> 32) as usize).min(SLOT_BYTES);
-        // SAFETY: `published` was acquired, and the program writes to a slot again only after `read` has passed it, which
-        // `release` sees to: it takes `&mut self`, so the slice is gone by then.
+        // SAFETY: `published` was acquired, and the program writes to a slot again only after `read` has passed it,
+        // which `release` sees to: it takes `&mut self`, so the slice is gone by then.
         let bytes = unsafe { self.words.published((at + 2) * 8, length) };
         Some((about as u32 as usize, bytes.expect("slots lie within the lane")))
     }

@@ -28,7 +28,7 @@ pub(super) fn session_at(place: usize) -> usize {
     SESSIONS_AT + (place & (SESSIONS - 1)) * SESSION
 }
 
-/// Words of the slot of packet `number`, counted from 0: published, then session below and length above, then the bytes.
+/// Words of the slot of packet `number`, counted from 0: published, session below and length above, the bytes.
 pub(super) fn slot_at(number: u64) -> usize {
     SLOTS_AT + (number as usize & (SLOTS - 1)) * SLOT
 }

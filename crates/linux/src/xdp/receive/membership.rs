@@ -38,8 +38,8 @@ pub(super) struct Joined {
     pub note: Option<String>,
 }
 
-/// A lane for the packets to `socket`. Attaches the program, in native mode where the driver has it, else in generic mode;
-/// where another process of this user has done so, it is asked. To be called in the interface's namespace.
+/// A lane for the packets to `socket`. Attaches the program, in native mode where the driver has it, else in generic
+/// mode; where another process of this user has done so, it is asked. To be called in the interface's namespace.
 pub(super) fn join(interface: &str, socket: BorrowedFd<'_>) -> Result<(Membership, Lane, Joined)> {
     let mut attempt = 1;
     loop {

@@ -2,7 +2,7 @@
 //! the endpoint polls, and acknowledges them. Everything else comes by the kernel's UDP socket, as without it.
 //!
 //! A [`Hook`] is the program at one interface; it has a lane for each endpoint. The first process that opens an
-//! [`XdpPort`] there owns the hook and lends lanes to others of its user ([`Service`]). When it ends, the next one of them
+//! [`XdpPort`] there owns the hook and lends lanes to others of its user ([`Service`]). When it ends, the next one
 //! takes its place; until then their packets come by their sockets.
 
 mod hook;

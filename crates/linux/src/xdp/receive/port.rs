@@ -68,8 +68,8 @@ struct Session {
 }
 
 impl XdpPort {
-    /// Opens a socket at `local`, an IPv4 address of `interface` (port number 0 takes any free one), and gets a lane: of a
-    /// program that it attaches, or of the one that another process of this user has attached.
+    /// Opens a socket at `local`, an IPv4 address of `interface` (port number 0 takes any free one), and gets a lane: of
+    /// a program that it attaches, or of the one that another process of this user has attached.
     pub fn open(local: SocketAddr, interface: &str) -> Result<XdpPort> {
         let udp = UdpPort::open(local)?;
         let interface = Interface::named(interface)?;
@@ -152,8 +152,8 @@ impl XdpPort {
         self.udp.counters()
     }
 
-    /// Packets that can wait to be received: what the peers' windows together should not exceed. Beyond a quarter of the
-    /// slots the program lets no peer go on, so that the rest is theirs.
+    /// Packets that can wait to be received: what the peers' windows together should not exceed. Beyond a quarter of
+    /// the slots the program lets no peer go on, so that the rest is theirs.
     pub fn receive_window(&self) -> u64 {
         let socket = self.udp.buffers().receive_window(self.udp.capabilities().mtu);
         socket.min(layout::SLOTS as u64 / 4 * 3)

@@ -30,8 +30,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// On a thread of its own that sleeps but for the moments in which a process comes or goes. `meeting` is held in the
-    /// interface's namespace.
+    /// On a thread of its own that sleeps but for the moments in which a process comes or goes. `meeting` is held in
+    /// the interface's namespace.
     pub fn start(hook: Arc<Hook>, meeting: Meeting) -> Result<Service> {
         let broken = |e: std::io::Error| Fault::because("serving lanes", e, "raise the limits of files and threads");
         let (wake, woken) = UnixStream::pair().map_err(broken)?;
@@ -108,8 +108,8 @@ pub(super) fn borrow(interface: &str, socket: BorrowedFd<'_>) -> Result<Lent> {
         let memory = answer.fd.take().ok_or_else(|| {
             Fault::new(
                 format!("a lane at interface {interface}"),
-                "the process that attached the receiving program refuses one: all 64 are taken, or the socket is not of \
-                 that interface's namespace",
+                "the process that attached the receiving program refuses one: all 64 are taken, or the socket is not \
+                 of that interface's namespace",
                 "run fewer ranks on this interface, at one of its IPv4 addresses",
             )
         })?;

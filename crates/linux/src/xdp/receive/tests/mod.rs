@@ -51,6 +51,27 @@ pub fn word(packet: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(packet[at..at + 4].try_into().unwrap())
 }
 
+/// A frame with a packet of a conversation, from its Ethernet header on.
+pub fn frame(from: SocketAddr, to: SocketAddr, session: u32, sequence: u32, body: &[u8]) -> Vec<u8> {
+    let payload = packet(session, sequence, 0, CARRIES, body);
+    let octets = |at: SocketAddr| match at.ip() {
+        IpAddr::V4(ip) => ip.octets(),
+        IpAddr::V6(_) => unreachable!("the lab's address"),
+    };
+    let mut frame = vec![0u8; 42];
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14] = 0x45;
+    frame[16..18].copy_from_slice(&(28 + payload.len() as u16).to_be_bytes());
+    frame[22..24].copy_from_slice(&[64, 17]);
+    frame[26..30].copy_from_slice(&octets(from));
+    frame[30..34].copy_from_slice(&octets(to));
+    frame[34..36].copy_from_slice(&from.port().to_be_bytes());
+    frame[36..38].copy_from_slice(&to.port().to_be_bytes());
+    frame[38..40].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    frame.extend_from_slice(&payload);
+    frame
+}
+
 /// A port at host B that receives at the hook, and a plain socket at host A as its peer.
 pub struct Pair {
     pub hook: Arc<Hook>,
@@ -90,6 +111,10 @@ impl Pair {
     /// Packet `number` of the conversation, counted from 0.
     pub fn send_number(&self, number: u32, flags: u32) {
         self.send(&packet(SESSION, FIRST.wrapping_add(number), 0, CARRIES | flags, &number.to_le_bytes()));
+    }
+
+    pub fn frame(&self, session: u32, sequence: u32, body: &[u8]) -> Vec<u8> {
+        frame(self.socket.local_addr().unwrap(), self.port.local_address(), session, sequence, body)
     }
 
     pub fn receive(&mut self) {

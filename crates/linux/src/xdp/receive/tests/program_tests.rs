@@ -187,30 +187,9 @@ fn a_lane_is_given_for_a_socket_of_the_interfaces_namespace_only() {
 fn frames_with_any_bytes_changed_do_no_harm() {
     let Some(lab) = lab() else { return };
     let mut pair = Pair::new(&lab, XdpMode::Native);
-    let to = pair.port.local_address();
-    let from = pair.socket.local_addr().unwrap();
-    let frame = |sequence: u32, body: &[u8]| {
-        let payload = packet(SESSION, FIRST.wrapping_add(sequence), 0, CARRIES, body);
-        let mut frame = vec![0u8; 42];
-        frame[12..14].copy_from_slice(&[8, 0]);
-        frame[14] = 0x45;
-        frame[16..18].copy_from_slice(&(28 + payload.len() as u16).to_be_bytes());
-        frame[22..24].copy_from_slice(&[64, 17]);
-        let octets = |at: SocketAddr| match at.ip() {
-            IpAddr::V4(ip) => ip.octets(),
-            IpAddr::V6(_) => unreachable!("the lab's address"),
-        };
-        frame[26..30].copy_from_slice(&octets(from));
-        frame[30..34].copy_from_slice(&octets(to));
-        frame[34..36].copy_from_slice(&from.port().to_be_bytes());
-        frame[36..38].copy_from_slice(&to.port().to_be_bytes());
-        frame[38..40].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
-        frame.extend_from_slice(&payload);
-        frame
-    };
     let hook = pair.hook.clone();
     let try_frame = |frame: &[u8]| hook.program().unwrap().try_frame(frame).unwrap();
-    assert_eq!(try_frame(&frame(0, b"0000")), 1, "placed and dropped");
+    assert_eq!(try_frame(&pair.frame(SESSION, FIRST, b"0000")), 1, "placed and dropped");
 
     let seed = std::env::var("PLIMSOLL_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0x1234_5678_9ABC_DEF1);
     eprintln!("replay with PLIMSOLL_SEED={seed}");
@@ -222,7 +201,8 @@ fn frames_with_any_bytes_changed_do_no_harm() {
         state
     };
     for round in 0..20_000u32 {
-        let mut frame = frame(random() as u32 % 8, &vec![7; 1 + random() as usize % 1400]);
+        let sequence = FIRST.wrapping_add(random() as u32 % 8);
+        let mut frame = pair.frame(SESSION, sequence, &vec![7; 1 + random() as usize % 1400]);
         for _ in 0..1 + random() % 3 {
             // Mostly headers.
             let span = if random() % 4 == 0 { frame.len() } else { 66 };
@@ -242,4 +222,39 @@ fn frames_with_any_bytes_changed_do_no_harm() {
     pair.until("an answer of some kind", |pair| !pair.got.is_empty());
     let counted = pair.port.lane_counters();
     assert!(counted.placed > 0 && counted.foreign > 0 && counted.unknown > 0, "{counted:?}");
+}
+
+/// Frames of two conversations on two cores at the same time: the lock lets each take slots of its own, in order.
+#[test]
+fn two_cores_share_a_lane() {
+    const PACKETS: u32 = 1000;
+    let Some(lab) = lab() else { return };
+    let mut pair = Pair::new(&lab, XdpMode::Native);
+    let sessions = [SESSION, SESSION + 1];
+    let second = lab.inside(Host::A, || UdpSocket::bind((lab.address(Host::A), 0)).unwrap()).unwrap();
+    let second_peer = pair.port.add_peer(second.local_addr().unwrap()).unwrap();
+    assert!(pair.port.sequence(second_peer, sessions[1], FIRST));
+    let from = [pair.socket.local_addr().unwrap(), second.local_addr().unwrap()];
+    let (to, hook) = (pair.port.local_address(), pair.hook.clone());
+    let mut came: [Vec<u32>; 2] = Default::default();
+    std::thread::scope(|scope| {
+        for (session, from) in sessions.into_iter().zip(from) {
+            let program = hook.program().unwrap();
+            scope.spawn(move || {
+                for number in 0..PACKETS {
+                    let frame = frame(from, to, session, FIRST.wrapping_add(number), &number.to_le_bytes());
+                    program.try_frame(&frame).unwrap();
+                }
+            });
+        }
+        let end = Instant::now() + Duration::from_secs(20);
+        while came.iter().any(|came| came.len() < PACKETS as usize) {
+            assert!(Instant::now() < end, "{:?}", pair.port.lane_counters());
+            let deliver =
+                |from: PeerIndex, packet: &[u8]| came[usize::from(from == second_peer)].push(word(packet, 24));
+            pair.port.receive(64, deliver).unwrap();
+        }
+    });
+    assert_eq!(came, [(); 2].map(|()| (0..PACKETS).collect::<Vec<_>>()));
+    assert_eq!(pair.port.lane_counters().placed, 2 * u64::from(PACKETS));
 }
