@@ -1,13 +1,14 @@
-//! What receiving costs where the kernel does it (`udp`) and where a program at the driver hook does (`xdp:IFACE`), between
-//! the two hosts of a lab each. Needs root.
+//! What receiving costs where the kernel does it (`udp`) and where a program at the driver hook does (`xdp:IFACE`),
+//! between the two hosts of a lab each. Needs root.
 //!
 //! `cargo bench -p endpoint --bench receive`. Blocks are interleaved; each figure is the median over rounds with its
-//! quartiles. On a veth the sender's core does the receiving host's softirq work, the program's among it: what the receiving
-//! *core* saves is the last two figures.
+//! quartiles. On a veth the sender's core does the receiving host's softirq work, the program's among it: what the
+//! receiving *core* saves is the last two figures.
 
 use std::hint::spin_loop;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Barrier;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use endpoint::{Direction, Endpoint, Name, Paths, Settings, Source, TagSelector};
@@ -15,7 +16,7 @@ use linux::lab::{Host, Lab, Options};
 use linux::network::NetworkPort;
 use linux::udp::UdpPort;
 use linux::xdp::receive::XdpPort;
-use machine::{CoreId, PeerIndex, Port, Result};
+use machine::{CoreId, PeerIndex, Result};
 
 const NETWORKS: [&str; 2] = ["udp", "xdp:lab0"];
 const ROUNDS: usize = 11;
@@ -35,22 +36,18 @@ struct Side {
     other: PeerIndex,
 }
 
-fn join(lab: &Lab, host: Host, network: &str) -> Result<End> {
+/// To be called in `host`, once by each end.
+fn join(lab: &Lab, host: Host, network: &str, tell: &Sender<Name>, hear: &Receiver<Name>) -> Result<Side> {
     let read = |key: &str| match key {
         "NETWORK" => Some(network.to_owned()),
         "ADDRESS" => Some(lab.address(host).to_string()),
         "SHM" => Some("no".into()),
         _ => None,
     };
-    let settings = Settings::read(read)?;
-    lab.inside(host, || End::join(&settings))?
-}
-
-fn sides(lab: &Lab, network: &str) -> Result<[Side; 2]> {
-    let [mut a, mut b] = [join(lab, Host::A, network)?, join(lab, Host::B, network)?];
-    let names: [Name; 2] = [a.name(), b.name()];
-    let (to_b, to_a) = (a.insert(&names[1])?, b.insert(&names[0])?);
-    Ok([Side { end: a, other: to_b }, Side { end: b, other: to_a }])
+    let mut end = End::join(&Settings::read(read)?)?;
+    tell.send(end.name()).expect("the other end");
+    let other = end.insert(&hear.recv().expect("the other end"))?;
+    Ok(Side { end, other })
 }
 
 impl Side {
@@ -144,7 +141,9 @@ fn costs<P: NetworkPort>(lab: &Lab, mut port: P) -> [f64; 2] {
     port.sequence(peer, 1, 0);
     let mut best = [f64::INFINITY; 2];
     for round in 0..20 {
-        (0..WAITING).for_each(|n| drop(socket.send(&packet(round * WAITING + n)).expect("send")));
+        for number in 0..WAITING {
+            socket.send(&packet(round * WAITING + number)).expect("send");
+        }
         std::thread::sleep(Duration::from_millis(2));
         let (mut came, start) = (0, Instant::now());
         while came < WAITING as usize {
@@ -172,35 +171,35 @@ impl Series {
     }
 }
 
-fn run(mut sides: Vec<Side>, core: CoreId, first: bool, barrier: &Barrier) -> Vec<[Series; 3]> {
+/// One end of network `mine`; while another network is measured it sleeps.
+fn run(mut side: Side, core: CoreId, mine: usize, first: bool, barrier: &Barrier) -> [Series; 3] {
     let _pinned = linux::affinity::pin(core).expect("pin");
-    let mut all: Vec<[Series; 3]> = sides.iter().map(|_| Default::default()).collect();
+    let mut all: [Series; 3] = Default::default();
     for round in 0..ROUNDS + 1 {
-        for (side, series) in sides.iter_mut().zip(&mut all) {
-            let mut step = |work: &mut dyn FnMut(&mut Side) -> f64| {
+        for network in 0..NETWORKS.len() {
+            for (at, series) in all.iter_mut().enumerate() {
                 barrier.wait();
-                let value = work(side);
+                if network != mine {
+                    continue;
+                }
+                let value = match at {
+                    0 => side.ping_pong(first),
+                    1 => side.stream(first, 8, WINDOW, MESSAGES),
+                    _ => side.stream(first, LARGE, 2, LARGE_MESSAGES),
+                };
                 // What was sent last may have to be sent again: the other needs this end until it has all.
                 side.end.settle(Duration::from_millis(20)).expect("settle");
-                value
-            };
-            let values = [
-                step(&mut |side| side.ping_pong(first)),
-                step(&mut |side| side.stream(first, 8, WINDOW, MESSAGES)),
-                step(&mut |side| side.stream(first, LARGE, 2, LARGE_MESSAGES)),
-            ];
-            // The first round warms up.
-            if round > 0 {
-                series.iter_mut().zip(values).for_each(|(series, value)| series.0.push(value));
+                // The first round warms up.
+                if round > 0 {
+                    series.0.push(value);
+                }
             }
         }
     }
     barrier.wait();
     if !first {
-        for side in &mut sides {
-            let report = side.end.report().expect("report");
-            report.notes.iter().for_each(|note| println!("note: {note}"));
-        }
+        let report = side.end.report().expect("report");
+        report.notes.iter().for_each(|note| println!("note: {note}"));
     }
     all
 }
@@ -218,18 +217,22 @@ fn main() -> Result<()> {
             return Ok(());
         }
     };
-    let (mut here, mut there) = (Vec::new(), Vec::new());
-    for (lab, network) in labs.iter().zip(NETWORKS) {
-        let [a, b] = sides(lab, network)?;
-        here.push(a);
-        there.push(b);
-    }
-    let barrier = Barrier::new(2);
-    let mut all = std::thread::scope(|scope| {
-        let other = scope.spawn(|| run(there, second, false, &barrier));
-        let all = run(here, first, true, &barrier);
-        other.join().expect("the other end");
-        all
+    let barrier = Barrier::new(2 * NETWORKS.len());
+    let mut all: Vec<[Series; 3]> = std::thread::scope(|scope| {
+        let mut ends = Vec::new();
+        for (mine, (lab, network)) in labs.iter().zip(NETWORKS).enumerate() {
+            let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
+            for (host, core, tell, hear) in [(Host::A, first, to_b, from_b), (Host::B, second, to_a, from_a)] {
+                let barrier = &barrier;
+                let work = move || {
+                    let side = join(lab, host, network, &tell, &hear).expect("an endpoint");
+                    run(side, core, mine, host == Host::A, barrier)
+                };
+                ends.push(scope.spawn(move || lab.inside(host, work).expect("the host")));
+            }
+        }
+        // Of each network the sender's.
+        ends.into_iter().map(|end| end.join().expect("an end")).step_by(2).collect()
     });
     println!(
         "two hosts of a lab, engine at app, {first} and {second}, {ROUNDS} interleaved rounds: median (quartiles)"
