@@ -41,6 +41,7 @@ enum Command<B> {
     Discard { claim: Claim },
     Counters,
     IsQuiet,
+    IsFlushed,
 }
 
 enum Event<B> {
@@ -226,7 +227,15 @@ impl<B: Buffer> Dedicated<B> {
     }
 
     pub fn is_quiet(&mut self) -> Result<bool> {
-        self.ask(Command::IsQuiet, |event| match event {
+        self.ask_quiet(Command::IsQuiet)
+    }
+
+    pub fn is_flushed(&mut self) -> Result<bool> {
+        self.ask_quiet(Command::IsFlushed)
+    }
+
+    fn ask_quiet(&mut self, command: Command<B>) -> Result<bool> {
+        self.ask(command, |event| match event {
             Event::IsQuiet(quiet) => Ok(quiet),
             other => Err(other),
         })
@@ -386,6 +395,10 @@ impl<P: Port, B: Buffer> Loop<P, B> {
             Command::Counters => {
                 let counters = self.driver.engine.counters();
                 self.tell(Event::Counters(Box::new(counters)));
+            }
+            Command::IsFlushed => {
+                let flushed = self.driver.engine.is_flushed();
+                self.tell(Event::IsQuiet(flushed));
             }
             Command::IsQuiet => {
                 let quiet = self.driver.engine.is_quiet();

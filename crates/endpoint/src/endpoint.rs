@@ -294,19 +294,40 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// Drives the engine until all that was sent has arrived. Completions stay to be polled at `core:N`; at `app` too.
+    /// Drives the engine until all that was sent has arrived. Completions stay to be polled.
     pub fn settle(&mut self, within: Duration) -> Result<()> {
+        self.drive_until(within, |driver| driver.engine.is_quiet(), |core| core.is_quiet(), |node| node.is_quiet())
+    }
+
+    /// For an end that closes: drives the engine until what has left has arrived. Messages that their receivers were told of
+    /// and have not asked for are not waited for.
+    pub fn linger(&mut self, within: Duration) -> Result<()> {
+        self.drive_until(
+            within,
+            |driver| driver.engine.is_flushed(),
+            |core| core.is_flushed(),
+            |node| node.is_flushed(),
+        )
+    }
+
+    fn drive_until(
+        &mut self,
+        within: Duration,
+        at_app: impl Fn(&Driver<P, B>) -> bool,
+        at_core: impl Fn(&mut Dedicated<B>) -> Result<bool>,
+        at_node: impl Fn(&mut NodeClient<B>) -> Result<bool>,
+    ) -> Result<()> {
         let deadline = Instant::now() + within;
         loop {
-            let quiet = match &mut self.place {
+            let done = match &mut self.place {
                 Place::App(driver) => {
                     driver.turn()?;
-                    driver.engine.is_quiet()
+                    at_app(driver)
                 }
-                Place::Core(core) => core.is_quiet()?,
-                Place::Node(node) => node.is_quiet()?,
+                Place::Core(core) => at_core(core)?,
+                Place::Node(node) => at_node(node)?,
             };
-            if quiet {
+            if done {
                 return Ok(());
             }
             if Instant::now() > deadline {

@@ -118,6 +118,8 @@ pub struct Engine<B> {
     pub(crate) completions: VecDeque<Completion<B>>,
     pub(crate) short_sends: u64,
     next_timeout: Option<Nanoseconds>,
+    /// The fewest messages that any peer may leave unmatched.
+    least_credit: u32,
     pub(crate) counters: Counters,
 }
 
@@ -143,6 +145,7 @@ impl<B: Buffer> Engine<B> {
             completions: VecDeque::new(),
             short_sends: 0,
             next_timeout: None,
+            least_credit: u32::MAX,
             counters: Counters::default(),
         }
     }
@@ -158,6 +161,7 @@ impl<B: Buffer> Engine<B> {
         assert!(config.credit_messages > 0, "without credit no message could ever be sent");
         let window = config.reliability.as_ref().map_or(1, |reliability| reliability.window);
         assert!((1..=1 << 16).contains(&window), "a window of {window} packets is not within 1 to 65,536");
+        self.least_credit = self.least_credit.min(config.credit_messages);
         self.peers.push(Peer::new(config));
         PeerIndex((self.peers.len() - 1) as u32)
     }
@@ -176,6 +180,22 @@ impl<B: Buffer> Engine<B> {
     /// peers have been silent for a few round trips, or theirs take the closed port for death.
     pub fn is_quiet(&self) -> bool {
         self.sends.is_empty() && self.reads.is_empty() && self.peers.iter().all(|link| !link.alive || link.is_quiet())
+    }
+
+    /// Everything that has left has arrived, and nothing is about to leave. Other than [`Engine::is_quiet`] it does not wait
+    /// for messages that their receivers were told of and do not want yet: for ends that close.
+    pub fn is_flushed(&self) -> bool {
+        self.peers.iter().all(|link| !link.alive || link.is_quiet())
+    }
+
+    /// A receive waits while messages that it does not take may use up its senders' credit.
+    #[cold]
+    fn widen_for(&mut self, source: Source) {
+        for index in 0..self.peers.len() as u32 {
+            if source.takes(PeerIndex(index)) && self.peers[index as usize].is_tight() {
+                self.widen(PeerIndex(index));
+            }
+        }
     }
 
     /// Receives that wait for a message, and messages that wait for a receive.
@@ -258,6 +278,9 @@ impl<B: Buffer> Engine<B> {
             self.finish_receive(key, nothing(source, selector), Status::PeerDead);
         } else {
             self.posted.post(source, selector, key);
+            if self.unexpected.len() as u32 >= self.least_credit / 2 {
+                self.widen_for(source);
+            }
             // The peer's silence counts from now, though it was never heard of before.
             if let Source::Peer(peer) = source
                 && self.peers[peer.0 as usize].reliability.as_ref().is_some_and(|link| !link.is_engaged())

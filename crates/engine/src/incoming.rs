@@ -4,7 +4,7 @@ use machine::{Nanoseconds, PeerIndex};
 
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Read, Unexpected};
-use crate::peer::{Control, Partial, Peer, Target};
+use crate::peer::{Control, MOST_MESSAGES, Partial, Peer, Target};
 use crate::reliability::{Arrival, Stored};
 use crate::request::{ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire, to_wire};
 use crate::tag::{Envelope, Label};
@@ -120,7 +120,7 @@ impl<B: Buffer> Engine<B> {
                 let link = &mut self.peers[peer.0 as usize];
                 let messages = link.credit_messages.checked_add(messages).ok_or(Violation)?;
                 let bytes = link.credit_bytes.checked_add(bytes).ok_or(Violation)?;
-                if messages > link.config.credit_messages || bytes > link.config.credit_bytes.0 {
+                if messages > MOST_MESSAGES || bytes > link.config.credit_bytes.0 {
                     return Err(Violation);
                 }
                 link.credit_messages = messages;
@@ -161,6 +161,7 @@ impl<B: Buffer> Engine<B> {
                 data.extend_from_slice(payload);
                 let node = self.unexpected.push(peer, label, Unexpected::Eager { length, data });
                 self.counters.unexpected_most = self.counters.unexpected_most.max(self.unexpected.len() as u64);
+                self.widen_behind_receives(peer, label);
                 Target::Unexpected(node)
             }
         };
@@ -168,6 +169,22 @@ impl<B: Buffer> Engine<B> {
             self.peers[peer.0 as usize].partial = Some(Partial { target, length, got: payload.len() as u64 });
         }
         Ok(())
+    }
+
+    /// MPI's progress rule: a receive that waits must get its message, however many that nobody waits for come before it.
+    #[inline]
+    fn widen_behind_receives(&mut self, peer: PeerIndex, label: Label) {
+        if self.peers[peer.0 as usize].is_tight() && self.posted.waits_within(label.space) {
+            self.widen(peer);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn widen(&mut self, peer: PeerIndex) {
+        let link = &mut self.peers[peer.0 as usize];
+        if link.alive && link.widen() {
+            self.mark_ready(peer);
+        }
     }
 
     fn more_arrived(&mut self, peer: PeerIndex, payload: &[u8]) -> Result<(), Violation> {
@@ -236,6 +253,7 @@ impl<B: Buffer> Engine<B> {
                 hold(&mut self.peers[peer.0 as usize], 0)?;
                 self.unexpected.push(peer, label, Unexpected::Request { length, sender, address });
                 self.counters.unexpected_most = self.counters.unexpected_most.max(self.unexpected.len() as u64);
+                self.widen_behind_receives(peer, label);
             }
         }
         Ok(())
@@ -387,7 +405,7 @@ impl<B: Buffer> Engine<B> {
 fn hold(link: &mut Peer, bytes: u64) -> Result<(), Violation> {
     let messages = link.held_messages + 1;
     let held = link.held_bytes.checked_add(bytes).ok_or(Violation)?;
-    if messages > link.config.credit_messages || held > link.config.credit_bytes.0 {
+    if messages > link.allowance || held > link.config.credit_bytes.0 {
         return Err(Violation);
     }
     link.held_messages = messages;

@@ -281,6 +281,11 @@ impl<K: Key> PostedQueue<K> {
         Some(key)
     }
 
+    /// Whether any receive of this space waits.
+    pub fn waits_within(&self, space: Space) -> bool {
+        self.tables.iter().any(|table| table.live > 0 && table.class.space == space)
+    }
+
     /// Withdraws a receive that is posted.
     pub fn remove(&mut self, receive: K) {
         let node = slot(receive);

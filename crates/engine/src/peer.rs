@@ -44,6 +44,9 @@ pub(crate) enum Plan {
     Acknowledge,
 }
 
+/// Unmatched messages of one peer that are ever allowed; about 100 bytes each where they are long.
+pub(crate) const MOST_MESSAGES: u32 = 1 << 20;
+
 /// The longest message whose length an eager packet can carry.
 const EAGER_MOST: u64 = u32::MAX as u64;
 
@@ -69,6 +72,8 @@ pub(crate) struct Peer {
 
     // Incoming.
     pub partial: Option<Partial>,
+    /// Messages that the peer may leave unmatched here; grows where a receive waits behind a flood.
+    pub allowance: u32,
     /// Unmatched here.
     pub held_messages: u32,
     pub held_bytes: u64,
@@ -93,6 +98,7 @@ impl Peer {
             credit_messages: config.credit_messages,
             credit_bytes: config.credit_bytes.0,
             partial: None,
+            allowance: config.credit_messages,
             held_messages: 0,
             held_bytes: 0,
             freed_messages: 0,
@@ -124,6 +130,24 @@ impl Peer {
             self.freed_messages = 0;
             self.freed_bytes = 0;
         }
+    }
+
+    /// The peer may have no credit left, as far as is known here.
+    #[inline]
+    pub fn is_tight(&self) -> bool {
+        self.held_messages + self.freed_messages >= self.allowance
+    }
+
+    /// Doubles the allowance and tells the peer, with whatever else has come together. False where it has all there is.
+    pub fn widen(&mut self) -> bool {
+        let more = self.allowance.min(MOST_MESSAGES.saturating_sub(self.allowance));
+        self.allowance += more;
+        let messages = self.freed_messages + more;
+        if messages > 0 {
+            self.control.push_back(Control::Credit { messages, bytes: self.freed_bytes });
+            (self.freed_messages, self.freed_bytes) = (0, 0);
+        }
+        more > 0
     }
 
     pub fn is_quiet(&self) -> bool {

@@ -145,3 +145,38 @@ fn death_ends_what_waits_for_the_peer_and_keeps_what_arrived() {
     pair.engines[1].send(OTHER, 1, vec![], 4).unwrap();
     assert_eq!(pair.engines[1].next_completion().unwrap().status, Status::PeerDead);
 }
+
+/// MPI's progress rule: what a receive waits for comes through, however many messages nobody waits for come before it.
+#[test]
+fn a_needle_comes_through_a_flood_beyond_all_credit() {
+    const FLOOD: u64 = 50_000;
+    for reliable in [true, false] {
+        for needle_first in [true, false] {
+            for source in [Source::Any, Source::Peer(OTHER)] {
+                let mut pair = Pair::new(reliable, 1472);
+                let post = |pair: &mut Pair| {
+                    pair.engines[1].receive(source, TagSelector::exactly(FLOOD), vec![0; 8], 1).unwrap();
+                };
+                if needle_first {
+                    post(&mut pair);
+                }
+                for tag in 0..=FLOOD {
+                    pair.engines[0].send(OTHER, tag, content(8), 2).unwrap();
+                }
+                pair.run();
+                if !needle_first {
+                    assert!(pair.engines[1].queue_lengths().1 < FLOOD as usize, "held back while nobody waits");
+                    post(&mut pair);
+                    pair.run();
+                }
+                let got = pair.done[1].iter().find(|done| done.envelope.tag == FLOOD).expect("the needle");
+                assert_eq!(got.status, Status::Done);
+                for tag in 0..FLOOD {
+                    pair.engines[1].receive(source, TagSelector::exactly(tag), vec![0; 8], 1).unwrap();
+                    pair.run();
+                }
+                assert_eq!(pair.done[1].len() as u64, FLOOD + 1);
+            }
+        }
+    }
+}

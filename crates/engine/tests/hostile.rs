@@ -353,7 +353,16 @@ fn credit_that_was_never_spent_is_refused() {
     let mut engine = victim();
     engine.handle_packet(Nanoseconds(1), HOSTILE, &words(7, u32::MAX, &[u64::MAX]));
     assert!(!engine.is_alive(HOSTILE));
-    engine.handle_packet(Nanoseconds(1), HONEST, &words(7, 1, &[0]));
+    engine.handle_packet(Nanoseconds(1), HONEST, &words(7, 0, &[1]));
+    assert!(!engine.is_alive(HONEST));
+}
+
+#[test]
+fn a_peer_may_grant_more_messages_up_to_a_bound() {
+    let mut engine = victim();
+    engine.handle_packet(Nanoseconds(1), HONEST, &words(7, 1 << 19, &[0]));
+    assert!(engine.is_alive(HONEST));
+    engine.handle_packet(Nanoseconds(1), HONEST, &words(7, 1 << 20, &[0]));
     assert!(!engine.is_alive(HONEST));
 }
 

@@ -344,7 +344,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
             }
             if let Some(engine) = &mut state.engine {
                 // What was sent last may still be needed by peers that have not closed yet.
-                if let Err(fault) = engine.settle(SETTLE)
+                if let Err(fault) = engine.linger(SETTLE)
                     && !state.failed
                 {
                     eprintln!("plimsoll: {fault}");

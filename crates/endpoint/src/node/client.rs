@@ -303,7 +303,15 @@ impl<B: Buffer> NodeClient<B> {
     }
 
     pub fn is_quiet(&mut self) -> Result<bool> {
-        match self.ask(&Command::IsQuiet)? {
+        self.ask_quiet(&Command::IsQuiet)
+    }
+
+    pub fn is_flushed(&mut self) -> Result<bool> {
+        self.ask_quiet(&Command::IsFlushed)
+    }
+
+    fn ask_quiet(&mut self, command: &Command) -> Result<bool> {
+        match self.ask(command)? {
             Answered::IsQuiet(quiet) => Ok(quiet),
             _ => Err(astray()),
         }

@@ -36,6 +36,7 @@ pub(super) enum Command<'a> {
     Insert { name: Name },
     Report,
     IsQuiet,
+    IsFlushed,
 }
 
 /// A [`TagSelector`] in its parts.
@@ -210,6 +211,7 @@ impl<'a> Command<'a> {
             }
             Command::Report => out.head(9, Space::Tagged, 0, 0, 0),
             Command::IsQuiet => out.head(10, Space::Tagged, 0, 0, 0),
+            Command::IsFlushed => out.head(11, Space::Tagged, 0, 0, 0),
         }
     }
 
@@ -260,6 +262,7 @@ impl<'a> Command<'a> {
             8 => Some(Command::Insert { name: Name::from_bytes(from.0).ok()? }),
             9 => from.end(Command::Report),
             10 => from.end(Command::IsQuiet),
+            11 => from.end(Command::IsFlushed),
             _ => None,
         }
     }
@@ -392,7 +395,7 @@ mod tests {
         }
 
         #[test]
-        fn commands_read_back_as_written(kind in 0..11, a: u64, b: u64, c: u64, payload in proptest::collection::vec(any::<u8>(), 0..100)) {
+        fn commands_read_back_as_written(kind in 0..12, a: u64, b: u64, c: u64, payload in proptest::collection::vec(any::<u8>(), 0..100)) {
             let peer = PeerIndex(a as u32);
             let source = if b.is_multiple_of(2) { Source::Any } else { Source::Peer(peer) };
             let selector = Wanted { space: label(c).space, tag: a & b, mask: b };
@@ -407,7 +410,8 @@ mod tests {
                 7 => Command::Discard { claim: Claim::from_bits(1 << 32 | 5) },
                 8 => Command::Insert { name: Name::example() },
                 9 => Command::Report,
-                _ => Command::IsQuiet,
+                10 => Command::IsQuiet,
+                _ => Command::IsFlushed,
             };
             let mut bytes = vec![0xAA; command.length()];
             command.write(&mut bytes);

@@ -230,6 +230,10 @@ impl Work<'_> {
                     .map_err(|e| Fault::because("report", e, "report this as a bug of plimsoll"))?;
                 self.answer(&Event::Report(&json));
             }
+            Command::IsFlushed => {
+                let flushed = self.driver.engine.is_flushed();
+                self.answer(&Event::IsQuiet(flushed));
+            }
             Command::IsQuiet => {
                 let quiet = self.driver.engine.is_quiet();
                 self.answer(&Event::IsQuiet(quiet));
