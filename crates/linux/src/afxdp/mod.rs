@@ -29,7 +29,10 @@ use rustix::net::xdp::{
     XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING,
 };
 
-pub use port::{AfxdpCounters, AfxdpPort, Dropped, Nic, NicCounters, NicInForce, NicOptions, Way};
+pub use port::{
+    AfxdpCounters, AfxdpPort, Datagram, Dropped, Malformed, Nic, NicCounters, NicInForce, NicOptions, Way,
+    read_datagram,
+};
 pub use receiver::{Held, Receiver};
 pub use redirect::{Redirect, Redirected, Which};
 use ring::{Consumer, Producer};

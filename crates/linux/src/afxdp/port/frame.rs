@@ -116,9 +116,9 @@ pub(super) fn length_of(headers: usize, payload: usize) -> usize {
     (headers + payload).max(SHORTEST)
 }
 
-/// A datagram where it lies in a frame.
+/// A UDP datagram where it lies in an Ethernet frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Datagram {
+pub struct Datagram {
     pub from: SocketAddr,
     pub to: SocketAddr,
     /// Where its payload starts in the frame, and how long it is.
@@ -128,7 +128,7 @@ pub(super) struct Datagram {
 
 /// Why a frame is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Malformed {
+pub enum Malformed {
     /// Shorter than its headers, or not a whole IP packet with a UDP datagram.
     Truncated,
     /// Neither IPv4 without options nor IPv6, not UDP, or a fragment.
@@ -139,9 +139,9 @@ pub(super) enum Malformed {
     Checksum,
 }
 
-/// Reads any bytes.
+/// Finds the datagram in a frame; any bytes may come.
 #[inline]
-pub(super) fn read(frame: &[u8]) -> Result<Datagram, Malformed> {
+pub fn read(frame: &[u8]) -> Result<Datagram, Malformed> {
     let kind = frame.get(12..14).ok_or(Malformed::Truncated)?;
     let (udp, end, source, destination, addresses): (usize, usize, IpAddr, IpAddr, u64) = match kind {
         [0x08, 0x00] => {

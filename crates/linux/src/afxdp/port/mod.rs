@@ -12,6 +12,7 @@
 //! Refusals come by it as well: the kernel hands an ICMP message to the socket at the address that it names, whoever sent
 //! the datagram.
 
+mod burst;
 mod frame;
 mod holder;
 mod neighbours;
@@ -28,6 +29,8 @@ use std::time::{Duration, Instant};
 
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
 
+use burst::{BURST, Burst};
+pub use frame::{Datagram, Malformed, read as read_datagram};
 use frame::{ETHERNET, Template};
 use nic::Arrived;
 pub use nic::{Dropped, Nic, NicCounters, NicInForce, NicOptions};
@@ -52,9 +55,6 @@ const ASK_FIRST: Duration = Duration::from_micros(20);
 const ASK_LAST: Duration = Duration::from_millis(50);
 /// Between two packets that make the kernel confirm an address.
 const CONFIRM: Duration = Duration::from_secs(5);
-/// Packets to a peer between two flushes that are no burst yet, and flushes without one that end a row of them.
-const BURST: u32 = 3;
-const CALM: u32 = 8;
 /// Packets of strangers that are kept between two looks.
 const STRANGERS: usize = 64;
 
@@ -147,6 +147,8 @@ pub struct AfxdpPort {
     /// Delivered, and to be given back with the next look.
     done: Vec<Held>,
     generation: u64,
+    /// When stale addresses are looked at again.
+    recheck: Instant,
     passed: u64,
     looks: u32,
     always_look: bool,
@@ -158,33 +160,6 @@ pub struct AfxdpPort {
     round: u64,
     anything: bool,
     counters: AfxdpCounters,
-}
-
-/// Whether a peer is sent bursts. Such go by one way as a whole, and the next ones too, so that packets keep their order
-/// except where one way changes to the other.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Burst {
-    on: bool,
-    /// Packets since the flush before `round`.
-    count: u32,
-    round: u64,
-    /// Rounds in a row that were no burst.
-    calm: u32,
-}
-
-impl Burst {
-    /// Takes in one more packet; says whether it is one of a burst.
-    #[inline]
-    fn with_another(&mut self, limit: u32, round: u64) -> bool {
-        if self.round != round {
-            self.calm = if self.count > limit { 0 } else { self.calm + 1 };
-            self.on &= self.calm < CALM;
-            (self.round, self.count) = (round, 0);
-        }
-        self.count += 1;
-        self.on |= self.count > limit;
-        self.on
-    }
 }
 
 impl AfxdpPort {
@@ -225,6 +200,7 @@ impl AfxdpPort {
             arrived: Vec::new(),
             done: Vec::new(),
             generation: nic.generation(),
+            recheck: Instant::now() + CONFIRM,
             passed: nic.passed_of_ours(),
             looks: 0,
             always_look: false,
@@ -507,11 +483,15 @@ impl Port for AfxdpPort {
         let now = Instant::now();
         self.nic.tend(now)?;
         let generation = self.nic.generation();
-        if generation != self.generation {
+        if generation != self.generation || now >= self.recheck {
             self.generation = generation;
+            self.recheck = now + CONFIRM;
             for index in 0..self.peers.len() {
                 let found = self.nic.neighbours().known(self.peers[index].next_hop);
-                self.take_in(index, found, now);
+                // One that was never looked up waits for its first packet.
+                if found.is_some() || self.peers[index].template.is_some() {
+                    self.take_in(index, found, now);
+                }
             }
         }
         self.kernel.notices(report)
