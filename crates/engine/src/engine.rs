@@ -89,6 +89,8 @@ pub struct Counters {
     pub acknowledgements: u64,
     /// Most messages that ever waited unmatched.
     pub unexpected_most: u64,
+    /// Times that a peer was allowed twice as many unmatched messages, for a receive that waited behind them.
+    pub widened: u64,
     /// Rendezvous messages fetched from the sender's memory.
     pub single_copies: u64,
     /// Fetches that failed; the bytes then came in packets.

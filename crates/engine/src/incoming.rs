@@ -183,6 +183,7 @@ impl<B: Buffer> Engine<B> {
     pub(crate) fn widen(&mut self, peer: PeerIndex) {
         let link = &mut self.peers[peer.0 as usize];
         if link.alive && link.widen() {
+            self.counters.widened += 1;
             self.mark_ready(peer);
         }
     }
