@@ -11,6 +11,7 @@ use super::hook::Hook;
 use super::lane::{Lane, LaneCounters};
 use super::layout::{self, header};
 use super::membership::{self, Membership};
+use crate::addresses;
 use crate::network::NetworkPort;
 use crate::udp::{UdpCounters, UdpPort};
 use crate::xdp::{Attached, Interface};
@@ -68,11 +69,12 @@ struct Session {
 }
 
 impl XdpPort {
-    /// Opens a socket at `local`, an IPv4 address of `interface` (port number 0 takes any free one), and gets a lane: of
-    /// a program that it attaches, or of the one that another process of this user has attached.
+    /// Opens a socket at `local`, an IPv4 address of `interface` (port number 0 takes any free one), and gets a lane:
+    /// of a program that it attaches, or of the one that another process of this user has attached.
     pub fn open(local: SocketAddr, interface: &str) -> Result<XdpPort> {
-        let udp = UdpPort::open(local)?;
         let interface = Interface::named(interface)?;
+        let udp = UdpPort::open(local)?;
+        belongs(local, &interface)?;
         let (membership, lane, joined) = membership::join(interface.name(), udp.as_fd())?;
         Ok(XdpPort { note: joined.note, ..XdpPort::over(udp, interface, membership, lane) })
     }
@@ -198,6 +200,20 @@ impl XdpPort {
             }
         }
         taken
+    }
+}
+
+/// A fault where `local` is an address of other interfaces only: packets to it would all come by the kernel.
+fn belongs(local: SocketAddr, interface: &Interface) -> Result<()> {
+    let mut known = addresses::list()?;
+    known.retain(|known| known.address == local.ip());
+    match &known[..] {
+        [other, ..] if known.iter().all(|known| known.interface != interface.name()) => Err(Fault::new(
+            format!("port at {local} of interface {}", interface.name()),
+            format!("that is an address of {}: its packets do not come to this interface", other.interface),
+            "leave the address out, or choose one of the interface's: `ip address`",
+        )),
+        _ => Ok(()),
     }
 }
 

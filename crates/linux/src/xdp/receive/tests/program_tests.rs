@@ -182,6 +182,14 @@ fn a_lane_is_given_for_a_socket_of_the_interfaces_namespace_only() {
     assert!(refused(at("[::1]:0")).contains("IPv4 only"));
 }
 
+#[test]
+fn an_address_of_another_interface_is_a_fault() {
+    let Some(lab) = lab() else { return };
+    let open = |at: &str| XdpPort::open(at.parse().unwrap(), lab.interface(Host::B)).map(drop).unwrap_err().to_string();
+    let said = lab.inside(Host::B, || open("127.0.0.1:0")).unwrap();
+    assert!(said.contains("an address of lo"), "{said}");
+}
+
 /// Whatever arrives, the program ends as it should and the lane stays whole.
 #[test]
 fn frames_with_any_bytes_changed_do_no_harm() {
