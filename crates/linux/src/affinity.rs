@@ -96,14 +96,21 @@ pub fn inherit_allowed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Makes a child start on `core` and nowhere else; faults as [`check`] does.
-pub fn pin_child(command: &mut Command, core: CoreId) -> Result<()> {
-    check(core)?;
+/// Makes a child start on `cores` and nowhere else; faults as [`check`] does for each.
+pub fn confine_child(command: &mut Command, cores: &[CoreId]) -> Result<()> {
     let mut only = CpuSet::new();
-    only.set(core.0 as usize);
+    for &core in cores {
+        check(core)?;
+        only.set(core.0 as usize);
+    }
     // SAFETY: as in `inherit_allowed`.
     unsafe { command.pre_exec(move || sched_setaffinity(None, &only).map_err(Into::into)) };
     Ok(())
+}
+
+/// Makes a child start on `core` and nowhere else; faults as [`check`] does.
+pub fn pin_child(command: &mut Command, core: CoreId) -> Result<()> {
+    confine_child(command, &[core])
 }
 
 /// The cores that a process (its first thread) may run on now.

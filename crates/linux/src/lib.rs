@@ -20,6 +20,7 @@ pub mod probe;
 pub mod queue;
 pub mod region;
 pub mod remote;
+pub mod relay;
 pub mod rendezvous;
 pub mod ring;
 pub mod shield;

@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use machine::{Fault, Result};
 
 /// Waits for the end of its standard input, which comes when the owner ends in whatever way. Then ends every process
-/// whose link `/proc/PID/$link` leads to one of the targets: asks once, kills after `$grace` looks, and removes
+/// whose link `/proc/PID/$link` leads to one of the targets, or, where `$link` is `environ`, which was started with the
+/// target (`NAME=value`) in its environment: asks once, kills after `$grace` looks, and removes
 /// `$folder`. A pipe rather than a parent-death signal: that signal follows the *thread* that started the child, and an
 /// owner's thread may end long before what it started.
 const SCRIPT: &str = r#"
@@ -17,6 +18,10 @@ read -r _
 link=$1 grace=$2 folder=$3
 shift 3
 residents() {
+    if [ "$link" = environ ]; then
+        grep -lzxF -e "$1" /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3
+        return
+    fi
     ls -l /proc/[0-9]*/"$link" 2>/dev/null | while read -r line; do
         for target; do
             case $line in
@@ -65,6 +70,15 @@ impl Warden {
         Warden::start(["cwd".as_ref(), GRACE.as_ref(), folder, folder])
     }
 
+    /// Over all processes that were started with `name` set to `value` in their environment, which whoever they start
+    /// inherits. They are asked to end and killed two seconds later, then `folder` is removed with what is in it.
+    ///
+    /// Start it before the first of them, and without the variable in this process's own environment.
+    pub fn over_marked(name: &str, value: &str, folder: &Path) -> Result<Warden> {
+        let mark = format!("{name}={value}");
+        Warden::start(["environ".as_ref(), GRACE.as_ref(), folder.as_os_str(), mark.as_ref()])
+    }
+
     /// Over all processes in two network namespaces, named by inode. They are killed.
     pub(crate) fn over_networks(inodes: [u64; 2]) -> Result<Warden> {
         let [one, other] = inodes.map(|inode| format!("net:[{inode}]"));
@@ -108,6 +122,38 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+
+    #[test]
+    fn who_bears_the_mark_is_ended_wherever_it_works() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        let value = format!("{}-a [mark] *", std::process::id());
+        let warden = Warden::over_marked("PLIMSOLL_TEST", &value, &folder).unwrap();
+        let sleeper = |value: &str| {
+            let mut command = Command::new("sh");
+            let script = "sleep 600 & echo $!; wait";
+            command.args(["-c", script]).env("PLIMSOLL_TEST", value).current_dir("/").stdout(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            // Its own child's number, so that both have started.
+            let mut line = String::new();
+            io::BufRead::read_line(&mut io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+            (child, line.trim().to_owned())
+        };
+        let (mut marked, grandchild) = sleeper(&value);
+        let (mut other, others_child) = sleeper(&format!("{value}*"));
+        drop(warden);
+        assert_eq!(marked.wait().unwrap().signal(), Some(15));
+        let alive = |process: &str| {
+            let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+            !status.is_empty() && !status.contains("State:\tZ")
+        };
+        assert!(!alive(&grandchild), "a process that inherited the mark is left");
+        assert!(other.try_wait().unwrap().is_none() && alive(&others_child), "a process of another mark was ended");
+        assert!(!folder.exists());
+        let _ = Command::new("kill").arg(&others_child).status();
+        other.wait().unwrap();
+    }
 
     #[test]
     fn who_works_in_the_folder_is_ended_and_nobody_else() {

@@ -25,6 +25,7 @@ enum Command {
     Machine(commands::machine::Arguments),
     Lab(commands::lab::Arguments),
     Bench(commands::bench::Arguments),
+    Mpirun(commands::mpirun::Arguments),
     Serve(commands::serve::Arguments),
     Engine(commands::engine::Arguments),
     Study(commands::study::Arguments),
@@ -37,6 +38,8 @@ enum Command {
     Stop(commands::stop::Arguments),
     #[command(hide = true)]
     Peer(commands::peer::Arguments),
+    #[command(hide = true)]
+    LabAgent(commands::lab_agent::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Ps(arguments) => commands::ps::run(arguments),
         Command::Stop(arguments) => commands::stop::run(arguments),
+        Command::Mpirun(arguments) => commands::mpirun::run(arguments),
+        Command::LabAgent(arguments) => commands::lab_agent::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
     };
     match outcome {

@@ -9,6 +9,7 @@
 //!   it ends, the kernel closes them, and hosts and link are gone; a warden ends what was still running in them.
 //! - *named* ([`Lab::up`], [`Lab::down`]): kept by `/run/netns/NAME-a` and `/run/netns/NAME-b` until taken down.
 
+mod door;
 mod ethtool;
 mod link;
 mod named;
@@ -27,6 +28,7 @@ use std::str::FromStr;
 use machine::{CoreId, Fault, Result};
 use serde::Serialize;
 
+pub use door::Door;
 pub use named::{Ended, Raised};
 use namespace::Namespace;
 pub use steering::Steering;
@@ -188,6 +190,12 @@ impl Lab {
     /// Makes `command` run in `host`: its interfaces, its host name, its view of `/sys/class/net`.
     pub fn enter<'c>(&self, host: Host, command: &'c mut Command) -> Result<&'c mut Command> {
         self.hosts[host as usize].enter(command)
+    }
+
+    /// A way into `host` for processes that others start: see [`Door`].
+    pub fn door(&self, host: Host) -> Door {
+        let namespace = &self.hosts[host as usize];
+        Door::new(host, namespace.hostname(), namespace.path().into())
     }
 
     /// Runs `work` on a thread of its own in `host`. Sockets that it opens stay in the host wherever they are used.

@@ -58,6 +58,10 @@ impl Namespace {
         self.host
     }
 
+    pub(super) fn hostname(&self) -> &str {
+        &self.hostname
+    }
+
     /// The number by which `/proc/PID/ns/net` names this namespace.
     pub(super) fn inode(&self) -> u64 {
         self.inode

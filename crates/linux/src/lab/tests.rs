@@ -377,3 +377,19 @@ fn wrong_options_are_refused_with_a_next_step() {
     let fault = Lab::owned(&Options { threaded_napi: true, gro: false, ..Options::default() }).unwrap_err();
     assert!(fault.next().contains("--no-gro"), "{fault}");
 }
+
+#[test]
+fn a_door_leads_in_while_the_lab_lives() {
+    if !possible() {
+        return;
+    }
+    let lab = Lab::owned(&Options::default()).unwrap();
+    let door: Door = lab.door(Host::B).to_string().parse().unwrap();
+    assert_eq!(door, lab.door(Host::B));
+    let mut command = Command::new("sh");
+    command.args(["-c", "hostname; cat /sys/class/net/lab0/ifindex; ip -4 -o address show dev lab0"]);
+    let seen = String::from_utf8(door.enter(&mut command).unwrap().output().unwrap().stdout).unwrap();
+    assert!(seen.starts_with("plimsoll-b\n") && seen.contains("198.18.0.2/30"), "{seen}");
+    let gone: Door = "b,plimsoll-b,/proc/self/fd/999999".parse().unwrap();
+    assert!(gone.enter(&mut Command::new("true")).unwrap_err().to_string().contains("its lab is gone"));
+}

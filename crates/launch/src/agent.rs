@@ -1,0 +1,108 @@
+//! What a launcher starts its daemons by on the hosts of a lab, in the place of ssh.
+//!
+//! A launcher calls `AGENT [OPTIONS] HOST COMMAND...`, as it would call ssh; the command is for a shell.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+use linux::lab::Door;
+use machine::{Fault, Result};
+
+/// Options of ssh and rsh that take a value of their own.
+const WITH_VALUE: &[u8] = b"bcDEeFIiJLlmOopQRSWw";
+
+/// A host of the lab: what launchers call it, and the way in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entrance {
+    pub address: String,
+    pub door: Door,
+}
+
+impl std::fmt::Display for Entrance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}={}", self.address, self.door)
+    }
+}
+
+impl std::str::FromStr for Entrance {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Entrance> {
+        let bad = || Fault::new(format!("entrance '{text}'"), "it is not ADDRESS=DOOR", "write it as plimsoll does");
+        let (address, door) = text.split_once('=').ok_or_else(bad)?;
+        Ok(Entrance { address: address.to_owned(), door: door.parse()? })
+    }
+}
+
+/// The command to run, inside the host that the launcher names in `arguments`.
+pub fn command(entrances: &[Entrance], arguments: &[OsString]) -> Result<Command> {
+    let (host, words) = host_and_command(arguments).ok_or_else(|| {
+        Fault::new("agent of a launcher", "it was called without a host", "call it as ssh: [OPTIONS] HOST COMMAND")
+    })?;
+    let entrance = entrances
+        .iter()
+        .find(|entrance| host == OsStr::new(&entrance.address) || host == OsStr::new(entrance.door.hostname()));
+    let entrance = entrance.ok_or_else(|| {
+        let known: Vec<_> = entrances.iter().map(|entrance| entrance.address.as_str()).collect();
+        Fault::new(
+            format!("host {}", host.display()),
+            format!("this lab has {}", known.join(" and ")),
+            "leave hosts out of the options for mpirun: --lab chooses them",
+        )
+    })?;
+    // What follows the host is joined by blanks and left to a shell, as ssh does.
+    let script = words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&b' ');
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(OsStr::from_bytes(&script));
+    entrance.door.enter(&mut command)?;
+    Ok(command)
+}
+
+/// Splits what ssh would be called with.
+fn host_and_command(arguments: &[OsString]) -> Option<(&OsStr, &[OsString])> {
+    let mut rest = arguments;
+    while let [first, after @ ..] = rest {
+        match first.as_bytes() {
+            b"--" => rest = after,
+            [b'-', flag] if WITH_VALUE.contains(flag) => rest = after.get(1..)?,
+            [b'-', _, ..] => rest = after,
+            _ => return Some((first, after)),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn arguments_are_read_as_ssh_reads_them() {
+        for (text, host, command) in [
+            ("-x 198.18.0.2 orted -mca x y", "198.18.0.2", "orted -mca x y"),
+            ("-o Batch=yes -l me -x host PATH=/x; orted", "host", "PATH=/x; orted"),
+            ("-- host", "host", ""),
+        ] {
+            let all = words(text);
+            let (found, rest) = host_and_command(&all).unwrap();
+            assert_eq!((found, rest), (OsStr::new(host), &words(command)[..]), "{text}");
+        }
+        for text in ["", "-x", "-l", "-l me"] {
+            assert_eq!(host_and_command(&words(text)), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_hosts_of_the_lab_are_entered() {
+        let entrance: Entrance = "198.18.0.1=a,plimsoll-a,/proc/1/fd/3".parse().unwrap();
+        assert_eq!(entrance.to_string().parse::<Entrance>().unwrap(), entrance);
+        let fault = command(std::slice::from_ref(&entrance), &words("-x elsewhere true")).unwrap_err();
+        assert!(fault.to_string().contains("this lab has 198.18.0.1"), "{fault}");
+        assert!(command(&[entrance], &words("-x")).is_err());
+    }
+}

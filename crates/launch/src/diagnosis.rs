@@ -1,0 +1,89 @@
+//! Why no rank reported: what is likely, the surest first.
+
+use crate::installation::{Family, Installation};
+
+/// What is known of a job that no rank of which reported.
+pub struct Silence<'a> {
+    pub installation: &'a Installation,
+    /// The launcher's own options, as the user gave them.
+    pub options: &'a [String],
+    /// The launcher's exit code.
+    pub code: u8,
+    /// Report lines that could not be read.
+    pub damaged: usize,
+}
+
+/// Options by which a user of Open MPI takes the choice of a transport away.
+const CHOOSING: [&str; 4] = ["pml", "mtl", "btl", "mtl_ofi_provider_include"];
+
+/// Each line is a cause and the next step.
+pub fn of(silence: &Silence) -> Vec<String> {
+    let Silence { installation, options, code, damaged } = silence;
+    let mut causes = Vec::new();
+    if *damaged > 0 {
+        causes.push(format!(
+            "{damaged} report lines came mixed or cut. Next: leave options that tag or merge output out of --mpirun-args"
+        ));
+    }
+    if let Some(why) = installation.without_libfabric() {
+        let next = match installation.family {
+            Family::OpenMpi => "build the program with an Open MPI that has libfabric",
+            _ => "run it under an MPICH that has libfabric (PREFIX/bin/mpichversion says 'ofi'), by --mpi PREFIX",
+        };
+        causes.push(format!("{why}. Next: {next}"));
+    }
+    let chosen = options.windows(3).find(|words| {
+        matches!(words[0].as_str(), "--mca" | "-mca" | "--gmca" | "-gmca") && CHOOSING.contains(&words[1].as_str())
+    });
+    if let Some(words) = chosen {
+        let words = words.join(" ");
+        causes.push(format!("'{words}' of --mpirun-args chooses another transport. Next: leave it out"));
+    }
+    if *code != 0 {
+        causes.push(format!(
+            "the job ended with exit code {code}, maybe before MPI was up. Next: see what it said above"
+        ));
+    }
+    if causes.is_empty() {
+        let watch = match installation.family {
+            Family::OpenMpi => "--mpirun-args '--mca mtl_base_verbose 100 --mca pml_base_verbose 100'",
+            Family::Mpich => "MPIR_CVAR_DEBUG_SUMMARY=1",
+            Family::IntelMpi => "I_MPI_DEBUG=5",
+        };
+        causes.push(format!(
+            "the program did not end MPI by MPI_Finalize, or this {installation} did not take the provider. \
+             Next: see what it takes with {watch}, and what libfabric says with FI_LOG_LEVEL=info"
+        ));
+    }
+    causes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn causes(family: Family, device: Option<&str>, options: &[&str], code: u8, damaged: usize) -> Vec<String> {
+        let installation = Installation {
+            family,
+            version: "4.0.2".into(),
+            launcher: PathBuf::from("/nowhere/mpirun"),
+            device: device.map(str::to_owned),
+            libraries: None,
+        };
+        let options: Vec<String> = options.iter().map(|&word| word.to_owned()).collect();
+        of(&Silence { installation: &installation, options: &options, code, damaged })
+    }
+
+    #[test]
+    fn the_cause_is_named_where_it_is_known() {
+        let causes_of = |device, options: &[&str], code| causes(Family::Mpich, device, options, code, 0);
+        assert!(causes_of(Some("ch4:ucx"), &[], 0)[0].contains("built without libfabric (--with-device=ch4:ucx)"));
+        assert!(causes_of(Some("ch4:ofi"), &[], 0)[0].contains("did not take the provider"));
+        assert!(causes_of(Some("ch4:ofi"), &[], 13)[0].contains("exit code 13"));
+        let forced = causes(Family::OpenMpi, None, &["--map-by", "core", "--mca", "pml", "ob1"], 0, 0);
+        assert_eq!(forced, ["'--mca pml ob1' of --mpirun-args chooses another transport. Next: leave it out"]);
+        assert!(causes(Family::OpenMpi, None, &["--tag-output"], 0, 2)[0].starts_with("2 report lines"));
+    }
+}

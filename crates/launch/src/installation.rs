@@ -1,0 +1,379 @@
+//! The MPIs of this machine: which family, where its launcher and compiler are, whether it can use libfabric.
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use machine::{Fault, Result};
+
+use crate::program::Linkage;
+
+/// MPIs that are started and steered alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    OpenMpi,
+    /// MPICH and what is built from it with its launcher, hydra.
+    Mpich,
+    /// An MPICH with variables of its own.
+    IntelMpi,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Family::OpenMpi => "Open MPI",
+            Family::Mpich => "MPICH",
+            Family::IntelMpi => "Intel MPI",
+        })
+    }
+}
+
+impl Family {
+    /// By the name of the MPI library that a program loads. Open MPI before 2.0 and MPICH share `libmpi.so.12`;
+    /// `has_open_mpi_parts` tells them apart.
+    pub(crate) fn of_library(name: &str, has_open_mpi_parts: bool) -> Option<Family> {
+        let (stem, version) = name.split_once(".so.")?;
+        match (stem, version.split('.').next()?) {
+            ("libmpi", "20" | "40") => Some(Family::OpenMpi),
+            ("libmpi", "12") if has_open_mpi_parts => Some(Family::OpenMpi),
+            ("libmpi" | "libmpich", "12") => Some(Family::Mpich),
+            // The standard ABI of MPI 5: MPICH's library so far.
+            ("libmpi_abi", _) => Some(Family::Mpich),
+            _ => None,
+        }
+    }
+
+    /// How names of other libraries of the family start.
+    pub(crate) fn companion(self) -> &'static str {
+        match self {
+            Family::OpenMpi => "libopen-pal.so",
+            Family::Mpich | Family::IntelMpi => "libmpi.so",
+        }
+    }
+
+    /// Names of its launcher, the most telling first.
+    fn launchers(self) -> &'static [&'static str] {
+        match self {
+            Family::OpenMpi => &["mpirun.openmpi", "mpirun", "orterun", "mpiexec"],
+            Family::Mpich | Family::IntelMpi => &["mpiexec.mpich", "mpiexec.hydra", "mpiexec", "mpirun"],
+        }
+    }
+
+    fn compilers(self) -> &'static [&'static str] {
+        match self {
+            Family::OpenMpi => &["mpicc.openmpi", "mpicc"],
+            Family::Mpich => &["mpicc.mpich", "mpicc"],
+            Family::IntelMpi => &["mpiicx", "mpiicc", "mpicc"],
+        }
+    }
+}
+
+/// Which MPI is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Choice {
+    /// The one that the program is linked with.
+    #[default]
+    OfProgram,
+    Family(Family),
+    /// The one whose `bin` folder is in this folder.
+    Prefix(PathBuf),
+}
+
+impl std::str::FromStr for Choice {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Choice> {
+        match text {
+            "openmpi" => Ok(Choice::Family(Family::OpenMpi)),
+            "mpich" => Ok(Choice::Family(Family::Mpich)),
+            prefix if Path::new(prefix).join("bin").is_dir() => Ok(Choice::Prefix(PathBuf::from(prefix))),
+            _ => {
+                let cause = "it is neither the name of an MPI nor a folder with a bin folder in it";
+                Err(Fault::new(format!("mpi '{text}'"), cause, "write openmpi, mpich or the PREFIX of one"))
+            }
+        }
+    }
+}
+
+/// An MPI on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installation {
+    pub family: Family,
+    /// As its launcher says it.
+    pub version: String,
+    pub launcher: PathBuf,
+    /// MPICH's communication devices (`ch4:ucx,ofi`), where its launcher tells them.
+    pub device: Option<String>,
+    /// Where its libraries are, if the program has to be told (`--mpi PREFIX`).
+    pub libraries: Option<PathBuf>,
+}
+
+impl fmt::Display for Installation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.family, self.version)
+    }
+}
+
+impl Installation {
+    /// The MPI that starts a program with this `linkage`; `program` is its name for messages.
+    pub fn choose(choice: &Choice, program: &str, linkage: &Linkage) -> Result<Installation> {
+        let subject = || format!("program {program}");
+        match (choice, linkage) {
+            (Choice::Prefix(prefix), _) => Installation::at(prefix),
+            (Choice::Family(family), Linkage::Mpi { family: linked, library }) if !family.is_like(*linked) => {
+                Err(Fault::new(
+                    subject(),
+                    format!("it is linked with {linked} ({})", library.display()),
+                    format!("leave --mpi out, or build it with the mpicc of {family}"),
+                ))
+            }
+            (_, Linkage::Mpi { family, library }) => Installation::of_library(*family, library),
+            (Choice::Family(family), _) => Installation::in_path(*family),
+            (Choice::OfProgram, Linkage::Missing { family, library }) => Err(Fault::new(
+                subject(),
+                format!("it is linked with {family}, but the loader does not find {library}"),
+                "name the folder that it was installed to by --mpi PREFIX",
+            )),
+            (Choice::OfProgram, Linkage::Static) => Err(Fault::new(
+                subject(),
+                "it is linked statically: which MPI is in it cannot be seen, and no provider can be loaded into it",
+                "build it with a shared MPI library, or start it by its own mpirun",
+            )),
+            (Choice::OfProgram, Linkage::NoMpi) => Err(Fault::new(
+                subject(),
+                "it is not linked with an MPI that is known (libmpi.so.40 of Open MPI, libmpi.so.12 of MPICH)",
+                "name an MPI program; if it loads or starts one itself, say which MPI by --mpi openmpi, mpich or PREFIX",
+            )),
+            (Choice::OfProgram, Linkage::Unseen { why }) => Err(Fault::new(
+                subject(),
+                format!("{why}, so that the MPI behind it cannot be seen"),
+                "say which it is by --mpi openmpi, mpich or PREFIX",
+            )),
+        }
+    }
+
+    /// The first MPI of a family that `PATH` has.
+    pub fn in_path(family: Family) -> Result<Installation> {
+        let none = || {
+            let next = match family {
+                Family::OpenMpi => "install it: `apt-get install openmpi-bin`",
+                Family::Mpich => "install it: `apt-get install mpich`",
+                Family::IntelMpi => "load its environment: `. PREFIX/env/vars.sh`",
+            };
+            Fault::new(format!("{family}"), "no folder of PATH has its mpirun", next)
+        };
+        path_folders().iter().find_map(|folder| Installation::in_folder(folder, Some(family))).ok_or_else(none)
+    }
+
+    /// Every MPI that `PATH` has, one of each family.
+    pub fn all_in_path() -> Vec<Installation> {
+        [Family::OpenMpi, Family::Mpich].into_iter().filter_map(|family| Installation::in_path(family).ok()).collect()
+    }
+
+    /// The MPI with its `bin` folder in `prefix`; programs are made to load its libraries.
+    pub fn at(prefix: &Path) -> Result<Installation> {
+        let found = Installation::in_folder(&prefix.join("bin"), None).ok_or_else(|| {
+            let cause = "its bin folder has no mpirun or mpiexec of an MPI that is known";
+            Fault::new(format!("mpi {}", prefix.display()), cause, "name the folder that an MPI was installed to")
+        })?;
+        let folders = ["lib", "lib64", "lib/release", "lib/openmpi/lib"];
+        let has_mpi = |folder: &PathBuf| {
+            let names = fs::read_dir(folder).into_iter().flatten().flatten();
+            names.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("libmpi.so."))
+        };
+        Ok(Installation { libraries: folders.map(|folder| prefix.join(folder)).into_iter().find(has_mpi), ..found })
+    }
+
+    /// The MPI that `library` belongs to: its launcher is in a `bin` folder above the library, or in `PATH`.
+    fn of_library(family: Family, library: &Path) -> Result<Installation> {
+        let mut folders: Vec<PathBuf> = Vec::new();
+        for place in [Some(library.to_owned()), library.canonicalize().ok()].into_iter().flatten() {
+            folders.extend(place.ancestors().skip(2).take(4).map(|above| above.join("bin")));
+        }
+        folders.extend(path_folders());
+        let found = folders.iter().find_map(|folder| Installation::in_folder(folder, Some(family)));
+        found.ok_or_else(|| {
+            let cause = format!("its mpirun is neither in a bin folder above {} nor in PATH", library.display());
+            Fault::new(format!("{family}"), cause, "install its launcher, or name its folder by --mpi PREFIX")
+        })
+    }
+
+    fn in_folder(folder: &Path, wanted: Option<Family>) -> Option<Installation> {
+        let names = match wanted {
+            Some(family) => family.launchers().to_vec(),
+            None => [Family::OpenMpi, Family::Mpich].iter().flat_map(|family| family.launchers()).copied().collect(),
+        };
+        names.into_iter().map(|name| folder.join(name)).filter(|path| path.is_file()).find_map(|path| {
+            let found = Installation::by_launcher(&path)?;
+            wanted.is_none_or(|family| family.is_like(found.family)).then_some(found)
+        })
+    }
+
+    /// What a launcher says of itself.
+    fn by_launcher(launcher: &Path) -> Option<Installation> {
+        let output =
+            Command::new(launcher).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+        let said = Said::of(&String::from_utf8_lossy(&output.stdout))?;
+        Some(Installation {
+            family: said.family,
+            version: said.version,
+            launcher: launcher.to_owned(),
+            device: said.device,
+            libraries: None,
+        })
+    }
+
+    /// Its C compiler, beside the launcher or in `PATH`.
+    pub fn compiler(&self) -> Result<PathBuf> {
+        let beside = self.launcher.parent().map(Path::to_owned).into_iter();
+        // Elsewhere in PATH a bare `mpicc` may be another MPI's.
+        let found = beside.flat_map(|folder| self.family.compilers().iter().map(move |name| folder.join(name)));
+        found.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+            let next = match self.family {
+                Family::OpenMpi => "install it: `apt-get install libopenmpi-dev`",
+                Family::Mpich => "install it: `apt-get install libmpich-dev`",
+                Family::IntelMpi => "install its development package",
+            };
+            Fault::new(format!("mpicc of {self}"), format!("there is none beside {}", self.launcher.display()), next)
+        })
+    }
+
+    /// Why its programs cannot use libfabric; `None` if nothing speaks against it.
+    pub fn without_libfabric(&self) -> Option<String> {
+        match self.family {
+            Family::Mpich => {
+                let device = self.device.as_deref().filter(|device| !device.contains("ofi"))?;
+                Some(format!("this {self} was built without libfabric (--with-device={device})"))
+            }
+            Family::OpenMpi => {
+                let info = self.launcher.parent()?.join("ompi_info");
+                let output = Command::new(info).arg("--parsable").stdin(Stdio::null()).output().ok()?;
+                let text = String::from_utf8_lossy(&output.stdout);
+                (output.status.success() && !text.contains("mca:mtl:ofi:"))
+                    .then(|| format!("this {self} was built without libfabric (ompi_info lists no 'mtl ofi')"))
+            }
+            Family::IntelMpi => None,
+        }
+    }
+
+    /// The number before the first dot of the version; 0 where there is none.
+    pub fn major(&self) -> u32 {
+        self.version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Family {
+    /// Whether one's launcher can start the other's programs: Intel MPI has MPICH's ABI.
+    fn is_like(self, other: Family) -> bool {
+        (self == Family::OpenMpi) == (other == Family::OpenMpi)
+    }
+}
+
+fn path_folders() -> Vec<PathBuf> {
+    env::var_os("PATH").map(|folders| env::split_paths(&folders).collect()).unwrap_or_default()
+}
+
+/// What `mpirun --version` prints.
+#[derive(Debug, PartialEq)]
+struct Said {
+    family: Family,
+    version: String,
+    device: Option<String>,
+}
+
+impl Said {
+    fn of(text: &str) -> Option<Said> {
+        let first = text.lines().next()?;
+        if first.contains("OpenRTE") || first.contains("Open MPI") {
+            let version = first.split_whitespace().last()?.to_owned();
+            return Some(Said { family: Family::OpenMpi, version, device: None });
+        }
+        if first.contains("Intel(R) MPI") {
+            let version = first.split_whitespace().skip_while(|word| *word != "Version").nth(1)?.to_owned();
+            return Some(Said { family: Family::IntelMpi, version, device: None });
+        }
+        if !first.starts_with("HYDRA") {
+            return None;
+        }
+        let version = text.lines().find_map(|line| line.trim().strip_prefix("Version:"))?.trim().to_owned();
+        let device = text.split_once("--with-device=").map(|(_, rest)| {
+            rest.split(|c: char| c.is_whitespace() || c == '\'').next().unwrap_or_default().to_owned()
+        });
+        Some(Said { family: Family::Mpich, version, device })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYDRA: &str = "HYDRA build details:\n    Version:                                 4.0.2\n    Release Date: Thu\n    \
+                         Configure options:                       '--with-hwloc-prefix=/usr' '--with-device=ch4:ucx' 'FFLAGS=-O2'\n";
+
+    #[test]
+    fn launchers_say_what_they_are() {
+        let said = |text: &str| Said::of(text).map(|said| (said.family, said.version, said.device));
+        assert_eq!(said("mpirun.openmpi (OpenRTE) 4.1.4\n\nReport"), Some((Family::OpenMpi, "4.1.4".into(), None)));
+        assert_eq!(said("mpirun (Open MPI) 5.0.11\n"), Some((Family::OpenMpi, "5.0.11".into(), None)));
+        assert_eq!(said(HYDRA), Some((Family::Mpich, "4.0.2".into(), Some("ch4:ucx".into()))));
+        let intel = "Intel(R) MPI Library for Linux* OS, Version 2021.12 Build 20240213 (id: 4f55822)\n";
+        assert_eq!(said(intel), Some((Family::IntelMpi, "2021.12".into(), None)));
+        assert_eq!(said("slurm 22.05\n"), None);
+        assert_eq!(said(""), None);
+    }
+
+    #[test]
+    fn libraries_name_their_family() {
+        let family = |name| Family::of_library(name, false);
+        assert_eq!(family("libmpi.so.40"), Some(Family::OpenMpi));
+        assert_eq!(family("libmpi.so.40.30.4"), Some(Family::OpenMpi));
+        assert_eq!(family("libmpi.so.12"), Some(Family::Mpich));
+        assert_eq!(family("libmpich.so.12"), Some(Family::Mpich));
+        assert_eq!(family("libmpi_abi.so.1"), Some(Family::Mpich));
+        assert_eq!(Family::of_library("libmpi.so.12", true), Some(Family::OpenMpi));
+        assert_eq!(family("libmpi_cxx.so.40"), None);
+        assert_eq!(family("libmpifort.so.12"), None);
+        assert_eq!(family("libc.so.6"), None);
+    }
+
+    #[test]
+    fn an_mpich_without_libfabric_says_so() {
+        let said = Said::of(HYDRA).unwrap();
+        let installation = |device: &str| Installation {
+            family: said.family,
+            version: said.version.clone(),
+            launcher: PathBuf::from("/nowhere/mpiexec.hydra"),
+            device: Some(device.to_owned()),
+            libraries: None,
+        };
+        let why = installation("ch4:ucx").without_libfabric().unwrap();
+        assert_eq!(why, "this MPICH 4.0.2 was built without libfabric (--with-device=ch4:ucx)");
+        assert_eq!(installation("ch4:ucx,ofi").without_libfabric(), None);
+    }
+
+    #[test]
+    fn what_is_asked_for_must_fit_the_program() {
+        let choose = |choice: &str, linkage: &Linkage| {
+            Installation::choose(&choice.parse().unwrap(), "a.out", linkage).map(|_| ()).unwrap_err().to_string()
+        };
+        let linked = Linkage::Mpi { family: Family::OpenMpi, library: PathBuf::from("/lib/libmpi.so.40") };
+        let fault = choose("mpich", &linked);
+        assert!(fault.contains("linked with Open MPI (/lib/libmpi.so.40)"), "{fault}");
+        let program = |linkage: Linkage| {
+            Installation::choose(&Choice::OfProgram, "a.out", &linkage).map(|_| ()).unwrap_err().to_string()
+        };
+        assert!(program(Linkage::Static).contains("statically"));
+        assert!(program(Linkage::NoMpi).contains("not linked with an MPI"));
+        assert!(program(Linkage::Unseen { why: "it is a script".into() }).contains("--mpi openmpi"));
+        let missing = Linkage::Missing { family: Family::Mpich, library: "libmpi.so.12".into() };
+        assert!(program(missing).contains("does not find libmpi.so.12"));
+    }
+
+    #[test]
+    fn an_unknown_mpi_is_refused() {
+        let fault = "no-such-mpi".parse::<Choice>().unwrap_err();
+        assert!(fault.to_string().contains("write openmpi, mpich or the PREFIX"), "{fault}");
+    }
+}

@@ -1,0 +1,222 @@
+//! One run of an MPI program: the launcher's command, on this host or spread over the two of a lab.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use linux::lab::{Host, Lab};
+use machine::{CoreId, Fault, Result, Site};
+use tempfile::TempDir;
+
+use crate::agent::Entrance;
+use crate::carrier::Variables;
+use crate::installation::{Family, Installation};
+use crate::program::library_path;
+
+/// By which every process of a job can be found.
+pub(crate) const MARK: &str = "PLIMSOLL_JOB";
+
+/// Where the ranks are.
+#[derive(Clone, Copy)]
+pub enum Place<'a> {
+    /// Where the launcher puts them by itself: this host, unless its own options say otherwise.
+    Here,
+    /// The first half on host a, the rest on host b. `agent` is the program whose hidden command enters them.
+    Lab { lab: &'a Lab, agent: &'a Path },
+}
+
+/// What is to be run.
+pub struct Job<'a> {
+    pub installation: &'a Installation,
+    pub ranks: u32,
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+    /// The launcher's own options, after those set here: they win.
+    pub options: Vec<String>,
+    pub variables: Variables,
+    pub place: Place<'a>,
+    /// Cores that the ranks may use; `None`: all, bound as the launcher binds them.
+    pub cores: Option<Vec<CoreId>>,
+    /// Keep what the launcher and MPI share in files of the job's own folder, which goes however the job ends.
+    pub contained: bool,
+}
+
+impl Job<'_> {
+    /// The launcher's command. `folder` is the job's own; `mark` tells its processes from all others.
+    pub(crate) fn command(&self, folder: &Path, mark: &str) -> Result<Command> {
+        let mut command = Command::new(&self.installation.launcher);
+        command.arg("-n").arg(self.ranks.to_string()).env(MARK, mark);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        let mut names: Vec<&str> = self.variables.iter().map(|(name, _)| name.as_str()).collect();
+        if let Some(libraries) = &self.installation.libraries {
+            command.env("LD_LIBRARY_PATH", library_path(libraries));
+            names.push("LD_LIBRARY_PATH");
+        }
+        names.push(MARK);
+        match self.installation.family {
+            Family::OpenMpi => self.open_mpi(&mut command, folder, &names),
+            Family::Mpich | Family::IntelMpi => self.hydra(&mut command),
+        }
+        if let Place::Lab { lab, agent } = self.place {
+            self.spread(&mut command, lab, agent, folder)?;
+        }
+        command.args(&self.options).arg(&self.program).args(&self.arguments);
+        if let Some(cores) = &self.cores {
+            linux::affinity::confine_child(&mut command, cores)?;
+        }
+        Ok(command)
+    }
+
+    fn open_mpi(&self, command: &mut Command, folder: &Path, names: &[&str]) {
+        if rustix::process::geteuid().is_root() {
+            for name in ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] {
+                command.env(name, "1").env(format!("{name}_CONFIRM"), "1");
+            }
+        }
+        // Its slots are the cores that it may use; how many ranks they bear has been settled by then.
+        command.arg("--oversubscribe");
+        if self.cores.is_some() {
+            command.args(["--bind-to", "none"]);
+        }
+        // Parameters of Open MPI reach ranks on other hosts by themselves, other variables do not.
+        for name in names.iter().filter(|name| !name.starts_with("OMPI_MCA_")) {
+            command.args(["-x", name]);
+        }
+        if self.contained {
+            for name in [
+                "OMPI_MCA_orte_tmpdir_base",
+                "PRTE_MCA_prte_tmpdir_base",
+                "OMPI_MCA_btl_vader_backing_directory",
+                "OMPI_MCA_btl_sm_backing_directory",
+                "OMPI_MCA_osc_sm_backing_directory",
+                "OMPI_MCA_osc_rdma_backing_directory",
+            ] {
+                command.env(name, folder);
+            }
+        }
+    }
+
+    fn hydra(&self, command: &mut Command) {
+        if self.cores.is_some() {
+            command.args(["-bind-to", "none"]);
+        }
+    }
+
+    /// The launcher itself runs on host a and reaches b by the agent.
+    fn spread(&self, command: &mut Command, lab: &Lab, program: &Path, folder: &Path) -> Result<()> {
+        let agent = folder.join("agent");
+        let entrances =
+            Host::BOTH.map(|host| Entrance { address: lab.address(host).to_string(), door: lab.door(host) });
+        let quoted: Vec<String> = entrances.iter().map(|entrance| format!("--entrance '{entrance}'")).collect();
+        let script = format!("#!/bin/sh\nexec '{}' lab-agent {} -- \"$@\"\n", program.display(), quoted.join(" "));
+        fs::write(&agent, script)
+            .and_then(|()| fs::set_permissions(&agent, fs::Permissions::from_mode(0o700)))
+            .map_err(|e| Fault::because("folder of the job", e, "free space in TMPDIR"))?;
+        let here = self.ranks.div_ceil(2);
+        let hosts: Vec<String> = entrances
+            .iter()
+            .zip([here, self.ranks - here])
+            .filter(|(_, ranks)| *ranks > 0)
+            .map(|(entrance, ranks)| format!("{}:{ranks}", entrance.address))
+            .collect();
+        let interface = lab.interface(Host::A);
+        match self.installation.family {
+            Family::OpenMpi => {
+                command.arg("--host").arg(hosts.join(","));
+                for (name, value) in [("plm_rsh_agent", agent.as_os_str()), ("oob_tcp_if_include", interface.as_ref())]
+                {
+                    command.env(format!("OMPI_MCA_{name}"), value);
+                }
+                command.env("PRTE_MCA_plm_ssh_agent", &agent).env("PRTE_MCA_prte_if_include", interface);
+                command.env("PMIX_MCA_ptl_tcp_if_include", format!("{interface},lo"));
+                if std::env::var_os("OMPI_MCA_btl_tcp_if_include").is_none() {
+                    command.env("OMPI_MCA_btl_tcp_if_include", interface);
+                }
+            }
+            Family::Mpich | Family::IntelMpi => {
+                command.arg("-hosts").arg(hosts.join(",")).args(["-launcher", "ssh", "-launcher-exec"]).arg(&agent);
+                command.args(["-iface", interface]);
+            }
+        }
+        lab.enter(Host::A, command)?;
+        Ok(())
+    }
+}
+
+/// A folder for what a job shares in files: where shared memory lives, if there is such a place.
+pub(crate) fn folder() -> Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    let folder = builder.prefix("plimsoll-job-");
+    folder
+        .tempdir_in("/dev/shm")
+        .or_else(|_| folder.tempdir())
+        .map_err(|e| Fault::because("folder of the job", e, "free space in TMPDIR"))
+}
+
+/// What an engine on a core of its own leaves to the ranks, and what the reader must know of cores that are shared.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cores {
+    /// `None`: all.
+    pub of_ranks: Option<Vec<CoreId>>,
+    pub notes: Vec<String>,
+}
+
+/// Settles who runs on which of `allowed`. Ranks and an engine that must share cores are refused, unless `shared` says
+/// that it is wanted: an engine that spins where ranks compute costs them most of their speed.
+pub fn cores(ranks: u32, placement: &Site, allowed: &[CoreId], shared: bool) -> Result<Cores> {
+    let mut notes = Vec::new();
+    let count = allowed.len();
+    let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let Site::Core(core) = placement else {
+        if ranks as usize > count {
+            notes.push(format!(
+                "{} on {}: each waits while the other runs; figures of speed mean little",
+                many(ranks as usize, "rank"),
+                many(count, "core")
+            ));
+        }
+        return Ok(Cores { of_ranks: None, notes });
+    };
+    linux::affinity::check(*core)?;
+    let rest: Vec<CoreId> = allowed.iter().copied().filter(|other| other != core).collect();
+    if rest.len() >= ranks as usize {
+        return Ok(Cores { of_ranks: Some(rest), notes });
+    }
+    let cause =
+        format!("{} and the engine on {core} need {} cores of {count}", many(ranks as usize, "rank"), ranks + 1);
+    if !shared {
+        let next = "choose --placement app or fewer ranks, or let them share cores with --oversubscribe";
+        return Err(Fault::new(format!("placement {placement}"), cause, next));
+    }
+    notes.push(format!("{cause}: the engine shares cores with ranks and yields whenever it is idle"));
+    Ok(Cores { of_ranks: None, notes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOUR: [CoreId; 4] = [CoreId(0), CoreId(1), CoreId(2), CoreId(3)];
+
+    #[test]
+    fn ranks_beyond_the_cores_are_told_of() {
+        assert_eq!(cores(4, &Site::App, &FOUR, false).unwrap(), Cores { of_ranks: None, notes: vec![] });
+        assert!(cores(5, &Site::App, &FOUR, false).unwrap().notes[0].starts_with("5 ranks on 4 cores"));
+    }
+
+    #[test]
+    fn an_engine_that_would_share_a_core_is_refused_unless_it_is_wanted() {
+        let site = Site::Core(linux::affinity::allowed().unwrap()[0]);
+        let Site::Core(core) = site else { unreachable!() };
+        let others = [CoreId(100), CoreId(101)];
+        let allowed = [&[core][..], &others].concat();
+        assert_eq!(cores(2, &site, &allowed, false).unwrap().of_ranks.unwrap(), others);
+        let fault = cores(3, &site, &allowed, false).unwrap_err();
+        assert!(fault.to_string().contains("3 ranks and the engine on"), "{fault}");
+        let shared = cores(3, &site, &allowed, true).unwrap();
+        assert!(shared.of_ranks.is_none() && shared.notes[0].contains("yields"));
+        assert!(cores(1, &Site::Core(CoreId(9_999)), &allowed, true).is_err());
+    }
+}

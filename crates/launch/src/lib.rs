@@ -1,0 +1,22 @@
+//! Starts MPI programs so that the engine carries their messages, and says what really carried them.
+//!
+//! [`installation::Installation`] is an MPI on this machine, found from the program that is linked with it
+//! ([`program`]); [`carrier::Carrier`] is what shall carry the messages, as the variables that make this MPI take it;
+//! [`job::Job`] is one run of `mpirun`, on this host or spread over the two of a lab; [`summary::Summary`] is what its
+//! ranks reported.
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod carrier;
+pub mod diagnosis;
+pub mod elf;
+pub mod installation;
+pub mod job;
+pub mod program;
+pub mod provider;
+pub mod report;
+pub mod running;
+pub mod session;
+pub mod sieve;
+pub mod summary;
+pub mod words;

@@ -1,0 +1,185 @@
+//! A job that runs, and its end: nothing of it is left, however it or this process ends.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linux::relay::Relay;
+use linux::warden::Warden;
+use machine::{Fault, Result};
+use tempfile::TempDir;
+
+use crate::job::{self, Job, MARK};
+use crate::report::Reports;
+use crate::sieve;
+
+/// How long the launcher's standard error may stay open after all processes of the job are gone.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// A job's own folder and the mark of its processes, from before it is started.
+#[derive(Debug)]
+pub struct Scratch {
+    folder: TempDir,
+    mark: String,
+}
+
+impl Scratch {
+    pub fn new() -> Result<Scratch> {
+        let folder = job::folder()?;
+        let name = folder.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok(Scratch { folder, mark: format!("{}-{name}", std::process::id()) })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Where the standard streams of a job go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// The user's own: what the ranks say is seen as it is said.
+    Shared,
+    /// Files of the job's folder: see [`Running::said`] and [`Running::complained`].
+    Kept,
+}
+
+/// A launcher that runs, with all that it started.
+#[derive(Debug)]
+pub struct Running {
+    launcher: Child,
+    /// Ends the processes and removes the folder; dropped before the launcher is waited for.
+    warden: Option<Warden>,
+    reports: Receiver<Vec<String>>,
+    scratch: Scratch,
+}
+
+const OUTPUT: &str = "output";
+const ERRORS: &str = "errors";
+
+impl Running {
+    /// Starts `job`. A `relay` that is to pass signals on to it must be made before.
+    pub fn start(job: &Job, scratch: Scratch, streams: Streams, relay: Option<&Relay>) -> Result<Running> {
+        let mut command = job.command(scratch.path(), &scratch.mark)?;
+        if let Some(relay) = relay {
+            relay.release(&mut command);
+        }
+        let file = |name: &str| {
+            fs::File::create(scratch.path().join(name))
+                .map_err(|e| Fault::because("folder of the job", e, "free space in TMPDIR"))
+        };
+        let errors = match streams {
+            Streams::Shared => None,
+            Streams::Kept => {
+                command.stdin(Stdio::null()).stdout(file(OUTPUT)?);
+                Some(file(ERRORS)?)
+            }
+        };
+        if job.cores.is_none() {
+            linux::affinity::inherit_allowed(&mut command)?;
+        }
+        let warden = Warden::over_marked(MARK, &scratch.mark, scratch.path())?;
+        let mut launcher = command.stderr(Stdio::piped()).spawn().map_err(|e| {
+            let next = "check that it may be executed, or choose another MPI by --mpi";
+            Fault::because(format!("launcher {}", job.installation.launcher.display()), e, next)
+        })?;
+        let pipe = launcher.stderr.take().expect("it was asked for");
+        let (sender, reports) = channel();
+        thread::spawn(move || {
+            let found = match errors {
+                Some(file) => sieve::run(pipe, file),
+                None => sieve::run(pipe, io::stderr()),
+            };
+            // Nobody waits for it any more where the job was given up.
+            let _ = sender.send(found);
+        });
+        Ok(Running { launcher, warden: Some(warden), reports, scratch })
+    }
+
+    /// The launcher's process.
+    pub fn id(&self) -> u32 {
+        self.launcher.id()
+    }
+
+    /// The job's folder.
+    pub fn folder(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Waits for the end, passing signals on.
+    pub fn attend(&mut self, relay: &Relay) -> Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            relay.attend(&self.launcher, Duration::from_secs(1))?;
+        }
+    }
+
+    /// Waits for the end within `limit`; `between` is called while it runs, and its fault ends the job.
+    pub fn wait(&mut self, limit: Duration, mut between: impl FnMut(&mut Running) -> Result<()>) -> Result<ExitStatus> {
+        let until = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            if linux::signal::interrupted() {
+                return Err(Fault::new("mpirun", "a signal asked to end", "run again"));
+            }
+            if Instant::now() >= until {
+                let cause = format!("it did not end within {} s", limit.as_secs());
+                return Err(Fault::new("mpirun", cause, "free the cores it uses and run again"));
+            }
+            between(self)?;
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.launcher.try_wait().map_err(|e| Fault::because("mpirun", e, "run again"))
+    }
+
+    /// What the ranks and the launcher wrote to standard output so far, where it is kept.
+    pub fn said(&self) -> String {
+        fs::read_to_string(self.folder().join(OUTPUT)).unwrap_or_default()
+    }
+
+    /// What they wrote to standard error so far, reports left out, where it is kept.
+    pub fn complained(&self) -> String {
+        fs::read_to_string(self.folder().join(ERRORS)).unwrap_or_default()
+    }
+
+    /// Ends what is left of the job and reads what its ranks reported.
+    pub fn finish(mut self) -> Reports {
+        self.end();
+        Reports::read(&self.reports.recv_timeout(DRAIN).unwrap_or_default())
+    }
+
+    fn end(&mut self) {
+        self.warden = None;
+        // The warden has ended it, unless it was killed itself.
+        let _ = self.launcher.kill();
+        let _ = self.launcher.wait();
+        let _ = io::stderr().flush();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What a shell makes of a program's end.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
+        (None, None) => 1,
+    }
+}
