@@ -2,46 +2,12 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::str::FromStr;
 
+pub use endpoint::Network;
 use machine::{Fault, Result, Site};
 
 use crate::installation::{Family, Installation};
 use crate::provider::Provider;
-
-/// The port that carries messages between hosts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Network {
-    Udp,
-    Afxdp(String),
-    Xdp(String),
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Network::Udp => f.pad("udp"),
-            Network::Afxdp(interface) => f.pad(&format!("afxdp:{interface}")),
-            Network::Xdp(interface) => f.pad(&format!("xdp:{interface}")),
-        }
-    }
-}
-
-impl FromStr for Network {
-    type Err = Fault;
-
-    fn from_str(text: &str) -> Result<Network> {
-        match text.split_once(':') {
-            None if text == "udp" => Ok(Network::Udp),
-            Some(("afxdp", interface)) if !interface.is_empty() => Ok(Network::Afxdp(interface.to_owned())),
-            Some(("xdp", interface)) if !interface.is_empty() => Ok(Network::Xdp(interface.to_owned())),
-            _ => {
-                let cause = "no such port carries messages between hosts";
-                Err(Fault::new(format!("network '{text}'"), cause, "write udp, afxdp:IFACE or xdp:IFACE"))
-            }
-        }
-    }
-}
 
 /// The engine as a libfabric provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,11 +79,7 @@ impl Engine {
                 ("OMPI_MCA_opal_common_ofi_provider_include", "plimsoll"),
             ]),
             // Ranks of one host are to go by the engine too, not by MPICH's own shared memory.
-            Family::Mpich => variables([
-                ("MPIR_CVAR_CH4_NETMOD", "ofi"),
-                ("MPIR_CVAR_OFI_USE_PROVIDER", "plimsoll"),
-                ("MPIR_CVAR_NOLOCAL", "1"),
-            ]),
+            Family::Mpich => variables([("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")]),
             Family::IntelMpi => variables([("I_MPI_FABRICS", "ofi"), ("I_MPI_OFI_PROVIDER", "plimsoll")]),
         });
         all
@@ -174,13 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_and_placements_read_back_what_they_print() {
-        for text in ["udp", "afxdp:lab0", "xdp:eth1"] {
-            assert_eq!(text.parse::<Network>().unwrap().to_string(), text);
-        }
-        for text in ["", "tcp", "afxdp", "xdp:", "udp:lo"] {
-            assert!(text.parse::<Network>().is_err(), "{text}");
-        }
+    fn an_engine_of_a_rank_runs_in_it_or_on_a_core() {
         assert_eq!(placement("core:3").unwrap(), Site::Core(CoreId(3)));
         for text in ["xdp:lab0", "agent:dpu", "nowhere", "core:x", ""] {
             let fault = placement(text).unwrap_err();

@@ -190,7 +190,9 @@ impl Installation {
     fn of_library(family: Family, library: &Path) -> Result<Installation> {
         let mut folders: Vec<PathBuf> = Vec::new();
         for place in [Some(library.to_owned()), library.canonicalize().ok()].into_iter().flatten() {
-            folders.extend(place.ancestors().skip(2).take(4).map(|above| above.join("bin")));
+            let bins = place.ancestors().skip(2).take(4).map(|above| above.join("bin"));
+            // Where /bin leads to /usr/bin, the latter is what Open MPI can find its parts by.
+            folders.extend(bins.filter_map(|bin| bin.canonicalize().ok()));
         }
         folders.extend(path_folders());
         let found = folders.iter().find_map(|folder| Installation::in_folder(folder, Some(family)));

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -75,9 +76,19 @@ impl Job<'_> {
                 command.env(name, "1").env(format!("{name}_CONFIRM"), "1");
             }
         }
-        // Its slots are the cores that it may use; how many ranks they bear has been settled by then.
-        command.arg("--oversubscribe");
-        if self.cores.is_some() {
+        // A launcher that is called by its full name takes it for one to be used on other hosts too.
+        if self.installation.libraries.is_none()
+            && let Some(name) = self.installation.launcher.file_name()
+        {
+            command.arg0(name);
+        }
+        match self.place {
+            // Its slots are the cores that it may use; how many ranks they bear has been settled by then.
+            Place::Here => command.arg("--oversubscribe"),
+            // Two hosts of a lab share the cores; each would bind its first rank to the first of them.
+            Place::Lab { .. } => command.args(["--bind-to", "none"]),
+        };
+        if self.cores.is_some() && matches!(self.place, Place::Here) {
             command.args(["--bind-to", "none"]);
         }
         // Parameters of Open MPI reach ranks on other hosts by themselves, other variables do not.

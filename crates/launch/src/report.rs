@@ -10,52 +10,60 @@ use serde::{Deserialize, Serialize};
 pub struct Report {
     /// In `MPI_COMM_WORLD`; `None` where the launcher does not tell.
     pub rank: Option<u32>,
-    pub pid: u32,
     pub host: String,
-    pub asked: Choice,
-    pub ran: Choice,
+    pub process: u32,
+    /// The placement that was asked for, and that ran.
+    pub asked: String,
+    pub ran: String,
     pub ports: Vec<Port>,
-    /// Counters that prove the placement.
+    /// What the engine sent and delivered over all ports.
+    pub messages_sent: Option<u64>,
+    pub messages_received: Option<u64>,
+    /// Turns of a dedicated core's loop.
+    pub engine_turns: Option<u64>,
+    pub retransmitted: u64,
+    pub duplicates: u64,
+    pub malformed: u64,
+    /// Large messages moved by one copy out of the sender's memory.
+    pub single_copies: u64,
+    /// Counters that prove a placement.
     pub evidence: BTreeMap<String, u64>,
-    /// Only where it was asked for.
-    pub account: Option<Account>,
-    /// What did not run as it was asked, and what else the reader must know.
+    /// Time inside the provider's calls, where it was asked for.
+    pub account_calls: Option<u64>,
+    pub account_nanoseconds: Option<u64>,
+    /// Fallbacks and decisions, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// A placement and a network, as configured or as they ran.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Choice {
-    pub placement: Option<String>,
-    pub network: Option<String>,
-}
-
 /// What one port carried.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Port {
     /// `shm`, `udp`, `afxdp:IFACE` or `xdp:IFACE`.
     pub port: String,
     pub peers: u64,
-    pub sent: Traffic,
-    pub received: Traffic,
+    pub packets_sent: u64,
+    pub bytes_sent: u64,
+    pub packets_received: u64,
+    pub bytes_received: u64,
+    /// Read out of peers' memory.
+    pub bytes_fetched: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Traffic {
-    pub messages: u64,
-    pub bytes: u64,
-    pub packets: u64,
-}
+impl Port {
+    /// Whether nothing went over it.
+    pub fn is_idle(&self) -> bool {
+        self.packets_sent + self.packets_received + self.bytes_fetched == 0
+    }
 
-/// Time inside the provider's calls.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Account {
-    pub calls: u64,
-    pub nanoseconds: u64,
+    fn add(&mut self, more: &Port) {
+        self.peers += more.peers;
+        self.packets_sent += more.packets_sent;
+        self.bytes_sent += more.bytes_sent;
+        self.packets_received += more.packets_received;
+        self.bytes_received += more.bytes_received;
+        self.bytes_fetched += more.bytes_fetched;
+    }
 }
 
 /// All reports of a job, sorted by rank.
@@ -70,21 +78,35 @@ impl Reports {
     /// Reads the texts of report lines.
     pub fn read(lines: &[String]) -> Reports {
         let mut endpoints: Vec<Report> = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        endpoints.sort_by_key(|report| (report.rank.unwrap_or(u32::MAX), report.pid));
+        endpoints.sort_by_key(|report| (report.rank.unwrap_or(u32::MAX), report.process));
         Reports { damaged: lines.len() - endpoints.len(), endpoints }
     }
 
     /// Ranks that reported, each once: a rank may have opened several endpoints.
     pub fn ranks(&self) -> usize {
-        let mut processes: Vec<_> = self.endpoints.iter().map(|report| (&report.host, report.pid)).collect();
+        let mut processes: Vec<_> = self.endpoints.iter().map(|report| (&report.host, report.process)).collect();
         processes.sort_unstable();
         processes.dedup();
         processes.len()
     }
 
-    /// Messages that the engine delivered to ranks, over all ports.
-    pub fn messages(&self) -> u64 {
-        self.endpoints.iter().flat_map(|report| &report.ports).map(|port| port.received.messages).sum()
+    /// What each port carried, over all endpoints.
+    pub fn sums(&self) -> BTreeMap<&str, Port> {
+        let mut sums: BTreeMap<&str, Port> = BTreeMap::new();
+        for port in self.endpoints.iter().flat_map(|report| &report.ports) {
+            sums.entry(&port.port).or_insert_with(|| Port { port: port.port.clone(), ..Port::default() }).add(port);
+        }
+        sums
+    }
+
+    /// Whether anything was carried at all.
+    pub fn carried(&self) -> bool {
+        self.endpoints.iter().flat_map(|report| &report.ports).any(|port| !port.is_idle())
+    }
+
+    /// Time inside the provider's calls, over all endpoints; `None` where none measured it.
+    pub fn account_nanoseconds(&self) -> Option<u64> {
+        self.endpoints.iter().filter_map(|report| report.account_nanoseconds).reduce(|sum, more| sum + more)
     }
 }
 
@@ -95,13 +117,15 @@ mod tests {
     #[test]
     fn reports_are_sorted_and_what_is_damaged_is_counted() {
         let lines = [
-            r#"{"rank":1,"pid":11,"host":"a","ports":[{"port":"shm","received":{"messages":4}}],"news":true}"#,
-            r#"{"rank":0,"pid":10,"host":"a"}"#,
-            r#"{"rank":0,"pid":10,"host":"a","ports":[{"port":"udp","received":{"messages":3}}]}"#,
-            r#"{"rank":2,"pid""#,
+            r#"{"rank":1,"process":11,"host":"a","ports":[{"port":"shm","packets_received":4}],"news":true}"#,
+            r#"{"rank":0,"process":10,"host":"a"}"#,
+            r#"{"rank":0,"process":10,"host":"a","ports":[{"port":"shm","packets_received":3,"peers":1}]}"#,
+            r#"{"rank":2,"process""#,
         ];
         let reports = Reports::read(&lines.map(str::to_owned));
         assert_eq!(reports.endpoints.iter().map(|report| report.rank).collect::<Vec<_>>(), [Some(0), Some(0), Some(1)]);
-        assert_eq!((reports.damaged, reports.ranks(), reports.messages()), (1, 2, 7));
+        assert_eq!((reports.damaged, reports.ranks(), reports.carried()), (1, 2, true));
+        assert_eq!(reports.sums()["shm"].packets_received, 7);
+        assert_eq!(reports.account_nanoseconds(), None);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use comfy_table::{CellAlignment, Table, presets};
 use machine::Bytes;
 
-use crate::report::{Port, Report, Reports, Traffic};
+use crate::report::{Port, Report, Reports};
 
 /// Ranks beyond this are summed up, not listed.
 const LISTED: usize = 32;
@@ -31,8 +31,8 @@ pub fn page(subject: &Subject, reports: &Reports) -> String {
     if reported < subject.ranks as usize {
         notes.push("ranks that did not report were killed, or did not end MPI by MPI_Finalize".to_owned());
     }
-    if reports.messages() == 0 {
-        notes.push("no message was received: the ranks did not talk to each other".to_owned());
+    if !reports.carried() {
+        notes.push("no packet moved: the ranks did not talk to each other".to_owned());
     }
     if reports.damaged > 0 {
         notes.push(format!("{} report lines came mixed or cut: sums are too small", reports.damaged));
@@ -60,34 +60,38 @@ pub fn nothing(subject: &Subject, causes: &[String]) -> String {
 fn table(reports: &Reports) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    table.set_header(["rank", "host", "placement", "port", "peers", "sent", "", "received", ""]);
-    let ranks: Vec<&Report> = reports.endpoints.iter().collect();
-    for report in ranks.iter().take(LISTED) {
-        let rank = report.rank.map_or_else(|| format!("pid {}", report.pid), |rank| rank.to_string());
-        let placement = report.ran.placement.clone().unwrap_or_else(|| "unknown".to_owned());
-        let mut first = [rank, report.host.clone(), placement];
-        for port in used(report) {
+    table.set_header([
+        "rank",
+        "host",
+        "placement",
+        "port",
+        "peers",
+        "packets out",
+        "bytes",
+        "packets in",
+        "bytes",
+        "fetched",
+    ]);
+    for report in reports.endpoints.iter().take(LISTED) {
+        let ran = if report.ran.is_empty() { "unknown".to_owned() } else { report.ran.clone() };
+        let mut first = [name(report), report.host.clone(), ran];
+        for port in report.ports.iter().filter(|port| !port.is_idle()) {
             row(&mut table, std::mem::take(&mut first), port);
         }
         if !first[0].is_empty() {
             table.add_row(first);
         }
     }
-    let mut sums: BTreeMap<&str, Port> = BTreeMap::new();
-    for port in ranks.iter().flat_map(|report| used(report)) {
-        let sum = sums.entry(&port.port).or_insert_with(|| Port { port: port.port.clone(), ..Port::default() });
-        sum.peers += port.peers;
-        add(&mut sum.sent, &port.sent);
-        add(&mut sum.received, &port.received);
-    }
-    if ranks.len() > 1 {
-        let name = if ranks.len() > LISTED { format!("all {}", ranks.len()) } else { "sum".to_owned() };
-        let mut first = [name, String::new(), String::new()];
-        for sum in sums.values() {
+    if reports.endpoints.len() > 1 {
+        let mut first = ["sum".to_owned(), String::new(), String::new()];
+        if reports.endpoints.len() > LISTED {
+            first[1] = format!("of all {}", reports.endpoints.len());
+        }
+        for sum in reports.sums().values().filter(|port| !port.is_idle()) {
             row(&mut table, std::mem::take(&mut first), sum);
         }
     }
-    for column in 4..9 {
+    for column in 4..10 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -95,27 +99,15 @@ fn table(reports: &Reports) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// Ports that carried something; a rank that talked to nobody has none.
-fn used(report: &Report) -> impl Iterator<Item = &Port> {
-    let idle = |port: &&Port| port.sent == Traffic::default() && port.received == Traffic::default();
-    report.ports.iter().filter(move |port| !idle(port))
-}
-
-fn add(sum: &mut Traffic, more: &Traffic) {
-    sum.messages += more.messages;
-    sum.bytes += more.bytes;
-    sum.packets += more.packets;
+fn name(report: &Report) -> String {
+    report.rank.map_or_else(|| format!("pid {}", report.process), |rank| rank.to_string())
 }
 
 fn row(table: &mut Table, first: [String; 3], port: &Port) {
-    let messages = |traffic: &Traffic| format!("{} messages", grouped(traffic.messages));
     let mut row = first.to_vec();
-    row.push(port.port.clone());
-    row.push(port.peers.to_string());
-    for traffic in [&port.sent, &port.received] {
-        row.push(messages(traffic));
-        row.push(rounded(traffic.bytes));
-    }
+    row.extend([port.port.clone(), grouped(port.peers)]);
+    row.extend([grouped(port.packets_sent), rounded(port.bytes_sent)]);
+    row.extend([grouped(port.packets_received), rounded(port.bytes_received), rounded(port.bytes_fetched)]);
     table.add_row(row);
 }
 
@@ -141,13 +133,26 @@ fn rounded(bytes: u64) -> String {
     }
 }
 
-/// Counters of all ranks together.
+/// Counters of all ranks together; those that stayed at 0 prove nothing and are left out.
 fn evidence(reports: &Reports) -> Vec<String> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
-    for (name, count) in reports.endpoints.iter().flat_map(|report| &report.evidence) {
-        *sums.entry(name).or_default() += count;
+    for report in &reports.endpoints {
+        let named = [
+            ("messages sent", report.messages_sent),
+            ("messages received", report.messages_received),
+            ("turns of the engine's core", report.engine_turns),
+            ("messages copied once out of the sender's memory", Some(report.single_copies)),
+            ("packets retransmitted", Some(report.retransmitted)),
+            ("duplicates dropped", Some(report.duplicates)),
+            ("malformed packets dropped", Some(report.malformed)),
+        ];
+        let counters = named.into_iter().filter_map(|(name, count)| Some((name, count?)));
+        for (name, count) in counters.chain(report.evidence.iter().map(|(name, count)| (name.as_str(), *count))) {
+            *sums.entry(name).or_default() += count;
+        }
     }
-    let parts: Vec<String> = sums.into_iter().map(|(name, count)| format!("{name} {}", grouped(count))).collect();
+    let seen = sums.into_iter().filter(|(_, count)| *count > 0);
+    let parts: Vec<String> = seen.map(|(name, count)| format!("{name} {}", grouped(count))).collect();
     if parts.is_empty() { Vec::new() } else { vec![format!("evidence: {}", parts.join(", "))] }
 }
 
@@ -155,23 +160,13 @@ fn evidence(reports: &Reports) -> Vec<String> {
 fn departures(subject: &Subject, reports: &Reports) -> Vec<String> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for report in &reports.endpoints {
-        let rank = report.rank.map_or_else(|| format!("pid {}", report.pid), |rank| rank.to_string());
-        let mut add = |note: String| {
-            let ranks = found.entry(note).or_default();
-            if !ranks.contains(&rank) {
-                ranks.push(rank.clone());
+        let departure = (!report.ran.is_empty() && report.ran != subject.placement)
+            .then(|| format!("asked for {}, ran at {}", subject.placement, report.ran));
+        for note in departure.iter().chain(&report.notes) {
+            let ranks = found.entry(note.clone()).or_default();
+            if !ranks.contains(&name(report)) {
+                ranks.push(name(report));
             }
-        };
-        if let Some(ran) = report.ran.placement.as_ref().filter(|ran| **ran != subject.placement) {
-            add(format!("asked for {}, ran at {ran}", subject.placement));
-        }
-        if let (Some(asked), Some(ran)) = (&report.asked.network, &report.ran.network)
-            && asked != ran
-        {
-            add(format!("asked for {asked} between hosts, ran {ran}"));
-        }
-        for note in &report.notes {
-            add(note.clone());
         }
     }
     let all = reports.endpoints.len();
@@ -189,6 +184,64 @@ fn departures(subject: &Subject, reports: &Reports) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn subject() -> Subject {
+        Subject { mpi: "Open MPI 4.1.4".into(), ranks: 2, placement: "core:1".into() }
+    }
+
+    fn reports(lines: &[&str]) -> Reports {
+        Reports::read(&lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>())
+    }
+
+    const RANK_0: &str = r#"{"rank":0,"host":"plimsoll-a","process":10,"asked":"core:1","ran":"core:1","engine_turns":1000,
+        "ports":[{"port":"shm","peers":1,"packets_sent":1200,"bytes_sent":9600,"packets_received":1100,"bytes_received":8800,
+        "bytes_fetched":2097152},{"port":"udp","peers":0}],"single_copies":2,"notes":[]}"#;
+    const RANK_1: &str = r#"{"rank":1,"host":"plimsoll-b","process":11,"asked":"core:1","ran":"app","engine_turns":500,
+        "ports":[{"port":"shm","peers":1,"packets_sent":1100,"bytes_sent":8800,"packets_received":1200,"bytes_received":9600},
+        {"port":"udp","peers":1,"packets_sent":3,"bytes_sent":300}],"retransmitted":1,
+        "notes":["core 1 is needed by others: the engine runs in the caller"]}"#;
+
+    #[test]
+    fn a_page_of_two_ranks() {
+        let expected = "\
+plimsoll carried it: 2 ranks under Open MPI 4.1.4
+ rank  host        placement  port  peers  packets out    bytes  packets in    bytes  fetched
+ 0     plimsoll-a  core:1     shm       1        1,200  9.4 KiB       1,100  8.6 KiB  2.0 MiB
+ 1     plimsoll-b  app        shm       1        1,100  8.6 KiB       1,200  9.4 KiB      0 B
+                              udp       1            3    300 B           0      0 B      0 B
+ sum                          shm       2        2,300  18.0 KiB       2,300  18.0 KiB  2.0 MiB
+                              udp       1            3    300 B           0      0 B      0 B
+  evidence: messages copied once out of the sender's memory 2, packets retransmitted 1, turns of the engine's core 1,500
+  rank 1: asked for core:1, ran at app
+  rank 1: core 1 is needed by others: the engine runs in the caller
+";
+        let squeeze =
+            |text: &str| text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
+        assert_eq!(squeeze(&page(&subject(), &reports(&[RANK_1, RANK_0]))), squeeze(expected));
+    }
+
+    #[test]
+    fn a_rank_that_did_not_report_is_missed() {
+        let page = page(&subject(), &reports(&[RANK_0, "{"]));
+        assert!(page.starts_with("plimsoll: 1 of 2 ranks under Open MPI 4.1.4 REPORTED\n"), "{page}");
+        assert!(
+            page.contains("did not end MPI by MPI_Finalize") && page.contains("1 report lines came mixed"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn nothing_is_said_loudly() {
+        let page = nothing(&subject(), &["because. Next: do".to_owned()]);
+        assert!(page.starts_with("plimsoll did NOT carry it: no rank of 2 under Open MPI 4.1.4 reported."), "{page}");
+        assert!(page.ends_with("\n  because. Next: do\n"), "{page}");
+    }
+
+    #[test]
+    fn an_idle_job_says_so() {
+        let page = page(&subject(), &reports(&[r#"{"rank":0,"process":1}"#, r#"{"rank":1,"process":2}"#]));
+        assert!(page.contains("no packet moved"), "{page}");
+    }
 
     #[test]
     fn numbers_for_readers() {

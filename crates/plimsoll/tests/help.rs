@@ -12,6 +12,7 @@ fn help_reads_as_it_did() {
         "machine",
         "lab",
         "bench",
+        "mpirun",
         "serve",
         "study",
         "odf",

@@ -1,0 +1,326 @@
+/* The patterns of `plimsoll bench --mpi`, for two ranks: what OSU's micro-benchmarks measure, written anew.
+ *
+ * patterns CONTROL CORE,CORE MILLISECONDS ACCOUNT PATTERN:SIZE:RECEIVER ...
+ *
+ * Each rank pins itself to its core. Before and after each timed part rank 0 writes a line to the pipe CONTROL.out and
+ * waits for a byte from CONTROL.in, so that whoever counts on this machine counts that part and nothing else. Results go
+ * the same way. With ACCOUNT 1 the time inside every MPI call is taken; it costs two readings of the clock a call.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <mpi.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+enum { WINDOW = 64, ANSWER = 9, LATENCY_TAG = 1, WINDOW_TAG = 2, COMPUTE_PASSES = 4 };
+
+static int rank, account;
+static uint64_t calls, ticks_in_calls;
+static int control_out = -1, control_in = -1;
+static volatile uint64_t kept;
+
+static uint64_t ticks(void)
+{
+#if defined(__x86_64__)
+    return __rdtsc();
+#else
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+#endif
+}
+
+static uint64_t nanoseconds(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* An MPI call, timed if that is asked for. */
+#define CALL(call)                                   \
+    do {                                             \
+        if (account) {                               \
+            uint64_t before = ticks();               \
+            call;                                    \
+            ticks_in_calls += ticks() - before;      \
+            calls++;                                 \
+        } else {                                     \
+            call;                                    \
+        }                                            \
+    } while (0)
+
+static void die(const char *what)
+{
+    fprintf(stderr, "patterns: %s: %s\n", what, strerror(errno));
+    MPI_Abort(MPI_COMM_WORLD, 3);
+    exit(3);
+}
+
+static void tell(const char *line)
+{
+    size_t length = strlen(line);
+    while (length > 0) {
+        ssize_t written = write(control_out, line, length);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            die("control pipe");
+        line += written;
+        length -= (size_t)written;
+    }
+}
+
+static void await_answer(void)
+{
+    char byte;
+    ssize_t count;
+    while ((count = read(control_in, &byte, 1)) < 0 && errno == EINTR)
+        ;
+    if (count != 1)
+        die("control pipe");
+}
+
+struct work {
+    char pattern[16];
+    size_t size;
+    int works;
+    char *out, *in; /* for a window: WINDOW messages beside each other, up to a bound */
+    size_t stride;
+    uint64_t *field; /* what is computed on between exchanges */
+    size_t words;
+};
+
+/* Reads all of the data, as an application does with what it receives. */
+static void use(const char *data, size_t length)
+{
+    uint64_t sum = 0;
+    size_t at = 0;
+    for (; at + 8 <= length; at += 8) {
+        uint64_t word;
+        memcpy(&word, data + at, 8);
+        sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+    }
+    for (; at < length; at++)
+        sum += (unsigned char)data[at];
+    kept += sum;
+}
+
+static void compute(struct work *work)
+{
+    for (int pass = 0; pass < COMPUTE_PASSES; pass++)
+        for (size_t i = 1; i + 1 < work->words; i++)
+            work->field[i] = (work->field[i - 1] + 2 * work->field[i] + work->field[i + 1]) >> 2;
+    kept += work->field[work->words / 2];
+}
+
+static void ping_pong(struct work *work, uint64_t rounds)
+{
+    int size = (int)work->size;
+    for (uint64_t i = 0; i < rounds; i++) {
+        if (rank == 0) {
+            CALL(MPI_Send(work->out, size, MPI_CHAR, 1, LATENCY_TAG, MPI_COMM_WORLD));
+            CALL(MPI_Recv(work->in, size, MPI_CHAR, 1, LATENCY_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        } else {
+            CALL(MPI_Recv(work->in, size, MPI_CHAR, 0, LATENCY_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            CALL(MPI_Send(work->out, size, MPI_CHAR, 0, LATENCY_TAG, MPI_COMM_WORLD));
+        }
+        if (work->works)
+            use(work->in, work->size);
+    }
+}
+
+static void windows(struct work *work, uint64_t rounds)
+{
+    MPI_Request requests[WINDOW];
+    int size = (int)work->size, answer = 0;
+    for (uint64_t i = 0; i < rounds; i++) {
+        if (rank == 0) {
+            for (int j = 0; j < WINDOW; j++)
+                CALL(MPI_Isend(work->out + j * work->stride, size, MPI_CHAR, 1, WINDOW_TAG, MPI_COMM_WORLD, &requests[j]));
+            CALL(MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE));
+            CALL(MPI_Recv(&answer, 1, MPI_INT, 1, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        } else {
+            for (int j = 0; j < WINDOW; j++)
+                CALL(MPI_Irecv(work->in + j * work->stride, size, MPI_CHAR, 0, WINDOW_TAG, MPI_COMM_WORLD, &requests[j]));
+            CALL(MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE));
+            if (work->works)
+                for (int j = 0; j < WINDOW; j++)
+                    use(work->in + j * work->stride, work->size);
+            CALL(MPI_Send(&answer, 1, MPI_INT, 0, ANSWER, MPI_COMM_WORLD));
+        }
+    }
+}
+
+/* A step of a simulation: compute, then swap a border with the other rank. */
+static void exchange(struct work *work, uint64_t rounds)
+{
+    MPI_Request requests[2];
+    int size = (int)work->size, other = 1 - rank;
+    for (uint64_t i = 0; i < rounds; i++) {
+        CALL(MPI_Irecv(work->in, size, MPI_CHAR, other, WINDOW_TAG, MPI_COMM_WORLD, &requests[0]));
+        CALL(MPI_Isend(work->out, size, MPI_CHAR, other, WINDOW_TAG, MPI_COMM_WORLD, &requests[1]));
+        compute(work);
+        CALL(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+        use(work->in, work->size);
+    }
+}
+
+static void run(struct work *work, uint64_t rounds)
+{
+    if (strcmp(work->pattern, "latency") == 0)
+        ping_pong(work, rounds);
+    else if (strcmp(work->pattern, "exchange") == 0)
+        exchange(work, rounds);
+    else
+        windows(work, rounds);
+}
+
+/* Rounds that take about `target` ns; what it takes to find out is the warm-up. */
+static uint64_t calibrate(struct work *work, uint64_t target)
+{
+    uint64_t rounds = 1, taken;
+    for (;;) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        uint64_t start = nanoseconds(CLOCK_MONOTONIC);
+        run(work, rounds);
+        taken = nanoseconds(CLOCK_MONOTONIC) - start;
+        MPI_Bcast(&taken, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+        if (taken >= target / 8 || rounds > 1u << 30)
+            break;
+        rounds *= taken * 16 < target ? 4 : 2;
+    }
+    uint64_t wanted = (uint64_t)((double)rounds * (double)target / (double)(taken ? taken : 1));
+    return wanted > 0 ? wanted : 1;
+}
+
+static uint64_t microseconds(struct timeval time)
+{
+    return (uint64_t)time.tv_sec * 1000000u + (uint64_t)time.tv_usec;
+}
+
+/* In the order in which they are told: see `result.rs`. */
+enum { ROUNDS, ELAPSED, CPU, USER, SYSTEM, CALLS, IN_CALLS, SWITCHES, FIELDS };
+
+static void measure(struct work *work, uint64_t rounds, uint64_t *fields)
+{
+    struct rusage before, after;
+    MPI_Barrier(MPI_COMM_WORLD);
+    calls = ticks_in_calls = 0;
+    getrusage(RUSAGE_SELF, &before);
+    uint64_t cpu = nanoseconds(CLOCK_PROCESS_CPUTIME_ID);
+    uint64_t start = nanoseconds(CLOCK_MONOTONIC), first = ticks();
+    run(work, rounds);
+    uint64_t last = ticks(), elapsed = nanoseconds(CLOCK_MONOTONIC) - start;
+    fields[CPU] = nanoseconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+    getrusage(RUSAGE_SELF, &after);
+    double scale = last > first ? (double)elapsed / (double)(last - first) : 0;
+    fields[ROUNDS] = rounds;
+    fields[ELAPSED] = elapsed;
+    fields[USER] = 1000 * (microseconds(after.ru_utime) - microseconds(before.ru_utime));
+    fields[SYSTEM] = 1000 * (microseconds(after.ru_stime) - microseconds(before.ru_stime));
+    fields[CALLS] = calls;
+    fields[IN_CALLS] = (uint64_t)((double)ticks_in_calls * scale);
+    fields[SWITCHES] = (uint64_t)(after.ru_nvcsw - before.ru_nvcsw + after.ru_nivcsw - before.ru_nivcsw);
+}
+
+static char *memory(size_t length)
+{
+    void *block = NULL;
+    length = (length + 4095) & ~(size_t)4095;
+    if ((errno = posix_memalign(&block, 4096, length ? length : 4096)) != 0)
+        die("memory");
+    memset(block, rank + 1, length ? length : 4096);
+    return block;
+}
+
+static void pin(const char *cores)
+{
+    const char *comma = strchr(cores, ',');
+    int core = atoi(rank == 0 || comma == NULL ? cores : comma + 1);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    if (sched_setaffinity(0, sizeof set, &set) != 0)
+        die("core");
+}
+
+int main(int argc, char **argv)
+{
+    int ranks;
+    char line[512], path[4096];
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks != 2 || argc < 6) {
+        fprintf(stderr, "usage: two ranks of patterns CONTROL CORE,CORE MILLISECONDS ACCOUNT PATTERN:SIZE:RECEIVER ...\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    pin(argv[2]);
+    uint64_t target = strtoull(argv[3], NULL, 10) * 1000000u;
+    if (rank == 0) {
+        snprintf(path, sizeof path, "%s.out", argv[1]);
+        if ((control_out = open(path, O_WRONLY)) < 0)
+            die(path);
+        snprintf(path, sizeof path, "%s.in", argv[1]);
+        if ((control_in = open(path, O_RDONLY)) < 0)
+            die(path);
+    }
+    for (int nth = 5; nth < argc; nth++) {
+        struct work work = {0};
+        char receiver[16];
+        if (sscanf(argv[nth], "%15[a-z]:%zu:%15[a-z]", work.pattern, &work.size, receiver) != 3) {
+            errno = EINVAL;
+            die(argv[nth]);
+        }
+        work.works = strcmp(receiver, "works") == 0;
+        /* Messages of a window lie apart while all of them fit into 4 MiB; larger ones share a buffer, as OSU's do. */
+        int apart = work.size * WINDOW <= 4u << 20;
+        work.stride = apart ? (work.size + 63) & ~(size_t)63 : 0;
+        work.out = memory(work.stride * WINDOW + work.size);
+        work.in = memory(work.stride * WINDOW + work.size);
+        work.words = 4096;
+        work.field = (uint64_t *)memory(work.words * sizeof *work.field);
+        account = 0;
+        uint64_t rounds = calibrate(&work, target);
+        MPI_Bcast(&rounds, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+        account = atoi(argv[4]);
+        if (rank == 0) {
+            snprintf(line, sizeof line, "begin %d\n", nth - 5);
+            tell(line);
+            await_answer();
+        }
+        uint64_t mine[FIELDS], all[2][FIELDS];
+        measure(&work, rounds, mine);
+        if (rank == 0) {
+            snprintf(line, sizeof line, "end %d\n", nth - 5);
+            tell(line);
+            await_answer();
+        }
+        account = 0;
+        MPI_Gather(mine, FIELDS, MPI_UINT64_T, all, FIELDS, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+        for (int who = 0; rank == 0 && who < 2; who++) {
+            int at = snprintf(line, sizeof line, "result %d %d", nth - 5, who);
+            for (int field = 0; field < FIELDS; field++)
+                at += snprintf(line + at, sizeof line - (size_t)at, " %llu", (unsigned long long)all[who][field]);
+            snprintf(line + at, sizeof line - (size_t)at, "\n");
+            tell(line);
+        }
+        free(work.out);
+        free(work.in);
+        free(work.field);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,63 @@
+//! Starts an MPI program over the engine and prints what each rank reported: `launch RANKS [--lab] PROGRAM ARGUMENTS...`.
+//!
+//! The provider (`cargo build -p fabric`) must lie beside it. On a lab it is also what the launcher starts its daemons
+//! by, like the command `plimsoll`.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
+
+use launch::agent;
+use launch::installation::Choice;
+use launch::session::{self, Request};
+use machine::{Fault, Result, Site};
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    let outcome = match arguments.first() {
+        Some(first) if first == "lab-agent" => lab_agent(&arguments[1..]),
+        _ => run(arguments),
+    };
+    outcome.unwrap_or_else(|fault| {
+        eprintln!("launch: {fault}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
+    let usage =
+        || Fault::new("arguments", "no ranks or no program", "write: launch RANKS [--lab] PROGRAM ARGUMENTS...");
+    let text = |argument: &OsString| argument.to_str().map(str::to_owned);
+    let ranks = arguments.first().and_then(text).and_then(|n| n.parse().ok()).ok_or_else(usage)?;
+    let lab = arguments.get(1).is_some_and(|flag| flag == "--lab");
+    let mut rest = arguments.drain(if lab { 2 } else { 1 }..);
+    let request = Request {
+        ranks,
+        placement: Site::App,
+        network: None,
+        mpi: Choice::OfProgram,
+        lab,
+        oversubscribe: false,
+        quiet: false,
+        report: None,
+        options: env::var("MPIRUN_ARGS").map_or(Ok(Vec::new()), |text| launch::words::split(&text))?,
+        program: rest.next().ok_or_else(usage)?,
+        arguments: rest.collect(),
+        command: env::current_exe().map_err(|e| Fault::because("this program", e, "run it from a file"))?,
+    };
+    Ok(ExitCode::from(session::run(&request)?))
+}
+
+fn lab_agent(arguments: &[OsString]) -> Result<ExitCode> {
+    let mut entrances = Vec::new();
+    let mut rest = arguments;
+    while let [flag, value, after @ ..] = rest
+        && flag == "--entrance"
+    {
+        entrances.push(value.to_string_lossy().parse()?);
+        rest = after;
+    }
+    let mut command: Command = agent::command(&entrances, rest)?;
+    let status = command.status().map_err(|e| Fault::because("sh", e, "install a POSIX shell"))?;
+    Ok(ExitCode::from(status.code().unwrap_or(1) as u8))
+}
