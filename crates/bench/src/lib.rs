@@ -10,6 +10,7 @@ mod calibration;
 pub mod control;
 pub mod endpoint;
 mod meters;
+pub mod mpi;
 pub mod pattern;
 pub mod peer;
 pub mod peer_process;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::Path;
 
 pub use endpoint::Network;
 use machine::{Fault, Result, Site};
@@ -59,7 +60,8 @@ fn variables<const N: usize>(pairs: [(&str, &str); N]) -> Variables {
 
 impl Engine {
     /// What makes `installation` carry its messages by the engine.
-    pub fn variables(&self, installation: &Installation, provider: &Provider) -> Variables {
+    /// `command` is the program that is started as the engine's process where ranks find none.
+    pub fn variables(&self, installation: &Installation, provider: &Provider, command: &Path) -> Variables {
         let yes = |on: bool| if on { "yes" } else { "no" };
         let mut all = variables([
             ("FI_PROVIDER", "plimsoll"),
@@ -68,6 +70,7 @@ impl Engine {
             ("FI_PLIMSOLL_ACCOUNT", yes(self.account)),
         ]);
         all.push(("FI_PROVIDER_PATH".to_owned(), provider.folder.clone().into()));
+        all.push(("FI_PLIMSOLL_PROGRAM".to_owned(), command.into()));
         if let Some(network) = &self.network {
             all.extend(variables([("FI_PLIMSOLL_NETWORK", &network.to_string())]));
         }
@@ -158,7 +161,7 @@ mod tests {
             (Family::OpenMpi, "FI_PLIMSOLL_NETWORK", "udp"),
             (Family::OpenMpi, "FI_PLIMSOLL_ACCOUNT", "yes"),
         ] {
-            let all = engine.variables(&installation(family, "4.1"), &provider);
+            let all = engine.variables(&installation(family, "4.1"), &provider, Path::new("plimsoll"));
             assert!(all.contains(&(name.to_owned(), value.into())), "{family} {name}: {all:?}");
         }
     }

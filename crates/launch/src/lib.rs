@@ -10,6 +10,7 @@ pub mod agent;
 pub mod carrier;
 pub mod diagnosis;
 pub mod elf;
+pub mod engine;
 pub mod installation;
 pub mod job;
 pub mod program;

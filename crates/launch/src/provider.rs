@@ -23,7 +23,8 @@ pub struct Provider {
 /// the name that libfabric wants, as a link in `scratch`.
 pub fn find(program: &Path, scratch: &Path) -> Result<Provider> {
     let beside = program.parent().unwrap_or(Path::new("."));
-    for folder in [beside.to_owned(), beside.join("../lib/plimsoll"), beside.join("../lib")] {
+    // Cargo puts the library of a package that was built for another one's tests into `deps`.
+    for folder in ["", "../lib/plimsoll", "../lib", "deps"].map(|folder| beside.join(folder)) {
         let library = folder.join(INSTALLED);
         if library.is_file() {
             return Ok(Provider { folder, library });
@@ -58,6 +59,6 @@ mod tests {
         assert_eq!(found.folder, scratch.path().join("provider"));
         assert_eq!(fs::read_to_string(found.folder.join(INSTALLED)).unwrap(), "built");
         fs::write(place.path().join(INSTALLED), "installed").unwrap();
-        assert_eq!(find(&program, scratch.path()).unwrap().folder, place.path());
+        assert_eq!(find(&program, scratch.path()).unwrap().library, place.path().join(INSTALLED));
     }
 }

@@ -21,11 +21,7 @@ pub struct Report {
     pub messages_received: Option<u64>,
     /// Turns of a dedicated core's loop.
     pub engine_turns: Option<u64>,
-    pub retransmitted: u64,
-    pub duplicates: u64,
-    pub malformed: u64,
-    /// Large messages moved by one copy out of the sender's memory.
-    pub single_copies: u64,
+    pub counters: Counters,
     /// Counters that prove a placement.
     pub evidence: BTreeMap<String, u64>,
     /// Time inside the provider's calls, where it was asked for.
@@ -33,6 +29,19 @@ pub struct Report {
     pub account_nanoseconds: Option<u64>,
     /// Fallbacks and decisions, a sentence each.
     pub notes: Vec<String>,
+}
+
+/// What the engine counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    pub retransmitted: u64,
+    pub duplicates: u64,
+    pub malformed: u64,
+    /// Large messages moved by one copy out of the sender's memory.
+    pub single_copies: u64,
+    /// Such copies that failed; the bytes then came in packets.
+    pub reads_refused: u64,
 }
 
 /// What one port carried.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 use linux::relay::Relay;
 use linux::warden::Warden;
 use machine::{Fault, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tempfile::TempDir;
 
 use crate::job::{self, Job, MARK};
@@ -121,10 +124,21 @@ impl Running {
         }
     }
 
-    /// Waits for the end within `limit`; `between` is called while it runs, and its fault ends the job.
-    pub fn wait(&mut self, limit: Duration, mut between: impl FnMut(&mut Running) -> Result<()>) -> Result<ExitStatus> {
+    /// Waits for the end within `limit`. `between` is called whenever `watched` has something to read; its fault ends the
+    /// wait.
+    pub fn wait(
+        &mut self,
+        limit: Duration,
+        watched: Option<&impl AsFd>,
+        mut between: impl FnMut(&mut Running) -> Result<()>,
+    ) -> Result<ExitStatus> {
+        let failed = |error: rustix::io::Errno| Fault::because("mpirun", error, "run again");
+        let process = pidfd_open(Pid::from_child(&self.launcher), PidfdFlags::empty()).map_err(failed)?;
         let until = Instant::now() + limit;
         loop {
+            if watched.is_some() {
+                between(self)?;
+            }
             if let Some(status) = self.ended()? {
                 return Ok(status);
             }
@@ -135,8 +149,12 @@ impl Running {
                 let cause = format!("it did not end within {} s", limit.as_secs());
                 return Err(Fault::new("mpirun", cause, "free the cores it uses and run again"));
             }
-            between(self)?;
-            thread::sleep(Duration::from_millis(2));
+            let mut events = vec![PollFd::new(&process, PollFlags::IN)];
+            events.extend(watched.map(|watched| PollFd::new(watched, PollFlags::IN)));
+            match poll(&mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 200_000_000 })) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(failed(error)),
+            }
         }
     }
 

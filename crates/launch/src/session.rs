@@ -10,6 +10,7 @@ use machine::{Fault, Result, Site};
 
 use crate::carrier::{Engine, Network};
 use crate::diagnosis::{self, Silence};
+use crate::engine;
 use crate::installation::{Choice, Family, Installation};
 use crate::job::{self, Job, Place};
 use crate::program::{self, Linkage};
@@ -67,8 +68,8 @@ pub fn run(request: &Request) -> Result<u8> {
         Some(lab) => Place::Lab { lab, agent: &request.command },
         None => Place::Here,
     };
-    let engine = Engine { placement: request.placement.clone(), network: request.network.clone(), account: false };
-    let variables = engine.variables(&installation, &provider);
+    let carrier = Engine { placement: request.placement.clone(), network: request.network.clone(), account: false };
+    let variables = carrier.variables(&installation, &provider, &request.command);
     for (name, value) in &variables {
         if let Some(theirs) = std::env::var_os(name).filter(|theirs| theirs != value) {
             notes.push(format!("{name}={} of the environment gives way to {}", theirs.display(), value.display()));
@@ -76,6 +77,9 @@ pub fn run(request: &Request) -> Result<u8> {
     }
     for note in &notes {
         eprintln!("plimsoll: {note}");
+    }
+    if let Site::Core(core) = request.placement {
+        engine::start(&request.command, core, lab.as_ref())?;
     }
     let job = Job {
         installation: &installation,

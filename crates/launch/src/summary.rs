@@ -141,10 +141,11 @@ fn evidence(reports: &Reports) -> Vec<String> {
             ("messages sent", report.messages_sent),
             ("messages received", report.messages_received),
             ("turns of the engine's core", report.engine_turns),
-            ("messages copied once out of the sender's memory", Some(report.single_copies)),
-            ("packets retransmitted", Some(report.retransmitted)),
-            ("duplicates dropped", Some(report.duplicates)),
-            ("malformed packets dropped", Some(report.malformed)),
+            ("messages copied once out of the sender's memory", Some(report.counters.single_copies)),
+            ("such copies refused", Some(report.counters.reads_refused)),
+            ("packets retransmitted", Some(report.counters.retransmitted)),
+            ("duplicates dropped", Some(report.counters.duplicates)),
+            ("malformed packets dropped", Some(report.counters.malformed)),
         ];
         let counters = named.into_iter().filter_map(|(name, count)| Some((name, count?)));
         for (name, count) in counters.chain(report.evidence.iter().map(|(name, count)| (name.as_str(), *count))) {
@@ -195,10 +196,10 @@ mod tests {
 
     const RANK_0: &str = r#"{"rank":0,"host":"plimsoll-a","process":10,"asked":"core:1","ran":"core:1","engine_turns":1000,
         "ports":[{"port":"shm","peers":1,"packets_sent":1200,"bytes_sent":9600,"packets_received":1100,"bytes_received":8800,
-        "bytes_fetched":2097152},{"port":"udp","peers":0}],"single_copies":2,"notes":[]}"#;
+        "bytes_fetched":2097152},{"port":"udp","peers":0}],"counters":{"single_copies":2,"packets_sent":7},"notes":[]}"#;
     const RANK_1: &str = r#"{"rank":1,"host":"plimsoll-b","process":11,"asked":"core:1","ran":"app","engine_turns":500,
         "ports":[{"port":"shm","peers":1,"packets_sent":1100,"bytes_sent":8800,"packets_received":1200,"bytes_received":9600},
-        {"port":"udp","peers":1,"packets_sent":3,"bytes_sent":300}],"retransmitted":1,
+        {"port":"udp","peers":1,"packets_sent":3,"bytes_sent":300}],"counters":{"retransmitted":1},
         "notes":["core 1 is needed by others: the engine runs in the caller"]}"#;
 
     #[test]

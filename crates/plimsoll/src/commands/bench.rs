@@ -6,6 +6,7 @@ use study::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use study::sample::Runner;
 use study::sweep::sender;
 
+use super::bench_mpi;
 use crate::bench_page::{self, Measured};
 use crate::sweep_page;
 
@@ -30,9 +31,9 @@ pub struct Arguments {
     /// loopback, lab, or HOST[:PORT] of a 'plimsoll serve'
     #[arg(long, default_value = "loopback", value_parser = path)]
     path: Path,
-    /// Cores of the local and the remote application thread
-    #[arg(long, default_value = "0,1", value_parser = cores)]
-    cores: (CoreId, CoreId),
+    /// Cores of the local and the remote application thread [default: 0,1; with --mpi a near and a far pair]
+    #[arg(long, value_parser = cores)]
+    cores: Option<(CoreId, CoreId)>,
     /// Core that does the kernel's receive processing (lab only)
     #[arg(long)]
     protocol_core: Option<u32>,
@@ -40,7 +41,7 @@ pub struct Arguments {
     #[arg(long, default_value = "reads", value_parser = receivers)]
     receiver: Receivers,
     /// Put the receiving process on each core in turn and show interrupts a message and who bears them (paper 002)
-    #[arg(long, requires = "protocol_core", conflicts_with = "cores")]
+    #[arg(long, requires = "protocol_core", conflicts_with_all = ["cores", "mpi"])]
     sweep_cores: bool,
     /// Blocks of each point
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -48,6 +49,8 @@ pub struct Arguments {
     /// Print all samples as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    mpi: bench_mpi::Arguments,
 }
 
 #[derive(Clone)]
@@ -91,6 +94,10 @@ fn cores(text: &str) -> Result<(CoreId, CoreId)> {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let program = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    if arguments.mpi.mpi {
+        let protocol_core = arguments.protocol_core.map(CoreId);
+        return bench_mpi::run(arguments.mpi, program, arguments.cores, protocol_core, arguments.rounds, arguments.json);
+    }
     if arguments.placement != Site::App && !arguments.stacks.iter().any(|stack| stack.is_engine()) {
         return Err(Fault::new(
             format!("placement {}", arguments.placement),
@@ -162,7 +169,7 @@ fn measure(bench: &mut Bench, measured: &mut [Measured], rounds: u32) -> Result<
 fn points(arguments: &Arguments) -> Result<Vec<Measured>> {
     let protocol_core = arguments.protocol_core.map(CoreId);
     let stops: Vec<(CoreId, CoreId)> = match protocol_core.filter(|_| arguments.sweep_cores) {
-        None => vec![arguments.cores],
+        None => vec![arguments.cores.unwrap_or((CoreId(0), CoreId(1)))],
         Some(protocol) => {
             let cores = linux::affinity::allowed()?;
             cores.iter().map(|&process| (sender(&cores, process, protocol), process)).collect()

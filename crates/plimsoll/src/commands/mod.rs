@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod bench;
 pub mod engine;
+mod bench_mpi;
 pub mod lab;
 pub mod lab_agent;
 pub mod machine;

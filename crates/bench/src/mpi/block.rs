@@ -1,0 +1,300 @@
+//! One block: one start of two ranks for one contender, with what this machine counted meanwhile.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use launch::installation::Installation;
+use launch::job::{Job, Place};
+use launch::provider::{self, Provider};
+use launch::report::Reports;
+use launch::running::{Running, Scratch, Streams, exit_code};
+use linux::accounting::HostMeter;
+use linux::lab::{Host, Lab, Options};
+use machine::accounting::CoreCost;
+use machine::{CoreId, Fault, Nanoseconds, Reading, Result};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use serde::Serialize;
+use tempfile::TempDir;
+
+use super::contender::{Contender, Hosts, Seats};
+use super::pattern::Task;
+use super::program::Program;
+use super::result::{Figures, Line};
+
+/// Time that a task's timed part aims at.
+const TIMED: Duration = Duration::from_millis(40);
+
+/// For one start with all its tasks.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// One task of a block.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    pub task: Task,
+    /// In the unit of the pattern.
+    pub value: f64,
+    pub messages: u64,
+    pub ranks: [Figures; 2],
+    /// Network softirqs by core, of both hosts.
+    pub cores: Vec<CoreCost>,
+}
+
+/// What one start gave.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Block {
+    pub round: u32,
+    pub started: Nanoseconds,
+    /// One way between the ranks' cores before and after it, in picoseconds.
+    pub probes: [Option<u64>; 2],
+    pub outcomes: Vec<Outcome>,
+    pub reports: Reports,
+    /// Whether MPI calls were timed.
+    pub accounted: bool,
+}
+
+/// Starts blocks. Its program and its lab live as long as it does.
+pub struct Bench {
+    installation: Installation,
+    program: Program,
+    provider: Result<Provider>,
+    _links: TempDir,
+    /// The program whose hidden command `lab-agent` enters the hosts of a lab.
+    command: PathBuf,
+    lab: Option<Lab>,
+    steered: Option<CoreId>,
+    meter: Option<HostMeter>,
+    notes: Vec<String>,
+}
+
+impl Bench {
+    /// `command` is this program, or another with the hidden command `lab-agent` and the provider beside it.
+    pub fn new(installation: Installation, command: PathBuf) -> Result<Bench> {
+        let program = Program::compile(&installation)?;
+        let links = tempfile::Builder::new()
+            .prefix("plimsoll-provider-")
+            .tempdir()
+            .map_err(|e| Fault::because("folder for a link", e, "free space in TMPDIR"))?;
+        let provider = provider::find(&command, links.path());
+        let mut notes = Vec::new();
+        let meter = HostMeter::open().map_err(|fault| notes.push(format!("no softirqs counted: {fault}"))).ok();
+        if let Some(Reading::Absent { reason } | Reading::NotPermitted { reason, .. }) = meter.as_ref().map(HostMeter::sensor)
+        {
+            notes.push(format!("time of softirqs: {reason}"));
+        }
+        Ok(Bench { installation, program, provider, _links: links, command, lab: None, steered: None, meter, notes })
+    }
+
+    pub fn installation(&self) -> &Installation {
+        &self.installation
+    }
+
+    /// What the reader must know of this machine.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Runs two ranks through `tasks`.
+    pub fn run(
+        &mut self,
+        contender: &Contender,
+        seats: &Seats,
+        tasks: &[Task],
+        round: u32,
+        accounted: bool,
+    ) -> Result<Block> {
+        let provider = match (&self.provider, contender.is_engine()) {
+            (Ok(provider), _) => Some(provider.clone()),
+            (Err(_), false) => None,
+            (Err(fault), true) => return Err(Fault::new(fault.subject(), fault.cause(), fault.next())),
+        };
+        self.steer(seats)?;
+        let interface = self.lab.as_ref().map(|lab| lab.interface(Host::A)).filter(|_| seats.hosts == Hosts::Lab);
+        let variables = contender.variables(&self.installation, provider.as_ref(), &self.command, interface, accounted);
+        let variables = variables.ok_or_else(|| {
+            let cause = format!("{} has no such transport", self.installation);
+            Fault::new(format!("{contender}"), cause, "compare under Open MPI")
+        })?;
+        if let Some(core) = contender.core() {
+            let lab = self.lab.as_ref().filter(|_| seats.hosts == Hosts::Lab);
+            launch::engine::start(&self.command, core, lab)?;
+        }
+        let scratch = Scratch::new()?;
+        let mut control = Control::make(scratch.path())?;
+        let accounting = if accounted { "1" } else { "0" };
+        let mut arguments = vec![
+            control.path.clone().into_os_string(),
+            format!("{},{}", seats.cores.0.0, seats.cores.1.0).into(),
+            TIMED.as_millis().to_string().into(),
+            accounting.into(),
+        ];
+        arguments.extend(tasks.iter().map(|task| task.argument().into()));
+        let job = Job {
+            installation: &self.installation,
+            ranks: 2,
+            program: self.program.path(),
+            arguments,
+            options: Vec::new(),
+            variables,
+            place: match (&self.lab, seats.hosts) {
+                (Some(lab), Hosts::Lab) => Place::Lab { lab, agent: &self.command },
+                _ => Place::Here,
+            },
+            // The ranks bind themselves.
+            cores: Some(linux::affinity::allowed()?),
+            contained: true,
+        };
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let before = probe(seats);
+        let mut collected = Collected::new(tasks);
+        let mut running = Running::start(&job, scratch, Streams::Kept, None)?;
+        let meter = &mut self.meter;
+        let ended = running.wait(LIMIT, Some(&control.out()?), |_| control.attend(|line| collected.take(line, meter.as_mut())));
+        let complained = running.complained();
+        let said = running.said();
+        let reports = running.finish();
+        let after = probe(seats);
+        let why = |text: &str| {
+            let line = text.lines().find(|line| line.chars().any(char::is_alphabetic));
+            line.map(|line| line.trim().to_owned())
+        };
+        let failed = |cause: String| {
+            let said = why(&complained).or_else(|| why(&said)).unwrap_or_else(|| "it said nothing".to_owned());
+            let next = "see what it says with `plimsoll mpirun -- PROGRAM`, or leave this contender out";
+            Fault::new(format!("{contender} under {}", self.installation), format!("{cause}: {said}"), next)
+        };
+        let status = ended.map_err(|fault| failed(fault.cause().to_owned()))?;
+        if !status.success() {
+            return Err(failed(format!("exit code {}", exit_code(status))));
+        }
+        let outcomes = collected.outcomes().ok_or_else(|| failed("results are missing".to_owned()))?;
+        if contender.is_engine() && reports.endpoints.is_empty() {
+            return Err(failed("plimsoll did not carry it: no rank reported".to_owned()));
+        }
+        let started = Nanoseconds(started.as_nanos() as u64);
+        Ok(Block { round, started, probes: [before, after], outcomes, reports, accounted })
+    }
+
+    /// Makes the lab where it is needed, with its receive processing where `seats` want it.
+    fn steer(&mut self, seats: &Seats) -> Result<()> {
+        if seats.hosts == Hosts::One {
+            return Ok(());
+        }
+        if self.lab.is_none() {
+            self.lab = Some(Lab::owned(&Options::default())?);
+            self.steered = None;
+        }
+        let lab = self.lab.as_ref().expect("it was just made");
+        if self.steered != seats.protocol_core {
+            if !lab.steer(seats.protocol_core)?.holds() {
+                let next = "see whether another program sets rps_cpus in every network namespace";
+                return Err(Fault::new("receive processing of the lab", "the kernel did not keep the mask", next));
+            }
+            self.steered = seats.protocol_core;
+        }
+        Ok(())
+    }
+}
+
+fn probe(seats: &Seats) -> Option<u64> {
+    linux::probe::between(seats.cores.0, seats.cores.1).ok().map(|found| found.picoseconds)
+}
+
+/// Two named pipes to rank 0, wherever the launcher puts it on this machine.
+struct Control {
+    path: PathBuf,
+    from: File,
+    to: File,
+    rest: String,
+}
+
+impl Control {
+    fn make(folder: &Path) -> Result<Control> {
+        let path = folder.join("control");
+        let open = |name: &str| {
+            let path = folder.join(name);
+            rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+            // Both ways, so that neither opening it nor its other end's going is waited for.
+            OpenOptions::new().read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)
+        };
+        let failed = |e: std::io::Error| Fault::because("control pipe", e, "free space in /dev/shm or TMPDIR");
+        let (from, to) = (open("control.out").map_err(failed)?, open("control.in").map_err(failed)?);
+        Ok(Control { path, from, to, rest: String::new() })
+    }
+
+    /// What to poll for something to attend to.
+    fn out(&self) -> Result<File> {
+        self.from.try_clone().map_err(|e| Fault::because("control pipe", e, "raise the limit on open files"))
+    }
+
+    /// Reads what there is; answers each line that `take` says waits for one.
+    fn attend(&mut self, mut take: impl FnMut(Line) -> Result<bool>) -> Result<()> {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.from.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(length) => self.rest.push_str(&String::from_utf8_lossy(&buffer[..length])),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(Fault::because("control pipe", e, "run again")),
+            }
+            while let Some((line, rest)) = self.rest.split_once('\n') {
+                let line = Line::read(line)?;
+                self.rest = rest.to_owned();
+                if take(line)? {
+                    self.to.write_all(b".").map_err(|e| Fault::because("control pipe", e, "run again"))?;
+                }
+            }
+        }
+    }
+}
+
+/// Results as they come in.
+struct Collected<'a> {
+    tasks: &'a [Task],
+    figures: Vec<[Option<Figures>; 2]>,
+    cores: Vec<Vec<CoreCost>>,
+}
+
+impl Collected<'_> {
+    fn new(tasks: &[Task]) -> Collected<'_> {
+        Collected { tasks, figures: vec![[None, None]; tasks.len()], cores: vec![Vec::new(); tasks.len()] }
+    }
+
+    /// Whether the line waits for an answer.
+    fn take(&mut self, line: Line, meter: Option<&mut HostMeter>) -> Result<bool> {
+        match line {
+            Line::Begin(_) => {
+                meter.map_or(Ok(()), HostMeter::begin)?;
+                Ok(true)
+            }
+            Line::End(task) => {
+                let cores = meter.map_or(Ok(Vec::new()), HostMeter::end)?;
+                if let Some(slot) = self.cores.get_mut(task) {
+                    *slot = cores;
+                }
+                Ok(true)
+            }
+            Line::Result { task, rank, figures } => {
+                if let Some(slot) = self.figures.get_mut(task) {
+                    slot[rank] = Some(figures);
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// One for each task; `None` if a rank's result is missing.
+    fn outcomes(self) -> Option<Vec<Outcome>> {
+        let both = self.tasks.iter().zip(self.figures).zip(self.cores);
+        both.map(|((task, figures), cores)| {
+            let ranks = [figures[0]?, figures[1]?];
+            let value = task.pattern.value(task.size, ranks[0].rounds, ranks[0].elapsed);
+            let messages = ranks[0].rounds * task.pattern.messages();
+            Some(Outcome { task: *task, value, messages, ranks, cores })
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,153 @@
+//! What carries the messages of two ranks, and where they are.
+
+use std::fmt;
+use std::path::Path;
+
+use launch::carrier::{Engine, Network, Peer, Variables};
+use launch::installation::Installation;
+use launch::provider::Provider;
+use machine::{CoreId, Site};
+use serde::Serialize;
+
+/// A transport of an MPI: the engine at a placement, or one of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contender {
+    Engine {
+        placement: Site,
+        /// Between hosts; `None` on one host, where ranks meet in shared memory.
+        network: Option<Network>,
+    },
+    Peer(Peer),
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Contender::Engine { placement, network: None } => format!("plimsoll at {placement}"),
+            Contender::Engine { placement, network: Some(network) } => format!("plimsoll at {placement}, {network}"),
+            Contender::Peer(peer) => peer.to_string(),
+        };
+        f.pad(&text)
+    }
+}
+
+impl Serialize for Contender {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Contender {
+    pub fn is_engine(&self) -> bool {
+        matches!(self, Contender::Engine { .. })
+    }
+
+    /// The core that its engine needs for itself.
+    pub fn core(&self) -> Option<CoreId> {
+        match self {
+            Contender::Engine { placement: Site::Core(core), .. } => Some(*core),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn variables(
+        &self,
+        installation: &Installation,
+        provider: Option<&Provider>,
+        command: &Path,
+        interface: Option<&str>,
+        account: bool,
+    ) -> Option<Variables> {
+        match self {
+            Contender::Engine { placement, network } => {
+                let engine = Engine { placement: placement.clone(), network: network.clone(), account };
+                Some(engine.variables(installation, provider?, command))
+            }
+            Contender::Peer(peer) => peer.variables(installation, interface),
+        }
+    }
+}
+
+/// Whether the ranks are on one host or on the two of a lab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hosts {
+    One,
+    Lab,
+}
+
+/// Where the ranks run, and who does the kernel's part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct Seats {
+    pub hosts: Hosts,
+    /// Of rank 0, which sends, and of rank 1.
+    pub cores: (CoreId, CoreId),
+    /// The core that receive processing of both hosts is pinned to.
+    pub protocol_core: Option<CoreId>,
+}
+
+impl fmt::Display for Seats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, second) = self.cores;
+        let place = match self.hosts {
+            Hosts::One => "one host",
+            Hosts::Lab => "two hosts over veth",
+        };
+        write!(f, "{place}, ranks on cores {} and {}", first.0, second.0)?;
+        match self.protocol_core {
+            Some(core) if core == second => write!(f, ", receive processing on core {}: the receiver's", core.0),
+            Some(core) if core == first => write!(f, ", receive processing on core {}: the sender's", core.0),
+            Some(core) => write!(f, ", receive processing on core {}", core.0),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Contenders for `hosts` on a machine with `allowed` cores, and why others were left out.
+pub fn usual(hosts: Hosts, cores: (CoreId, CoreId), allowed: &[CoreId], interface: &str) -> (Vec<Contender>, Vec<String>) {
+    let mut contenders = Vec::new();
+    let mut notes = Vec::new();
+    let free = allowed.iter().copied().find(|core| *core != cores.0 && *core != cores.1);
+    let networks = match hosts {
+        Hosts::One => vec![None],
+        Hosts::Lab => vec![
+            Some(Network::Udp),
+            Some(Network::Afxdp(interface.to_owned())),
+            Some(Network::Xdp(interface.to_owned())),
+        ],
+    };
+    for network in &networks {
+        contenders.push(Contender::Engine { placement: Site::App, network: network.clone() });
+    }
+    match free {
+        Some(core) => {
+            contenders.push(Contender::Engine { placement: Site::Core(core), network: networks[0].clone() });
+        }
+        None => notes.push(format!(
+            "plimsoll at core:N left out: two ranks and the engine's core need 3 cores, this process has {}",
+            allowed.len()
+        )),
+    }
+    contenders.extend(match hosts {
+        Hosts::One => vec![Peer::SharedMemory, Peer::Ucx, Peer::Tcp],
+        Hosts::Lab => vec![Peer::Ucx, Peer::Tcp],
+    }.into_iter().map(Contender::Peer));
+    (contenders, notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_on_a_core_takes_part_where_there_is_one_to_spare() {
+        let cores = (CoreId(0), CoreId(1));
+        let (two, notes) = usual(Hosts::One, cores, &[CoreId(0), CoreId(1)], "lab0");
+        assert_eq!(two.iter().filter(|contender| contender.is_engine()).count(), 1);
+        assert!(notes[0].contains("need 3 cores, this process has 2"));
+        let (three, notes) = usual(Hosts::Lab, cores, &[CoreId(0), CoreId(1), CoreId(2)], "lab0");
+        let names: Vec<_> = three.iter().map(Contender::to_string).collect();
+        let all = "plimsoll at app, udp|plimsoll at app, afxdp:lab0|plimsoll at app, xdp:lab0|plimsoll at core:2, udp|ucx|tcp";
+        assert_eq!((names.join("|").as_str(), notes.len()), (all, 0));
+    }
+}

@@ -1,0 +1,317 @@
+//! What was measured, as a page of text.
+
+use std::collections::BTreeMap;
+
+use comfy_table::{CellAlignment, Table, presets};
+use machine::{CoreId, Reading};
+use study::comparison;
+use study::findings::Interval;
+use study::sample::Probe;
+use study::statistics::median;
+
+use super::comparison::{best, ratio, value};
+use super::conduct::Measured;
+use super::contender::{Hosts, Seats};
+use super::pattern::Task;
+use super::split::{self, Split};
+use super::targets::Judged;
+
+/// Tables of `all` for `tasks`, place by place, and what the reader must know beside them.
+pub fn page(heading: &str, all: &[Measured], tasks: &[Task], notes: &[String]) -> String {
+    let mut page = format!("{heading}\n");
+    for seats in seats_of(all) {
+        let here: Vec<&Measured> = all.iter().filter(|measured| measured.seats == seats).collect();
+        page += &format!("\n{seats}\n");
+        page += &values(&here, tasks);
+        let split = splits(&here, tasks);
+        if !split.is_empty() {
+            page += &format!("\nCPU of each rank in ns a message, MPI calls timed\n{split}");
+        }
+        let softirqs = softirqs(&here, tasks);
+        if !softirqs.is_empty() {
+            page += &format!("\nnetwork softirqs by core, in ns a message\n{softirqs}");
+        }
+    }
+    let mut all_notes = notes.to_vec();
+    all_notes.extend(nearness(all));
+    all_notes.extend(carried(all));
+    if all.iter().any(|measured| !measured.accounted.is_empty()) {
+        all_notes.push(LEGEND.to_owned());
+        all_notes.push(slowdown(all));
+    }
+    page += "\nnotes\n";
+    for note in all_notes.iter().filter(|note| !note.is_empty()) {
+        page += &format!("  {note}\n");
+    }
+    page
+}
+
+const LEGEND: &str = "CPU, application, kernel and softirq are measured; a value after ~ is modelled: the provider's share of \
+                      the whole run's MPI time, applied to the timed part; - is absent, the reason is below. Polling for a \
+                      message counts where it is done";
+
+/// What came out for each target.
+pub fn targets(judged: &[Judged]) -> String {
+    let mut table = table(&["target", "pattern", "measured", "95 % interval", "verdict", "best of plimsoll", "best peer"]);
+    for target in judged {
+        let place = match target.hosts {
+            Hosts::One => "one host",
+            Hosts::Lab => "two hosts",
+        };
+        let name = |contender: Option<&super::contender::Contender>| contender.map_or("-".to_owned(), |c| c.to_string());
+        table.add_row([
+            target.bound.to_string(),
+            format!("{place}, {}", target.task),
+            target.ratio.map_or("-".to_owned(), |interval| format!("{:.2}x", interval.median)),
+            target.ratio.map_or("-".to_owned(), |i| format!("{:.2} .. {:.2}", i.low, i.high)),
+            target.verdict.to_string(),
+            name(target.engine),
+            name(target.peer),
+        ]);
+    }
+    format!("ratios to the best peer of the same rounds, on the same cores\n{}", lines(table, &[2, 3]))
+}
+
+fn seats_of(all: &[Measured]) -> Vec<Seats> {
+    let mut seats: Vec<Seats> = Vec::new();
+    for measured in all {
+        if !seats.contains(&measured.seats) {
+            seats.push(measured.seats);
+        }
+    }
+    seats
+}
+
+fn values(here: &[&Measured], tasks: &[Task]) -> String {
+    let mut table = table(&["pattern", "contender", "median", "95 % interval", "over the best peer"]);
+    for task in tasks {
+        let peer = best(here.iter().copied(), task, |measured| !measured.contender.is_engine());
+        let mut title = task.to_string();
+        for measured in here {
+            let pattern = task.pattern;
+            let (median, interval) = match value(measured, task) {
+                Some(Interval { median, low, high, .. }) => {
+                    (pattern.quantity(median), format!("{} .. {}", pattern.quantity(low), pattern.quantity(high)))
+                }
+                None => ("-".to_owned(), "not measured".to_owned()),
+            };
+            let over = match peer {
+                Some(peer) if peer.contender == measured.contender => "the best peer".to_owned(),
+                Some(peer) => ratio(measured, peer, task)
+                    .map_or("-".to_owned(), |i| format!("{:.2}x ({:.2} .. {:.2})", i.median, i.low, i.high)),
+                None => "-".to_owned(),
+            };
+            table.add_row([std::mem::take(&mut title), measured.contender.to_string(), median, interval, over]);
+        }
+    }
+    lines(table, &[2, 3, 4])
+}
+
+fn splits(here: &[&Measured], tasks: &[Task]) -> String {
+    let mut table =
+        table(&["pattern", "contender", "rank", "CPU", "application", "MPI", "protocol", "of it kernel", "softirqs"]);
+    let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for task in tasks {
+        let mut title = task.to_string();
+        for measured in here {
+            let Some(both) = split::of(measured, task) else { continue };
+            for Split { rank, cpu, application, mpi, protocol, kernel, softirq } in &both {
+                let name = if *rank == 0 { measured.contender.to_string() } else { String::new() };
+                let mut row = vec![std::mem::take(&mut title), name, rank.to_string()];
+                for reading in [cpu, application, mpi, protocol, kernel, softirq] {
+                    row.push(in_short(reading));
+                    if let Reading::Absent { reason } | Reading::NotPermitted { reason, .. } = reading {
+                        let who = reasons.entry(reason.clone()).or_default();
+                        if !who.contains(&measured.contender.to_string()) {
+                            who.push(measured.contender.to_string());
+                        }
+                    }
+                }
+                table.add_row(row);
+            }
+        }
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    let mut text = lines(table, &[2, 3, 4, 5, 6, 7, 8]);
+    for (reason, who) in reasons {
+        text += &format!("  - absent for {}: {reason}\n", who.join(", "));
+    }
+    text
+}
+
+fn in_short(reading: &Reading<f64>) -> String {
+    match reading {
+        Reading::Measured(value) => format!("{value:.0}"),
+        Reading::Modelled(value) => format!("~{value:.0}"),
+        Reading::Absent { .. } | Reading::NotPermitted { .. } => "-".to_owned(),
+    }
+}
+
+/// Which core bore the kernel's receive and transmit work: medians over the rounds.
+fn softirqs(here: &[&Measured], tasks: &[Task]) -> String {
+    let mut text = String::new();
+    for task in tasks {
+        for measured in here {
+            let mut cores: BTreeMap<CoreId, Vec<f64>> = BTreeMap::new();
+            let outcomes = measured.blocks.iter().flat_map(|block| &block.outcomes);
+            for outcome in outcomes.filter(|outcome| outcome.task == *task) {
+                for core in &outcome.cores {
+                    let time = |reading: &Reading<machine::accounting::Softirq>| {
+                        reading.value().map_or(0.0, |softirq| softirq.time.0 as f64)
+                    };
+                    let sum = (time(&core.net_rx) + time(&core.net_tx)) / outcome.messages.max(1) as f64;
+                    cores.entry(core.core).or_default().push(sum);
+                }
+            }
+            let parts: Vec<String> = cores
+                .into_iter()
+                .filter_map(|(core, values)| Some((core, median(&values)?)))
+                .filter(|(_, value)| *value >= 0.5)
+                .map(|(core, value)| format!("{core} {value:.0}"))
+                .collect();
+            if !parts.is_empty() {
+                text += &format!("  {task}, {}: {}\n", measured.contender, parts.join(", "));
+            }
+        }
+    }
+    text
+}
+
+/// The probe beside each block.
+fn nearness(all: &[Measured]) -> Vec<String> {
+    let blocks = || all.iter().flat_map(|measured| measured.blocks.iter().chain(&measured.accounted));
+    let probes: Vec<u64> = blocks().flat_map(|block| block.probes).flatten().collect();
+    let near = |probe: u64| comparison::near(Probe { half_round_trip_ps: probe });
+    let flipped = blocks().filter(|b| matches!(b.probes, [Some(before), Some(after)] if near(before) != near(after)));
+    let flipped = flipped.count();
+    let Some(middle) = median(&probes.iter().map(|probe| *probe as f64 / 1e3).collect::<Vec<_>>()) else {
+        return vec!["no probe between the cores: they are one, or others kept them busy".to_owned()];
+    };
+    let close = probes.iter().filter(|probe| near(**probe)).count();
+    let mut notes = vec![format!(
+        "probe before and after each start: {middle:.0} ns one way between the ranks' cores (median), near in {close} of {}",
+        probes.len()
+    )];
+    if flipped > 0 {
+        notes.push(format!("the cores moved between near and far during {flipped} starts: their values are a mixture"));
+    }
+    notes
+}
+
+/// What the engine's ranks reported, where it is not what was asked, and why contenders are missing.
+fn carried(all: &[Measured]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    let mut add = |note: String| {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    };
+    for measured in all {
+        let name = &measured.contender;
+        for failure in &measured.failures {
+            add(failure.clone());
+        }
+        if !name.is_engine() {
+            continue;
+        }
+        let blocks = measured.blocks.iter().chain(&measured.accounted);
+        let mut packets: BTreeMap<&str, u64> = BTreeMap::new();
+        for block in blocks {
+            if block.reports.ranks() < 2 {
+                add(format!("{name}: {} of 2 ranks reported in round {}", block.reports.ranks(), block.round));
+            }
+            for (port, sum) in block.reports.sums() {
+                *packets.entry(port).or_default() += sum.packets_received;
+            }
+            for report in &block.reports.endpoints {
+                for note in &report.notes {
+                    add(format!("{name}: {note}"));
+                }
+                if report.ran != report.asked {
+                    add(format!("{name}: asked for {}, ran at {}", report.asked, report.ran));
+                }
+            }
+        }
+        let carried: Vec<String> = packets
+            .into_iter()
+            .filter(|(_, packets)| *packets > 0)
+            .map(|(port, packets)| format!("{packets} packets over {port}"))
+            .collect();
+        if !carried.is_empty() {
+            add(format!("{name}, {}: the engine received {}", measured.seats, carried.join(", ")));
+        }
+    }
+    notes
+}
+
+/// What timing the calls cost: the tool's own part.
+fn slowdown(all: &[Measured]) -> String {
+    let mut ratios = Vec::new();
+    for measured in all {
+        for outcome in measured.accounted.iter().flat_map(|block| &block.outcomes) {
+            if let Some(plain) = value(measured, &outcome.task) {
+                let slower = outcome.value / plain.median;
+                ratios.push(if outcome.task.pattern.more_is_better() { 1.0 / slower } else { slower });
+            }
+        }
+    }
+    match median(&ratios) {
+        Some(middle) => {
+            let most = ratios.iter().copied().fold(0.0, f64::max);
+            format!("timing the calls made these blocks {middle:.2}x slower (median), {most:.2}x at most; the medians above are without")
+        }
+        None => String::new(),
+    }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    table
+}
+
+fn lines(mut table: Table, right: &[usize]) -> String {
+    for &column in right {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use launch::carrier::Peer;
+
+    use super::super::comparison::tests::{LATENCY, engine, measured};
+    use super::super::contender::Contender;
+    use super::super::targets;
+    use super::*;
+
+    #[test]
+    fn a_page_says_what_was_compared_and_what_failed() {
+        let mut lost = measured(Contender::Peer(Peer::Ucx), LATENCY, &[]);
+        lost.failures.push("ucx under Open MPI: exit code 1. Next: see".to_owned());
+        let all = [
+            measured(engine(), LATENCY, &[100.0, 110.0, 120.0]),
+            measured(Contender::Peer(Peer::SharedMemory), LATENCY, &[200.0, 220.0, 240.0]),
+            lost,
+        ];
+        let text = page("Open MPI", &all, &[LATENCY], &["note of the caller".to_owned()]);
+        for part in [
+            "one host, ranks on cores 0 and 1",
+            "0.50x (0.50 .. 0.50)",
+            "the best peer",
+            "not measured",
+            "ucx under Open MPI: exit code 1",
+            "note of the caller",
+            "50 ns one way between the ranks' cores (median), near in 6 of 6",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let judged = super::targets(&targets::judge(&all));
+        assert!(judged.contains("at most 1.0x") && judged.contains("met") && judged.contains("vader"), "{judged}");
+    }
+}

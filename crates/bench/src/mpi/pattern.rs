@@ -1,0 +1,141 @@
+//! What two ranks do, and what is measured of it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use machine::{Bytes, BytesPerSecond, Fault, Result};
+use serde::{Deserialize, Serialize};
+use study::point::Receiver;
+
+/// Messages of a window: OSU's number.
+pub const WINDOW: u64 = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// One message to and fro; half a round trip in ns.
+    Latency,
+    /// Windows of messages one way; bytes a second.
+    Bandwidth,
+    /// The same in messages a second.
+    Rate,
+    /// Compute, and swap a border meanwhile; ns a step.
+    Exchange,
+}
+
+impl Pattern {
+    pub const ALL: [Pattern; 4] = [Pattern::Latency, Pattern::Bandwidth, Pattern::Rate, Pattern::Exchange];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Pattern::Latency => "latency",
+            Pattern::Bandwidth => "bandwidth",
+            Pattern::Rate => "rate",
+            Pattern::Exchange => "exchange",
+        }
+    }
+
+    pub fn more_is_better(self) -> bool {
+        matches!(self, Pattern::Bandwidth | Pattern::Rate)
+    }
+
+    /// Messages of one round, both ways together.
+    pub fn messages(self) -> u64 {
+        match self {
+            Pattern::Latency | Pattern::Exchange => 2,
+            Pattern::Bandwidth | Pattern::Rate => WINDOW,
+        }
+    }
+
+    /// The value of `rounds` that took `elapsed` ns.
+    pub fn value(self, size: Bytes, rounds: u64, elapsed: u64) -> f64 {
+        let (rounds, elapsed) = (rounds as f64, elapsed.max(1) as f64);
+        match self {
+            Pattern::Latency => elapsed / rounds.max(1.0) / 2.0,
+            Pattern::Exchange => elapsed / rounds.max(1.0),
+            Pattern::Rate => rounds * WINDOW as f64 / elapsed * 1e9,
+            Pattern::Bandwidth => rounds * WINDOW as f64 * size.0 as f64 / elapsed * 1e9,
+        }
+    }
+
+    /// A value for readers.
+    pub fn quantity(self, value: f64) -> String {
+        match self {
+            Pattern::Latency | Pattern::Exchange if value < 1000.0 => format!("{value:.1} ns"),
+            Pattern::Latency | Pattern::Exchange => format!("{:.2} us", value / 1e3),
+            Pattern::Bandwidth => BytesPerSecond(value).to_string(),
+            Pattern::Rate => format!("{:.3} M/s", value / 1e6),
+        }
+    }
+
+    /// Sizes that say most about it.
+    pub fn usual_sizes(self) -> &'static [u64] {
+        match self {
+            Pattern::Latency => &[8, 4096],
+            Pattern::Bandwidth => &[1 << 20],
+            Pattern::Rate => &[8],
+            Pattern::Exchange => &[8192],
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Pattern> {
+        Pattern::ALL.into_iter().find(|pattern| pattern.name() == text).ok_or_else(|| {
+            let next = "choose latency, bandwidth, rate or exchange";
+            Fault::new(format!("pattern '{text}'"), "ranks of an MPI program have no such pattern", next)
+        })
+    }
+}
+
+/// A pattern at a size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Task {
+    pub pattern: Pattern,
+    pub size: Bytes,
+    pub receiver: Receiver,
+}
+
+impl Task {
+    /// As the program of the ranks takes it.
+    pub(crate) fn argument(&self) -> String {
+        let receiver = if self.receiver == Receiver::Works { "works" } else { "reads" };
+        format!("{}:{}:{receiver}", self.pattern, self.size.0)
+    }
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let works = if self.receiver == Receiver::Works { ", the receiver works" } else { "" };
+        f.pad(&format!("{} {}{works}", self.size, self.pattern))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_their_units() {
+        assert_eq!(Pattern::Latency.value(Bytes(8), 1000, 300_000), 150.0);
+        assert_eq!(Pattern::Rate.value(Bytes(8), 1000, 1_000_000_000), 64_000.0);
+        assert_eq!(Pattern::Bandwidth.value(Bytes(1 << 20), 1, 1_000_000_000), 64.0 * 1048576.0);
+        assert_eq!(Pattern::Exchange.quantity(Pattern::Exchange.value(Bytes(8), 10, 50_000)), "5.00 us");
+    }
+
+    #[test]
+    fn names_read_back() {
+        for pattern in Pattern::ALL {
+            assert_eq!(pattern.name().parse::<Pattern>().unwrap(), pattern);
+        }
+        assert!("stream".parse::<Pattern>().unwrap_err().to_string().contains("choose latency"));
+    }
+}

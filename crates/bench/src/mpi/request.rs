@@ -1,0 +1,230 @@
+//! What a `plimsoll bench --mpi` is to measure, from its arguments to a plan.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use launch::installation::{Choice, Family, Installation};
+use machine::{Bytes, CoreId, Fault, Result};
+use serde::Serialize;
+use study::point::Receiver;
+
+use super::block::Bench;
+use super::conduct::{Measured, Plan, conduct};
+use super::contender::{Hosts, Seats, usual};
+use super::page;
+use super::pattern::{Pattern, Task};
+use super::seats;
+use super::targets::{self, Judged};
+
+/// The interface of each host of a lab.
+const INTERFACE: &str = "lab0";
+
+/// Where the ranks are to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Paths {
+    One,
+    Lab,
+    #[default]
+    Both,
+}
+
+impl FromStr for Paths {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Paths> {
+        match text {
+            "one" => Ok(Paths::One),
+            "lab" => Ok(Paths::Lab),
+            "both" => Ok(Paths::Both),
+            _ => Err(Fault::new(format!("hosts '{text}'"), "there is no such choice", "write one, lab or both")),
+        }
+    }
+}
+
+/// Reads `latency:8`; a pattern alone has its usual sizes.
+pub fn tasks(text: &str) -> Result<Vec<Task>> {
+    let (pattern, sizes) = match text.split_once(':') {
+        Some((pattern, size)) => (pattern.parse::<Pattern>()?, vec![size.parse::<Bytes>()?]),
+        None => {
+            let pattern: Pattern = text.parse()?;
+            (pattern, pattern.usual_sizes().iter().copied().map(Bytes).collect())
+        }
+    };
+    Ok(sizes.into_iter().map(|size| Task { pattern, size, receiver: Receiver::Reads }).collect())
+}
+
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub mpi: Choice,
+    pub paths: Paths,
+    /// Empty: the usual ones.
+    pub tasks: Vec<Task>,
+    /// What the engine is held to, and nothing else.
+    pub targets: bool,
+    /// Of the ranks; `None`: chosen by probing.
+    pub cores: Option<(CoreId, CoreId)>,
+    pub protocol_core: Option<CoreId>,
+    pub rounds: u32,
+    /// This program: the provider lies beside it, and it has the hidden command `lab-agent`.
+    pub command: PathBuf,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+pub struct Findings {
+    pub mpi: String,
+    pub tasks: Vec<Task>,
+    pub measured: Vec<Measured>,
+    pub notes: Vec<String>,
+    #[serde(skip)]
+    targets_only: bool,
+    rounds: u32,
+}
+
+/// Measures it. Findings come back also where a signal ended it; `begin` is told how often `mpirun` will be started.
+pub fn run(request: &Request, begin: impl FnOnce(usize)) -> Result<(Findings, Result<()>)> {
+    let installation = match &request.mpi {
+        Choice::OfProgram => Installation::in_path(Family::OpenMpi)?,
+        Choice::Family(family) => Installation::in_path(*family)?,
+        Choice::Prefix(prefix) => Installation::at(prefix)?,
+    };
+    let allowed = linux::affinity::allowed()?;
+    let mut notes = Vec::new();
+    let plan = plan(request, &allowed, &mut notes)?;
+    let mut bench = Bench::new(installation, request.command.clone())?;
+    notes.extend_from_slice(bench.notes());
+    begin(plan.starts());
+    let (measured, end) = conduct(&mut bench, &plan, |_| {});
+    let findings = Findings {
+        mpi: bench.installation().to_string(),
+        tasks: plan.tasks,
+        measured,
+        notes,
+        targets_only: request.targets,
+        rounds: request.rounds,
+    };
+    Ok((findings, end))
+}
+
+fn plan(request: &Request, allowed: &[CoreId], notes: &mut Vec<String>) -> Result<Plan> {
+    let pairs = match request.cores {
+        Some(cores) if cores.0 == cores.1 => {
+            let next = "choose two cores";
+            return Err(Fault::new(format!("cores {},{}", cores.0.0, cores.1.0), "two ranks that poll would share one", next));
+        }
+        Some(cores) => {
+            linux::affinity::check(cores.0)?;
+            linux::affinity::check(cores.1)?;
+            vec![cores]
+        }
+        None => seats::pairs(allowed)?,
+    };
+    let root = rustix::process::geteuid().is_root();
+    let mut all: Vec<Seats> = Vec::new();
+    if request.paths != Paths::Lab && request.protocol_core.is_none() {
+        all.extend(pairs.iter().map(|&cores| Seats { hosts: Hosts::One, cores, protocol_core: None }));
+    }
+    match (request.paths, root, request.protocol_core) {
+        (Paths::One, _, None) => {}
+        (Paths::One, _, Some(_)) => {
+            let cause = "receive processing is steered in the lab only";
+            return Err(Fault::new("protocol core", cause, "choose --hosts lab, or leave --protocol-core out"));
+        }
+        (Paths::Both, false, None) => notes.push("two hosts left out: the lab needs root".to_owned()),
+        // As the near pair: two hosts have no cores in common.
+        (_, _, None) => all.push(Seats { hosts: Hosts::Lab, cores: pairs[0], protocol_core: None }),
+        (_, _, Some(core)) => all.extend(seats::around(core, allowed)?),
+    }
+    let mut tasks = request.tasks.clone();
+    if request.targets {
+        tasks = targets::tasks();
+    } else if tasks.is_empty() {
+        for pattern in Pattern::ALL {
+            tasks.extend(self::tasks(pattern.name())?);
+        }
+        if request.protocol_core.is_some() {
+            // Paper 002's effect needs a receiver that works on its data; one that only reads gains from the cache.
+            tasks.push(Task { pattern: Pattern::Bandwidth, size: Bytes(1 << 16), receiver: Receiver::Works });
+        }
+    }
+    let places = all
+        .into_iter()
+        .map(|seats| {
+            let (contenders, left_out) = usual(seats.hosts, seats.cores, allowed, INTERFACE);
+            for note in left_out {
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+            (seats, contenders)
+        })
+        .collect();
+    let accounted_rounds = if request.targets { 0 } else { request.rounds.div_ceil(3) };
+    Ok(Plan { places, tasks, rounds: request.rounds, accounted_rounds })
+}
+
+impl Findings {
+    /// Whether there is anything to show.
+    pub fn is_empty(&self) -> bool {
+        self.measured.iter().all(|measured| measured.blocks.is_empty() && measured.failures.is_empty())
+    }
+
+    pub fn judged(&self) -> Vec<Judged<'_>> {
+        targets::judge(&self.measured)
+    }
+
+    /// For readers.
+    pub fn page(&self) -> String {
+        let done = self.measured.iter().map(|measured| measured.blocks.len()).max().unwrap_or(0);
+        let heading = format!("two ranks of {}, {done} of {} rounds, each a start of its own", self.mpi, self.rounds);
+        let page = page::page(&heading, &self.measured, &self.tasks, &self.notes);
+        match self.targets_only {
+            true => format!("{}\n{page}", page::targets(&self.judged())),
+            false => page,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_patterns_with_sizes() {
+        let task = |text| tasks(text).unwrap().iter().map(Task::to_string).collect::<Vec<_>>().join("|");
+        assert_eq!(task("latency:64"), "64 B latency");
+        assert_eq!(task("bandwidth"), "1 MiB bandwidth");
+        assert_eq!(task("latency"), "8 B latency|4 KiB latency");
+        assert!(tasks("ring:8").is_err() && tasks("rate:x").is_err());
+    }
+
+    fn request() -> Request {
+        Request {
+            mpi: Choice::OfProgram,
+            paths: Paths::Both,
+            tasks: Vec::new(),
+            targets: false,
+            cores: None,
+            protocol_core: None,
+            rounds: 7,
+            command: PathBuf::new(),
+        }
+    }
+
+    #[test]
+    fn the_targets_are_measured_without_timed_calls() {
+        let allowed = linux::affinity::allowed().unwrap();
+        if allowed.len() < 2 {
+            return eprintln!("SKIPPED: one core only");
+        }
+        let plan_of = |request: &Request| plan(request, &allowed[..2], &mut Vec::new());
+        let plan = plan_of(&Request { targets: true, paths: Paths::One, ..request() }).unwrap();
+        assert_eq!((plan.tasks.len(), plan.accounted_rounds, plan.places.len()), (3, 0, 1));
+        let both = plan_of(&Request { paths: Paths::Lab, protocol_core: Some(allowed[0]), ..request() }).unwrap();
+        assert_eq!((both.places.len(), both.accounted_rounds), (2, 3));
+        assert!(both.tasks.iter().any(|task| task.receiver == Receiver::Works));
+        let same = Request { cores: Some((allowed[0], allowed[0])), ..request() };
+        assert!(plan_of(&same).unwrap_err().to_string().contains("would share one"));
+        assert!(plan_of(&Request { paths: Paths::One, protocol_core: Some(allowed[0]), ..request() }).is_err());
+    }
+}

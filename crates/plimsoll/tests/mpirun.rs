@@ -1,0 +1,249 @@
+//! MPI programs as users start them. Without an MPI of Debian's, or without root for the lab, they say SKIPPED.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(100);
+
+/// Ranks that swap messages in a ring and then do as their argument says.
+const PROGRAM: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    int rank, ranks, length;
+    char host[MPI_MAX_PROCESSOR_NAME], out[1000], in[1000];
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Get_processor_name(host, &length);
+    for (int i = 0; i < 100; i++) {
+        memset(out, rank + i, sizeof out);
+        int before = (rank + ranks - 1) % ranks;
+        MPI_Sendrecv(out, 1000, MPI_CHAR, (rank + 1) % ranks, 5, in, 1000, MPI_CHAR, before, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (in[0] != (char)(before + i) || in[999] != (char)(before + i))
+            MPI_Abort(MPI_COMM_WORLD, 9);
+    }
+    printf("rank %d of %d on %s\n", rank, ranks, host);
+    fflush(stdout);
+    if (argc > 1 && strcmp(argv[1], "sleep") == 0)
+        sleep(600);
+    MPI_Finalize();
+    return argc > 1 ? atoi(argv[1]) : 0;
+}
+"#;
+
+/// The program, compiled once for all tests of this file by Debian's Open MPI.
+fn program() -> Option<&'static Path> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpirun");
+        fs::create_dir_all(&folder).unwrap();
+        let (source, program) = (folder.join("ring.c"), folder.join("ring"));
+        fs::write(&source, PROGRAM).unwrap();
+        let compiled = Command::new("mpicc.openmpi").arg("-o").arg(&program).arg(&source).output().ok()?;
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        Command::new("mpirun.openmpi").arg("--version").output().ok()?;
+        Some(program)
+    });
+    if built.is_none() {
+        eprintln!("SKIPPED: no mpicc.openmpi or mpirun.openmpi (libopenmpi-dev, openmpi-bin)");
+    }
+    built.as_deref()
+}
+
+fn plimsoll(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.arg("mpirun").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A command that is ended with the test.
+struct Started(Child);
+
+impl Started {
+    fn finish(mut self) -> Output {
+        let until = Instant::now() + LIMIT;
+        let drain = |stream: Option<Box<dyn Read + Send>>| {
+            std::thread::spawn(move || {
+                let mut text = Vec::new();
+                stream.map(|mut stream| stream.read_to_end(&mut text));
+                text
+            })
+        };
+        let stdout = drain(self.0.stdout.take().map(|s| Box::new(s) as _));
+        let stderr = drain(self.0.stderr.take().map(|s| Box::new(s) as _));
+        let status = loop {
+            match self.0.try_wait().unwrap() {
+                Some(status) => break status,
+                None => assert!(Instant::now() < until, "plimsoll mpirun did not end"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = Started(command.spawn().unwrap()).finish();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// Packets that arrived over ports whose name starts so, from the file of `--report`.
+fn packets(report: &Path, port: &str) -> u64 {
+    let report: Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
+    let endpoints = report["endpoints"].as_array().unwrap();
+    let ports = endpoints.iter().flat_map(|endpoint| endpoint["ports"].as_array().unwrap());
+    let named = ports.filter(|found| found["port"].as_str().unwrap().starts_with(port));
+    named.map(|found| found["packets_received"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn a_program_is_carried_and_the_summary_proves_it() {
+    let Some(program) = program() else { return };
+    let folder = TempDir::new().unwrap();
+    let report = folder.path().join("report.json");
+    let mut command = plimsoll(&["-n", "2", "--report", report.to_str().unwrap(), "--"]);
+    let (code, said, summary) = run(command.arg(program));
+    assert_eq!(code, Some(0), "{summary}");
+    let mut lines: Vec<&str> = said.lines().map(|line| line.split(" on ").next().unwrap()).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["rank 0 of 2", "rank 1 of 2"]);
+    assert!(summary.contains("plimsoll carried it: 2 ranks under Open MPI"), "{summary}");
+    assert!(!summary.contains("plimsoll-report "), "{summary}");
+    // A hundred messages each way.
+    assert!(packets(&report, "shm") >= 200, "{summary}");
+    assert_eq!(packets(&report, "udp"), 0, "{summary}");
+}
+
+#[test]
+fn the_exit_code_is_the_programs_and_quiet_is_quiet() {
+    let Some(program) = program() else { return };
+    let (code, _, said) = run(plimsoll(&["-q", "-n", "1", "--"]).arg(program).arg("7"));
+    assert_eq!(code, Some(7), "{said}");
+    assert!(!said.contains("plimsoll carried it"), "{said}");
+}
+
+#[test]
+fn another_transport_is_noticed_loudly_even_when_quiet() {
+    let Some(program) = program() else { return };
+    let other = "--mca pml ob1 --mca btl self,tcp";
+    let (code, said, warning) = run(plimsoll(&["-q", "-n", "2", "--mpirun-args", other, "--"]).arg(program));
+    assert_eq!((code, said.lines().count()), (Some(0), 2), "{warning}");
+    assert!(warning.contains("plimsoll did NOT carry it: no rank of 2"), "{warning}");
+    assert!(warning.contains("'--mca pml ob1' of --mpirun-args chooses another transport"), "{warning}");
+}
+
+#[test]
+fn two_hosts_are_made_and_the_network_carries() {
+    let Some(program) = program() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED: two hosts need root");
+    }
+    let folder = TempDir::new().unwrap();
+    let report = folder.path().join("report.json");
+    let mut command = plimsoll(&["-n", "3", "--lab", "--report", report.to_str().unwrap(), "--"]);
+    let (code, said, summary) = run(command.arg(program));
+    assert_eq!(code, Some(0), "{summary}");
+    let on = |host: &str| said.lines().filter(|line| line.ends_with(&format!(" on {host}"))).count();
+    assert_eq!((on("plimsoll-a"), on("plimsoll-b")), (2, 1), "{said}");
+    // Of the ring's three ways one stays on host a.
+    assert!(packets(&report, "udp") >= 200 && packets(&report, "shm") >= 100, "{summary}");
+}
+
+/// A job whose ranks sleep, and their processes.
+fn sleeping(arguments: &[&str], program: &Path) -> (Started, Vec<PathBuf>) {
+    let mut command = plimsoll(arguments);
+    let mut started = Started(command.arg("--").arg(program).arg("sleep").spawn().unwrap());
+    let stdout = started.0.stdout.take().unwrap();
+    // Both ranks are there once they have said so.
+    let mut lines = BufReader::new(stdout).lines();
+    for _ in 0..2 {
+        let line = lines.next().unwrap().unwrap();
+        assert!(line.starts_with("rank "), "{line}");
+    }
+    let mark = format!("PLIMSOLL_JOB={}-", started.0.id());
+    let marked = |process: &Path| {
+        let environment = fs::read(process.join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(mark.as_bytes()))
+    };
+    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let processes: Vec<PathBuf> = processes.filter(|process| marked(process)).collect();
+    assert!(processes.len() >= 3, "mpirun and two ranks bear the mark: {processes:?}");
+    (started, processes)
+}
+
+fn gone(processes: &[PathBuf]) {
+    let until = Instant::now() + LIMIT;
+    let alive = |process: &&PathBuf| {
+        let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+        !status.is_empty() && !status.contains("State:\tZ")
+    };
+    while let Some(left) = processes.iter().find(alive) {
+        assert!(Instant::now() < until, "{} is left", left.display());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_killed_plimsoll_leaves_no_rank() {
+    let Some(program) = program() else { return };
+    let lab: &[&[&str]] = if rustix::process::geteuid().is_root() { &[&[], &["--lab"]] } else { &[&[]] };
+    for place in lab {
+        let (mut started, processes) = sleeping(place, program);
+        started.0.kill().unwrap();
+        started.0.wait().unwrap();
+        gone(&processes);
+    }
+}
+
+#[test]
+fn a_signal_is_passed_on() {
+    let Some(program) = program() else { return };
+    let (started, processes) = sleeping(&["-n", "2"], program);
+    kill_process(Pid::from_child(&started.0), Signal::TERM).unwrap();
+    let output = started.finish();
+    assert_ne!(output.status.code(), Some(0));
+    gone(&processes);
+}
+
+#[test]
+fn what_cannot_run_is_refused_with_the_next_step() {
+    let refused = |arguments: &[&str], why: &str| {
+        let (code, said, fault) = run(&mut plimsoll(arguments));
+        assert!(code != Some(0) && said.is_empty() && fault.contains(why), "{arguments:?}: {code:?} {fault}");
+    };
+    refused(&["--", "/bin/sh"], "it is not linked with an MPI that is known");
+    refused(&["--", "./no-such-program"], "there is no such file");
+    refused(&["--", "no-such-program-at-all"], "no folder of PATH has it");
+    refused(&["--placement", "xdp:lab0", "--", "x"], "write app or core:N");
+    refused(&["--placement", "moon", "--", "x"], "write app or core:N");
+    refused(&["--network", "tcp", "--", "x"], "write udp, afxdp:IFACE or xdp:IFACE");
+    refused(&["--mpi", "/no/such/prefix", "--", "x"], "write openmpi, mpich or the PREFIX");
+    refused(&["--mpirun-args", "--map-by 'core", "--", "x"], "a quote is not closed");
+    if let Some(program) = program() {
+        let program = program.to_str().unwrap();
+        refused(&["--placement", "core:9999", "--", program], "this machine has no such core");
+        refused(&["--mpi", "mpich", "--", program], "it is linked with Open MPI");
+        refused(&["-n", "4096", "--placement", "core:0", "--", program], "4096 ranks and the engine on core 0 need 4097");
+    }
+}
