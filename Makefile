@@ -12,10 +12,11 @@ BENCH_ARGS ?=
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help study test bless lint bench format clippy engine-alone tests loom tools build
+.PHONY: help study fabric test bless lint bench format clippy engine-alone tests loom tools build
 
 help:
 	@echo 'make study   find where message processing should run on this machine'
+	@echo 'make fabric  the command and the libfabric provider: then plimsoll mpirun -n 2 -- PROGRAM'
 	@echo 'make test    everything that must pass: lint, engine on its own, tests, loom'
 	@echo 'make bless   take the present output as the golden one; review it with git diff'
 	@echo 'make lint    formatting and clippy, warnings denied'
@@ -25,6 +26,13 @@ study:
 	@scripts/bootstrap study
 	$(CARGO) build --release --package plimsoll
 	$(PLIMSOLL) study $(STUDY_ARGS)
+
+# libfabric takes files named *-fi.so for providers; cargo has no hyphen in the name of a library.
+fabric:
+	@scripts/bootstrap study
+	$(CARGO) build --release --package plimsoll --package fabric
+	@ln -sf libplimsoll_fi.so $(TARGET_DIR)/release/libplimsoll-fi.so
+	@echo 'now: $(PLIMSOLL) mpirun -n 2 -- PROGRAM'
 
 test: tools format clippy engine-alone tests loom
 
@@ -62,9 +70,7 @@ bless: tools
 # Ratios are over the first stack named: 1 or more is what the engine is held to.
 NETPIPE = $(shell command -v mpirun >/dev/null && command -v NPopenmpi >/dev/null && echo open-mpi,)
 BENCH = $(PLIMSOLL) bench $(BENCH_ARGS)
-bench:
-	@scripts/bootstrap study
-	$(CARGO) build --release --package plimsoll
+bench: fabric
 	$(CARGO) bench --package linux --bench shm
 	$(CARGO) bench --package endpoint --bench endpoint
 	$(CARGO) bench --package engine --bench matching
@@ -78,5 +84,7 @@ bench:
 	$(BENCH) --stack $(NETPIPE)engine-shm --pattern message-rate --sizes 8
 	@if [ "$$(id -u)" = 0 ]; then $(BENCH) --path lab --stack tcp,engine-udp --pattern ping-pong --sizes 8; \
 	else echo 'engine-udp against tcp left out: the lab needs root (sudo make bench)'; fi
+	@if command -v mpicc.openmpi >/dev/null; then $(PLIMSOLL) bench --mpi --targets; \
+	else echo 'MPI over the fabric left out: install openmpi-bin and libopenmpi-dev'; fi
 	@if [ "$$(id -u)" = 0 ]; then $(PLIMSOLL) traffic --paper; \
 	else echo 'the traffic generator left out: the lab needs root (sudo make bench)'; fi

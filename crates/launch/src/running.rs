@@ -48,7 +48,7 @@ impl Scratch {
 pub enum Streams {
     /// The user's own: what the ranks say is seen as it is said.
     Shared,
-    /// Files of the job's folder: see [`Running::said`] and [`Running::complained`].
+    /// Files of the job's folder, in which it then works: see [`Running::said`] and [`Running::complained`].
     Kept,
 }
 
@@ -79,7 +79,7 @@ impl Running {
         let errors = match streams {
             Streams::Shared => None,
             Streams::Kept => {
-                command.stdin(Stdio::null()).stdout(file(OUTPUT)?);
+                command.stdin(Stdio::null()).stdout(file(OUTPUT)?).current_dir(scratch.path());
                 Some(file(ERRORS)?)
             }
         };

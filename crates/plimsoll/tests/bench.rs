@@ -218,7 +218,7 @@ fn bench_of_open_mpi() -> Option<(Running, String)> {
         let folders =
             children(bench.0.id()).into_iter().filter_map(|pid| fs::read_link(format!("/proc/{pid}/cwd")).ok());
         let folder =
-            folders.filter_map(|cwd| cwd.to_str().map(str::to_owned)).find(|cwd| cwd.contains("plimsoll-netpipe-"))?;
+            folders.filter_map(|cwd| cwd.to_str().map(str::to_owned)).find(|cwd| cwd.contains("plimsoll-job-"))?;
         (at_work(&folder).len() >= 3).then_some(folder)
     });
     Some((bench, folder))

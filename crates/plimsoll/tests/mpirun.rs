@@ -244,6 +244,42 @@ fn what_cannot_run_is_refused_with_the_next_step() {
         let program = program.to_str().unwrap();
         refused(&["--placement", "core:9999", "--", program], "this machine has no such core");
         refused(&["--mpi", "mpich", "--", program], "it is linked with Open MPI");
-        refused(&["-n", "4096", "--placement", "core:0", "--", program], "4096 ranks and the engine on core 0 need 4097");
+        refused(
+            &["-n", "4096", "--placement", "core:0", "--", program],
+            "4096 ranks and the engine on core 0 need 4097",
+        );
     }
+}
+
+#[test]
+fn a_bench_of_mpi_has_all_contenders_and_their_evidence() {
+    if program().is_none() {
+        return;
+    }
+    if linux::affinity::allowed().unwrap().len() < 2 {
+        return eprintln!("SKIPPED: one core only");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(["bench", "--mpi", "--hosts", "one", "--tasks", "latency:8,exchange:1KiB", "--rounds", "1", "--json"]);
+    let (code, text, said) = run(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    assert_eq!(code, Some(0), "{said}");
+    let all: Value = serde_json::from_str(&text).unwrap();
+    let measured = all["findings"]["measured"].as_array().unwrap();
+    let of = |name: &str| {
+        measured.iter().find(|one| one["contender"] == name).unwrap_or_else(|| panic!("no {name}: {measured:?}"))
+    };
+    for name in ["plimsoll at app", "vader", "tcp"] {
+        let one = of(name);
+        assert_eq!(one["failures"].as_array().unwrap().len(), 0, "{one}");
+        let blocks = one["blocks"].as_array().unwrap();
+        assert_eq!((blocks.len(), blocks[0]["outcomes"].as_array().unwrap().len()), (1, 2), "{one}");
+        assert!(blocks[0]["outcomes"][0]["value"].as_f64().unwrap() > 0.0, "{one}");
+        // One start for each task, with its calls timed.
+        let accounted = one["accounted"].as_array().unwrap();
+        assert_eq!(accounted.len(), 2, "{one}");
+        let inside = |rank: usize| accounted[0]["outcomes"][0]["ranks"][rank]["in_calls"].as_u64().unwrap();
+        assert!(inside(0) > 0 && inside(1) > 0, "{one}");
+    }
+    let ranks = of("plimsoll at app")["blocks"][0]["reports"]["endpoints"].as_array().unwrap();
+    assert_eq!(ranks.len(), 2, "both ranks reported what carried them");
 }

@@ -80,7 +80,8 @@ impl Bench {
         let provider = provider::find(&command, links.path());
         let mut notes = Vec::new();
         let meter = HostMeter::open().map_err(|fault| notes.push(format!("no softirqs counted: {fault}"))).ok();
-        if let Some(Reading::Absent { reason } | Reading::NotPermitted { reason, .. }) = meter.as_ref().map(HostMeter::sensor)
+        if let Some(Reading::Absent { reason } | Reading::NotPermitted { reason, .. }) =
+            meter.as_ref().map(HostMeter::sensor)
         {
             notes.push(format!("time of softirqs: {reason}"));
         }
@@ -151,7 +152,8 @@ impl Bench {
         let mut collected = Collected::new(tasks);
         let mut running = Running::start(&job, scratch, Streams::Kept, None)?;
         let meter = &mut self.meter;
-        let ended = running.wait(LIMIT, Some(&control.out()?), |_| control.attend(|line| collected.take(line, meter.as_mut())));
+        let ended =
+            running.wait(LIMIT, Some(&control.out()?), |_| control.attend(|line| collected.take(line, meter.as_mut())));
         let complained = running.complained();
         let said = running.said();
         let reports = running.finish();

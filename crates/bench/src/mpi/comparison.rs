@@ -111,10 +111,8 @@ pub(super) mod tests {
     #[test]
     fn more_is_better_for_rates() {
         let rate = Task { pattern: Pattern::Rate, ..LATENCY };
-        let all = [
-            measured(Contender::Peer(Peer::Ucx), rate, &[3.0]),
-            measured(Contender::Peer(Peer::Tcp), rate, &[2.0]),
-        ];
+        let all =
+            [measured(Contender::Peer(Peer::Ucx), rate, &[3.0]), measured(Contender::Peer(Peer::Tcp), rate, &[2.0])];
         assert_eq!(best(&all, &rate, |_| true).unwrap().contender, Contender::Peer(Peer::Ucx));
         assert!(best(&all, &LATENCY, |_| true).is_none());
     }

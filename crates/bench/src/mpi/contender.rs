@@ -104,7 +104,12 @@ impl fmt::Display for Seats {
 }
 
 /// Contenders for `hosts` on a machine with `allowed` cores, and why others were left out.
-pub fn usual(hosts: Hosts, cores: (CoreId, CoreId), allowed: &[CoreId], interface: &str) -> (Vec<Contender>, Vec<String>) {
+pub fn usual(
+    hosts: Hosts,
+    cores: (CoreId, CoreId),
+    allowed: &[CoreId],
+    interface: &str,
+) -> (Vec<Contender>, Vec<String>) {
     let mut contenders = Vec::new();
     let mut notes = Vec::new();
     let free = allowed.iter().copied().find(|core| *core != cores.0 && *core != cores.1);
@@ -128,10 +133,14 @@ pub fn usual(hosts: Hosts, cores: (CoreId, CoreId), allowed: &[CoreId], interfac
             allowed.len()
         )),
     }
-    contenders.extend(match hosts {
-        Hosts::One => vec![Peer::SharedMemory, Peer::Ucx, Peer::Tcp],
-        Hosts::Lab => vec![Peer::Ucx, Peer::Tcp],
-    }.into_iter().map(Contender::Peer));
+    contenders.extend(
+        match hosts {
+            Hosts::One => vec![Peer::SharedMemory, Peer::Ucx, Peer::Tcp],
+            Hosts::Lab => vec![Peer::Ucx, Peer::Tcp],
+        }
+        .into_iter()
+        .map(Contender::Peer),
+    );
     (contenders, notes)
 }
 

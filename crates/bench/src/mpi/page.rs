@@ -52,13 +52,15 @@ const LEGEND: &str = "CPU, application, kernel and softirq are measured; a value
 
 /// What came out for each target.
 pub fn targets(judged: &[Judged]) -> String {
-    let mut table = table(&["target", "pattern", "measured", "95 % interval", "verdict", "best of plimsoll", "best peer"]);
+    let mut table =
+        table(&["target", "pattern", "measured", "95 % interval", "verdict", "best of plimsoll", "best peer"]);
     for target in judged {
         let place = match target.hosts {
             Hosts::One => "one host",
             Hosts::Lab => "two hosts",
         };
-        let name = |contender: Option<&super::contender::Contender>| contender.map_or("-".to_owned(), |c| c.to_string());
+        let name =
+            |contender: Option<&super::contender::Contender>| contender.map_or("-".to_owned(), |c| c.to_string());
         table.add_row([
             target.bound.to_string(),
             format!("{place}, {}", target.task),
@@ -260,7 +262,9 @@ fn slowdown(all: &[Measured]) -> String {
     match median(&ratios) {
         Some(middle) => {
             let most = ratios.iter().copied().fold(0.0, f64::max);
-            format!("timing the calls made these blocks {middle:.2}x slower (median), {most:.2}x at most; the medians above are without")
+            format!(
+                "timing the calls made these blocks {middle:.2}x slower (median), {most:.2}x at most; the medians above are without"
+            )
         }
         None => String::new(),
     }

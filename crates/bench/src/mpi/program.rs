@@ -25,7 +25,8 @@ impl Program {
             .tempdir()
             .map_err(|e| Fault::because("folder for a program", e, "free space in TMPDIR"))?;
         let source = folder.path().join("patterns.c");
-        std::fs::write(&source, SOURCE).map_err(|e| Fault::because("folder for a program", e, "free space in TMPDIR"))?;
+        std::fs::write(&source, SOURCE)
+            .map_err(|e| Fault::because("folder for a program", e, "free space in TMPDIR"))?;
         let program = Program { folder };
         let output = Command::new(&compiler)
             .args(["-O2", "-o"])
@@ -38,7 +39,8 @@ impl Program {
             return Ok(program);
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        let line = said.lines().find(|line| line.contains("error")).or(said.lines().next()).unwrap_or("it said nothing");
+        let line =
+            said.lines().find(|line| line.contains("error")).or(said.lines().next()).unwrap_or("it said nothing");
         Err(Fault::new(subject(), format!("it failed: {}", line.trim()), "install a C compiler and the MPI's headers"))
     }
 

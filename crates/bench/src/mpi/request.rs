@@ -110,7 +110,11 @@ fn plan(request: &Request, allowed: &[CoreId], notes: &mut Vec<String>) -> Resul
     let pairs = match request.cores {
         Some(cores) if cores.0 == cores.1 => {
             let next = "choose two cores";
-            return Err(Fault::new(format!("cores {},{}", cores.0.0, cores.1.0), "two ranks that poll would share one", next));
+            return Err(Fault::new(
+                format!("cores {},{}", cores.0.0, cores.1.0),
+                "two ranks that poll would share one",
+                next,
+            ));
         }
         Some(cores) => {
             linux::affinity::check(cores.0)?;

@@ -27,13 +27,21 @@ pub enum Line {
     /// The timed part of a task is about to begin, or has ended; rank 0 waits for an answer.
     Begin(usize),
     End(usize),
-    Result { task: usize, rank: usize, figures: Figures },
+    Result {
+        task: usize,
+        rank: usize,
+        figures: Figures,
+    },
 }
 
 impl Line {
     pub fn read(line: &str) -> Result<Line> {
         let bad = || {
-            Fault::new("ranks of the bench", format!("they told '{line}', which is no result"), "report it with the output")
+            Fault::new(
+                "ranks of the bench",
+                format!("they told '{line}', which is no result"),
+                "report it with the output",
+            )
         };
         let mut words = line.split_whitespace();
         let kind = words.next().ok_or_else(bad)?;
@@ -45,8 +53,7 @@ impl Line {
                 "result",
                 &[task, rank @ 0..=1, rounds, elapsed, cpu, user, system, calls, in_calls, in_all_calls, switches],
             ) => {
-                let figures =
-                    Figures { rounds, elapsed, cpu, user, system, calls, in_calls, in_all_calls, switches };
+                let figures = Figures { rounds, elapsed, cpu, user, system, calls, in_calls, in_all_calls, switches };
                 Ok(Line::Result { task: task as usize, rank: rank as usize, figures })
             }
             _ => Err(bad()),
@@ -66,7 +73,8 @@ mod tests {
             panic!("another line")
         };
         assert_eq!((figures.rounds, figures.in_all_calls, figures.switches), (10, 80, 90));
-        for bad in ["", "result", "result 1 2 10 20 30 40 50 60 70 80 90", "result 1 0 1", "begin -1", "end x", "go 1"] {
+        for bad in ["", "result", "result 1 2 10 20 30 40 50 60 70 80 90", "result 1 0 1", "begin -1", "end x", "go 1"]
+        {
             assert!(Line::read(bad).is_err(), "{bad}");
         }
     }

@@ -69,7 +69,8 @@ mod tests {
     fn the_receiver_is_on_the_protocols_core_and_off_it() {
         let protocol = linux::affinity::allowed().unwrap()[0];
         let (far, third) = (CoreId(901), CoreId(902));
-        let cores = |allowed: &[CoreId]| -> Vec<_> { around(protocol, allowed).unwrap().iter().map(|s| s.cores).collect() };
+        let cores =
+            |allowed: &[CoreId]| -> Vec<_> { around(protocol, allowed).unwrap().iter().map(|s| s.cores).collect() };
         assert_eq!(cores(&[protocol, far]), [(far, protocol), (protocol, far)]);
         assert_eq!(cores(&[protocol, far, third]), [(far, protocol), (protocol, far), (far, third)]);
         assert!(around(protocol, &[protocol]).is_err());

@@ -81,7 +81,8 @@ fn share(block: &Block, rank: usize) -> Option<f64> {
     let all: u64 = block.outcomes.iter().map(|outcome| outcome.ranks[rank].in_all_calls).max()?;
     let reports = &block.reports.endpoints;
     let mine = |report: &&launch::report::Report| report.rank == Some(rank as u32);
-    let own: Option<u64> = reports.iter().filter(mine).filter_map(|report| report.account_nanoseconds).reduce(|a, b| a + b);
+    let own: Option<u64> =
+        reports.iter().filter(mine).filter_map(|report| report.account_nanoseconds).reduce(|a, b| a + b);
     // Where the launcher does not tell ranks: an equal part of what all reported.
     let account = own.or_else(|| Some(block.reports.account_nanoseconds()? / block.reports.ranks().max(1) as u64))?;
     (all > 0).then(|| (account as f64 / all as f64).min(1.0))
@@ -127,7 +128,8 @@ mod tests {
             system: 1_000,
             ..Figures::default()
         }; 2];
-        let report = |rank| Report { rank: Some(rank), account_nanoseconds: account, process: rank, ..Report::default() };
+        let report =
+            |rank| Report { rank: Some(rank), account_nanoseconds: account, process: rank, ..Report::default() };
         block.reports = Reports { endpoints: vec![report(0), report(1)], damaged: 0 };
         measured.accounted.push(block);
         measured

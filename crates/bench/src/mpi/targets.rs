@@ -150,11 +150,10 @@ mod tests {
             measured(Contender::Peer(Peer::Tcp), LATENCY, &[200.0, 220.0]),
         ];
         let judged = judge(&all);
-        assert_eq!(judged.iter().map(|j| j.verdict).collect::<Vec<_>>(), [
-            Verdict::Met,
-            Verdict::NotMeasured,
-            Verdict::NotMeasured
-        ]);
+        assert_eq!(
+            judged.iter().map(|j| j.verdict).collect::<Vec<_>>(),
+            [Verdict::Met, Verdict::NotMeasured, Verdict::NotMeasured]
+        );
         assert_eq!(judged[0].ratio.unwrap().median, 0.5);
         assert_eq!(tasks().len(), 3);
     }

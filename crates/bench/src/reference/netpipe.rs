@@ -2,17 +2,17 @@
 //!
 //! NetPIPE reports the fastest of its trials at each size where plimsoll reports all of a block, which favours Open MPI.
 
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path as File;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
 
-use linux::warden::Warden;
-use machine::{CoreId, Fault, Result};
+use launch::carrier::Peer;
+use launch::installation::{Family, Installation};
+use launch::job::{Job, Place};
+use launch::running::{Running, Scratch, Streams};
+use machine::{Fault, Result};
 use study::point::{Metric, Path, Pattern, PointSpec, Receiver};
-use tempfile::TempDir;
 
 /// For one run of all trials of one size; starting the processes takes about a second of it.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -81,112 +81,52 @@ pub fn measure(spec: &PointSpec, pace: Option<f64>) -> Result<Reference> {
     if spec.local_core == spec.remote_core {
         return Err(refused(spec, "both ranks would share a core", "choose two cores"));
     }
-    let folder = folder()?;
     let per_message = pace.unwrap_or_else(|| 300.0 + spec.size.0 as f64 / 2.0);
     let repeats = (TRIAL.as_nanos() as f64 / per_message).clamp(4.0, 100_000.0) as u64;
-    let text = run(folder.path(), spec, flags, repeats)?;
+    let text = run(spec, flags, repeats)?;
     weigh(spec, &rows(&text)?, repeats)
 }
 
-/// A folder for NetPIPE and for the memory that the ranks share: where shared memory lives, if there is such a place.
-fn folder() -> Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    let folder = builder.prefix("plimsoll-netpipe-");
-    folder
-        .tempdir_in("/dev/shm")
-        .or_else(|_| folder.tempdir())
-        .map_err(|e| Fault::because("folder for NetPIPE", e, "free space in TMPDIR"))
-}
-
 /// What NetPIPE wrote into its output file.
-fn run(folder: &File, spec: &PointSpec, flags: &[&str], repeats: u64) -> Result<String> {
-    let output = folder.join("np.out");
-    let ranks = folder.join("ranks");
-    let slots = |core: CoreId| core.0;
-    let text = format!(
-        "rank 0=localhost slot={}\nrank 1=localhost slot={}\n",
-        slots(spec.local_core),
-        slots(spec.remote_core)
-    );
+fn run(spec: &PointSpec, flags: &[&str], repeats: u64) -> Result<String> {
+    let subject = "stack open-mpi: NPopenmpi";
+    let missing = "install openmpi-bin and netpipe-openmpi, or leave open-mpi out";
+    let installation = Installation::in_path(Family::OpenMpi)
+        .map_err(|fault| Fault::new("stack open-mpi: mpirun", fault.cause(), missing))?;
+    let scratch = Scratch::new()?;
+    let output = scratch.path().join("np.out");
+    let ranks = scratch.path().join("ranks");
+    let text = format!("rank 0=localhost slot={}\nrank 1=localhost slot={}\n", spec.local_core.0, spec.remote_core.0);
     fs::write(&ranks, text).map_err(|e| Fault::because("rank file", e, "free space in TMPDIR"))?;
-    let mut command = Command::new("mpirun");
-    command
-        .args(["-n", "2", "--oversubscribe", "--mca", "btl", "self,vader", "--mca", "rmaps_rank_file_physical", "1"])
-        .args(["--mca", "btl_vader_backing_directory"])
-        .arg(folder)
-        .arg("--rankfile")
-        .arg(&ranks)
-        .arg("NPopenmpi")
-        .args(flags)
-        .args(["-l", &spec.size.0.to_string(), "-u", &(spec.size.0 + spec.perturbation.0).to_string()])
-        .args(["-p", &spec.perturbation.0.to_string(), "-n", &repeats.to_string()])
-        .arg("-o")
-        .arg(&output)
-        .current_dir(folder)
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .env("TMPDIR", folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .process_group(0);
-    let errors = folder.join("errors");
-    let stderr =
-        fs::File::create(&errors).map_err(|e| Fault::because("folder for NetPIPE", e, "free space in TMPDIR"))?;
-    linux::affinity::inherit_allowed(&mut command)?;
-    let warden = Warden::over_folder(folder)?;
-    let mpirun = command.stderr(stderr).spawn().map_err(|e| {
-        Fault::because("stack open-mpi: mpirun", e, "install openmpi-bin and netpipe-openmpi, or leave open-mpi out")
-    })?;
-    // It removes the folder when it is dropped: after the last look into it.
-    let mut group = Group { mpirun, warden: Some(warden) };
-    let status = group.wait(LIMIT)?;
+    let mut arguments: Vec<OsString> = flags.iter().map(OsString::from).collect();
+    let sizes =
+        [("-l", spec.size.0), ("-u", spec.size.0 + spec.perturbation.0), ("-p", spec.perturbation.0), ("-n", repeats)];
+    arguments.extend(sizes.into_iter().flat_map(|(flag, value)| [flag.into(), value.to_string().into()]));
+    arguments.extend(["-o".into(), output.clone().into_os_string()]);
+    let options = ["--mca", "rmaps_rank_file_physical", "1", "--rankfile", &ranks.to_string_lossy()];
+    let job = Job {
+        installation: &installation,
+        ranks: 2,
+        program: "NPopenmpi".into(),
+        arguments,
+        options: options.map(str::to_owned).to_vec(),
+        variables: Peer::SharedMemory.variables(&installation, None).unwrap_or_default(),
+        place: Place::Here,
+        cores: None,
+        contained: true,
+    };
+    let mut running = Running::start(&job, scratch, Streams::Kept, None)?;
+    let status = running
+        .wait(LIMIT, None::<&fs::File>, |_| Ok(()))
+        .map_err(|fault| Fault::new(subject, fault.cause(), fault.next()))?;
     if status.success() {
         return fs::read_to_string(&output)
             .map_err(|e| Fault::because("NetPIPE's output", e, "run NPopenmpi by hand to see why it wrote none"));
     }
-    let said = fs::read_to_string(&errors).unwrap_or_default();
+    let said = running.complained();
     let line = said.lines().find(|line| line.chars().any(char::is_alphabetic)).unwrap_or("it said nothing");
     let how = status.signal().map_or_else(|| format!("{status}"), |signal| format!("signal {signal}"));
-    Err(Fault::new(
-        "stack open-mpi: NPopenmpi",
-        format!("it failed ({how}): {}", line.trim()),
-        "install openmpi-bin and netpipe-openmpi, or leave open-mpi out",
-    ))
-}
-
-/// mpirun and all that it started, which work in one folder. The warden ends them, however this process ends.
-struct Group {
-    mpirun: Child,
-    warden: Option<Warden>,
-}
-
-impl Group {
-    fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
-        let until = Instant::now() + limit;
-        loop {
-            match self.mpirun.try_wait() {
-                Ok(Some(status)) => return Ok(status),
-                Ok(None) if linux::signal::interrupted() => {
-                    return Err(Fault::new("stack open-mpi: NPopenmpi", "a signal asked to end", "run again"));
-                }
-                Ok(None) if Instant::now() < until => sleep(Duration::from_millis(5)),
-                Ok(None) => {
-                    let cause = format!("it did not end within {} s", limit.as_secs());
-                    return Err(Fault::new("stack open-mpi: NPopenmpi", cause, "free both cores and run again"));
-                }
-                Err(e) => return Err(Fault::because("stack open-mpi: mpirun", e, "run again")),
-            }
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.warden = None;
-        // The warden has ended it, unless it was killed itself.
-        let _ = self.mpirun.kill();
-        let _ = self.mpirun.wait();
-    }
+    Err(Fault::new(subject, format!("it failed ({how}): {}", line.trim()), missing))
 }
 
 /// Reads NetPIPE's output file: bytes, megabits a second, seconds.
@@ -244,7 +184,7 @@ fn refused(spec: &PointSpec, cause: &str, next: &str) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use machine::{Bytes, Site};
+    use machine::{Bytes, CoreId, Site};
     use study::point::Stack;
 
     use super::*;

@@ -96,7 +96,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
     if arguments.mpi.mpi {
         let protocol_core = arguments.protocol_core.map(CoreId);
-        return bench_mpi::run(arguments.mpi, program, arguments.cores, protocol_core, arguments.rounds, arguments.json);
+        return bench_mpi::run(
+            arguments.mpi,
+            program,
+            arguments.cores,
+            protocol_core,
+            arguments.rounds,
+            arguments.json,
+        );
     }
     if arguments.placement != Site::App && !arguments.stacks.iter().any(|stack| stack.is_engine()) {
         return Err(Fault::new(

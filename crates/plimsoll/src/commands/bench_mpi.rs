@@ -8,6 +8,7 @@ use machine::{CoreId, Fault, Result};
 use serde_json::json;
 
 #[derive(clap::Args)]
+#[group(skip)]
 #[command(next_help_heading = "Two ranks of an MPI program")]
 pub struct Arguments {
     /// Measure MPI over plimsoll beside its other transports, per place of the ranks and placement of the engine, with each

@@ -2,8 +2,8 @@
 
 pub mod agent;
 pub mod bench;
-pub mod engine;
 mod bench_mpi;
+pub mod engine;
 pub mod lab;
 pub mod lab_agent;
 pub mod machine;
