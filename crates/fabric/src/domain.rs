@@ -9,6 +9,7 @@ use endpoint::Settings;
 use crate::abi::constants::*;
 use crate::abi::info::{Info, ReceiveAttr, TransmitAttr};
 use crate::abi::object::{DomainOps, Fid, FidDomain, FidEndpoint, FidFabric, MemoryRegionOps, Ops};
+use crate::account::Account;
 use crate::fabric::Fabric;
 use crate::object::{self, Object, Used};
 use crate::parameters;
@@ -24,6 +25,8 @@ pub struct Domain {
     single: bool,
     pub settings: Settings,
     pub reports: bool,
+    /// Only where it is asked for: it costs two readings of the clock a call.
+    pub account: Option<Account>,
     _fabric: Used<Fabric>,
 }
 
@@ -37,16 +40,30 @@ unsafe impl Object for Domain {
 }
 
 /// The caller alone works on the domain's objects while it holds this.
-pub struct Entered<'a>(#[expect(dead_code, reason = "held for its end")] Option<MutexGuard<'a, ()>>);
+pub struct Entered<'a> {
+    since: Option<(&'a Account, u64)>,
+    #[expect(dead_code, reason = "held for its end")]
+    lock: Option<MutexGuard<'a, ()>>,
+}
+
+impl Drop for Entered<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((account, since)) = self.since {
+            account.end(since);
+        }
+    }
+}
 
 impl Domain {
     #[inline]
     pub fn enter(&self) -> Entered<'_> {
+        let since = self.account.as_ref().map(|account| (account, account.begin()));
         if self.single {
-            return Entered(None);
+            return Entered { since, lock: None };
         }
         // A panic ends the process, so that nobody ever sees the poison.
-        Entered(Some(self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner())))
+        Entered { since, lock: Some(self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner())) }
     }
 }
 
@@ -114,6 +131,7 @@ pub unsafe fn open(fabric: *mut FidFabric, info: *mut Info, into: *mut *mut FidD
         single: threading == Some(FI_THREAD_DOMAIN),
         settings,
         reports: parameters::reports(),
+        account: parameters::accounts().then(Account::open),
         _fabric: fabric,
     };
     // SAFETY: the caller's promise.

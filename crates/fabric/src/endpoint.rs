@@ -1,17 +1,20 @@
 //! Endpoints: one message engine each.
 
 use std::ffi::{c_int, c_void};
+use std::io::Write;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use endpoint::{Claim, Endpoint as Engine, Name, Paths};
 use machine::{Fault, PeerIndex};
+use serde::Serialize;
 
 use crate::abi::constants::*;
 use crate::abi::info::{Info, ReceiveAttr, TransmitAttr};
 use crate::abi::object::{ConnectionOps, EndpointOps, Fid, FidDomain, FidEndpoint, Ops};
 use crate::abi::{Address, Signed};
+use crate::account::Account;
 use crate::address_vector::AddressVector;
 use crate::completion_queue::{CompletionQueue, Reader};
 use crate::counter::Counter;
@@ -350,7 +353,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
                     eprintln!("plimsoll: {fault}");
                 }
                 if domain.reports {
-                    report(engine);
+                    report(engine, &domain);
                 }
             }
         }
@@ -359,11 +362,32 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 }
 
 /// One line for those who gather: `plimsoll mpirun`.
-fn report(engine: &mut Engine<Paths, Memory>) {
-    match engine.report().map(|report| serde_json::to_string(&report)) {
-        Ok(Ok(line)) => eprintln!("plimsoll-report {line}"),
-        Ok(Err(error)) => eprintln!("plimsoll: report: {error}"),
-        Err(fault) => eprintln!("plimsoll: {fault}"),
+#[derive(Serialize)]
+struct Line {
+    /// In `MPI_COMM_WORLD`, as the launcher tells it.
+    rank: Option<u32>,
+    host: String,
+    account_calls: Option<u64>,
+    account_nanoseconds: Option<u64>,
+    #[serde(flatten)]
+    report: endpoint::Report,
+}
+
+fn report(engine: &mut Engine<Paths, Memory>, domain: &Domain) {
+    let report = match engine.report() {
+        Ok(report) => report,
+        Err(fault) => return eprintln!("plimsoll: {fault}"),
+    };
+    let (account_calls, account_nanoseconds) = domain.account.as_ref().map(Account::sums).unzip();
+    let names = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
+    let rank = names.into_iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    match serde_json::to_string(&Line { rank, host, account_calls, account_nanoseconds, report }) {
+        Ok(line) => {
+            // One write: launchers mix what several ranks write in pieces. Where stderr is closed nobody gathers.
+            let _ = std::io::stderr().lock().write_all(format!("plimsoll-report {line}\n").as_bytes());
+        }
+        Err(error) => eprintln!("plimsoll: report: {error}"),
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod abi;
 
+mod account;
 mod address_vector;
 mod completion_queue;
 mod counter;

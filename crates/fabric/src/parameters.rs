@@ -7,7 +7,7 @@ use endpoint::Settings;
 use machine::{Fault, Result};
 
 /// Name and help, as `fi_info -e` lists them.
-pub const KNOWN: [(&CStr, &CStr); 6] = [
+pub const KNOWN: [(&CStr, &CStr); 8] = [
     (c"placement", c"Where the message engine runs: app (the caller's own thread) or core:N (default: app)"),
     (c"network", c"What carries messages to other hosts: udp, afxdp:IFACE or xdp:IFACE (default: udp)"),
     (c"address", c"IP address of this host that others reach it at (default: that of the first interface that is up)"),
@@ -17,6 +17,8 @@ pub const KNOWN: [(&CStr, &CStr); 6] = [
         c"report",
         c"Whether an endpoint tells on stderr, as it closes, what carried its messages: yes or no (default: no)",
     ),
+    (c"account", c"Whether the time inside the provider's calls is measured for the report: yes or no (default: no)"),
+    (c"program", c"The plimsoll program, which ranks start as the engine's process of core:N where none runs"),
 ];
 
 fn value(name: &str) -> Option<String> {
@@ -30,7 +32,16 @@ pub fn settings() -> Result<Settings> {
 
 /// Whether endpoints report as they close.
 pub fn reports() -> bool {
-    matches!(value("REPORT").as_deref(), Some("yes" | "1" | "true" | "on"))
+    is_on("REPORT")
+}
+
+/// Whether the time inside calls is measured.
+pub fn accounts() -> bool {
+    is_on("ACCOUNT")
+}
+
+fn is_on(name: &str) -> bool {
+    matches!(value(name).as_deref(), Some("yes" | "1" | "true" | "on"))
 }
 
 /// Tells of a mistake in the configuration, once.
