@@ -173,7 +173,11 @@ impl Bench {
         }
         let outcomes = collected.outcomes().ok_or_else(|| failed("results are missing".to_owned()))?;
         if contender.is_engine() && reports.endpoints.is_empty() {
-            return Err(failed("plimsoll did not carry it: no rank reported".to_owned()));
+            let cause = match reports.damaged {
+                0 => "plimsoll did not carry it: no rank reported".to_owned(),
+                damaged => format!("{damaged} report lines came mixed or cut, and no other"),
+            };
+            return Err(failed(cause));
         }
         let started = Nanoseconds(started.as_nanos() as u64);
         Ok(Block { round, started, probes: [before, after], outcomes, reports, accounted })

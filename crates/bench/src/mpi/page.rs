@@ -205,8 +205,12 @@ fn nearness(all: &[Measured]) -> Vec<String> {
 /// What the engine's ranks reported, where it is not what was asked, and why contenders are missing.
 fn carried(all: &[Measured]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
+    // Notes that differ in their numbers alone are one note; the first stands for all.
+    let mut seen: Vec<String> = Vec::new();
     let mut add = |note: String| {
-        if !notes.contains(&note) {
+        let shape = note.chars().filter(|c| !c.is_ascii_digit()).collect();
+        if !seen.contains(&shape) {
+            seen.push(shape);
             notes.push(note);
         }
     };
@@ -242,7 +246,7 @@ fn carried(all: &[Measured]) -> Vec<String> {
             .map(|(port, packets)| format!("{packets} packets over {port}"))
             .collect();
         if !carried.is_empty() {
-            add(format!("{name}, {}: the engine received {}", measured.seats, carried.join(", ")));
+            add(format!("{name}: its engines received {} in all", carried.join(", ")));
         }
     }
     notes
