@@ -10,7 +10,7 @@ use study::point::Receiver;
 
 use super::block::Bench;
 use super::conduct::{Measured, Plan, conduct};
-use super::contender::{Hosts, Seats, usual};
+use super::contender::{Contender, Hosts, Seats, usual};
 use super::page;
 use super::pattern::{Pattern, Task};
 use super::seats;
@@ -90,7 +90,13 @@ pub fn run(request: &Request, begin: impl FnOnce(usize)) -> Result<(Findings, Re
     };
     let allowed = linux::affinity::allowed()?;
     let mut notes = Vec::new();
-    let plan = plan(request, &allowed, &mut notes)?;
+    let mut plan = plan(request, &allowed, &mut notes)?;
+    if installation.family != Family::OpenMpi {
+        notes.push(format!("{installation}: its own transports are not compared, only Open MPI's are known here"));
+        for (_, contenders) in &mut plan.places {
+            contenders.retain(Contender::is_engine);
+        }
+    }
     let mut bench = Bench::new(installation, request.command.clone())?;
     notes.extend_from_slice(bench.notes());
     begin(plan.starts());
