@@ -16,6 +16,7 @@ pub mod peer;
 pub mod peer_process;
 pub mod reference;
 pub mod runner;
+pub mod semantics;
 pub mod serve;
 pub mod session;
 pub mod stack;

@@ -132,6 +132,9 @@ impl<B: Buffer> Default for Engine<B> {
 }
 
 impl<B: Buffer> Engine<B> {
+    /// What an idle peer takes; there is nothing else.
+    pub const BYTES_PER_PEER: usize = size_of::<Peer>();
+
     pub fn new() -> Self {
         Engine {
             peers: Vec::new(),

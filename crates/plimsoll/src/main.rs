@@ -6,6 +6,7 @@ mod commands;
 mod machine_page;
 mod output;
 mod progress;
+mod semantics_page;
 mod sweep_page;
 
 use std::process::ExitCode;

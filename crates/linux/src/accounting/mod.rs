@@ -5,6 +5,7 @@
 
 mod busy;
 mod counters;
+mod heap;
 mod interrupts;
 mod meter;
 mod softirq;
@@ -13,6 +14,7 @@ mod thread;
 
 pub use busy::{BusyMeter, CoreBusy};
 pub use counters::{Counter, CounterKind};
+pub use heap::{heap, resident};
 pub use interrupts::{InterruptCounts, InterruptTable};
 pub use meter::{CoreCounts, HostMeter};
 pub use softirq::{CoreWork, SoftirqCounts, SoftirqSensor, softirq_counts};

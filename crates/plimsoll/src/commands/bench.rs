@@ -7,6 +7,7 @@ use study::sample::Runner;
 use study::sweep::sender;
 
 use super::bench_mpi;
+use super::bench_semantics;
 use crate::bench_page::{self, Measured};
 use crate::sweep_page;
 
@@ -43,6 +44,8 @@ pub struct Arguments {
     /// Put the receiving process on each core in turn and show interrupts a message and who bears them (paper 002)
     #[arg(long, requires = "protocol_core", conflicts_with_all = ["cores", "mpi"])]
     sweep_cores: bool,
+    #[command(flatten)]
+    semantics: bench_semantics::Arguments,
     /// Blocks of each point
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
@@ -92,6 +95,9 @@ fn cores(text: &str) -> Result<(CoreId, CoreId)> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    if arguments.semantics.asked() {
+        return arguments.semantics.run(arguments.cores, arguments.rounds, arguments.json);
+    }
     let program = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
     if arguments.mpi.mpi {

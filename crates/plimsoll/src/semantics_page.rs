@@ -1,0 +1,200 @@
+//! What a comparison of semantics gave, as a page of text.
+
+use std::collections::BTreeMap;
+
+use bench::semantics::{Carrier, Footprint, Outcome, Quantity, Semantics};
+use comfy_table::{CellAlignment, Table, presets};
+use machine::{Bytes, Reading};
+use study::comparison;
+use study::statistics::median_interval;
+
+/// What an idle peer of the engine may take at most, at [`MANY`] peers.
+const IDLE_MOST: Bytes = Bytes(4 << 10);
+const MANY: u32 = 1000;
+
+pub fn page(outcome: &Outcome, semantics: &[Semantics]) -> String {
+    let Outcome { carrier, size, rounds, cores, .. } = outcome;
+    let mut page = format!(
+        "{size} B messages over {carrier}, {rounds} rounds, cores {} and {}; median (95 % interval)\n",
+        cores.0.0, cores.1.0
+    );
+    for &quantity in Quantity::ALL {
+        let lines = quantities(outcome, semantics, quantity);
+        if !lines.is_empty() {
+            page += &format!("\n{}\n{lines}\n", title(quantity));
+        }
+    }
+    if !outcome.footprints.is_empty() {
+        page += &format!("\nmemory for a peer, the port's apart\n{}\n", footprints(&outcome.footprints));
+    }
+    if !outcome.floods.is_empty() {
+        page += &format!(
+            "\nan unexpected flood: 40000 messages of 1000 B from one peer, over memory\n{}\n",
+            floods(outcome)
+        );
+    }
+    page += "\nnotes\n";
+    for note in notes(outcome) {
+        page += &format!("  {note}\n");
+    }
+    page
+}
+
+fn title(quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::SendWork => "work to send a message, nobody waiting",
+        Quantity::ReceiveWork => "work to receive a message, nobody waiting",
+        Quantity::ReceiveRate => "rate from all peers, which another core drives",
+        Quantity::SendRate => "rate to all peers, which another core drives",
+        Quantity::ReceiveCpu => "CPU time a message while receiving at that rate, waiting included",
+        Quantity::SendCpu => "CPU time a message while sending at that rate, waiting included",
+        Quantity::HalfRoundTrip => "half a round trip, peer after peer",
+    }
+}
+
+fn in_words(quantity: Quantity, value: f64) -> String {
+    match quantity {
+        Quantity::ReceiveRate | Quantity::SendRate => format!("{:.2} M/s", value / 1e6),
+        _ if value < 10_000.0 => format!("{value:.0} ns"),
+        _ => format!("{:.1} us", value / 1e3),
+    }
+}
+
+fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) -> String {
+    let mut table = Table::new();
+    let mut header: Vec<String> = vec!["peers".into(), "order".into()];
+    header.extend(semantics.iter().map(|one| one.to_string()));
+    // How much better the first is than each of the others.
+    header.extend(semantics.iter().skip(1).map(|other| format!("{} over {other}", semantics[0])));
+    table.load_preset(presets::NOTHING).set_header(header);
+    let mut places: Vec<_> = Vec::new();
+    for sample in outcome.samples.iter().filter(|sample| sample.quantity == quantity) {
+        if !places.contains(&(sample.peers, sample.order)) {
+            places.push((sample.peers, sample.order));
+        }
+    }
+    for &(peers, order) in &places {
+        let mut row = vec![peers.to_string(), order.to_string()];
+        for &one in semantics {
+            let values: Vec<f64> =
+                outcome.values(one, peers, order, quantity).iter().map(|(_, value)| *value).collect();
+            row.push(match median_interval(&values) {
+                Some(i) => {
+                    let [low, high] = [i.low, i.high].map(|value| in_words(quantity, value));
+                    let low = low.split(' ').next().unwrap_or_default();
+                    let high = high.split(' ').next().unwrap_or_default();
+                    format!("{} ({low}..{high})", in_words(quantity, i.median))
+                }
+                None => "-".into(),
+            });
+        }
+        for &other in semantics.iter().skip(1) {
+            let ratios = outcome.ratios(semantics[0], other, peers, order, quantity);
+            row.push(match median_interval(&ratios) {
+                Some(i) => format!("{:.2}x ({:.2}..{:.2})", i.median, i.low, i.high),
+                None => "-".into(),
+            });
+        }
+        table.add_row(row);
+    }
+    if places.is_empty() { String::new() } else { aligned(table, 1) }
+}
+
+fn reading(reading: &Reading<Bytes>) -> String {
+    match reading {
+        Reading::Measured(bytes) | Reading::Modelled(bytes) => whole(*bytes),
+        Reading::Absent { .. } | Reading::NotPermitted { .. } => "-".into(),
+    }
+}
+
+/// Exact below 10 KiB, since a limit of 4 KiB is looked at.
+fn whole(bytes: Bytes) -> String {
+    if bytes.0 < 10 << 10 { format!("{} B", bytes.0) } else { format!("{:.1} KiB", bytes.0 as f64 / 1024.0) }
+}
+
+fn footprints(footprints: &[Footprint]) -> String {
+    let mut table = Table::new();
+    let header =
+        ["peers", "semantics", "computed", "idle, at the allocator", "idle, pages", "with 8 x 1000 B under way"];
+    table.load_preset(presets::NOTHING).set_header(header);
+    for Footprint { semantics, peers, computed, idle, resident, active } in footprints {
+        table.add_row([
+            peers.to_string(),
+            semantics.to_string(),
+            whole(*computed),
+            reading(idle),
+            reading(resident),
+            reading(active),
+        ]);
+    }
+    aligned(table, 1)
+}
+
+fn floods(outcome: &Outcome) -> String {
+    let mut table = Table::new();
+    let header =
+        ["semantics", "held by the receiver", "payload", "memory grown", "to hold one", "to receive one later"];
+    table.load_preset(presets::NOTHING).set_header(header);
+    for flood in &outcome.floods {
+        table.add_row([
+            flood.semantics.to_string(),
+            flood.held.to_string(),
+            whole(flood.held_bytes),
+            reading(&flood.grown),
+            format!("{:.0} ns", flood.hold),
+            format!("{:.0} ns", flood.claim),
+        ]);
+    }
+    aligned(table, 0)
+}
+
+fn aligned(mut table: Table, left: usize) -> String {
+    for column in (0..table.column_count()).filter(|column| *column != left) {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+fn notes(outcome: &Outcome) -> Vec<String> {
+    let mut notes = Vec::new();
+    let probes: Vec<_> = outcome.samples.iter().filter_map(|sample| sample.probe).collect();
+    let values: Vec<f64> = probes.iter().map(|probe| probe.half_round_trip_ps as f64 / 1e3).collect();
+    if let Some(i) = median_interval(&values) {
+        let near = probes.iter().filter(|probe| comparison::near(**probe)).count();
+        notes.push(format!(
+            "probe beside each block between cores: {:.0} ns one way (median), near in {near} of {}",
+            i.median,
+            probes.len()
+        ));
+    }
+    // One word a semantics and number of peers would be a page; the widest says it.
+    let mut last: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for note in &outcome.notes {
+        if let Some((whose, what)) = note.split_once(": ") {
+            last.entry(whose).or_default().push(what);
+        }
+    }
+    notes.extend(last.into_iter().map(|(whose, what)| format!("{whose}: {}", what.join("; "))));
+    notes.push("emulated: the channel adapter's part of queue pairs runs on the hub's core; docs/semantics.md".into());
+    if outcome.carrier == Carrier::Shm {
+        notes.push("over shm every look at the port passes all peers' rings, whatever the semantics".into());
+    }
+    let many = |f: &&Footprint| f.semantics == Semantics::Matched && f.peers == MANY;
+    if let Some(footprint) = outcome.footprints.iter().find(many) {
+        notes.push(match footprint.idle.value() {
+            Some(idle) => {
+                let verdict = if *idle < IDLE_MOST { "met" } else { "missed" };
+                format!(
+                    "an idle peer of the engine at {MANY} peers takes {} of the {} allowed: {verdict}",
+                    whole(*idle),
+                    IDLE_MOST
+                )
+            }
+            None => format!("an idle peer of the engine: {}, computed", whole(footprint.computed)),
+        });
+    }
+    notes
+}
