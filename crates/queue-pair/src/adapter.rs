@@ -110,7 +110,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
     /// Completes what is posted to broken queue pairs, as far as the completion queue has room.
     #[cold]
     fn flush(&mut self) {
-        let most = (self.settings.send_depth.next_power_of_two() + 2 * self.settings.receive.depth()) as usize + 16;
+        let most = self.settings.most_flushed() as usize;
         let Card { queue_pairs, completions, flushing, counters, .. } = self;
         flushing.retain(|&(index, status, which)| {
             if completions.room() < most {
@@ -155,7 +155,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
             let next = "choose depths and windows from 4 to 32768, and at most 128 bytes inline";
             return refuse(format!("depths {depths:?} or {} bytes inline", settings.inline), next);
         }
-        let least = 4 * (settings.send_depth.next_power_of_two() + 2 * settings.receive.depth()) + 64;
+        let least = 4 * settings.most_flushed();
         if settings.completion_depth < least || settings.acknowledge_every == 0 || settings.signal_every == 0 {
             let next = format!("choose at least {least} completions for these depths");
             return refuse(format!("a completion queue of {}", settings.completion_depth), &next);

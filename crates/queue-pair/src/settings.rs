@@ -75,4 +75,14 @@ impl Settings {
     pub fn shared(depth: u32) -> Settings {
         Settings { receive: ReceiveQueues::Shared { depth }, ..Settings::default() }
     }
+
+    /// Most completions of one queue pair at once, when it is flushed: what its own queues hold, and the receive that
+    /// was being filled.
+    pub(crate) fn most_flushed(&self) -> u32 {
+        let receives = match self.receive {
+            ReceiveQueues::PerPeer { depth } => 2 * depth,
+            ReceiveQueues::Shared { .. } => 0,
+        };
+        self.send_depth.next_power_of_two() + receives + 16
+    }
 }
