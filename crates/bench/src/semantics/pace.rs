@@ -156,6 +156,8 @@ impl<L: Layer> World<L> {
             };
             let ours: Result<_> = run();
             between.failed.fetch_or(ours.is_err(), Ordering::Relaxed);
+            // Also where this end failed before it said so: the other one must not wait for ever.
+            between.started.store(true, Ordering::Release);
             between.hub_done.store(true, Ordering::Release);
             let theirs = other.join().expect("the leaves' thread does not panic");
             let (elapsed, cost) = match (ours, theirs) {
