@@ -45,7 +45,7 @@ pub struct Arguments {
     #[arg(long, requires = "protocol_core", conflicts_with_all = ["cores", "mpi"])]
     sweep_cores: bool,
     #[command(flatten)]
-    semantics: bench_semantics::Arguments,
+    semantics: bench_semantics::Comparison,
     /// Blocks of each point
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,

@@ -8,7 +8,7 @@ use machine::{CoreId, Fault, Result};
 use crate::semantics_page;
 
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct Comparison {
     /// Compare semantics on the same port instead of stacks: matched, queue-pair, queue-pair-shared (paper 004)
     #[arg(
         long,
@@ -59,7 +59,7 @@ fn orders(text: &str) -> Result<Orders> {
 /// Bytes of a message: what fits a cache line together with its headers.
 const SIZE: usize = 8;
 
-impl Arguments {
+impl Comparison {
     /// Semantics were asked for.
     pub fn asked(&self) -> bool {
         !self.semantics.is_empty()
