@@ -1,5 +1,7 @@
 //! All blocks of a request, the semantics in turns within each round.
 
+use std::time::Duration;
+
 use endpoint::Driver;
 use machine::{Fault, Result};
 use queue_pair::Endpoint;
@@ -7,6 +9,7 @@ use study::random::Random;
 use study::sample::Probe;
 
 use super::layer::{Layer, Message};
+use super::pace::Pace;
 use super::wiring::{self, Ports, Wired, World};
 use super::work::Buffers;
 use super::{Carrier, Flood, Footprint, Outcome, Quantity, Request, Sample, Semantics};
@@ -41,6 +44,17 @@ struct Block<'a> {
     request: &'a Request,
 }
 
+/// A block between cores takes about this long, unless its messages are fewer; on a crowded machine, where every wait
+/// is for a scheduler, that is a small share of them.
+const BLOCK: Duration = Duration::from_millis(30);
+const TRIAL_TRIPS: usize = 16;
+
+/// How often what was tried once fits a block, `most` at most.
+fn fitting(most: u32, trial: &Pace) -> u32 {
+    let times = BLOCK.as_secs_f64() / trial.elapsed.as_secs_f64().max(1e-9);
+    (times as u32).clamp(1, most)
+}
+
 /// A world behind which the layer is forgotten.
 trait Runs {
     fn block(&mut self, block: &Block) -> Result<Vec<(Quantity, f64)>>;
@@ -57,28 +71,35 @@ impl<L: Layer> Runs for World<L> {
             Quantity::SendWork | Quantity::ReceiveWork => {
                 let mut at_hub = Buffers::new(sequence.len(), size);
                 let mut at_leaves = Buffers::new(sequence.len(), size);
-                let mut spent = std::time::Duration::ZERO;
+                let mut spent = Duration::ZERO;
                 // The first pass warms up.
                 for pass in 0..=times {
                     let time = match quantity {
                         Quantity::SendWork => self.send_pass(sequence, &mut at_hub, &mut at_leaves)?,
                         _ => self.receive_pass(sequence, &mut at_hub, &mut at_leaves)?,
                     };
-                    spent += if pass > 0 { time } else { std::time::Duration::ZERO };
+                    spent += if pass > 0 { time } else { Duration::ZERO };
                 }
                 let messages = u64::from(times) * sequence.len() as u64;
                 vec![(quantity, spent.as_nanos() as f64 / messages as f64)]
             }
             Quantity::SendRate | Quantity::SendCpu => {
+                let trial = self.send_rate(sequence, each, 1, size, request.cores)?;
+                let times = fitting(times, &trial);
                 let pace = self.send_rate(sequence, each, times, size, request.cores)?;
                 vec![(Quantity::SendRate, pace.rate()), (Quantity::SendCpu, pace.cpu_per_message())]
             }
             Quantity::ReceiveRate | Quantity::ReceiveCpu => {
+                let trial = self.receive_rate(sequence, each, 1, size, request.cores)?;
+                let times = fitting(times, &trial);
                 let pace = self.receive_rate(sequence, each, times, size, request.cores)?;
                 vec![(Quantity::ReceiveRate, pace.rate()), (Quantity::ReceiveCpu, pace.cpu_per_message())]
             }
             Quantity::HalfRoundTrip => {
-                let trips: Vec<u32> = sequence.iter().copied().cycle().take((messages / 10).max(10) as usize).collect();
+                let trips = |count: usize| sequence.iter().copied().cycle().take(count).collect::<Vec<u32>>();
+                let trial = self.round_trips(&trips(TRIAL_TRIPS), size, request.cores)?;
+                let most = (messages / 10).div_ceil(TRIAL_TRIPS as u64).max(1) as u32;
+                let trips = trips(TRIAL_TRIPS * fitting(most, &trial) as usize);
                 let pace = self.round_trips(&trips, size, request.cores)?;
                 vec![(quantity, pace.elapsed.as_nanos() as f64 / 2.0 / trips.len() as f64)]
             }
