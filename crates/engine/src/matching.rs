@@ -213,20 +213,30 @@ struct Posted<K> {
 }
 
 /// Receives that wait for a message, by their keys: a key's slot number is the node.
-pub(crate) struct PostedQueue<K> {
+pub struct PostedQueue<K> {
     tables: Vec<Table>,
     /// By slot; what is no longer posted stays until the slot is used again.
     receives: Vec<Posted<K>>,
     posted: u64,
 }
 
+impl<K> Default for PostedQueue<K> {
+    fn default() -> Self {
+        PostedQueue { tables: Vec::new(), receives: Vec::new(), posted: 0 }
+    }
+}
+
 impl<K: Key> PostedQueue<K> {
     pub fn new() -> Self {
-        PostedQueue { tables: Vec::new(), receives: Vec::new(), posted: 0 }
+        PostedQueue::default()
     }
 
     pub fn len(&self) -> usize {
         self.tables.iter().map(|table| table.live).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     #[inline]

@@ -97,10 +97,12 @@ pub(crate) struct ReceiveRequest<B> {
 
 #[derive(Clone, Copy)]
 pub(crate) enum ReceiveState {
-    /// Waits in the posted queue at this node.
-    Posted(u32),
+    Posted,
     /// The peer writes into the buffer registered under this key.
-    Written { envelope: Envelope, key: MemoryKey },
+    Written {
+        envelope: Envelope,
+        key: MemoryKey,
+    },
 }
 
 /// Registered buffers that messages are copied into before they are sent.
@@ -364,15 +366,14 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
         {
             return Err(unknown_peer(peer));
         }
-        let state = ReceiveState::Posted(u32::MAX);
+        let state = ReceiveState::Posted;
         let key = self.receives.insert(ReceiveRequest { context, source, buffer: Some(buffer), state });
         if let Some(node) = self.unexpected.find(source, selector) {
             self.claim(key, node)?;
         } else if matches!(source, Source::Peer(peer) if !self.connections[peer.0 as usize].alive) {
             self.finish_receive(key, nothing(source), Status::PeerDead);
         } else {
-            let node = self.posted.post(source, selector, key);
-            self.receives[key].state = ReceiveState::Posted(node);
+            self.posted.post(source, selector, key);
         }
         Ok(Request(Number::Receive(key)))
     }
@@ -392,8 +393,8 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
     pub fn cancel(&mut self, request: Request) -> bool {
         match request.0 {
             Number::Receive(key) => match self.receives.get(key) {
-                Some(&ReceiveRequest { state: ReceiveState::Posted(node), source, .. }) => {
-                    self.posted.remove(node);
+                Some(&ReceiveRequest { state: ReceiveState::Posted, source, .. }) => {
+                    self.posted.remove(key);
                     self.finish_receive(key, nothing(source), Status::Cancelled);
                     true
                 }
@@ -497,7 +498,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
         let Some(mut receive) = self.receives.remove(key) else { return };
         let written = match receive.state {
             ReceiveState::Written { key, .. } => Some(key),
-            ReceiveState::Posted(_) => None,
+            ReceiveState::Posted => None,
         };
         let buffer = receive.buffer.take().or_else(|| self.adapter.deregister(written?));
         let Some(buffer) = buffer else { return };

@@ -159,15 +159,15 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
             .receives
             .iter()
             .filter_map(|(key, receive)| match receive.state {
-                ReceiveState::Posted(node) => {
-                    (receive.source == Source::Peer(peer)).then_some((key, Some(node), nothing(receive.source)))
+                ReceiveState::Posted => {
+                    (receive.source == Source::Peer(peer)).then_some((key, true, nothing(receive.source)))
                 }
-                ReceiveState::Written { envelope, .. } => (envelope.peer == peer).then_some((key, None, envelope)),
+                ReceiveState::Written { envelope, .. } => (envelope.peer == peer).then_some((key, false, envelope)),
             })
             .collect();
-        for (key, node, envelope) in receives {
-            if let Some(node) = node {
-                self.posted.remove(node);
+        for (key, posted, envelope) in receives {
+            if posted {
+                self.posted.remove(key);
             }
             self.finish_receive(key, envelope, Status::PeerDead);
         }
