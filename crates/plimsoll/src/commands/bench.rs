@@ -96,7 +96,11 @@ fn cores(text: &str) -> Result<(CoreId, CoreId)> {
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.semantics.asked() {
-        return arguments.semantics.run(arguments.cores, arguments.rounds, arguments.json);
+        return arguments.semantics.run(
+            arguments.cores.unwrap_or((CoreId(0), CoreId(1))),
+            arguments.rounds,
+            arguments.json,
+        );
     }
     let program = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;

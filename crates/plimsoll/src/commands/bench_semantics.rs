@@ -13,7 +13,7 @@ pub struct Comparison {
     #[arg(
         long,
         value_delimiter = ',',
-        conflicts_with_all = ["stacks", "placement", "pattern", "sizes", "path", "protocol_core", "receiver", "sweep_cores"]
+        conflicts_with_all = ["stacks", "placement", "pattern", "sizes", "path", "protocol_core", "receiver", "sweep_cores", "mpi"]
     )]
     semantics: Vec<Semantics>,
     /// With --semantics: numbers of peers, a list (2,64) or from..to (2..1000)
