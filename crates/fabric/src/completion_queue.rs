@@ -46,6 +46,8 @@ pub struct Reader {
     entry: usize,
     left: usize,
     taken: usize,
+    /// An endpoint's engine has failed.
+    pub failed: bool,
 }
 
 // SAFETY: it begins with a `Fid`.
@@ -197,7 +199,8 @@ impl CompletionQueue {
     #[inline]
     unsafe fn take(&self, into: *mut c_void, count: usize, sources: *mut Address) -> Signed {
         let _entered = self.domain.enter();
-        let mut reader = Reader { queue: self, at: into.cast(), sources, entry: self.entry, left: count, taken: 0 };
+        let mut reader =
+            Reader { queue: self, at: into.cast(), sources, entry: self.entry, left: count, taken: 0, failed: false };
         // SAFETY: the domain is entered; no reference into the state is kept while endpoints progress, which push to it.
         unsafe {
             let waiting = &mut self.state.get().ring;
@@ -218,6 +221,7 @@ impl CompletionQueue {
             }
             match reader.taken {
                 0 if !self.state.get().errors.is_empty() => signed(FI_EAVAIL),
+                0 if reader.failed => signed(FI_EIO),
                 0 => signed(FI_EAGAIN),
                 taken => taken as Signed,
             }

@@ -11,10 +11,11 @@ use crate::abi::info::{Info, ReceiveAttr, TransmitAttr};
 use crate::abi::object::{DomainOps, Fid, FidDomain, FidEndpoint, FidFabric, MemoryRegionOps, Ops};
 use crate::account::Account;
 use crate::fabric::Fabric;
-use crate::object::{self, Object, Used};
+use crate::object::{self, Guarded, Object, Used};
 use crate::parameters;
 use crate::refuse::{self, refused};
-use crate::{address_vector, completion_queue, counter, endpoint as fabric_endpoint, region};
+use crate::region::Regions;
+use crate::{address_vector, atomic, completion_queue, counter, endpoint as fabric_endpoint, region};
 
 #[repr(C)]
 pub struct Domain {
@@ -27,6 +28,7 @@ pub struct Domain {
     pub reports: bool,
     /// Only where it is asked for: it costs two readings of the clock a call.
     pub account: Option<Account>,
+    regions: Guarded<Regions>,
     _fabric: Used<Fabric>,
 }
 
@@ -65,6 +67,20 @@ impl Domain {
         // A panic ends the process, so that nobody ever sees the poison.
         Entered { since, lock: Some(self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner())) }
     }
+
+    /// # Safety
+    /// The domain is entered, and no other reference to its regions is in use.
+    #[expect(clippy::mut_from_ref, reason = "the domain's lock makes it exclusive")]
+    pub unsafe fn regions(&self) -> &mut Regions {
+        // SAFETY: the caller's promise.
+        unsafe { self.regions.get() }
+    }
+
+    /// Where a part of a registered region is, if it may be accessed so. Called from within the domain.
+    pub fn region(&self, key: u64, offset: u64, length: usize, access: u64) -> Option<*mut u8> {
+        // SAFETY: endpoints progress with the domain entered; the reference ends here.
+        unsafe { self.regions.get() }.find(key, offset, length, access)
+    }
 }
 
 static BASE: Ops = Ops {
@@ -87,7 +103,7 @@ static OPS: DomainOps = DomainOps {
     poll_open,
     stx_ctx,
     srx_ctx,
-    query_atomic: region::query_atomic,
+    query_atomic: atomic::query,
     query_collective,
     endpoint2,
 };
@@ -132,6 +148,7 @@ pub unsafe fn open(fabric: *mut FidFabric, info: *mut Info, into: *mut *mut FidD
         settings,
         reports: parameters::reports(),
         account: parameters::accounts().then(Account::open),
+        regions: Guarded::new(Regions::default()),
         _fabric: fabric,
     };
     // SAFETY: the caller's promise.

@@ -1,14 +1,12 @@
 //! Endpoints: one message engine each.
 
 use std::ffi::{c_int, c_void};
-use std::io::Write;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use endpoint::{Claim, Endpoint as Engine, Name, Paths};
 use machine::{Fault, PeerIndex};
-use serde::Serialize;
 
 use crate::abi::constants::*;
 use crate::abi::info::{Info, ReceiveAttr, TransmitAttr};
@@ -22,10 +20,12 @@ use crate::domain::Domain;
 use crate::memory::Memory;
 use crate::object::{self, Context, Guarded, Object, Used, given};
 use crate::refuse::{self, refused, signed};
-use crate::{offer, receive, send};
+use crate::remote::Remote;
+use crate::report;
+use crate::{atomic, offer, receive, rma, send};
 
 /// How long a closing endpoint goes on driving what it has sent.
-const SETTLE: Duration = Duration::from_secs(5);
+const SETTLE: Duration = Duration::from_secs(2);
 
 /// A buffer for several messages is given back once less than this is left.
 const MIN_MULTI_RECV: usize = 64;
@@ -52,6 +52,7 @@ pub const NOBODY: u32 = u32::MAX;
 
 /// What the domain's lock guards.
 pub struct State {
+    pub domain: Used<Domain>,
     /// Once the endpoint has a name.
     pub engine: Option<Engine<Paths, Memory>>,
     enabled: bool,
@@ -76,6 +77,10 @@ pub struct State {
     /// Messages taken out of the matching, by the context they were claimed with.
     pub claims: Vec<(Context, Claim, endpoint::Envelope)>,
     pub min_multi_recv: usize,
+    /// Operations on memory of others, and theirs on ours.
+    pub remote: Option<Box<Remote>>,
+    /// Peers that an inject could not reach: the next operation says so.
+    pub lost: Vec<PeerIndex>,
     /// The engine has failed; it was told.
     pub failed: bool,
 }
@@ -154,12 +159,13 @@ pub unsafe extern "C" fn open(
         ops: &OPS,
         cm: &CONNECTION,
         msg: &send::MESSAGE,
-        rma: std::ptr::null(),
+        rma: &rma::OPS,
         tagged: &send::TAGGED,
-        atomic: std::ptr::null(),
+        atomic: &atomic::OPS,
         collective: std::ptr::null(),
     };
     let state = State {
+        domain: domain.clone(),
         engine: None,
         enabled: false,
         caps,
@@ -176,6 +182,8 @@ pub unsafe extern "C" fn open(
         addresses: Vec::new(),
         claims: Vec::new(),
         min_multi_recv: MIN_MULTI_RECV,
+        remote: None,
+        lost: Vec::new(),
         failed: false,
     };
     let endpoint = Endpoint { fid, users: AtomicUsize::new(0), domain, state: Guarded::new(state) };
@@ -256,6 +264,12 @@ impl State {
         self.receive_flags |= self.always_received;
         self.appear(domain)?;
         self.enabled = true;
+        if self.caps & (FI_RMA | FI_ATOMIC) != 0
+            && let Err(fault) = self.open_remote()
+        {
+            eprintln!("plimsoll: {fault}");
+            return Err(FI_EIO);
+        }
         // SAFETY: the domain is entered; learning does not touch the vector.
         for (address, name) in unsafe { vector.names() }.iter().enumerate() {
             if let Some(name) = name {
@@ -353,41 +367,11 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
                     eprintln!("plimsoll: {fault}");
                 }
                 if domain.reports {
-                    report(engine, &domain);
+                    report::tell(engine, domain.account.as_ref().map(Account::sums));
                 }
             }
         }
         object::close::<Endpoint>(fid)
-    }
-}
-
-/// One line for those who gather: `plimsoll mpirun`.
-#[derive(Serialize)]
-struct Line {
-    /// In `MPI_COMM_WORLD`, as the launcher tells it.
-    rank: Option<u32>,
-    host: String,
-    account_calls: Option<u64>,
-    account_nanoseconds: Option<u64>,
-    #[serde(flatten)]
-    report: endpoint::Report,
-}
-
-fn report(engine: &mut Engine<Paths, Memory>, domain: &Domain) {
-    let report = match engine.report() {
-        Ok(report) => report,
-        Err(fault) => return eprintln!("plimsoll: {fault}"),
-    };
-    let (account_calls, account_nanoseconds) = domain.account.as_ref().map(Account::sums).unzip();
-    let names = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
-    let rank = names.into_iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
-    match serde_json::to_string(&Line { rank, host, account_calls, account_nanoseconds, report }) {
-        Ok(line) => {
-            // One write: launchers mix what several ranks write in pieces. Where stderr is closed nobody gathers.
-            let _ = std::io::stderr().lock().write_all(format!("plimsoll-report {line}\n").as_bytes());
-        }
-        Err(error) => eprintln!("plimsoll: report: {error}"),
     }
 }
 

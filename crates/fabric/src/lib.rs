@@ -9,6 +9,8 @@ pub mod abi;
 
 mod account;
 mod address_vector;
+mod arithmetic;
+mod atomic;
 mod completion_queue;
 mod counter;
 mod domain;
@@ -27,5 +29,8 @@ mod provider;
 mod receive;
 mod refuse;
 mod region;
+mod remote;
+mod report;
+mod rma;
 mod send;
 mod waiting;

@@ -13,6 +13,10 @@ pub mod wish {
     pub const TAGGED: u8 = 1 << 1;
     /// The buffer takes messages until it is full.
     pub const MULTIPLE: u8 = 1 << 2;
+    /// The provider's own: a part of a remote memory access.
+    pub const REMOTE: u8 = 1 << 3;
+    /// The application gave no context to tell of an error by: an inject.
+    pub const NAMELESS: u8 = 1 << 4;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +37,8 @@ struct Pieces(Vec<(*mut u8, usize)>);
 pub struct Memory {
     pointer: *mut u8,
     length: usize,
-    /// The peer that a buffer for several messages receives from; `u32::MAX` for any.
+    /// The peer that a buffer for several messages receives from, `u32::MAX` for any; of the provider's own requests,
+    /// what they are for.
     pub source: u32,
     pub wishes: u8,
     kind: Kind,
@@ -82,6 +87,13 @@ impl Memory {
     #[inline]
     pub fn start(&self) -> *mut u8 {
         if self.kind == Kind::Flat { self.pointer } else { std::ptr::null_mut() }
+    }
+
+    /// The bytes of a copy.
+    pub fn bytes(&self) -> &[u8] {
+        assert!(self.kind != Kind::Scattered, "pieces are no slice");
+        // SAFETY: flat and owned memory is one piece that stays while `self` does.
+        unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
     }
 
     fn pieces(&self) -> &[(*mut u8, usize)] {

@@ -22,9 +22,9 @@ const ANY_TAG_FORMAT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
 const SENDING: u64 = FI_MSG | FI_TAGGED | FI_SEND;
 const RECEIVING: u64 = FI_MSG | FI_TAGGED | FI_RECV | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
-const REMOTE: u64 = 0;
-const INITIATING: u64 = 0;
-const TARGETED: u64 = 0;
+const REMOTE: u64 = FI_RMA | FI_ATOMIC;
+const INITIATING: u64 = FI_READ | FI_WRITE;
+const TARGETED: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
 const ANYWHERE: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 
 /// All capabilities.
@@ -119,6 +119,9 @@ fn grant_caps(asked: u64) -> Result<u64, NotOffered> {
     let mut granted = asked | ANYWHERE;
     if asked & (FI_MSG | FI_TAGGED) != 0 && asked & (FI_SEND | FI_RECV) == 0 {
         granted |= FI_SEND | FI_RECV;
+    }
+    if asked & REMOTE != 0 && asked & (INITIATING | TARGETED) == 0 {
+        granted |= INITIATING | TARGETED;
     }
     Ok(granted)
 }

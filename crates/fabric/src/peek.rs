@@ -111,19 +111,7 @@ impl State {
 
     fn not_found(&mut self, context: Context, tag: u64) {
         let Some(queue) = &self.receives else { return };
-        let entry = ErrorEntry {
-            op_context: context,
-            flags: FI_RECV | FI_TAGGED,
-            length: 0,
-            buffer: std::ptr::null_mut(),
-            data: 0,
-            tag,
-            lost: 0,
-            error: FI_ENOMSG,
-            provider_error: FI_ENOMSG,
-            error_data: std::ptr::null_mut(),
-            error_data_size: 0,
-        };
+        let entry = ErrorEntry { tag, ..ErrorEntry::new(context, FI_RECV | FI_TAGGED, FI_ENOMSG) };
         // SAFETY: as above.
         unsafe { queue.push_error(entry) };
     }

@@ -47,6 +47,12 @@ impl State {
     #[inline]
     pub fn progress(&mut self, mut reader: Option<&mut Reader>) {
         let Some(engine) = &mut self.engine else { return };
+        if self.failed {
+            if let Some(reader) = reader {
+                reader.failed = true;
+            }
+            return;
+        }
         let mut ended = engine.poll();
         let mut unread = 0;
         loop {
@@ -60,7 +66,10 @@ impl State {
                     }
                     return;
                 }
-                Err(fault) => return self.fail_all(&fault),
+                Err(fault) => {
+                    self.fail(&fault);
+                    return;
+                }
             }
             unread += 1;
             if reader.as_ref().map_or(unread == UNREAD_AT_ONCE, |reader| reader.is_full()) {
@@ -73,6 +82,9 @@ impl State {
 
     #[inline]
     fn finish(&mut self, done: Completion<Memory>, reader: Option<&mut Reader>) {
+        if done.buffer.wishes & wish::REMOTE != 0 {
+            return self.finish_remote(done);
+        }
         let Completion { context, direction, envelope, status, buffer, .. } = done;
         if status != Status::Done {
             return self.finish_badly(context as Context, direction, envelope, status, buffer);
@@ -158,19 +170,23 @@ impl State {
         };
         let ended = if wishes & wish::MULTIPLE != 0 { FI_MULTI_RECV } else { 0 };
         let entry = ErrorEntry {
-            op_context: context,
-            flags: way | kind(wishes) | data_flag | ended,
             length: if status == Status::Truncated { buffer.length() } else { 0 },
             buffer: buffer.start().cast(),
             data,
             tag: envelope.tag,
             lost,
-            error,
-            provider_error: error,
-            error_data: std::ptr::null_mut(),
-            error_data_size: 0,
+            ..ErrorEntry::new(context, way | kind(wishes) | data_flag | ended, error)
         };
-        if let Some(queue) = queue {
+        if wishes & wish::NAMELESS != 0 {
+            // Applications take an error's context for one of theirs: here there is none. The next operation fails.
+            if !self.lost.contains(&envelope.peer) {
+                eprintln!(
+                    "plimsoll: peer {}: a message could not be delivered, its process has ended",
+                    envelope.peer.0
+                );
+                self.lost.push(envelope.peer);
+            }
+        } else if let Some(queue) = queue {
             // SAFETY: progress is made with the domain entered.
             unsafe { queue.push_error(entry) };
         }
@@ -183,32 +199,6 @@ impl State {
             if counted & what != 0 {
                 counter.count(failed);
             }
-        }
-    }
-
-    /// Tells whoever waits that the engine has failed: an error without an operation.
-    #[cold]
-    fn fail_all(&mut self, fault: &machine::Fault) {
-        if self.failed {
-            return;
-        }
-        self.fail(fault);
-        let entry = ErrorEntry {
-            op_context: std::ptr::null_mut(),
-            flags: 0,
-            length: 0,
-            buffer: std::ptr::null_mut(),
-            data: 0,
-            tag: 0,
-            lost: 0,
-            error: FI_EIO,
-            provider_error: FI_EIO,
-            error_data: std::ptr::null_mut(),
-            error_data_size: 0,
-        };
-        for queue in self.sends.iter().chain(&self.receives) {
-            // SAFETY: as above.
-            unsafe { queue.push_error(entry) };
         }
     }
 }

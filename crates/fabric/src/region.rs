@@ -1,13 +1,13 @@
-//! Memory regions. Messages need none; a region is a range that peers may reach by its key.
+//! Memory regions: ranges of the application's memory that peers may reach by key and offset. Messages need none.
 
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicUsize;
 
 use crate::abi::Iovec;
-use crate::abi::atomic::AtomicAttr;
 use crate::abi::constants::*;
 use crate::abi::info::MemoryRegionAttr;
-use crate::abi::object::{Fid, FidDomain, FidMemoryRegion, Ops};
+use crate::abi::object::{Fid, FidMemoryRegion, Ops};
 use crate::domain::Domain;
 use crate::object::{self, Object, Used};
 use crate::refuse;
@@ -16,7 +16,9 @@ use crate::refuse;
 pub struct Region {
     fid: FidMemoryRegion,
     users: AtomicUsize,
-    _domain: Used<Domain>,
+    domain: Used<Domain>,
+    /// It is in the domain's table.
+    reachable: bool,
 }
 
 // SAFETY: it begins with a `Fid`.
@@ -28,15 +30,53 @@ unsafe impl Object for Region {
     }
 }
 
+/// What peers may do where.
+#[derive(Clone, Copy)]
+struct Extent {
+    base: usize,
+    length: usize,
+    access: u64,
+}
+
+/// By key.
+#[derive(Default)]
+pub struct Regions(HashMap<u64, Extent>);
+
+impl Regions {
+    /// Where `length` bytes at `offset` of a region are, if all of that may be accessed so.
+    pub fn find(&self, key: u64, offset: u64, length: usize, access: u64) -> Option<*mut u8> {
+        let extent = self.0.get(&key).filter(|extent| extent.access & access == access)?;
+        let offset = usize::try_from(offset).ok()?;
+        let inside = offset.checked_add(length)? <= extent.length;
+        let first = extent.base.checked_add(offset)?;
+        (inside && first.checked_add(length).is_some()).then_some(first as *mut u8)
+    }
+}
+
+const REACHABLE: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
+
 static BASE: Ops = Ops {
     size: size_of::<Ops>(),
-    close: object::close::<Region>,
+    close,
     bind,
     control,
     ops_open: refuse::ops_open,
     tostr: refuse::tostr,
     ops_set: refuse::ops_set,
 };
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: libfabric's contract: an open region, used no more.
+    unsafe {
+        let Some(region) = object::of::<Region>(fid) else { return -FI_EINVAL };
+        if region.reachable {
+            let domain = region.domain.clone();
+            let _entered = domain.enter();
+            domain.regions().0.remove(&region.fid.key);
+        }
+        object::close::<Region>(fid)
+    }
+}
 
 /// Regions are usable as they are made; endpoints and counters may be bound and change nothing.
 unsafe extern "C" fn bind(_: *mut Fid, _: *mut Fid, _: u64) -> c_int {
@@ -49,15 +89,36 @@ unsafe extern "C" fn control(_: *mut Fid, command: c_int, _: *mut c_void) -> c_i
 
 /// # Safety
 /// `fid` is an open domain, `into` NULL or good.
-unsafe fn make(fid: *mut Fid, key: u64, into: *mut *mut FidMemoryRegion, context: *mut c_void) -> c_int {
+unsafe fn make(
+    fid: *mut Fid,
+    pieces: &[Iovec],
+    access: u64,
+    key: u64,
+    into: *mut *mut FidMemoryRegion,
+    context: *mut c_void,
+) -> c_int {
+    let [piece] = pieces else { return -FI_EINVAL };
     // SAFETY: the caller's promise.
     unsafe {
         let Some(domain) = object::of::<Domain>(fid) else { return -FI_EINVAL };
+        if into.is_null() {
+            return -FI_EINVAL;
+        }
+        let reachable = access & REACHABLE != 0;
+        if reachable {
+            let _entered = domain.enter();
+            let regions = &mut domain.regions().0;
+            if regions.contains_key(&key) {
+                return -FI_ENOKEY;
+            }
+            regions.insert(key, Extent { base: piece.base as usize, length: piece.length, access });
+        }
         let fid = Fid { class: FI_CLASS_MR, context, ops: &BASE };
         let region = Region {
             fid: FidMemoryRegion { fid, mem_desc: std::ptr::null_mut(), key },
             users: AtomicUsize::new(0),
-            _domain: Used::new(domain),
+            domain: Used::new(domain),
+            reachable,
         };
         object::open(region, into)
     }
@@ -65,9 +126,9 @@ unsafe fn make(fid: *mut Fid, key: u64, into: *mut *mut FidMemoryRegion, context
 
 pub unsafe extern "C" fn register(
     domain: *mut Fid,
-    _buffer: *const c_void,
-    _length: usize,
-    _access: u64,
+    buffer: *const c_void,
+    length: usize,
+    access: u64,
     _offset: u64,
     key: u64,
     _flags: u64,
@@ -75,22 +136,25 @@ pub unsafe extern "C" fn register(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: libfabric's contract.
-    unsafe { make(domain, key, into, context) }
+    unsafe { make(domain, &[Iovec { base: buffer.cast_mut(), length }], access, key, into, context) }
 }
 
 pub unsafe extern "C" fn register_pieces(
     domain: *mut Fid,
-    _pieces: *const Iovec,
-    _count: usize,
-    _access: u64,
+    pieces: *const Iovec,
+    count: usize,
+    access: u64,
     _offset: u64,
     key: u64,
     _flags: u64,
     into: *mut *mut FidMemoryRegion,
     context: *mut c_void,
 ) -> c_int {
+    if pieces.is_null() || count != 1 {
+        return -FI_EINVAL;
+    }
     // SAFETY: libfabric's contract.
-    unsafe { make(domain, key, into, context) }
+    unsafe { make(domain, std::slice::from_raw_parts(pieces, 1), access, key, into, context) }
 }
 
 pub unsafe extern "C" fn register_with_attributes(
@@ -102,10 +166,29 @@ pub unsafe extern "C" fn register_with_attributes(
     // SAFETY: libfabric's contract.
     unsafe {
         let Some(attr) = attr.as_ref() else { return -FI_EINVAL };
-        make(domain, attr.requested_key, into, attr.context)
+        if attr.mr_iov.is_null() || attr.iov_count != 1 || attr.iface != 0 {
+            return -FI_EINVAL;
+        }
+        make(domain, std::slice::from_raw_parts(attr.mr_iov, 1), attr.access, attr.requested_key, into, attr.context)
     }
 }
 
-pub unsafe extern "C" fn query_atomic(_: *mut FidDomain, _: c_int, _: c_int, _: *mut AtomicAttr, _: u64) -> c_int {
-    -FI_EOPNOTSUPP
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_registered_is_found() {
+        let mut regions = Regions::default();
+        regions.0.insert(7, Extent { base: 0x1000, length: 100, access: FI_REMOTE_READ });
+        regions.0.insert(8, Extent { base: 0, length: usize::MAX, access: REACHABLE });
+        let find = |key, offset, length| regions.find(key, offset, length, FI_REMOTE_READ).map(|at| at as usize);
+        assert_eq!(find(7, 0, 100), Some(0x1000));
+        assert_eq!(find(7, 60, 40), Some(0x103c));
+        assert_eq!(find(8, 0x5000, 8), Some(0x5000));
+        for (key, offset, length) in [(7, 60, 41), (7, u64::MAX, 1), (7, 1, usize::MAX), (9, 0, 1), (8, u64::MAX, 2)] {
+            assert_eq!(find(key, offset, length), None, "{key} {offset} {length}");
+        }
+        assert_eq!(regions.find(7, 0, 1, FI_REMOTE_WRITE), None);
+    }
 }

@@ -87,6 +87,8 @@ impl State {
         let mut wishes = if label.space == Space::Tagged { wish::TAGGED } else { 0 };
         if flags & FI_COMPLETION != 0 {
             wishes |= wish::COMPLETION;
+        } else if context.is_null() {
+            wishes |= wish::NAMELESS;
         }
         let confirmed = flags & CONFIRMED != 0;
         if let [only] = pieces
@@ -112,6 +114,9 @@ impl State {
         }
         if length > LONGEST || (flags & FI_INJECT != 0 && length > INJECT) {
             return signed(FI_EMSGSIZE);
+        }
+        if self.lost.contains(&peer) {
+            return signed(FI_ECONNRESET);
         }
         // SAFETY: the caller's promise.
         let mut memory = unsafe { Memory::scattered(pieces, wishes) };

@@ -39,6 +39,24 @@ pub struct ErrorEntry {
     pub error_data_size: usize,
 }
 
+impl ErrorEntry {
+    pub fn new(context: *mut c_void, flags: u64, error: c_int) -> Self {
+        ErrorEntry {
+            op_context: context,
+            flags,
+            length: 0,
+            buffer: std::ptr::null_mut(),
+            data: 0,
+            tag: 0,
+            lost: 0,
+            error,
+            provider_error: error,
+            error_data: std::ptr::null_mut(),
+            error_data_size: 0,
+        }
+    }
+}
+
 /// `struct fi_eq_entry`.
 #[repr(C)]
 #[derive(Clone, Copy)]

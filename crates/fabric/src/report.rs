@@ -1,0 +1,46 @@
+//! The line that a closing endpoint leaves for whoever gathers them: `plimsoll mpirun`.
+
+use std::io::Write;
+
+use endpoint::{Endpoint, Paths, Report};
+use serde::Serialize;
+
+use crate::memory::Memory;
+
+#[derive(Serialize)]
+struct Line {
+    /// The process's rank, where its launcher told.
+    rank: Option<u32>,
+    host: String,
+    account_calls: Option<u64>,
+    account_nanoseconds: Option<u64>,
+    #[serde(flatten)]
+    report: Report,
+}
+
+/// Where launchers write the rank: Open MPI, PMIx, PMI.
+const RANKS: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
+
+fn rank() -> Option<u32> {
+    RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
+/// `account`: calls and nanoseconds, where they were counted.
+pub fn tell(engine: &mut Endpoint<Paths, Memory>, account: Option<(u64, u64)>) {
+    let report = match engine.report() {
+        Ok(report) => report,
+        Err(fault) => return eprintln!("plimsoll: {fault}"),
+    };
+    let line = Line {
+        rank: rank(),
+        host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string(),
+        account_calls: account.map(|(calls, _)| calls),
+        account_nanoseconds: account.map(|(_, nanoseconds)| nanoseconds),
+        report,
+    };
+    match serde_json::to_string(&line) {
+        // One write, since launchers mix what several ranks write in pieces.
+        Ok(text) => drop(std::io::stderr().write_all(format!("plimsoll-report {text}\n").as_bytes())),
+        Err(error) => eprintln!("plimsoll: report: {error}"),
+    }
+}

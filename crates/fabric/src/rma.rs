@@ -1,0 +1,249 @@
+//! Calls that read and write memory of peers.
+
+use std::ffi::c_void;
+
+use crate::abi::constants::*;
+use crate::abi::object::{FidEndpoint, RemoteOps};
+use crate::abi::transfer::RemoteMessage;
+use crate::abi::{Address, Iovec, Signed};
+use crate::endpoint::{Endpoint, State};
+use crate::memory::{Memory, wish};
+use crate::object::Context;
+use crate::offer::{INJECT, LONGEST};
+use crate::refuse::signed;
+use crate::remote::{Action, Wanted};
+use crate::send::{pieces, total};
+
+pub static OPS: RemoteOps = RemoteOps {
+    size: size_of::<RemoteOps>(),
+    read,
+    readv,
+    readmsg,
+    write,
+    writev,
+    writemsg,
+    inject,
+    writedata,
+    injectdata,
+};
+
+/// Where at a peer.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub peer: Address,
+    pub address: u64,
+    pub key: u64,
+}
+
+/// Whose completion an operation makes, and which flags it has.
+#[derive(Clone, Copy)]
+pub enum Manner {
+    Usual(Context),
+    Given(Context, u64),
+    /// No completion; the memory is the application's again at once.
+    Inject,
+}
+
+impl State {
+    /// The context and flags of an operation.
+    pub fn manner(&self, manner: Manner) -> (Context, u64) {
+        match manner {
+            Manner::Usual(context) => (context, self.send_flags),
+            Manner::Given(context, flags) => (context, flags | self.always_sent),
+            Manner::Inject => (std::ptr::null_mut(), FI_INJECT),
+        }
+    }
+
+    /// # Safety
+    /// The pieces stay, and are left alone, as libfabric's contract has it for these flags.
+    unsafe fn access(
+        &mut self,
+        pieces: &[Iovec],
+        place: Place,
+        action: Action,
+        data: Option<u64>,
+        manner: Manner,
+    ) -> Signed {
+        let Some(peer) = self.peer(place.peer) else { return signed(FI_EINVAL) };
+        let Some(length) = total(pieces) else { return signed(FI_EINVAL) };
+        let (context, flags) = self.manner(manner);
+        if length > LONGEST || (flags & FI_INJECT != 0 && length > INJECT) {
+            return signed(FI_EMSGSIZE);
+        }
+        let wishes = if flags & FI_COMPLETION != 0 { wish::COMPLETION } else { 0 };
+        // SAFETY: the caller's promise.
+        let mut memory = unsafe { Memory::scattered(pieces, wish::REMOTE) };
+        if flags & FI_INJECT != 0 {
+            let mut copy = vec![0; length];
+            engine::Buffer::read(&memory, 0, &mut copy);
+            memory = Memory::owned(copy, wish::REMOTE);
+        }
+        let nothing = Memory::owned(Vec::new(), wish::REMOTE);
+        let (operands, result) = match action {
+            Action::Read => (nothing, memory),
+            _ => (memory, nothing),
+        };
+        let wanted = Wanted { key: place.key, address: place.address, length, action, data };
+        self.begin(peer, &wanted, operands, result, context, wishes)
+    }
+}
+
+/// # Safety
+/// libfabric's contract: an open endpoint; the pieces stay until the completion, or are copied if the flags say so.
+unsafe fn start(
+    ep: *mut FidEndpoint,
+    pieces: &[Iovec],
+    place: Place,
+    action: Action,
+    data: Option<u64>,
+    manner: Manner,
+) -> Signed {
+    // SAFETY: the caller's promise; the domain is entered before the state is touched.
+    unsafe {
+        let endpoint = Endpoint::of(ep);
+        let _entered = endpoint.domain.enter();
+        endpoint.state().access(pieces, place, action, data, manner)
+    }
+}
+
+/// # Safety
+/// As for `start`; the message is NULL or good.
+unsafe fn start_message(ep: *mut FidEndpoint, message: *const RemoteMessage, flags: u64, action: Action) -> Signed {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let Some(message) = message.as_ref() else { return signed(FI_EINVAL) };
+        let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };
+        let (Some(remote), 1) = (message.remote_iov.as_ref(), message.remote_iov_count) else {
+            return signed(FI_EINVAL);
+        };
+        if total(pieces) != Some(remote.length) {
+            return signed(FI_EINVAL);
+        }
+        let place = Place { peer: message.addr, address: remote.addr, key: remote.key };
+        let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(message.data);
+        start(ep, pieces, place, action, data, Manner::Given(message.context, flags))
+    }
+}
+
+fn flat(buffer: *const c_void, length: usize) -> [Iovec; 1] {
+    [Iovec { base: buffer.cast_mut(), length }]
+}
+
+unsafe extern "C" fn read(
+    ep: *mut FidEndpoint,
+    buffer: *mut c_void,
+    length: usize,
+    _desc: *mut c_void,
+    peer: Address,
+    address: u64,
+    key: u64,
+    context: *mut c_void,
+) -> Signed {
+    let place = Place { peer, address, key };
+    // SAFETY: libfabric's contract, as in all below.
+    unsafe { start(ep, &flat(buffer, length), place, Action::Read, None, Manner::Usual(context)) }
+}
+
+unsafe extern "C" fn readv(
+    ep: *mut FidEndpoint,
+    list: *const Iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    peer: Address,
+    address: u64,
+    key: u64,
+    context: *mut c_void,
+) -> Signed {
+    let place = Place { peer, address, key };
+    // SAFETY: as above.
+    unsafe {
+        let Some(pieces) = pieces(list, count) else { return signed(FI_EINVAL) };
+        start(ep, pieces, place, Action::Read, None, Manner::Usual(context))
+    }
+}
+
+unsafe extern "C" fn readmsg(ep: *mut FidEndpoint, message: *const RemoteMessage, flags: u64) -> Signed {
+    // SAFETY: as above. There is no copying what is yet to be read.
+    unsafe { start_message(ep, message, flags & !(FI_INJECT | FI_REMOTE_CQ_DATA), Action::Read) }
+}
+
+unsafe extern "C" fn write(
+    ep: *mut FidEndpoint,
+    buffer: *const c_void,
+    length: usize,
+    _desc: *mut c_void,
+    peer: Address,
+    address: u64,
+    key: u64,
+    context: *mut c_void,
+) -> Signed {
+    let place = Place { peer, address, key };
+    // SAFETY: as above.
+    unsafe { start(ep, &flat(buffer, length), place, Action::Write, None, Manner::Usual(context)) }
+}
+
+unsafe extern "C" fn writev(
+    ep: *mut FidEndpoint,
+    list: *const Iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    peer: Address,
+    address: u64,
+    key: u64,
+    context: *mut c_void,
+) -> Signed {
+    let place = Place { peer, address, key };
+    // SAFETY: as above.
+    unsafe {
+        let Some(pieces) = pieces(list, count) else { return signed(FI_EINVAL) };
+        start(ep, pieces, place, Action::Write, None, Manner::Usual(context))
+    }
+}
+
+unsafe extern "C" fn writemsg(ep: *mut FidEndpoint, message: *const RemoteMessage, flags: u64) -> Signed {
+    // SAFETY: as above.
+    unsafe { start_message(ep, message, flags, Action::Write) }
+}
+
+unsafe extern "C" fn inject(
+    ep: *mut FidEndpoint,
+    buffer: *const c_void,
+    length: usize,
+    peer: Address,
+    address: u64,
+    key: u64,
+) -> Signed {
+    let place = Place { peer, address, key };
+    // SAFETY: as above.
+    unsafe { start(ep, &flat(buffer, length), place, Action::Write, None, Manner::Inject) }
+}
+
+unsafe extern "C" fn writedata(
+    ep: *mut FidEndpoint,
+    buffer: *const c_void,
+    length: usize,
+    _desc: *mut c_void,
+    data: u64,
+    peer: Address,
+    address: u64,
+    key: u64,
+    context: *mut c_void,
+) -> Signed {
+    let place = Place { peer, address, key };
+    // SAFETY: as above.
+    unsafe { start(ep, &flat(buffer, length), place, Action::Write, Some(data), Manner::Usual(context)) }
+}
+
+unsafe extern "C" fn injectdata(
+    ep: *mut FidEndpoint,
+    buffer: *const c_void,
+    length: usize,
+    data: u64,
+    peer: Address,
+    address: u64,
+    key: u64,
+) -> Signed {
+    let place = Place { peer, address, key };
+    // SAFETY: as above.
+    unsafe { start(ep, &flat(buffer, length), place, Action::Write, Some(data), Manner::Inject) }
+}
