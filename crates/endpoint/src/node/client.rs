@@ -60,7 +60,7 @@ pub(crate) struct NodeClient<B> {
 impl<B: Buffer> NodeClient<B> {
     /// Takes a seat in the engine's process on `core`, which is started where there is none.
     pub fn join(core: CoreId, settings: &Settings, program: Option<&Path>) -> Result<(Self, Placed)> {
-        linux::affinity::check(core)?;
+        // Whether this rank may use the core says nothing: launchers bind ranks elsewhere. Who starts the engine checks it.
         let stream = launch::call(core, program)?;
         if let Ok(engine) = rustix::net::sockopt::socket_peercred(&stream) {
             // Where Yama restricts it, the engine alone may read and write this process's memory.
