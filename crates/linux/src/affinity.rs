@@ -38,6 +38,17 @@ pub fn allowed() -> Result<Vec<CoreId>> {
     given().map(|mask| cores_of(&mask))
 }
 
+/// Gives the calling thread all cores that its cpuset has, whatever mask it came with, and takes that for what the process
+/// was given. For a process that was started by one that is bound to a core. Call it before anything else here.
+pub fn unbind() -> Result<()> {
+    let mut all = CpuSet::new();
+    for core in 0..CpuSet::MAX_CPU {
+        all.set(core);
+    }
+    sched_setaffinity(None, &all).map_err(|e| Fault::because("CPU affinity", e, "check seccomp filters"))?;
+    given().map(|_| ())
+}
+
 /// The cores the calling thread may run on now.
 pub fn current() -> Result<Vec<CoreId>> {
     own_mask().map(|mask| cores_of(&mask))

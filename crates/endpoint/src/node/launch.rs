@@ -45,6 +45,7 @@ pub(super) fn call(core: CoreId, program: Option<&Path>) -> Result<UnixStream> {
 /// Starts this program's `engine --core N` in the background and returns once it takes ranks; at once where one does.
 pub fn detach(core: CoreId) -> Result<()> {
     let name = meeting_name(core);
+    linux::affinity::unbind()?;
     linux::affinity::check(core)?;
     let program = std::env::current_exe().map_err(|e| Fault::because("this program", e, "mount /proc"))?;
     let mut engine = Command::new(&program)

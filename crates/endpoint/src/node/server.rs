@@ -1,5 +1,6 @@
 //! The engine's process: takes ranks, turns their engines on one core, ends with the last of them.
 
+use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -38,6 +39,8 @@ const TURNS_PER_LOOK: u64 = 1024;
 /// # Errors
 /// The core does not exist or may not be used, or another engine of this user serves it already.
 pub fn serve(core: CoreId) -> Result<()> {
+    // Whoever started this process may be a rank that is bound elsewhere.
+    affinity::unbind()?;
     affinity::check(core)?;
     let meeting = Meeting::open(&meeting_name(core))?;
     let (seats, arrivals) = channel();
@@ -56,7 +59,13 @@ pub fn serve(core: CoreId) -> Result<()> {
 struct Arrival {
     seat: Seat,
     yields: bool,
-    ranks: Arc<Mutex<Vec<u32>>>,
+    ranks: Arc<Mutex<Vec<Rank>>>,
+}
+
+/// A rank that is in, and the cores that it may run on.
+struct Rank {
+    process: u32,
+    cores: Vec<u32>,
 }
 
 fn turn(arrivals: &Receiver<Arrival>, joining: &AtomicUsize) {
@@ -64,7 +73,7 @@ fn turn(arrivals: &Receiver<Arrival>, joining: &AtomicUsize) {
     let mut yields = false;
     let (mut turns, mut idle, mut yielded) = (0u64, 0u32, 0u32);
     let mut empty_since = Some(Instant::now());
-    let mut everybody: Option<Arc<Mutex<Vec<u32>>>> = None;
+    let mut everybody: Option<Arc<Mutex<Vec<Rank>>>> = None;
     loop {
         let mut busy = false;
         for at in (0..seats.len()).rev() {
@@ -78,7 +87,7 @@ fn turn(arrivals: &Receiver<Arrival>, joining: &AtomicUsize) {
                     let process = seat.process().as_raw_nonzero().get() as u32;
                     if let Some(ranks) = &everybody
                         && let Ok(mut ranks) = ranks.lock()
-                        && let Some(place) = ranks.iter().position(|&rank| rank == process)
+                        && let Some(place) = ranks.iter().position(|rank| rank.process == process)
                     {
                         ranks.swap_remove(place);
                     }
@@ -126,8 +135,7 @@ fn turn(arrivals: &Receiver<Arrival>, joining: &AtomicUsize) {
 struct Doorman {
     meeting: Meeting,
     core: CoreId,
-    /// Processes of the ranks that are in.
-    ranks: Arc<Mutex<Vec<u32>>>,
+    ranks: Arc<Mutex<Vec<Rank>>>,
     seats: Sender<Arrival>,
     joining: Arc<AtomicUsize>,
 }
@@ -200,16 +208,18 @@ impl Doorman {
         let site = Site::Core(self.core);
         let mut placed = Placed { asked: site.clone(), ran: site, yields: false, notes: Vec::new() };
         let mut ranks = self.ranks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        ranks.push(rank);
-        let others = cores.iter().filter(|&&core| core != self.core.0).count();
+        ranks.push(Rank { process: rank, cores: cores.to_vec() });
         let mut why = Vec::new();
-        if others == 0 {
+        if cores == [self.core.0] {
             why.push("this rank may run nowhere else".to_string());
-        } else if ranks.len() > others {
-            why.push(format!("{} ranks have {others} other cores", ranks.len()));
+        }
+        let others: BTreeSet<u32> =
+            ranks.iter().flat_map(|rank| &rank.cores).copied().filter(|&core| core != self.core.0).collect();
+        if ranks.len() > others.len() {
+            why.push(format!("{} ranks have {} other cores", ranks.len(), others.len()));
         }
         for occupant in contention::pinned_to(self.core)? {
-            if !ranks.contains(&occupant.process) {
+            if !ranks.iter().any(|rank| rank.process == occupant.process) {
                 why.push(format!("a thread of {} is pinned to it", occupant.name));
             }
         }
