@@ -202,7 +202,8 @@ pub fn cores(ranks: u32, placement: &Site, allowed: &[CoreId], shared: bool) -> 
         return Err(Fault::new(format!("placement {placement}"), cause, next));
     }
     notes.push(format!("{cause}: the engine shares cores with ranks and yields whenever it is idle"));
-    Ok(Cores { of_ranks: None, notes })
+    // Unbound: a rank that its launcher binds to the engine's core could not get out of its way.
+    Ok(Cores { of_ranks: Some(allowed.to_vec()), notes })
 }
 
 #[cfg(test)]
@@ -227,7 +228,7 @@ mod tests {
         let fault = cores(3, &site, &allowed, false).unwrap_err();
         assert!(fault.to_string().contains("3 ranks and the engine on"), "{fault}");
         let shared = cores(3, &site, &allowed, true).unwrap();
-        assert!(shared.of_ranks.is_none() && shared.notes[0].contains("yields"));
+        assert!(shared.of_ranks.unwrap() == allowed && shared.notes[0].contains("yields"));
         assert!(cores(1, &Site::Core(CoreId(9_999)), &allowed, true).is_err());
     }
 }
