@@ -451,7 +451,9 @@ impl<B: Buffer> Engine<B> {
             .filter_map(|(key, receive)| match &receive.state {
                 ReceiveState::Posted => (receive.source == Source::Peer(peer))
                     .then(|| (key, true, nothing(receive.source, receive.selector))),
-                ReceiveState::Matched { envelope, .. } => (envelope.peer == peer).then_some((key, false, *envelope)),
+                ReceiveState::Matched(matched) => {
+                    (matched.envelope.peer == peer).then_some((key, false, matched.envelope))
+                }
             })
             .collect();
         for (key, posted, envelope) in receives {

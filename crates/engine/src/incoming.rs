@@ -6,7 +6,7 @@ use crate::buffer::Buffer;
 use crate::engine::{Engine, Read, Unexpected};
 use crate::peer::{Control, MOST_MESSAGES, Partial, Peer, Target};
 use crate::reliability::{Arrival, Stored};
-use crate::request::{ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire, to_wire};
+use crate::request::{Match, ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire, to_wire};
 use crate::tag::{Envelope, Label};
 use crate::wire::{Packet, Sequencing};
 
@@ -151,7 +151,7 @@ impl<B: Buffer> Engine<B> {
                 copy_into(&mut self.receives[key].buffer, 0, payload);
                 self.free_credit(peer, 1, length);
                 let got = payload.len() as u64;
-                self.receives[key].state = ReceiveState::Matched { envelope, got, way: Way::Eager };
+                self.receives[key].state = ReceiveState::matched(envelope, got, Way::Eager);
                 Target::Receive(key)
             }
             None => {
@@ -226,9 +226,10 @@ impl<B: Buffer> Engine<B> {
     fn fill_receive(&mut self, key: ReceiveKey, offset: u64, payload: &[u8], whole: bool) {
         let request = &mut self.receives[key];
         copy_into(&mut request.buffer, offset, payload);
-        let ReceiveState::Matched { envelope, got, .. } = &mut request.state else {
+        let ReceiveState::Matched(matched) = &mut request.state else {
             unreachable!("bytes come for matched receives only");
         };
+        let Match { envelope, got, .. } = &mut **matched;
         *got = offset + payload.len() as u64;
         if whole {
             let envelope = *envelope;
@@ -277,7 +278,10 @@ impl<B: Buffer> Engine<B> {
 
     fn data_arrived(&mut self, peer: PeerIndex, key: ReceiveKey, payload: &[u8]) -> Result<(), Violation> {
         let request = self.receives.get(key).ok_or(Violation)?;
-        let ReceiveState::Matched { envelope, got, way: Way::Data } = request.state else {
+        let ReceiveState::Matched(matched) = &request.state else {
+            return Err(Violation);
+        };
+        let Match { envelope, got, way: Way::Data } = **matched else {
             return Err(Violation);
         };
         let total = got + payload.len() as u64;
@@ -306,7 +310,7 @@ impl<B: Buffer> Engine<B> {
             Unexpected::Eager { length, data } => {
                 let envelope = Envelope::new(peer, label, length);
                 let whole = data.len() as u64 == length;
-                self.receives[key].state = ReceiveState::Matched { envelope, got: 0, way: Way::Eager };
+                self.receives[key].state = ReceiveState::matched(envelope, 0, Way::Eager);
                 self.fill_receive(key, 0, &data, whole);
             }
             Unexpected::Request { length, sender, address } => {
@@ -334,7 +338,7 @@ impl<B: Buffer> Engine<B> {
         let link = &mut self.peers[envelope.peer.0 as usize];
         let readable = address != 0 && !link.remote_read_closed;
         let way = if readable { Way::Read } else { Way::Data };
-        self.receives[key].state = ReceiveState::Matched { envelope, got: 0, way };
+        self.receives[key].state = ReceiveState::matched(envelope, 0, way);
         if envelope.length > 0 && readable {
             self.reads.push_back(Read { key, peer: envelope.peer, sender, address });
         } else if envelope.length > 0 {
@@ -354,9 +358,10 @@ impl<B: Buffer> Engine<B> {
             let Read { key, peer, sender, address } = self.reads.pop_front().expect("counted");
             let link = &mut self.peers[peer.0 as usize];
             let request = &mut self.receives[key];
-            let ReceiveState::Matched { envelope, got, way } = &mut request.state else {
+            let ReceiveState::Matched(matched) = &mut request.state else {
                 unreachable!("reads are of matched receives");
             };
+            let Match { envelope, got, way } = &mut **matched;
             let buffer = &mut request.buffer;
             let wanted = (envelope.length as usize).min(buffer.length());
             let from = *got as usize;

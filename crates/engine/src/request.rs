@@ -94,8 +94,20 @@ pub(crate) struct ReceiveRequest<B> {
 pub(crate) enum ReceiveState {
     /// Waits in the posted queue.
     Posted,
-    /// Matched; bytes are coming.
-    Matched { envelope: Envelope, got: u64, way: Way },
+    /// Matched; bytes are coming. Boxed, since most messages come whole and never are in this state.
+    Matched(Box<Match>),
+}
+
+pub(crate) struct Match {
+    pub envelope: Envelope,
+    pub got: u64,
+    pub way: Way,
+}
+
+impl ReceiveState {
+    pub fn matched(envelope: Envelope, got: u64, way: Way) -> Self {
+        ReceiveState::Matched(Box::new(Match { envelope, got, way }))
+    }
 }
 
 /// How the bytes of a matched message come; bytes that come another way are refused.
