@@ -183,6 +183,12 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         self.patience.relax();
     }
 
+    /// To be told where polls that found nothing were followed by [`Endpoint::relax`]: this one found something.
+    #[inline]
+    pub fn relieved(&mut self) {
+        self.patience.found();
+    }
+
     /// The message that such a receive would take now, left where it is.
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Result<Option<Envelope>> {
         match &mut self.place {

@@ -442,6 +442,8 @@ impl Port for Paths {
     }
 
     fn notices(&mut self, mut report: impl FnMut(Notice)) -> Result<()> {
+        // Who has gone may have called before.
+        self.look_around()?;
         let Paths { shm, network, from_shm, from_network, peers, .. } = self;
         let mut gone = |peer: PeerIndex| peers[peer.0 as usize].way = Way::Gone;
         shm.notices(|notice| {

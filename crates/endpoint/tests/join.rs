@@ -196,3 +196,33 @@ fn a_message_is_claimed_received_or_discarded() {
         a.settle(PATIENCE).unwrap_or_else(|_| panic!("the sender of a discarded message waits for ever"));
     }
 }
+
+#[test]
+fn what_was_sent_before_an_end_closes_arrives() {
+    for text in [SHM, UDP, NODE] {
+        for written_to in [false, true] {
+            let mut b = Joined::join(&settings(text)).unwrap();
+            let mut a = Joined::join(&settings(text)).unwrap();
+            let (to_b, to_a) = (a.insert(&b.name()).unwrap(), b.insert(&a.name()).unwrap());
+            if written_to {
+                b.send(to_a, 1, b"first".to_vec(), 9).unwrap();
+                a.receive(Source::Any, TagSelector::any(), vec![0; 5], 9).unwrap();
+                until(&mut [&mut a, &mut b], 1);
+            }
+            a.send(to_b, 7, b"last words".to_vec(), 1).unwrap();
+            // Over a network somebody must stay to repeat what is lost; shared memory keeps it.
+            if text == UDP {
+                until(&mut [&mut a, &mut b], 1);
+            }
+            drop(a);
+            b.receive(Source::Peer(to_a), TagSelector::exactly(7), vec![0; 10], 2).unwrap();
+            let last = loop {
+                let got = until(&mut [&mut b], 1);
+                if let Some(last) = got.into_iter().find(|done| done.context == 2) {
+                    break last;
+                }
+            };
+            assert_eq!((last.status, &last.buffer[..]), (Status::Done, &b"last words"[..]), "{text} {written_to}");
+        }
+    }
+}

@@ -59,10 +59,8 @@ impl State {
             match ended {
                 Ok(Some(done)) => self.finish(done, reader.as_deref_mut()),
                 Ok(None) => {
-                    if unread == 0
-                        && let Some(engine) = &mut self.engine
-                    {
-                        engine.relax();
+                    if let Some(engine) = &mut self.engine {
+                        if unread == 0 { engine.relax() } else { engine.relieved() }
                     }
                     return;
                 }

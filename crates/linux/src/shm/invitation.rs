@@ -35,7 +35,8 @@ pub struct Memory {
 pub struct Invitation {
     pub introduction: [u8; INTRODUCTION],
     pub(super) incoming: Incoming,
-    pub(super) process: Process,
+    /// `None` where the inviter has ended since.
+    pub(super) process: Option<Process>,
     pub(super) mtu: usize,
 }
 
@@ -86,10 +87,12 @@ impl Invitation {
             }
             // The kernel's number for the sender, unless it says that it works on another's memory.
             let memory = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            let mut process = Process::open(hello.sender.pid, memory)?;
-            let mut word = [0; 8];
-            process.readable =
-                remote::read(process.memory, address, &mut word).is_ok() && u64::from_ne_bytes(word) == expected;
+            let mut process = Process::open(hello.sender.pid, memory).ok();
+            if let Some(process) = &mut process {
+                let mut word = [0; 8];
+                process.readable =
+                    remote::read(process.memory, address, &mut word).is_ok() && u64::from_ne_bytes(word) == expected;
+            }
             let incoming = link::incoming(region, &geometry);
             Ok(Some(Invitation { introduction, incoming, process, mtu: geometry.mtu }))
         })
@@ -97,13 +100,13 @@ impl Invitation {
 
     /// This process may read the memory that the inviter's requests point to: tried, not assumed.
     pub fn is_readable(&self) -> bool {
-        self.process.readable
+        self.process.as_ref().is_some_and(|process| process.readable)
     }
 }
 
 /// Tells the inviter that its link is in use.
-pub(super) fn confirm(mut stream: &UnixStream) -> Result<()> {
-    stream.write_all(&[CONFIRMED]).map_err(|e| Fault::because("peer on this host", e, "drop its invitation"))
+pub(super) fn confirm(mut stream: &UnixStream) {
+    let _ = stream.write_all(&[CONFIRMED]);
 }
 
 /// What the invited has made of an invitation.

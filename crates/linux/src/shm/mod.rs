@@ -133,7 +133,7 @@ impl ShmPort {
     /// Takes the way in that a peer has made, and tells it so over `stream`, on which the invitation came. A fault where there is one already, or its packets are longer than ours.
     pub fn accept(&mut self, peer: PeerIndex, invitation: Invitation, stream: &UnixStream) -> Result<()> {
         let from = self.peers.get_mut(peer.0 as usize).ok_or_else(|| no_such_peer(peer))?;
-        if from.incoming.is_some() || from.state != State::Open {
+        if from.incoming.is_some() || from.state == State::Reported {
             return Err(Fault::new(
                 "peer over shared memory",
                 "it has made its way to us before",
@@ -147,9 +147,14 @@ impl ShmPort {
                 "start both ends from the same build",
             ));
         }
-        invitation::confirm(stream)?;
+        // A peer that has gone meanwhile does not hear it; what it sent before is delivered all the same.
+        invitation::confirm(stream);
         from.incoming = Some(invitation.incoming);
-        from.process = Some(invitation.process);
+        match invitation.process {
+            Some(process) => from.process = Some(process),
+            None if from.state == State::Open => from.state = State::Ending(Ending::Dead),
+            None => {}
+        }
         Ok(())
     }
 
@@ -239,6 +244,27 @@ impl Port for ShmPort {
     /// One system call for all peers. A peer's end is reported once, after the last packet it sent was delivered.
     fn notices(&mut self, mut report: impl FnMut(Notice)) -> Result<()> {
         let mut open: Vec<usize> = Vec::with_capacity(self.peers.len());
+        // A peer without a way in is reported a round later than it was found gone: its invitation may be on its way, made
+        // before it went.
+        let reported = |peer: &mut Peer| match peer.state {
+            State::Ending(ending) if peer.incoming.as_ref().is_none_or(Incoming::is_drained) => {
+                peer.state = State::Reported;
+                Some(ending)
+            }
+            _ => None,
+        };
+        let mut tell = |index: usize, ending: Ending| {
+            let index = PeerIndex(index as u32);
+            report(match ending {
+                Ending::Dead => Notice::Dead(index),
+                Ending::Closed => Notice::Closed(index),
+            });
+        };
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            if let Some(ending) = reported(peer) {
+                tell(index, ending);
+            }
+        }
         let alive = |peer: &Peer| peer.state == State::Open && peer.process.is_some();
         open.extend((0..self.peers.len()).filter(|&i| alive(&self.peers[i])));
         let processes = open.iter().filter_map(|&i| self.peers[i].process.as_ref());
@@ -268,15 +294,10 @@ impl Port for ShmPort {
             }
         }
         for (index, peer) in self.peers.iter_mut().enumerate() {
-            if let State::Ending(ending) = peer.state
-                && peer.incoming.as_ref().is_none_or(Incoming::is_drained)
+            if peer.incoming.is_some()
+                && let Some(ending) = reported(peer)
             {
-                peer.state = State::Reported;
-                let index = PeerIndex(index as u32);
-                report(match ending {
-                    Ending::Dead => Notice::Dead(index),
-                    Ending::Closed => Notice::Closed(index),
-                });
+                tell(index, ending);
             }
         }
         Ok(())
