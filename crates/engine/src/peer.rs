@@ -108,6 +108,7 @@ impl Peer {
     }
 
     /// Payload bytes that fit a packet beside `header`.
+    #[inline]
     pub fn room(&self, header: usize) -> usize {
         let sequencing = if self.reliability.is_some() { crate::wire::RELIABILITY_HEADER } else { 0 };
         self.config.mtu.0 as usize - sequencing - header
@@ -115,6 +116,7 @@ impl Peer {
 
     /// A message has left the unexpected state, or never entered it. Tells the peer once a quarter of the credit
     /// has come together.
+    #[inline]
     pub fn free(&mut self, messages: u32, bytes: u64) {
         self.freed_messages += messages;
         self.freed_bytes += bytes;

@@ -73,10 +73,12 @@ pub(crate) struct SendRequest<B> {
 }
 
 impl<B: Buffer> SendRequest<B> {
+    #[inline]
     pub fn length(&self) -> usize {
         self.buffer.length()
     }
 
+    #[inline]
     pub fn envelope(&self) -> Envelope {
         Envelope::new(self.peer, self.label, self.length() as u64)
     }

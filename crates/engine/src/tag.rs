@@ -22,6 +22,7 @@ pub enum Space {
 
 impl Space {
     /// As it travels.
+    #[inline]
     pub(crate) fn from_wire(byte: u8) -> Option<Space> {
         [Space::Tagged, Space::Message, Space::Remote, Space::RemoteData].get(usize::from(byte)).copied()
     }
@@ -37,6 +38,7 @@ pub struct Label {
 }
 
 impl Label {
+    #[inline]
     pub fn new(space: Space, tag: Tag, data: Option<u64>) -> Self {
         Label { space, tag, data }
     }
@@ -58,37 +60,45 @@ pub struct TagSelector {
 
 impl TagSelector {
     /// Exactly this tag.
+    #[inline]
     pub fn exactly(tag: Tag) -> Self {
         TagSelector::masked(tag, u64::MAX)
     }
 
     /// Any tag.
+    #[inline]
     pub fn any() -> Self {
         TagSelector::masked(0, 0)
     }
 
     /// Tags that agree with `tag` where `mask` has a 1.
+    #[inline]
     pub fn masked(tag: Tag, mask: u64) -> Self {
         TagSelector { tag: tag & mask, mask, space: Space::Tagged }
     }
 
     /// The same in another space.
+    #[inline]
     pub fn within(self, space: Space) -> Self {
         TagSelector { space, ..self }
     }
 
+    #[inline]
     pub fn space(&self) -> Space {
         self.space
     }
 
+    #[inline]
     pub fn tag(&self) -> Tag {
         self.tag
     }
 
+    #[inline]
     pub fn mask(&self) -> u64 {
         self.mask
     }
 
+    #[inline]
     pub fn takes(&self, space: Space, tag: Tag) -> bool {
         space == self.space && tag & self.mask == self.tag
     }
@@ -102,6 +112,7 @@ pub enum Source {
 }
 
 impl Source {
+    #[inline]
     pub fn takes(&self, peer: PeerIndex) -> bool {
         match self {
             Source::Peer(wanted) => *wanted == peer,
@@ -121,6 +132,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
+    #[inline]
     pub fn new(peer: PeerIndex, label: Label, length: u64) -> Self {
         Envelope { peer, space: label.space, tag: label.tag, data: label.data, length }
     }
