@@ -1,0 +1,72 @@
+/* What every case of the conformance program uses. A case is a function that every rank runs on a communicator of its own
+ * (`test.comm`). It records what is wrong by CHECK and goes on; main.c prints one line per case. */
+#ifndef CONFORM_H
+#define CONFORM_H
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct test {
+    MPI_Comm comm; /* the case's own, freed after it */
+    MPI_Comm side; /* for meeting without a message that a wildcard of the case could take */
+    int rank, size;
+    uint64_t seed; /* of the case's random numbers; the same on every rank */
+};
+extern struct test test;
+
+struct test_case {
+    const char *name;
+    void (*run)(void);
+    int threads; /* needs MPI_THREAD_MULTIPLE */
+};
+
+/* Ends with a case without a name. */
+extern const struct test_case transfer_cases[], probe_cases[], mode_cases[], cancel_cases[], error_cases[], order_cases[],
+    flood_cases[], persistent_cases[], collective_cases[], datatype_cases[], communicator_cases[], window_cases[],
+    thread_cases[], huge_cases[];
+
+/* Safe from several threads. */
+void check(int holds, const char *file, int line, const char *format, ...) __attribute__((format(printf, 4, 5)));
+#define CHECK(condition) check((condition) != 0, __FILE__, __LINE__, "%s", #condition)
+#define CHECK_EQUAL(found, expected)                                                                                   \
+    do {                                                                                                               \
+        long long found_ = (long long)(found), expected_ = (long long)(expected);                                      \
+        check(found_ == expected_, __FILE__, __LINE__, "%s is %lld, not %lld (%s)", #found, found_, expected_,         \
+              #expected);                                                                                              \
+    } while (0)
+
+/* The case ran on this machine, but could not test what it is for. */
+void leave_out(const char *why);
+
+/* Bytes of a message as its salt tells, so that each byte of each message can be checked. */
+void fill(void *bytes, size_t length, unsigned salt);
+/* Checks `length` bytes and says where the first wrong one is. */
+void check_bytes(const void *bytes, size_t length, unsigned salt, const char *file, int line);
+#define CHECK_BYTES(bytes, length, salt) check_bytes(bytes, length, salt, __FILE__, __LINE__)
+
+uint64_t draw(uint64_t *state);
+unsigned below(uint64_t *state, unsigned bound);
+
+/* Memory or the end of the program. */
+void *memory(size_t length);
+
+/* Waits without calling MPI. */
+void rest(unsigned milliseconds);
+
+/* Rank 0 and rank 1 talk, the others wait for the case to end. */
+static inline int apart(void) { return test.rank > 1; }
+static inline int other(void) { return 1 - test.rank; }
+
+/* A message without bytes either way: both have come here. */
+static inline void meet(int peer) {
+    MPI_Sendrecv(NULL, 0, MPI_BYTE, peer, 0, NULL, 0, MPI_BYTE, peer, 0, test.side, MPI_STATUS_IGNORE);
+}
+
+/* Around and between the lengths at which transports change how they carry a message. */
+extern const int LENGTHS[];
+extern const int LENGTHS_COUNT;
+
+#endif
