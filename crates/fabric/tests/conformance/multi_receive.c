@@ -1,0 +1,110 @@
+/* FI_MULTI_RECV: one buffer takes message after message until less than FI_OPT_MIN_MULTI_RECV is left. fi_msg(3). */
+#include "conform.h"
+
+static void many_into_few(size_t buffer_length, size_t least, int count, size_t longest) {
+    struct wish wish = {.caps = FI_TAGGED | FI_MSG | FI_MULTI_RECV};
+    struct end *end = open_end(&wish);
+    if (!end) return;
+    enum { BUFFERS = 3 };
+    uint64_t state = 7;
+    if (side == 0) {
+        char *bytes = memory(longest);
+        for (int i = 0; i < count; i++) {
+            size_t length = draw(&state) % (longest + 1);
+            fill(bytes, length, (unsigned)i);
+            MUST(AGAIN(end, fi_senddata(end->ep, bytes, length, NULL, (uint64_t)i, end->peer, bytes)));
+            EXPECT(end, end->sent, bytes);
+        }
+        free(bytes);
+    } else {
+        CHECK_EQUAL(fi_setopt(&end->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least), 0);
+        size_t told = 0, told_length = sizeof told;
+        if (fi_getopt(&end->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &told, &told_length) == 0) CHECK_EQUAL(told, least);
+        char *buffers[BUFFERS], *next[BUFFERS];
+        for (int i = 0; i < BUFFERS; i++) {
+            buffers[i] = next[i] = memory(buffer_length);
+            struct iovec piece = {buffers[i], buffer_length};
+            struct fi_msg message = {.msg_iov = &piece, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &buffers[i]};
+            MUST(AGAIN(end, fi_recvmsg(end->ep, &message, FI_MULTI_RECV | FI_COMPLETION)));
+        }
+        int expected = 0;
+        while (expected < count) {
+            struct fi_cq_tagged_entry entry;
+            CHECK_EQUAL(take(end, end->received, &entry, NULL), 0);
+            long which = (char **)entry.op_context - buffers;
+            if (which < 0 || which >= BUFFERS) {
+                CHECK(which >= 0 && which < BUFFERS);
+                break;
+            }
+            if (entry.flags & FI_RECV) {
+                size_t length = draw(&state) % (longest + 1);
+                CHECK_EQUAL(entry.len, length);
+                CHECK_EQUAL(entry.data, expected);
+                CHECK((char *)entry.buf >= next[which] && (char *)entry.buf + entry.len <= buffers[which] + buffer_length);
+                CHECK_BYTES(entry.buf, entry.len, (unsigned)expected);
+                next[which] = (char *)entry.buf + entry.len;
+                expected++;
+            }
+            if (entry.flags & FI_MULTI_RECV) { /* the provider is done with it: post it again */
+                CHECK((size_t)(buffers[which] + buffer_length - next[which]) < least + 64);
+                next[which] = buffers[which];
+                struct iovec piece = {buffers[which], buffer_length};
+                struct fi_msg message = {.msg_iov = &piece, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &buffers[which]};
+                MUST(AGAIN(end, fi_recvmsg(end->ep, &message, FI_MULTI_RECV | FI_COMPLETION)));
+            }
+        }
+        meet(end);
+        /* Those that are still posted are taken back. */
+        for (int i = 0; i < BUFFERS; i++) CHECK_EQUAL(fi_cancel(&end->ep->fid, &buffers[i]), 0);
+        for (int i = 0; i < BUFFERS; i++) {
+            struct fi_cq_tagged_entry entry;
+            struct fi_cq_err_entry error;
+            CHECK_EQUAL(take(end, end->received, &entry, &error), FI_ECANCELED);
+        }
+        close_end(end);
+        for (int i = 0; i < BUFFERS; i++) free(buffers[i]);
+        return;
+    }
+    meet(end);
+    close_end(end);
+}
+
+static void small(void) { many_into_few(65536, 4096, 5000, 400); }
+static void middling(void) { many_into_few(200000, 16384, 1500, 16384); }
+static void with_long_ones(void) { many_into_few(1 << 20, 300000, 100, 300000); }
+
+/* Messages that were there before the buffer. */
+static void unexpected(void) {
+    struct wish wish = {.caps = FI_TAGGED | FI_MSG | FI_MULTI_RECV};
+    struct end *end = open_end(&wish);
+    if (!end) return;
+    enum { COUNT = 50 };
+    static int values[COUNT];
+    if (side == 0) {
+        for (int i = 0; i < COUNT; i++) {
+            values[i] = i * 11;
+            MUST(AGAIN(end, fi_inject(end->ep, &values[i], sizeof(int), end->peer)));
+        }
+        meet(end);
+    } else {
+        static char buffer[4096];
+        meet(end);
+        struct iovec piece = {buffer, sizeof buffer};
+        struct fi_msg message = {.msg_iov = &piece, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = buffer};
+        MUST(AGAIN(end, fi_recvmsg(end->ep, &message, FI_MULTI_RECV | FI_COMPLETION)));
+        for (int i = 0; i < COUNT; i++) {
+            struct fi_cq_tagged_entry entry;
+            int value;
+            CHECK_EQUAL(take(end, end->received, &entry, NULL), 0);
+            CHECK_EQUAL(entry.len, sizeof(int));
+            if (entry.len != sizeof(int)) break;
+            memcpy(&value, entry.buf, sizeof value);
+            CHECK_EQUAL(value, i * 11);
+        }
+    }
+    close_end(end);
+}
+
+const struct test_case multi_receive_cases[] = {
+    {"small", small}, {"middling", middling}, {"with_long_ones", with_long_ones}, {"unexpected", unexpected}, {NULL, NULL},
+};

@@ -1,0 +1,332 @@
+/* One-sided transfers and atomic operations: fi_rma(3), fi_atomic(3), fi_mr(3). */
+#include "conform.h"
+
+struct region {
+    struct fid_mr *mr;
+    char *bytes;
+    uint64_t base, key; /* as the other side must name it */
+};
+
+/* Registers memory and trades its key with the other side, whose base and key come back in `theirs`. */
+static struct region share(struct end *end, size_t length, uint64_t access, uint64_t key, struct region *theirs) {
+    struct region mine = {.bytes = memory(length)};
+    memset(mine.bytes, 0, length);
+    MUST(fi_mr_reg(end->domain, mine.bytes, length, access, 0, key, 0, &mine.mr, NULL));
+    if (end->info->domain_attr->mr_mode & FI_MR_ENDPOINT) {
+        MUST(fi_mr_bind(mine.mr, &end->ep->fid, 0));
+        MUST(fi_mr_enable(mine.mr));
+    }
+    mine.base = end->info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) ? (uint64_t)(uintptr_t)mine.bytes : 0;
+    mine.key = fi_mr_key(mine.mr);
+    tell(&mine, sizeof mine);
+    hear(theirs, sizeof *theirs);
+    return mine;
+}
+
+static void withdraw(struct region *mine) {
+    CHECK_EQUAL(fi_close(&mine->mr->fid), 0);
+    free(mine->bytes);
+}
+
+static struct end *open_remote(uint64_t caps) {
+    struct wish wish = {.caps = FI_TAGGED | FI_MSG | caps};
+    return open_end(&wish);
+}
+
+enum { ROOM = 2 << 20 };
+static const uint64_t ALL_ACCESS = FI_REMOTE_READ | FI_REMOTE_WRITE | FI_READ | FI_WRITE | FI_SEND | FI_RECV;
+
+static void write_and_read(void) {
+    struct end *end = open_remote(FI_RMA);
+    if (!end) return;
+    struct region theirs, mine = share(end, ROOM, ALL_ACCESS, 100 + (uint64_t)side, &theirs);
+    static const size_t lengths[] = {0, 1, 8, 1000, 4096, 100001, 1 << 20};
+    char *local = memory(ROOM);
+    for (int i = 0; i < 7; i++) {
+        size_t length = lengths[i], at = 3 * (size_t)i;
+        struct fi_cq_tagged_entry entry;
+        fill(local, length, (unsigned)(i + side));
+        memset(mine.bytes, 0x41, ROOM);
+        meet(end);
+        MUST(AGAIN(end, fi_write(end->ep, local, length, NULL, end->peer, theirs.base + at, theirs.key, local)));
+        CHECK_EQUAL(take(end, end->sent, &entry, NULL), 0);
+        CHECK(entry.op_context == local);
+        CHECK((entry.flags & FI_RMA) && (entry.flags & FI_WRITE));
+        /* What was written is read back: a read after it (of the same bytes, once it is complete) sees it. */
+        memset(local, 0, length);
+        for (int turns = 0;; turns++) {
+            MUST(AGAIN(end, fi_read(end->ep, local, length, NULL, end->peer, theirs.base + at, theirs.key, local)));
+            CHECK_EQUAL(take(end, end->sent, &entry, NULL), 0);
+            CHECK((entry.flags & FI_RMA) && (entry.flags & FI_READ));
+            char probe[1];
+            fill(probe, 1, (unsigned)(i + side));
+            if (length == 0 || local[0] == probe[0] || turns == 1000) break; /* complete here is not yet placed there */
+        }
+        CHECK_BYTES(local, length, (unsigned)(i + side));
+        meet(end);
+        CHECK_BYTES(mine.bytes + at, length, (unsigned)(i + 1 - side));
+        CHECK(mine.bytes[at + length] == 0x41 && (at == 0 || mine.bytes[at - 1] == 0x41));
+        meet(end);
+    }
+    free(local);
+    meet(end);
+    withdraw(&mine);
+    close_end(end);
+}
+
+static void written_with_data(void) {
+    struct end *end = open_remote(FI_RMA);
+    if (!end) return;
+    struct region theirs, mine = share(end, ROOM, ALL_ACCESS, 7 + (uint64_t)side, &theirs);
+    char *local = memory(200000);
+    for (int i = 0; i < 12; i++) {
+        size_t length = i % 3 == 0 ? 16 : i % 3 == 1 ? 9000 : 200000;
+        struct fi_cq_tagged_entry entry;
+        fill(local, length, (unsigned)(i + side));
+        if (i % 3 == 0) MUST(AGAIN(end, fi_inject_writedata(end->ep, local, length, 1000 + (uint64_t)i, end->peer, theirs.base, theirs.key)));
+        else {
+            MUST(AGAIN(end, fi_writedata(end->ep, local, length, NULL, 1000 + (uint64_t)i, end->peer, theirs.base, theirs.key, local)));
+            EXPECT(end, end->sent, local);
+        }
+        CHECK_EQUAL(take(end, end->received, &entry, NULL), 0);
+        CHECK((entry.flags & FI_REMOTE_CQ_DATA) && (entry.flags & FI_REMOTE_WRITE));
+        CHECK_EQUAL(entry.data, 1000 + i);
+        CHECK_BYTES(mine.bytes, length, (unsigned)(i + 1 - side));
+        meet(end);
+    }
+    free(local);
+    withdraw(&mine);
+    close_end(end);
+}
+
+static void in_pieces(void) {
+    struct end *end = open_remote(FI_RMA);
+    if (!end) return;
+    struct region theirs, mine = share(end, ROOM, ALL_ACCESS, 7 + (uint64_t)side, &theirs);
+    char *local = memory(120000);
+    struct iovec pieces[3] = {{local, 10}, {local + 100, 70000}, {local + 100000, 5}};
+    struct fi_rma_iov target = {theirs.base + 9, 70015, theirs.key};
+    struct fi_msg_rma message = {.msg_iov = pieces, .iov_count = 3, .addr = end->peer, .rma_iov = &target, .rma_iov_count = 1, .context = local};
+    if (end->info->tx_attr->iov_limit < 3) message.iov_count = 1, pieces[0].iov_len = target.len;
+    fill(local, 120000, (unsigned)side);
+    MUST(AGAIN(end, fi_writemsg(end->ep, &message, FI_DELIVERY_COMPLETE | FI_COMPLETION)));
+    EXPECT(end, end->sent, local);
+    meet(end);
+    char *expected = memory(120000);
+    fill(expected, 120000, (unsigned)(1 - side));
+    if (message.iov_count == 3) {
+        CHECK(memcmp(mine.bytes + 9, expected, 10) == 0);
+        CHECK(memcmp(mine.bytes + 19, expected + 100, 70000) == 0);
+        CHECK(memcmp(mine.bytes + 70019, expected + 100000, 5) == 0);
+    } else CHECK(memcmp(mine.bytes + 9, expected, 70015) == 0);
+    meet(end);
+    free(expected);
+    free(local);
+    withdraw(&mine);
+    close_end(end);
+}
+
+/* Outside a region, without the right, without a key: refused with an error, and nothing is touched. */
+static void bounds_and_rights(void) {
+    struct end *end = open_remote(FI_RMA);
+    if (!end) return;
+    struct region theirs, mine = share(end, 4096, FI_REMOTE_READ, 50 + (uint64_t)side, &theirs);
+    struct region open_theirs, open_mine = share(end, 4096, ALL_ACCESS, 60 + (uint64_t)side, &open_theirs);
+    static char local[8192];
+    struct fi_cq_tagged_entry entry;
+    memset(local, 0x7e, sizeof local);
+    static const struct {
+        int write, open;
+        uint64_t at;
+        size_t length;
+        uint64_t key_change;
+    } bad[] = {{1, 0, 0, 8, 0},        {1, 1, 4090, 7, 0},       {1, 1, 4096, 1, 0},    {1, 1, ~0ull - 3, 8, 0},
+               {0, 1, 4000, 4096, 0},  {1, 1, 0, 8192, 0},       {1, 1, 0, 8, 999999},  {0, 1, 0, 8, 999999}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct region *to = bad[i].open ? &open_theirs : &theirs;
+        ssize_t code = bad[i].write
+                           ? AGAIN(end, fi_write(end->ep, local, bad[i].length, NULL, end->peer, to->base + bad[i].at, to->key + bad[i].key_change, local))
+                           : AGAIN(end, fi_read(end->ep, local, bad[i].length, NULL, end->peer, to->base + bad[i].at, to->key + bad[i].key_change, local));
+        if (code == 0) check(take(end, end->sent, &entry, NULL) != 0, __FILE__, __LINE__, "access %zu was not refused", i);
+        else check(code < 0, __FILE__, __LINE__, "access %zu gave %zd", i, code);
+    }
+    meet(end);
+    int touched = 0;
+    for (int i = 0; i < 4096; i++) touched += mine.bytes[i] != 0 || open_mine.bytes[i] != 0;
+    CHECK_EQUAL(touched, 0);
+    /* And what is allowed still goes. */
+    MUST(AGAIN(end, fi_write(end->ep, local, 4096, NULL, end->peer, open_theirs.base, open_theirs.key, local)));
+    EXPECT(end, end->sent, local);
+    MUST(AGAIN(end, fi_read(end->ep, local, 4096, NULL, end->peer, theirs.base, theirs.key, local)));
+    EXPECT(end, end->sent, local);
+    CHECK(local[0] == 0 && local[4095] == 0);
+    meet(end);
+    withdraw(&mine);
+    withdraw(&open_mine);
+    close_end(end);
+}
+
+/* A closed region is nobody's target any more. */
+static void closed_region(void) {
+    struct end *end = open_remote(FI_RMA);
+    if (!end) return;
+    struct region theirs, mine = share(end, 4096, ALL_ACCESS, 5, &theirs);
+    static char local[64];
+    struct fi_cq_tagged_entry entry;
+    meet(end);
+    CHECK_EQUAL(fi_close(&mine.mr->fid), 0);
+    meet(end);
+    memset(local, 1, sizeof local);
+    ssize_t code = AGAIN(end, fi_write(end->ep, local, sizeof local, NULL, end->peer, theirs.base, theirs.key, local));
+    if (code == 0) CHECK(take(end, end->sent, &entry, NULL) != 0);
+    meet(end);
+    CHECK(mine.bytes[0] == 0);
+    free(mine.bytes);
+    close_end(end);
+}
+
+static void atomic_results(void) {
+    struct end *end = open_remote(FI_ATOMIC);
+    if (!end) return;
+    struct region theirs, mine = share(end, 4096, ALL_ACCESS, 5 + (uint64_t)side, &theirs);
+    size_t count = 0;
+    if (fi_atomicvalid(end->ep, FI_INT64, FI_SUM, &count) || count == 0) {
+        leave_out("the provider has no atomic sum of 64-bit integers");
+        meet(end);
+        withdraw(&mine);
+        close_end(end);
+        return;
+    }
+    static const struct {
+        enum fi_op op;
+        int64_t operand, result; /* on 12 */
+    } integers[] = {{FI_SUM, 30, 42},      {FI_PROD, -3, -36}, {FI_MIN, -5, -5}, {FI_MIN, 50, 12}, {FI_MAX, 99, 99},
+                    {FI_BOR, 3, 15},       {FI_BAND, 10, 8},   {FI_BXOR, 5, 9},  {FI_LOR, 0, 1},   {FI_LAND, 0, 0},
+                    {FI_LXOR, 7, 0},       {FI_ATOMIC_WRITE, 77, 77}};
+    volatile int64_t *value = (int64_t *)mine.bytes;
+    int64_t operand, fetched;
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
+        for (int fetch = 0; fetch < 2; fetch++) {
+            int missing = fetch ? fi_fetch_atomicvalid(end->ep, FI_INT64, integers[i].op, &count)
+                                : fi_atomicvalid(end->ep, FI_INT64, integers[i].op, &count);
+            if (missing) continue;
+            *value = 12;
+            meet(end);
+            operand = integers[i].operand;
+            fetched = -1;
+            if (fetch)
+                MUST(AGAIN(end, fi_fetch_atomic(end->ep, &operand, 1, NULL, &fetched, NULL, end->peer, theirs.base, theirs.key, FI_INT64,
+                                                integers[i].op, &operand)));
+            else
+                MUST(AGAIN(end, fi_atomic(end->ep, &operand, 1, NULL, end->peer, theirs.base, theirs.key, FI_INT64, integers[i].op, &operand)));
+            EXPECT(end, end->sent, &operand);
+            if (fetch) CHECK_EQUAL(fetched, 12);
+            int64_t seen = -1, none = 0;
+            if (!fetch && fi_fetch_atomicvalid(end->ep, FI_INT64, FI_ATOMIC_READ, &count) == 0) { /* ordered behind it */
+                for (int turns = 0; turns < 1000 && seen != integers[i].result; turns++) {
+                    MUST(AGAIN(end, fi_fetch_atomic(end->ep, &none, 1, NULL, &seen, NULL, end->peer, theirs.base, theirs.key, FI_INT64,
+                                                    FI_ATOMIC_READ, &seen)));
+                    EXPECT(end, end->sent, &seen);
+                }
+                CHECK_EQUAL(seen, integers[i].result);
+            }
+            meet(end);
+            check(*value == integers[i].result, __FILE__, __LINE__, "operation %d of 12 and %lld gave %lld, not %lld", integers[i].op,
+                  (long long)integers[i].operand, (long long)*value, (long long)integers[i].result);
+            meet(end);
+        }
+    }
+    /* Compare and swap: with another value there, and with the same. */
+    if (fi_compare_atomicvalid(end->ep, FI_INT64, FI_CSWAP, &count) == 0)
+        for (int equal = 0; equal < 2; equal++) {
+            *value = 5;
+            meet(end);
+            int64_t compare = equal ? 5 : 6, swap = 100;
+            fetched = -1;
+            MUST(AGAIN(end, fi_compare_atomic(end->ep, &swap, 1, NULL, &compare, NULL, &fetched, NULL, end->peer, theirs.base, theirs.key,
+                                              FI_INT64, FI_CSWAP, &swap)));
+            EXPECT(end, end->sent, &swap);
+            CHECK_EQUAL(fetched, 5);
+            meet(end);
+            CHECK_EQUAL(*value, equal ? 100 : 5);
+            meet(end);
+        }
+    withdraw(&mine);
+    close_end(end);
+}
+
+static void atomic_types(void) {
+    struct end *end = open_remote(FI_ATOMIC);
+    if (!end) return;
+    struct region theirs, mine = share(end, 4096, ALL_ACCESS, 5 + (uint64_t)side, &theirs);
+    size_t count = 0;
+    int tried = 0;
+#define TYPE(name, type)                                                                                               \
+    if (fi_fetch_atomicvalid(end->ep, name, FI_SUM, &count) == 0 && count >= 3) {                                      \
+        type operands[3] = {1, 2, 3}, before[3] = {0}, *at = (type *)(mine.bytes + 64);                                \
+        for (int i = 0; i < 3; i++) at[i] = (type)(10 * (i + 1));                                                      \
+        meet(end);                                                                                                     \
+        MUST(AGAIN(end, fi_fetch_atomic(end->ep, operands, 3, NULL, before, NULL, end->peer, theirs.base + 64, theirs.key, name, FI_SUM, operands))); \
+        EXPECT(end, end->sent, operands);                                                                              \
+        meet(end);                                                                                                     \
+        for (int i = 0; i < 3; i++) {                                                                                  \
+            CHECK(before[i] == (type)(10 * (i + 1)));                                                                  \
+            CHECK(at[i] == (type)(11 * (i + 1)));                                                                      \
+        }                                                                                                              \
+        meet(end);                                                                                                     \
+        tried++;                                                                                                       \
+    }
+    TYPE(FI_INT8, int8_t)
+    TYPE(FI_UINT8, uint8_t)
+    TYPE(FI_INT16, int16_t)
+    TYPE(FI_UINT16, uint16_t)
+    TYPE(FI_INT32, int32_t)
+    TYPE(FI_UINT32, uint32_t)
+    TYPE(FI_INT64, int64_t)
+    TYPE(FI_UINT64, uint64_t)
+    TYPE(FI_FLOAT, float)
+    TYPE(FI_DOUBLE, double)
+#undef TYPE
+    if (tried == 0) leave_out("the provider has no atomic fetch of a sum");
+    withdraw(&mine);
+    close_end(end);
+}
+
+/* Both sides add to the same word, at once, thousands of times: no addition is lost. */
+static void atomic_contention(void) {
+    struct end *end = open_remote(FI_ATOMIC);
+    if (!end) return;
+    struct region theirs, mine = share(end, 4096, ALL_ACCESS, 5 + (uint64_t)side, &theirs);
+    enum { TIMES = 2000 };
+    size_t count = 0;
+    if (fi_fetch_atomicvalid(end->ep, FI_UINT64, FI_SUM, &count)) leave_out("the provider has no atomic fetch of a sum");
+    else {
+        /* Side 0's memory; side 0 reaches it through its own address. */
+        fi_addr_t to = side == 0 ? end->self : end->peer;
+        uint64_t base = side == 0 ? mine.base : theirs.base, key = side == 0 ? mine.key : theirs.key, one = 1, found = 0, last = 0;
+        meet(end);
+        for (int i = 0; i < TIMES; i++) {
+            MUST(AGAIN(end, fi_fetch_atomic(end->ep, &one, 1, NULL, &found, NULL, to, base, key, FI_UINT64, FI_SUM, &one)));
+            EXPECT(end, end->sent, &one);
+            if (i) CHECK(found > last);
+            last = found;
+        }
+        meet(end);
+        if (side == 0) CHECK_EQUAL(*(uint64_t *)mine.bytes, 2 * TIMES);
+        meet(end);
+    }
+    withdraw(&mine);
+    close_end(end);
+}
+
+const struct test_case remote_cases[] = {
+    {"write_and_read", write_and_read},
+    {"written_with_data", written_with_data},
+    {"in_pieces", in_pieces},
+    {"bounds_and_rights", bounds_and_rights},
+    {"closed_region", closed_region},
+    {"atomic_results", atomic_results},
+    {"atomic_types", atomic_types},
+    {"atomic_contention", atomic_contention},
+    {NULL, NULL},
+};
