@@ -1,1 +1,68 @@
-//! to come
+//! A process is killed in the middle of traffic: who talked with it learns of it within seconds.
+
+use std::time::{Duration, Instant};
+
+use crate::launcher::{Carrier, Mpi};
+use crate::libfabric;
+use crate::place::{Place, sources};
+
+/// Far above what detection takes, far below what anybody would call a hang.
+const SECONDS: Duration = Duration::from_secs(45);
+
+fn operations_end_with_an_error(settings: &[(&str, &str)]) {
+    let place = Place::new();
+    let Some(program) = libfabric::program(&place, "survivor") else { return };
+    let mut command = place.command(program);
+    command.arg("plimsoll").envs(settings.iter().map(|(name, value)| (format!("FI_PLIMSOLL_{name}"), value)));
+    let ended = place.run(&mut command, SECONDS);
+    assert!(ended.succeeded(), "{:?}\n{}{}", ended.status, ended.out, ended.errors);
+    assert_eq!(ended.out.matches("survived: ").count(), 4, "{}", ended.out);
+}
+
+#[test]
+fn operations_with_a_killed_process_end_in_shared_memory() {
+    operations_end_with_an_error(&[]);
+}
+
+#[test]
+fn operations_with_a_killed_process_end_over_udp() {
+    operations_end_with_an_error(&[("SHM", "no"), ("ADDRESS", "127.0.0.1")]);
+}
+
+/// The process numbers that ranks 0 and 1 have printed.
+fn ranks(out: &str) -> Option<[i32; 2]> {
+    let of = |rank: usize| {
+        let start = format!("rank {rank} is process ");
+        out.lines().find_map(|line| line.strip_prefix(&start)?.trim().parse().ok())
+    };
+    Some([of(0)?, of(1)?])
+}
+
+fn jobs_end(mpi: &Mpi, settings: &[(&str, &str)]) {
+    let place = Place::new();
+    let program = mpi.compile(&place, &sources("mpi-survivor"), "survivor");
+    let mut command = mpi.launch(&place, 2, Carrier::Plimsoll(settings), &program);
+    let mut job = place.start(&mut command);
+    let out = job.wait_for_output(SECONDS, |out| ranks(out).is_some());
+    let [survivor, victim] = ranks(&out).unwrap();
+    let victim = rustix::process::Pid::from_raw(victim).unwrap();
+    rustix::process::kill_process(victim, rustix::process::Signal::KILL).unwrap();
+    let ended = job.finish(SECONDS);
+    let told = format!("{}: {:?}\n{}{}", mpi.launcher.display(), ended.status, ended.out, ended.errors);
+    assert!(ended.status.is_some_and(|status| !status.success()), "{told}");
+    // Whether by an error of MPI or by the launcher: the other rank has ended too.
+    let survivor = rustix::process::Pid::from_raw(survivor).unwrap();
+    let deadline = Instant::now() + SECONDS;
+    while rustix::process::test_kill_process(survivor).is_ok() {
+        assert!(Instant::now() < deadline, "the other rank still runs; {told}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_job_ends_with_its_killed_rank() {
+    for mpi in Mpi::all() {
+        jobs_end(&mpi, &[]);
+        jobs_end(&mpi, &[("SHM", "no"), ("ADDRESS", "127.0.0.1")]);
+    }
+}
