@@ -31,6 +31,8 @@ const NETWORK_REST: u32 = 16;
 const INTRODUCE_EVERY: Duration = Duration::from_millis(2);
 /// Connections from this host that have not said anything yet.
 const MOST_CALLERS: usize = 64;
+/// Of one look: more than the kernel lets wait, and an end for those who call without pause.
+const MOST_ACCEPTED: usize = 256;
 
 /// How a peer is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,26 +263,30 @@ impl Paths {
     /// Invitations and introductions.
     #[cold]
     fn look_around(&mut self) -> Result<()> {
-        while self.callers.len() < MOST_CALLERS {
+        for _ in 0..MOST_ACCEPTED {
             let Some(stream) = self.meeting.try_accept()? else { break };
             self.callers.push(stream);
         }
         for at in (0..self.callers.len()).rev() {
             match Invitation::take(&self.callers[at]) {
                 Ok(None) if !has_hung_up(&self.callers[at]) => {}
-                Ok(None) => drop(self.callers.swap_remove(at)),
+                Ok(None) => drop(self.callers.remove(at)),
                 Ok(Some(invitation)) => {
-                    let stream = self.callers.swap_remove(at);
+                    let stream = self.callers.remove(at);
                     if self.accept(invitation, &stream).is_err() {
                         self.refused_callers += 1;
                     }
                 }
                 Err(_) => {
-                    self.callers.swap_remove(at);
+                    self.callers.remove(at);
                     self.refused_callers += 1;
                 }
             }
         }
+        // Those who called first and never spoke must not keep out those who have something to say.
+        let silent = self.callers.len().saturating_sub(MOST_CALLERS);
+        self.callers.drain(..silent);
+        self.refused_callers += silent as u64;
         self.hear_strangers()
     }
 

@@ -44,8 +44,10 @@ fn the_api_over_udp() {
 #[test]
 fn the_api_over_a_bad_wire() {
     let wire = "loss=1%,duplicate=1%,reorder=1%,seed=11";
-    // Opening and closing many times without a message says nothing about the wire.
-    conformance(&[("SHM", "no"), ("ADDRESS", "127.0.0.1"), ("WIRE", wire)], &["--except", "object"]);
+    // Opening and closing many times without a message says nothing about the wire. An endpoint whose peer's last
+    // acknowledgement was lost waits for it for seconds when it closes; dozens of them run past the limit of a case.
+    let without = ["--except", "object", "--except", "load/many_endpoints"];
+    conformance(&[("SHM", "no"), ("ADDRESS", "127.0.0.1"), ("WIRE", wire)], &without);
 }
 
 #[test]

@@ -8,10 +8,12 @@ use std::net::UdpSocket;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::launcher::{Carrier, Mpi};
-use crate::place::{Place, find, sources};
+use crate::place::{Place, sources};
 
 /// Socket inodes that processes working in `place` hold.
 fn inodes(place: &Place) -> HashSet<String> {
@@ -71,7 +73,9 @@ impl Random {
             0 => b"plimhi1\0plm1".to_vec(),
             1 => b"plm1".to_vec(),
             // A sequencing header's flags, for a session that is guessed.
-            2 => [self.next() as u32, 0, 0, 1 + (self.next() % 3) as u32].iter().flat_map(|w| w.to_le_bytes()).collect(),
+            2 => {
+                [self.next() as u32, 0, 0, 1 + (self.next() % 3) as u32].iter().flat_map(|w| w.to_le_bytes()).collect()
+            }
             _ => Vec::new(),
         };
         let longest = if self.next().is_multiple_of(8) { 9000 } else { 200 };
@@ -152,8 +156,16 @@ fn another_user_is_turned_away() {
         eprintln!("SKIPPED: only root can start a process of another user");
         return;
     }
-    let Some(python) = find("python3") else {
-        eprintln!("SKIPPED: no python3, which plays the other user");
+    let other_user = |python: &PathBuf, arguments: &[&str]| {
+        let mut command = Command::new(python);
+        command.args(arguments).uid(65534).gid(65534).current_dir("/");
+        command
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut candidates = std::env::split_paths(&path).map(|folder| folder.join("python3"));
+    let Some(python) = candidates.find(|python| other_user(python, &["-c", ""]).status().is_ok_and(|s| s.success()))
+    else {
+        eprintln!("SKIPPED: no python3 that another user may start, to play that user");
         return;
     };
     let Some(mpi) = Mpi::open_mpi() else { return };
@@ -172,8 +184,8 @@ fn another_user_is_turned_away() {
         \x20   try:\n\
         \x20       s.connect('\\0' + name); s.send(b'x' * 64); print(repr(s.recv(100)))\n\
         \x20   except (ConnectionResetError, BrokenPipeError): print(repr(b''))\n";
-    let mut other = place.command(python);
-    other.args(["-c", script]).args(&sockets).uid(65534).gid(65534).current_dir("/");
+    let mut other = other_user(&python, &["-c", script]);
+    other.args(&sockets);
     let answer = place.run(&mut other, Duration::from_secs(60));
     let ended = job.finish(Duration::from_secs(200));
     assert!(ended.succeeded(), "{:?}\n{}{}", ended.status, ended.out, ended.errors);
