@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use endpoint::{Endpoint, Paths, Report};
+use machine::Result;
 use serde::Serialize;
 
 use crate::memory::Memory;
@@ -25,12 +26,15 @@ fn rank() -> Option<u32> {
     RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
-/// `account`: calls and nanoseconds, where they were counted.
-pub fn tell(engine: &mut Endpoint<Paths, Memory>, account: Option<(u64, u64)>) {
-    let report = match engine.report() {
+/// `account`: calls and nanoseconds, where they were counted. `lingered`: whether all that was sent is known to have arrived.
+pub fn tell(engine: &mut Endpoint<Paths, Memory>, account: Option<(u64, u64)>, lingered: Result<()>) {
+    let mut report = match engine.report() {
         Ok(report) => report,
         Err(fault) => return eprintln!("plimsoll: {fault}"),
     };
+    if let Err(fault) = lingered {
+        report.notes.push(format!("it closed although {fault}"));
+    }
     let line = Line {
         rank: rank(),
         host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string(),

@@ -32,6 +32,27 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 struct Waiting<B> {
     context: u64,
     buffer: B,
+    /// Stands for a buffer that does not lie in one piece: what the engine's process reads or writes.
+    staging: Option<Vec<u8>>,
+}
+
+impl<B: Buffer> Waiting<B> {
+    /// Of a send, whose bytes are there, or of a receive.
+    fn new(context: u64, mut buffer: B, send: bool) -> Self {
+        let mut staging = None;
+        if buffer.length() > 0 && buffer.as_mut_slice().is_none() {
+            let mut bytes = vec![0; buffer.length()];
+            if send {
+                buffer.read(0, &mut bytes);
+            }
+            staging = Some(bytes);
+        }
+        Waiting { context, buffer, staging }
+    }
+
+    fn address(&self) -> u64 {
+        self.staging.as_ref().map_or_else(|| self.buffer.address(), |bytes| bytes.as_ptr() as u64)
+    }
 }
 
 /// An answer to a question.
@@ -166,9 +187,13 @@ impl<B: Buffer> NodeClient<B> {
             match event {
                 Event::Completed { ticket, direction, envelope, status, payload } => {
                     let ticket = Ticket::from(KeyData::from_ffi(ticket));
-                    let Some(Waiting { context, mut buffer }) = waiting.remove(ticket) else { return };
-                    if let Some(payload) = payload.filter(|_| direction == Direction::Receive) {
-                        buffer.write(0, &payload[..payload.len().min(buffer.length())]);
+                    let Some(Waiting { context, mut buffer, staging }) = waiting.remove(ticket) else { return };
+                    if direction == Direction::Receive
+                        && let Some(bytes) = payload.or(staging.as_deref())
+                    {
+                        // A staged message that was shorter than the buffer leaves the rest alone.
+                        let got = bytes.len().min(buffer.length()).min(envelope.length as usize);
+                        buffer.write(0, &bytes[..got]);
                     }
                     let request = Request(Number::Dedicated(ticket));
                     ended.push_back(Completion { request, context, direction, envelope, status, buffer });
@@ -205,8 +230,9 @@ impl<B: Buffer> NodeClient<B> {
             self.ended.push_back(Completion { request, context, direction, envelope, status, buffer });
             return Ok(ticket);
         }
-        let place = Place::There { address: buffer.address(), length: length as u64 };
-        let ticket = self.waiting.insert(Waiting { context, buffer });
+        let waiting = Waiting::new(context, buffer, true);
+        let place = Place::There { address: waiting.address(), length: length as u64 };
+        let ticket = self.waiting.insert(waiting);
         self.push(&Command::Send { peer, label, confirmed, ticket: ticket.data().as_ffi(), place })?;
         Ok(ticket)
     }
@@ -223,16 +249,18 @@ impl<B: Buffer> NodeClient<B> {
 
     #[inline]
     pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Ticket> {
-        let (address, length) = (buffer.address(), buffer.length() as u64);
-        let ticket = self.waiting.insert(Waiting { context, buffer });
+        let waiting = Waiting::new(context, buffer, false);
+        let (address, length) = (waiting.address(), waiting.buffer.length() as u64);
+        let ticket = self.waiting.insert(waiting);
         let selector = selector.into();
         self.push(&Command::Receive { source, selector, ticket: ticket.data().as_ffi(), address, length })?;
         Ok(ticket)
     }
 
     pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Ticket> {
-        let (address, length) = (buffer.address(), buffer.length() as u64);
-        let ticket = self.waiting.insert(Waiting { context, buffer });
+        let waiting = Waiting::new(context, buffer, false);
+        let (address, length) = (waiting.address(), waiting.buffer.length() as u64);
+        let ticket = self.waiting.insert(waiting);
         self.push(&Command::ReceiveClaimed { claim, ticket: ticket.data().as_ffi(), address, length })?;
         Ok(ticket)
     }
