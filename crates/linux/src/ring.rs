@@ -13,10 +13,6 @@ use crate::sync::{Arc, AtomicU64, Ordering, UnsafeCell};
 /// Payload bytes of a slot.
 pub const PAYLOAD: usize = 56;
 
-/// Slots from the one being read to the one being fetched.
-#[cfg(target_arch = "x86_64")]
-const AHEAD: u64 = 2;
-
 /// One line. The word is `(position + 1) << 16 | tag`, so zeroed memory is an empty ring and the sequence wraps safely.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
@@ -161,19 +157,6 @@ impl<Owner> Reader<Owner> {
             }
         });
         copy
-    }
-
-    /// Starts to fetch the slot after the next from the producer's core. Call only where a slot was found: behind it there is
-    /// likely another, and the line is on its way while the first is worked on.
-    #[inline(always)]
-    pub fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let slot: *const Slot = self.memory.slot(self.position + AHEAD);
-            // SAFETY: a hint that accesses nothing, at an address inside the ring.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(slot.cast()) };
-        }
     }
 
     /// Gives the next slot back to the producer. Call only after [`Reader::peek`] found one.

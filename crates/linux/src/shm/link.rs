@@ -205,7 +205,6 @@ impl Incoming {
         let mut delivered = 0;
         while delivered < budget {
             let Some(length) = self.slots.peek() else { break };
-            self.slots.prefetch();
             let length = usize::from(length);
             if length <= PAYLOAD {
                 let payload = self.slots.payload();
