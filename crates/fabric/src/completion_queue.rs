@@ -180,7 +180,7 @@ impl CompletionQueue {
 
     /// # Safety
     /// The domain is entered.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn push(&self, entry: Entry, source: Address) {
         // SAFETY: the caller's promise; no reference into the state outlives a function of this file.
         unsafe { self.state.get() }.ring.push_back((entry, source));

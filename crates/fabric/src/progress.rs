@@ -202,7 +202,7 @@ impl State {
 }
 
 /// The entry of a send that has ended.
-#[inline]
+#[inline(always)]
 pub fn sent(context: Context, wishes: u8, length: usize, tag: u64) -> Entry {
     Entry { op_context: context, flags: FI_SEND | kind(wishes), length, buffer: std::ptr::null_mut(), data: 0, tag }
 }
