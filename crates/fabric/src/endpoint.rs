@@ -219,6 +219,21 @@ impl Endpoint {
         unsafe { self.state().progress(reader) }
     }
 
+    /// Hands to the wire what was sent and waits for company.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::state`].
+    #[inline]
+    pub unsafe fn flush(&self) {
+        // SAFETY: the caller's promise.
+        let state = unsafe { self.state() };
+        if let Some(engine) = &mut state.engine
+            && let Err(fault) = engine.flush()
+        {
+            state.fail(&fault);
+        }
+    }
+
     /// # Safety
     /// As for [`Endpoint::state`].
     pub unsafe fn learn(&self, address: Address, name: &Name) {
