@@ -195,8 +195,13 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         Ok(())
     }
 
+    /// Hands to the wire what waits for company, also acknowledgements that somebody is known to wait for.
     pub fn flush(&mut self) -> Result<()> {
-        self.transmit(self.now())?;
+        let now = self.now();
+        if self.timed && self.engine.next_timeout().is_some_and(|at| at <= now) {
+            self.engine.handle_timeout(now);
+        }
+        self.transmit(now)?;
         self.port.flush()
     }
 

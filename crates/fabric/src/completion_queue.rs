@@ -213,7 +213,7 @@ impl CompletionQueue {
                 // Nothing moves, but a caller that waits elsewhere next must not leave its sends lying here.
                 let mut at = 0;
                 while let Some(&endpoint) = self.state.get().endpoints.get(at) {
-                    endpoint.as_ref().flush();
+                    endpoint.as_ref().hand_over();
                     at += 1;
                 }
                 return reader.taken as Signed;

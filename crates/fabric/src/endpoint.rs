@@ -219,19 +219,12 @@ impl Endpoint {
         unsafe { self.state().progress(reader) }
     }
 
-    /// Hands to the wire what was sent and waits for company.
-    ///
     /// # Safety
     /// As for [`Endpoint::state`].
     #[inline]
-    pub unsafe fn flush(&self) {
+    pub unsafe fn hand_over(&self) {
         // SAFETY: the caller's promise.
-        let state = unsafe { self.state() };
-        if let Some(engine) = &mut state.engine
-            && let Err(fault) = engine.flush()
-        {
-            state.fail(&fault);
-        }
+        unsafe { self.state() }.hand_over();
     }
 
     /// # Safety

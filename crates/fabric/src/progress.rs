@@ -60,9 +60,13 @@ impl State {
                 Ok(Some(done)) => self.finish(done, reader.as_deref_mut()),
                 Ok(None) => {
                     if let Some(engine) = &mut self.engine {
-                        if unread == 0 { engine.relax() } else { engine.relieved() }
+                        if unread == 0 {
+                            engine.relax();
+                            return;
+                        }
+                        engine.relieved();
                     }
-                    return;
+                    return self.hand_over();
                 }
                 Err(fault) => {
                     self.fail(&fault);
@@ -71,10 +75,20 @@ impl State {
             }
             unread += 1;
             if reader.as_ref().map_or(unread == UNREAD_AT_ONCE, |reader| reader.is_full()) {
-                return;
+                return self.hand_over();
             }
             let Some(engine) = &mut self.engine else { return };
             ended = engine.take_ended();
+        }
+    }
+
+    /// Who has got what it waited for may not come back: it must not take along the word that a peer waits for.
+    #[inline]
+    pub fn hand_over(&mut self) {
+        if let Some(engine) = &mut self.engine
+            && let Err(fault) = engine.flush()
+        {
+            self.fail(&fault);
         }
     }
 
