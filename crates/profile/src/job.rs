@@ -1,0 +1,72 @@
+//! `job.json`: the run that a profile is of.
+
+use std::fs;
+use std::path::Path;
+
+use machine::{Fault, Result};
+use record::folder;
+use serde::{Deserialize, Serialize};
+
+/// One run of a command under the profiler. Written when it starts, and again when it has ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    pub command: Vec<String>,
+    /// The host where the command was started.
+    pub host: String,
+    /// What tells that host's present start from others, as the kernel gives it.
+    pub boot: String,
+    /// Of `plimsoll profile`, while it runs.
+    pub pid: u32,
+    /// CLOCK_REALTIME, ns since 1970.
+    pub started: u64,
+    /// The same; `None` while it runs, or where the profiler was killed.
+    pub ended: Option<u64>,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    /// Bytes a thread's timeline may take; 0: no timeline.
+    pub trace_limit: u64,
+    /// What the profiler has to say of the run: what could not be recorded, and why.
+    pub notes: Vec<String>,
+}
+
+impl Job {
+    pub fn read(profile: &Path) -> Result<Job> {
+        let path = profile.join(folder::JOB);
+        let text = fs::read_to_string(&path).map_err(|e| {
+            Fault::because(
+                path.display().to_string(),
+                e,
+                "name a folder that plimsoll profile made, as in: plimsoll report DIR",
+            )
+        })?;
+        serde_json::from_str(&text).map_err(|e| {
+            Fault::because(path.display().to_string(), e, "the file is damaged; profile the program again")
+        })
+    }
+
+    /// Whole or not at all, also for who reads at that moment.
+    pub fn write(&self, profile: &Path) -> Result<()> {
+        let path = profile.join(folder::JOB);
+        let fault = |e: &dyn std::fmt::Display| {
+            Fault::new(path.display().to_string(), e.to_string(), "free disk space, or name another folder with -o")
+        };
+        let text = serde_json::to_string_pretty(self).map_err(|e| fault(&e))?;
+        let beside = path.with_extension("json.new");
+        fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path)).map_err(|e| fault(&e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = Job { command: vec!["mpirun".into(), "./a b".into()], exit_code: Some(3), ..Job::default() };
+        job.write(folder.path()).unwrap();
+        assert_eq!(Job::read(folder.path()).unwrap(), job);
+        std::fs::write(folder.path().join(record::folder::JOB), "{").unwrap();
+        assert!(Job::read(folder.path()).unwrap_err().to_string().contains("job.json"));
+    }
+}

@@ -1,0 +1,50 @@
+//! The folder of a profile: the names of its files.
+//!
+//! ```text
+//! DIR/job.json                 the command, when it ran, how it ended, what was asked for
+//! DIR/ranks/HOST.PID.rank      the tables of a rank (`layout`)
+//! DIR/ranks/HOST.PID.K.trace   the timeline of its thread K, where asked for
+//! DIR/hosts/HOST.samples       what the cores of a host did, and its ranks, moment by moment
+//! ```
+
+use std::path::{Path, PathBuf};
+
+pub const JOB: &str = "job.json";
+pub const RANKS: &str = "ranks";
+pub const HOSTS: &str = "hosts";
+pub const RANK_SUFFIX: &str = "rank";
+pub const TRACE_SUFFIX: &str = "trace";
+pub const SAMPLES_SUFFIX: &str = "samples";
+
+/// What the preloaded library is told by its environment; `plimsoll profile` sets it.
+pub mod variable {
+    /// The folder, as an absolute path. Without it the library records nothing.
+    pub const FOLDER: &str = "PLIMSOLL_PROFILE";
+    /// The bytes that a thread's timeline may take; unset or 0: no timeline.
+    pub const TRACE: &str = "PLIMSOLL_PROFILE_TRACE";
+    /// The bytes that a rank's tables may take.
+    pub const MEMORY: &str = "PLIMSOLL_PROFILE_MEMORY";
+}
+
+/// A host's name as a part of a file's name.
+pub fn host_word(host: &str) -> String {
+    let word: String = host
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' })
+        .take(64)
+        .collect();
+    if word.is_empty() { "host".into() } else { word }
+}
+
+pub fn rank_file(folder: &Path, host: &str, pid: u32) -> PathBuf {
+    folder.join(RANKS).join(format!("{}.{pid}.{RANK_SUFFIX}", host_word(host)))
+}
+
+/// `thread` is the index of the thread in the rank's tables.
+pub fn trace_file(folder: &Path, host: &str, pid: u32, thread: u16) -> PathBuf {
+    folder.join(RANKS).join(format!("{}.{pid}.{thread}.{TRACE_SUFFIX}", host_word(host)))
+}
+
+pub fn samples_file(folder: &Path, host: &str) -> PathBuf {
+    folder.join(HOSTS).join(format!("{}.{SAMPLES_SUFFIX}", host_word(host)))
+}

@@ -1,0 +1,183 @@
+//! The MPI calls that are recorded: one table for the library that records, for the shim that its build generates, and
+//! for all who read.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+/// A function's place in [`functions`], which is what the files say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FunctionId(pub u16);
+
+/// What a call is for, which decides what of its time may be waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Class {
+    /// A blocking send.
+    Send,
+    /// A blocking receive.
+    Receive,
+    /// A blocking send and receive in one.
+    Exchange,
+    /// Begins an operation and returns.
+    Post,
+    /// Waits or asks for operations begun before.
+    Completion,
+    Probe,
+    /// Makes, frees or cancels requests.
+    Request,
+    Collective,
+    Neighbour,
+    OneSided,
+    /// Of windows.
+    Synchronization,
+    /// Start, end, communicators, windows.
+    Management,
+}
+
+impl Class {
+    pub const ALL: [Class; 12] = [
+        Class::Send,
+        Class::Receive,
+        Class::Exchange,
+        Class::Post,
+        Class::Completion,
+        Class::Probe,
+        Class::Request,
+        Class::Collective,
+        Class::Neighbour,
+        Class::OneSided,
+        Class::Synchronization,
+        Class::Management,
+    ];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Class::Send => "send",
+            Class::Receive => "receive",
+            Class::Exchange => "exchange",
+            Class::Post => "post",
+            Class::Completion => "completion",
+            Class::Probe => "probe",
+            Class::Request => "request",
+            Class::Collective => "collective",
+            Class::Neighbour => "neighbour",
+            Class::OneSided => "one-sided",
+            Class::Synchronization => "synchronization",
+            Class::Management => "management",
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// An argument as the standard names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Argument {
+    pub name: &'static str,
+    /// In C. In Fortran every argument is.
+    pub by_pointer: bool,
+    pub array: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    pub id: FunctionId,
+    pub class: Class,
+    /// Without `MPI_`.
+    pub name: &'static str,
+    /// MPI 4 has a variant `NAME_c` with large counts; it is recorded as this one.
+    pub large_counts: bool,
+    pub arguments: Vec<Argument>,
+    /// How the bytes of a call follow from its arguments, as written in the table; `None`: it has none.
+    pub bytes: Option<&'static str>,
+}
+
+impl Function {
+    pub fn argument(&self, name: &str) -> Option<usize> {
+        self.arguments.iter().position(|argument| argument.name == name)
+    }
+}
+
+static TABLE: LazyLock<Vec<Function>> = LazyLock::new(|| {
+    let rows = include_str!("functions.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    rows.enumerate().map(|(id, line)| parse(id as u16, line).expect("a line of functions.txt")).collect()
+});
+
+/// All of them; a function's number is its place.
+pub fn functions() -> &'static [Function] {
+    &TABLE
+}
+
+pub fn function(id: FunctionId) -> Option<&'static Function> {
+    TABLE.get(usize::from(id.0))
+}
+
+/// `name` is without `MPI_`.
+pub fn named(name: &str) -> Option<&'static Function> {
+    TABLE.iter().find(|function| function.name == name)
+}
+
+/// Changes with every change of the table; files carry it, so that nobody reads numbers by another table.
+pub fn digest() -> u64 {
+    include_bytes!("functions.txt")
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn parse(id: u16, line: &'static str) -> Option<Function> {
+    let (class, rest) = line.split_once(' ')?;
+    let (name, rest) = rest.trim_start().split_once('(')?;
+    let (arguments, bytes) = rest.split_once(')')?;
+    let argument = |text: &'static str| Argument {
+        name: text.trim_end_matches(['*', '[', ']']),
+        by_pointer: text.ends_with(['*', ']']),
+        array: text.ends_with(']'),
+    };
+    Some(Function {
+        id: FunctionId(id),
+        class: Class::ALL.into_iter().find(|known| known.word() == class)?,
+        name: name.trim_end_matches('+'),
+        large_counts: name.ends_with('+'),
+        arguments: arguments.split(", ").filter(|text| !text.is_empty()).map(argument).collect(),
+        bytes: Some(bytes.trim()).filter(|rule| *rule != "-"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        let names: BTreeSet<_> = functions().iter().map(|f| f.name).collect();
+        assert_eq!(names.len(), functions().len());
+        for f in functions() {
+            assert_eq!(named(f.name), Some(f));
+            assert_eq!(function(f.id), Some(f));
+        }
+    }
+
+    #[test]
+    fn a_line_says_what_the_standard_says() {
+        let send = named("Send").unwrap();
+        assert_eq!((send.class, send.large_counts, send.bytes), (Class::Send, true, Some("count*datatype")));
+        let names: Vec<_> = send.arguments.iter().map(|a| a.name).collect();
+        assert_eq!(names, ["buf", "count", "datatype", "dest", "tag", "comm"]);
+        assert!(named("Waitall").unwrap().arguments[1].array);
+        assert!(named("Wait").unwrap().arguments[0].by_pointer && !named("Wait").unwrap().arguments[0].array);
+        assert_eq!(named("Finalize").unwrap().arguments, []);
+    }
+
+    #[test]
+    fn every_class_has_functions() {
+        for class in Class::ALL {
+            assert!(functions().iter().any(|f| f.class == class), "{class}");
+        }
+    }
+}
