@@ -1,0 +1,126 @@
+//! What a profile says of the program, as far as the verdict needs it.
+
+use machine::Reading;
+
+use super::{amount, share};
+
+/// One rank, in seconds of its run.
+#[derive(Debug, Clone)]
+pub struct RankEvidence {
+    /// In MPI_COMM_WORLD.
+    pub rank: u32,
+    /// Index into [`Evidence::hosts`].
+    pub host: usize,
+    /// Where it was seen most.
+    pub core: Option<u32>,
+    pub runtime: f64,
+    pub mpi: f64,
+    pub calls: u64,
+    /// Messages it began.
+    pub messages: u64,
+    pub bytes: u64,
+    /// In calls that only begin messages or hand them over: work of the host, not waiting.
+    pub posting: f64,
+    /// What its calls take when nobody is late: protocol, copies and wire. Absent where only sums are known.
+    pub transfer: Reading<f64>,
+    pub wait: Reading<f64>,
+    /// The kernel's network work (softirqs) on the rank's core while it was there.
+    pub protocol: Reading<f64>,
+}
+
+impl RankEvidence {
+    pub fn compute(&self) -> f64 {
+        (self.runtime - self.mpi).max(0.0)
+    }
+
+    /// The kernel's network work that interrupts this rank's own computing, taken as evenly spread over the run.
+    pub fn interrupting(&self) -> f64 {
+        let protocol = self.protocol.value().copied().unwrap_or(0.0);
+        if self.runtime > 0.0 { protocol * self.compute() / self.runtime } else { 0.0 }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct HostEvidence {
+    pub name: String,
+    /// Cores that ranks could use.
+    pub cores: Option<u32>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    pub ranks: Vec<RankEvidence>,
+    pub hosts: Vec<HostEvidence>,
+    /// Share of the messages whose receiver is on another host.
+    pub between_hosts: Reading<f64>,
+}
+
+impl Evidence {
+    pub fn is_empty(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.runtime <= 0.0)
+    }
+
+    /// The run, as long as its longest rank.
+    pub fn runtime(&self) -> f64 {
+        self.ranks.iter().map(|rank| rank.runtime).fold(0.0, f64::max)
+    }
+
+    /// A share of the run, as the mean over ranks of seconds.
+    pub fn mean(&self, seconds: impl Fn(&RankEvidence) -> f64) -> f64 {
+        let run = self.runtime() * self.ranks.len() as f64;
+        if run > 0.0 { self.ranks.iter().map(seconds).sum::<f64>() / run } else { 0.0 }
+    }
+
+    /// The same, where every rank knows.
+    pub fn mean_of(&self, seconds: impl Fn(&RankEvidence) -> Option<f64>) -> Option<f64> {
+        self.ranks.iter().all(|rank| seconds(rank).is_some()).then(|| self.mean(|rank| seconds(rank).unwrap_or(0.0)))
+    }
+
+    pub fn messages_per_second(&self) -> f64 {
+        let run = self.runtime();
+        if run > 0.0 { self.ranks.iter().map(|rank| rank.messages as f64).sum::<f64>() / run } else { 0.0 }
+    }
+
+    pub(super) fn words(&self) -> Vec<String> {
+        let run = self.runtime();
+        if run <= 0.0 {
+            return Vec::new();
+        }
+        let calls: u64 = self.ranks.iter().map(|rank| rank.calls).sum();
+        let messages: u64 = self.ranks.iter().map(|rank| rank.messages).sum();
+        let bytes: u64 = self.ranks.iter().map(|rank| rank.bytes).sum();
+        let mut words = vec![
+            format!(
+                "{} ranks call MPI {} times a second, all together, and spend {} of the run in it",
+                self.ranks.len(),
+                amount(calls as f64 / run),
+                share(self.mean(|rank| rank.mpi))
+            ),
+            format!(
+                "{} messages a second, {} bytes each in the mean",
+                amount(self.messages_per_second()),
+                if messages > 0 { amount(bytes as f64 / messages as f64) } else { "0".into() }
+            ),
+        ];
+        if let (Some(transfer), Some(wait)) =
+            (self.mean_of(|rank| rank.transfer.value().copied()), self.mean_of(|rank| rank.wait.value().copied()))
+        {
+            words.push(format!("{} of the run is transfer, {} waiting for other ranks", share(transfer), share(wait)));
+        }
+        words
+    }
+
+    pub(super) fn where_time_goes(&self) -> String {
+        let compute = self.mean(RankEvidence::compute);
+        let wait = self.mean_of(|rank| rank.wait.value().copied());
+        match wait {
+            Some(wait) if wait > super::NOISE => format!(
+                "{} of the run is computing and {} is waiting for ranks that compute longer, which no place of the \
+                 protocol changes",
+                share(compute),
+                share(wait)
+            ),
+            _ => format!("{} of the run is computing", share(compute)),
+        }
+    }
+}

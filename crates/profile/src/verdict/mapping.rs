@@ -1,0 +1,108 @@
+//! Would the program gain if its ranks sat on other cores? Paper 002 (6.1): a rank that computes much on the core that does
+//! the protocol's work keeps all others waiting; a rank that waits anyway can have that core.
+
+use super::{Answer, Choice, Evidence, Judgement, NOISE, RankEvidence, answer, share};
+
+pub fn judge(evidence: &Evidence) -> Judgement {
+    let judgement = |answer, gain, why, next| Judgement { choice: Choice::Mapping, answer, gain, why, next };
+    let unknown = evidence.ranks.iter().find(|rank| rank.protocol.value().is_none());
+    if let Some(RankEvidence {
+        protocol: machine::Reading::Absent { reason } | machine::Reading::NotPermitted { reason, .. },
+        ..
+    }) = unknown
+    {
+        let why = vec![format!("which core does the network's work is not known: {reason}")];
+        return judgement(
+            Answer::CannotTell,
+            None,
+            why,
+            Some("profile as root, where the kernel has tracepoints".into()),
+        );
+    }
+    let run = evidence.runtime();
+    if run <= 0.0 || evidence.ranks.len() < 2 {
+        let why = vec!["there are no two ranks whose cores could be exchanged".into()];
+        return judgement(Answer::DoesNot, Some((0.0, 0.0)), why, None);
+    }
+    let best = (0..evidence.hosts.len())
+        .filter_map(|host| exchange(evidence, host))
+        .max_by(|a, b| a.gain.1.total_cmp(&b.gain.1));
+    let Some(found) = best else {
+        let most = evidence.ranks.iter().map(|rank| protocol(rank) / run).fold(0.0, f64::max);
+        let why = vec![format!(
+            "no rank shares its core with more network work than {} of the run, or none waits that could take it",
+            share(most)
+        )];
+        return judgement(Answer::DoesNot, Some((0.0, 0.0)), why, None);
+    };
+    let Exchange { loaded, idle, gain } = found;
+    let core = |rank: &RankEvidence| rank.core.map_or("an unknown core".into(), |core| format!("core {core}"));
+    let host = &evidence.hosts[loaded.host].name;
+    let mut why = vec![format!(
+        "on host {host}, {} does network work for {} of the run; rank {} computes there {} of the run",
+        core(loaded),
+        share(protocol(loaded) / run),
+        loaded.rank,
+        share(loaded.compute() / run)
+    )];
+    let target = match idle {
+        Some(rank) => {
+            why.push(format!("rank {} on {} waits {} of the run", rank.rank, core(rank), share(waiting(rank) / run)));
+            format!("exchange the cores of ranks {} and {}", loaded.rank, rank.rank)
+        }
+        None => {
+            why.push("a core of that host has no rank".into());
+            format!("move rank {} to the free core, or the network's interrupts there", loaded.rank)
+        }
+    };
+    if gain.0 <= NOISE && gain.1 >= NOISE {
+        why.push(format!(
+            "whether the others wait for rank {} is not certain: it waits {} itself",
+            loaded.rank,
+            share(waiting(loaded) / run)
+        ));
+    }
+    judgement(answer(gain), Some(gain), why, Some(target))
+}
+
+struct Exchange<'a> {
+    loaded: &'a RankEvidence,
+    /// Who would get the loaded core; `None`: nobody, a core is free.
+    idle: Option<&'a RankEvidence>,
+    gain: (f64, f64),
+}
+
+/// The exchange of cores on one host that gains most.
+fn exchange(evidence: &Evidence, host: usize) -> Option<Exchange<'_>> {
+    let run = evidence.runtime();
+    let mine: Vec<_> = evidence.ranks.iter().filter(|rank| rank.host == host).collect();
+    let loaded = *mine.iter().max_by(|a, b| protocol(a).total_cmp(&protocol(b)))?;
+    let free = evidence.hosts[host].cores.is_some_and(|cores| (mine.len() as u32) < cores);
+    let idle =
+        mine.iter().copied().filter(|rank| rank.rank != loaded.rank).max_by(|a, b| waiting(a).total_cmp(&waiting(b)));
+    let idle = if free { None } else { Some(idle?) };
+    let removed = protocol(loaded) - idle.map_or(0.0, protocol);
+    // Who takes the core must have the time for it.
+    if removed / run < NOISE || idle.is_some_and(|rank| waiting(rank) < removed || waiting(rank) <= waiting(loaded)) {
+        return None;
+    }
+    let others = || evidence.ranks.iter().filter(|rank| rank.rank != loaded.rank);
+    let mean_wait = others().map(waiting).sum::<f64>() / others().count().max(1) as f64;
+    let least_wait = others().map(waiting).fold(f64::INFINITY, f64::min);
+    let most = removed.min(mean_wait) / run;
+    // The others surely wait for it only if nobody waits less.
+    let least = if waiting(loaded) <= least_wait {
+        (removed * loaded.compute() / loaded.runtime.max(f64::MIN_POSITIVE)).min(least_wait - waiting(loaded)) / run
+    } else {
+        0.0
+    };
+    Some(Exchange { loaded, idle, gain: (least.min(most), most) })
+}
+
+fn protocol(rank: &RankEvidence) -> f64 {
+    rank.protocol.value().copied().unwrap_or(0.0)
+}
+
+fn waiting(rank: &RankEvidence) -> f64 {
+    rank.wait.value().copied().unwrap_or(0.0)
+}

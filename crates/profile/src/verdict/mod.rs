@@ -1,0 +1,153 @@
+//! The verdict: would this program gain from offload, from a core of its own for the protocol, from another mapping of
+//! ranks to cores, or from none of them?
+//!
+//! Each answer is an interval, in shares of the run, from what is certainly protocol work on the ranks' cores to all that
+//! may be. Only an interval that lies above what runs differ by anyway is a gain; one below it is none; in between the
+//! profile cannot tell. This is how paper 000 (IV.B.2) argues from mpiP's tables that MILC gains and LULESH does not; the
+//! tests hold the rules to its figures (claims A13, A15-A17, A19-A24).
+
+mod dedicated;
+pub mod evidence;
+mod mapping;
+mod offload;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use evidence::{Evidence, HostEvidence, RankEvidence};
+
+/// Runs of one program differ by this share of their time: 'below 1 % of the mean in 80 % of the runs' (claim A13).
+pub const NOISE: f64 = 0.01;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    Offload,
+    DedicatedCore,
+    Mapping,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Choice::Offload => "offload",
+            Choice::DedicatedCore => "a dedicated core",
+            Choice::Mapping => "another mapping",
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Gains,
+    DoesNot,
+    CannotTell,
+}
+
+/// What one choice would bring.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    pub choice: Choice,
+    pub answer: Answer,
+    /// Share of the run, at least and at most; negative where it costs. `None` where nothing bounds it.
+    pub gain: Option<(f64, f64)>,
+    /// The numbers that say so, a sentence each.
+    pub why: Vec<String>,
+    /// What would tell, or how to do it.
+    pub next: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub sentence: String,
+    /// How often the program calls MPI, how large its messages are, how long it waits: what the judgements rest on.
+    pub program: Vec<String>,
+    pub judgements: Vec<Judgement>,
+}
+
+impl Verdict {
+    pub fn of(evidence: &Evidence) -> Verdict {
+        let judgements = vec![offload::judge(evidence), dedicated::judge(evidence), mapping::judge(evidence)];
+        Verdict { sentence: sentence(evidence, &judgements), program: evidence.words(), judgements }
+    }
+}
+
+/// A gain between these bounds, against what runs differ by anyway.
+fn answer(gain: (f64, f64)) -> Answer {
+    match gain {
+        (least, _) if least > NOISE => Answer::Gains,
+        (_, most) if most < NOISE => Answer::DoesNot,
+        _ => Answer::CannotTell,
+    }
+}
+
+fn sentence(evidence: &Evidence, judgements: &[Judgement]) -> String {
+    let with = |wanted| judgements.iter().filter(move |judgement| judgement.answer == wanted);
+    let best = with(Answer::Gains).max_by(|a, b| least(a).total_cmp(&least(b)));
+    let unsure: Vec<String> = with(Answer::CannotTell).map(|judgement| judgement.choice.to_string()).collect();
+    if evidence.is_empty() {
+        return "Nothing can be said: no rank was profiled to its end.".into();
+    }
+    let Some(best) = best else {
+        let without: Vec<String> = with(Answer::DoesNot).map(|judgement| judgement.choice.to_string()).collect();
+        return match (without.is_empty(), unsure.is_empty()) {
+            (_, true) => format!("None of them gains: {}.", evidence.where_time_goes()),
+            (true, false) => format!("This profile cannot tell whether {} would gain.", or(&unsure)),
+            (false, false) => {
+                format!("No gain from {}; this profile cannot tell whether {} would.", or(&without), or(&unsure))
+            }
+        };
+    };
+    let mut said = format!("This program gains from {}: {} of its run.", best.choice, percent(best.gain));
+    for other in with(Answer::Gains).filter(|other| other.choice != best.choice) {
+        said += &format!(" From {} too: {}.", other.choice, percent(other.gain));
+    }
+    if !unsure.is_empty() {
+        said += &format!(" Whether {} would, the profile cannot tell.", or(&unsure));
+    }
+    said
+}
+
+fn least(judgement: &Judgement) -> f64 {
+    judgement.gain.map_or(0.0, |(least, _)| least)
+}
+
+fn or(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+fn percent(gain: Option<(f64, f64)>) -> String {
+    match gain {
+        None => "an unknown share".into(),
+        Some((least, most)) if (most - least) < 0.0005 => format!("{:.1} %", 100.0 * least),
+        Some((least, most)) => format!("{:.1} to {:.1} %", 100.0 * least, 100.0 * most),
+    }
+}
+
+/// A share as a percentage that never reads 0 where something is there.
+fn share(value: f64) -> String {
+    match 100.0 * value {
+        0.0 => "0 %".into(),
+        v if v.abs() < 0.1 => format!("{v:.3} %"),
+        v => format!("{v:.1} %"),
+    }
+}
+
+/// A rate or a count, in three significant digits.
+fn amount(value: f64) -> String {
+    match value {
+        v if v >= 99_950.0 => format!("{:.3} million", v / 1e6),
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
