@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod job;
+pub mod summary;
 pub mod verdict;

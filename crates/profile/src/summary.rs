@@ -1,0 +1,358 @@
+//! A profile in figures: what `plimsoll report DIR --json` prints, and what every page is made from.
+//!
+//! Times are seconds, sizes bytes, shares fractions of 1, unless a field says otherwise. A value that may be missing is a
+//! [`Reading`]. `docs/profile-json.md` lists the fields; a test holds the list to these types.
+
+use std::collections::BTreeMap;
+
+use machine::Reading;
+use serde::{Deserialize, Serialize};
+
+use crate::verdict::Verdict;
+
+/// Raised when a field changes its meaning or goes away; new fields do not raise it.
+pub const SCHEMA: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    pub schema: u32,
+    pub job: JobSummary,
+    pub totals: Totals,
+    /// By world, then by rank. Other lists name a rank by its place here.
+    pub ranks: Vec<RankSummary>,
+    /// A function at groups of one size, by seconds, most first.
+    pub functions: Vec<FunctionSummary>,
+    /// Of messages and collective calls, by class of size.
+    pub sizes: Vec<SizeSummary>,
+    /// One for each MPI_COMM_WORLD.
+    pub matrices: Vec<Matrix>,
+    /// By seconds, most first.
+    pub sites: Vec<SiteSummary>,
+    pub cores: Vec<CoreSummary>,
+    pub phases: Vec<PhaseSummary>,
+    /// What cores and ranks did, moment by moment; `None` where nothing was sampled.
+    pub series: Option<Series>,
+    /// `None` where no timeline was recorded.
+    pub timeline: Option<Timeline>,
+    pub verdict: Option<Verdict>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobSummary {
+    pub command: Vec<String>,
+    /// Nanoseconds since 1970.
+    pub started: u64,
+    /// Of the command, start to end; absent while it runs and where the profiler was killed.
+    pub seconds: Option<f64>,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    /// Ranks whose tables could be read.
+    pub ranks: usize,
+    /// Ranks that the worlds have.
+    pub expected: usize,
+    pub worlds: usize,
+    pub hosts: Vec<HostSummary>,
+    /// What MPI says that it is, each once.
+    pub libraries: Vec<String>,
+    /// Every rank is there, finalized, and nothing of it was dropped.
+    pub complete: bool,
+    /// What is missing or was dropped, and why.
+    pub notes: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HostSummary {
+    pub name: String,
+    pub ranks: usize,
+    /// Cores that its ranks may use.
+    pub cores: Reading<u32>,
+}
+
+/// Of all ranks together, between MPI_Init's return and MPI_Finalize's call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Of the longest rank.
+    pub seconds: f64,
+    /// The same of every thread that called MPI, added up: the whole that shares of time are of.
+    pub thread_seconds: f64,
+    pub calls: u64,
+    /// Of all ranks, over `seconds`.
+    pub calls_per_second: f64,
+    /// Inside MPI.
+    pub mpi: f64,
+    /// `mpi` over `thread_seconds`.
+    pub mpi_share: f64,
+    pub compute: f64,
+    pub split: Split,
+    /// Begun to other ranks, and their bytes.
+    pub messages: u64,
+    pub bytes: u64,
+    /// What recording added to each call, measured when a rank started: the greatest of all.
+    pub recording: Reading<f64>,
+}
+
+/// Time inside MPI, divided. The three add up to the whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Split {
+    /// What the calls take when nobody is late.
+    pub transfer: Reading<f64>,
+    /// All beyond that: for a rank that is late, or a network that is busy.
+    pub wait: Reading<f64>,
+    /// Of calls that are too few to tell.
+    pub undivided: f64,
+}
+
+impl Default for Split {
+    fn default() -> Self {
+        Split { transfer: Reading::Modelled(0.0), wait: Reading::Modelled(0.0), undivided: 0.0 }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It called MPI_Finalize.
+    Finalized,
+    /// The process ended in order without MPI_Finalize.
+    Exited,
+    /// It called MPI_Abort.
+    Aborted,
+    /// It ended in no order: a signal, or its host.
+    Killed,
+    Running,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RankSummary {
+    /// Place in [`Summary::matrices`].
+    pub world: usize,
+    /// In MPI_COMM_WORLD.
+    pub rank: u32,
+    pub host: String,
+    pub pid: u32,
+    pub program: String,
+    pub state: State,
+    /// Cores that it was seen on, the most seen first.
+    pub cores: Reading<Vec<u32>>,
+    /// Threads that called MPI.
+    pub threads: u32,
+    /// Between MPI_Init's return and MPI_Finalize's call, or the last moment noted.
+    pub seconds: f64,
+    /// The same of each of its threads that called MPI, added up.
+    pub thread_seconds: f64,
+    /// In MPI_Init and MPI_Finalize, which are no part of any other figure here.
+    pub startup: f64,
+    pub shutdown: f64,
+    pub calls: u64,
+    /// Inside MPI.
+    pub mpi: f64,
+    /// Outside MPI; with `mpi` it makes `thread_seconds`.
+    pub compute: f64,
+    pub split: Split,
+    pub messages: u64,
+    pub bytes: u64,
+    /// Network softirq time on its cores while it ran.
+    pub softirq: Reading<f64>,
+    /// Times that it was taken off its core.
+    pub involuntary: Reading<u64>,
+    /// Seconds inside MPI by class of function.
+    pub classes: BTreeMap<String, f64>,
+    /// The call that it was in when it was last seen.
+    pub inside: Option<Inside>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Inside {
+    pub function: String,
+    /// From its entry to the last moment noted.
+    pub seconds: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FunctionSummary {
+    /// With `MPI_`.
+    pub name: String,
+    pub class: String,
+    /// Ranks of the communicator of a collective call; 0 for calls of other kinds.
+    pub group: u32,
+    /// Whether shares and totals count it: MPI_Init and MPI_Finalize they do not.
+    pub counted: bool,
+    /// Ranks that called it.
+    pub ranks: usize,
+    pub calls: u64,
+    /// Of all calls.
+    pub calls_share: f64,
+    pub seconds: f64,
+    /// Of the time in MPI.
+    pub time_share: f64,
+    /// Of one call.
+    pub mean: f64,
+    pub least: f64,
+    pub most: f64,
+    /// To about a tenth, as the histogram allows.
+    pub p50: f64,
+    pub p99: f64,
+    pub bytes: u64,
+    pub split: Split,
+    pub sizes: Vec<FunctionSize>,
+    pub times: Vec<TimeClass>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FunctionSize {
+    /// The smallest size of the class.
+    pub floor: u64,
+    pub calls: u64,
+    pub bytes: u64,
+    pub seconds: f64,
+    /// What such a call takes when nobody is late.
+    pub unhindered: Reading<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TimeClass {
+    /// The shortest of the class.
+    pub floor: f64,
+    pub calls: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SizeSummary {
+    /// The smallest size of the class; the next begins at twice that.
+    pub floor: u64,
+    /// Sent from rank to rank.
+    pub messages: u64,
+    pub bytes: u64,
+    /// Calls of collective functions, and what the calling ranks contributed.
+    pub collectives: u64,
+    pub collective_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Matrix {
+    /// What tells this MPI_COMM_WORLD from the others.
+    pub world: String,
+    /// Ranks of it.
+    pub ranks: u32,
+    /// Only where there was something: `[from, to, messages, bytes, operations, operation_bytes]`, both ranks in this
+    /// world, operations being one-sided.
+    pub cells: Vec<[u64; 6]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SiteSummary {
+    /// The MPI function, with `MPI_`.
+    pub function: String,
+    /// The function that calls it, innermost first: the first may be inlined into the next.
+    pub frames: Vec<Frame>,
+    pub module: String,
+    /// Of the call's return, in the module's file.
+    pub offset: u64,
+    /// Ranks that came by.
+    pub ranks: usize,
+    pub calls: u64,
+    pub seconds: f64,
+    /// Of the time in MPI.
+    pub time_share: f64,
+    pub most: f64,
+    pub bytes: u64,
+    /// Why there is no line, where there is none.
+    pub note: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Frame {
+    pub name: Option<String>,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CoreSummary {
+    pub host: String,
+    pub core: u32,
+    /// Share of the time that it was not idle.
+    pub busy: Reading<f64>,
+    /// Receiving and sending network softirqs: how many, and the time in them.
+    pub softirq_rx: Reading<f64>,
+    pub softirq_rx_seconds: Reading<f64>,
+    pub softirq_tx: Reading<f64>,
+    pub softirq_tx_seconds: Reading<f64>,
+    /// Hardware interrupts.
+    pub interrupts: Reading<f64>,
+    /// Places in [`Summary::ranks`] that were seen on it.
+    pub ranks: Vec<usize>,
+    /// Of those: wait over their time.
+    pub wait_share: Reading<f64>,
+    /// Joules of its package while the job ran.
+    pub energy: Reading<f64>,
+}
+
+/// Between two calls of MPI_Pcontrol, as the first rank of a world made them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseSummary {
+    pub world: usize,
+    pub level: i32,
+    /// Since [`JobSummary::started`].
+    pub from: f64,
+    pub to: f64,
+}
+
+/// Columns of equal length; a column without a sample is null.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Of the first column, since [`JobSummary::started`].
+    pub from: f64,
+    /// From one column to the next.
+    pub step: f64,
+    pub columns: usize,
+    pub cores: Vec<CoreSeries>,
+    pub ranks: Vec<RankSeries>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CoreSeries {
+    pub host: String,
+    pub core: u32,
+    /// Share of each step.
+    pub busy: Vec<Option<f32>>,
+    /// Share of each step in network softirqs.
+    pub softirq: Vec<Option<f32>>,
+    /// Network softirqs a second.
+    pub softirqs: Vec<Option<f32>>,
+    pub interrupts: Vec<Option<f32>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankSeries {
+    /// Place in [`Summary::ranks`].
+    pub rank: usize,
+    /// Share of each step inside MPI.
+    pub mpi: Vec<Option<f32>>,
+    /// Calls a second.
+    pub calls: Vec<Option<f32>>,
+    pub core: Vec<Option<u32>>,
+}
+
+/// A timeline made coarse enough to draw; the whole one is exported by `plimsoll report DIR --export`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// Since [`JobSummary::started`].
+    pub from: f64,
+    pub step: f64,
+    pub columns: usize,
+    /// Names of functions, with `MPI_`, that lanes refer to by place.
+    pub names: Vec<String>,
+    pub lanes: Vec<Lane>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lane {
+    /// Place in [`Summary::ranks`].
+    pub rank: usize,
+    pub thread: u16,
+    /// By column: the function in which most of it passed, as a place in `names`; null: outside MPI.
+    pub most: Vec<Option<u16>>,
+    /// By column: its share inside MPI.
+    pub mpi: Vec<f32>,
+}
