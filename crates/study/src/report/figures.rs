@@ -2,58 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chart::{Absences, Axis, Figure, Frame, LineChart, Look, Mark, Scale, Series, Threshold, entry, number};
 use machine::{Bytes, CoreId};
 
-use super::chart::{Axis, Frame, LineChart, Look, Mark, Scale, Series, Threshold, swatch};
 use super::look::Looks;
 use super::wording;
 use crate::findings::{Findings, Interval, PointFindings, Question};
 use crate::point::{Contender, Metric, Pattern, Receiver};
-
-/// A chart with all that stands around it.
-pub struct Figure {
-    pub title: String,
-    pub caption: String,
-    pub legend: Vec<Entry>,
-    /// The chart for a desk and for a phone; SVG.
-    pub wide: String,
-    pub narrow: String,
-    /// What could not be drawn, and why.
-    pub missing: Vec<String>,
-}
-
-impl Figure {
-    /// Where nothing could be drawn: what is missing stands in its place.
-    pub fn without_chart(title: &str, missing: Vec<String>) -> Self {
-        let none = String::new;
-        Figure { title: title.into(), caption: none(), legend: vec![], wide: none(), narrow: none(), missing }
-    }
-}
-
-/// Reasons for what is missing, each once with all that it concerns.
-#[derive(Default)]
-pub struct Absences(BTreeMap<String, BTreeSet<String>>);
-
-impl Absences {
-    pub fn add(&mut self, of: &str, why: String) {
-        self.0.entry(why).or_default().insert(of.to_string());
-    }
-
-    pub fn lines(self) -> Vec<String> {
-        let line = |(why, of): (String, BTreeSet<String>)| format!("{}: {why}", Vec::from_iter(of).join("; "));
-        self.0.into_iter().map(line).collect()
-    }
-}
-
-/// One line of a legend.
-pub struct Entry {
-    pub swatch: String,
-    pub name: String,
-}
-
-pub fn entry(look: Look, name: &str) -> Entry {
-    Entry { swatch: swatch(look), name: name.to_string() }
-}
 
 /// Near and far cores part here (one way).
 const NEAR_NS: f64 = 60.0;
@@ -116,7 +71,7 @@ const SIZES: Axis = Axis { label: "message size", scale: Scale::Log2, write: wri
 fn values(metric: Metric) -> Axis {
     match metric {
         Metric::HalfRoundTrip => {
-            Axis { label: "half round trip", scale: Scale::Log10, write: |v| wording::nanoseconds(v) }
+            Axis { label: "half round trip", scale: Scale::Log10, write: |v| number::nanoseconds(v) }
         }
         Metric::BytesPerSecond => {
             Axis { label: "bandwidth", scale: Scale::Linear, write: |v| wording::value(Metric::BytesPerSecond, v) }
@@ -172,18 +127,18 @@ pub fn cpu_figure(
         for point in &line.points {
             match point.cpu_per_message.value() {
                 Some(cpu) => {
-                    let write = wording::interval(cpu, wording::nanoseconds);
+                    let write = wording::interval(cpu, number::nanoseconds);
                     let title = format!("{}, {}: {write} of CPU a message", line.name, point.spec.size);
                     marks.push(mark(point.spec.size.0 as f64, cpu, title));
                 }
-                None => missing.add(&line.name, wording::why_missing(&point.cpu_per_message).unwrap_or_default()),
+                None => missing.add(&line.name, number::why_missing(&point.cpu_per_message).unwrap_or_default()),
             }
         }
         series.push(Series { name: line.name.clone(), look: looks.get(&line.contender), joined: true, marks });
     }
     let title = format!("CPU time a message, {}", pattern.name());
     let caption = "All participating threads and network softirqs of both ends; less is better.".to_string();
-    let axis = Axis { label: "CPU time a message", scale: Scale::Log10, write: |v| wording::nanoseconds(v) };
+    let axis = Axis { label: "CPU time a message", scale: Scale::Log10, write: |v| number::nanoseconds(v) };
     figure(id, title, caption, axis, &series, None, missing.lines())
 }
 
@@ -198,7 +153,7 @@ pub fn nearness_figure(findings: &Findings) -> Option<Figure> {
             let seconds = sample.started.0.saturating_sub(findings.started.0) as f64 / 1e9;
             let title = format!(
                 "{} one way, {} into the study, beside {} {}",
-                wording::nanoseconds(ns),
+                number::nanoseconds(ns),
                 seconds_in(seconds),
                 point.spec.contender(),
                 point.spec.size
@@ -208,7 +163,7 @@ pub fn nearness_figure(findings: &Findings) -> Option<Figure> {
         .collect();
     marks.sort_by(|a, b| a.x.total_cmp(&b.x));
     let series = [Series { name: "probe beside a block".into(), look: Look::PLAIN, joined: false, marks }];
-    let axis = Axis { label: "one way, core to core", scale: Scale::Log10, write: |v| wording::nanoseconds(v) };
+    let axis = Axis { label: "one way, core to core", scale: Scale::Log10, write: |v| number::nanoseconds(v) };
     let time = Axis { label: "time into the study", scale: Scale::Linear, write: seconds_in };
     let caption = "A raw cache-line ping-pong between the two application cores, beside each block. A virtual machine's \
                    cores can move between near and far within seconds; where they did, the compared blocks did not all \

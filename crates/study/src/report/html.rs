@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
+use chart::{Entry, Figure, Frame, clock, entry, number, swatch};
 use machine::{Fault, Nanoseconds, Result};
 
-use super::chart::{Frame, Ruler, Segment, Track, strip, swatch, untold_swatch};
-use super::figures::{Entry, Figure, cpu_figure, entry, nearness_figure, value_figure};
+use super::figures::{cpu_figure, nearness_figure, value_figure};
 use super::look::Looks;
-use super::{clock, softirqs, sweep, wording};
+use super::ruler::{Ruler, Segment, Track, untold_swatch};
+use super::strip::strip;
+use super::{softirqs, sweep, wording};
 use crate::findings::{Choice, Fact, Findings, PointFindings, Question, SizeRange};
 use crate::point::{Pattern, PointKey};
 
@@ -17,12 +19,13 @@ pub fn render(findings: &Findings) -> Result<String> {
     let page = Page::of(findings)
         .render()
         .map_err(|e| Fault::because("the HTML report", e, "keep the study's store and report this as a defect"))?;
-    Ok(page.replace(|c: char| c.is_control() && c != '\n', "\u{FFFD}"))
+    Ok(chart::cleaned(&page))
 }
 
 #[derive(Template)]
 #[template(path = "report.html")]
 struct Page<'a> {
+    style: &'static str,
     title: &'a str,
     when: String,
     took: String,
@@ -111,6 +114,7 @@ impl<'a> Page<'a> {
         let looks = Looks::of(findings);
         let verdict = &findings.verdict;
         Page {
+            style: chart::STYLE,
             title: &findings.title,
             when: clock::date(findings.started),
             took: clock::duration(findings.took),
@@ -119,7 +123,7 @@ impl<'a> Page<'a> {
             nearness: verdict.nearness.as_ref().map(|n| {
                 format!(
                     "The two application cores were {} from each other one way, near in {:.0} % of the blocks: {}.",
-                    wording::interval(&n.one_way_ns, wording::nanoseconds),
+                    wording::interval(&n.one_way_ns, number::nanoseconds),
                     n.near_share * 100.0,
                     n.note.trim_end_matches('.')
                 )
@@ -252,7 +256,7 @@ fn row(range: &SizeRange, points: &BTreeMap<&PointKey, &PointFindings>, looks: &
             (None, true) => "nothing to compare with".into(),
             (None, false) => "none that can be told".into(),
         },
-        cpu: wording::reading(&range.cpu_per_message, |i| wording::interval(i, wording::nanoseconds)),
+        cpu: number::reading(&range.cpu_per_message, |i| wording::interval(i, number::nanoseconds)),
         cpu_known: range.cpu_per_message.value().is_some(),
         rejected: range
             .rejected
@@ -339,8 +343,8 @@ fn how(findings: &Findings) -> Vec<Fact> {
         None => "no accounting was taken".into(),
         Some(median) => format!(
             "{} a block (median), {} % of the measured time",
-            wording::nanoseconds(*median as f64),
-            wording::digits(spent as f64 * 100.0 / (measured.0.max(1)) as f64)
+            number::nanoseconds(*median as f64),
+            number::digits(spent as f64 * 100.0 / (measured.0.max(1)) as f64)
         ),
     };
     vec![
@@ -394,7 +398,7 @@ fn point_row(index: usize, point: &PointFindings, looks: &Looks) -> PointRow {
         },
         setting: format!("{}; {}; {}", spec.path, wording::cores(spec), wording::receiver(spec.receiver)),
         value: wording::interval(&point.value, |v| wording::value(metric, v)),
-        cpu: wording::reading(&point.cpu_per_message, |i| wording::interval(i, wording::nanoseconds)),
+        cpu: number::reading(&point.cpu_per_message, |i| wording::interval(i, number::nanoseconds)),
         blocks: point.samples.len(),
         messages: point.samples.iter().map(|s| s.messages).sum(),
         lost: if lost == 0 { "none".into() } else { lost.to_string() },

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::chart::{Look, Shape};
+use chart::{Look, Shape};
+
 use crate::findings::{Choice, Findings};
 use crate::point::{Contender, Stack};
 

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use chart::{Absences, Axis, BarChart, Cell, Figure, Frame, Group, Mark, Scale, entry, number};
 use machine::accounting::{CoreCost, Softirq};
 use machine::{CoreId, Reading};
 
-use super::chart::{Axis, BarChart, Cell, Frame, Group, Mark, Scale};
-use super::figures::{Absences, Figure, Line, entry, lines};
+use super::figures::{Line, lines};
 use super::look::Looks;
-use super::wording;
 use crate::findings::{Findings, PointFindings, Question};
 use crate::point::Pattern;
 
@@ -29,34 +28,34 @@ const MEASURES: [Measure; 4] = [
     Measure {
         id: "rx-count",
         title: "NET_RX runs a message",
-        axis: Axis { label: "NET_RX runs a message", scale: Scale::Linear, write: wording::digits },
+        axis: Axis { label: "NET_RX runs a message", scale: Scale::Linear, write: number::digits },
         kind: |core| &core.net_rx,
         amount: |s| s.count as f64,
-        write: wording::digits,
+        write: number::digits,
     },
     Measure {
         id: "rx-time",
         title: "NET_RX time a message",
-        axis: Axis { label: "NET_RX time a message", scale: Scale::Linear, write: wording::nanoseconds },
+        axis: Axis { label: "NET_RX time a message", scale: Scale::Linear, write: number::nanoseconds },
         kind: |core| &core.net_rx,
         amount: |s| s.time.0 as f64,
-        write: wording::nanoseconds,
+        write: number::nanoseconds,
     },
     Measure {
         id: "tx-count",
         title: "NET_TX runs a message",
-        axis: Axis { label: "NET_TX runs a message", scale: Scale::Linear, write: wording::digits },
+        axis: Axis { label: "NET_TX runs a message", scale: Scale::Linear, write: number::digits },
         kind: |core| &core.net_tx,
         amount: |s| s.count as f64,
-        write: wording::digits,
+        write: number::digits,
     },
     Measure {
         id: "tx-time",
         title: "NET_TX time a message",
-        axis: Axis { label: "NET_TX time a message", scale: Scale::Linear, write: wording::nanoseconds },
+        axis: Axis { label: "NET_TX time a message", scale: Scale::Linear, write: number::nanoseconds },
         kind: |core| &core.net_tx,
         amount: |s| s.time.0 as f64,
-        write: wording::nanoseconds,
+        write: number::nanoseconds,
     },
 ];
 
@@ -112,7 +111,7 @@ fn figure(
         for core in accounts.iter().flat_map(|a| &a.cores) {
             let amount = (measure.kind)(core).value().map_or(0.0, measure.amount);
             *busy.entry(core.core).or_default() += amount;
-            if let Some(why) = wording::why_missing((measure.kind)(core)) {
+            if let Some(why) = number::why_missing((measure.kind)(core)) {
                 missing.add(&line.name, why);
             }
         }
@@ -159,7 +158,7 @@ fn cell(measure: &Measure, point: &PointFindings, core: CoreId, name: &str) -> C
                 blocks.push((measure.amount)(softirq) / sample.messages as f64);
             }
             Some(_) => {}
-            None => why = wording::why_missing((measure.kind)(cost)),
+            None => why = number::why_missing((measure.kind)(cost)),
         }
     }
     if messages == 0 {

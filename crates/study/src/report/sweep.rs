@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chart::{Absences, Axis, BarChart, Cell, Figure, Frame, Group, Look, Mark, Scale, entry, number};
 use machine::{Bytes, CoreId, Reading};
 
-use super::chart::{Axis, BarChart, Cell, Frame, Group, Look, Mark, Scale};
-use super::figures::{Absences, Figure, entry, sentence};
+use super::figures::sentence;
 use super::look::Looks;
 use super::wording;
 use crate::cost::interrupts_per_message;
@@ -46,17 +46,17 @@ pub fn figures(findings: &Findings, looks: &Looks) -> Vec<Figure> {
             &id("softirqs"),
             &format!("NET_RX softirqs a message: {what}"),
             format!("{pinned} Runs of the handler on all cores."),
-            Axis { label: "NET_RX runs a message", scale: Scale::Linear, write: wording::digits },
+            Axis { label: "NET_RX runs a message", scale: Scale::Linear, write: number::digits },
             |row| match row.softirqs_per_message.value() {
                 Some(n) => Ok((*n, *n, *n)),
-                None => Err(wording::why_missing(&row.softirqs_per_message).unwrap_or_default()),
+                None => Err(number::why_missing(&row.softirqs_per_message).unwrap_or_default()),
             },
         ));
         figures.extend(sweep.figure(
             &id("interrupts"),
             &format!("Interrupts a message: {what}"),
             format!("{pinned} Of all cores; bars from the least to the most of a block."),
-            Axis { label: "interrupts a message", scale: Scale::Linear, write: wording::digits },
+            Axis { label: "interrupts a message", scale: Scale::Linear, write: number::digits },
             |row| points.get(&row.evidence).map_or(Err("its point is not in this report".into()), |p| interrupts(p)),
         ));
         figures.extend(sweep.figure(
@@ -75,7 +75,7 @@ pub fn figures(findings: &Findings, looks: &Looks) -> Vec<Figure> {
 
 fn value_axis(metric: Metric) -> Axis {
     let (label, write): (_, fn(f64) -> String) = match metric {
-        Metric::HalfRoundTrip => ("half round trip", wording::nanoseconds),
+        Metric::HalfRoundTrip => ("half round trip", number::nanoseconds),
         Metric::BytesPerSecond => ("bandwidth", |v| wording::value(Metric::BytesPerSecond, v)),
         Metric::MessagesPerSecond => ("messages", |v| wording::value(Metric::MessagesPerSecond, v)),
     };
@@ -147,7 +147,7 @@ fn interrupts(point: &PointFindings) -> Height {
     for sample in point.samples.iter().filter(|s| s.messages > 0 && s.accounting.is_some()) {
         match interrupts_per_message(sample) {
             Reading::Measured(n) | Reading::Modelled(n) => blocks.push(n),
-            missing => return Err(wording::why_missing(&missing).unwrap_or_default()),
+            missing => return Err(number::why_missing(&missing).unwrap_or_default()),
         }
         total += blocks[blocks.len() - 1] * sample.messages as f64;
         messages += sample.messages;

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::{clock, html, wording};
+use chart::{clock, number};
+
+use super::{html, wording};
 use crate::findings::{Findings, SizeRange};
 
 /// What the terminal can show.
@@ -56,7 +58,7 @@ pub fn render(findings: &Findings, screen: Screen, report: Option<&Path>) -> Str
             0,
             &format!(
                 "The application cores were {} from each other one way: {}.",
-                wording::interval(&nearness.one_way_ns, wording::nanoseconds),
+                wording::interval(&nearness.one_way_ns, number::nanoseconds),
                 nearness.note.trim_end_matches('.')
             ),
         );
@@ -142,9 +144,8 @@ impl Page {
     }
 
     fn range(&mut self, range: &SizeRange, columns: Option<&Columns>) {
-        let cpu = wording::reading(&range.cpu_per_message, |i| {
-            format!("{} of CPU a message", wording::nanoseconds(i.median))
-        });
+        let cpu =
+            number::reading(&range.cpu_per_message, |i| format!("{} of CPU a message", number::nanoseconds(i.median)));
         match columns {
             Some(columns) => {
                 let Columns { sizes: a, choice: b, gain: c } = columns;
@@ -181,7 +182,7 @@ impl Page {
                 None => "the protocol's core itself".into(),
             };
             let softirqs =
-                wording::reading(&row.softirqs_per_message, |n| format!("{} NET_RX a message", wording::digits(*n)));
+                number::reading(&row.softirqs_per_message, |n| format!("{} NET_RX a message", number::digits(*n)));
             let value = wording::interval(&row.value, |v| wording::value(metric, v));
             let what = wording::receiver(row.receiver);
             self.paragraph(

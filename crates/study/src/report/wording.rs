@@ -1,34 +1,10 @@
 //! Figures in words: the same in every rendering.
 
-use machine::{Bytes, Reading};
+use chart::number::{digits, nanoseconds, scaled};
+use machine::Bytes;
 
 use crate::findings::{Choice, Interval, PointFindings, SizeRange};
 use crate::point::{Metric, Path, Pattern, PointSpec, Receiver};
-
-/// A number with three significant digits and its unit's prefix: `142 ns`, `1.43 µs`, `12.1 GB/s`.
-fn scaled(value: f64, steps: &[(f64, &str)]) -> String {
-    if !value.is_finite() {
-        return "no value".into();
-    }
-    let (divisor, unit) = steps.iter().rev().find(|(divisor, _)| value.abs() >= *divisor * 0.9995).unwrap_or(&steps[0]);
-    format!("{} {unit}", digits(value / divisor))
-}
-
-/// Three significant digits, no exponent.
-pub fn digits(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".into(),
-        v if v >= 99.95 => format!("{value:.0}"),
-        v if v >= 9.995 => format!("{value:.1}"),
-        v if v >= 0.0995 => format!("{value:.2}"),
-        v if v >= 0.000_995 => format!("{value:.4}"),
-        _ => format!("{value:.1e}"),
-    }
-}
-
-pub fn nanoseconds(value: f64) -> String {
-    scaled(value, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")])
-}
 
 /// In the unit of the metric.
 pub fn value(metric: Metric, value: f64) -> String {
@@ -47,25 +23,6 @@ pub fn interval(of: &Interval, write: impl Fn(f64) -> String) -> String {
 /// `1.80× (1.62 to 2.01)`.
 pub fn gain(of: &Interval) -> String {
     format!("{}× ({} to {})", digits(of.median), digits(of.low), digits(of.high))
-}
-
-/// A reading with how it was got: nothing before a measured value, `modelled` before a modelled one, and the reason
-/// where there is none.
-pub fn reading<T>(of: &Reading<T>, write: impl Fn(&T) -> String) -> String {
-    match of {
-        Reading::Measured(v) => write(v),
-        Reading::Modelled(v) => format!("{} (modelled)", write(v)),
-        missing => why_missing(missing).unwrap_or_default(),
-    }
-}
-
-/// The reason for a value that is not there.
-pub fn why_missing<T>(of: &Reading<T>) -> Option<String> {
-    match of {
-        Reading::Measured(_) | Reading::Modelled(_) => None,
-        Reading::Absent { reason } => Some(format!("absent: {reason}")),
-        Reading::NotPermitted { reason, next } => Some(format!("not permitted: {reason}. Next: {next}")),
-    }
 }
 
 pub fn sizes(from: Bytes, to: Bytes) -> String {
@@ -146,28 +103,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_and_the_right_prefix() {
-        for (ns, text) in [
-            (0.0, "0 ns"),
-            (0.25, "0.25 ns"),
-            (142.4, "142 ns"),
-            (999.9, "1.00 µs"),
-            (1_434.0, "1.43 µs"),
-            (12_100_000.0, "12.1 ms"),
-        ] {
-            assert_eq!(nanoseconds(ns), text);
-        }
+    fn values_are_in_the_unit_of_their_metric() {
+        assert_eq!(value(Metric::HalfRoundTrip, 1_434.0), "1.43 µs");
         assert_eq!(value(Metric::BytesPerSecond, 13.4e9), "13.4 GB/s");
         assert_eq!(value(Metric::MessagesPerSecond, 9.81e6), "9.81 M msg/s");
-        assert_eq!(nanoseconds(f64::NAN), "no value");
-    }
-
-    #[test]
-    fn what_is_missing_says_why_and_is_never_a_number() {
-        let absent: Reading<u64> = Reading::absent("no PMU");
-        assert_eq!(reading(&absent, u64::to_string), "absent: no PMU");
-        let refused: Reading<u64> = Reading::not_permitted("tracefs is root's", "run as root");
-        assert_eq!(reading(&refused, u64::to_string), "not permitted: tracefs is root's. Next: run as root");
-        assert_eq!(reading(&Reading::Modelled(3_u64), u64::to_string), "3 (modelled)");
     }
 }

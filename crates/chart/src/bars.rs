@@ -1,8 +1,8 @@
 //! Grouped bars: categories along the axis, one bar a group in each.
 
-use super::lines::{BOTTOM, LEFT, TOP, axes, whisker};
-use super::scale::{Axis, Placed, Scale};
-use super::svg::{Frame, Look, Mark, Svg};
+use crate::lines::{BOTTOM, LEFT, TOP, axes, whisker};
+use crate::scale::{Axis, Placed, Scale};
+use crate::svg::{Frame, Look, Mark, Svg};
 
 /// What stands in one category for one group.
 #[derive(Debug, Clone)]

@@ -73,6 +73,19 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// DejaVu Sans, the widest of the usual system fonts, at 12 px.
+pub const CHARACTER: f64 = 7.1;
+
+/// A name for so many pixels, cut with an ellipsis where it is too long, or nothing where not even a word of it fits.
+pub fn fitting(name: &str, room: f64) -> Option<String> {
+    let fits = (room / CHARACTER).max(0.0) as usize;
+    match name.chars().count() {
+        n if n <= fits => Some(name.to_string()),
+        _ if fits >= 7 => Some(name.chars().take(fits - 1).collect::<String>().trim_end().to_string() + "…"),
+        _ => None,
+    }
+}
+
 /// A coordinate: tenths of a pixel are enough.
 pub fn px(value: f64) -> impl Display {
     (value * 10.0).round() / 10.0
@@ -183,15 +196,16 @@ pub fn swatch(look: Look) -> String {
     )
 }
 
-/// The same for a range where nothing can be told.
-pub fn untold_swatch() -> &'static str {
-    "<svg class=\"swatch\" viewBox=\"0 0 30 14\" width=\"30\" height=\"14\" aria-hidden=\"true\">\
-     <rect class=\"segment untold\" x=\"1\" y=\"1\" width=\"28\" height=\"12\"/></svg>"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_cut_to_their_room() {
+        assert_eq!(fitting("engine-shm at app", 200.0).as_deref(), Some("engine-shm at app"));
+        assert_eq!(fitting("engine-shm at app", 90.0).as_deref(), Some("engine-shm…"));
+        assert_eq!(fitting("engine-shm at app", 30.0), None);
+    }
 
     #[test]
     fn nothing_escapes_its_element() {

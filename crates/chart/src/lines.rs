@@ -1,7 +1,7 @@
 //! Lines with marks and interval bars.
 
-use super::scale::{Axis, Placed};
-use super::svg::{Frame, Look, Mark, Svg};
+use crate::scale::{Axis, Placed};
+use crate::svg::{Frame, Look, Mark, Svg};
 
 /// One line of a chart.
 #[derive(Debug, Clone)]

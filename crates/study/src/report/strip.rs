@@ -1,7 +1,7 @@
 //! A strip of raw samples: every block a dot, the median a line, the interval a box.
 
-use super::scale::{Placed, Scale};
-use super::svg::{Frame, Svg};
+use chart::{Frame, Placed, Scale, Svg};
+
 use crate::findings::Interval;
 
 /// On the point's own extent: it shows spread and outliers, not size. `None` where there is no finite sample.

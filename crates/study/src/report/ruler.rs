@@ -1,7 +1,6 @@
 //! The verdict as a ruler: along the sizes, what to take where.
 
-use super::scale::{Placed, Scale};
-use super::svg::{Frame, Svg};
+use chart::{Frame, Placed, Scale, Svg, fitting};
 
 /// A stretch of sizes with one choice; `from` and `to` are where it is drawn.
 #[derive(Debug, Clone)]
@@ -29,8 +28,6 @@ pub struct Ruler<'a> {
     pub write: fn(f64) -> String,
 }
 
-/// DejaVu Sans, the widest of the usual system fonts, at 12 px.
-const CHARACTER: f64 = 7.1;
 const ROW: f64 = 56.0;
 
 impl Ruler<'_> {
@@ -63,24 +60,8 @@ impl Ruler<'_> {
     }
 }
 
-/// The name, cut with an ellipsis where it is too long, or nothing where not even a word of it fits.
-fn fitting(name: &str, room: f64) -> Option<String> {
-    let fits = (room / CHARACTER).max(0.0) as usize;
-    match name.chars().count() {
-        n if n <= fits => Some(name.to_string()),
-        _ if fits >= 7 => Some(name.chars().take(fits - 1).collect::<String>().trim_end().to_string() + "…"),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_cut_to_their_room() {
-        assert_eq!(fitting("engine-shm at app", 200.0).as_deref(), Some("engine-shm at app"));
-        assert_eq!(fitting("engine-shm at app", 90.0).as_deref(), Some("engine-shm…"));
-        assert_eq!(fitting("engine-shm at app", 30.0), None);
-    }
+/// What a legend shows for a range where nothing can be told.
+pub fn untold_swatch() -> &'static str {
+    "<svg class=\"swatch\" viewBox=\"0 0 30 14\" width=\"30\" height=\"14\" aria-hidden=\"true\">\
+     <rect class=\"segment untold\" x=\"1\" y=\"1\" width=\"28\" height=\"12\"/></svg>"
 }
