@@ -9,6 +9,7 @@
 
 pub mod folder;
 pub mod functions;
+pub mod image;
 pub mod layout;
 pub mod rank;
 pub mod scale;

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use machine::{Fault, Result};
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+use zerocopy::FromBytes;
 
 use crate::functions::{self, FunctionId};
 use crate::layout::{
-    self, Cell, DIRECTORY, Header, MAGIC, Module, Peer, Phase, REGIONS, ROW_CELLS, Region, Site, Thread, VERSION,
+    self, Cell, DIRECTORY, Header, MAGIC, Module, PAGE, Peer, Phase, REGIONS, ROW_CELLS, Region, Site, Thread, VERSION,
     clock, kind,
 };
 
@@ -44,20 +45,24 @@ pub struct Rank {
 
 impl Rank {
     /// Files that are no tables of a rank, of another version or cut off are refused with what is wrong.
+    ///
+    /// Reads what is in use and not the room around it, of which a file has much.
     pub fn open(path: &Path) -> Result<Rank> {
-        let subject = || format!("{}", path.display());
-        let mut bytes = Vec::new();
-        File::open(path)
-            .and_then(|mut file| file.read_to_end(&mut bytes))
-            .map_err(|e| Fault::because(subject(), e, "profile the program again"))?;
-        Rank::read(&bytes).map_err(|fault| fault.within(subject()))
+        let unreadable = |e| Fault::because(path.display().to_string(), e, "profile the program again");
+        let file = File::open(path).map_err(unreadable)?;
+        let length = file.metadata().map_err(unreadable)?.len();
+        Rank::from(&mut Source { bytes: &file, length, left: length }).map_err(|fault| fault.within(path.display()))
     }
 
+    /// The same of bytes, wherever they lie in memory.
     pub fn read(file: &[u8]) -> Result<Rank> {
+        let length = file.len() as u64;
+        Rank::from(&mut Source { bytes: &file, length, left: length })
+    }
+
+    fn from(file: &mut Source) -> Result<Rank> {
         let header = header(file)?;
-        let directory = <[Region]>::ref_from_prefix_with_elems(&file[DIRECTORY..], REGIONS)
-            .map_err(|_| damaged("it ends within its directory"))?
-            .0;
+        let directory: Vec<Region> = file.records(DIRECTORY as u64, header.regions)?;
         let mut rank = Rank {
             header,
             threads: BTreeMap::new(),
@@ -68,40 +73,39 @@ impl Rank {
             phases: Vec::new(),
             members: BTreeMap::new(),
         };
-        for region in directory.iter().take(header.regions as usize) {
+        for region in &directory {
             rank.take(region, file)?;
         }
         Ok(rank)
     }
 
-    fn take(&mut self, region: &Region, file: &[u8]) -> Result<()> {
+    fn take(&mut self, region: &Region, file: &mut Source) -> Result<()> {
         match region.kind {
             kind::THREAD => {
-                if let [thread] = records::<Thread>(region, file, 1)? {
-                    self.threads.insert(region.thread, *thread);
-                }
+                self.threads
+                    .extend(file.region::<Thread>(region, 1)?.into_iter().map(|thread| (region.thread, thread)));
             }
             kind::ROW => {
-                let cells = records::<Cell>(region, file, ROW_CELLS as u32)?.to_vec();
+                let cells = file.region::<Cell>(region, ROW_CELLS as u32)?;
                 let function = FunctionId(region.function);
                 functions::function(function).ok_or_else(|| damaged("a row is of no function that there is"))?;
                 self.rows.push(Row { thread: region.thread, function, group: region.group, cells });
             }
-            kind::SITES => self.sites.extend(records::<Site>(region, file, region.used)?),
+            kind::SITES => self.sites.extend(file.region::<Site>(region, region.used)?),
             kind::PEERS => {
-                let peers = records::<Peer>(region, file, region.used)?;
+                let peers = file.region::<Peer>(region, region.used)?;
                 self.peers.resize(self.peers.len().max(peers.len()), Peer::default());
-                for (sum, peer) in self.peers.iter_mut().zip(peers) {
+                for (sum, peer) in self.peers.iter_mut().zip(&peers) {
                     sum.messages = sum.messages.wrapping_add(peer.messages);
                     sum.bytes = sum.bytes.wrapping_add(peer.bytes);
                     sum.operations = sum.operations.wrapping_add(peer.operations);
                     sum.operation_bytes = sum.operation_bytes.wrapping_add(peer.operation_bytes);
                 }
             }
-            kind::MODULES => self.modules.extend(records::<Module>(region, file, region.used)?),
-            kind::PHASES => self.phases.extend(records::<Phase>(region, file, region.used)?),
+            kind::MODULES => self.modules.extend(file.region::<Module>(region, region.used)?),
+            kind::PHASES => self.phases.extend(file.region::<Phase>(region, region.used)?),
             kind::MEMBERS => {
-                self.members.insert(region.group, records::<u32>(region, file, region.used)?.to_vec());
+                self.members.insert(region.group, file.region::<u32>(region, region.used)?);
             }
             _ => return Err(damaged("a region is of no kind that there is")),
         }
@@ -134,8 +138,61 @@ impl Rank {
     }
 }
 
-fn header(file: &[u8]) -> Result<Header> {
-    let header = Header::read_from_prefix(file).map_err(|_| damaged("it is too short"))?.0;
+/// Where the bytes come from.
+trait Bytes {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl Bytes for File {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_exact_at(into, offset)
+    }
+}
+
+impl Bytes for &[u8] {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        let found = usize::try_from(offset).ok().and_then(|at| self.get(at..)).and_then(|rest| rest.get(..into.len()));
+        into.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+struct Source<'a> {
+    bytes: &'a dyn Bytes,
+    length: u64,
+    /// What may still be read: regions do not overlap, so that together they are no longer than the file.
+    left: u64,
+}
+
+impl Source<'_> {
+    fn records<T: FromBytes>(&mut self, offset: u64, count: u32) -> Result<Vec<T>> {
+        let bytes = u64::from(count) * size_of::<T>() as u64;
+        if offset.checked_add(bytes).is_none_or(|end| end > self.length) {
+            return Err(damaged("a part reaches beyond its end"));
+        }
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| damaged("its regions overlap"))?;
+        let mut read = vec![0; bytes as usize];
+        self.bytes
+            .read_at(&mut read, offset)
+            .map_err(|e| Fault::because("the tables of a rank", e, "profile the program again"))?;
+        Ok(read.chunks_exact(size_of::<T>()).filter_map(|record| T::read_from_bytes(record).ok()).collect())
+    }
+
+    /// The first `count` records of a region.
+    fn region<T: FromBytes>(&mut self, region: &Region, count: u32) -> Result<Vec<T>> {
+        if region.record_bytes as usize != size_of::<T>() || count > region.capacity {
+            return Err(damaged("a region is not of the size that its records have"));
+        }
+        if !region.offset.is_multiple_of(PAGE as u64) || region.offset < layout::FIRST_REGION as u64 {
+            return Err(damaged("a region lies where none can be"));
+        }
+        self.records(region.offset, count)
+    }
+}
+
+fn header(file: &mut Source) -> Result<Header> {
+    let short = |_| damaged("it is too short");
+    let header: Header = file.records(0, 1).map_err(short)?.pop().ok_or_else(|| damaged("it is too short"))?;
     if header.magic != MAGIC {
         return Err(damaged("it does not begin as one"));
     }
@@ -146,22 +203,10 @@ fn header(file: &[u8]) -> Result<Header> {
             "read them with the plimsoll that profiled the program, or profile it again",
         ));
     }
-    if file.len() < layout::FIRST_REGION || header.regions as usize > REGIONS {
+    if file.length < layout::FIRST_REGION as u64 || header.regions as usize > REGIONS {
         return Err(damaged("it ends within its directory"));
     }
     Ok(header)
-}
-
-/// The first `count` records of a region, which the file must hold whole.
-fn records<'a, T: FromBytes + Immutable + KnownLayout>(region: &Region, file: &'a [u8], count: u32) -> Result<&'a [T]> {
-    if region.record_bytes as usize != size_of::<T>() || count > region.capacity {
-        return Err(damaged("a region is not of the size that its records have"));
-    }
-    let start = usize::try_from(region.offset).ok().filter(|at| at.is_multiple_of(layout::PAGE));
-    let bytes = start.and_then(|at| file.get(at..)).ok_or_else(|| damaged("a region lies outside"))?;
-    let (records, _) = <[T]>::ref_from_prefix_with_elems(bytes, count as usize)
-        .map_err(|_| damaged("a region reaches beyond its end"))?;
-    Ok(records)
 }
 
 fn damaged(how: &str) -> Fault {
