@@ -13,3 +13,4 @@ pub mod image;
 pub mod layout;
 pub mod rank;
 pub mod scale;
+pub mod trace;

@@ -1,0 +1,249 @@
+//! The timeline of a thread: each of its calls, in order, in about five bytes.
+//!
+//! ```text
+//! 0                    Header
+//! size_of::<Header>()  calls, one after the other, until a byte 0 or the end
+//! ```
+//! What a call is (function, communicator, peer, tag, bytes, the requests it completes as distances back) recurs in nearly
+//! every program, so writer and reader both keep the shapes seen lately, and which shape followed which. A call is then
+//! ```text
+//! 1 byte       how its shape is given (2 bits), the lengths of gap and duration (3 bits each)
+//! 0, 2, 5..    nothing: it is the one that followed last time; its place among those kept; or what differs from the last
+//!              shape of the same function, by exclusive or
+//! 0..8         the gap since the last call, in units of `1 << shift` ticks
+//! 0..8         the duration, in the same units
+//! ..           requests that do not follow each other, and what receives from anywhere got
+//! ```
+//! Every call can be decoded once it is written, so that what a killed process leaves is good up to its last whole call.
+
+mod decoder;
+mod encoder;
+
+pub use decoder::{Decoder, Event};
+pub use encoder::Encoder;
+
+use crate::functions::FunctionId;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub const MAGIC: [u8; 8] = *b"PLIMTRAC";
+/// Raised when the format changes.
+pub const VERSION: u32 = 1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Header {
+    pub magic: [u8; 8],
+    pub version: u32,
+    /// Times are in units of `1 << shift` ticks.
+    pub shift: u32,
+    /// [`crate::functions::digest`].
+    pub functions: u64,
+    /// Ticks from which the first gap counts. The moments of [`crate::layout::Header`] tell what ticks are.
+    pub started: u64,
+    pub pid: u32,
+    /// The thread's index in the tables of the rank.
+    pub thread: u32,
+    pub reserved: [u64; 3],
+}
+
+impl Header {
+    pub fn new(shift: u32, started: u64, pid: u32, thread: u16) -> Header {
+        Header {
+            magic: MAGIC,
+            version: VERSION,
+            shift,
+            functions: crate::functions::digest(),
+            started,
+            pid,
+            thread: u32::from(thread),
+            reserved: [0; 3],
+        }
+    }
+}
+
+/// In [`Call::peer`] and [`Call::source`], beside ranks of MPI_COMM_WORLD.
+pub mod peer {
+    /// MPI_ANY_SOURCE
+    pub const ANY: i32 = -1;
+    /// MPI_PROC_NULL
+    pub const NULL: i32 = -2;
+    /// The function has none.
+    pub const NONE: i32 = -3;
+    /// Not of MPI_COMM_WORLD, or of a communicator whose members are not known.
+    pub const UNKNOWN: i32 = -4;
+}
+
+pub mod tag {
+    /// MPI_ANY_TAG
+    pub const ANY: i32 = -1;
+    /// The function has none.
+    pub const NONE: i32 = -2;
+}
+
+pub mod communicator {
+    /// The function has none, or it is not known.
+    pub const NONE: u32 = u32::MAX;
+}
+
+/// One call, as it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    pub function: FunctionId,
+    /// Operations that it begins: 1 for MPI_Isend and for the `_init` functions, for MPI_Startall as many as it references.
+    /// A thread's operations are numbered from 0 in the order in which they are begun.
+    pub begun: u16,
+    /// Number of its communicator ([`crate::layout::kind::MEMBERS`]), or of its window's.
+    pub communicator: u32,
+    /// Rank of MPI_COMM_WORLD, or one of [`peer`]: destination, source, root or target.
+    pub peer: i32,
+    pub tag: i32,
+    /// By the rule of the function.
+    pub bytes: u64,
+    /// The receiving half of a send and receive in one; elsewhere `NONE`, `NONE` and 0.
+    pub source: i32,
+    pub source_tag: i32,
+    pub source_bytes: u64,
+    /// Ticks. A call that enters before the last one of its thread has left, by the counter, is taken to enter then.
+    pub entered: u64,
+    pub left: u64,
+}
+
+impl Call {
+    pub fn new(function: FunctionId, entered: u64, left: u64) -> Call {
+        Call {
+            function,
+            begun: 0,
+            communicator: communicator::NONE,
+            peer: peer::NONE,
+            tag: tag::NONE,
+            bytes: 0,
+            source: peer::NONE,
+            source_tag: tag::NONE,
+            source_bytes: 0,
+            entered,
+            left,
+        }
+    }
+}
+
+/// An operation begun before, by any thread of the rank: what a completion completes, what MPI_Start starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reference {
+    /// Index of the thread that began it.
+    pub thread: u16,
+    /// Its number among those that this thread began.
+    pub ordinal: u64,
+}
+
+/// What a receive from anywhere, or with any tag, got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Matched {
+    /// Place of the receive among the references of the call; 0 also where the call itself received.
+    pub place: u32,
+    pub source: i32,
+    pub tag: i32,
+    pub bytes: u64,
+}
+
+/// Shapes that are kept. A power of two.
+const SLOTS: usize = 1024;
+/// References that a shape may hold as one run; more are written one by one.
+const LONGEST_RUN: usize = 512;
+/// What a call takes at most, without its references and matches.
+const CALL_BYTES: usize = 104;
+const REFERENCE_BYTES: usize = 16;
+const MATCHED_BYTES: usize = 32;
+
+/// The first two bits of a call.
+mod mode {
+    pub const FOLLOWS: u8 = 1;
+    pub const PLACE: u8 = 2;
+    pub const DEFINED: u8 = 3;
+}
+
+/// In [`Shape`]: what comes after the duration.
+mod extra {
+    /// The references after the first, each as its distance from the one before.
+    pub const LIST: u64 = 1 << 16;
+    /// All references, with their threads.
+    pub const FOREIGN: u64 = 1 << 17;
+    pub const MATCHED: u64 = 1 << 18;
+    pub const ALL: u64 = LIST | FOREIGN | MATCHED;
+}
+
+/// What recurs of a call, as words:
+/// function (16 bits), extra (16), communicator (32) | peer, tag | bytes | references, distance back to the first | begun |
+/// source, its tag | source's bytes. Signed numbers are folded so that small ones stay small.
+type Shape = [u64; 7];
+
+/// A shape and where the one that followed it last is.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(64))]
+struct Slot {
+    shape: Shape,
+    next: u64,
+}
+
+/// The state that writer and reader keep alike.
+#[derive(Debug, Clone)]
+struct Shapes {
+    slots: Box<[Slot; SLOTS]>,
+    /// The last shape of each function.
+    last: Box<[Shape; 256]>,
+    /// Place of the last call's shape.
+    previous: usize,
+}
+
+impl Shapes {
+    fn new() -> Shapes {
+        let slots: Vec<Slot> = vec![Slot::default(); SLOTS];
+        let last: Vec<Shape> = (0..256).map(|function| [function, 0, 0, 0, 0, 0, 0]).collect();
+        Shapes {
+            slots: slots.into_boxed_slice().try_into().expect("as many"),
+            last: last.into_boxed_slice().try_into().expect("as many"),
+            previous: 0,
+        }
+    }
+
+    #[inline]
+    fn place(shape: &Shape) -> usize {
+        let mut hash = 0u64;
+        for word in shape {
+            hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        }
+        (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % SLOTS
+    }
+
+    /// Notes that the shape at `place` came.
+    #[inline]
+    fn came(&mut self, place: usize) {
+        self.slots[self.previous % SLOTS].next = place as u64;
+        self.previous = place;
+    }
+
+    #[inline]
+    fn expected(&self) -> usize {
+        self.slots[self.previous % SLOTS].next as usize % SLOTS
+    }
+
+    fn define(&mut self, shape: &Shape) -> usize {
+        let place = Shapes::place(shape);
+        self.slots[place].shape = *shape;
+        self.last[shape[0] as usize % 256] = *shape;
+        place
+    }
+}
+
+#[inline]
+fn fold(number: i32) -> u64 {
+    u64::from(((number << 1) ^ (number >> 31)) as u32)
+}
+
+#[inline]
+fn unfold(folded: u64) -> i32 {
+    let folded = folded as u32;
+    (folded >> 1) as i32 ^ -((folded & 1) as i32)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+use machine::{Fault, Result};
+use zerocopy::FromBytes;
+
+use super::{Call, Header, LONGEST_RUN, MAGIC, Matched, Reference, Shape, Shapes, VERSION, extra, mode, unfold};
+use crate::functions::{self, FunctionId};
+
+/// A call as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Times in ticks, cut to the units of the file.
+    pub call: Call,
+    /// The number of the first operation that it begins.
+    pub operation: u64,
+    pub references: Vec<Reference>,
+    pub matched: Vec<Matched>,
+}
+
+/// Reads the calls of one thread, in order. What is after the last whole call is left.
+#[derive(Debug, Clone)]
+pub struct Decoder<'a> {
+    header: Header,
+    bytes: &'a [u8],
+    at: usize,
+    shapes: Shapes,
+    begun: u64,
+    left: u64,
+    event: Event,
+}
+
+impl<'a> Decoder<'a> {
+    /// `file` is the whole file or, where the tables of the rank tell how much of it is complete, so much of it.
+    pub fn new(file: &'a [u8]) -> Result<Decoder<'a>> {
+        let (header, _) = Header::read_from_prefix(file).map_err(|_| damaged("it is too short"))?;
+        if header.magic != MAGIC {
+            return Err(damaged("it does not begin as one"));
+        }
+        if header.version != VERSION || header.functions != functions::digest() {
+            return Err(Fault::new(
+                "a timeline",
+                "another version of plimsoll wrote it",
+                "read it with the plimsoll that profiled the program, or profile it again",
+            ));
+        }
+        if header.shift > 16 {
+            return Err(damaged("its unit of time is none"));
+        }
+        Ok(Decoder {
+            header,
+            bytes: file,
+            at: size_of::<Header>(),
+            shapes: Shapes::new(),
+            begun: 0,
+            left: header.started >> header.shift,
+            event: Event {
+                call: Call::new(FunctionId(0), 0, 0),
+                operation: 0,
+                references: Vec::new(),
+                matched: Vec::new(),
+            },
+        })
+    }
+
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Bytes of the file up to and with the last call that was read.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The next call; `None` after the last whole one. A call that cannot be is a fault, and the calls before it are good.
+    pub fn next_event(&mut self) -> Result<Option<&Event>> {
+        let mut cursor = Cursor { bytes: self.bytes, at: self.at };
+        match self.read(&mut cursor) {
+            Ok(()) => {
+                self.at = cursor.at;
+                Ok(Some(&self.event))
+            }
+            Err(Stop::End) => Ok(None),
+            Err(Stop::Damaged(how)) => Err(damaged(how)),
+        }
+    }
+
+    fn read(&mut self, cursor: &mut Cursor) -> std::result::Result<(), Stop> {
+        let head = cursor.byte()?;
+        let (shape, place) = match head >> 6 {
+            mode::FOLLOWS => {
+                let place = self.shapes.expected();
+                (self.shapes.slots[place].shape, Some(place))
+            }
+            mode::PLACE => {
+                let place = u16::from_le_bytes([cursor.byte()?, cursor.byte()?]);
+                if place & 0x8000 == 0 {
+                    let place = usize::from(place);
+                    let slot = self.shapes.slots.get(place).ok_or(Stop::Damaged("a shape has no such place"))?;
+                    (slot.shape, Some(place))
+                } else {
+                    (self.definition(place as u8, true, cursor)?, None)
+                }
+            }
+            mode::DEFINED => {
+                let function = cursor.byte()?;
+                (self.definition(function, false, cursor)?, None)
+            }
+            _ if head == 0 => return Err(Stop::End),
+            _ => return Err(Stop::Damaged("a call begins with what cannot be")),
+        };
+        let gap = cursor.number(code_length(head >> 3 & 7))?;
+        let duration = cursor.number(code_length(head & 7))?;
+        let entered = self.left.checked_add(gap);
+        let left = entered.and_then(|entered| entered.checked_add(duration));
+        let most = u64::MAX >> self.header.shift;
+        let (Some(entered), Some(left)) = (entered, left.filter(|left| *left <= most)) else {
+            return Err(Stop::Damaged("a time is beyond all times"));
+        };
+        self.references(&shape, cursor)?;
+        self.matched(&shape, cursor)?;
+
+        let function = FunctionId(shape[0] as u16);
+        functions::function(function).ok_or(Stop::Damaged("a call is of no function that there is"))?;
+        let begun = u16::try_from(shape[4]).map_err(|_| Stop::Damaged("a call begins too many operations"))?;
+        if begun > 1 && usize::from(begun) != self.event.references.len() {
+            return Err(Stop::Damaged("a call begins too many operations"));
+        }
+        self.event.call = Call {
+            function,
+            begun,
+            communicator: (shape[0] >> 32) as u32,
+            peer: unfold(shape[1]),
+            tag: unfold(shape[1] >> 32),
+            bytes: shape[2],
+            source: unfold(shape[5]),
+            source_tag: unfold(shape[5] >> 32),
+            source_bytes: shape[6],
+            entered: entered << self.header.shift,
+            left: left << self.header.shift,
+        };
+        self.event.operation = self.begun;
+        self.begun += u64::from(begun);
+        self.left = left;
+        let place = place.unwrap_or_else(|| self.shapes.define(&shape));
+        self.shapes.came(place);
+        Ok(())
+    }
+
+    fn definition(&self, function: u8, rare: bool, cursor: &mut Cursor) -> std::result::Result<Shape, Stop> {
+        let common = u16::from_le_bytes([cursor.byte()?, cursor.byte()?]);
+        let rare = if rare { u16::from_le_bytes([cursor.byte()?, cursor.byte()?]) } else { 0 };
+        let mut fields = [0; 8];
+        for (place, field) in fields.iter_mut().enumerate() {
+            let nibbles = if place < 4 { common } else { rare };
+            let length = usize::from(nibbles >> (4 * (place % 4)) & 15);
+            if length > 8 {
+                return Err(Stop::Damaged("a number is too long"));
+            }
+            *field = cursor.number(length)?;
+        }
+        let mut shape = self.shapes.last[usize::from(function)];
+        let [communicator, peer, tag, bytes, flags, references, source, source_bytes] = fields;
+        if [communicator, peer, tag].iter().any(|field| *field > u64::from(u32::MAX)) {
+            return Err(Stop::Damaged("a number is too large"));
+        }
+        shape[0] ^= communicator << 32 | (flags & 0xffff) << 16;
+        shape[1] ^= tag << 32 | peer;
+        shape[2] ^= bytes;
+        shape[3] ^= references;
+        shape[4] ^= flags >> 16;
+        shape[5] ^= source;
+        shape[6] ^= source_bytes;
+        Ok(shape)
+    }
+
+    fn references(&mut self, shape: &Shape, cursor: &mut Cursor) -> std::result::Result<(), Stop> {
+        const NONE_SUCH: Stop = Stop::Damaged("a call names an operation that was not begun");
+        let references = &mut self.event.references;
+        references.clear();
+        let (count, distance) = (shape[3] as u32 as usize, shape[3] >> 32);
+        let thread = self.header.thread as u16;
+        if shape[0] & extra::FOREIGN != 0 {
+            for _ in 0..count {
+                let thread = u16::try_from(cursor.varint()?).map_err(|_| NONE_SUCH)?;
+                references.push(Reference { thread, ordinal: cursor.varint()? });
+            }
+            return Ok(());
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let mut ordinal = self.begun.checked_sub(distance).ok_or(NONE_SUCH)?;
+        references.push(Reference { thread, ordinal });
+        if shape[0] & extra::LIST != 0 {
+            for _ in 1..count {
+                let step = cursor.varint()?;
+                ordinal = ordinal.wrapping_add_signed((step >> 1) as i64 ^ -((step & 1) as i64));
+                references.push(Reference { thread, ordinal });
+            }
+        } else if count <= LONGEST_RUN {
+            let rest = (1..count as u64).map(|further| ordinal.wrapping_add(further));
+            references.extend(rest.map(|ordinal| Reference { thread, ordinal }));
+        } else {
+            return Err(NONE_SUCH);
+        }
+        // Every number refers back, so that none is beyond what is begun.
+        if references.iter().any(|reference| reference.ordinal >= self.begun) {
+            return Err(NONE_SUCH);
+        }
+        Ok(())
+    }
+
+    fn matched(&mut self, shape: &Shape, cursor: &mut Cursor) -> std::result::Result<(), Stop> {
+        self.event.matched.clear();
+        if shape[0] & extra::MATCHED == 0 {
+            return Ok(());
+        }
+        let narrow = |number: u64| u32::try_from(number).map_err(|_| Stop::Damaged("a number is too large"));
+        for _ in 0..cursor.varint()? {
+            let place = narrow(cursor.varint()?)?;
+            let source = unfold(u64::from(narrow(cursor.varint()?)?));
+            let tag = unfold(u64::from(narrow(cursor.varint()?)?));
+            self.event.matched.push(Matched { place, source, tag, bytes: cursor.varint()? });
+        }
+        Ok(())
+    }
+}
+
+enum Stop {
+    /// The bytes end here, perhaps within a call.
+    End,
+    Damaged(&'static str),
+}
+
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Cursor<'_> {
+    fn byte(&mut self) -> std::result::Result<u8, Stop> {
+        let byte = *self.bytes.get(self.at).ok_or(Stop::End)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn number(&mut self, length: usize) -> std::result::Result<u64, Stop> {
+        let bytes = self.bytes.get(self.at..self.at + length).ok_or(Stop::End)?;
+        self.at += length;
+        let mut word = [0; 8];
+        word[..length].copy_from_slice(bytes);
+        Ok(u64::from_le_bytes(word))
+    }
+
+    fn varint(&mut self) -> std::result::Result<u64, Stop> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Stop::Damaged("a number is too long"))
+    }
+}
+
+fn code_length(code: u8) -> usize {
+    usize::from(code) + usize::from(code == 7)
+}
+
+fn damaged(how: &str) -> Fault {
+    Fault::new("a timeline", how, "the file is damaged or of something else; profile the program again")
+}

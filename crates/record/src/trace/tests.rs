@@ -1,0 +1,224 @@
+use proptest::prelude::*;
+use zerocopy::IntoBytes;
+
+use super::*;
+use crate::functions::{functions, named};
+
+const SHIFT: u32 = 1;
+const STARTED: u64 = 1 << 40;
+const THREAD: u16 = 3;
+
+#[derive(Debug, Clone, PartialEq)]
+struct Made {
+    call: Call,
+    references: Vec<Reference>,
+    matched: Vec<Matched>,
+}
+
+fn header() -> Header {
+    Header::new(SHIFT, STARTED, 77, THREAD)
+}
+
+fn written(calls: &[Made]) -> Vec<u8> {
+    let mut file = header().as_bytes().to_vec();
+    let mut encoder = Encoder::new(&header());
+    for made in calls {
+        let mut out = vec![0xee; Encoder::room(made.references.len(), made.matched.len())];
+        assert_eq!(encoder.encode(&made.call, &made.references, &made.matched, &mut out[1..]), None);
+        let length = encoder.encode(&made.call, &made.references, &made.matched, &mut out).expect("room for it");
+        file.extend_from_slice(&out[..length]);
+    }
+    file
+}
+
+fn read(file: &[u8]) -> (Vec<Event>, bool) {
+    let mut decoder = Decoder::new(file).unwrap();
+    let mut events = Vec::new();
+    loop {
+        match decoder.next_event() {
+            Ok(Some(event)) => events.push(event.clone()),
+            Ok(None) => return (events, true),
+            Err(_) => return (events, false),
+        }
+    }
+}
+
+/// What a reader must see: times in units, never before the call before.
+fn expected(calls: &[Made]) -> Vec<Event> {
+    let (mut last, mut operation) = (STARTED >> SHIFT << SHIFT, 0);
+    let cut = |ticks: u64| ticks >> SHIFT << SHIFT;
+    calls
+        .iter()
+        .map(|made| {
+            let mut call = made.call;
+            call.entered = cut(call.entered).max(last);
+            call.left = cut(call.left).max(call.entered);
+            last = call.left;
+            let first = operation;
+            operation += u64::from(call.begun);
+            Event { call, operation: first, references: made.references.clone(), matched: made.matched.clone() }
+        })
+        .collect()
+}
+
+/// Calls as seeds, made whole by what was begun before them.
+type Seed = (u16, u32, i32, i32, u64, (u64, u64), Option<(i32, i32, u64)>, (u8, Vec<u64>, u16), Vec<(i32, i32, u64)>);
+
+fn seeds() -> impl Strategy<Value = Vec<Seed>> {
+    let wild = || prop_oneof![8 => -4..30i32, 1 => any::<i32>()];
+    let bytes = || prop_oneof![4 => 0..5000u64, 1 => any::<u64>()];
+    let time = || prop_oneof![8 => 0..10_000u64, 2 => 0..1u64 << 40, 1 => 0..1u64 << 60];
+    let seed = (
+        0..functions().len() as u16,
+        prop_oneof![8 => 0..4u32, 1 => any::<u32>()],
+        wild(),
+        wild(),
+        bytes(),
+        (time(), time()),
+        proptest::option::weighted(0.2, (wild(), wild(), bytes())),
+        (0..5u8, proptest::collection::vec(any::<u64>(), 0..6), 0..600u16),
+        proptest::collection::vec((wild(), wild(), bytes()), 0..2),
+    );
+    proptest::collection::vec(seed, 0..60)
+}
+
+fn made(seeds: Vec<Seed>) -> Vec<Made> {
+    let (mut now, mut begun) = (STARTED, 0u64);
+    let mut calls: Vec<Made> = Vec::new();
+    for (function, communicator, peer, tag, bytes, (gap, duration), second, (kind, picks, run), matched) in seeds {
+        let mut call = Call::new(FunctionId(function), now.saturating_add(gap), 0);
+        call.left = call.entered.saturating_add(duration);
+        now = call.left;
+        (call.communicator, call.peer, call.tag, call.bytes) = (communicator, peer, tag, bytes);
+        if let Some((source, source_tag, source_bytes)) = second {
+            (call.source, call.source_tag, call.source_bytes) = (source, source_tag, source_bytes);
+        }
+        let thread = if kind == 4 { 9 } else { THREAD };
+        let references: Vec<_> = match kind {
+            0 => Vec::new(),
+            1 if begun > 0 => {
+                let count = u64::from(run).min(begun);
+                (begun - count..begun).map(|ordinal| Reference { thread, ordinal }).collect()
+            }
+            4 => picks.iter().map(|pick| Reference { thread, ordinal: *pick }).collect(),
+            _ if begun > 0 => picks.iter().map(|pick| Reference { thread, ordinal: pick % begun }).collect(),
+            _ => Vec::new(),
+        };
+        call.begun = if kind == 2 { references.len() as u16 } else { u16::from(kind == 0) };
+        begun += u64::from(call.begun);
+        let matched = matched
+            .into_iter()
+            .enumerate()
+            .map(|(place, (source, tag, bytes))| Matched { place: place as u32, source, tag, bytes })
+            .collect();
+        calls.push(Made { call, references, matched });
+        // Programs repeat themselves.
+        if kind == 3 && calls.len() > 3 {
+            for back in (1..4).rev() {
+                let mut again = calls[calls.len() - 3].clone();
+                again.call.entered = now.saturating_add(back);
+                again.call.left = again.call.entered;
+                now = again.call.left;
+                begun += u64::from(again.call.begun);
+                calls.push(again);
+            }
+        }
+    }
+    calls
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(seeds in seeds()) {
+        let calls = made(seeds);
+        let (events, whole) = read(&written(&calls));
+        prop_assert!(whole);
+        prop_assert_eq!(events, expected(&calls));
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_gives_its_whole_calls(seeds in seeds(), cut in any::<prop::sample::Index>()) {
+        let calls = made(seeds);
+        let file = written(&calls);
+        let cut = size_of::<Header>() + cut.index(file.len() + 1 - size_of::<Header>());
+        let (events, whole) = read(&file[..cut]);
+        prop_assert!(whole);
+        prop_assert_eq!(&events[..], &expected(&calls)[..events.len()]);
+        if cut == file.len() {
+            prop_assert_eq!(events.len(), calls.len());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let mut file = header().as_bytes().to_vec();
+        file.extend(&bytes);
+        let (events, _) = read(&file);
+        prop_assert!(events.len() <= bytes.len());
+        prop_assert!(events.windows(2).all(|pair| pair[0].call.left <= pair[1].call.entered));
+        let _ = Decoder::new(&bytes);
+    }
+
+    #[test]
+    fn a_damaged_byte_never_panics(seeds in seeds(), at in any::<prop::sample::Index>(), value in any::<u8>()) {
+        let mut file = written(&made(seeds));
+        let at = at.index(file.len());
+        file[at] = value;
+        if Decoder::new(&file).is_ok() {
+            read(&file);
+        }
+    }
+}
+
+#[test]
+fn zeros_end_a_timeline() {
+    let send = Made {
+        call: Call::new(named("Send").unwrap().id, STARTED + 100, STARTED + 200),
+        references: vec![],
+        matched: vec![],
+    };
+    let mut file = written(&[send.clone(), send]);
+    let length = file.len();
+    file.resize(length + 5000, 0);
+    let mut decoder = Decoder::new(&file).unwrap();
+    while decoder.next_event().unwrap().is_some() {}
+    assert_eq!(decoder.position(), length);
+    assert_eq!(read(&file).0.len(), 2);
+}
+
+#[test]
+fn a_steady_exchange_takes_few_bytes() {
+    let id = |name: &str| named(name).unwrap().id;
+    let (mut now, mut calls) = (STARTED, Vec::new());
+    for step in 0..1000 {
+        for (count, name) in [(26, "Irecv"), (26, "Isend"), (1, "Waitall")] {
+            for place in 0..count {
+                let mut call = Call::new(id(name), now + 400 + step % 7, now + 500 + step % 11);
+                now = call.left;
+                let mut references = Vec::new();
+                if name == "Waitall" {
+                    references = (0..52).map(|k| Reference { thread: THREAD, ordinal: step * 52 + k }).collect();
+                } else {
+                    (call.begun, call.communicator, call.peer, call.tag, call.bytes) = (1, 0, place, 7, 64 << place);
+                }
+                calls.push(Made { call, references, matched: Vec::new() });
+            }
+        }
+    }
+    let file = written(&calls);
+    assert_eq!(read(&file).0, expected(&calls));
+    let bytes = file.len() as f64 / calls.len() as f64;
+    assert!(bytes < 4.1, "{bytes} bytes a call");
+}
+
+#[test]
+fn files_of_something_else_are_refused() {
+    let refused = |file: &[u8]| Decoder::new(file).unwrap_err().to_string();
+    assert!(refused(b"PLIM").contains("too short"));
+    let mut file = written(&[]);
+    file[0] = b'p';
+    assert!(refused(&file).contains("does not begin as one"));
+    let mut file = written(&[]);
+    file[8] = 99;
+    assert!(refused(&file).contains("another version"));
+}
