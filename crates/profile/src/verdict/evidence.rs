@@ -1,8 +1,11 @@
 //! What a profile says of the program, as far as the verdict needs it.
 
+use std::collections::BTreeMap;
+
 use machine::Reading;
 
 use super::{amount, share};
+use crate::summary::{Split, Summary};
 
 /// One rank, in seconds of its run.
 #[derive(Debug, Clone)]
@@ -55,7 +58,40 @@ pub struct Evidence {
     pub between_hosts: Reading<f64>,
 }
 
+/// Classes of calls whose unhindered part is the host's work for messages: they begin them or hand them over.
+const POSTING: [&str; 2] = ["post", "send"];
+
 impl Evidence {
+    pub fn of(summary: &Summary) -> Evidence {
+        let host = |name: &str| summary.job.hosts.iter().position(|host| host.name == name).unwrap_or(0);
+        let working: BTreeMap<&str, f64> = POSTING.map(|class| (class, unhindered(summary, class))).into();
+        let ranks = summary.ranks.iter().map(|rank| {
+            let inside = |class: &str| rank.classes.get(class).copied().unwrap_or(0.0);
+            // Calls that are too few to tell how long they take unhindered may all have waited, or not at all.
+            let part = |reading: &Reading<f64>| match rank.split.undivided <= rank.seconds * super::NOISE / 2.0 {
+                true => reading.clone(),
+                false => Reading::absent("too few calls of a kind to tell"),
+            };
+            RankEvidence {
+                rank: rank.rank,
+                host: host(&rank.host),
+                core: rank.cores.value().and_then(|cores| cores.first().copied()),
+                runtime: rank.seconds,
+                mpi: rank.mpi,
+                calls: rank.calls,
+                messages: rank.messages,
+                bytes: rank.bytes,
+                posting: working.iter().map(|(class, unhindered)| inside(class) * unhindered).sum(),
+                transfer: part(&rank.split.transfer),
+                wait: part(&rank.split.wait),
+                protocol: rank.softirq.clone(),
+            }
+        });
+        let hosts = summary.job.hosts.iter();
+        let hosts = hosts.map(|host| HostEvidence { name: host.name.clone(), cores: host.cores.value().copied() });
+        Evidence { ranks: ranks.collect(), hosts: hosts.collect(), between_hosts: between_hosts(summary) }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.ranks.iter().all(|rank| rank.runtime <= 0.0)
     }
@@ -122,5 +158,35 @@ impl Evidence {
             ),
             _ => format!("{} of the run is computing", share(compute)),
         }
+    }
+}
+
+/// Which part of the time in calls of a class they would have taken anyway.
+fn unhindered(summary: &Summary, class: &str) -> f64 {
+    let functions = || summary.functions.iter().filter(|function| function.class == class);
+    let seconds: f64 = functions().map(|function| function.seconds).sum();
+    let transfer = |split: &Split| split.transfer.value().copied().unwrap_or(0.0);
+    let work: f64 = functions().map(|function| transfer(&function.split)).sum();
+    if seconds > 0.0 { (work / seconds).min(1.0) } else { 0.0 }
+}
+
+fn between_hosts(summary: &Summary) -> Reading<f64> {
+    let (mut all, mut crossing) = (0, 0);
+    for (world, matrix) in summary.matrices.iter().enumerate() {
+        let ranks = summary.ranks.iter().filter(|rank| rank.world == world);
+        let hosts: BTreeMap<u64, &str> = ranks.map(|rank| (rank.rank.into(), rank.host.as_str())).collect();
+        for [from, to, messages, _, operations, _] in &matrix.cells {
+            let count = messages + operations;
+            all += count;
+            if let (Some(from), Some(to)) = (hosts.get(from), hosts.get(to)) {
+                crossing += if from == to { 0 } else { count };
+            }
+        }
+    }
+    match all {
+        // Collective calls alone cross hosts as well.
+        0 if summary.job.hosts.len() > 1 => Reading::absent("no message from rank to rank"),
+        0 => Reading::Measured(0.0),
+        all => Reading::Measured(crossing as f64 / all as f64),
     }
 }
