@@ -1,6 +1,13 @@
 //! Profiles of MPI programs: what the ranks and the cores recorded, joined, judged and shown.
 #![forbid(unsafe_code)]
 
+pub mod by_function;
 pub mod job;
+pub mod profile;
+pub mod sites;
+pub mod split;
+pub mod summarize;
 pub mod summary;
+pub mod symbols;
+pub mod tables;
 pub mod verdict;

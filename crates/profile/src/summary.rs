@@ -155,10 +155,17 @@ pub struct RankSummary {
     pub softirq: Reading<f64>,
     /// Times that it was taken off its core.
     pub involuntary: Reading<u64>,
-    /// Seconds inside MPI by class of function.
-    pub classes: BTreeMap<String, f64>,
+    /// By class of function.
+    pub classes: BTreeMap<String, ClassSummary>,
     /// The call that it was in when it was last seen.
     pub inside: Option<Inside>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClassSummary {
+    pub calls: u64,
+    pub seconds: f64,
+    pub split: Split,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -99,7 +99,7 @@ proptest! {
         bytes[12..16].copy_from_slice(&count.to_le_bytes());
         for (place, mut words) in regions.into_iter().enumerate() {
             // Near enough to what passes the first checks.
-            words[0] = words[0] & !0xffff | words[0] % 9;
+            words[0] = (words[0] & !0xffff) | (words[0] % 9);
             words[3] = words[3] % 300 * PAGE as u64;
             bytes[DIRECTORY + place * 32..][..32].copy_from_slice(words.as_bytes());
         }

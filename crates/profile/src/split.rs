@@ -1,0 +1,241 @@
+//! Transfer and wait: what of a call's time the call takes, and what it waits for others.
+//!
+//! # The model
+//! Tables hold durations and not moments, so that nobody sees who was late. But calls of one function with sizes of one
+//! class at groups of one size do the same work, over all ranks and the whole run. Those of them that waited for nobody
+//! are the shortest; what calls take beyond those, they wait: for a peer that is late, or for a core or network that is busy
+//! with others.
+//!
+//! *Which are the shortest?* Of `G` ranks in a collective call one is the last to arrive, and waits for nobody. So at
+//! least one call in `G` is unhindered, also where it is always the same rank that is late; the middle one of these is the
+//! quantile `1/2G` of all. A higher quantile would take waits for work as soon as ranks are imbalanced (at 5 % with more than
+//! 20 ranks); the minimum would be the one call that noise made shortest. Messages between two ranks have no group;
+//! there, `G` is the ranks of the world, since at least one rank of an imbalanced program is the one that others wait for.
+//!
+//! *How long do they take?* Sizes of a class differ by up to two, and durations of equal calls do too (caches, roles in a
+//! tree). So all calls up to twice that quantile are unhindered: all of their time is transfer. Of a longer call the mean
+//! of the unhindered is transfer, and the rest is wait.
+//!
+//! *When can it not be told?* The quantile must rest on more than a chance: at least [`FEWEST`] calls lie below it, which is
+//! so from 8 calls a rank on. With fewer the time stays undivided.
+//!
+//! Known by what they do, without the model: calls that only begin an operation (`MPI_Isend`, `MPI_Ireduce`, `MPI_Put`) are
+//! all transfer, since they return when their own work is done; probes, and tests in which nothing completed, are all
+//! wait; collectives of one rank wait for nobody.
+//!
+//! # What it gets wrong
+//! - Where every call of a kind waits, as in a program whose only two ranks always wait for a third party (a disk), the
+//!   shortest waits pass for work.
+//! - Where peers differ in distance, on the host and beyond it, the near ones set the measure and the slower wire to the far
+//!   ones counts as wait. The same holds for roles: the root of a broadcast returns before its leaves.
+//! - Copying and protocol inside `MPI_Wait` count as wait where most messages are complete when it is called.
+//!
+//! A timeline has the moments and does without a model; what it says is `measured`.
+
+use std::collections::HashMap;
+
+use machine::Reading;
+use record::functions::{Class, Function, FunctionId, function};
+use record::layout::Cell;
+use record::scale::{TIME_CLASSES, time_floor};
+
+use crate::summary::Split;
+use crate::tables::{Calls, Tables};
+
+/// Calls that must lie below the quantile.
+pub const FEWEST: f64 = 4.0;
+
+/// Calls of one kind: function, group, class of size.
+pub type Kind = (FunctionId, u32, usize);
+
+/// What a call of a kind takes when nobody is late, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Unhindered {
+    /// Calls up to this are.
+    pub bound: f64,
+    pub mean: f64,
+}
+
+/// What decides how calls of a kind are divided.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rule {
+    AllTransfer,
+    AllWait,
+    Beyond(Unhindered),
+    CannotTell(String),
+}
+
+/// Seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Parts {
+    pub transfer: f64,
+    pub wait: f64,
+    pub undivided: f64,
+}
+
+impl Parts {
+    pub fn sum(&self) -> f64 {
+        self.transfer + self.wait + self.undivided
+    }
+
+    pub fn add(&mut self, other: Parts) {
+        self.transfer += other.transfer;
+        self.wait += other.wait;
+        self.undivided += other.undivided;
+    }
+
+    /// As readings: absent where nothing could be told.
+    pub fn split(&self) -> Split {
+        if self.undivided > 0.0 && self.transfer + self.wait == 0.0 {
+            let absent = || Reading::absent("cannot tell: too few calls to know what they take when nobody is late");
+            return Split { transfer: absent(), wait: absent(), undivided: self.undivided };
+        }
+        Split {
+            transfer: Reading::Modelled(self.transfer),
+            wait: Reading::Modelled(self.wait),
+            undivided: self.undivided,
+        }
+    }
+}
+
+/// The rules of all kinds of calls of a job.
+#[derive(Debug, Default)]
+pub struct Model {
+    rules: HashMap<Kind, Rule>,
+}
+
+impl Model {
+    pub fn of(ranks: &[Tables]) -> Model {
+        let mut merged: HashMap<Kind, Merged> = HashMap::new();
+        for rank in ranks {
+            for calls in &rank.calls {
+                let merged = merged.entry(kind(calls)).or_default();
+                merged.world = merged.world.max(rank.header.size);
+                merged.add(rank.tick, &calls.cell);
+            }
+        }
+        Model { rules: merged.into_iter().map(|(kind, calls)| (kind, rule(kind, &calls))).collect() }
+    }
+
+    pub fn rule(&self, kind: Kind) -> Option<&Rule> {
+        self.rules.get(&kind)
+    }
+
+    /// The parts add up to the calls' time.
+    pub fn divide(&self, tick: f64, calls: &Calls) -> Parts {
+        let seconds = calls.cell.ticks as f64 * tick;
+        match self.rules.get(&kind(calls)) {
+            Some(Rule::AllTransfer) => Parts { transfer: seconds, ..Parts::default() },
+            Some(Rule::AllWait) => Parts { wait: seconds, ..Parts::default() },
+            Some(Rule::Beyond(unhindered)) => beyond(unhindered, tick, &calls.cell),
+            Some(Rule::CannotTell(_)) | None => Parts { undivided: seconds, ..Parts::default() },
+        }
+    }
+}
+
+pub fn kind(calls: &Calls) -> Kind {
+    (calls.function, calls.group, calls.size_class)
+}
+
+fn beyond(unhindered: &Unhindered, tick: f64, cell: &Cell) -> Parts {
+    let seconds = cell.ticks as f64 * tick;
+    let (mut short, mut long) = (0.0, 0.0);
+    for (class, calls) in cell.histogram.iter().enumerate().filter(|(_, calls)| **calls > 0) {
+        let calls = f64::from(*calls);
+        match middle(class) * tick {
+            duration if duration <= unhindered.bound => short += calls * duration,
+            _ => long += calls,
+        }
+    }
+    if long == 0.0 {
+        return Parts { transfer: seconds, ..Parts::default() };
+    }
+    let transfer = (short + long * unhindered.mean).min(seconds);
+    Parts { transfer, wait: seconds - transfer, undivided: 0.0 }
+}
+
+/// The middle of a class of durations, in ticks.
+pub fn middle(class: usize) -> f64 {
+    let (from, to) = (time_floor(class), time_floor(class + 1));
+    (from as f64 + to as f64) / 2.0
+}
+
+/// Histograms of all ranks, apart where ticks are of different lengths.
+#[derive(Default)]
+struct Merged {
+    world: u32,
+    histograms: Vec<(f64, Box<[u64; TIME_CLASSES]>)>,
+}
+
+impl Merged {
+    fn add(&mut self, tick: f64, cell: &Cell) {
+        let place = self.histograms.iter().position(|(known, _)| *known == tick).unwrap_or_else(|| {
+            self.histograms.push((tick, Box::new([0; TIME_CLASSES])));
+            self.histograms.len() - 1
+        });
+        for (sum, calls) in self.histograms[place].1.iter_mut().zip(cell.histogram) {
+            *sum += u64::from(calls);
+        }
+    }
+
+    /// `(class's middle, calls)` in seconds, shortest first.
+    fn sorted(&self) -> Vec<(f64, f64)> {
+        let mut all: Vec<(f64, f64)> = Vec::new();
+        for (tick, histogram) in &self.histograms {
+            let used = histogram.iter().enumerate().filter(|(_, calls)| **calls > 0);
+            all.extend(used.map(|(class, calls)| (middle(class) * tick, *calls as f64)));
+        }
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        all
+    }
+}
+
+fn rule((id, group, size_class): Kind, calls: &Merged) -> Rule {
+    let Some(function) = function(id) else { return Rule::CannotTell("the function is not known".into()) };
+    if only_begins(function) {
+        return Rule::AllTransfer;
+    }
+    if only_looks(function, size_class) {
+        return Rule::AllWait;
+    }
+    let among = if group > 0 { group } else { calls.world.max(1) };
+    if among == 1 {
+        return Rule::AllTransfer;
+    }
+    let sorted = calls.sorted();
+    let number: f64 = sorted.iter().map(|(_, calls)| calls).sum();
+    let below = number / (2.0 * f64::from(among));
+    if below < FEWEST {
+        let least = FEWEST * 2.0 * f64::from(among);
+        return Rule::CannotTell(format!("{number:.0} calls at {among} ranks; it takes {least:.0} to tell"));
+    }
+    let mut seen = 0.0;
+    let quantile = sorted.iter().find(|(_, calls)| {
+        seen += calls;
+        seen >= below
+    });
+    let bound = 2.0 * quantile.map_or(0.0, |(duration, _)| *duration);
+    let short = || sorted.iter().filter(|(duration, _)| *duration <= bound);
+    let time: f64 = short().map(|(duration, calls)| duration * calls).sum();
+    Rule::Beyond(Unhindered { bound, mean: time / short().map(|(_, calls)| calls).sum::<f64>() })
+}
+
+/// Returns when its own work is done, whatever the others do.
+fn only_begins(function: &Function) -> bool {
+    let request = function.argument("request").is_some();
+    match function.class {
+        Class::Post | Class::Request | Class::OneSided => true,
+        Class::Collective | Class::Neighbour => request,
+        _ => false,
+    }
+}
+
+/// Moves nothing: it looks whether there is something, or waits until there is.
+fn only_looks(function: &Function, size_class: usize) -> bool {
+    match function.class {
+        Class::Probe => true,
+        Class::Completion => function.name == "Parrived" || (function.name.starts_with("Test") && size_class == 0),
+        Class::Synchronization => function.name == "Win_test",
+        _ => false,
+    }
+}

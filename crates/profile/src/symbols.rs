@@ -1,0 +1,134 @@
+//! From an address in a file of code to function, file and line.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use addr2line::{Loader, demangle_auto};
+use object::Object;
+
+use crate::summary::Frame;
+
+/// What the process had loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Module {
+    pub path: String,
+    pub build_id: Vec<u8>,
+}
+
+/// A file of code, opened to ask it for names.
+pub struct Symbols {
+    /// Names, and lines where the file has them.
+    file: Option<Loader>,
+    /// Lines, where they are kept apart (`/usr/lib/debug`).
+    debug: Option<Loader>,
+    /// Why there are no names, or no lines.
+    note: Option<String>,
+}
+
+/// Of one address: innermost first, since functions are inlined into others.
+pub struct Found {
+    pub frames: Vec<Frame>,
+    pub note: Option<String>,
+}
+
+impl Symbols {
+    /// `started`: of the job, since 1970; a file without a build ID must be older.
+    pub fn of(module: &Module, started: Duration) -> Symbols {
+        let nothing = |note: String| Symbols { file: None, debug: None, note: Some(note) };
+        if !module.path.starts_with('/') {
+            return nothing("this is no file".into());
+        }
+        let path = Path::new(&module.path);
+        if let Err(why) = unchanged(path, module, started) {
+            return nothing(why);
+        }
+        let file = match Loader::new(path) {
+            Ok(file) => file,
+            Err(error) => return nothing(format!("{} cannot be read: {error}", module.path)),
+        };
+        let debug = kept_apart(&module.build_id).and_then(|path| Loader::new(path).ok());
+        Symbols { file: Some(file), debug, note: None }
+    }
+
+    /// `after`: the address that a call returns to, as the file has it.
+    pub fn at(&self, after: u64) -> Found {
+        // The call is before the address that it returns to, which may be another line's or even another function's.
+        let address = after.wrapping_sub(1);
+        let Some(file) = &self.file else { return Found { frames: Vec::new(), note: self.note.clone() } };
+        for loader in self.debug.iter().chain([file]) {
+            let frames = frames(loader, address);
+            if frames.iter().any(|frame| frame.line.is_some()) {
+                return Found { frames, note: None };
+            }
+        }
+        let symbol = self.debug.iter().chain([file]).find_map(|loader| loader.find_symbol_info(address));
+        match symbol {
+            Some(symbol) => {
+                let name = demangle_auto(symbol.name().into(), None);
+                let name = format!("{name}+{:#x}", after - symbol.address().min(after));
+                Found {
+                    frames: vec![Frame { name: Some(name), ..Frame::default() }],
+                    note: Some("no line: the file has no debug information; compile with -g".into()),
+                }
+            }
+            None => {
+                Found { frames: Vec::new(), note: Some("the file has neither symbols nor debug information".into()) }
+            }
+        }
+    }
+}
+
+fn frames(loader: &Loader, address: u64) -> Vec<Frame> {
+    let mut found = Vec::new();
+    let Ok(mut frames) = loader.find_frames(address) else { return found };
+    while let Ok(Some(frame)) = frames.next() {
+        let name = frame.function.as_ref().and_then(|function| Some(function.demangle().ok()?.into_owned()));
+        let (file, line) = frame.location.map_or((None, None), |at| (at.file.map(str::to_owned), at.line));
+        found.push(Frame { name, file, line });
+    }
+    // Code of a compilation unit without a function's name still has its symbol.
+    if let Some(last) = found.last_mut()
+        && last.name.is_none()
+    {
+        last.name = loader.find_symbol(address).map(|name| demangle_auto(name.into(), None).into_owned());
+    }
+    found
+}
+
+/// Whether the file is still that which the process had loaded.
+fn unchanged(path: &Path, module: &Module, started: Duration) -> Result<(), String> {
+    let unreadable = |error: std::io::Error| format!("{} cannot be read here: {error}", module.path);
+    let metadata = fs::metadata(path).map_err(unreadable)?;
+    if module.build_id.is_empty() {
+        let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        return match modified {
+            Some(modified) if !started.is_zero() && modified > started => {
+                Err(format!("{} was changed after the run began; profile it again", module.path))
+            }
+            _ => Ok(()),
+        };
+    }
+    let bytes = fs::File::open(path).map_err(unreadable)?;
+    let cache = object::ReadCache::new(bytes);
+    let file = object::File::parse(&cache).map_err(|error| format!("{} cannot be read: {error}", module.path))?;
+    match file.build_id() {
+        Ok(Some(id)) if id == module.build_id => Ok(()),
+        _ => Err(format!(
+            "{} is another build now than the one that ran ({}); profile it again, or bring that one back",
+            module.path,
+            hexadecimal(&module.build_id)
+        )),
+    }
+}
+
+/// Where distributions put the debug information of what they have stripped.
+fn kept_apart(build_id: &[u8]) -> Option<PathBuf> {
+    let name = hexadecimal(build_id);
+    let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{}/{}.debug", name.get(..2)?, name.get(2..)?));
+    path.exists().then_some(path)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,122 @@
+//! One rank's tables, without the room in them that was never used.
+
+use std::path::Path;
+
+use machine::{Fault, Result};
+use record::functions::{FunctionId, function};
+use record::layout::{Cell, Header, Module, Peer, Phase, Site, Thread, words};
+use record::rank::Rank;
+
+use crate::summary::State;
+
+/// The calls of one function at groups of one size with sizes of one class, by one thread.
+#[derive(Debug, Clone)]
+pub struct Calls {
+    pub thread: u16,
+    pub function: FunctionId,
+    /// Ranks of the communicator of a collective call; 0 for calls of other kinds.
+    pub group: u32,
+    /// Of [`record::scale`].
+    pub size_class: usize,
+    pub cell: Cell,
+}
+
+/// One rank as its file says it.
+#[derive(Debug, Clone)]
+pub struct Tables {
+    /// The name of its file.
+    pub file: String,
+    /// Place in [`crate::profile::Profile::worlds`].
+    pub world: usize,
+    pub header: Header,
+    /// Of a tick, seconds.
+    pub tick: f64,
+    pub threads: Vec<(u16, Thread)>,
+    pub calls: Vec<Calls>,
+    pub sites: Vec<Site>,
+    pub modules: Vec<Module>,
+    /// By rank of its world.
+    pub peers: Vec<Peer>,
+    pub phases: Vec<Phase>,
+}
+
+impl Tables {
+    pub fn open(path: &Path) -> Result<Tables> {
+        let rank = Rank::open(path)?;
+        let header = rank.header;
+        if header.placed == 0 {
+            return Err(Fault::new(
+                path.display().to_string(),
+                format!("process {} on {} did not get through MPI_Init", header.pid, words(&header.host)),
+                "read what it printed; the other ranks are shown without it",
+            ));
+        }
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let used = |(thread, function, group, (size_class, cell)): (u16, FunctionId, u32, (usize, Cell))| {
+            (cell.calls > 0).then_some(Calls { thread, function, group, size_class, cell })
+        };
+        Ok(Tables {
+            file: name.unwrap_or_default(),
+            world: 0,
+            header,
+            tick: rank.tick().map_or(0.0, |nanoseconds| nanoseconds / 1e9),
+            threads: rank.threads.into_iter().collect(),
+            calls: rank
+                .rows
+                .into_iter()
+                .flat_map(|row| {
+                    let cells = row.cells.into_iter().enumerate();
+                    cells.map(move |cell| (row.thread, row.function, row.group, cell)).filter_map(used)
+                })
+                .collect(),
+            sites: rank.sites.into_iter().filter(|site| site.calls > 0).collect(),
+            modules: rank.modules,
+            peers: rank.peers,
+            phases: rank.phases,
+        })
+    }
+
+    pub fn host(&self) -> String {
+        words(&self.header.host)
+    }
+
+    /// Between MPI_Init's return and MPI_Finalize's call, in ticks: `(from, to)`. Where MPI_Finalize was not called, to the
+    /// last moment that the tables know.
+    pub fn run(&self) -> (u64, u64) {
+        let header = &self.header;
+        let from = if header.initialized == 0 { header.started.ticks } else { header.initialized };
+        let last = || {
+            let entered = self.threads.iter().filter(|(_, thread)| thread.inside != 0).map(|(_, thread)| thread.since);
+            [header.ended, header.aborted, header.latest.ticks].into_iter().chain(entered).max().unwrap_or(0)
+        };
+        let to = if header.finalized == 0 { last() } else { header.finalized };
+        (from, to.max(from))
+    }
+
+    /// `over`: the job is.
+    pub fn state(&self, over: bool) -> State {
+        let header = &self.header;
+        match () {
+            () if header.aborted != 0 => State::Aborted,
+            () if header.finalized != 0 => State::Finalized,
+            () if header.ended != 0 => State::Exited,
+            () if over => State::Killed,
+            () => State::Running,
+        }
+    }
+
+    pub fn seconds(&self, ticks: u64) -> f64 {
+        ticks as f64 * self.tick
+    }
+
+    /// CLOCK_REALTIME, ns since 1970, when the counter stood at `ticks`.
+    pub fn realtime(&self, ticks: u64) -> f64 {
+        let since = ticks as f64 - self.header.started.ticks as f64;
+        self.header.started.realtime as f64 + since * self.tick * 1e9
+    }
+}
+
+/// Whether shares and totals count it. MPI_Init and MPI_Finalize are not part of the run between them.
+pub fn counted(id: FunctionId) -> bool {
+    function(id).is_none_or(|function| !matches!(function.name, "Init" | "Init_thread" | "Finalize"))
+}
