@@ -15,6 +15,7 @@ use crate::summary::{
     ClassSummary, HostSummary, Inside, JobSummary, Matrix, PhaseSummary, RankSummary, SCHEMA, State, Summary, Totals,
 };
 use crate::tables::{Tables, counted};
+use crate::verdict::{Evidence, Verdict};
 
 impl Summary {
     pub fn of(profile: &Profile) -> Summary {
@@ -23,7 +24,7 @@ impl Summary {
         let ranks: Vec<RankSummary> = profile.ranks.iter().map(|rank| rank_summary(rank, &model, over)).collect();
         let totals = totals(profile, &ranks);
         let started = Duration::from_nanos(origin(profile));
-        Summary {
+        let mut summary = Summary {
             schema: SCHEMA,
             job: job(profile, &ranks),
             functions: functions(&profile.ranks, &model, &totals),
@@ -37,7 +38,9 @@ impl Summary {
             verdict: None,
             totals,
             ranks,
-        }
+        };
+        summary.verdict = Some(Verdict::of(&Evidence::of(&summary)));
+        summary
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use machine::Reading;
 
 use super::{amount, share};
-use crate::summary::{Split, Summary};
+use crate::summary::Summary;
 
 /// One rank, in seconds of its run.
 #[derive(Debug, Clone)]
@@ -64,9 +64,8 @@ const POSTING: [&str; 2] = ["post", "send"];
 impl Evidence {
     pub fn of(summary: &Summary) -> Evidence {
         let host = |name: &str| summary.job.hosts.iter().position(|host| host.name == name).unwrap_or(0);
-        let working: BTreeMap<&str, f64> = POSTING.map(|class| (class, unhindered(summary, class))).into();
         let ranks = summary.ranks.iter().map(|rank| {
-            let inside = |class: &str| rank.classes.get(class).copied().unwrap_or(0.0);
+            let working = |class: &str| rank.classes.get(class)?.split.transfer.value().copied();
             // Calls that are too few to tell how long they take unhindered may all have waited, or not at all.
             let part = |reading: &Reading<f64>| match rank.split.undivided <= rank.seconds * super::NOISE / 2.0 {
                 true => reading.clone(),
@@ -81,7 +80,7 @@ impl Evidence {
                 calls: rank.calls,
                 messages: rank.messages,
                 bytes: rank.bytes,
-                posting: working.iter().map(|(class, unhindered)| inside(class) * unhindered).sum(),
+                posting: POSTING.into_iter().filter_map(working).sum(),
                 transfer: part(&rank.split.transfer),
                 wait: part(&rank.split.wait),
                 protocol: rank.softirq.clone(),
@@ -159,15 +158,6 @@ impl Evidence {
             _ => format!("{} of the run is computing", share(compute)),
         }
     }
-}
-
-/// Which part of the time in calls of a class they would have taken anyway.
-fn unhindered(summary: &Summary, class: &str) -> f64 {
-    let functions = || summary.functions.iter().filter(|function| function.class == class);
-    let seconds: f64 = functions().map(|function| function.seconds).sum();
-    let transfer = |split: &Split| split.transfer.value().copied().unwrap_or(0.0);
-    let work: f64 = functions().map(|function| transfer(&function.split)).sum();
-    if seconds > 0.0 { (work / seconds).min(1.0) } else { 0.0 }
 }
 
 fn between_hosts(summary: &Summary) -> Reading<f64> {
