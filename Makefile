@@ -12,11 +12,12 @@ BENCH_ARGS ?=
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help study fabric test bless lint bench format clippy engine-alone tests loom tools build
+.PHONY: help study fabric profile test bless lint bench format clippy engine-alone tests loom tools build
 
 help:
 	@echo 'make study   find where message processing should run on this machine'
 	@echo 'make fabric  the command and the libfabric provider: then plimsoll mpirun -n 2 -- PROGRAM'
+	@echo 'make profile the command and the library that records: then plimsoll profile -- mpirun -n 2 PROGRAM'
 	@echo 'make test    everything that must pass: lint, engine on its own, tests, loom'
 	@echo 'make bless   take the present output as the golden one; review it with git diff'
 	@echo 'make lint    formatting and clippy, warnings denied'
@@ -33,6 +34,11 @@ fabric:
 	$(CARGO) build --release --package plimsoll --package fabric
 	@ln -sf libplimsoll_fi.so $(TARGET_DIR)/release/libplimsoll-fi.so
 	@echo 'now: $(PLIMSOLL) mpirun -n 2 -- PROGRAM'
+
+profile:
+	@scripts/bootstrap study
+	$(CARGO) build --release --package plimsoll --package mpi-profile
+	@echo 'now: $(PLIMSOLL) profile -- mpirun -n 2 PROGRAM'
 
 test: tools format clippy engine-alone tests loom
 

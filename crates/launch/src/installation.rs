@@ -214,7 +214,7 @@ impl Installation {
     }
 
     /// What a launcher says of itself.
-    fn by_launcher(launcher: &Path) -> Option<Installation> {
+    pub(crate) fn by_launcher(launcher: &Path) -> Option<Installation> {
         let output =
             Command::new(launcher).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
         let said = Said::of(&String::from_utf8_lossy(&output.stdout))?;

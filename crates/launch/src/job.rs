@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::agent::Entrance;
 use crate::carrier::Variables;
 use crate::installation::{Family, Installation};
+use crate::preload;
 use crate::program::library_path;
 
 /// By which every process of a job can be found.
@@ -56,6 +57,8 @@ impl Job<'_> {
             names.push("LD_LIBRARY_PATH");
         }
         names.push(MARK);
+        // What makes the ranks record themselves, where `plimsoll profile` runs this.
+        names.extend(preload::NAMES.into_iter().filter(|name| std::env::var_os(name).is_some()));
         match self.installation.family {
             Family::OpenMpi => self.open_mpi(&mut command, folder, &names),
             Family::Mpich | Family::IntelMpi => self.hydra(&mut command),

@@ -13,6 +13,8 @@ pub mod elf;
 pub mod engine;
 pub mod installation;
 pub mod job;
+pub mod preload;
+pub mod profiled;
 pub mod program;
 pub mod provider;
 pub mod report;

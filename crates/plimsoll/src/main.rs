@@ -27,6 +27,7 @@ enum Command {
     Lab(commands::lab::Arguments),
     Bench(commands::bench::Arguments),
     Mpirun(commands::mpirun::Arguments),
+    Profile(commands::profile::Arguments),
     Serve(commands::serve::Arguments),
     Engine(commands::engine::Arguments),
     Study(commands::study::Arguments),
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Ps(arguments) => commands::ps::run(arguments),
         Command::Stop(arguments) => commands::stop::run(arguments),
         Command::Mpirun(arguments) => commands::mpirun::run(arguments),
+        Command::Profile(arguments) => commands::profile::run(arguments),
         Command::LabAgent(arguments) => commands::lab_agent::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
     };

@@ -13,6 +13,7 @@ fn help_reads_as_it_did() {
         "lab",
         "bench",
         "mpirun",
+        "profile",
         "serve",
         "study",
         "odf",

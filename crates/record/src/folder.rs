@@ -24,6 +24,8 @@ pub mod variable {
     pub const TRACE: &str = "PLIMSOLL_PROFILE_TRACE";
     /// The bytes that a rank's tables may take.
     pub const MEMORY: &str = "PLIMSOLL_PROFILE_MEMORY";
+    /// The plimsoll that samples the cores of a host: the first rank of a host that nobody samples starts it.
+    pub const SAMPLER: &str = "PLIMSOLL_PROFILE_SAMPLER";
 }
 
 /// A host's name as a part of a file's name.

@@ -11,6 +11,7 @@ pub mod folder;
 pub mod functions;
 pub mod image;
 pub mod layout;
+pub mod live;
 pub mod rank;
 pub mod scale;
 pub mod trace;

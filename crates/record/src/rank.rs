@@ -123,18 +123,30 @@ impl Rank {
 
     /// CLOCK_MONOTONIC of its host, ns, when the counter stood at `ticks`.
     pub fn monotonic(&self, ticks: u64) -> Option<f64> {
-        let since = ticks as f64 - self.header.started.ticks as f64;
-        Some(self.header.started.monotonic as f64 + since * self.tick()?)
+        self.header.monotonic(ticks)
     }
 
     /// The length of a tick, ns.
     pub fn tick(&self) -> Option<f64> {
-        if self.header.clock == clock::MONOTONIC {
+        self.header.tick()
+    }
+}
+
+impl Header {
+    /// The length of a tick, ns; `None` while only one moment is known.
+    pub fn tick(&self) -> Option<f64> {
+        if self.clock == clock::MONOTONIC {
             return Some(1.0);
         }
-        let (from, to) = (self.header.started, self.header.latest);
+        let (from, to) = (self.started, self.latest);
         let ticks = to.ticks.checked_sub(from.ticks).filter(|ticks| *ticks > 0)?;
         Some(to.monotonic.checked_sub(from.monotonic)? as f64 / ticks as f64)
+    }
+
+    /// CLOCK_MONOTONIC of its host, ns, when the counter stood at `ticks`.
+    pub fn monotonic(&self, ticks: u64) -> Option<f64> {
+        let since = ticks as f64 - self.started.ticks as f64;
+        Some(self.started.monotonic as f64 + since * self.tick()?)
     }
 }
 

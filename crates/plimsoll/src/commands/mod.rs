@@ -12,6 +12,7 @@ pub mod mpirun;
 pub mod odf;
 pub mod peer;
 pub mod plan;
+pub mod profile;
 pub mod ps;
 pub mod run;
 pub mod serve;

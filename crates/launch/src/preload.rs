@@ -1,0 +1,91 @@
+//! The library that records, as it lies beside the command, and the variables by which ranks load it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use machine::{Fault, Result};
+use record::folder::variable;
+
+use crate::carrier::Variables;
+
+const LIBRARY: &str = "libplimsoll_profile.so";
+
+/// What makes a loader load it.
+pub const PRELOAD: &str = "LD_PRELOAD";
+
+/// Names of all variables that a rank must have to be recorded.
+pub const NAMES: [&str; 5] = [PRELOAD, variable::FOLDER, variable::TRACE, variable::MEMORY, variable::SAMPLER];
+
+/// Finds the library beside `program` or where a package would put it.
+pub fn library(program: &Path) -> Result<PathBuf> {
+    let beside = program.parent().unwrap_or(Path::new("."));
+    // Cargo puts the library of a package that was built for another one's tests into `deps`.
+    let places = ["", "../lib/plimsoll", "../lib", "deps"].map(|folder| beside.join(folder).join(LIBRARY));
+    let found = places.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+        Fault::new(
+            "the library that records MPI calls",
+            format!("{LIBRARY} is not in {}", beside.display()),
+            "build it: `make profile`, or `cargo build --release -p mpi-profile`",
+        )
+    })?;
+    let library = found.canonicalize().unwrap_or(found);
+    if library.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':') {
+        let cause = "loaders take blanks and colons in LD_PRELOAD for the end of a name";
+        return Err(Fault::new(library.display().to_string(), cause, "install plimsoll in a folder without them"));
+    }
+    Ok(library)
+}
+
+/// `LD_PRELOAD` with the library behind what the user has: some libraries insist on being first.
+fn preloaded(theirs: Option<&OsStr>, library: &Path) -> OsString {
+    let ours = library.as_os_str();
+    let is_separator = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
+    match theirs {
+        Some(theirs) if theirs.as_bytes().split(is_separator).any(|word| word == ours.as_bytes()) => theirs.to_owned(),
+        Some(theirs) if !theirs.is_empty() => [theirs, OsStr::new(":"), ours].into_iter().collect(),
+        _ => ours.to_owned(),
+    }
+}
+
+/// What makes a program record itself in `folder`, an absolute path: `trace` bytes of timeline for each thread, or none
+/// where it is 0; `memory` bytes of tables for each rank, or what the library takes by itself.
+pub fn variables(library: &Path, folder: &Path, trace: u64, memory: Option<u64>) -> Variables {
+    let theirs = std::env::var_os(PRELOAD);
+    let mut all: Variables = vec![
+        (PRELOAD.to_owned(), preloaded(theirs.as_deref(), library)),
+        (variable::FOLDER.to_owned(), folder.into()),
+        // Set in any case: what another profile around this one said does not hold.
+        (variable::TRACE.to_owned(), trace.to_string().into()),
+    ];
+    all.extend(memory.map(|bytes| (variable::MEMORY.to_owned(), bytes.to_string().into())));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_lies_beside_the_command() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("plimsoll");
+        assert!(library(&program).unwrap_err().to_string().contains("make profile"));
+        std::fs::write(place.path().join(LIBRARY), "built").unwrap();
+        assert_eq!(library(&program).unwrap(), place.path().canonicalize().unwrap().join(LIBRARY));
+        let odd = place.path().join("a b");
+        std::fs::create_dir(&odd).unwrap();
+        std::fs::write(odd.join(LIBRARY), "built").unwrap();
+        assert!(library(&odd.join("plimsoll")).unwrap_err().cause().contains("blanks"));
+    }
+
+    #[test]
+    fn what_the_user_preloads_stays_and_nothing_is_loaded_twice() {
+        let library = Path::new("/x/libplimsoll_profile.so");
+        let value = |theirs: Option<&str>| preloaded(theirs.map(OsStr::new), library).into_string().unwrap();
+        assert_eq!(value(None), "/x/libplimsoll_profile.so");
+        assert_eq!(value(Some("")), "/x/libplimsoll_profile.so");
+        assert_eq!(value(Some("libasan.so.8")), "libasan.so.8:/x/libplimsoll_profile.so");
+        assert_eq!(value(Some("a:/x/libplimsoll_profile.so b")), "a:/x/libplimsoll_profile.so b");
+    }
+}

@@ -1,0 +1,305 @@
+//! The words of a command that starts an MPI program: which launcher, and which of them are the programs.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::installation::{Family, Installation};
+use crate::program;
+
+/// What starts the ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Launcher {
+    Mpi(Installation),
+    /// `srun`.
+    Slurm,
+    /// `plimsoll mpirun`, which passes on by itself what a profile needs.
+    Plimsoll,
+}
+
+/// One program of the command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    pub path: PathBuf,
+    /// Every word before it is understood, so that it is this one and no other.
+    pub certain: bool,
+}
+
+/// What is known of a command before it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// With the place of its word.
+    pub launcher: Option<(usize, Launcher)>,
+    /// Several where parts are separated by `:`.
+    pub programs: Vec<Program>,
+}
+
+/// Commands that run another one, and their options with a value of their own. Words before that command: as the last says.
+const WRAPPERS: [(&str, &[&str], usize); 9] = [
+    ("env", &["-u", "--unset", "-C", "--chdir"], 0),
+    ("nice", &["-n", "--adjustment"], 0),
+    ("ionice", &["-c", "-n", "--class", "--classdata"], 0),
+    ("nohup", &[], 0),
+    ("setsid", &[], 0),
+    ("stdbuf", &["-i", "-o", "-e"], 0),
+    ("time", &["-f", "-o", "--format", "--output"], 0),
+    ("timeout", &["-s", "-k", "--signal", "--kill-after"], 1),
+    ("numactl", &["-C", "-N", "-m", "-i", "-p", "-w"], 0),
+];
+
+/// Options of a launcher by how many values they take, without their dashes.
+struct Options {
+    flags: &'static [&'static str],
+    one: &'static [&'static str],
+    two: &'static [&'static str],
+}
+
+/// With one dash or two (mpirun(1) of 4.1, prterun(1) of 5.0).
+#[rustfmt::skip]
+const OPEN_MPI: Options = Options {
+    flags: &[
+        "oversubscribe", "nooversubscribe", "allow-run-as-root", "q", "quiet", "v", "verbose", "tag-output",
+        "timestamp-output", "report-bindings", "display-map", "display-devel-map", "display-allocation", "nolocal",
+        "bynode", "bycore", "byslot", "bind-to-core", "bind-to-none", "bind-to-socket", "use-hwthread-cpus",
+        "use-hwthreads-as-cpus", "pernode", "merge-stderr-to-stdout", "d", "debug-devel", "enable-recovery",
+        "disable-recovery", "continuous", "get-stack-traces", "report-state-on-timeout", "forward-signals",
+    ],
+    one: &[
+        "n", "np", "c", "N", "npernode", "npersocket", "H", "host", "hostfile", "machinefile", "default-hostfile", "rf",
+        "rankfile", "map-by", "bind-to", "rank-by", "x", "wdir", "wd", "path", "prefix", "output-filename", "output",
+        "display", "stdin", "timeout", "tune", "am", "app", "cpu-set", "cpu-list", "slot-list", "tmpdir",
+        "personality", "runtime-options", "rtos", "dvm", "dvm-uri", "report-pid", "report-uri", "ompi-server",
+        "server-wait-time", "xterm", "preload-files", "max-restarts", "launch-agent", "cpus-per-proc", "cpus-per-rank",
+    ],
+    two: &["mca", "gmca", "omca", "prtemca", "pmixmca", "gpmixmca", "gprtemca"],
+};
+
+#[rustfmt::skip]
+const HYDRA: Options = Options {
+    flags: &[
+        "l", "prepend-rank", "genvall", "genvnone", "envall", "envnone", "v", "verbose", "localonly", "disable-x",
+        "enable-x", "print-all-exitcodes", "skip-launch-node", "disable-auto-cleanup", "disable-hostname-propagation",
+    ],
+    one: &[
+        "n", "np", "ppn", "perhost", "grr", "host", "hosts", "hostlist", "f", "hostfile", "machinefile", "genvlist",
+        "envlist", "bind-to", "map-by", "membind", "launcher", "launcher-exec", "bootstrap", "bootstrap-exec", "iface",
+        "wdir", "rmk", "usize", "configfile", "errfile-pattern", "outfile-pattern", "prepend-pattern", "demux",
+        "topolib", "gpus-per-proc", "gpu-subdevs-per-proc", "timeout", "path",
+    ],
+    two: &["env", "genv"],
+};
+
+#[rustfmt::skip]
+const SLURM: Options = Options {
+    flags: &[
+        "l", "label", "u", "unbuffered", "v", "verbose", "Q", "quiet", "K", "exclusive", "overlap", "exact", "O",
+        "overcommit", "s", "oversubscribe", "E", "preserve-env", "H", "hold", "I", "k", "no-kill", "W", "X",
+    ],
+    one: &[
+        "n", "N", "c", "p", "t", "w", "x", "o", "e", "i", "A", "J", "D", "G", "q", "C", "L", "M", "m", "T", "d", "r",
+        "B", "ntasks", "nodes", "cpus-per-task", "partition", "time", "nodelist", "exclude", "output", "error",
+        "input", "account", "job-name", "chdir", "gpus", "qos", "constraint", "licenses", "clusters", "distribution",
+        "dependency", "export", "mpi", "ntasks-per-node", "ntasks-per-core", "ntasks-per-socket", "mem", "mem-per-cpu",
+        "cpu-bind", "mem-bind", "reservation", "gres", "hint", "wait", "cpu-freq", "cpus-per-gpu",
+    ],
+    two: &[],
+};
+
+/// Of `plimsoll mpirun`.
+const PLIMSOLL: Options = Options {
+    flags: &["lab", "oversubscribe", "q", "quiet"],
+    one: &["n", "np", "ranks", "placement", "network", "mpi", "report", "mpirun-args"],
+    two: &[],
+};
+
+impl Line {
+    /// Looks at the files that the words name; runs a launcher with `--version` to see whose it is.
+    pub fn read(words: &[OsString]) -> Line {
+        let first = unwrapped(words);
+        let Some(word) = words.get(first) else { return Line { launcher: None, programs: Vec::new() } };
+        let launcher = launcher(words, first);
+        let programs = match &launcher {
+            Some(Launcher::Mpi(installation)) => {
+                let options = match installation.family {
+                    Family::OpenMpi => &OPEN_MPI,
+                    Family::Mpich | Family::IntelMpi => &HYDRA,
+                };
+                let parts = words[first + 1..].split(|word| word == ":");
+                parts.filter_map(|part| program_among(part, options)).collect()
+            }
+            Some(Launcher::Slurm) => program_among(&words[first + 1..], &SLURM).into_iter().collect(),
+            Some(Launcher::Plimsoll) => program_among(&words[first + 2..], &PLIMSOLL).into_iter().collect(),
+            None => program::find(word).ok().map(|path| Program { path, certain: true }).into_iter().collect(),
+        };
+        Line { launcher: launcher.map(|launcher| (first, launcher)), programs }
+    }
+
+    /// The words with `names` of the environment passed on to ranks on other hosts, where the launcher does that only
+    /// for variables that it is told. hydra and Slurm pass on all.
+    pub fn exporting(&self, words: &[OsString], names: &[&str]) -> Vec<OsString> {
+        let mut all = words.to_vec();
+        let Some((at, Launcher::Mpi(installation))) = &self.launcher else { return all };
+        if installation.family != Family::OpenMpi {
+            return all;
+        }
+        // Open MPI refuses a job that uses both ways.
+        const LIST: &str = "mca_base_env_list";
+        if let Some(listed) = all.iter().position(|word| word == LIST)
+            && let Some(value) = all.get_mut(listed + 1)
+        {
+            value.push(";");
+            value.push(names.join(";"));
+            return all;
+        }
+        let starts = all.iter().enumerate().filter(|(nth, word)| nth == at || nth > at && *word == ":");
+        let starts: Vec<usize> = starts.map(|(nth, _)| nth + 1).collect();
+        for start in starts.into_iter().rev() {
+            let options = names.iter().flat_map(|name| [OsString::from("-x"), OsString::from(name)]);
+            all.splice(start..start, options);
+        }
+        all
+    }
+}
+
+/// The place of the first word that is no wrapper's.
+fn unwrapped(words: &[OsString]) -> usize {
+    let mut at = 0;
+    while let Some(word) = words.get(at)
+        && let Some((name, with_value, before)) = WRAPPERS.iter().find(|(name, ..)| base(word) == *name)
+    {
+        at += 1;
+        while let Some(option) = words.get(at).map(|word| word.to_string_lossy()) {
+            let is_assignment = *name == "env" && option.contains('=');
+            if !option.starts_with('-') && !is_assignment {
+                break;
+            }
+            at += if with_value.contains(&option.as_ref()) { 2 } else { 1 };
+        }
+        at += before;
+    }
+    at
+}
+
+fn base(word: &OsStr) -> &OsStr {
+    Path::new(word).file_name().unwrap_or(word)
+}
+
+fn launcher(words: &[OsString], at: usize) -> Option<Launcher> {
+    let name = base(&words[at]).to_string_lossy();
+    if name == "plimsoll" && words.get(at + 1).is_some_and(|word| word == "mpirun") {
+        return Some(Launcher::Plimsoll);
+    }
+    if name == "srun" {
+        return Some(Launcher::Slurm);
+    }
+    let stem = name.split('.').next().unwrap_or_default();
+    if !matches!(stem, "mpirun" | "mpiexec" | "orterun" | "prterun" | "oshrun") {
+        return None;
+    }
+    let path = program::find(&words[at]).ok()?;
+    Installation::by_launcher(&path).map(Launcher::Mpi)
+}
+
+/// The program of one part of a command line.
+fn program_among(words: &[OsString], options: &Options) -> Option<Program> {
+    let (mut at, mut certain) = (0, true);
+    while let Some(word) = words.get(at) {
+        let text = word.to_string_lossy();
+        if text == "--" {
+            at += 1;
+            continue;
+        }
+        let Some(option) = text.strip_prefix('-') else {
+            match program::find(word) {
+                Ok(path) => return Some(Program { path, certain }),
+                // The value of an option that is not known here.
+                Err(_) if !certain => {
+                    at += 1;
+                    continue;
+                }
+                Err(_) => return None,
+            }
+        };
+        let option = option.strip_prefix('-').unwrap_or(option);
+        let values = if option.contains('=') {
+            0
+        } else if options.two.contains(&option) {
+            2
+        } else if options.one.contains(&option) {
+            1
+        } else {
+            // What follows an option that is not known may be its value.
+            certain &= options.flags.contains(&option);
+            0
+        };
+        at += 1 + values;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    fn open_mpi() -> Launcher {
+        Launcher::Mpi(Installation {
+            family: Family::OpenMpi,
+            version: "4.1".into(),
+            launcher: PathBuf::from("mpirun"),
+            device: None,
+            libraries: None,
+        })
+    }
+
+    #[test]
+    fn the_program_is_found_behind_the_launchers_options() {
+        let found = |text: &str, options| {
+            let program = program_among(&words(text), options)?;
+            Some((program.path.file_name()?.to_string_lossy().into_owned(), program.certain))
+        };
+        let sh = |certain| Some(("sh".to_owned(), certain));
+        assert_eq!(found("-n 4 --mca pml ob1 -x sh --map-by node sh -c true", &OPEN_MPI), sh(true));
+        assert_eq!(found("-np 4 --oversubscribe sh cat", &OPEN_MPI), sh(true));
+        assert_eq!(found("--strange no-such-value -n 2 sh", &OPEN_MPI), sh(false));
+        assert_eq!(found("-genv A b -ppn 2 sh", &HYDRA), sh(true));
+        assert_eq!(found("--ntasks=4 -N 2 sh", &SLURM), sh(true));
+        assert_eq!(found("--lab=yes -n 2 -- sh", &PLIMSOLL), sh(true));
+        assert_eq!(found("-n 4 no-such-program-at-all", &OPEN_MPI), None);
+        assert_eq!(found("-n", &OPEN_MPI), None);
+    }
+
+    #[test]
+    fn what_runs_another_command_is_looked_through() {
+        for (text, place) in [
+            ("sh -c true", 0),
+            ("env -u X A=b nice -n 5 sh", 7),
+            ("/usr/bin/timeout -k 5 60 sh", 4),
+            ("timeout 60", 2),
+            ("", 0),
+        ] {
+            assert_eq!(unwrapped(&words(text)), place, "{text}");
+        }
+        let line = Line::read(&words("env A=b sh -c true"));
+        assert_eq!((line.launcher, line.programs.len(), line.programs[0].certain), (None, 1, true));
+        assert_eq!(Line::read(&words("timeout 60")), Line { launcher: None, programs: Vec::new() });
+        let line = Line::read(&words("plimsoll mpirun -n 2 -- sh"));
+        assert_eq!((line.launcher, line.programs.len()), (Some((0, Launcher::Plimsoll)), 1));
+    }
+
+    #[test]
+    fn open_mpi_is_told_what_to_pass_on_in_the_way_that_the_user_chose() {
+        let exporting = |text: &str, at, launcher| {
+            let line = Line { launcher: Some((at, launcher)), programs: Vec::new() };
+            let all = line.exporting(&words(text), &["A", "B"]);
+            all.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        };
+        let with = |text, at| exporting(text, at, open_mpi());
+        assert_eq!(with("mpirun -n 2 ./a", 0), "mpirun -x A -x B -n 2 ./a");
+        assert_eq!(with("nice mpirun ./a : ./b", 1), "nice mpirun -x A -x B ./a : -x A -x B ./b");
+        assert_eq!(with("mpirun --mca mca_base_env_list X;Y ./a", 0), "mpirun --mca mca_base_env_list X;Y;A;B ./a");
+        assert_eq!(exporting("srun ./a", 0, Launcher::Slurm), "srun ./a");
+    }
+}

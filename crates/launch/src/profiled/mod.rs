@@ -1,0 +1,115 @@
+//! One `plimsoll profile`: a command whose MPI ranks record themselves, and the folder that they leave.
+
+mod line;
+mod outcome;
+mod place;
+mod refusal;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use linux::relay::Relay;
+use machine::{Fault, Nanoseconds, Result};
+use profile::job::Job;
+
+pub use line::{Launcher, Line, Program};
+pub use outcome::Outcome;
+pub use place::Place;
+
+use crate::preload;
+use crate::running::exit_code;
+
+/// How often the command is looked at between its signals.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// `None`: the first `plimsoll-profile-N` of the working folder that is free.
+    pub folder: Option<PathBuf>,
+    /// Bytes of a thread's timeline; 0: none.
+    pub trace: u64,
+    /// Bytes of a rank's tables; `None` leaves it to the library.
+    pub memory: Option<u64>,
+    /// Between two samples of cores and ranks; `None`: as often as costs little.
+    pub interval: Option<Nanoseconds>,
+    /// Sample what the cores do.
+    pub cores: bool,
+    /// A launcher's command, or a program.
+    pub words: Vec<OsString>,
+    /// The program that this code runs in: the library lies beside it.
+    pub command: PathBuf,
+}
+
+/// Runs it; what it has to say goes to standard error. Returns the exit code of the command: what is wrong with the
+/// profile is said, and is no failure of the command, on whose code scripts and batch systems rely.
+pub fn run(request: &Request) -> Result<u8> {
+    let line = Line::read(&request.words);
+    if let Some(fault) = line.programs.iter().filter(|p| p.certain).find_map(|p| refusal::of_program(&p.path)) {
+        return Err(fault);
+    }
+    let library = preload::library(&request.command)?;
+    let mut place = Place::make(request.folder.as_deref())?;
+    let variables = preload::variables(&library, place.path(), request.trace, request.memory);
+    let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
+    let words = line.exporting(&request.words, &names);
+    let (name, arguments) = words.split_first().ok_or_else(|| {
+        Fault::new("no command", "there would be nothing to run", "name one: plimsoll profile -- mpirun -n 8 ./a")
+    })?;
+    let mut job = Job {
+        command: request.words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        boot: boot(),
+        pid: std::process::id(),
+        started: now(),
+        trace_limit: request.trace,
+        ..Job::default()
+    };
+    job.write(place.path())?;
+
+    // Signals are kept from here on, before any thread or child is there.
+    let relay = Relay::open()?;
+    let mut command = Command::new(name);
+    command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
+    relay.release(&mut command);
+    let mut child = command
+        .spawn()
+        .map_err(|e| Fault::because(format!("command {}", name.display()), e, "check its name and that it may run"))?;
+    place.keep();
+    let status = attend(&mut child, &relay)?;
+
+    let code = exit_code(status);
+    let outcome = Outcome::read(place.path());
+    job.notes.extend(outcome.notes());
+    if outcome.ranks == 0 {
+        job.notes.extend(refusal::of_silence(&request.words, &line, code));
+    }
+    (job.ended, job.exit_code, job.signal) =
+        (Some(now()), status.code(), std::os::unix::process::ExitStatusExt::signal(&status));
+    job.write(place.path())?;
+    let shown = request.folder.clone().unwrap_or_else(|| place.path().file_name().unwrap_or_default().into());
+    eprint!("{}", outcome.page(&shown, &job.notes));
+    Ok(code)
+}
+
+fn attend(child: &mut Child, relay: &Relay) -> Result<ExitStatus> {
+    loop {
+        if let Some(status) = child.try_wait().map_err(|e| Fault::because("the command", e, "run it again"))? {
+            return Ok(status);
+        }
+        relay.attend(child, LOOK)?;
+    }
+}
+
+/// What tells the present start of this host from others.
+fn boot() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// CLOCK_REALTIME, ns since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}

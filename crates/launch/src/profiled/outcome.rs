@@ -1,0 +1,197 @@
+//! What a profiled command left: the short account at its end.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use record::folder;
+use record::layout::{Dropped, words};
+use record::live::{Glance, Live};
+
+/// What the ranks recorded, in sums.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// Ranks that left tables.
+    pub ranks: usize,
+    /// Ranks that their worlds have.
+    pub expected: usize,
+    /// Of those that left tables: ranks that neither called MPI_Finalize nor ended in order.
+    pub cut_short: usize,
+    pub calls: u64,
+    /// Inside MPI over the time that ranks ran, MPI_Init and MPI_Finalize left out; `None` where nothing was timed.
+    pub share: Option<f64>,
+    /// What could not be recorded, by what it is.
+    pub dropped: Vec<(&'static str, u64)>,
+    /// Files that are no tables of this version.
+    pub unreadable: usize,
+}
+
+impl Outcome {
+    /// Of the profile in `path`.
+    pub fn read(path: &Path) -> Outcome {
+        let entries = fs::read_dir(path.join(folder::RANKS)).into_iter().flatten().flatten();
+        let files: Vec<_> = entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|e| e == folder::RANK_SUFFIX))
+            .collect();
+        let glances: Vec<Glance> = files.iter().filter_map(|path| Live::open(path)?.glance().ok()).collect();
+        Outcome { unreadable: files.len() - glances.len(), ..Outcome::of(&glances) }
+    }
+
+    fn of(glances: &[Glance]) -> Outcome {
+        let placed = glances.iter().filter(|glance| glance.header.placed != 0);
+        let worlds: BTreeMap<String, usize> =
+            placed.map(|glance| (words(&glance.header.world), glance.header.size as usize)).collect();
+        let times: Vec<(f64, f64)> = glances.iter().filter_map(shares).collect();
+        let (inside, all) = times.iter().fold((0.0, 0.0), |(a, b), (inside, all)| (a + inside, b + all));
+        Outcome {
+            ranks: glances.iter().filter(|glance| glance.header.placed != 0).count(),
+            expected: worlds.values().sum(),
+            cut_short: glances.iter().filter(|g| g.header.finalized == 0 && g.header.ended == 0).count(),
+            calls: glances.iter().fold(0, |sum, glance| sum + glance.calls()),
+            share: (all > 0.0).then(|| inside / all),
+            dropped: dropped(glances.iter().map(|glance| &glance.header.dropped)),
+            unreadable: 0,
+        }
+    }
+
+    /// What is missing, as sentences.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.ranks < self.expected {
+            notes.push(format!(
+                "{} of {} ranks left no tables. Next: name a folder with -o that all hosts share, and put `plimsoll \
+                 profile --` directly before the launcher, so that ranks of other hosts are told",
+                self.expected - self.ranks,
+                self.expected
+            ));
+        }
+        if self.unreadable > 0 {
+            notes.push(format!(
+                "{} files of ranks cannot be read. Next: use a plimsoll and a libplimsoll_profile.so of one build",
+                self.unreadable
+            ));
+        }
+        notes.extend(
+            self.dropped
+                .iter()
+                .map(|(what, count)| format!("{count} {what}. Next: allow more with --memory, or less to record")),
+        );
+        notes
+    }
+
+    /// The page that ends a run; `profile` is the folder as the user names it.
+    pub fn page(&self, profile: &Path, notes: &[String]) -> String {
+        let many = |n: u64, what: &str| format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" });
+        if self.ranks == 0 {
+            let mut page = String::from("plimsoll: no rank recorded anything\n");
+            notes.iter().for_each(|note| page.push_str(&format!("plimsoll: {note}\n")));
+            return page;
+        }
+        let mut page = format!("plimsoll: {}, {}", many(self.ranks as u64, "rank"), many(self.calls, "MPI call"));
+        if let Some(share) = self.share {
+            let _ = write!(page, ", {:.1} % of their time in MPI", 100.0 * share);
+        }
+        if self.cut_short > 0 {
+            let _ = write!(page, "; {} did not finalize", many(self.cut_short as u64, "rank"));
+        }
+        page.push('\n');
+        for note in notes {
+            let _ = writeln!(page, "plimsoll: {note}");
+        }
+        let _ = writeln!(page, "plimsoll: now: plimsoll report {}", quoted(profile));
+        page
+    }
+}
+
+/// Ticks of a rank in MPI, and all of its threads' between MPI_Init and MPI_Finalize, in ns.
+fn shares(glance: &Glance) -> Option<(f64, f64)> {
+    let header = &glance.header;
+    let begun = if header.initialized != 0 { header.initialized } else { return None };
+    let ended = if header.finalized != 0 { header.finalized } else { header.latest.ticks };
+    let tick = header.tick()?;
+    let all = ended.checked_sub(begun)? as f64 * tick * glance.threads.len().max(1) as f64;
+    let inside = glance.ticks().iter().map(|ticks| *ticks as f64).sum::<f64>() * tick;
+    Some((inside.min(all), all))
+}
+
+fn dropped<'a>(all: impl Iterator<Item = &'a Dropped>) -> Vec<(&'static str, u64)> {
+    let mut sums = [0u64; 9];
+    for d in all {
+        let fields = [d.calls, d.rows, d.sites, d.peers, d.requests, d.events, d.communicators, d.modules, d.phases];
+        sums.iter_mut().zip(fields).for_each(|(sum, field)| *sum = sum.saturating_add(field));
+    }
+    let what = [
+        "calls of threads beyond the number that gets tables were only counted",
+        "calls found no row",
+        "calls found no place for their site",
+        "messages are not in the matrix",
+        "operations were not followed to their completion",
+        "calls are not in the timeline",
+        "communicators have members that are not known",
+        "modules found no place",
+        "phases found no place",
+    ];
+    what.into_iter().zip(sums).filter(|(_, sum)| *sum > 0).collect()
+}
+
+/// 1234567 as `1,234,567`.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (nth, digit) in digits.chars().enumerate() {
+        if nth > 0 && (digits.len() - nth) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A path as a shell takes it for one word.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%,=:".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_says_what_there_is_and_what_is_not() {
+        let outcome = Outcome {
+            ranks: 3,
+            expected: 4,
+            cut_short: 1,
+            calls: 1_234_567,
+            share: Some(0.25),
+            dropped: vec![("calls found no place for their site", 7)],
+            unreadable: 0,
+        };
+        let page = outcome.page(Path::new("a b"), &outcome.notes());
+        for wanted in [
+            "3 ranks, 1,234,567 MPI calls, 25.0 % of their time in MPI; 1 rank did not finalize",
+            "1 of 4 ranks left no tables",
+            "7 calls found no place",
+            "now: plimsoll report 'a b'",
+        ] {
+            assert!(page.contains(wanted), "{page}");
+        }
+        assert!(Outcome { ranks: 4, expected: 4, ..Outcome::default() }.notes().is_empty());
+    }
+
+    #[test]
+    fn where_no_rank_was_seen_the_cause_stands_in_the_place_of_the_report() {
+        let page = Outcome::default().page(Path::new("p"), &["it is static. Next: link it".to_owned()]);
+        assert_eq!(page, "plimsoll: no rank recorded anything\nplimsoll: it is static. Next: link it\n");
+    }
+
+    #[test]
+    fn a_folder_without_ranks_is_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Outcome::read(folder.path()), Outcome::default());
+    }
+}

@@ -1,0 +1,79 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use launch::profiled::{self, Request};
+use machine::{Bytes, Fault, Nanoseconds, Result};
+
+/// Records what an MPI program does, and what the cores do meanwhile. The program need not be changed.
+///
+/// The command's streams and exit status are its own; a short account goes to standard error at the end. `plimsoll report
+/// DIR` shows the profile.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The folder to make; on several hosts one that they share [default: plimsoll-profile-N]
+    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Record the timeline too: every call, in at most LIMIT bytes a thread
+    #[arg(long, value_name = "LIMIT", num_args = 0..=1, require_equals = true, default_missing_value = "1GiB")]
+    trace: Option<Bytes>,
+    /// Time from one look at cores and ranks to the next, like 20ms [default: 20ms, or what half a percent of a core allows]
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    interval: Option<Nanoseconds>,
+    /// Bytes that a rank's tables may take
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Bytes>,
+    /// Leave out what the cores do: no sampling
+    #[arg(long)]
+    no_cores: bool,
+    /// The command: a launcher with its program, or a program
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// A time of at least a millisecond, like `20ms` or `1s`.
+fn interval(text: &str) -> Result<Nanoseconds> {
+    let bad = |cause| Fault::new(format!("interval '{text}'"), cause, "write it like 20ms, 0.5s or 1s");
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number: f64 = text[..text.len() - unit.len()].parse().map_err(|_| bad("it is no time"))?;
+    let nanoseconds = number
+        * match unit.trim() {
+            "us" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            _ => return Err(bad("it has no unit that is known")),
+        };
+    if !(1e6..=60e9).contains(&nanoseconds) {
+        return Err(bad("it is not from 1 ms to 60 s"));
+    }
+    Ok(Nanoseconds(nanoseconds as u64))
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let command = std::env::current_exe()
+        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    let code = profiled::run(&Request {
+        folder: arguments.folder,
+        trace: arguments.trace.map_or(0, |limit| limit.0),
+        memory: arguments.memory.map(|bytes| bytes.0),
+        interval: arguments.interval,
+        cores: !arguments.no_cores,
+        words: arguments.command,
+        command,
+    })?;
+    Ok(ExitCode::from(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_have_a_unit() {
+        assert_eq!(interval("20ms").unwrap(), Nanoseconds(20_000_000));
+        assert_eq!(interval("0.5s").unwrap(), Nanoseconds(500_000_000));
+        for text in ["", "20", "ms", "-1s", "0.1ms", "90s", "1.2.3s", "1 hour"] {
+            assert!(interval(text).is_err(), "{text}");
+        }
+    }
+}
