@@ -10,4 +10,5 @@ pub mod summarize;
 pub mod summary;
 pub mod symbols;
 pub mod tables;
+pub mod timeline;
 pub mod verdict;

@@ -1,0 +1,182 @@
+//! What every thread of every rank did, call by call, on one clock; and what follows from having all of them.
+//!
+//! A timeline is never held as a list of calls: the files, at about five bytes a call, are, and [`Timeline::walk`] goes
+//! through a rank as often as somebody asks. Only the beginnings of messages and collective operations are kept apart
+//! ([`matching`]), so that each finds its other half.
+
+mod columns;
+mod lanes;
+pub mod matching;
+mod roles;
+#[cfg(test)]
+mod tests;
+mod waits;
+mod walk;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use machine::Result;
+use record::layout::{Header, words};
+
+pub use lanes::{Clock, Lane};
+pub use matching::{Channel, Half, Instance, Matches};
+pub use roles::{Collective, Role};
+pub use waits::{FunctionWaits, RankWaits, Waits};
+pub use walk::{Kind, Operation, Step, Walk};
+
+/// The traced ranks of a job, and which of their operations belong together.
+#[derive(Debug)]
+pub struct Timeline {
+    /// What tells each MPI_COMM_WORLD from the others, in the order in which they began.
+    pub worlds: Vec<String>,
+    /// By world, then by rank.
+    pub ranks: Vec<Rank>,
+    /// That the ranks use between them.
+    pub communicators: Vec<Communicator>,
+    pub matches: Matches,
+    /// Nanoseconds since 1970 of the time 0.
+    pub origin: u64,
+    /// What is missing or uncertain, and why.
+    pub notes: Vec<String>,
+}
+
+#[derive(Debug)]
+pub struct Rank {
+    /// Place in [`Timeline::worlds`].
+    pub world: usize,
+    /// In its MPI_COMM_WORLD.
+    pub rank: u32,
+    pub host: String,
+    pub pid: u32,
+    pub clock: Clock,
+    pub lanes: Vec<Lane>,
+    /// Calls that are not in it, since it had reached its limit.
+    pub lost: u64,
+    /// By the rank's number of a communicator: its place in [`Timeline::communicators`].
+    communicators: HashMap<u32, u32>,
+    /// What receives from anywhere got, by their order.
+    resolved: HashMap<u64, (i32, i32)>,
+}
+
+/// A communicator as its members share it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Communicator {
+    pub world: usize,
+    /// Ranks of the world by rank of the communicator; empty where they are not known.
+    pub members: Vec<u32>,
+}
+
+impl Communicator {
+    pub fn place_of(&self, rank: u32) -> Option<usize> {
+        // That of the world, and many others, are in order.
+        if self.members.get(rank as usize) == Some(&rank) {
+            return Some(rank as usize);
+        }
+        self.members.iter().position(|member| *member == rank)
+    }
+}
+
+impl Timeline {
+    /// `None` where nothing was traced. Ranks without a timeline are named in the notes.
+    pub fn open(profile: &Path) -> Result<Option<Timeline>> {
+        let (mut sources, mut notes) = (Vec::new(), Vec::new());
+        for path in lanes::rank_files(profile)? {
+            match lanes::Source::open(&path, &mut notes) {
+                Ok(Some(source)) => sources.push(source),
+                Ok(None) => {}
+                Err(fault) => notes.push(format!("left out: {fault}")),
+            }
+        }
+        if sources.iter().all(|source| source.lanes.is_empty()) {
+            return Ok(None);
+        }
+        Ok(Some(Timeline::of(sources, notes)))
+    }
+
+    fn of(mut sources: Vec<lanes::Source>, mut notes: Vec<String>) -> Timeline {
+        let worlds = lanes::worlds(&sources);
+        let world = |header: &Header| worlds.iter().position(|world| *world == words(&header.world)).unwrap_or(0);
+        sources.sort_by_key(|source| {
+            (world(&source.tables.header), source.tables.header.rank, source.tables.header.started.realtime)
+        });
+        let (origin, clocks) = lanes::clocks(&sources, &mut notes);
+        let (communicators, numbers) = communicators(&sources, world);
+        let silent: Vec<_> = sources.iter().filter(|source| source.lanes.is_empty()).collect();
+        if !silent.is_empty() {
+            let ranks: Vec<_> = silent.iter().map(|source| source.tables.header.rank.to_string()).collect();
+            notes.push(format!("there is no timeline of rank {}: what it sent is not seen", ranks.join(", ")));
+        }
+        let ranks: Vec<_> = sources
+            .into_iter()
+            .zip(clocks)
+            .zip(numbers)
+            .map(|((source, clock), communicators)| Rank {
+                world: world(&source.tables.header),
+                rank: source.tables.header.rank,
+                host: words(&source.tables.header.host),
+                pid: source.tables.header.pid,
+                clock,
+                lanes: source.lanes,
+                lost: source.tables.header.dropped.events,
+                communicators,
+                resolved: HashMap::new(),
+            })
+            .collect();
+        let lost: u64 = ranks.iter().map(|rank| rank.lost).sum();
+        if lost > 0 {
+            notes.push(format!(
+                "{lost} calls are not in the timeline, which had reached its limit: it is complete up to {:.3} s; give it \
+                 more with `plimsoll profile --trace=SIZE`",
+                ranks.iter().map(Rank::end).min().unwrap_or(0) as f64 / 1e9
+            ));
+        }
+        let mut timeline = Timeline { worlds, ranks, communicators, matches: Matches::default(), origin, notes };
+        timeline.match_all();
+        timeline
+    }
+
+    /// The calls of a rank, of all its threads, by the time when they were entered.
+    pub fn walk(&self, place: usize) -> Walk<'_> {
+        Walk::new(self, place)
+    }
+
+    /// The place of a rank of a world.
+    pub fn place(&self, world: usize, rank: u32) -> Option<usize> {
+        self.ranks.binary_search_by_key(&(world, rank), |known| (known.world, known.rank)).ok()
+    }
+}
+
+impl Rank {
+    /// When its last traced call ended, as far as its tables tell without reading it all.
+    fn end(&self) -> i64 {
+        self.lanes.iter().map(|lane| self.clock.at(lane.end)).max().unwrap_or(0)
+    }
+}
+
+/// Ranks number their communicators by themselves. Those with the same members are the same where they come in the same
+/// order, as MPI demands that communicators are made in.
+fn communicators(
+    sources: &[lanes::Source],
+    world: impl Fn(&Header) -> usize,
+) -> (Vec<Communicator>, Vec<HashMap<u32, u32>>) {
+    let mut known: BTreeMap<(usize, Vec<u32>, usize), u32> = BTreeMap::new();
+    let mut all: Vec<Communicator> = Vec::new();
+    let mut numbers = Vec::new();
+    for source in sources {
+        let world = world(&source.tables.header);
+        let mut times: BTreeMap<&[u32], usize> = BTreeMap::new();
+        let mut own = HashMap::new();
+        for (number, members) in &source.tables.members {
+            let time = times.entry(members).or_default();
+            let id = *known.entry((world, members.clone(), *time)).or_insert_with(|| {
+                all.push(Communicator { world, members: members.clone() });
+                all.len() as u32 - 1
+            });
+            *time += 1;
+            own.insert(*number, id);
+        }
+        numbers.push(own);
+    }
+    (all, numbers)
+}

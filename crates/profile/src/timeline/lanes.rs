@@ -1,0 +1,151 @@
+//! The files of a timeline, and their clocks.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use machine::{Fault, Result};
+use record::folder;
+use record::layout::{Moment, words};
+use record::rank::Rank as Tables;
+use record::trace::Decoder;
+
+/// The calls of one thread, as they were written.
+#[derive(Debug)]
+pub struct Lane {
+    pub thread: u16,
+    /// The file, as far as it is complete.
+    pub file: Vec<u8>,
+    /// Ticks when its last call ended.
+    pub end: u64,
+}
+
+/// Turns ticks of a rank into nanoseconds since the time 0 of the timeline.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    ticks: u64,
+    nanoseconds: f64,
+    tick: f64,
+}
+
+impl Clock {
+    pub fn at(&self, ticks: u64) -> i64 {
+        let since = ticks.wrapping_sub(self.ticks) as i64;
+        (self.nanoseconds + since as f64 * self.tick).round() as i64
+    }
+}
+
+pub(super) struct Source {
+    pub tables: Tables,
+    pub lanes: Vec<Lane>,
+}
+
+impl Source {
+    /// `None` where the process is no rank yet.
+    pub fn open(path: &Path, notes: &mut Vec<String>) -> Result<Option<Source>> {
+        let tables = Tables::open(path)?;
+        if tables.header.placed == 0 {
+            return Ok(None);
+        }
+        let mut lanes = Vec::new();
+        let ranks = path.parent().unwrap_or(Path::new("."));
+        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        for (thread, state) in &tables.threads {
+            let path = ranks.join(format!("{stem}.{thread}.{}", folder::TRACE_SUFFIX));
+            if state.traced == 0 || !path.exists() {
+                continue;
+            }
+            match Lane::open(&path, *thread, state.traced) {
+                Ok(lane) => lanes.push(lane),
+                Err(fault) => notes.push(format!("left out: {fault}")),
+            }
+        }
+        Ok(Some(Source { tables, lanes }))
+    }
+}
+
+impl Lane {
+    fn open(path: &Path, thread: u16, complete: u64) -> Result<Lane> {
+        let named = |fault: Fault| fault.within(path.display());
+        let mut file = fs::read(path)
+            .map_err(|error| Fault::because(path.display().to_string(), error, "profile the program again"))?;
+        file.truncate(usize::try_from(complete).unwrap_or(usize::MAX));
+        file.shrink_to_fit();
+        let mut decoder = Decoder::new(&file).map_err(named)?;
+        let mut end = decoder.header().started;
+        let damage = loop {
+            match decoder.next_event() {
+                Ok(Some(event)) => end = event.call.left,
+                Ok(None) => break None,
+                Err(fault) => break Some(fault),
+            }
+        };
+        let good = decoder.position();
+        if let Some(fault) = damage.filter(|_| good == size_of::<record::trace::Header>()) {
+            return Err(named(fault));
+        }
+        file.truncate(good);
+        Ok(Lane { thread, file, end })
+    }
+}
+
+/// The files of ranks, in the order of their names.
+pub(super) fn rank_files(profile: &Path) -> Result<Vec<PathBuf>> {
+    let ranks = profile.join(folder::RANKS);
+    let entries = match fs::read_dir(&ranks) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Fault::because(ranks.display().to_string(), error, "let this user read the folder")),
+    };
+    let is_rank = |path: &PathBuf| path.extension().is_some_and(|suffix| suffix == folder::RANK_SUFFIX);
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_rank).collect();
+    files.sort();
+    Ok(files)
+}
+
+/// The one that others were spawned from began first.
+pub(super) fn worlds(sources: &[Source]) -> Vec<String> {
+    let mut found: HashMap<String, u64> = HashMap::new();
+    for source in sources {
+        let started = found.entry(words(&source.tables.header.world)).or_insert(u64::MAX);
+        *started = (*started).min(source.tables.header.started.realtime);
+    }
+    let mut worlds: Vec<_> = found.into_iter().collect();
+    worlds.sort_by(|one, other| (one.1, &one.0).cmp(&(other.1, &other.0)));
+    worlds.into_iter().map(|(name, _)| name).collect()
+}
+
+/// Time 0, ns since 1970, and the clock of each rank.
+///
+/// Ranks of one host have their ticks in common: one moment of one of them places all. Hosts are joined by CLOCK_REALTIME.
+pub(super) fn clocks(sources: &[Source], notes: &mut Vec<String>) -> (u64, Vec<Clock>) {
+    type Host = ([u8; 40], u32);
+    let host = |source: &Source| -> Host { (source.tables.header.boot, source.tables.header.clock) };
+    let mut best: HashMap<Host, (u64, Moment, f64)> = HashMap::new();
+    for source in sources {
+        let header = &source.tables.header;
+        let span = header.latest.ticks.saturating_sub(header.started.ticks);
+        let tick = source.tables.tick().filter(|tick| tick.is_finite() && *tick > 0.0);
+        let known = best.entry(host(source)).or_insert((0, header.started, tick.unwrap_or(1.0)));
+        if let Some(tick) = tick.filter(|_| span > known.0) {
+            *known = (span, header.started, tick);
+        }
+    }
+    if best.len() > 1 {
+        notes.push(format!(
+            "the ranks are on {} hosts, joined by CLOCK_REALTIME: times between hosts are as exact as these clocks agree",
+            best.len()
+        ));
+    }
+    let first = |source: &Source| {
+        let (_, moment, tick) = best[&host(source)];
+        let before = moment.ticks.saturating_sub(source.tables.header.started.ticks);
+        moment.realtime.saturating_sub((before as f64 * tick) as u64)
+    };
+    let origin = sources.iter().map(first).min().unwrap_or(0);
+    let clock = |source: &Source| {
+        let (_, moment, tick) = best[&host(source)];
+        Clock { ticks: moment.ticks, nanoseconds: moment.realtime.wrapping_sub(origin) as i64 as f64, tick }
+    };
+    (origin, sources.iter().map(clock).collect())
+}

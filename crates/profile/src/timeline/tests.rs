@@ -1,0 +1,312 @@
+//! Programs in closed form: what each rank did is written down, and what follows is known.
+
+use std::path::Path;
+
+use record::functions::named;
+use record::image::Image;
+use record::layout::{Moment, Thread, kind, text};
+use record::trace::{Call, Encoder, Header, Matched, Reference, peer, tag};
+use tempfile::TempDir;
+use zerocopy::IntoBytes;
+
+use super::*;
+
+/// Ticks are nanoseconds here.
+const STARTED: u64 = 1_000_000_000;
+
+/// One rank's calls, thread by thread.
+pub(crate) struct Written {
+    pub rank: u32,
+    pub threads: Vec<Lines>,
+}
+
+/// The calls of a thread, with the numbers of what they begin.
+#[derive(Default)]
+pub(crate) struct Lines {
+    thread: u16,
+    calls: Vec<(Call, Vec<Reference>, Vec<Matched>)>,
+    begun: u64,
+}
+
+impl Lines {
+    /// `entered` and `left` are nanoseconds since the start.
+    pub fn call(&mut self, name: &str, (entered, left): (u64, u64), to: (i32, i32, u64)) -> u64 {
+        let function = named(name).unwrap();
+        let mut call = Call::new(function.id, STARTED + entered, STARTED + left);
+        (call.communicator, call.peer, call.tag, call.bytes) = (0, to.0, to.1, to.2);
+        call.begun = u16::from(function.argument("request").is_some() && !["Wait", "Test"].contains(&name));
+        self.calls.push((call, Vec::new(), Vec::new()));
+        self.begun += u64::from(call.begun);
+        self.begun.wrapping_sub(1)
+    }
+
+    pub fn collective(&mut self, name: &str, times: (u64, u64), root: i32, bytes: u64) -> u64 {
+        self.call(name, times, (root, tag::NONE, bytes))
+    }
+
+    /// A completion, or a start, of operations of this thread.
+    pub fn complete(&mut self, name: &str, (entered, left): (u64, u64), operations: &[u64]) {
+        let mut call = Call::new(named(name).unwrap().id, STARTED + entered, STARTED + left);
+        if name.starts_with("Start") {
+            call.begun = operations.len() as u16;
+            self.begun += u64::from(call.begun);
+        }
+        let references = operations.iter().map(|ordinal| Reference { thread: self.thread, ordinal: *ordinal });
+        self.calls.push((call, references.collect(), Vec::new()));
+    }
+
+    /// What the last call got, at a place among what it completes.
+    pub fn got(&mut self, place: u32, source: i32, tag: i32, bytes: u64) {
+        self.calls.last_mut().unwrap().2.push(Matched { place, source, tag, bytes });
+    }
+
+    pub fn exchange(&mut self, times: (u64, u64), to: (i32, i32, u64), from: (i32, i32, u64)) {
+        self.call("Sendrecv", times, to);
+        let call = &mut self.calls.last_mut().unwrap().0;
+        (call.source, call.source_tag, call.source_bytes) = from;
+    }
+
+    fn file(&self, shift: u32) -> Vec<u8> {
+        let header = Header::new(shift, STARTED, 1, self.thread);
+        let mut file = header.as_bytes().to_vec();
+        let mut encoder = Encoder::new(&header);
+        for (call, references, matched) in &self.calls {
+            let mut out = vec![0; Encoder::room(references.len(), matched.len())];
+            let length = encoder.encode(call, references, matched, &mut out).unwrap();
+            file.extend_from_slice(&out[..length]);
+        }
+        file
+    }
+}
+
+/// A profile of ranks of one host, of which communicator 0 is MPI_COMM_WORLD.
+pub(crate) fn profile(ranks: Vec<Lines>) -> TempDir {
+    let size = ranks.len() as u32;
+    let written =
+        ranks.into_iter().enumerate().map(|(rank, lines)| Written { rank: rank as u32, threads: vec![lines] });
+    let folder = tempfile::tempdir().unwrap();
+    for written in written {
+        write(folder.path(), size, &written, &[(0, (0..size).collect())]);
+    }
+    folder
+}
+
+pub(crate) fn write(folder: &Path, size: u32, written: &Written, communicators: &[(u32, Vec<u32>)]) {
+    let mut image = Image::default();
+    let (rank, pid) = (written.rank, 100 + written.rank);
+    let header = &mut image.header;
+    (header.placed, header.rank, header.size, header.pid) = (1, rank, size, pid);
+    header.clock = record::layout::clock::COUNTER;
+    header.started = Moment { ticks: STARTED, monotonic: 5_000, realtime: 7_000_000_000 };
+    header.latest = Moment { ticks: STARTED + 1_000_000, monotonic: 1_005_000, realtime: 7_001_000_000 };
+    header.host = text("here");
+    header.world = text("w");
+    header.boot = text("b");
+    header.threads = written.threads.len() as u32;
+    for (number, members) in communicators {
+        image.region::<u32>(kind::MEMBERS, record::layout::WHOLE_RANK, (0, *number), members);
+    }
+    let ranks = folder.join(record::folder::RANKS);
+    std::fs::create_dir_all(&ranks).unwrap();
+    for lines in &written.threads {
+        let file = lines.file(0);
+        let state = Thread { traced: file.len() as u64, ..Thread::default() };
+        image.region(kind::THREAD, lines.thread, (0, 0), &[state]);
+        // A window of the file is always ahead of what is complete.
+        let longer = [&file[..], &[0; 100]].concat();
+        std::fs::write(record::folder::trace_file(folder, "here", pid, lines.thread), longer).unwrap();
+    }
+    image.write(&record::folder::rank_file(folder, "here", pid)).unwrap();
+}
+
+fn open(folder: &TempDir) -> Timeline {
+    Timeline::open(folder.path()).unwrap().unwrap()
+}
+
+fn waits_of(timeline: &Timeline, rank: usize, name: &str) -> FunctionWaits {
+    let waits = timeline.waits();
+    let of = waits.ranks[rank].functions.iter().filter(|((id, _), _)| *id == named(name).unwrap().id);
+    of.fold(FunctionWaits::default(), |mut sum, (_, waits)| {
+        sum.add(waits);
+        sum
+    })
+}
+
+impl FunctionWaits {
+    fn ns(&self) -> [i64; 4] {
+        [self.late_sender, self.late_receiver, self.collective, self.undivided].map(|s| (s * 1e9).round() as i64)
+    }
+}
+
+const NONE: i32 = peer::NONE;
+
+#[test]
+fn a_receive_waits_for_a_late_sender_and_no_longer() {
+    let (mut a, mut b) = (Lines::default(), Lines::default());
+    a.call("Send", (5000, 5600), (1, 7, 64));
+    b.call("Recv", (1000, 6000), (0, 7, 128));
+    a.call("Send", (7000, 7100), (1, 7, 64));
+    b.call("Recv", (8000, 8100), (0, 7, 128));
+    let timeline = open(&profile(vec![a, b]));
+    assert_eq!((timeline.matches.messages, timeline.matches.unmatched), (2, 0));
+    assert_eq!(waits_of(&timeline, 1, "Recv").ns(), [4000, 0, 0, 0]);
+    assert_eq!(waits_of(&timeline, 0, "Send").ns(), [0; 4]);
+    let waits = timeline.waits();
+    assert_eq!(waits.ranks[1].for_whom.keys().collect::<Vec<_>>(), [&0]);
+    assert!((waits.caused()[0] - 4e-6).abs() < 1e-12);
+    assert!((waits.ranks[1].total().transfer() - 1.1e-6).abs() < 1e-12);
+}
+
+#[test]
+fn a_send_waits_for_a_late_receiver_only_if_it_is_held() {
+    let (mut a, mut b) = (Lines::default(), Lines::default());
+    a.call("Send", (1000, 5200), (1, 7, 1 << 20));
+    b.call("Recv", (5000, 5300), (0, 7, 1 << 20));
+    a.call("Send", (6000, 6100), (1, 8, 8));
+    b.call("Recv", (9000, 9100), (0, 8, 8));
+    let timeline = open(&profile(vec![a, b]));
+    assert_eq!(waits_of(&timeline, 0, "Send").ns(), [0, 4000, 0, 0]);
+    assert_eq!(waits_of(&timeline, 1, "Recv").ns(), [0; 4]);
+}
+
+#[test]
+fn a_collective_waits_as_its_kind_does() {
+    let mut ranks: Vec<Lines> = (0..3).map(|_| Lines::default()).collect();
+    for (rank, lines) in ranks.iter_mut().enumerate() {
+        let late = 1000 * rank as u64;
+        lines.collective("Barrier", (late, 2100), NONE, 0);
+        lines.collective("Bcast", (10_000 + late, 13_000), 1, 8);
+        lines.collective("Reduce", (20_000 + late, 23_000), 0, 8);
+        lines.collective("Scan", (32_000 - late, 33_000), NONE, 8);
+    }
+    let timeline = open(&profile(ranks));
+    let of = |name| [0, 1, 2].map(|rank| waits_of(&timeline, rank, name).ns()[2]);
+    assert_eq!(of("Barrier"), [2000, 1000, 0]);
+    assert_eq!(of("Bcast"), [1000, 0, 0]);
+    assert_eq!(of("Reduce"), [2000, 0, 0]);
+    assert_eq!(of("Scan"), [0, 1000, 2000]);
+    let group = timeline.waits().ranks[0].functions.keys().map(|key| key.1).collect::<Vec<_>>();
+    assert_eq!(group, [3; 4]);
+}
+
+#[test]
+fn completions_find_what_was_begun_also_from_anywhere_and_restarted() {
+    let (mut a, mut b, mut c) = (Lines::default(), Lines::default(), Lines::default());
+    // Two receives from anywhere and one from rank 2 with the same tag: the order of posting counts.
+    let any = b.call("Irecv", (100, 150), (peer::ANY, tag::ANY, 64));
+    let named_one = b.call("Irecv", (200, 250), (2, 5, 64));
+    let other = b.call("Irecv", (300, 350), (peer::ANY, 5, 64));
+    a.call("Isend", (2000, 2100), (1, 9, 16));
+    c.call("Send", (3000, 3100), (1, 5, 24));
+    c.call("Send", (4000, 4100), (1, 5, 32));
+    b.complete("Waitall", (1000, 4200), &[any, named_one, other]);
+    b.got(0, 2, 5, 24);
+    b.got(2, 0, 9, 16);
+    // Restarted: the first start completes late, the second at once.
+    let template = b.call("Recv_init", (5000, 5010), (0, 1, 8));
+    for (start, sent, until) in [(5100, 6000, 6100), (7000, 6900, 7100)] {
+        b.complete("Start", (start, start + 10), &[template]);
+        b.complete("Wait", (start + 50, until), &[b.begun - 1]);
+        a.call("Send", (sent, sent + 20), (1, 1, 8));
+    }
+    let timeline = open(&profile(vec![a, b, c]));
+    assert_eq!((timeline.matches.messages, timeline.matches.unmatched), (5, 0));
+    assert_eq!(waits_of(&timeline, 1, "Wait").ns(), [850, 0, 0, 0]);
+    let mut walk = timeline.walk(1);
+    let posted: Vec<_> = (0..3).map(|_| walk.step().unwrap().begun[0]).map(|one| (one.peer, one.tag)).collect();
+    assert_eq!(posted, [(2, 5), (2, 5), (0, 9)]);
+    let waitall = walk.step().unwrap();
+    assert_eq!(waitall.completed.iter().map(|one| one.bytes).collect::<Vec<_>>(), [24, 64, 16]);
+}
+
+#[test]
+fn both_halves_of_an_exchange_are_seen() {
+    let (mut a, mut b) = (Lines::default(), Lines::default());
+    a.exchange((1000, 4000), (1, 3, 100), (1, 3, 100));
+    b.exchange((3000, 4100), (0, 3, 100), (0, 3, 100));
+    b.exchange((5000, 5100), (peer::NULL, 3, 100), (peer::NULL, 3, 100));
+    let timeline = open(&profile(vec![a, b]));
+    assert_eq!(timeline.matches.messages, 2);
+    assert_eq!(waits_of(&timeline, 0, "Sendrecv").ns().iter().sum::<i64>(), 2000);
+    assert_eq!(waits_of(&timeline, 1, "Sendrecv").ns(), [0; 4]);
+}
+
+#[test]
+fn what_is_not_in_the_timeline_is_undivided_and_said() {
+    let (mut a, mut b) = (Lines::default(), Lines::default());
+    a.call("Recv", (1000, 2000), (1, 3, 8));
+    a.collective("Barrier", (3000, 5000), NONE, 0);
+    a.call("Iprobe", (6000, 6500), (1, 3, 0));
+    b.call("Send", (0, 10), (0, 4, 8));
+    let folder = profile(vec![a, b]);
+    let timeline = open(&folder);
+    assert_eq!(timeline.matches.unmatched, 2);
+    assert_eq!(waits_of(&timeline, 0, "Recv").ns(), [0, 0, 0, 1000]);
+    assert_eq!(waits_of(&timeline, 0, "Barrier").ns(), [0, 0, 0, 2000]);
+    assert_eq!(waits_of(&timeline, 0, "Iprobe").ns(), [0, 0, 0, 500]);
+    let trace = record::folder::trace_file(folder.path(), "here", 101, 0);
+    std::fs::remove_file(trace).unwrap();
+    let timeline = open(&folder);
+    assert!(timeline.notes[0].contains("no timeline of rank 1"), "{:?}", timeline.notes);
+}
+
+#[test]
+fn communicators_are_the_same_by_members_and_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = vec![0, 1];
+    for rank in 0..2u32 {
+        let mut lines = Lines::default();
+        // The ranks number their communicators differently.
+        let (first, second) = if rank == 0 { (3, 4) } else { (2, 9) };
+        for (communicator, time) in [(first, 1000), (second, 2000)] {
+            lines.collective("Barrier", (time + 100 * u64::from(rank), time + 300), NONE, 0);
+            lines.calls.last_mut().unwrap().0.communicator = communicator;
+        }
+        let communicators = [(0, world.clone()), (first, vec![1, 0]), (second, vec![1, 0])];
+        write(folder.path(), 2, &Written { rank, threads: vec![lines] }, &communicators);
+    }
+    let timeline = open(&folder);
+    assert_eq!(timeline.communicators.len(), 3);
+    assert_eq!(waits_of(&timeline, 0, "Barrier").ns(), [0, 0, 200, 0]);
+}
+
+#[test]
+fn threads_of_a_rank_are_one_sequence() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = [(0, vec![0, 1])];
+    let (mut one, mut two) = (Lines::default(), Lines { thread: 1, ..Lines::default() });
+    let posted = one.call("Irecv", (1000, 1100), (1, 1, 8));
+    two.calls.push((
+        Call::new(named("Wait").unwrap().id, STARTED + 1500, STARTED + 3000),
+        vec![Reference { thread: 0, ordinal: posted }],
+        Vec::new(),
+    ));
+    one.call("Send", (2000, 2100), (1, 2, 8));
+    write(folder.path(), 2, &Written { rank: 0, threads: vec![one, two] }, &members);
+    let mut other = Lines::default();
+    other.call("Send", (2900, 2950), (0, 1, 8));
+    other.call("Recv", (2960, 2970), (0, 2, 8));
+    write(folder.path(), 2, &Written { rank: 1, threads: vec![other] }, &members);
+    let timeline = open(&folder);
+    assert_eq!(waits_of(&timeline, 0, "Wait").ns(), [1400, 0, 0, 0]);
+    let mut walk = timeline.walk(0);
+    let mut threads = Vec::new();
+    while let Some(step) = walk.step() {
+        threads.push(step.thread);
+    }
+    assert_eq!(threads, [0, 1, 0]);
+}
+
+#[test]
+fn columns_hold_the_time_in_calls() {
+    let (mut a, mut b) = (Lines::default(), Lines::default());
+    a.call("Send", (0, 1000), (1, 7, 64));
+    b.call("Recv", (0, 5000), (0, 7, 64));
+    a.collective("Barrier", (9000, 10_000), NONE, 0);
+    let timeline = open(&profile(vec![a, b]));
+    let drawn = timeline.columns(10, 7_000_000_000 - 500, |rank| Some(rank.rank as usize));
+    assert!((drawn.from - 5e-7).abs() < 1e-12 && (drawn.step - 1e-6).abs() < 1e-12);
+    assert_eq!(drawn.names, ["MPI_Send", "MPI_Barrier", "MPI_Recv"]);
+    assert_eq!(drawn.lanes[0].most.iter().flatten().count(), 2);
+    assert_eq!(drawn.lanes[1].mpi[..6], [1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+}

@@ -1,0 +1,224 @@
+//! Who waited for whom, from the times at which both came.
+//!
+//! The names are those of Scalasca's wait states: a receive waits for a late sender, a send that cannot be buffered for a
+//! late receiver, a collective operation for the last that enters (everyone to everyone), for its root (from the root), or
+//! as its root for everyone (to the root).
+
+use std::collections::BTreeMap;
+
+use record::functions::{Class, FunctionId, function};
+
+use super::roles::{Collective, Role, part_of};
+use super::walk::{Kind, Operation, Step};
+use super::{Rank, Timeline};
+
+/// Seconds. The calls of one function at groups of one size.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FunctionWaits {
+    pub calls: u64,
+    /// In the calls.
+    pub seconds: f64,
+    /// For a sender that had not begun.
+    pub late_sender: f64,
+    /// For a receiver that had not begun.
+    pub late_receiver: f64,
+    /// For others to enter a collective operation.
+    pub collective: f64,
+    /// In calls whose waiting cannot be seen: their other end is not in the timeline, or they only ask.
+    pub undivided: f64,
+}
+
+impl FunctionWaits {
+    pub fn wait(&self) -> f64 {
+        self.late_sender + self.late_receiver + self.collective
+    }
+
+    /// What is left: the calls' own work.
+    pub fn transfer(&self) -> f64 {
+        (self.seconds - self.wait() - self.undivided).max(0.0)
+    }
+
+    pub fn add(&mut self, other: &FunctionWaits) {
+        self.calls += other.calls;
+        self.seconds += other.seconds;
+        self.late_sender += other.late_sender;
+        self.late_receiver += other.late_receiver;
+        self.collective += other.collective;
+        self.undivided += other.undivided;
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RankWaits {
+    /// By function and, of collective functions, ranks of the communicator (elsewhere 0).
+    pub functions: BTreeMap<(FunctionId, u32), FunctionWaits>,
+    /// Seconds that it waited for each other rank, by place in [`Timeline::ranks`].
+    pub for_whom: BTreeMap<usize, f64>,
+}
+
+impl RankWaits {
+    /// Of all functions but MPI_Init and MPI_Finalize.
+    pub fn total(&self) -> FunctionWaits {
+        let mut total = FunctionWaits::default();
+        for ((id, _), waits) in &self.functions {
+            if function(*id).is_some_and(|f| !matches!(f.name, "Init" | "Init_thread" | "Finalize")) {
+                total.add(waits);
+            }
+        }
+        total
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Waits {
+    /// By place in [`Timeline::ranks`].
+    pub ranks: Vec<RankWaits>,
+    /// Messages that were received before they were sent, by these clocks, and by how many ns at most: the clocks of the
+    /// hosts disagree by at least that.
+    pub backwards: u64,
+    pub most_backwards: i64,
+}
+
+impl Waits {
+    /// Seconds that others waited for each rank, by place in [`Timeline::ranks`].
+    pub fn caused(&self) -> Vec<f64> {
+        let mut caused = vec![0.0; self.ranks.len()];
+        for (place, seconds) in self.ranks.iter().flat_map(|rank| &rank.for_whom) {
+            caused[*place] += seconds;
+        }
+        caused
+    }
+}
+
+enum State {
+    LateSender,
+    LateReceiver,
+    Collective,
+}
+
+impl Timeline {
+    pub fn waits(&self) -> Waits {
+        let mut waits = Waits::default();
+        for place in 0..self.ranks.len() {
+            let mut own = RankWaits::default();
+            let mut walk = self.walk(place);
+            while let Some(step) = walk.step() {
+                self.judge(&self.ranks[place], &step, &mut own, &mut waits);
+            }
+            waits.ranks.push(own);
+        }
+        waits
+    }
+
+    fn judge(&self, rank: &Rank, step: &Step, own: &mut RankWaits, waits: &mut Waits) {
+        let id = step.event.call.function;
+        let group = self.group(rank, step);
+        let seconds = (step.left - step.entered) as f64 / 1e9;
+        let sum = own.functions.entry((id, group)).or_default();
+        sum.calls += 1;
+        sum.seconds += seconds;
+        let mut longest: Option<(i64, State, Option<usize>)> = None;
+        let mut seen = true;
+        let operations = step.completed.iter().map(|operation| (operation, false));
+        for (operation, probe) in operations.chain(step.probed.iter().map(|operation| (operation, true))) {
+            if operation.peer < 0 && !matches!(operation.kind, Kind::Collective { .. }) {
+                seen &= operation.peer == record::trace::peer::NULL;
+                continue;
+            }
+            let Some((until, state, whom)) = self.held_until(rank, operation, probe) else {
+                seen = false;
+                continue;
+            };
+            if matches!(state, State::LateSender) && until > step.left {
+                waits.backwards += 1;
+                waits.most_backwards = waits.most_backwards.max(until - step.left);
+            }
+            // A send that is over before its receiver comes was buffered and waited for nobody.
+            if matches!(state, State::LateReceiver) && until > step.left {
+                continue;
+            }
+            let held = until.min(step.left).saturating_sub(step.entered);
+            if held > 0 && longest.as_ref().is_none_or(|(most, ..)| held > *most) {
+                longest = Some((held, state, whom));
+            }
+        }
+        let waited = longest.as_ref().map_or(0.0, |(held, ..)| *held as f64 / 1e9);
+        if let Some((_, state, whom)) = longest {
+            match state {
+                State::LateSender => sum.late_sender += waited,
+                State::LateReceiver => sum.late_receiver += waited,
+                State::Collective => sum.collective += waited,
+            }
+            if let Some(whom) = whom {
+                *own.for_whom.entry(whom).or_default() += waited;
+            }
+        }
+        if !seen || !tells(step) {
+            sum.undivided += seconds - waited;
+        }
+    }
+
+    /// When the one came without whom an operation of `rank` could not go on, and who that was.
+    fn held_until(&self, rank: &Rank, operation: &Operation, probe: bool) -> Option<(i64, State, Option<usize>)> {
+        let peer = || self.place(rank.world, operation.peer as u32);
+        let Kind::Collective { who, .. } = operation.kind else {
+            return if probe {
+                let send = self.matches.probed(rank.rank, operation)?;
+                Some((send.posted, State::LateSender, peer()))
+            } else {
+                let partner = self.matches.partner(rank.rank, operation)?;
+                let state = if operation.kind == Kind::Send { State::LateReceiver } else { State::LateSender };
+                Some((partner.posted, state, peer()))
+            };
+        };
+        let instance = self.matches.instance(operation)?;
+        let communicator = &self.communicators[operation.communicator? as usize];
+        let own = communicator.place_of(rank.rank)?;
+        let everyone = 0..communicator.members.len();
+        let nobody = Some((i64::MIN, State::Collective, None));
+        let last = match who {
+            Collective::All => instance.last(everyone)?,
+            Collective::FromRoot | Collective::ToRoot => {
+                let root = communicator.place_of(u32::try_from(operation.peer).ok()?)?;
+                match who {
+                    Collective::FromRoot if root != own => instance.last(root..root + 1)?,
+                    Collective::ToRoot if root == own => instance.last(everyone)?,
+                    _ => return nobody,
+                }
+            }
+            Collective::Prefix => instance.last(0..own + 1)?,
+            Collective::Neighbours => return None,
+        };
+        let (member, entry) = last;
+        if member == own {
+            return nobody;
+        }
+        Some((entry, State::Collective, self.place(communicator.world, communicator.members[member])))
+    }
+
+    /// Ranks of a collective call's communicator; 0 for calls of other kinds.
+    fn group(&self, rank: &Rank, step: &Step) -> u32 {
+        let class = function(step.event.call.function).map(|f| f.class);
+        let is_init = matches!(class, Some(Class::Request))
+            && matches!(part_of(step.event.call.function).role, Role::Collective(_));
+        if !matches!(class, Some(Class::Collective | Class::Neighbour)) && !is_init {
+            return 0;
+        }
+        let communicator = rank.communicators.get(&step.event.call.communicator);
+        communicator.map_or(0, |id| self.communicators[*id as usize].members.len() as u32)
+    }
+}
+
+/// Whether all waiting of a call can be seen in its operations.
+fn tells(step: &Step) -> bool {
+    let id = step.event.call.function;
+    let part = part_of(id);
+    match part.role {
+        // Asking again and again is waiting, of which the timeline cannot say for how long it was needed.
+        Role::Complete => function(id).is_some_and(|f| f.name.starts_with("Wait")),
+        Role::Probe | Role::Take => function(id).is_some_and(|f| !f.name.starts_with('I')),
+        Role::Other => !function(id)
+            .is_some_and(|f| matches!(f.class, Class::OneSided | Class::Synchronization | Class::Management)),
+        _ => true,
+    }
+}
