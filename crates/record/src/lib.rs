@@ -13,5 +13,6 @@ pub mod image;
 pub mod layout;
 pub mod live;
 pub mod rank;
+pub mod samples;
 pub mod scale;
 pub mod trace;

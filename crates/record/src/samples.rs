@@ -1,0 +1,139 @@
+//! What the cores of a host did while its ranks ran, and the ranks on them, moment by moment on one clock.
+//!
+//! ```text
+//! MAGIC  VERSION (u32)  frame*         frame: length, kind, contents
+//! ```
+//! Numbers are little-endian base-128 (LEB128) but for the version. Of each subject (a core, a thread of a rank, a rank,
+//! a zone of energy) running totals are kept, so that a moment that is missing costs resolution and nothing else. A
+//! frame of a moment holds what changed since the last: most of its totals grow by little, and an idle core takes no
+//! byte. A file that was cut off is read up to its last whole frame.
+//!
+//! Work is looked at often, load (which the kernel itself knows only to some ms, or tells at length) less often.
+
+mod frame;
+mod reader;
+mod series;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use machine::Reading;
+
+pub use reader::{CoreSamples, RankSamples, Samples, ThreadSamples};
+pub use series::{Series, Totals};
+pub use writer::Writer;
+
+pub const MAGIC: [u8; 8] = *b"PLIMSAMP";
+/// Raised when the format changes.
+pub const VERSION: u32 = 1;
+
+/// What the samples are of. Times are of CLOCK_MONOTONIC of the host, ns, where nothing else is said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head {
+    pub host: String,
+    /// Of the host's present start, as the kernel gives it. Ranks whose tables have the same are the ones sampled here.
+    pub boot: String,
+    /// Of the process that samples.
+    pub pid: u32,
+    /// One moment on two clocks: CLOCK_MONOTONIC, and CLOCK_REALTIME in ns since 1970.
+    pub monotonic: u64,
+    pub realtime: u64,
+    /// From one look to the next, as it began; later intervals are in [`SamplerCost`].
+    pub interval: u64,
+    /// Cores that are on line.
+    pub cores: Vec<u32>,
+    pub origins: Origins,
+}
+
+/// How each kind of value was got, in words; or why it is missing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Origins {
+    /// [`CoreWork::net_rx`], [`CoreWork::net_tx`].
+    pub softirq_counts: Reading<String>,
+    /// [`CoreWork::net_rx_time`], [`CoreWork::net_tx_time`].
+    pub softirq_times: Reading<String>,
+    /// [`CoreWork::softirq_time`]; modelled where the kernel estimates it by its ticks.
+    pub softirq_all: Reading<String>,
+    pub interrupts: Reading<String>,
+    /// [`CoreLoad`].
+    pub load: Reading<String>,
+    pub energy: Reading<String>,
+    /// [`ThreadWork`] and [`ThreadLoad`].
+    pub ranks: Reading<String>,
+}
+
+series::totals! {
+    /// What a core did for the network and was interrupted by, since some moment before the first.
+    CoreWork: 1 {
+        /// Receive softirqs, and the time in them, ns.
+        net_rx,
+        net_rx_time,
+        /// Send softirqs, which finish transmission, and the time in them, ns.
+        net_tx,
+        net_tx_time,
+        /// In softirqs of all kinds, the network's among them, ns.
+        softirq_time,
+        /// From devices and other cores; not its own timer.
+        interrupts,
+    }
+
+    /// How a core's time passed; known to 10 ms.
+    CoreLoad: 2 {
+        /// ns.
+        idle,
+        /// That a hypervisor gave to others, ns.
+        stolen,
+    }
+
+    /// A thread of a rank that calls MPI, as its tables say.
+    ThreadWork: 3 {
+        /// Where it ran last, plus 1; 0: not known.
+        core: absolute,
+        /// The function that it is in, plus 1; 0: in none.
+        inside: absolute,
+        /// Ticks (of the rank's tables) when it entered that.
+        since: absolute,
+        calls,
+        messages,
+        bytes,
+        /// Ticks inside calls that are over, by class of function.
+        ticks: [12],
+    }
+
+    /// How often a thread of a rank left its core.
+    ThreadLoad: 4 {
+        /// To wait for something.
+        voluntary,
+        /// Because another was to run.
+        involuntary,
+    }
+
+    /// The processor time that a rank used, with all of its threads.
+    RankLoad: 5 {
+        /// ns.
+        cpu,
+    }
+
+    Energy: 6 {
+        microjoules,
+    }
+
+    /// What sampling itself took.
+    SamplerCost: 7 {
+        /// Processor time, ns.
+        cpu,
+        /// Looks.
+        looks,
+        /// Where it ran last, plus 1.
+        core: absolute,
+        /// From one look to the next at present, ns.
+        interval: absolute,
+    }
+}
+
+impl ThreadWork {
+    /// Where it ran last.
+    pub fn on(&self) -> Option<u32> {
+        self.core.checked_sub(1).map(|core| core as u32)
+    }
+}

@@ -1,0 +1,111 @@
+//! Frames and numbers of the file.
+
+use machine::Reading;
+
+/// Kinds of frames. Readers pass over those that they do not know.
+pub mod kind {
+    /// [`super::super::Head`].
+    pub const HEAD: u8 = 1;
+    /// A subject gets the next number: kind of totals, four numbers of its own, its name.
+    pub const TRACK: u8 = 2;
+    /// Time since the last moment, then what changed: number of the subject, a bit for each field, how far it went.
+    pub const WORK: u8 = 3;
+    pub const LOAD: u8 = 4;
+    /// A sentence of who sampled.
+    pub const NOTE: u8 = 5;
+    /// Sampling ended in order.
+    pub const END: u8 = 6;
+}
+
+pub fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+pub fn put_text(out: &mut Vec<u8>, text: &str) {
+    put(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+pub fn put_reading(out: &mut Vec<u8>, reading: &Reading<String>) {
+    let (tag, one, other) = match reading {
+        Reading::Measured(how) => (0, how.as_str(), ""),
+        Reading::Modelled(how) => (1, how.as_str(), ""),
+        Reading::Absent { reason } => (2, reason.as_str(), ""),
+        Reading::NotPermitted { reason, next } => (3, reason.as_str(), next.as_str()),
+    };
+    out.push(tag);
+    put_text(out, one);
+    put_text(out, other);
+}
+
+/// Bytes being read; every read is `None` beyond their end.
+#[derive(Debug, Clone, Copy)]
+pub struct Cursor<'a>(pub &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub fn is_at_end(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    pub fn number(&mut self) -> Option<u64> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let part = u64::from(byte & 0x7f);
+            if part << shift >> shift != part {
+                return None;
+            }
+            number |= part << shift;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    pub fn small(&mut self) -> Option<u32> {
+        u32::try_from(self.number()?).ok()
+    }
+
+    pub fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub fn text(&mut self) -> Option<String> {
+        let length = usize::try_from(self.number()?).ok()?;
+        Some(String::from_utf8_lossy(self.take(length)?).into_owned())
+    }
+
+    pub fn reading(&mut self) -> Option<Reading<String>> {
+        let (tag, one, other) = (self.byte()?, self.text()?, self.text()?);
+        Some(match tag {
+            0 => Reading::Measured(one),
+            1 => Reading::Modelled(one),
+            2 => Reading::Absent { reason: one },
+            3 => Reading::NotPermitted { reason: one, next: other },
+            _ => return None,
+        })
+    }
+
+    /// The next frame: its kind and contents; `None` where it is not whole.
+    pub fn frame(&mut self) -> Option<(u8, Cursor<'a>)> {
+        let mut ahead = *self;
+        let length = usize::try_from(ahead.number()?).ok()?;
+        let mut contents = Cursor(ahead.take(length)?);
+        let kind = contents.byte()?;
+        *self = ahead;
+        Some((kind, contents))
+    }
+}

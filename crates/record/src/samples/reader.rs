@@ -1,0 +1,331 @@
+//! Reading samples, also while they are written.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use machine::{Fault, Result};
+
+use super::frame::{Cursor, kind};
+use super::series::{MOST, Series, Totals};
+use super::{CoreLoad, CoreWork, Energy, Head, MAGIC, Origins, RankLoad, SamplerCost, ThreadLoad, ThreadWork, VERSION};
+use crate::folder;
+
+/// Points that are kept of a file. Of a longer one moments are left out evenly.
+const MOST_POINTS: u64 = 1 << 20;
+
+/// The samples of one host.
+#[derive(Debug, Clone)]
+pub struct Samples {
+    pub head: Head,
+    pub cores: BTreeMap<u32, CoreSamples>,
+    /// By process number.
+    pub ranks: BTreeMap<u32, RankSamples>,
+    /// Zones of energy by name.
+    pub zones: Vec<(String, Series<Energy>)>,
+    pub cost: Series<SamplerCost>,
+    /// What who sampled had to say.
+    pub notes: Vec<String>,
+    /// Of the first and the last moment.
+    pub span: Option<(u64, u64)>,
+    /// When sampling ended in order; `None`: it goes on, was killed, or the file was cut off.
+    pub ended: Option<u64>,
+    /// Of so many moments one was kept.
+    pub stride: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct CoreSamples {
+    pub work: Series<CoreWork>,
+    pub load: Series<CoreLoad>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct RankSamples {
+    pub load: Series<RankLoad>,
+    /// By index in the rank's tables.
+    pub threads: BTreeMap<u16, ThreadSamples>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ThreadSamples {
+    pub tid: u32,
+    pub work: Series<ThreadWork>,
+    pub load: Series<ThreadLoad>,
+}
+
+impl Samples {
+    /// Every file of samples of a profile, by name. None where the cores were left out.
+    pub fn files(profile: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(profile.join(folder::HOSTS)).into_iter().flatten().flatten();
+        let is_samples = |path: &PathBuf| path.extension().is_some_and(|suffix| suffix == folder::SAMPLES_SUFFIX);
+        let mut files: Vec<_> = entries.map(|entry| entry.path()).filter(is_samples).collect();
+        files.sort();
+        files
+    }
+
+    /// Refuses what is no file of samples of this version; one that was cut off is read as far as it goes.
+    pub fn open(path: &Path) -> Result<Samples> {
+        let subject = || path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|e| Fault::because(subject(), e, "profile the program again"))?;
+        Samples::read(&bytes).map_err(|fault| fault.within(subject()))
+    }
+
+    pub fn read(file: &[u8]) -> Result<Samples> {
+        Samples::read_within(file, MOST_POINTS)
+    }
+
+    pub(super) fn read_within(file: &[u8], most: u64) -> Result<Samples> {
+        let refused = |cause: &str| Fault::new("samples", cause, "profile the program again");
+        let rest = file.strip_prefix(&MAGIC).ok_or_else(|| refused("the file does not begin as samples do"))?;
+        let mut cursor = Cursor(rest);
+        let version = cursor.take(4).and_then(|bytes| Some(u32::from_le_bytes(bytes.try_into().ok()?)));
+        match version {
+            Some(VERSION) => {}
+            Some(_) => {
+                let next = "read them with the plimsoll that profiled the program";
+                return Err(Fault::new("samples", "another version of plimsoll wrote them", next));
+            }
+            None => return Err(refused("the file ends within its start")),
+        }
+        let head = match cursor.frame() {
+            Some((kind::HEAD, contents)) => head(contents).ok_or_else(|| refused("their head is damaged"))?,
+            _ => return Err(refused("the file ends before their head")),
+        };
+        let changes = changes(cursor);
+        let stride = changes.div_ceil(most.max(1)).max(1);
+        let mut progress = Progress::new(head, stride);
+        while let Some((kind, contents)) = cursor.frame() {
+            // What follows a frame that makes no sense would make none either.
+            if progress.take(kind, contents).is_none() {
+                progress.samples.notes.push("the samples are damaged: what follows was left out".to_owned());
+                break;
+            }
+        }
+        Ok(progress.finish())
+    }
+}
+
+/// About how many points the frames hold.
+fn changes(mut cursor: Cursor) -> u64 {
+    let mut bytes = 0;
+    while let Some((kind, contents)) = cursor.frame() {
+        if matches!(kind, kind::WORK | kind::LOAD) {
+            bytes += contents.0.len() as u64;
+        }
+    }
+    // A change takes three bytes at least.
+    bytes / 3
+}
+
+fn head(mut contents: Cursor) -> Option<Head> {
+    let (host, boot) = (contents.text()?, contents.text()?);
+    let pid = contents.small()?;
+    let (monotonic, realtime, interval) = (contents.number()?, contents.number()?, contents.number()?);
+    let count = contents.number()?;
+    let cores = (0..count).map(|_| contents.small()).collect::<Option<_>>()?;
+    let origins = Origins {
+        softirq_counts: contents.reading()?,
+        softirq_times: contents.reading()?,
+        softirq_all: contents.reading()?,
+        interrupts: contents.reading()?,
+        load: contents.reading()?,
+        energy: contents.reading()?,
+        ranks: contents.reading()?,
+    };
+    Some(Head { host, boot, pid, monotonic, realtime, interval, cores, origins })
+}
+
+/// A subject, and how far it was read.
+#[derive(Debug)]
+struct Track {
+    kind: u8,
+    numbers: [u32; 3],
+    /// Place in the zones.
+    zone: usize,
+    values: [u64; MOST],
+    /// As they were when they were last kept.
+    kept: [u64; MOST],
+    /// Whether it changed since.
+    is_changed: bool,
+    /// Whether it comes with work (0) or load (1), once it came.
+    class: Option<usize>,
+}
+
+struct Progress {
+    samples: Samples,
+    tracks: Vec<Track>,
+    stride: u64,
+    time: u64,
+    /// Of work and of load: moments seen, the last of them, the last that was kept, tracks changed since.
+    moments: [u64; 2],
+    last: [u64; 2],
+    last_kept: [Option<u64>; 2],
+    changed: [Vec<usize>; 2],
+}
+
+impl Progress {
+    fn new(head: Head, stride: u64) -> Progress {
+        let time = head.monotonic;
+        let samples = Samples {
+            head,
+            cores: BTreeMap::new(),
+            ranks: BTreeMap::new(),
+            zones: Vec::new(),
+            cost: Series::default(),
+            notes: Vec::new(),
+            span: None,
+            ended: None,
+            stride,
+        };
+        Progress {
+            samples,
+            tracks: Vec::new(),
+            stride,
+            time,
+            moments: [0; 2],
+            last: [0; 2],
+            last_kept: [None; 2],
+            changed: [Vec::new(), Vec::new()],
+        }
+    }
+
+    /// `None` where the frame makes no sense.
+    fn take(&mut self, kind: u8, mut contents: Cursor) -> Option<()> {
+        match kind {
+            kind::TRACK => {
+                let kind = contents.byte()?;
+                let numbers = [contents.small()?, contents.small()?, contents.small()?];
+                let name = contents.text()?;
+                let zone = self.samples.zones.len();
+                if kind == Energy::KIND {
+                    self.samples.zones.push((name, Series::default()));
+                }
+                let (values, kept) = ([0; MOST], [0; MOST]);
+                self.tracks.push(Track { kind, numbers, zone, values, kept, is_changed: false, class: None });
+            }
+            kind::WORK => self.moment(0, contents)?,
+            kind::LOAD => self.moment(1, contents)?,
+            kind::NOTE => self.samples.notes.push(String::from_utf8_lossy(contents.0).into_owned()),
+            kind::END => self.samples.ended = Some(contents.number()?),
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn moment(&mut self, class: usize, mut contents: Cursor) -> Option<()> {
+        self.time = self.time.checked_add(contents.number()?)?;
+        self.last[class] = self.time;
+        while !contents.is_at_end() {
+            let place = usize::try_from(contents.number()?).ok()?;
+            let mask = contents.number()?;
+            let track = self.tracks.get_mut(place)?;
+            let (fields, absolute) = shape(track.kind)?;
+            if mask >> fields != 0 {
+                return None;
+            }
+            for field in (0..fields).filter(|field| mask >> field & 1 == 1) {
+                let number = contents.number()?;
+                let value = &mut track.values[field];
+                *value = if absolute >> field & 1 == 1 { number } else { value.wrapping_add(number) };
+            }
+            if !track.is_changed {
+                (track.is_changed, track.class) = (true, Some(class));
+                self.changed[class].push(place);
+            }
+        }
+        let (first, _) = self.samples.span.unwrap_or((self.time, self.time));
+        self.samples.span = Some((first, self.time));
+        self.moments[class] += 1;
+        if (self.moments[class] - 1).is_multiple_of(self.stride) {
+            self.keep(class);
+        }
+        Some(())
+    }
+
+    /// Keeps what changed since the last moment that was kept.
+    fn keep(&mut self, class: usize) {
+        for place in std::mem::take(&mut self.changed[class]) {
+            let track = &mut self.tracks[place];
+            track.is_changed = false;
+            // It stood still until the moment before, and did not grow evenly since its own last point.
+            if let Some(before) = self.last_kept[class] {
+                push_if_begun(&mut self.samples, track, before);
+            }
+            track.kept = track.values;
+            push(&mut self.samples, track, self.last[class], &track.values);
+        }
+        self.last_kept[class] = Some(self.last[class]);
+    }
+
+    fn finish(mut self) -> Samples {
+        for class in 0..2 {
+            self.keep(class);
+        }
+        // Who did not change any more stood still until the end.
+        for track in &self.tracks {
+            if let Some(class) = track.class {
+                push(&mut self.samples, track, self.last[class], &track.values);
+            }
+        }
+        self.samples
+    }
+}
+
+/// Fields of a kind of totals, and which of them are absolute.
+fn shape(kind: u8) -> Option<(usize, u32)> {
+    fn of<T: Totals>() -> (u8, usize, u32) {
+        (T::KIND, T::FIELDS, T::ABSOLUTE)
+    }
+    let kinds = [
+        of::<CoreWork>(),
+        of::<CoreLoad>(),
+        of::<ThreadWork>(),
+        of::<ThreadLoad>(),
+        of::<RankLoad>(),
+        of::<Energy>(),
+        of::<SamplerCost>(),
+    ];
+    kinds.into_iter().find(|(known, ..)| *known == kind).map(|(_, fields, absolute)| (fields, absolute))
+}
+
+fn push(samples: &mut Samples, track: &Track, at: u64, values: &[u64; MOST]) {
+    with_series(samples, track, Push { at, values, only_if_begun: false });
+}
+
+fn push_if_begun(samples: &mut Samples, track: &Track, at: u64) {
+    with_series(samples, track, Push { at, values: &track.kept, only_if_begun: true });
+}
+
+struct Push<'a> {
+    at: u64,
+    values: &'a [u64; MOST],
+    only_if_begun: bool,
+}
+
+impl Push<'_> {
+    fn onto<T: Totals>(&self, series: &mut Series<T>) {
+        if !self.only_if_begun || series.first().is_some() {
+            series.push(self.at, T::of(self.values));
+        }
+    }
+}
+
+fn with_series(samples: &mut Samples, track: &Track, push: Push) {
+    let [first, index, tid] = track.numbers;
+    let thread = |samples: &mut Samples, then: &dyn Fn(&mut ThreadSamples)| {
+        let threads = &mut samples.ranks.entry(first).or_default().threads;
+        let thread = threads.entry(index as u16).or_default();
+        thread.tid = tid;
+        then(thread);
+    };
+    match track.kind {
+        CoreWork::KIND => push.onto(&mut samples.cores.entry(first).or_default().work),
+        CoreLoad::KIND => push.onto(&mut samples.cores.entry(first).or_default().load),
+        ThreadWork::KIND => thread(samples, &|thread| push.onto(&mut thread.work)),
+        ThreadLoad::KIND => thread(samples, &|thread| push.onto(&mut thread.load)),
+        RankLoad::KIND => push.onto(&mut samples.ranks.entry(first).or_default().load),
+        Energy::KIND => push.onto(&mut samples.zones[track.zone].1),
+        SamplerCost::KIND => push.onto(&mut samples.cost),
+        _ => {}
+    }
+}

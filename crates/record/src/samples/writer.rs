@@ -1,0 +1,160 @@
+//! Writing samples, frame by frame.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use super::frame::{kind, put, put_reading, put_text};
+use super::series::{MOST, Totals};
+use super::{CoreLoad, CoreWork, Energy, Head, MAGIC, RankLoad, SamplerCost, ThreadLoad, ThreadWork, VERSION};
+
+/// What totals are of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Subject {
+    kind: u8,
+    numbers: [u32; 3],
+    name: String,
+}
+
+/// Writes to `out`, one whole frame at a time.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    tracks: HashMap<Subject, (usize, [u64; MOST])>,
+    /// Of the last moment.
+    time: u64,
+    /// What changed at this moment.
+    changes: Vec<u8>,
+    written: u64,
+}
+
+impl<W: Write> Writer<W> {
+    pub fn begin(mut out: W, head: &Head) -> io::Result<Writer<W>> {
+        out.write_all(&MAGIC)?;
+        out.write_all(&VERSION.to_le_bytes())?;
+        let mut contents = Vec::new();
+        put_text(&mut contents, &head.host);
+        put_text(&mut contents, &head.boot);
+        for number in [u64::from(head.pid), head.monotonic, head.realtime, head.interval, head.cores.len() as u64] {
+            put(&mut contents, number);
+        }
+        head.cores.iter().for_each(|core| put(&mut contents, u64::from(*core)));
+        let origins = &head.origins;
+        for reading in [
+            &origins.softirq_counts,
+            &origins.softirq_times,
+            &origins.softirq_all,
+            &origins.interrupts,
+            &origins.load,
+            &origins.energy,
+            &origins.ranks,
+        ] {
+            put_reading(&mut contents, reading);
+        }
+        let mut writer = Writer { out, tracks: HashMap::new(), time: head.monotonic, changes: Vec::new(), written: 0 };
+        writer.frame(kind::HEAD, &contents)?;
+        Ok(writer)
+    }
+
+    /// Bytes written so far, the start of the file left out.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    pub fn core_work(&mut self, core: u32, work: &CoreWork) -> io::Result<()> {
+        self.totals([core, 0, 0], "", work)
+    }
+
+    pub fn core_load(&mut self, core: u32, load: &CoreLoad) -> io::Result<()> {
+        self.totals([core, 0, 0], "", load)
+    }
+
+    /// `index` is the thread's in the tables of the rank with this `pid`.
+    pub fn thread_work(&mut self, pid: u32, index: u16, tid: u32, work: &ThreadWork) -> io::Result<()> {
+        self.totals([pid, index.into(), tid], "", work)
+    }
+
+    pub fn thread_load(&mut self, pid: u32, index: u16, tid: u32, load: &ThreadLoad) -> io::Result<()> {
+        self.totals([pid, index.into(), tid], "", load)
+    }
+
+    pub fn rank_load(&mut self, pid: u32, load: &RankLoad) -> io::Result<()> {
+        self.totals([pid, 0, 0], "", load)
+    }
+
+    /// `nth` tells zones of the same name apart.
+    pub fn energy(&mut self, nth: u32, zone: &str, energy: &Energy) -> io::Result<()> {
+        self.totals([nth, 0, 0], zone, energy)
+    }
+
+    pub fn cost(&mut self, cost: &SamplerCost) -> io::Result<()> {
+        self.totals([0; 3], "", cost)
+    }
+
+    /// Ends the moment `time` with the work that was given since the last end.
+    pub fn end_work(&mut self, time: u64) -> io::Result<()> {
+        self.end_moment(kind::WORK, time)
+    }
+
+    /// The same for load, cost and energy.
+    pub fn end_load(&mut self, time: u64) -> io::Result<()> {
+        self.end_moment(kind::LOAD, time)
+    }
+
+    pub fn note(&mut self, sentence: &str) -> io::Result<()> {
+        self.frame(kind::NOTE, sentence.as_bytes())
+    }
+
+    /// The sampling is over, in order.
+    pub fn finish(mut self, time: u64) -> io::Result<()> {
+        let mut contents = Vec::new();
+        put(&mut contents, time);
+        self.frame(kind::END, &contents)?;
+        self.out.flush()
+    }
+
+    fn totals<T: Totals>(&mut self, numbers: [u32; 3], name: &str, totals: &T) -> io::Result<()> {
+        let subject = Subject { kind: T::KIND, numbers, name: name.to_owned() };
+        let fields = totals.fields();
+        let count = self.tracks.len();
+        if !self.tracks.contains_key(&subject) {
+            let mut contents = vec![subject.kind];
+            subject.numbers.iter().for_each(|number| put(&mut contents, u64::from(*number)));
+            put_text(&mut contents, name);
+            self.frame(kind::TRACK, &contents)?;
+        }
+        let is_new = !self.tracks.contains_key(&subject);
+        let (track, last) = self.tracks.entry(subject).or_insert((count, [0; MOST]));
+        let changed = (0..T::FIELDS).filter(|field| fields[*field] != last[*field]);
+        let mask = changed.fold(0u64, |mask, field| mask | 1 << field);
+        if mask != 0 || is_new {
+            put(&mut self.changes, *track as u64);
+            put(&mut self.changes, mask);
+            for field in (0..T::FIELDS).filter(|field| mask >> field & 1 == 1) {
+                let is_absolute = T::ABSOLUTE >> field & 1 == 1;
+                put(
+                    &mut self.changes,
+                    if is_absolute { fields[field] } else { fields[field].wrapping_sub(last[field]) },
+                );
+            }
+            *last = fields;
+        }
+        Ok(())
+    }
+
+    fn end_moment(&mut self, kind: u8, time: u64) -> io::Result<()> {
+        let mut contents = Vec::with_capacity(self.changes.len() + 8);
+        put(&mut contents, time.saturating_sub(self.time));
+        self.time = self.time.max(time);
+        contents.append(&mut self.changes);
+        self.frame(kind, &contents)
+    }
+
+    fn frame(&mut self, kind: u8, contents: &[u8]) -> io::Result<()> {
+        let mut frame = Vec::with_capacity(contents.len() + 6);
+        put(&mut frame, contents.len() as u64 + 1);
+        frame.push(kind);
+        frame.extend_from_slice(contents);
+        self.written += frame.len() as u64;
+        self.out.write_all(&frame)
+    }
+}
