@@ -1,0 +1,49 @@
+//! Generates the shim: for every recorded function a wrapper in C, and the exported name that leads to it.
+//!
+//! One file for each language that programs call MPI from: `build/c.rs`.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+
+#[path = "build/c.rs"]
+mod c;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=build");
+    let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+    let out = Path::new(&out);
+    let shim = c::shim();
+    let source = out.join("shim.c");
+    fs::write(&source, &shim.source).expect("OUT_DIR can be written");
+    fs::write(out.join("exports.rs"), exports(&shim.names)).expect("OUT_DIR can be written");
+    cc::Build::new()
+        .file(&source)
+        .file("src/thread.c")
+        .include("src")
+        .opt_level(2)
+        .flag("-fvisibility=hidden")
+        // It is there before the program starts, so that its thread-local variables have fixed places.
+        .flag("-ftls-model=initial-exec")
+        // An exception may pass through a wrapper.
+        .flag("-fexceptions")
+        .flag("-fomit-frame-pointer")
+        .warnings(true)
+        .compile("plimsoll_profile_shim");
+    println!("cargo::rerun-if-changed=src/shim.h");
+    println!("cargo::rerun-if-changed=src/thread.c");
+}
+
+/// rustc hides what C objects of a library export; a jump keeps arguments and the place that is returned to.
+fn exports(names: &[String]) -> String {
+    let mut text = String::new();
+    for name in names {
+        text += &format!(
+            "unsafe extern \"C\" {{ fn plimsoll_shim_{name}(); }}\n\
+             #[unsafe(naked)]\n#[unsafe(no_mangle)]\n\
+             pub unsafe extern \"C\" fn {name}() {{ core::arch::naked_asm!(jump!(), sym plimsoll_shim_{name}) }}\n"
+        );
+    }
+    text
+}

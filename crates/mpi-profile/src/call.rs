@@ -1,0 +1,158 @@
+//! A call as its wrapper hands it over, and what its words say.
+
+use crate::abi::Abi;
+
+/// Whose calling convention the arguments follow.
+pub mod language {
+    pub const C: u32 = 0;
+    /// Counts are of MPI_Count.
+    pub const LARGE_C: u32 = 1;
+    /// All arguments are addresses, handles are integers.
+    pub const FORTRAN: u32 = 2;
+}
+
+/// As `src/shim.h` has it.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Call {
+    /// [`record::functions::FunctionId`].
+    pub function: u32,
+    pub language: u32,
+    /// Where the call returns to.
+    pub site: usize,
+    /// Ticks.
+    pub entered: u64,
+    pub left: u64,
+    pub result: usize,
+    pub reserved: [usize; 2],
+    pub arguments: [usize; 16],
+}
+
+/// A handle of an MPI, and of which language: what caches are keyed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handle(pub u64);
+
+/// No address has it set, and C's handles are addresses or 32 bits.
+const OF_FORTRAN: u64 = 1 << 63;
+
+impl Handle {
+    pub fn c(word: usize) -> Handle {
+        Handle(word as u64)
+    }
+
+    pub fn fortran(integer: i32) -> Handle {
+        Handle(u64::from(integer as u32) | OF_FORTRAN)
+    }
+
+    pub fn is_fortran(self) -> bool {
+        self.0 & OF_FORTRAN != 0
+    }
+
+    pub fn integer(self) -> i32 {
+        self.0 as u32 as i32
+    }
+}
+
+impl Call {
+    pub fn succeeded(&self) -> bool {
+        self.result as i32 == 0
+    }
+
+    /// An argument of type int.
+    ///
+    /// # Safety
+    /// In Fortran the argument must be the address of one.
+    #[inline]
+    pub unsafe fn integer(&self, argument: u8) -> i32 {
+        let word = self.arguments[usize::from(argument) & 15];
+        if self.language == language::FORTRAN {
+            // SAFETY: by this function's contract.
+            return unsafe { *(word as *const i32) };
+        }
+        word as i32
+    }
+
+    /// A count: int, or MPI_Count where the variant or `wide` says so.
+    ///
+    /// # Safety
+    /// In Fortran the argument must be the address of one.
+    #[inline]
+    pub unsafe fn count(&self, argument: u8, wide: bool) -> i64 {
+        let word = self.arguments[usize::from(argument) & 15];
+        match self.language {
+            // SAFETY: by this function's contract.
+            language::FORTRAN if wide => unsafe { *(word as *const i64) },
+            // SAFETY: by this function's contract.
+            language::FORTRAN => i64::from(unsafe { *(word as *const i32) }),
+            language::LARGE_C => word as i64,
+            _ if wide => word as i64,
+            _ => i64::from(word as i32),
+        }
+    }
+
+    /// An element of an array of counts.
+    ///
+    /// # Safety
+    /// The argument must be the address of an array with that many elements and one more.
+    #[inline]
+    pub unsafe fn count_at(&self, argument: u8, index: usize) -> i64 {
+        let word = self.arguments[usize::from(argument) & 15];
+        if self.language == language::LARGE_C {
+            // SAFETY: by this function's contract.
+            return unsafe { *(word as *const i64).add(index) };
+        }
+        // SAFETY: by this function's contract.
+        i64::from(unsafe { *(word as *const i32).add(index) })
+    }
+
+    /// A handle that is passed by value in C.
+    ///
+    /// # Safety
+    /// In Fortran the argument must be the address of one.
+    #[inline]
+    pub unsafe fn handle(&self, argument: u8, abi: &Abi) -> Handle {
+        let word = self.arguments[usize::from(argument) & 15];
+        if self.language == language::FORTRAN {
+            // SAFETY: by this function's contract.
+            return Handle::fortran(unsafe { *(word as *const i32) });
+        }
+        Handle::c(abi.handle(word))
+    }
+
+    /// The bytes that a handle takes in an array.
+    pub fn handle_bytes(&self, abi: &Abi) -> usize {
+        if self.language == language::FORTRAN { 4 } else { abi.handle_bytes }
+    }
+
+    /// An element of an array of handles, or a handle that is passed by its address in C.
+    ///
+    /// # Safety
+    /// The argument must be the address of an array with that many elements and one more.
+    #[inline]
+    pub unsafe fn handle_at(&self, argument: u8, index: usize, abi: &Abi) -> Handle {
+        let word = self.arguments[usize::from(argument) & 15];
+        // SAFETY: by this function's contract.
+        unsafe { self.handle_in(word, index, abi) }
+    }
+
+    /// The same, of an array anywhere.
+    ///
+    /// # Safety
+    /// As of [`Call::handle_at`].
+    #[inline]
+    pub unsafe fn handle_in(&self, array: usize, index: usize, abi: &Abi) -> Handle {
+        match self.handle_bytes(abi) {
+            4 => {
+                // SAFETY: by this function's contract.
+                let value = unsafe { *(array as *const u32).add(index) };
+                if self.language == language::FORTRAN {
+                    Handle::fortran(value as i32)
+                } else {
+                    Handle::c(value as usize)
+                }
+            }
+            // SAFETY: by this function's contract.
+            _ => Handle::c(unsafe { *(array as *const usize).add(index) }),
+        }
+    }
+}

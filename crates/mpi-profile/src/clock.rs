@@ -1,0 +1,61 @@
+//! Ticks, and the moments that tell their rate.
+
+use record::layout::{Moment, clock};
+
+/// The processor's counter where it counts at one rate whatever the cores do, else CLOCK_MONOTONIC.
+pub fn kind() -> u32 {
+    let invariant = cfg!(target_arch = "aarch64")
+        || cfg!(target_arch = "x86_64")
+            && std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| {
+                let flags = text.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+                ["constant_tsc", "nonstop_tsc"].iter().all(|flag| flags.split_whitespace().any(|word| word == *flag))
+            });
+    if invariant { clock::COUNTER } else { clock::MONOTONIC }
+}
+
+/// Ticks of at least about a millisecond.
+pub fn long(kind: u32) -> u64 {
+    match kind {
+        clock::MONOTONIC => 1_000_000,
+        // Arm's counter runs at 1 GHz or less.
+        _ if cfg!(target_arch = "aarch64") => 1 << 20,
+        _ => 1 << 22,
+    }
+}
+
+pub fn ticks(kind: u32) -> u64 {
+    if kind == clock::MONOTONIC {
+        return nanoseconds(libc::CLOCK_MONOTONIC);
+    }
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the counter.
+    unsafe {
+        core::arch::x86_64::_rdtsc()
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let ticks: u64;
+        // SAFETY: Linux lets programs read the counter.
+        unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks) };
+        ticks
+    }
+}
+
+pub fn nanoseconds(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock is one that every Linux has.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The clocks at one moment: of a few readings the one that took least time.
+pub fn moment(kind: u32) -> Moment {
+    let read = || {
+        let before = ticks(kind);
+        let monotonic = nanoseconds(libc::CLOCK_MONOTONIC);
+        let after = ticks(kind);
+        let realtime = nanoseconds(libc::CLOCK_REALTIME);
+        (after.wrapping_sub(before), Moment { ticks: before + after.wrapping_sub(before) / 2, monotonic, realtime })
+    };
+    (0..3).map(|_| read()).min_by_key(|(took, _)| *took).map(|(_, moment)| moment).unwrap_or_default()
+}

@@ -1,0 +1,209 @@
+//! Who is in a communicator or a window, in ranks of MPI_COMM_WORLD. Asking is local; each is asked once.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::abi::Abi;
+use crate::call::Handle;
+use crate::real::Mpi;
+
+/// World rank of a process that is not in this MPI_COMM_WORLD.
+pub const STRANGER: u32 = u32::MAX;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Communicator {
+    /// Counted as they are met; MPI_COMM_WORLD is 0.
+    pub number: u32,
+    /// As MPI_Comm_size says, of the local group.
+    pub size: u32,
+    pub rank: i32,
+    pub inter: bool,
+    /// Ranks that a rank number of a call means: the remote group's of an intercommunicator.
+    pub fan: u32,
+    /// Neighbours that a neighbourhood collective sends to; 0 where it has no topology.
+    pub out_degree: u32,
+    /// World ranks by rank of the group that calls address; `None`: they are the same.
+    pub members: Option<Box<[u32]>>,
+}
+
+impl Communicator {
+    /// The world rank of a peer; `None` where it is no rank, or not known.
+    #[inline]
+    pub fn world_rank(&self, peer: i32) -> Option<u32> {
+        let peer = u32::try_from(peer).ok().filter(|peer| *peer < self.fan)?;
+        match &self.members {
+            None => Some(peer),
+            Some(members) => members.get(peer as usize).copied().filter(|rank| *rank != STRANGER),
+        }
+    }
+}
+
+/// Those that are in use, by C's handles. Windows have handles of their own kind, which may have the same values.
+#[derive(Debug, Default)]
+pub struct Communicators {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    by_handle: HashMap<(usize, Kind), Arc<Communicator>>,
+    next: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Communicator,
+    Window,
+}
+
+impl Communicators {
+    /// `None` where the MPI refuses to say.
+    ///
+    /// # Safety
+    /// A call with this handle succeeded, and nobody freed it since.
+    pub unsafe fn get(&self, handle: Handle, kind: Kind, mpi: &Mpi, abi: &Abi) -> Option<Arc<Communicator>> {
+        // SAFETY: by this function's contract.
+        let handle = unsafe { in_c(handle, kind, mpi, abi) };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.by_handle.get(&(handle, kind)) {
+            return Some(found.clone());
+        }
+        let number = known.next;
+        // SAFETY: by this function's contract.
+        let asked = unsafe {
+            match kind {
+                Kind::Communicator => communicator(handle, number, mpi, abi)?,
+                Kind::Window => window(handle, number, mpi, abi)?,
+            }
+        };
+        known.next += 1;
+        let found = Arc::new(asked);
+        known.by_handle.insert((handle, kind), found.clone());
+        Some(found)
+    }
+
+    /// The handle may mean something else from now on.
+    ///
+    /// # Safety
+    /// As of [`Communicators::get`].
+    pub unsafe fn forget(&self, handle: Handle, kind: Kind, mpi: &Mpi, abi: &Abi) {
+        // SAFETY: by this function's contract.
+        let handle = unsafe { in_c(handle, kind, mpi, abi) };
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).by_handle.remove(&(handle, kind));
+    }
+}
+
+/// The handle as C has it.
+///
+/// # Safety
+/// An integer of Fortran's is one of such a handle.
+unsafe fn in_c(handle: Handle, kind: Kind, mpi: &Mpi, abi: &Abi) -> usize {
+    if !handle.is_fortran() {
+        return handle.0 as usize;
+    }
+    let of = match kind {
+        Kind::Communicator => mpi.comm_of,
+        Kind::Window => mpi.win_of,
+    };
+    match of {
+        // SAFETY: by this function's contract.
+        Some(of) if abi.handle_bytes == 8 => unsafe { of(handle.integer()) },
+        _ => handle.integer() as u32 as usize,
+    }
+}
+
+/// A number that the MPI gives through an address.
+fn number(ask: impl FnOnce(*mut c_int) -> c_int) -> Option<i32> {
+    let mut value = 0;
+    (ask(&mut value) == 0).then_some(value)
+}
+
+/// # Safety
+/// As of [`Communicators::get`].
+unsafe fn communicator(comm: usize, number_of: u32, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
+    // SAFETY: a call with this communicator succeeded and nobody has freed it since, so that the MPI knows it.
+    unsafe {
+        let size = number(|to| (mpi.comm_size)(comm, to))?;
+        let rank = number(|to| (mpi.comm_rank)(comm, to))?;
+        let inter = number(|to| (mpi.comm_test_inter)(comm, to))? != 0;
+        let mut group = 0;
+        let asked = if inter { (mpi.comm_remote_group)(comm, &mut group) } else { (mpi.comm_group)(comm, &mut group) };
+        if asked != 0 {
+            return None;
+        }
+        let members = members(group, comm == abi.comm_world, mpi, abi);
+        (mpi.group_free)(&mut group);
+        let (fan, members) = members?;
+        let out_degree = if inter { 0 } else { out_degree(comm, rank, mpi, abi) };
+        Some(Communicator { number: number_of, size: size as u32, rank, inter, fan, out_degree, members })
+    }
+}
+
+/// # Safety
+/// As of [`Communicators::get`].
+unsafe fn window(win: usize, number_of: u32, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
+    let mut group = 0;
+    // SAFETY: a call with this window succeeded, so that the MPI knows it; the group is freed once.
+    let members = unsafe {
+        if (mpi.win_get_group)(win, &mut group) != 0 {
+            return None;
+        }
+        let members = members(group, false, mpi, abi);
+        (mpi.group_free)(&mut group);
+        members
+    };
+    let (fan, members) = members?;
+    Some(Communicator { number: number_of, size: fan, rank: 0, inter: false, fan, out_degree: 0, members })
+}
+
+/// The size of a group and its members' world ranks.
+///
+/// # Safety
+/// `group` is one of the MPI's.
+unsafe fn members(group: usize, is_world: bool, mpi: &Mpi, abi: &Abi) -> Option<(u32, Option<Box<[u32]>>)> {
+    // SAFETY: by this function's contract; MPI_COMM_WORLD is known from MPI_Init to MPI_Finalize.
+    unsafe {
+        let size = number(|to| (mpi.group_size)(group, to))?;
+        if is_world {
+            return Some((size as u32, None));
+        }
+        let mut world = 0;
+        if (mpi.comm_group)(abi.comm_world, &mut world) != 0 {
+            return None;
+        }
+        let ranks: Vec<c_int> = (0..size).collect();
+        let mut translated = vec![abi.undefined; ranks.len()];
+        let asked = (mpi.group_translate)(group, size, ranks.as_ptr(), world, translated.as_mut_ptr());
+        (mpi.group_free)(&mut world);
+        if asked != 0 {
+            return None;
+        }
+        let members = translated.into_iter().map(|rank| u32::try_from(rank).unwrap_or(STRANGER)).collect();
+        Some((size as u32, Some(members)))
+    }
+}
+
+/// How many neighbours a rank sends to.
+///
+/// # Safety
+/// `comm` is a communicator of the MPI's.
+unsafe fn out_degree(comm: usize, rank: i32, mpi: &Mpi, abi: &Abi) -> u32 {
+    // SAFETY: by this function's contract; each question is asked of a communicator of its topology.
+    let degree = unsafe {
+        match number(|to| (mpi.topo_test)(comm, to)) {
+            Some(topology) if topology == abi.topology_cart => {
+                number(|to| (mpi.cartdim_get)(comm, to)).map(|dimensions| 2 * dimensions)
+            }
+            Some(topology) if topology == abi.topology_graph => {
+                number(|to| (mpi.graph_neighbors_count)(comm, rank, to))
+            }
+            Some(topology) if topology == abi.topology_dist_graph => {
+                let (mut into, mut weighted) = (0, 0);
+                number(|to| (mpi.dist_graph_neighbors_count)(comm, &mut into, to, &mut weighted))
+            }
+            _ => None,
+        }
+    };
+    degree.map_or(0, |degree| degree.max(0) as u32)
+}

@@ -1,0 +1,23 @@
+//! The one line that says what is lost.
+
+use std::io::Write;
+
+/// Why something cannot be recorded, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint {
+    pub cause: String,
+    pub next: &'static str,
+}
+
+impl Complaint {
+    pub fn new(cause: impl Into<String>, next: &'static str) -> Complaint {
+        Complaint { cause: cause.into(), next }
+    }
+
+    /// One write, so that lines of several ranks stay whole.
+    pub fn say(&self) {
+        let pid = std::process::id();
+        let line = format!("plimsoll: process {pid} is not profiled: {}. Next: {}\n", self.cause, self.next);
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}

@@ -1,0 +1,67 @@
+//! The sizes of datatypes, asked once by each thread.
+
+use crate::abi::Abi;
+use crate::call::Handle;
+use crate::real::Mpi;
+
+const PLACES: usize = 64;
+
+/// Where two share a place the later one has it.
+#[derive(Debug)]
+pub struct Datatypes {
+    places: [(u64, u64); PLACES],
+}
+
+/// No handle: neither an address nor one of the integers that handles are.
+const FREE: u64 = u64::MAX;
+
+impl Datatypes {
+    pub const fn new() -> Datatypes {
+        Datatypes { places: [(FREE, 0); PLACES] }
+    }
+
+    pub fn clear(&mut self) {
+        *self = Datatypes::new();
+    }
+
+    /// Bytes of the data of one element; 0 where the MPI refuses to say.
+    ///
+    /// # Safety
+    /// The handle is one with which a call that needs it succeeded.
+    #[inline]
+    pub unsafe fn size(&mut self, handle: Handle, mpi: &Mpi, abi: &Abi) -> u64 {
+        let place = &mut self.places[(handle.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize & (PLACES - 1)];
+        if place.0 == handle.0 {
+            return place.1;
+        }
+        // SAFETY: by this function's contract.
+        *place = (handle.0, unsafe { ask(handle, mpi, abi) });
+        place.1
+    }
+}
+
+impl Default for Datatypes {
+    fn default() -> Datatypes {
+        Datatypes::new()
+    }
+}
+
+/// # Safety
+/// As of [`Datatypes::size`].
+#[cold]
+unsafe fn ask(handle: Handle, mpi: &Mpi, abi: &Abi) -> u64 {
+    // SAFETY: by this function's contract the MPI knows the datatype.
+    unsafe {
+        let datatype = match mpi.type_of {
+            Some(of) if handle.is_fortran() && abi.handle_bytes == 8 => of(handle.integer()),
+            _ if handle.is_fortran() => handle.integer() as u32 as usize,
+            _ => handle.0 as usize,
+        };
+        let mut size = 0i64;
+        if let Some(large) = mpi.type_size_x {
+            return if large(datatype, &mut size) == 0 { size.max(0) as u64 } else { 0 };
+        }
+        let mut size = 0;
+        if (mpi.type_size)(datatype, &mut size) == 0 { size.max(0) as u64 } else { 0 }
+    }
+}

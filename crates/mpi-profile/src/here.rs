@@ -1,0 +1,271 @@
+//! What a thread has at hand while it records: its tables and caches.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Arc;
+
+use record::functions;
+use record::layout::{Cell, Peer, ROW_CELLS, Region, SITES_AT_ONCE, Site, Thread, kind};
+
+use crate::abi::Abi;
+use crate::call::Handle;
+use crate::clock;
+use crate::communicators::{Communicator, Kind};
+use crate::datatypes::Datatypes;
+use crate::hashed::Hashed;
+use crate::process::{self, Rank};
+use crate::real::Mpi;
+use crate::rules::Rule;
+use crate::tables::Room;
+
+/// Values of [`Here::depth`].
+pub mod depth {
+    pub const OUTSIDE: u32 = 0;
+    pub const INSIDE: u32 = 1;
+    /// Nothing is recorded.
+    pub const PASSING: u32 = 2;
+    /// Calls are only counted: there are too many threads.
+    pub const COUNTING: u32 = 3;
+}
+
+const COMMUNICATORS: usize = 16;
+
+/// The first four fields are those of `src/shim.h`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Here {
+    pub depth: u32,
+    pub clock: u32,
+    pub thread: *mut Thread,
+    pub frame: *const c_void,
+    /// [`process::generation`] that the caches are of.
+    pub generation: u64,
+    /// Calls that take longer are an occasion for what takes time.
+    pub long: u64,
+    pub rules: *const Rule,
+    /// By function: the cells of those without a group.
+    pub rows: Box<[*mut Cell]>,
+    pub sites: Hashed,
+    pub peers: *mut Peer,
+    pub peers_known: u32,
+    /// The thread's number in the tables.
+    pub index: u16,
+    pub datatypes: Datatypes,
+    communicators: [(u64, Option<Arc<Communicator>>); COMMUNICATORS],
+    windows: [(u64, Option<Arc<Communicator>>); COMMUNICATORS],
+    /// Cells by function and group.
+    groups: Hashed,
+    sites_room: Option<Room>,
+    sites_used: u32,
+    /// Handles as they were before the call.
+    pub handles: Vec<Handle>,
+    pub rank: &'static Rank,
+}
+
+/// No handle.
+const FREE: u64 = u64::MAX;
+
+impl Here {
+    pub fn new(rank: &'static Rank, index: u16, thread: *mut Thread) -> Here {
+        Here {
+            depth: depth::OUTSIDE,
+            clock: rank.clock,
+            thread,
+            frame: ptr::null(),
+            generation: process::generation(),
+            long: clock::long(rank.clock),
+            rules: rank.rules.as_ptr(),
+            rows: vec![ptr::null_mut(); functions::functions().len()].into(),
+            sites: Hashed::new(8),
+            peers: ptr::null_mut(),
+            peers_known: 0,
+            index,
+            datatypes: Datatypes::new(),
+            communicators: [const { (FREE, None) }; COMMUNICATORS],
+            windows: [const { (FREE, None) }; COMMUNICATORS],
+            groups: Hashed::new(6),
+            sites_room: None,
+            sites_used: 0,
+            handles: Vec::new(),
+            rank,
+        }
+    }
+
+    pub fn mpi(&self) -> &'static Mpi {
+        &self.rank.mpi
+    }
+
+    pub fn abi(&self) -> &'static Abi {
+        &self.rank.abi
+    }
+
+    /// Handles may mean something else than the caches say.
+    #[cold]
+    pub fn forget(&mut self, generation: u64) {
+        self.generation = generation;
+        self.datatypes.clear();
+        self.communicators = [const { (FREE, None) }; COMMUNICATORS];
+        self.windows = [const { (FREE, None) }; COMMUNICATORS];
+    }
+
+    /// # Safety
+    /// A call with this communicator succeeded.
+    #[inline]
+    pub unsafe fn communicator(&mut self, handle: Handle) -> Option<&Arc<Communicator>> {
+        let at = (handle.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize & (COMMUNICATORS - 1);
+        if self.communicators[at].0 != handle.0 {
+            // SAFETY: by this function's contract.
+            let asked = unsafe { self.ask(handle, Kind::Communicator) };
+            self.communicators[at] = (handle.0, asked);
+        }
+        self.communicators[at].1.as_ref()
+    }
+
+    /// # Safety
+    /// A call with this window succeeded.
+    #[inline]
+    pub unsafe fn window(&mut self, handle: Handle) -> Option<&Arc<Communicator>> {
+        let at = (handle.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize & (COMMUNICATORS - 1);
+        if self.windows[at].0 != handle.0 {
+            // SAFETY: by this function's contract.
+            let asked = unsafe { self.ask(handle, Kind::Window) };
+            self.windows[at] = (handle.0, asked);
+        }
+        self.windows[at].1.as_ref()
+    }
+
+    /// # Safety
+    /// As of [`Here::communicator`].
+    #[cold]
+    unsafe fn ask(&mut self, handle: Handle, kind: Kind) -> Option<Arc<Communicator>> {
+        // SAFETY: by this function's contract.
+        let found = unsafe { self.rank.communicators.get(handle, kind, self.mpi(), self.abi()) };
+        if found.is_none() {
+            self.rank.dropped(|dropped| &raw mut dropped.communicators);
+        }
+        found
+    }
+
+    /// The cells of a function at groups of this size; null where there is no room.
+    #[inline]
+    pub fn row(&mut self, function: u32, group: u32) -> *mut Cell {
+        if group == 0 {
+            let row = self.rows[function as usize];
+            return if row.is_null() { self.open_row(function, group) } else { row };
+        }
+        let key = u64::from(function + 1) << 32 | u64::from(group);
+        match self.groups.get(key) {
+            Some(row) => row as *mut Cell,
+            None => self.open_row(function, group),
+        }
+    }
+
+    #[cold]
+    fn open_row(&mut self, function: u32, group: u32) -> *mut Cell {
+        let entry = Region {
+            kind: kind::ROW,
+            thread: self.index,
+            function: function as u16,
+            group,
+            record_bytes: size_of::<Cell>() as u32,
+            capacity: ROW_CELLS as u32,
+            used: ROW_CELLS as u32,
+            ..Region::default()
+        };
+        let Some(room) = self.rank.region(entry) else {
+            self.rank.dropped(|dropped| &raw mut dropped.rows);
+            return ptr::null_mut();
+        };
+        let row = room.start.as_ptr().cast::<Cell>();
+        if group == 0 {
+            self.rows[function as usize] = row;
+        } else {
+            self.groups.insert(u64::from(function + 1) << 32 | u64::from(group), row as usize);
+        }
+        row
+    }
+
+    /// The place of a call site; null where there is no room.
+    #[inline]
+    pub fn site(&mut self, address: usize, function: u32) -> *mut Site {
+        // Addresses of programs have 47 bits.
+        let key = address as u64 ^ u64::from(function + 1) << 48;
+        match self.sites.get(key) {
+            Some(site) => site as *mut Site,
+            None => self.open_site(key, address, function),
+        }
+    }
+
+    #[cold]
+    fn open_site(&mut self, key: u64, address: usize, function: u32) -> *mut Site {
+        if self.sites_room.is_none() || self.sites_used as usize == SITES_AT_ONCE {
+            let entry = Region {
+                kind: kind::SITES,
+                thread: self.index,
+                record_bytes: size_of::<Site>() as u32,
+                capacity: SITES_AT_ONCE as u32,
+                ..Region::default()
+            };
+            let Some(room) = self.rank.region(entry) else {
+                self.rank.dropped(|dropped| &raw mut dropped.sites);
+                return ptr::null_mut();
+            };
+            self.sites_room = Some(room);
+            self.sites_used = 0;
+        }
+        let Some(room) = self.sites_room else { return ptr::null_mut() };
+        let found = self.rank.locate(address);
+        if found.dropped {
+            self.rank.dropped(|dropped| &raw mut dropped.modules);
+        }
+        let site = Site {
+            address: address as u64,
+            offset: found.offset,
+            module: found.module,
+            function: function as u16,
+            ..Site::default()
+        };
+        // SAFETY: the region has room for SITES_AT_ONCE records, of which `sites_used` are taken; it is this thread's.
+        let place = unsafe {
+            let place = room.start.as_ptr().cast::<Site>().add(self.sites_used as usize);
+            place.write(site);
+            self.sites_used += 1;
+            (&raw mut (*room.entry.as_ptr()).used).write_volatile(self.sites_used);
+            place
+        };
+        self.sites.insert(key, place as usize);
+        place
+    }
+
+    /// What is sent to a rank of MPI_COMM_WORLD; null where there is no room, or where it is no such rank.
+    #[inline]
+    pub fn peer(&mut self, rank: u32) -> *mut Peer {
+        if rank < self.peers_known {
+            // SAFETY: the region has `peers_known` records.
+            return unsafe { self.peers.add(rank as usize) };
+        }
+        self.open_peers(rank)
+    }
+
+    #[cold]
+    fn open_peers(&mut self, rank: u32) -> *mut Peer {
+        let size = self.rank.world_size();
+        let entry = Region {
+            kind: kind::PEERS,
+            thread: self.index,
+            record_bytes: size_of::<Peer>() as u32,
+            capacity: size,
+            used: size,
+            ..Region::default()
+        };
+        let wanted = rank < size && self.peers_known == 0;
+        if let Some(room) = wanted.then(|| self.rank.region(entry)).flatten() {
+            self.peers = room.start.as_ptr().cast();
+            self.peers_known = size;
+            // SAFETY: the region has `size` records.
+            return unsafe { self.peers.add(rank as usize) };
+        }
+        self.rank.dropped(|dropped| &raw mut dropped.peers);
+        ptr::null_mut()
+    }
+}

@@ -1,0 +1,47 @@
+//! The library that is preloaded into MPI programs and records what they do.
+//!
+//! Each recorded function has a wrapper in C, generated from [`record::functions`] (`build.rs`), in which every argument is
+//! a word: one library serves every MPI. A wrapper notes the time, calls the real `PMPI_` function and hands what it has to
+//! [`recorder`], which counts it in tables that are a mapped file ([`tables`]): whatever ends the process, the file has all.
+//! What a word means in an MPI is known to [`abi`] alone.
+//!
+//! The library never communicates, never ends or delays a job, and writes one line to stderr only where something is lost.
+//! Without the variable [`record::folder::variable::FOLDER`] every call passes straight through.
+//!
+//! This crate has unsafe code, as a library behind a C interface must; each block says on which invariant it rests.
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump {
+    () => {
+        "jmp {}"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    () => {
+        "b {}"
+    };
+}
+
+pub mod abi;
+pub mod amount;
+pub mod call;
+pub mod clock;
+pub mod communicators;
+pub mod complaint;
+pub mod datatypes;
+pub mod hashed;
+pub mod here;
+pub mod operations;
+pub mod process;
+pub mod real;
+pub mod recorder;
+pub mod requests;
+pub mod rules;
+pub mod sites;
+pub mod tables;
+
+/// The names that MPI programs are linked to.
+mod exports {
+    include!(concat!(env!("OUT_DIR"), "/exports.rs"));
+}

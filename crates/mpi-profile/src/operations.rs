@@ -1,0 +1,174 @@
+//! Following what calls begin until other calls complete it.
+
+use crate::call::{Call, Handle};
+use crate::communicators::{Communicator, STRANGER};
+use crate::here::Here;
+use crate::recorder::{self, Facts};
+use crate::requests::Operation;
+use crate::rules::{Completes, NONE, Partitions, Requests, Rule};
+
+/// Keeps the handles of requests that the call may overwrite.
+///
+/// # Safety
+/// The call has the arguments of its function; arrays of requests have as many as it says.
+pub unsafe fn keep(here: &mut Here, call: &Call, rule: &Rule) {
+    let abi = here.abi();
+    here.handles.clear();
+    // SAFETY: by this function's contract.
+    unsafe {
+        let (count, requests) = match rule.requests {
+            Requests::Completes(Completes::One { request, .. }) | Requests::Frees(request) => (NONE, request),
+            Requests::Completes(
+                Completes::All { count, requests, .. }
+                | Completes::Any { count, requests, .. }
+                | Completes::Some { count, requests, .. },
+            ) => (count, requests),
+            _ => return,
+        };
+        let count = if count == NONE { 1 } else { call.integer(count).max(0) as usize };
+        here.handles.extend((0..count).map(|index| call.handle_at(requests, index, abi)));
+    }
+}
+
+/// After a call that succeeded: notes what it began, starts what it started, removes what it completed.
+///
+/// # Safety
+/// The call succeeded.
+pub unsafe fn follow(
+    here: &mut Here,
+    call: &Call,
+    rule: &Rule,
+    comm: Option<&Communicator>,
+    dest: u32,
+    facts: &mut Facts,
+) {
+    // SAFETY: by this function's contract, throughout.
+    unsafe {
+        match rule.requests {
+            Requests::No => {}
+            Requests::Begins(request) | Requests::Prepares(request) => {
+                let handle = call.handle_at(request, 0, here.abi());
+                let persistent = matches!(rule.requests, Requests::Prepares(_));
+                let place = [rule.dest, rule.source].into_iter().find(|place| *place != NONE);
+                let partitions = if rule.partitions == NONE { 1 } else { call.integer(rule.partitions).max(1) as u32 };
+                let operation = Operation {
+                    function: call.function as u16,
+                    persistent,
+                    active: !persistent,
+                    partitions,
+                    bytes: facts.bytes,
+                    dest,
+                    sends: rule.dest != NONE && call.integer(rule.dest) != here.abi().proc_null,
+                    peer: place.map_or(0, |place| call.integer(place)),
+                    tag: if rule.tag == NONE { 0 } else { call.integer(rule.tag) },
+                    communicator: comm.map_or(0, |comm| comm.number),
+                    serial: 0,
+                };
+                let kept = here.rank.requests.with(|requests| {
+                    let serial = if persistent { 0 } else { requests.next_serial() };
+                    requests.insert(handle, Operation { serial, ..operation })
+                });
+                if !kept {
+                    here.rank.dropped(|dropped| &raw mut dropped.requests);
+                }
+            }
+            Requests::Starts { count, requests } => {
+                let count = if count == NONE { 1 } else { call.integer(count).max(0) as usize };
+                for index in 0..count {
+                    start(here, call.handle_at(requests, index, here.abi()), facts);
+                }
+            }
+            Requests::Completes(completes) => facts.bytes = complete(here, call, completes),
+            Requests::Frees(_) => {
+                if let Some(handle) = here.handles.first().copied() {
+                    here.rank.requests.with(|requests| requests.remove(handle));
+                }
+            }
+            Requests::Readies { request, partitions } => {
+                let handle = call.handle(request, here.abi());
+                let ready = match partitions {
+                    Partitions::One => 1,
+                    Partitions::Range { low, high } => {
+                        (i64::from(call.integer(high)) - i64::from(call.integer(low)) + 1).max(0) as u64
+                    }
+                    Partitions::List { length } => call.integer(length).max(0) as u64,
+                };
+                let part = here.rank.requests.with(|requests| {
+                    requests.get(handle).map_or(0, |operation| operation.bytes / u64::from(operation.partitions))
+                });
+                facts.bytes = part * ready;
+            }
+        }
+    }
+}
+
+fn start(here: &mut Here, handle: Handle, facts: &mut Facts) {
+    let started = here.rank.requests.with(|requests| {
+        let serial = requests.next_serial();
+        requests.get(handle).map(|operation| {
+            (operation.active, operation.serial) = (true, serial);
+            *operation
+        })
+    });
+    let Some(operation) = started else { return };
+    facts.bytes = facts.bytes.wrapping_add(operation.bytes);
+    if operation.sends {
+        let to = Some(operation.dest).filter(|dest| *dest != STRANGER);
+        recorder::message(here, to, operation.bytes, facts);
+    }
+}
+
+/// The bytes of what the call saw completed.
+///
+/// # Safety
+/// The call succeeded.
+unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
+    let undefined = here.abi().undefined;
+    // SAFETY: by this function's contract; what is read was written by the call, or is NONE.
+    let flag = |flag: u8| flag == NONE || unsafe { *(call.arguments[usize::from(flag) & 15] as *const i32) } != 0;
+    // SAFETY: as above.
+    let at = |array: u8, index: usize| unsafe { *(call.arguments[usize::from(array) & 15] as *const i32).add(index) };
+    // Fortran counts from 1.
+    let first = i32::from(call.language == crate::call::language::FORTRAN);
+    let handles = std::mem::take(&mut here.handles);
+    let mut bytes = 0u64;
+    let mut done = |handle: Handle| bytes = bytes.wrapping_add(finish(here, handle));
+    match completes {
+        Completes::One { flag: done_flag, .. } | Completes::All { flag: done_flag, .. } => {
+            if flag(done_flag) {
+                handles.iter().for_each(|handle| done(*handle));
+            }
+        }
+        Completes::Any { index, flag: done_flag, .. } => {
+            let index = Some(at(index, 0)).filter(|index| flag(done_flag) && *index != undefined);
+            if let Some(handle) = index.and_then(|index| handles.get((index - first) as usize)) {
+                done(*handle);
+            }
+        }
+        Completes::Some { outcount, indices, .. } => {
+            let count = at(outcount, 0);
+            if count != undefined {
+                for place in 0..count.max(0) as usize {
+                    if let Some(handle) = handles.get((at(indices, place) - first) as usize) {
+                        done(*handle);
+                    }
+                }
+            }
+        }
+    }
+    here.handles = handles;
+    bytes
+}
+
+/// One operation is complete.
+fn finish(here: &mut Here, handle: Handle) -> u64 {
+    here.rank.requests.with(|requests| match requests.get(handle) {
+        Some(operation) if operation.persistent => {
+            let bytes = if operation.active { operation.bytes } else { 0 };
+            operation.active = false;
+            bytes
+        }
+        Some(_) => requests.remove(handle).map_or(0, |operation| operation.bytes),
+        None => 0,
+    })
+}

@@ -1,0 +1,225 @@
+//! Finding the functions of the MPI that the program uses.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::transmute_copy;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::abi::Abi;
+use crate::complaint::Complaint;
+
+unsafe extern "C" {
+    static plimsoll_real_names: [*const c_char; 0];
+    static plimsoll_reals: usize;
+    static mut plimsoll_real: [*mut c_void; 0];
+}
+
+/// The function behind a wrapper, which is found when it is first called.
+///
+/// # Safety
+/// `index` is one of the generated table.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn plimsoll_find(index: usize) -> *mut c_void {
+    // SAFETY: the table has `plimsoll_reals` texts that never change.
+    let name = unsafe {
+        debug_assert!(index < plimsoll_reals);
+        CStr::from_ptr(*(&raw const plimsoll_real_names).cast::<*const c_char>().add(index))
+    };
+    let found = find(name).unwrap_or_else(|| {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if !SAID.swap(true, Ordering::Relaxed) {
+            let name = name.to_string_lossy();
+            eprintln!("plimsoll: the MPI of this process has no {name}: the call fails, as it would without plimsoll");
+        }
+        absent as *mut c_void
+    });
+    // SAFETY: an aligned word of the table; threads that find the same write the same.
+    unsafe { (&raw mut plimsoll_real).cast::<*mut c_void>().add(index).write_volatile(found) };
+    found
+}
+
+/// Stands for a function that the MPI does not have.
+extern "C" fn absent() -> usize {
+    crate::process::abi().map_or(16, |abi| abi.unsupported) as usize
+}
+
+/// The address of a function or variable of the MPI, whether it was there from the start or loaded for itself alone.
+pub fn find(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: dlsym takes any text.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if !next.is_null() {
+        return Some(next);
+    }
+    let library = library()?;
+    // SAFETY: the handle is of a library that stays loaded, since it was opened once more.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+/// The address of a variable of the MPI: programs may have a copy of it, which is then the one that is used.
+pub fn find_variable(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: dlsym takes any text.
+    let used = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if used.is_null() { find(name) } else { Some(used) }
+}
+
+/// A handle of the loaded object that has PMPI_Init, where no global name leads to it.
+fn library() -> Option<*mut c_void> {
+    let mut names: Vec<CString> = Vec::new();
+    // SAFETY: the callback gets the vector that outlives the walk.
+    unsafe { libc::dl_iterate_phdr(Some(note_name), (&raw mut names).cast()) };
+    names.into_iter().find_map(|name| {
+        // SAFETY: RTLD_NOLOAD loads nothing and runs no code.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
+        // SAFETY: the handle is valid where it is not null.
+        let has = !handle.is_null() && !unsafe { libc::dlsym(handle, c"PMPI_Init".as_ptr()) }.is_null();
+        has.then_some(handle)
+    })
+}
+
+unsafe extern "C" fn note_name(info: *mut libc::dl_phdr_info, _size: usize, names: *mut c_void) -> c_int {
+    // SAFETY: the loader gives a valid record; `names` is the vector of `library`.
+    let (name, names) = unsafe { ((*info).dlpi_name, &mut *names.cast::<Vec<CString>>()) };
+    if !name.is_null() {
+        // SAFETY: the loader's names are texts.
+        let name = unsafe { CStr::from_ptr(name) };
+        if !name.is_empty() {
+            names.push(name.to_owned());
+        }
+    }
+    0
+}
+
+type Handle = usize;
+
+/// What the library itself asks the MPI. All of it is local: nothing here communicates.
+#[derive(Debug, Clone, Copy)]
+pub struct Mpi {
+    pub comm_rank: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
+    pub comm_size: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
+    pub comm_test_inter: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
+    pub comm_group: unsafe extern "C" fn(Handle, *mut Handle) -> c_int,
+    pub comm_remote_group: unsafe extern "C" fn(Handle, *mut Handle) -> c_int,
+    pub win_get_group: unsafe extern "C" fn(Handle, *mut Handle) -> c_int,
+    pub group_size: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
+    pub group_translate: unsafe extern "C" fn(Handle, c_int, *const c_int, Handle, *mut c_int) -> c_int,
+    pub group_free: unsafe extern "C" fn(*mut Handle) -> c_int,
+    pub type_size: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
+    pub type_size_x: Option<unsafe extern "C" fn(Handle, *mut i64) -> c_int>,
+    pub topo_test: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
+    pub cartdim_get: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
+    pub graph_neighbors_count: unsafe extern "C" fn(Handle, c_int, *mut c_int) -> c_int,
+    pub dist_graph_neighbors_count: unsafe extern "C" fn(Handle, *mut c_int, *mut c_int, *mut c_int) -> c_int,
+    pub query_thread: unsafe extern "C" fn(*mut c_int) -> c_int,
+    pub library_version: Option<unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int>,
+    /// From Fortran's integers, where handles are something else.
+    pub comm_of: Option<unsafe extern "C" fn(c_int) -> Handle>,
+    pub type_of: Option<unsafe extern "C" fn(c_int) -> Handle>,
+    pub win_of: Option<unsafe extern "C" fn(c_int) -> Handle>,
+}
+
+/// A function of the MPI as one of this type.
+fn typed<F: Copy>(name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    // SAFETY: `F` is the type of a function pointer, and the caller names the function that has it.
+    find(name).map(|found| unsafe { transmute_copy(&found) })
+}
+
+impl Mpi {
+    /// The MPI of this process; what is the matter where it is none that is known.
+    pub fn find() -> Result<(Mpi, Abi), Complaint> {
+        let abi = abi()?;
+        let standard = abi.family == record::layout::family::STANDARD;
+        let needed = |found: Option<()>, name: &CStr| {
+            found.ok_or_else(|| {
+                let cause = format!("its MPI has no {}", name.to_string_lossy());
+                Complaint::new(cause, "use a version of it that has MPI 3.0 or later")
+            })
+        };
+        macro_rules! function {
+            ($name:literal) => {{
+                let found = typed($name);
+                needed(found.is_some().then_some(()), $name)?;
+                found.expect("it was just seen")
+            }};
+        }
+        let by_integer = |functions: [&CStr; 2]| typed(functions[usize::from(standard)]);
+        let mpi = Mpi {
+            comm_rank: function!(c"PMPI_Comm_rank"),
+            comm_size: function!(c"PMPI_Comm_size"),
+            comm_test_inter: function!(c"PMPI_Comm_test_inter"),
+            comm_group: function!(c"PMPI_Comm_group"),
+            comm_remote_group: function!(c"PMPI_Comm_remote_group"),
+            win_get_group: function!(c"PMPI_Win_get_group"),
+            group_size: function!(c"PMPI_Group_size"),
+            group_translate: function!(c"PMPI_Group_translate_ranks"),
+            group_free: function!(c"PMPI_Group_free"),
+            type_size: function!(c"PMPI_Type_size"),
+            type_size_x: typed(c"PMPI_Type_size_x"),
+            topo_test: function!(c"PMPI_Topo_test"),
+            cartdim_get: function!(c"PMPI_Cartdim_get"),
+            graph_neighbors_count: function!(c"PMPI_Graph_neighbors_count"),
+            dist_graph_neighbors_count: function!(c"PMPI_Dist_graph_neighbors_count"),
+            query_thread: function!(c"PMPI_Query_thread"),
+            library_version: typed(c"PMPI_Get_library_version"),
+            comm_of: by_integer([c"PMPI_Comm_f2c", c"PMPI_Comm_fromint"]),
+            type_of: by_integer([c"PMPI_Type_f2c", c"PMPI_Type_fromint"]),
+            win_of: by_integer([c"PMPI_Win_f2c", c"PMPI_Win_fromint"]),
+        };
+        Ok((mpi, abi))
+    }
+
+    /// What the MPI says of itself.
+    pub fn version(&self) -> String {
+        let told = self.library_version.map(told).unwrap_or_default();
+        told.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().into()
+    }
+}
+
+fn abi() -> Result<Abi, Complaint> {
+    let none = || Complaint::new("its MPI library was not found", "preload the library only into MPI programs");
+    let variables = [c"ompi_mpi_comm_world", c"ompi_mpi_comm_self", c"ompi_request_null"].map(find_variable);
+    if let [Some(world), Some(own), Some(null)] = variables {
+        return Ok(Abi::open_mpi(world as usize, own as usize, null as usize));
+    }
+    let init = find(c"PMPI_Init").ok_or_else(none)?;
+    let file = file_of(init);
+    // MPICH builds both interfaces from one source: only the name tells them apart.
+    if file.contains("libmpi_abi") {
+        return Ok(Abi::standard());
+    }
+    let version = typed::<unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int>(c"PMPI_Get_library_version");
+    let told = version.map(told).unwrap_or_default();
+    if ["MPICH", "Intel(R) MPI", "MVAPICH", "CRAY"].iter().any(|name| told.contains(name)) {
+        return Ok(Abi::mpich());
+    }
+    let told = told.lines().next().unwrap_or_default().to_owned();
+    let cause = format!("its MPI is none that is known ({file}: {told})");
+    Err(Complaint::new(cause, "use Open MPI, MPICH or one with MPICH's or the standard's binary interface"))
+}
+
+fn told(ask: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int) -> String {
+    // MPI_MAX_LIBRARY_VERSION_STRING is 8192 where it is largest.
+    let mut text = vec![0u8; 16384];
+    let mut length = 0;
+    // SAFETY: the text has room for the longest answer; the function may be called at any time.
+    unsafe { ask(text.as_mut_ptr().cast(), &mut length) };
+    CStr::from_bytes_until_nul(&text).unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The file of the object that has this address.
+fn file_of(address: *mut c_void) -> String {
+    let mut info = libc::Dl_info {
+        dli_fname: ptr::null(),
+        dli_fbase: ptr::null_mut(),
+        dli_sname: ptr::null(),
+        dli_saddr: ptr::null_mut(),
+    };
+    // SAFETY: dladdr takes any address; the name it gives is a text that stays.
+    unsafe {
+        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
+            return String::new();
+        }
+        CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned()
+    }
+}

@@ -1,0 +1,222 @@
+//! Counting a call. All that happens on the way of a short call is here.
+
+use record::functions::Class;
+use record::layout::Cell;
+use record::scale::{size_class, time_class};
+
+use crate::amount;
+use crate::call::Call;
+use crate::communicators::STRANGER;
+use crate::here::{Here, depth};
+use crate::operations;
+use crate::process;
+use crate::rules::{NONE, Requests, Rule, Special};
+
+/// What a call was about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub bytes: u64,
+    /// Ranks of the communicator of a collective call.
+    pub group: u32,
+    /// Messages that it began, and their bytes.
+    pub messages: u64,
+    pub message_bytes: u64,
+}
+
+/// Before a call that may overwrite what it is about.
+///
+/// # Safety
+/// Called by the generated wrappers: `here` is this thread's, `call` has the function's arguments.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn plimsoll_before(here: *mut Here, call: *mut Call) {
+    // SAFETY: by this function's contract.
+    let (here, call) = unsafe { (&mut *here, &mut *call) };
+    // SAFETY: functions of the table have a rule each.
+    let rule = unsafe { &*here.rules.add(call.function as usize) };
+    match rule.special {
+        Special::Finalize => here.rank.finalizing(),
+        Special::Abort => here.rank.aborting(),
+        _ => {}
+    }
+    // SAFETY: the program's arguments are those of the function.
+    unsafe { operations::keep(here, call, rule) };
+}
+
+/// After every recorded call.
+///
+/// # Safety
+/// As of [`plimsoll_before`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call) {
+    // SAFETY: by this function's contract.
+    let (here, call) = unsafe { (&mut *here, &*call) };
+    let generation = process::generation();
+    if generation != here.generation {
+        here.forget(generation);
+    }
+    // SAFETY: functions of the table have a rule each, which stay.
+    let rule = unsafe { &*here.rules.add(call.function as usize) };
+    let mut facts = Facts::default();
+    if call.succeeded() {
+        // SAFETY: the call succeeded, so that its handles are known to the MPI.
+        unsafe {
+            if rule.simple {
+                simple(here, call, rule, &mut facts);
+            } else {
+                general(here, call, rule, &mut facts);
+            }
+        }
+    }
+    if !process::paused(generation) {
+        count(here, call, rule, &facts);
+    }
+    // SAFETY: the thread's record is mapped as long as the process runs.
+    unsafe { (*here.thread).inside = 0 };
+    here.depth = depth::OUTSIDE;
+}
+
+/// # Safety
+/// The call succeeded.
+#[inline]
+unsafe fn simple(here: &mut Here, call: &Call, rule: &Rule, facts: &mut Facts) {
+    let abi = here.abi();
+    let sends = rule.class == Class::Send;
+    // SAFETY: by this function's contract.
+    unsafe {
+        let peer = call.integer(if sends { rule.dest } else { rule.source });
+        // Nothing is sent to nobody.
+        if peer == abi.proc_null {
+            return;
+        }
+        facts.bytes = amount::elements(here, call, rule, rule.count, rule.datatype);
+        if sends {
+            let comm = call.handle(rule.comm, abi);
+            let to = here.communicator(comm).and_then(|comm| comm.world_rank(peer));
+            message(here, to, facts.bytes, facts);
+        }
+    }
+}
+
+/// Notes a message in the matrix.
+#[inline]
+pub fn message(here: &mut Here, to: Option<u32>, bytes: u64, facts: &mut Facts) {
+    facts.messages += 1;
+    facts.message_bytes += bytes;
+    if process::paused(here.generation) {
+        return;
+    }
+    let peer = here.peer(to.unwrap_or(STRANGER));
+    if !peer.is_null() {
+        // SAFETY: the record is this thread's and mapped as long as the process runs.
+        unsafe {
+            (*peer).messages = (*peer).messages.wrapping_add(1);
+            (*peer).bytes = (*peer).bytes.wrapping_add(bytes);
+        }
+    }
+}
+
+#[inline]
+fn count(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts) {
+    // Counters of two cores may differ by a little.
+    let elapsed = call.left.saturating_sub(call.entered);
+    let row = here.row(call.function, facts.group);
+    if !row.is_null() {
+        // SAFETY: a row has a cell for every class of sizes; it is this thread's.
+        let cell: &mut Cell = unsafe { &mut *row.add(size_class(facts.bytes)) };
+        cell.calls += 1;
+        cell.ticks = cell.ticks.wrapping_add(elapsed);
+        cell.bytes = cell.bytes.wrapping_add(facts.bytes);
+        cell.most = cell.most.max(elapsed);
+        cell.least_from_top = cell.least_from_top.max(!elapsed);
+        let times = &mut cell.histogram[time_class(elapsed)];
+        *times = times.wrapping_add(1);
+    }
+    let site = here.site(call.site, call.function);
+    if !site.is_null() {
+        // SAFETY: the record is this thread's.
+        let site = unsafe { &mut *site };
+        site.calls += 1;
+        site.ticks = site.ticks.wrapping_add(elapsed);
+        site.most = site.most.max(elapsed);
+        site.bytes = site.bytes.wrapping_add(facts.bytes);
+    }
+    // SAFETY: the thread's record is mapped as long as the process runs, and only the thread writes to it.
+    let thread = unsafe { &mut *here.thread };
+    thread.calls += 1;
+    thread.messages = thread.messages.wrapping_add(facts.messages);
+    thread.bytes = thread.bytes.wrapping_add(facts.message_bytes);
+    let ticks = &mut thread.ticks[rule.class as usize];
+    *ticks = ticks.wrapping_add(elapsed);
+    if elapsed >= here.long || thread.calls & 0xffff == 0 {
+        here.rank.refresh();
+    }
+}
+
+/// All that is not `simple`.
+///
+/// # Safety
+/// The call succeeded.
+unsafe fn general(here: &mut Here, call: &Call, rule: &Rule, facts: &mut Facts) {
+    let abi = here.abi();
+    // SAFETY: by this function's contract, throughout.
+    unsafe {
+        if rule.special == Special::Init {
+            here.rank.initialized(call.left);
+        }
+        let comm = match rule.comm {
+            NONE => None,
+            _ if rule.special != Special::No => None,
+            comm => here.communicator(call.handle(comm, abi)).cloned(),
+        };
+        let comm = comm.as_deref();
+        if rule.grouped {
+            facts.group = comm.map_or(0, |comm| comm.size);
+        }
+        facts.bytes = amount::of(here, call, rule, comm);
+        let mut dest = STRANGER;
+        if rule.dest != NONE {
+            let peer = call.integer(rule.dest);
+            if peer == abi.proc_null {
+                facts.bytes = 0;
+            } else {
+                let to = comm.and_then(|comm| comm.world_rank(peer));
+                dest = to.unwrap_or(STRANGER);
+                if !matches!(rule.requests, Requests::Prepares(_)) {
+                    message(here, to, facts.bytes, facts);
+                }
+            }
+        } else if rule.source != NONE && call.integer(rule.source) == abi.proc_null {
+            facts.bytes = 0;
+        }
+        if rule.target != NONE {
+            operation(here, call, rule, facts);
+        }
+        operations::follow(here, call, rule, comm, dest, facts);
+    }
+}
+
+/// Notes a one-sided operation in the matrix.
+///
+/// # Safety
+/// The call succeeded.
+unsafe fn operation(here: &mut Here, call: &Call, rule: &Rule, facts: &mut Facts) {
+    let abi = here.abi();
+    // SAFETY: by this function's contract.
+    unsafe {
+        let target = call.integer(rule.target);
+        if target == abi.proc_null {
+            facts.bytes = 0;
+            return;
+        }
+        let win = call.handle(rule.win, abi);
+        let to = here.window(win).and_then(|win| win.world_rank(target)).unwrap_or(STRANGER);
+        if process::paused(here.generation) {
+            return;
+        }
+        let peer = here.peer(to);
+        if !peer.is_null() {
+            (*peer).operations = (*peer).operations.wrapping_add(1);
+            (*peer).operation_bytes = (*peer).operation_bytes.wrapping_add(facts.bytes);
+        }
+    }
+}

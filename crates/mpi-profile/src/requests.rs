@@ -1,0 +1,296 @@
+//! Operations that were begun and are not complete, by the handles of their requests.
+
+use std::cell::UnsafeCell;
+use std::hint;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::call::Handle;
+
+/// Operations that are followed at once. Beyond them they are counted as dropped.
+pub const MOST: usize = 1 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation {
+    /// [`record::functions::FunctionId`].
+    pub function: u16,
+    pub persistent: bool,
+    /// Begun, and not seen complete: always so where it is not persistent.
+    pub active: bool,
+    pub partitions: u32,
+    pub bytes: u64,
+    /// World rank of whom it sends a message to; [`crate::communicators::STRANGER`]: none.
+    pub dest: u32,
+    /// It begins a message to somebody.
+    pub sends: bool,
+    /// As the call named it; 0 where it has none.
+    pub peer: i32,
+    pub tag: i32,
+    /// [`crate::communicators::Communicator::number`].
+    pub communicator: u32,
+    /// Counted as they begin, from 1.
+    pub serial: u64,
+}
+
+const NO: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    operation: Operation,
+    /// The next of the same handle; the last leads to the first.
+    next: u32,
+}
+
+/// MPIs give one handle to many operations that were complete at once, so that a handle has a queue of them.
+#[derive(Debug)]
+pub struct Requests {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    /// Key and the last of its queue. Open addressing, linear probing, no tombstones.
+    slots: Box<[(u64, u32)]>,
+    used: usize,
+    serial: u64,
+}
+
+const FREE: u64 = u64::MAX;
+
+impl Requests {
+    pub fn new() -> Requests {
+        Requests { entries: Vec::new(), free: Vec::new(), slots: vec![(FREE, NO); 64].into(), used: 0, serial: 0 }
+    }
+
+    pub fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn home(&self, key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.slots.len().ilog2())) as usize
+    }
+
+    /// The slot that has the key, or the free one where it belongs.
+    fn slot(&self, key: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = self.home(key);
+        while self.slots[at].0 != key && self.slots[at].0 != FREE {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    /// `false` where there are too many already.
+    pub fn insert(&mut self, handle: Handle, operation: Operation) -> bool {
+        if self.len() >= MOST {
+            return false;
+        }
+        let entry = Entry { operation, next: NO };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.entries[place as usize] = entry;
+                place
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        };
+        if (self.used + 1) * 2 > self.slots.len() {
+            self.enlarge();
+        }
+        let at = self.slot(handle.0);
+        let last = self.slots[at].1;
+        if self.slots[at].0 == FREE {
+            self.used += 1;
+            self.entries[place as usize].next = place;
+        } else {
+            self.entries[place as usize].next = self.entries[last as usize].next;
+            self.entries[last as usize].next = place;
+        }
+        self.slots[at] = (handle.0, place);
+        true
+    }
+
+    /// The one that was begun first.
+    pub fn get(&mut self, handle: Handle) -> Option<&mut Operation> {
+        let (key, last) = self.slots[self.slot(handle.0)];
+        if key == FREE {
+            return None;
+        }
+        let first = self.entries[last as usize].next;
+        Some(&mut self.entries[first as usize].operation)
+    }
+
+    pub fn remove(&mut self, handle: Handle) -> Option<Operation> {
+        let at = self.slot(handle.0);
+        let (key, last) = self.slots[at];
+        if key == FREE {
+            return None;
+        }
+        let first = self.entries[last as usize].next;
+        if first == last {
+            self.vacate(at);
+        } else {
+            self.entries[last as usize].next = self.entries[first as usize].next;
+        }
+        self.free.push(first);
+        Some(self.entries[first as usize].operation)
+    }
+
+    /// Frees a slot and moves those behind it that belong further ahead.
+    fn vacate(&mut self, mut hole: usize) {
+        let mask = self.slots.len() - 1;
+        let mut at = hole;
+        self.used -= 1;
+        loop {
+            at = (at + 1) & mask;
+            let (key, _) = self.slots[at];
+            if key == FREE {
+                break;
+            }
+            let from_home = at.wrapping_sub(self.home(key)) & mask;
+            if from_home >= (at.wrapping_sub(hole) & mask) {
+                self.slots[hole] = self.slots[at];
+                hole = at;
+            }
+        }
+        self.slots[hole] = (FREE, NO);
+    }
+
+    fn enlarge(&mut self) {
+        let larger = vec![(FREE, NO); self.slots.len() * 2].into();
+        for slot in std::mem::replace(&mut self.slots, larger) {
+            if slot.0 != FREE {
+                let at = self.slot(slot.0);
+                self.slots[at] = slot;
+            }
+        }
+    }
+}
+
+impl Default for Requests {
+    fn default() -> Requests {
+        Requests::new()
+    }
+}
+
+/// The rank's requests: any thread may complete what another began.
+#[derive(Debug)]
+pub struct Shared {
+    /// Whether threads call MPI at the same time. Until that is known they may.
+    locking: AtomicBool,
+    taken: AtomicBool,
+    requests: UnsafeCell<Requests>,
+}
+
+// SAFETY: `with` lets one thread in at a time, or the program promised MPI that it does so itself.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    pub fn new() -> Shared {
+        Shared {
+            locking: AtomicBool::new(true),
+            taken: AtomicBool::new(false),
+            requests: UnsafeCell::new(Requests::new()),
+        }
+    }
+
+    /// Below MPI_THREAD_MULTIPLE calls of threads follow one another.
+    ///
+    /// # Safety
+    /// Only between calls of [`Shared::with`], and with `false` only where the MPI provides less than that level.
+    pub unsafe fn set_locking(&self, locking: bool) {
+        self.locking.store(locking, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn with<T>(&self, f: impl FnOnce(&mut Requests) -> T) -> T {
+        let locking = self.locking.load(Ordering::Relaxed);
+        if locking {
+            while self.taken.swap(true, Ordering::Acquire) {
+                hint::spin_loop();
+            }
+        }
+        // SAFETY: nobody else is here: by the lock, or by what the program promised. `f` does not call back.
+        let result = f(unsafe { &mut *self.requests.get() });
+        if locking {
+            self.taken.store(false, Ordering::Release);
+        }
+        result
+    }
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        Shared::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, VecDeque};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn operation(serial: u64) -> Operation {
+        Operation {
+            function: 1,
+            persistent: false,
+            active: true,
+            partitions: 1,
+            bytes: 8,
+            dest: 0,
+            sends: true,
+            peer: 0,
+            tag: 0,
+            communicator: 0,
+            serial,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_handle_has_a_queue(steps in proptest::collection::vec((any::<bool>(), 0u64..200), 0..2000)) {
+            let mut model: HashMap<u64, VecDeque<u64>> = HashMap::new();
+            let mut requests = Requests::new();
+            for (serial, (begin, which)) in steps.into_iter().enumerate() {
+                let handle = Handle(0x2c00_0000 + which * 8);
+                if begin {
+                    prop_assert!(requests.insert(handle, operation(serial as u64)));
+                    model.entry(which).or_default().push_back(serial as u64);
+                } else {
+                    let expected = model.get_mut(&which).and_then(VecDeque::pop_front);
+                    prop_assert_eq!(requests.get(handle).map(|o| o.serial), expected);
+                    prop_assert_eq!(requests.remove(handle).map(|o| o.serial), expected);
+                }
+                prop_assert_eq!(requests.len(), model.values().map(VecDeque::len).sum::<usize>());
+            }
+        }
+    }
+
+    #[test]
+    fn threads_take_turns() {
+        let shared = Shared::new();
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let shared = &shared;
+                scope.spawn(move || {
+                    for turn in 0..1000 {
+                        let handle = Handle(thread * 8 + 8);
+                        assert!(shared.with(|requests| requests.insert(handle, operation(turn))));
+                        assert_eq!(shared.with(|requests| requests.remove(handle)).unwrap().serial, turn);
+                    }
+                });
+            }
+        });
+        assert!(shared.with(|requests| requests.is_empty()));
+    }
+}

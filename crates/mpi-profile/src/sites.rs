@@ -1,0 +1,191 @@
+//! Places in the program that call MPI, and the files that they are in.
+
+use std::ffi::{CStr, c_int, c_void};
+
+use record::layout::{self, Module, Region, kind};
+
+use crate::tables::Tables;
+
+/// Files of code of which one region has room.
+const AT_ONCE: u32 = 128;
+
+/// Loaded objects in which calls were seen.
+#[derive(Debug, Default)]
+pub struct Modules {
+    known: Vec<Known>,
+    room: Option<crate::tables::Room>,
+    left: u32,
+}
+
+// SAFETY: the addresses are of a mapping of the whole process.
+unsafe impl Send for Modules {}
+
+#[derive(Debug, Clone)]
+struct Known {
+    from: usize,
+    to: usize,
+    base: u64,
+    /// Its place in the file, plus 1; 0: there was no room.
+    number: u32,
+}
+
+/// Where a call returns to, as the files say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Where {
+    pub module: u32,
+    pub offset: u64,
+    /// There is such a module, but no room for it.
+    pub dropped: bool,
+}
+
+impl Modules {
+    pub fn locate(&mut self, address: usize, tables: &mut Tables) -> Where {
+        if let Some(known) = self.known.iter().find(|known| (known.from..known.to).contains(&address)) {
+            return known.locate(address);
+        }
+        let mut search = Search { address, found: None };
+        // SAFETY: the callback gets the record that outlives the walk.
+        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+        let Some((module, from, to)) = search.found else {
+            // Code that was generated, or of no file.
+            return Where { module: 0, offset: address as u64, dropped: false };
+        };
+        let number = self.write(&module, tables);
+        let known = Known { from, to, base: module.base, number };
+        self.known.push(known.clone());
+        known.locate(address)
+    }
+
+    fn write(&mut self, module: &Module, tables: &mut Tables) -> u32 {
+        if self.left == 0 {
+            let region =
+                Region { kind: kind::MODULES, thread: layout::WHOLE_RANK, capacity: AT_ONCE, ..Region::default() };
+            let record_bytes = size_of::<Module>() as u32;
+            let Some(room) = tables.region(Region { record_bytes, ..region }) else { return 0 };
+            self.room = Some(room);
+            self.left = AT_ONCE;
+        }
+        let Some(room) = self.room else { return 0 };
+        let place = AT_ONCE - self.left;
+        // SAFETY: the region has room for AT_ONCE records; the entry is this region's.
+        unsafe {
+            room.start.cast::<Module>().add(place as usize).write(*module);
+            (&raw mut (*room.entry.as_ptr()).used).write_volatile(place + 1);
+        }
+        self.left -= 1;
+        self.known.iter().map(|known| known.number).max().unwrap_or(0) + 1
+    }
+}
+
+impl Known {
+    fn locate(&self, address: usize) -> Where {
+        Where { module: self.number, offset: address as u64 - self.base, dropped: self.number == 0 }
+    }
+}
+
+struct Search {
+    address: usize,
+    found: Option<(Module, usize, usize)>,
+}
+
+unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
+    // SAFETY: the loader gives a valid record with `dlpi_phnum` headers; `search` is the record of `locate`.
+    let (info, search, headers) = unsafe {
+        let info = &*info;
+        let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
+        (info, &mut *search.cast::<Search>(), headers)
+    };
+    let base = info.dlpi_addr as usize;
+    let loads = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+    let spans = loads.map(|header| {
+        let from = base.wrapping_add(header.p_vaddr as usize);
+        (from, from.wrapping_add(header.p_memsz as usize))
+    });
+    let holds = spans.clone().any(|(from, to)| (from..to).contains(&search.address));
+    if !holds {
+        return 0;
+    }
+    let from = spans.clone().map(|(from, _)| from).min().unwrap_or(0);
+    let to = spans.map(|(_, to)| to).max().unwrap_or(0);
+    let name = match info.dlpi_name.is_null() {
+        true => String::new(),
+        // SAFETY: the loader's names are texts.
+        false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy().into_owned(),
+    };
+    // The program itself has no name.
+    let path = match name.is_empty() {
+        true => {
+            std::fs::read_link("/proc/self/exe").map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
+        }
+        false => std::fs::canonicalize(&name).map(|path| path.to_string_lossy().into_owned()).unwrap_or(name),
+    };
+    let mut module =
+        Module { base: base as u64, build_id_bytes: 0, reserved: 0, build_id: [0; 32], path: layout::text(&path) };
+    for header in headers.iter().filter(|header| header.p_type == libc::PT_NOTE) {
+        let start = base.wrapping_add(header.p_vaddr as usize) as *const u8;
+        // SAFETY: a note segment of a loaded object lies in its memory.
+        let notes = unsafe { std::slice::from_raw_parts(start, header.p_memsz as usize) };
+        if let Some(id) = build_id(notes) {
+            let bytes = id.len().min(32);
+            module.build_id[..bytes].copy_from_slice(&id[..bytes]);
+            module.build_id_bytes = bytes as u32;
+            break;
+        }
+    }
+    search.found = Some((module, from, to));
+    1
+}
+
+/// The description of the note of type NT_GNU_BUILD_ID.
+fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
+    while notes.len() >= 12 {
+        let word = |at: usize| u32::from_le_bytes(notes[at..at + 4].try_into().expect("4 bytes")) as usize;
+        let (name, description, of) = (word(0), word(4), word(8));
+        let start = 12usize.checked_add(name.checked_next_multiple_of(4)?)?;
+        let end = start.checked_add(description)?;
+        if of == 3 && notes.get(12..16) == Some(b"GNU\0") {
+            return notes.get(start..end);
+        }
+        notes = notes.get(end.checked_next_multiple_of(4)?..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_id_is_found_among_other_notes() {
+        let mut notes = Vec::new();
+        for (kind, description) in [(1u32, vec![1u8; 5]), (3, vec![7u8; 20])] {
+            notes.extend(4u32.to_le_bytes());
+            notes.extend((description.len() as u32).to_le_bytes());
+            notes.extend(kind.to_le_bytes());
+            notes.extend(b"GNU\0");
+            notes.extend(&description);
+            notes.resize(notes.len().next_multiple_of(4), 0);
+        }
+        assert_eq!(build_id(&notes), Some(&[7u8; 20][..]));
+        assert_eq!(build_id(&notes[..30]), None);
+        assert_eq!(build_id(&[0xff; 40]), None);
+    }
+
+    #[test]
+    fn an_address_of_this_test_is_in_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tables = Tables::create(&folder.path().join("a.1.rank"), 1 << 20).unwrap();
+        let mut modules = Modules::default();
+        let here = build_id as *const () as usize;
+        let found = modules.locate(here, &mut tables);
+        assert_eq!((found.module, found.dropped), (1, false));
+        assert_eq!(modules.locate(here + 1, &mut tables).offset, found.offset + 1);
+        let elsewhere = modules.locate(libc::getpid as *const () as usize, &mut tables);
+        assert_eq!(elsewhere.module, 2);
+        assert_eq!(modules.locate(8, &mut tables).module, 0);
+        let rank = record::rank::Rank::open(&folder.path().join("a.1.rank")).unwrap();
+        let own = std::env::current_exe().unwrap().canonicalize().unwrap();
+        assert_eq!(layout::words(&rank.modules[0].path), own.to_string_lossy());
+        assert_eq!(rank.modules.len(), 2);
+    }
+}

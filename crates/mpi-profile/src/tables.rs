@@ -1,0 +1,206 @@
+//! The mapped file of a rank's tables (`record::layout`), as its writer has it.
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::NonNull;
+
+use record::functions;
+use record::layout::{DIRECTORY, FIRST_REGION, Header, MAGIC, PAGE, REGIONS, Region, VERSION};
+
+use crate::complaint::Complaint;
+
+/// The file grows by this much at a time.
+const STEP: u64 = 256 << 10;
+
+/// A mapping of the whole file up to its limit. What lies beyond its present length is not touched.
+#[derive(Debug)]
+pub struct Tables {
+    start: NonNull<u8>,
+    file: OwnedFd,
+    /// Bytes that the file has, all with storage behind them.
+    length: u64,
+    /// Bytes that regions take.
+    used: u64,
+    limit: u64,
+    /// Why it cannot grow any more.
+    pub full: Option<String>,
+}
+
+// SAFETY: the mapping belongs to the process; regions are given out once.
+unsafe impl Send for Tables {}
+
+/// A region that was given out. It stays mapped until the process ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    pub start: NonNull<u8>,
+    pub entry: NonNull<Region>,
+}
+
+impl Tables {
+    /// `limit` bytes are what the file may grow to.
+    pub fn create(path: &Path, limit: u64) -> Result<Tables, Complaint> {
+        let shown = path.display();
+        let limit = limit.next_multiple_of(PAGE as u64);
+        if limit < FIRST_REGION as u64 + STEP {
+            let least = FIRST_REGION as u64 + STEP;
+            return Err(Complaint::new(
+                format!("{limit} bytes are too few for its tables ({least} at least)"),
+                "raise PLIMSOLL_PROFILE_MEMORY",
+            ));
+        }
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                Complaint::new(
+                    format!("folder {}: {error}", folder.display()),
+                    "name a folder that every host of the job can write to",
+                )
+            })?;
+        }
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| Complaint::new("the folder's name has a 0 in it", "name another folder"))?;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        // SAFETY: a valid path and flags.
+        let file = unsafe { libc::open(name.as_ptr(), flags, 0o644) };
+        if file < 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(Complaint::new(format!("{shown}: {error}"), "profile into a new folder that can be written"));
+        }
+        // SAFETY: it was just opened and belongs to nobody else.
+        let file = unsafe { OwnedFd::from_raw_fd(file) };
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, nothing is replaced.
+        let start = unsafe {
+            libc::mmap(std::ptr::null_mut(), limit as usize, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        let mapped = NonNull::new(start.cast::<u8>()).filter(|_| start != libc::MAP_FAILED).ok_or_else(|| {
+            let error = std::io::Error::last_os_error();
+            Complaint::new(format!("{shown} cannot be mapped: {error}"), "lower PLIMSOLL_PROFILE_MEMORY")
+        });
+        let grown = mapped.and_then(|start| {
+            let used = FIRST_REGION as u64;
+            let mut tables = Tables { start, file, length: 0, used, limit, full: None };
+            match tables.grow(used) {
+                true => Ok(tables),
+                false => Err(Complaint::new(
+                    format!("{shown}: {}", tables.full.as_deref().unwrap_or_default()),
+                    "profile into a folder with more space",
+                )),
+            }
+        });
+        let tables = grown.inspect_err(|_| {
+            let _ = std::fs::remove_file(path);
+        })?;
+        let header = tables.header();
+        // SAFETY: the file is at least as long as the header, and nobody else writes to it.
+        unsafe {
+            (*header).version = VERSION;
+            (*header).functions = functions::digest();
+            (*header).limit = limit;
+            (*header).magic = MAGIC;
+        }
+        Ok(tables)
+    }
+
+    pub fn header(&self) -> *mut Header {
+        self.start.as_ptr().cast()
+    }
+
+    /// Bytes that are left.
+    pub fn left(&self) -> u64 {
+        self.limit - self.used
+    }
+
+    /// Storage for the file's first `bytes`: a store to a page without any would end the process.
+    fn grow(&mut self, bytes: u64) -> bool {
+        if bytes <= self.length {
+            return true;
+        }
+        if self.full.is_some() {
+            return false;
+        }
+        let wanted = bytes.next_multiple_of(STEP).min(self.limit);
+        let more = wanted - self.length;
+        // SAFETY: the descriptor is of a file that is open for writing.
+        let error = unsafe { libc::posix_fallocate(self.file.as_raw_fd(), self.length as i64, more as i64) };
+        if error != 0 {
+            self.full = Some(std::io::Error::from_raw_os_error(error).to_string());
+            return false;
+        }
+        self.length = wanted;
+        true
+    }
+
+    /// A new region, all zero; `None` where limit, directory or disk are full.
+    pub fn region(&mut self, entry: Region) -> Option<Room> {
+        let bytes = u64::from(entry.record_bytes) * u64::from(entry.capacity);
+        let end = self.used.checked_add(bytes)?.next_multiple_of(PAGE as u64);
+        let header = self.header();
+        // SAFETY: the header is mapped, and only who holds the tables changes this word.
+        let regions = unsafe { (*header).regions } as usize;
+        if end > self.limit || regions == REGIONS || !self.grow(end) {
+            return None;
+        }
+        // SAFETY: regions are within the file, which was just made long enough.
+        let (start, place) = unsafe {
+            let directory = self.start.as_ptr().add(DIRECTORY).cast::<Region>();
+            (self.start.add(self.used as usize), NonNull::new_unchecked(directory.add(regions)))
+        };
+        // SAFETY: the entry lies in the directory and is given out once; readers look at it once it is counted.
+        unsafe {
+            place.write(Region { offset: self.used, ..entry });
+            std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
+            (&raw mut (*header).regions).write_volatile(regions as u32 + 1);
+        }
+        self.used = end;
+        Some(Room { start, entry: place })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::layout::{Peer, kind};
+    use record::rank::Rank;
+
+    use super::*;
+
+    fn peers(capacity: u32) -> Region {
+        Region {
+            kind: kind::PEERS,
+            record_bytes: size_of::<Peer>() as u32,
+            capacity,
+            used: capacity,
+            ..Region::default()
+        }
+    }
+
+    #[test]
+    fn its_reader_reads_what_it_wrote_until_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ranks/a.1.rank");
+        let mut tables = Tables::create(&path, 1 << 20).unwrap();
+        let room = tables.region(peers(100)).unwrap();
+        // SAFETY: the region has 100 of them.
+        unsafe { room.start.cast::<Peer>().add(99).write(Peer { messages: 7, ..Peer::default() }) };
+        assert!(tables.region(peers(40_000)).is_none());
+        let rank = Rank::open(&path).unwrap();
+        assert_eq!((rank.peers.len(), rank.peers[99].messages), (100, 7));
+        assert_eq!(rank.header.limit, 1 << 20);
+        let mut count = 1;
+        while tables.region(peers(100)).is_some() {
+            count += 1;
+        }
+        assert_eq!(count, ((1 << 20) - FIRST_REGION) / PAGE);
+        assert_eq!(Rank::open(&path).unwrap().header.regions, count as u32);
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.1.rank");
+        std::fs::write(&path, "mine").unwrap();
+        assert!(Tables::create(&path, 1 << 20).unwrap_err().cause.contains("exists"));
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    }
+}
