@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod by_function;
+pub mod csv_tables;
 pub mod job;
 pub mod profile;
 pub mod sites;
@@ -10,5 +11,6 @@ pub mod summarize;
 pub mod summary;
 pub mod symbols;
 pub mod tables;
+pub mod terminal;
 pub mod timeline;
 pub mod verdict;

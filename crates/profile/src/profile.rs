@@ -11,6 +11,8 @@ use record::layout::{Dropped, words};
 use crate::job::Job;
 use crate::tables::Tables;
 
+type Count = fn(&Dropped) -> u64;
+
 /// A profile, with what is wrong with it said in `notes`.
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
@@ -122,11 +124,11 @@ impl Profile {
                 self.notes.push(format!("there are several tables of rank {twice}{of}, all counted"));
             }
         }
-        let dropped = |read: fn(&Dropped) -> u64| -> (u64, usize) {
+        let dropped = |read: Count| -> (u64, usize) {
             let counts = self.ranks.iter().map(|rank| read(&rank.header.dropped));
             counts.filter(|count| *count > 0).fold((0, 0), |(sum, ranks), count| (count.saturating_add(sum), ranks + 1))
         };
-        let lost: [(fn(&Dropped) -> u64, &str); 9] = [
+        let lost: [(Count, &str); 9] = [
             (|d| d.calls, "calls of threads beyond those that get tables: they are in no figure here"),
             (|d| d.rows, "calls found no place in the tables of functions: they are in the totals only"),
             (|d| d.sites, "calls found no place in the tables of call sites: they are missing there only"),

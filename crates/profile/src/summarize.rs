@@ -108,6 +108,10 @@ fn totals(profile: &Profile, ranks: &[RankSummary]) -> Totals {
         mpi,
         mpi_share: ratio(mpi, thread_seconds),
         compute: sum(|rank| rank.compute),
+        balance: ratio(
+            sum(|rank| rank.compute),
+            ranks.len() as f64 * ranks.iter().map(|rank| rank.compute).fold(0.0, f64::max),
+        ),
         split: parts.split(),
         messages: count(|rank| rank.messages),
         bytes: count(|rank| rank.bytes),

@@ -83,6 +83,8 @@ pub struct Totals {
     /// `mpi` over `thread_seconds`.
     pub mpi_share: f64,
     pub compute: f64,
+    /// How evenly the computing is spread: its mean over ranks by that of the rank that computes most.
+    pub balance: f64,
     pub split: Split,
     /// Begun to other ranks, and their bytes.
     pub messages: u64,

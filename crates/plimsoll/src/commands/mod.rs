@@ -14,6 +14,7 @@ pub mod peer;
 pub mod plan;
 pub mod profile;
 pub mod ps;
+pub mod report;
 pub mod run;
 pub mod serve;
 pub mod stop;

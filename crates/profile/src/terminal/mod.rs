@@ -1,0 +1,253 @@
+//! A profile as tables for a terminal.
+
+pub mod paper;
+mod tables;
+
+use chart::{clock, number};
+use comfy_table::{CellAlignment, Table, presets};
+use machine::{Nanoseconds, Reading};
+
+use crate::summary::{State, Summary};
+
+/// What the reader wants to see, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Screen {
+    /// Columns; text wraps there.
+    pub width: usize,
+    /// Whether escape sequences for bold and colour may be written.
+    pub colour: bool,
+    /// How many call sites, functions and ranks to list.
+    pub sites: usize,
+}
+
+/// The profile as a page of text.
+pub fn render(summary: &Summary, screen: Screen) -> String {
+    let mut page = Page { screen, text: String::new() };
+    page.job(summary);
+    if let Some(verdict) = &summary.verdict {
+        page.text.push('\n');
+        page.bold(&verdict.sentence);
+        for judgement in &verdict.judgements {
+            for why in &judgement.why {
+                page.paragraph(2, &format!("- {}: {why}", judgement.choice));
+            }
+            if let Some(next) = &judgement.next {
+                page.paragraph(2, &format!("- next: {next}"));
+            }
+        }
+    }
+    for (title, remark, table) in tables::all(summary, screen) {
+        page.text.push('\n');
+        page.bold(&title);
+        page.table(table);
+        if let Some(remark) = remark {
+            page.paragraph(2, &remark);
+        }
+    }
+    if !summary.job.notes.is_empty() {
+        page.text.push('\n');
+        page.bold("Notes");
+        for note in &summary.job.notes {
+            page.paragraph(2, &format!("- {note}"));
+        }
+    }
+    page.text
+}
+
+struct Page {
+    screen: Screen,
+    text: String,
+}
+
+impl Page {
+    fn job(&mut self, summary: &Summary) {
+        let (job, totals) = (&summary.job, &summary.totals);
+        let command = if job.command.is_empty() { "a command that is not known".into() } else { job.command.join(" ") };
+        self.bold(&command);
+        let hosts: Vec<&str> = job.hosts.iter().map(|host| host.name.as_str()).collect();
+        let hosts = match hosts.len() {
+            0..=4 => hosts.join(", "),
+            many => format!("{many} hosts"),
+        };
+        let of = if job.ranks == job.expected { String::new() } else { format!(" of {}", job.expected) };
+        let worlds = if job.worlds > 1 { format!(" in {} worlds", job.worlds) } else { String::new() };
+        let ended = match (job.signal, job.exit_code) {
+            (Some(signal), _) => format!(", ended by signal {signal}"),
+            (None, Some(code)) if code != 0 => format!(", ended with {code}"),
+            _ => String::new(),
+        };
+        let libraries: Vec<&str> = job.libraries.iter().map(|library| first_line(library)).collect();
+        self.paragraph(
+            0,
+            &format!(
+                "{}{of} {}{worlds} on {hosts}; {}; {}{ended}",
+                job.ranks,
+                if job.expected == 1 { "rank" } else { "ranks" },
+                libraries.join(", "),
+                clock::date(Nanoseconds(job.started)),
+            ),
+        );
+        self.paragraph(
+            0,
+            &format!(
+                "{} between MPI_Init and MPI_Finalize, {} of it in MPI: {} calls, {} a second; {} messages, {}",
+                seconds(totals.seconds),
+                percent(totals.mpi_share),
+                count(totals.calls),
+                rate(totals.calls_per_second),
+                count(totals.messages),
+                bytes(totals.bytes),
+            ),
+        );
+        let recorded = match &totals.recording {
+            Reading::Measured(cost) => format!(
+                "; recording a call took {}, all of them {} of the run",
+                seconds(*cost),
+                percent(crate::summarize::ratio(cost * totals.calls as f64, totals.thread_seconds))
+            ),
+            _ => String::new(),
+        };
+        self.paragraph(
+            0,
+            &format!("load balance {} (mean over greatest compute){recorded}", number::digits(totals.balance)),
+        );
+        let lost: Vec<String> = [State::Aborted, State::Killed, State::Exited, State::Running]
+            .into_iter()
+            .filter_map(|state| {
+                let ranks = summary.ranks.iter().filter(|rank| rank.state == state).count();
+                (ranks > 0).then(|| format!("{ranks} {}", word(state)))
+            })
+            .collect();
+        if !lost.is_empty() {
+            self.paragraph(0, &format!("{}; their figures end at the last moment noted", lost.join(", ")));
+        }
+    }
+
+    fn bold(&mut self, text: &str) {
+        let text = wrap(text, self.screen.width, 0, 2);
+        match self.screen.colour {
+            true => self.text.push_str(&format!("\x1b[1m{}\x1b[0m\n", text.trim_end())),
+            false => self.text.push_str(&text),
+        }
+    }
+
+    fn paragraph(&mut self, indent: usize, text: &str) {
+        self.text.push_str(&wrap(text, self.screen.width, indent, indent + 2));
+    }
+
+    fn table(&mut self, table: Table) {
+        for line in table.lines() {
+            self.text.push_str(line.trim_end());
+            self.text.push('\n');
+        }
+    }
+}
+
+/// A table whose columns stand at the right, but for those in `left`.
+fn table(header: &[&str], left: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header.iter().map(|name| (*name).to_owned()));
+    for row in rows {
+        table.add_row(row.iter().map(|cell| printable(cell)));
+    }
+    for (place, column) in table.column_iter_mut().enumerate() {
+        if !left.contains(&place) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn wrap(text: &str, width: usize, first: usize, rest: usize) -> String {
+    let mut out = String::new();
+    let mut line = " ".repeat(first);
+    let mut empty = true;
+    for word in printable(text).split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > width {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = " ".repeat(rest);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+    out
+}
+
+/// Names in a profile are a stranger's: they must not drive the terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && !c.is_whitespace() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+fn first_line(text: &str) -> &str {
+    text.split([',', '\n']).next().unwrap_or("").trim()
+}
+
+fn word(state: State) -> &'static str {
+    match state {
+        State::Finalized => "finalized",
+        State::Exited => "ended without MPI_Finalize",
+        State::Aborted => "called MPI_Abort",
+        State::Killed => "was killed",
+        State::Running => "is running",
+    }
+}
+
+pub fn seconds(value: f64) -> String {
+    number::nanoseconds(value * 1e9)
+}
+
+pub fn bytes(value: u64) -> String {
+    const K: f64 = 1024.0;
+    let steps = [(1.0, "B"), (K, "KiB"), (K * K, "MiB"), (K * K * K, "GiB"), (K * K * K * K, "TiB")];
+    number::scaled(value as f64, &steps)
+}
+
+/// `12.3 %`; what is there is never 0.
+pub fn percent(share: f64) -> String {
+    match 100.0 * share {
+        0.0 => "0 %".into(),
+        v if v < 0.05 => "<0.1 %".into(),
+        v => format!("{v:.1} %"),
+    }
+}
+
+/// Digits in groups of three.
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (place, digit) in digits.char_indices() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn rate(value: f64) -> String {
+    if value >= 1000.0 { count(value.round() as u64) } else { number::digits(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_as_people_write_them() {
+        assert_eq!([0, 999, 1000, 1234567].map(count), ["0", "999", "1 000", "1 234 567"]);
+        assert_eq!([0.0, 0.0001, 0.123, 1.0].map(percent), ["0 %", "<0.1 %", "12.3 %", "100.0 %"]);
+        assert_eq!([0, 1023, 1024, 1 << 31].map(bytes), ["0 B", "1.00 KiB", "1.00 KiB", "2.00 GiB"]);
+    }
+
+    #[test]
+    fn a_name_cannot_drive_the_terminal() {
+        assert!(!wrap("a \x1b[2J b", 80, 0, 0).contains('\x1b'));
+    }
+}

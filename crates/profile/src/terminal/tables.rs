@@ -1,0 +1,277 @@
+//! The tables of the page.
+
+use comfy_table::Table;
+use machine::Reading;
+
+use super::{Screen, bytes, count, percent, seconds, table};
+use crate::summarize::ratio;
+use crate::summary::{RankSummary, SiteSummary, Split, State, Summary};
+
+/// Title, remark and table.
+type Titled = (String, Option<String>, Table);
+
+pub fn all(summary: &Summary, screen: Screen) -> Vec<Titled> {
+    let tables = [
+        ranks(summary, screen),
+        functions(summary, screen),
+        sites(summary, screen),
+        sizes(summary),
+        cores(summary),
+        phases(summary),
+    ];
+    tables.into_iter().flatten().chain(matrices(summary)).collect()
+}
+
+/// The reading's value as `write` has it, or `-`; the title or a remark says why there is none.
+fn shown<T>(reading: &Reading<T>, write: impl Fn(&T) -> String) -> String {
+    reading.value().map_or_else(|| "-".into(), write)
+}
+
+fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
+    let all = &summary.ranks;
+    let share = |rank: &RankSummary, part: f64| percent(ratio(part, rank.thread_seconds));
+    let part = |rank: &RankSummary, reading: &Reading<f64>| shown(reading, |value| share(rank, *value));
+    let worlds = summary.job.worlds > 1;
+    let sampled = all.iter().any(|rank| rank.cores.value().is_some() || rank.softirq.value().is_some());
+    let cores = |cores: &Vec<u32>| cores.iter().take(3).map(u32::to_string).collect::<Vec<_>>().join(",");
+    let row = |rank: &RankSummary| {
+        let number = if worlds { format!("{}:{}", rank.world, rank.rank) } else { rank.rank.to_string() };
+        let mut row = vec![
+            number,
+            rank.host.clone(),
+            share(rank, rank.compute),
+            part(rank, &rank.split.transfer),
+            part(rank, &rank.split.wait),
+            share(rank, rank.split.undivided),
+            count(rank.calls),
+            count(rank.messages),
+            bytes(rank.bytes),
+        ];
+        if sampled {
+            row.push(shown(&rank.cores, cores));
+            row.push(shown(&rank.softirq, |value| seconds(*value)));
+            row.push(shown(&rank.involuntary, |value| count(*value)));
+        }
+        let inside =
+            rank.inside.as_ref().map(|inside| format!("in {} for {}", inside.function, seconds(inside.seconds)));
+        let state = (rank.state != State::Finalized).then(|| super::word(rank.state).to_owned());
+        row.push([state, inside].into_iter().flatten().collect::<Vec<_>>().join(", "));
+        row
+    };
+    let mut header = vec!["rank", "host", "compute", "transfer", "wait", "cannot tell", "calls", "messages", "bytes"];
+    if sampled {
+        header.extend(["cores", "softirq", "taken off"]);
+    }
+    header.push("");
+    // Of many ranks those at both ends are worth reading.
+    let mut order: Vec<&RankSummary> = all.iter().collect();
+    let many = order.len() > screen.sites.max(16);
+    let ends = screen.sites.max(16) / 2;
+    if many {
+        order.sort_by(|a, b| ratio(a.compute, a.thread_seconds).total_cmp(&ratio(b.compute, b.thread_seconds)));
+        order.drain(ends..order.len() - ends);
+    }
+    let title = match many {
+        true => format!("Ranks: the {ends} that compute least and the {ends} that compute most of {}", all.len()),
+        false => "Ranks".into(),
+    };
+    let remark = "shares of each rank's time; transfer is what its calls take when nobody is late, wait all beyond";
+    let how = if measured(all) { "measured from the timeline" } else { "modelled" };
+    (!all.is_empty()).then(|| {
+        (title, Some(format!("{remark} ({how})")), table(&header, &[1, header.len() - 1], order.into_iter().map(row)))
+    })
+}
+
+fn measured(ranks: &[RankSummary]) -> bool {
+    ranks.iter().any(|rank| matches!(rank.split.wait, Reading::Measured(_)))
+}
+
+fn wait_share(split: &Split, whole: f64) -> String {
+    shown(&split.wait, |wait| percent(ratio(*wait, whole)))
+}
+
+fn functions(summary: &Summary, screen: Screen) -> Option<Titled> {
+    let counted: Vec<_> = summary.functions.iter().filter(|function| function.counted).collect();
+    let more = counted.len().saturating_sub(screen.sites.max(16));
+    let rows = counted.iter().take(screen.sites.max(16)).map(|function| {
+        vec![
+            function.name.clone(),
+            if function.group > 0 { function.group.to_string() } else { String::new() },
+            count(function.calls),
+            percent(function.calls_share),
+            seconds(function.seconds),
+            percent(function.time_share),
+            seconds(function.mean),
+            seconds(function.p50),
+            seconds(function.p99),
+            seconds(function.most),
+            bytes(function.bytes),
+            wait_share(&function.split, function.seconds),
+        ]
+    });
+    let header =
+        ["function", "ranks", "calls", "of calls", "time", "of MPI", "mean", "p50", "p99", "most", "bytes", "wait"];
+    let remark = "ranks: of the communicator of a collective call; wait: share of the function's time";
+    let remark = match more {
+        0 => remark.into(),
+        more => format!("{remark}; {more} more rows: --sites {}", counted.len()),
+    };
+    (!counted.is_empty()).then(|| ("Functions, all ranks".into(), Some(remark), table(&header, &[0], rows)))
+}
+
+fn sites(summary: &Summary, screen: Screen) -> Option<Titled> {
+    let all = &summary.sites;
+    let fixed = 74;
+    let room = screen.width.saturating_sub(fixed).max(30);
+    let rows = all.iter().take(screen.sites).map(|site| {
+        vec![
+            site.function.clone(),
+            count(site.calls),
+            seconds(site.seconds),
+            percent(site.time_share),
+            seconds(ratio(site.seconds, site.calls as f64)),
+            seconds(site.most),
+            site.ranks.to_string(),
+            clipped(&place(site), room),
+        ]
+    });
+    let header = ["call", "calls", "time", "of MPI", "mean", "most", "by ranks", "where"];
+    let mut why: Vec<&str> = all.iter().take(screen.sites).filter_map(|site| site.note.as_deref()).collect();
+    why.sort_unstable();
+    why.dedup();
+    let mut remark: Vec<String> = why.into_iter().map(str::to_owned).collect();
+    if all.len() > screen.sites {
+        remark.push(format!("{} of {} sites: --sites N shows more", screen.sites, all.len()));
+    }
+    let remark = (!remark.is_empty()).then(|| remark.join("; "));
+    (!all.is_empty()).then(|| ("Call sites, all ranks".into(), remark, table(&header, &[0, 7], rows)))
+}
+
+/// `exchange.c:88 exchange < step`: where the call is, and what it was inlined into.
+pub fn place(site: &SiteSummary) -> String {
+    let file_of = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let names: Vec<&str> = site.frames.iter().filter_map(|frame| frame.name.as_deref()).map(short).collect();
+    let names = names.join(" < ");
+    let line = site.frames.first().and_then(|frame| Some(format!("{}:{}", file_of(frame.file.as_ref()?), frame.line?)));
+    match (line, names.is_empty()) {
+        (Some(line), true) => line,
+        (Some(line), false) => format!("{line} {names}"),
+        (None, false) => format!("{names} ({})", file_of(&site.module)),
+        (None, true) if site.module.is_empty() => format!("{:#x}", site.offset),
+        (None, true) => format!("{}+{:#x}", file_of(&site.module), site.offset),
+    }
+}
+
+/// A name of C++ without its parameters, of which templates have long ones.
+fn short(name: &str) -> &str {
+    let outside = |depth: &mut i32, c: char| {
+        *depth += match c {
+            '<' => 1,
+            '>' => -1,
+            _ => 0,
+        };
+        *depth == 0
+    };
+    let mut depth = 0;
+    let parameters = name.char_indices().find(|(at, c)| {
+        let named_in_parentheses = name[*at..].starts_with("(anonymous");
+        outside(&mut depth, *c) && *c == '(' && *at > 0 && !named_in_parentheses
+    });
+    match parameters {
+        Some((at, _)) if !name.contains("+0x") => &name[..at],
+        _ => name,
+    }
+}
+
+fn clipped(text: &str, room: usize) -> String {
+    let length = text.chars().count();
+    if length <= room {
+        return text.into();
+    }
+    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+fn sizes(summary: &Summary) -> Option<Titled> {
+    let messages: u64 = summary.sizes.iter().map(|size| size.messages).sum();
+    let rows = summary.sizes.iter().map(|size| {
+        let range = if size.floor < 2 {
+            bytes(size.floor)
+        } else {
+            format!("{} to {}", bytes(size.floor), bytes(size.floor.saturating_mul(2)))
+        };
+        vec![
+            range,
+            count(size.messages),
+            percent(ratio(size.messages as f64, messages as f64)),
+            bytes(size.bytes),
+            count(size.collectives),
+            bytes(size.collective_bytes),
+        ]
+    });
+    let header = ["size", "messages", "of messages", "bytes", "collective calls", "bytes of them"];
+    (!summary.sizes.is_empty()).then(|| ("Sizes".into(), None, table(&header, &[0], rows)))
+}
+
+fn cores(summary: &Summary) -> Option<Titled> {
+    let rows = summary.cores.iter().map(|core| {
+        let ranks: Vec<String> =
+            core.ranks.iter().filter_map(|place| Some(summary.ranks.get(*place)?.rank.to_string())).collect();
+        vec![
+            core.host.clone(),
+            core.core.to_string(),
+            shown(&core.busy, |share| percent(*share)),
+            shown(&core.softirq_rx, |n| count(n.round() as u64)),
+            shown(&core.softirq_rx_seconds, |s| seconds(*s)),
+            shown(&core.softirq_tx, |n| count(n.round() as u64)),
+            shown(&core.interrupts, |n| count(n.round() as u64)),
+            ranks.join(","),
+            shown(&core.wait_share, |share| percent(*share)),
+        ]
+    });
+    let header = ["host", "core", "busy", "NET_RX", "time in it", "NET_TX", "interrupts", "ranks", "their wait"];
+    let remark = "NET_RX and NET_TX: network softirqs on the core while the job ran";
+    (!summary.cores.is_empty()).then(|| ("Cores against waits".into(), Some(remark.into()), table(&header, &[0], rows)))
+}
+
+fn phases(summary: &Summary) -> Option<Titled> {
+    let worlds = summary.job.worlds > 1;
+    let rows = summary.phases.iter().take(20).map(|phase| {
+        let level = if worlds { format!("{}:{}", phase.world, phase.level) } else { phase.level.to_string() };
+        vec![level, seconds(phase.from), seconds(phase.to), seconds(phase.to - phase.from)]
+    });
+    let more = summary.phases.len().saturating_sub(20);
+    let remark = (more > 0).then(|| format!("{more} more: --json has them"));
+    let table = table(&["MPI_Pcontrol", "from", "to", "took"], &[], rows);
+    (!summary.phases.is_empty()).then(|| ("Phases".into(), remark, table))
+}
+
+/// Ranks of a block of the matrix, so that it fits on a screen.
+const BLOCKS: u32 = 12;
+
+fn matrices(summary: &Summary) -> impl Iterator<Item = Titled> + '_ {
+    let with_something = summary.matrices.iter().enumerate().filter(|(_, matrix)| !matrix.cells.is_empty());
+    with_something.map(|(world, matrix)| {
+        let block = matrix.ranks.max(1).div_ceil(BLOCKS);
+        let blocks = matrix.ranks.max(1).div_ceil(block) as usize;
+        let mut sums = vec![vec![0u64; blocks]; blocks];
+        for [from, to, _, sent, _, moved] in &matrix.cells {
+            let place = |rank: &u64| usize::try_from(rank / u64::from(block)).unwrap_or(usize::MAX);
+            if let Some(cell) = sums.get_mut(place(from)).and_then(|row| row.get_mut(place(to))) {
+                *cell = cell.saturating_add(*sent).saturating_add(*moved);
+            }
+        }
+        let label = |place: usize| {
+            let (first, last) = (place as u32 * block, ((place as u32 + 1) * block).min(matrix.ranks) - 1);
+            if first == last { first.to_string() } else { format!("{first}-{last}") }
+        };
+        let rows = sums.iter().enumerate().map(|(from, row)| {
+            let cells = row.iter().map(|sum| if *sum == 0 { "·".into() } else { bytes(*sum) });
+            [label(from)].into_iter().chain(cells).collect()
+        });
+        let labels: Vec<String> = (0..blocks).map(label).collect();
+        let header: Vec<&str> = ["from \\ to"].into_iter().chain(labels.iter().map(String::as_str)).collect();
+        let of = if summary.matrices.len() > 1 { format!(", world {world}") } else { String::new() };
+        (format!("Bytes from rank to rank{of}"), None, table(&header, &[], rows))
+    })
+}
