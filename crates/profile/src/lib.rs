@@ -4,6 +4,7 @@
 pub mod by_function;
 pub mod csv_tables;
 pub mod job;
+pub mod page;
 pub mod profile;
 pub mod sites;
 pub mod split;

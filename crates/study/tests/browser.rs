@@ -4,7 +4,7 @@
 #[allow(dead_code)]
 mod fixture;
 
-use chart::browser::{Browser, too_faint};
+use chart::browser::{Browser, LEGIBLE, VISIBLE, too_faint};
 use serde_json::json;
 
 /// Where text stands on the page.
@@ -73,9 +73,11 @@ fn the_report_holds_in_a_browser() {
 
         browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)");
         let marks: Vec<_> = (1..=6).map(|n| format!(".chart .mark.s{n}")).collect();
-        let marks = marks.iter().map(|m| (m.as_str(), "color"));
-        let drawn = [(".series", "stroke"), (".whisker", "stroke"), (".base", "stroke")].into_iter().chain(marks);
-        assert_eq!(browser.evaluate(&too_faint(&TEXT, &drawn.collect::<Vec<_>>())), json!([]), "at {at}");
+        let text = TEXT.iter().map(|selector| (*selector, "color", LEGIBLE));
+        let drawn = [".series", ".whisker", ".base"].map(|selector| (selector, "stroke", VISIBLE));
+        let drawn = drawn.into_iter().chain(marks.iter().map(|mark| (mark.as_str(), "color", VISIBLE)));
+        let checks: Vec<_> = text.chain([(".chart text", "fill", LEGIBLE)]).chain(drawn).collect();
+        assert_eq!(browser.evaluate(&too_faint(&checks)), json!([]), "at {at}");
         let wider = browser.evaluate(spread).as_u64();
         assert!(wider <= Some(width.into()), "opened details scroll the page sideways at {at}: {wider:?}");
 

@@ -1,0 +1,82 @@
+//! Which calls take the time, and collectives by the size of their communicator.
+
+use super::panel::{Panel, Part, TRANSFER, UNDIVIDED, WAIT};
+use super::ranks::divided;
+use super::rows::{self, Bar, Row};
+use super::words;
+use crate::summary::{FunctionSummary, Summary};
+
+const ROWS: usize = 12;
+const SPLIT: [Part; 3] = [TRANSFER, WAIT, UNDIVIDED];
+
+pub fn panels(summary: &Summary) -> Vec<Panel> {
+    let counted = || summary.functions.iter().filter(|f| f.counted && f.calls > 0);
+    let mut by_group: Vec<&FunctionSummary> = counted().filter(|f| f.group > 0).collect();
+    by_group.sort_by(|a, b| a.group.cmp(&b.group).then(b.seconds.total_cmp(&a.seconds)));
+    let by_seconds = panel(
+        "Time in MPI by call",
+        counted().collect(),
+        |f| match f.group {
+            0 => f.name.clone(),
+            group => format!("{}, {}", f.name, words::plural(group as usize, "rank")),
+        },
+        "Of all ranks together. Beside each bar: its share of the time in MPI.",
+    );
+    let groups = panel(
+        "Collectives by size of communicator",
+        by_group,
+        |f| format!("{}: {}", words::plural(f.group as usize, "rank"), f.name),
+        "A collective's wait is for the last rank to arrive.",
+    );
+    [by_seconds, groups].into_iter().flatten().collect()
+}
+
+fn panel(
+    title: &str,
+    mut functions: Vec<&FunctionSummary>,
+    name: impl Fn(&FunctionSummary) -> String,
+    caption: &str,
+) -> Option<Panel> {
+    if functions.is_empty() {
+        return None;
+    }
+    let left_out = functions.len().saturating_sub(ROWS);
+    if left_out > 0 {
+        // The greatest stay, in the order that they had.
+        let mut by_seconds: Vec<f64> = functions.iter().map(|f| f.seconds).collect();
+        by_seconds.sort_by(|a, b| b.total_cmp(a));
+        let least = by_seconds[ROWS - 1];
+        functions.retain(|f| f.seconds >= least);
+        functions.truncate(ROWS);
+    }
+    let row = |f: &&FunctionSummary| {
+        let parts: Vec<_> = SPLIT.into_iter().zip(divided(f.seconds, &f.split)).collect();
+        let title = parts.iter().filter(|(_, value)| *value > 0.0);
+        let title = title.map(|(part, value)| format!("{} {}", part.name, words::seconds(*value)));
+        Row {
+            name: name(f),
+            note: format!("{} calls, median {}", words::amount(f.calls as f64), words::seconds(f.p50)),
+            bars: vec![Bar {
+                text: format!("{} ({})", words::seconds(f.seconds), words::percent(f.time_share)),
+                title: title.collect::<Vec<_>>().join(", "),
+                parts,
+                missing: false,
+            }],
+        }
+    };
+    let rows: Vec<Row> = functions.iter().map(row).collect();
+    let used = |part: &Part| rows.iter().any(|r| r.bars[0].parts.iter().any(|(p, value)| p == part && *value > 0.0));
+    let legend = SPLIT.iter().filter(|part| used(part)).map(|part| part.key()).collect();
+    let missing = match left_out {
+        0 => vec![],
+        n => vec![format!("{n} that take less are in the table of functions")],
+    };
+    Some(Panel {
+        title: title.into(),
+        legend,
+        body: rows::html(title, &[("time", None)], &rows),
+        caption: caption.into(),
+        missing,
+        ..Panel::default()
+    })
+}

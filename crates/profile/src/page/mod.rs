@@ -1,0 +1,381 @@
+//! The profile as one HTML page that needs nothing else: no network, no font, and a script of its own that only sorts
+//! tables, zooms and reads out; without it nothing is missing.
+
+mod cores;
+mod functions;
+mod heat;
+mod matrix;
+mod moments;
+mod panel;
+mod plot;
+mod ranks;
+mod rows;
+mod sizes;
+mod tables;
+mod words;
+
+use askama::Template;
+use chart::{clock, number};
+use machine::{Fault, Nanoseconds, Reading, Result};
+use sha2::{Digest, Sha256};
+
+use self::panel::Section;
+use self::tables::Table;
+use crate::summary::{State, Summary};
+use crate::verdict::{Answer, Judgement};
+
+/// What the page's content security policy lets run, by its hash: whatever text a profile may hold, nothing else runs.
+const SCRIPT: &str = include_str!("../../templates/profile.js");
+
+/// Renders the page. Control characters, which HTML does not allow, become U+FFFD.
+pub fn render(summary: &Summary) -> Result<String> {
+    let page = Page::of(summary)
+        .render()
+        .map_err(|e| Fault::because("the HTML report", e, "keep the profile's folder and report this as a defect"))?;
+    Ok(chart::cleaned(&page))
+}
+
+#[derive(Template)]
+#[template(path = "profile.html")]
+struct Page {
+    title: String,
+    style: &'static str,
+    script: &'static str,
+    script_hash: String,
+    command: String,
+    meta: Vec<String>,
+    sentence: String,
+    program: Vec<String>,
+    warnings: Vec<String>,
+    judgements: Vec<JudgementRow>,
+    tiles: Vec<Tile>,
+    sections: Vec<Section>,
+    tables: Vec<TableSection>,
+    how: Vec<Fact>,
+    absences: Vec<String>,
+}
+
+struct JudgementRow {
+    choice: String,
+    answer: &'static str,
+    class: &'static str,
+    gain: String,
+    why: Vec<String>,
+    next: Option<String>,
+}
+
+/// A figure that sums the run up.
+struct Tile {
+    name: &'static str,
+    value: String,
+    note: String,
+}
+
+struct Fact {
+    name: &'static str,
+    value: String,
+}
+
+struct TableSection {
+    title: &'static str,
+    lead: String,
+    /// Long ones wait folded.
+    folded: bool,
+    table: Table,
+}
+
+impl Page {
+    fn of(summary: &Summary) -> Page {
+        let job = &summary.job;
+        let command = job.command.join(" ");
+        let mut meta = vec![ranks_on_hosts(summary)];
+        meta.extend(job.libraries.iter().map(|library| first_words(library)));
+        if job.started > 0 {
+            meta.push(clock::date(Nanoseconds(job.started)));
+        }
+        if let Some(seconds) = job.seconds {
+            meta.push(format!("took {}", words::seconds(seconds)));
+        }
+        let verdict = summary.verdict.as_ref();
+        Page {
+            title: format!("Profile of {}", if command.is_empty() { "an MPI program" } else { &command }),
+            style: chart::STYLE,
+            script: SCRIPT,
+            script_hash: hash(SCRIPT),
+            command,
+            meta,
+            sentence: verdict.map_or_else(|| where_time_went(summary), |verdict| verdict.sentence.clone()),
+            program: verdict.map_or_else(Vec::new, |verdict| verdict.program.clone()),
+            warnings: warnings(summary),
+            judgements: verdict.map_or_else(Vec::new, |verdict| verdict.judgements.iter().map(judgement).collect()),
+            tiles: tiles(summary),
+            sections: sections(summary),
+            tables: table_sections(summary),
+            how: how(summary),
+            absences: tables::absences(summary),
+        }
+    }
+}
+
+/// `MPICH Version: 4.0.2 MPICH Release date: ...` and the like are long: what stands before the first line's end, and no
+/// more than a few words.
+fn first_words(library: &str) -> String {
+    let line = library.lines().next().unwrap_or_default();
+    let line = line.split([',', '\t']).next().unwrap_or_default().trim();
+    line.chars().take(60).collect()
+}
+
+fn ranks_on_hosts(summary: &Summary) -> String {
+    let job = &summary.job;
+    let ranks = match job.ranks == job.expected {
+        true => words::plural(job.ranks, "rank"),
+        false => format!("{} of {}", job.ranks, words::plural(job.expected, "rank")),
+    };
+    match job.hosts.as_slice() {
+        [] => ranks,
+        [one] => format!("{ranks} on {}", one.name),
+        many => format!("{ranks} on {}", words::plural(many.len(), "host")),
+    }
+}
+
+/// Where there is no verdict: what the profile says without one.
+fn where_time_went(summary: &Summary) -> String {
+    let totals = &summary.totals;
+    if summary.ranks.is_empty() {
+        return "No rank was recorded: this program made no MPI call that the profiler saw.".into();
+    }
+    if totals.thread_seconds <= 0.0 {
+        return format!("{} were recorded, none of them for long enough to tell anything.", ranks_on_hosts(summary));
+    }
+    let share = |seconds: f64| words::percent(seconds / totals.thread_seconds);
+    let [transfer, wait, _] = ranks::divided(totals.mpi, &totals.split);
+    let split = match (&totals.split.transfer, &totals.split.wait) {
+        (Reading::Measured(_) | Reading::Modelled(_), Reading::Measured(_) | Reading::Modelled(_)) => {
+            let how = if matches!(totals.split.wait, Reading::Modelled(_)) { " (modelled)" } else { "" };
+            format!(": {} waiting, {} transferring{how}", share(wait), share(transfer))
+        }
+        _ => String::new(),
+    };
+    let them = if summary.ranks.len() == 1 { "The rank" } else { "The ranks" };
+    format!("{them} spent {} of the time in MPI{split}.", words::percent(totals.mpi_share))
+}
+
+/// What a reader must know before believing a figure.
+fn warnings(summary: &Summary) -> Vec<String> {
+    let job = &summary.job;
+    let mut warnings = Vec::new();
+    if let Some(signal) = job.signal {
+        warnings.push(format!("the command was ended by signal {signal}"));
+    }
+    if let Some(code) = job.exit_code.filter(|code| *code != 0) {
+        warnings.push(format!("the command ended with exit code {code}"));
+    }
+    let count = |state| summary.ranks.iter().filter(|rank| rank.state == state).count();
+    for (state, what) in [
+        (State::Killed, "was killed: its figures end with the last moment noted"),
+        (State::Aborted, "called MPI_Abort"),
+        (State::Exited, "ended without MPI_Finalize"),
+        (State::Running, "still ran when this was written"),
+    ] {
+        let ranks = count(state);
+        if ranks > 0 {
+            let of: Vec<u32> = summary.ranks.iter().filter(|r| r.state == state).map(|r| r.rank).take(512).collect();
+            let name = if ranks == 1 { "rank" } else { "ranks" };
+            let each = if ranks == 1 { "" } else { "each " };
+            warnings.push(format!("{name} {}: {each}{what}", words::runs(of)));
+        }
+    }
+    warnings.extend(job.notes.iter().cloned());
+    warnings
+}
+
+fn judgement(of: &Judgement) -> JudgementRow {
+    let (answer, class) = match of.answer {
+        Answer::Gains => ("gains", "gains"),
+        Answer::DoesNot => ("does not gain", "does-not"),
+        Answer::CannotTell => ("cannot tell", "untold"),
+    };
+    let points = |share: f64| format!("{:.1}", share * 100.0);
+    let gain = match of.gain {
+        None => "nothing bounds it".into(),
+        Some((least, most)) if (most - least).abs() < 0.0005 => format!("{} %", points(least)),
+        Some((least, most)) => format!("{} to {} %", points(least), points(most)),
+    };
+    let name = of.choice.to_string();
+    let mut letters = name.chars();
+    let choice = letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect());
+    JudgementRow { choice, answer, class, gain, why: of.why.clone(), next: of.next.clone() }
+}
+
+fn tiles(summary: &Summary) -> Vec<Tile> {
+    let totals = &summary.totals;
+    if summary.ranks.is_empty() {
+        return vec![];
+    }
+    let of_time = |seconds: f64| match totals.thread_seconds > 0.0 {
+        true => words::percent(seconds / totals.thread_seconds),
+        false => "no time".into(),
+    };
+    let split = |reading: &Reading<f64>| match reading {
+        Reading::Measured(value) => (of_time(*value), "measured".to_string()),
+        Reading::Modelled(value) => (of_time(*value), "modelled".into()),
+        missing => ("not known".into(), number::why_missing(missing).unwrap_or_default()),
+    };
+    let (wait, wait_how) = split(&totals.split.wait);
+    let (transfer, transfer_how) = split(&totals.split.transfer);
+    let rate = |of: f64| match totals.seconds > 0.0 {
+        true => format!("{} a second", words::amount(of / totals.seconds)),
+        false => String::new(),
+    };
+    let sizes = match sizes::median(&summary.sizes) {
+        Some(floor) if floor > 0 => {
+            format!("{}, half of them under {}", rate(totals.messages as f64), words::bytes(2.0 * floor as f64))
+        }
+        _ => rate(totals.messages as f64),
+    };
+    let tile = |name, value: String, note: String| Tile { name, value, note };
+    vec![
+        tile("time", words::seconds(totals.seconds), "MPI_Init to MPI_Finalize, longest rank".into()),
+        tile("in MPI", words::percent(totals.mpi_share), "of the ranks' time".into()),
+        tile("waiting", wait, format!("of the ranks' time, {wait_how}")),
+        tile("transferring", transfer, format!("of the ranks' time, {transfer_how}")),
+        tile(
+            "MPI calls",
+            words::amount(totals.calls as f64),
+            format!("{} a second", words::amount(totals.calls_per_second)),
+        ),
+        tile("messages", words::amount(totals.messages as f64), sizes),
+        tile(
+            "bytes sent",
+            words::bytes(totals.bytes as f64),
+            match totals.seconds > 0.0 {
+                true => format!("{} a second", words::bytes(totals.bytes as f64 / totals.seconds)),
+                false => String::new(),
+            },
+        ),
+    ]
+}
+
+fn sections(summary: &Summary) -> Vec<Section> {
+    let section = |id, title, lead: &str, panels| Section { id, title, lead: lead.into(), panels };
+    let mut who = matrix::panels(summary);
+    who.extend(sizes::panels(summary));
+    let mut sections = vec![
+        section(
+            "time",
+            "Where the time went",
+            "One column a rank. Point at anything for its figures.",
+            ranks::panels(summary),
+        ),
+        section("calls", "Which calls take it", "", functions::panels(summary)),
+        section("messages", "Who sends what to whom", "", who),
+        section("network", "The network's work on the cores", "", cores::panels(summary)),
+        section("moments", "Over time", "", moments::panels(summary)),
+    ];
+    sections.retain(|section| !section.panels.is_empty());
+    sections
+}
+
+fn table_sections(summary: &Summary) -> Vec<TableSection> {
+    let mut sections = Vec::new();
+    let mut add = |title, lead: &str, folded, table: Table| {
+        if !table.rows.is_empty() {
+            sections.push(TableSection { title, lead: lead.into(), folded, table });
+        }
+    };
+    add(
+        "Where in the source",
+        "Calls of MPI by the place that makes them, merged over ranks.",
+        false,
+        tables::sites(summary),
+    );
+    let uncounted = summary.functions.iter().any(|function| !function.counted);
+    let lead = match uncounted {
+        true => {
+            "An m marks what is modelled. MPI_Init and MPI_Finalize are listed, but are no part of any share or total."
+        }
+        false => "An m marks what is modelled.",
+    };
+    add("Every MPI call", lead, false, tables::functions(summary));
+    add("Phases", "Between calls of MPI_Pcontrol, as the first rank made them.", false, tables::phases(summary));
+    add("Every rank", "An m marks what is modelled, not measured.", summary.ranks.len() > 16, tables::ranks(summary));
+    add("Every core", "An m marks what is modelled, not measured.", summary.cores.len() > 16, tables::cores(summary));
+    sections
+}
+
+fn how(summary: &Summary) -> Vec<Fact> {
+    let job = &summary.job;
+    let totals = &summary.totals;
+    let mut how = Vec::new();
+    let mut add = |name, value: String| how.push(Fact { name, value });
+    if !job.command.is_empty() {
+        add("Command", job.command.join(" "));
+    }
+    for library in &job.libraries {
+        add("MPI library", library.trim().to_string());
+    }
+    for host in job.hosts.iter().take(64) {
+        let cores = number::reading(&host.cores, |cores| words::plural(*cores as usize, "core"));
+        add("Host", format!("{}: {}, {cores}", host.name, words::plural(host.ranks, "rank")));
+    }
+    if job.hosts.len() > 64 {
+        add("Host", format!("{} more", job.hosts.len() - 64));
+    }
+    add("Transfer and wait", ranks::how_divided(summary));
+    add(
+        "Cost of recording",
+        match totals.recording.value() {
+            None => number::why_missing(&totals.recording).unwrap_or_default(),
+            Some(each) if totals.thread_seconds > 0.0 => format!(
+                "{} a call, {} of the ranks' time",
+                words::seconds(*each),
+                words::percent(each * totals.calls as f64 / totals.thread_seconds)
+            ),
+            Some(each) => format!("{} a call", words::seconds(*each)),
+        },
+    );
+    add(
+        "Complete",
+        match job.complete {
+            true => "every rank is there and finalized, and nothing of it was dropped".into(),
+            false => "no: see the notes at the top".into(),
+        },
+    );
+    how
+}
+
+/// `sha256-...`, as a content security policy names a script.
+fn hash(script: &str) -> String {
+    format!("sha256-{}", base64(&Sha256::digest(script)))
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            match place <= chunk.len() {
+                true => text.push(LETTERS[(word >> (18 - 6 * place) & 63) as usize] as char),
+                false => text.push('='),
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_of_a_script_is_as_policies_write_it() {
+        assert_eq!(
+            ["", "f", "fo", "foo", "foob"].map(|t| base64(t.as_bytes())),
+            ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]
+        );
+        // Of the empty text, as RFC 6234's SHA-256 has it.
+        assert_eq!(hash(""), "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
+        assert!(!SCRIPT.contains("</script"), "the script would end early");
+    }
+}

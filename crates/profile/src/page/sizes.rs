@@ -1,0 +1,103 @@
+//! How large messages are: the share of the messages and the share of the bytes, side by side.
+
+use std::fmt::Write;
+
+use chart::escape;
+
+use super::panel::{Panel, Part};
+use super::plot::{HEIGHT, Plot, Tick, heights, names, rectangle};
+use super::words;
+use crate::summary::{SizeSummary, Summary};
+
+const COUNT: Part = Part { class: "fill s1", name: "share of the messages" };
+const CALLS: Part = Part { class: "fill s1", name: "share of the calls" };
+const BYTES: Part = Part { class: "fill s2", name: "share of the bytes" };
+
+pub fn panels(summary: &Summary) -> Vec<Panel> {
+    let messages: Vec<_> = summary.sizes.iter().map(|s| (s.floor, s.messages, s.bytes)).collect();
+    let collectives: Vec<_> = summary.sizes.iter().map(|s| (s.floor, s.collectives, s.collective_bytes)).collect();
+    let caption = "By powers of two. What is sent from rank to rank.".to_string();
+    let of_collectives = "By what the calling rank contributes, whatever the library makes of it.".to_string();
+    let drawn = [
+        panel("sizes", "Sizes of messages", COUNT, "messages", &messages, caption),
+        panel("collective-sizes", "Sizes of collective calls", CALLS, "calls", &collectives, of_collectives),
+    ];
+    drawn.into_iter().flatten().collect()
+}
+
+fn panel(id: &str, title: &str, count: Part, what: &str, rows: &[(u64, u64, u64)], caption: String) -> Option<Panel> {
+    let all: u64 = rows.iter().map(|row| row.1).sum();
+    let all_bytes: u64 = rows.iter().map(|row| row.2).sum();
+    let used = |row: &&(u64, u64, u64)| row.1 > 0;
+    let (first, last) = (class(rows.iter().find(used)?.0), class(rows.iter().rfind(used)?.0));
+    // Few classes are not stretched over the whole width.
+    let (first, last) = (first.saturating_sub(5_usize.saturating_sub(last - first) / 2), last.max(first + 5));
+    let classes = last - first + 1;
+    let share = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
+    let top = rows.iter().map(|row| share(row.1, all).max(share(row.2, all_bytes))).fold(0.0, f64::max);
+    let (y, scale) = heights(top * 100.0, |percent| format!("{percent} %"));
+    let mut marks = String::new();
+    let mut said = Vec::new();
+    for (floor, calls, bytes) in rows.iter().copied().filter(|row| row.1 > 0) {
+        let x = (class(floor) - first) as f64;
+        let text = format!(
+            "{}: {} {what} ({}), {} ({})",
+            words::size_class(floor),
+            words::grouped(calls),
+            words::percent(share(calls, all)),
+            words::bytes(bytes as f64),
+            words::percent(share(bytes, all_bytes)),
+        );
+        let _ = write!(marks, "<g><title>{}</title>", escape(&text));
+        for (part, share, left) in [(count, share(calls, all), 0.08), (BYTES, share(bytes, all_bytes), 0.5)] {
+            if share > 0.0 {
+                // What is there shows, however little.
+                let high = (share * 100.0 * scale).max(4.0);
+                rectangle(&mut marks, part.class, (x + left, HEIGHT - high), (0.42, high), "");
+            }
+        }
+        marks.push_str("</g>");
+        said.push(text);
+    }
+    // The bounds of the classes stand between them.
+    let x = names(classes, 10, |i| match class_floor(first + i) {
+        0 => "0".into(),
+        floor => words::bytes(floor as f64),
+    });
+    let half = 0.5 / classes as f64;
+    let x = x.into_iter().map(|t| Tick { at: t.at - half * 0.55, ..t }).collect();
+    let plot = Plot {
+        id,
+        title,
+        description: &said.join("; "),
+        class: "columns low",
+        units: (classes as f64, HEIGHT),
+        marks,
+        x,
+        y,
+        x_label: "from this size to twice it",
+        y_label: "share",
+        data: String::new(),
+    };
+    let legend = vec![count.key(), BYTES.key()];
+    Some(Panel { title: title.into(), legend, body: plot.html(), caption, ..Panel::default() })
+}
+
+/// 0 for no bytes, then one a power of two.
+fn class(floor: u64) -> usize {
+    (u64::BITS - floor.leading_zeros()) as usize
+}
+
+fn class_floor(class: usize) -> u64 {
+    if class == 0 { 0 } else { 1 << (class - 1) }
+}
+
+/// The size under which half of the messages are.
+pub fn median(sizes: &[SizeSummary]) -> Option<u64> {
+    let all: u64 = sizes.iter().map(|s| s.messages).sum();
+    let mut below = 0;
+    sizes.iter().filter(|s| s.messages > 0).find_map(|s| {
+        below += s.messages;
+        (below * 2 >= all).then_some(s.floor)
+    })
+}
