@@ -3,6 +3,7 @@
 
 pub mod by_function;
 pub mod csv_tables;
+pub mod export;
 pub mod job;
 pub mod page;
 pub mod profile;

@@ -9,7 +9,7 @@ mod lanes;
 pub mod matching;
 mod roles;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod waits;
 mod walk;
 
@@ -20,9 +20,9 @@ use machine::Result;
 use record::layout::{Header, words};
 
 pub use lanes::{Clock, Lane};
-pub use matching::{Channel, Half, Instance, Matches};
+pub use matching::{Entry, Half, Instance, Matches};
 pub use roles::{Collective, Role};
-pub use waits::{FunctionWaits, RankWaits, Waits};
+pub use waits::{FunctionWaits, RankWaits, State, Wait, Waits};
 pub use walk::{Kind, Operation, Step, Walk};
 
 /// The traced ranks of a job, and which of their operations belong together.

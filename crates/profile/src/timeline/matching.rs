@@ -3,7 +3,9 @@
 //! Messages from one rank to another with the same communicator and tag do not overtake each other, so the first receive
 //! that takes one of them takes the first. Receives from anywhere say what they got.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use record::functions::FunctionId;
 
 use super::walk::{Kind, Operation};
 use super::{Timeline, Walk};
@@ -35,21 +37,38 @@ impl Channel {
     }
 }
 
-/// A collective operation: when each member entered, ns, by rank of the communicator.
-#[derive(Debug, Clone, Copy)]
-pub struct Instance<'m> {
-    pub entries: &'m [i64],
+/// One rank's part in a collective operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// When it entered, ns; [`ABSENT`]: that is not in the timeline.
+    pub posted: i64,
+    /// That it contributes.
+    pub bytes: u64,
+    pub function: FunctionId,
 }
 
-/// In [`Instance::entries`]: that member's entry is not in the timeline.
 pub const ABSENT: i64 = i64::MIN;
 
+/// A collective operation: its entries by rank of the communicator.
+#[derive(Debug, Clone, Copy)]
+pub struct Instance<'m> {
+    pub entries: &'m [Entry],
+    /// Its place among all that the timeline has.
+    pub number: u64,
+}
+
 impl Instance<'_> {
+    /// Whether all members are there, and call the same function.
+    pub fn whole(&self) -> bool {
+        let first = self.entries.first().map(|entry| entry.function);
+        self.entries.iter().all(|entry| entry.posted != ABSENT && Some(entry.function) == first)
+    }
+
     /// The last of some members, and which it was. `None` where one of them is absent.
     pub fn last(&self, members: impl Iterator<Item = usize>) -> Option<(usize, i64)> {
         let mut last = None;
         for member in members {
-            let entry = *self.entries.get(member).filter(|entry| **entry != ABSENT)?;
+            let entry = self.entries.get(member).map(|entry| entry.posted).filter(|entry| *entry != ABSENT)?;
             if last.is_none_or(|(_, latest)| entry > latest) {
                 last = Some((member, entry));
             }
@@ -61,13 +80,25 @@ impl Instance<'_> {
 /// Communicator, sender, receiver, tag: both ranks of the communicator's world.
 type Key = (u32, i32, i32, i32);
 
+/// Collective operations of one communicator, all members of one after the other.
+#[derive(Debug, Default)]
+struct Sequence {
+    entries: Vec<Entry>,
+    /// Operations of the sequences before it.
+    first: u64,
+}
+
 #[derive(Debug, Default)]
 pub struct Matches {
     places: HashMap<Key, u32>,
     channels: Vec<Channel>,
     /// By communicator and whether of windows: the entries of all members, operation by operation.
-    collectives: HashMap<(u32, bool), Vec<i64>>,
+    collectives: BTreeMap<(u32, bool), Sequence>,
     members: Vec<usize>,
+    /// Messages of the channels before each.
+    firsts: Vec<u64>,
+    /// Collective operations.
+    pub operations: u64,
     /// Messages of which both ends are there.
     pub messages: u64,
     /// Ends without the other one.
@@ -80,8 +111,18 @@ impl Matches {
         self.places.get(&(communicator, sender, receiver, operation.tag)).copied()
     }
 
-    /// The channel of an operation of `rank` and its place in it, counted from 0. Its number and that place name a message.
-    pub fn message(&self, rank: u32, operation: &Operation) -> Option<(u32, usize)> {
+    /// The number among all messages of that which an operation of `rank` is an end of, and the bytes sent; `None` where the
+    /// other end is not there.
+    pub fn number(&self, rank: u32, operation: &Operation) -> Option<(u64, u64)> {
+        let (channel, place) = self.message(rank, operation)?;
+        let first = *self.firsts.get(channel as usize)?;
+        let channel = &self.channels[channel as usize];
+        let sent = channel.sends.get(place)?.bytes;
+        (place < channel.receives.len()).then_some((first + place as u64, sent))
+    }
+
+    /// The channel of an operation of `rank` and its place in it, counted from 0.
+    fn message(&self, rank: u32, operation: &Operation) -> Option<(u32, usize)> {
         let own = rank as i32;
         match operation.kind {
             Kind::Send => {
@@ -94,10 +135,6 @@ impl Matches {
             }
             Kind::Collective { .. } => None,
         }
-    }
-
-    pub fn channel(&self, channel: u32) -> Option<&Channel> {
-        self.channels.get(channel as usize)
     }
 
     /// The other end of an operation of `rank`.
@@ -121,9 +158,10 @@ impl Matches {
         let Kind::Collective { window, index, .. } = operation.kind else { return None };
         let communicator = operation.communicator?;
         let members = *self.members.get(communicator as usize)?;
-        let entries = self.collectives.get(&(communicator, window))?;
+        let sequence = self.collectives.get(&(communicator, window))?;
         let start = usize::try_from(index).ok()?.checked_mul(members)?;
-        Some(Instance { entries: entries.get(start..start + members)? })
+        let entries = sequence.entries.get(start..start + members)?;
+        Some(Instance { entries, number: sequence.first + index })
     }
 
     fn half(&mut self, sender: i32, receiver: i32, operation: &Operation) -> Option<&mut Channel> {
@@ -160,12 +198,13 @@ impl Matches {
     fn enter(&mut self, member: usize, members: usize, operation: &Operation) {
         let Kind::Collective { window, index, .. } = operation.kind else { return };
         let Some(communicator) = operation.communicator else { return };
-        let entries = self.collectives.entry((communicator, window)).or_default();
+        let entries = &mut self.collectives.entry((communicator, window)).or_default().entries;
         let start = index as usize * members;
+        let function = operation.function;
         if entries.len() < start + members {
-            entries.resize(start + members, ABSENT);
+            entries.resize(start + members, Entry { posted: ABSENT, bytes: 0, function });
         }
-        entries[start + member] = operation.posted;
+        entries[start + member] = Entry { posted: operation.posted, bytes: operation.bytes, function };
     }
 }
 
@@ -179,14 +218,14 @@ impl Timeline {
         for place in 0..self.ranks.len() {
             let rank = self.ranks[place].rank;
             let mut resolved = HashMap::new();
-            let mut asked = HashMap::new();
+            let mut asked = HashSet::new();
             let mut walk = Walk::new(self, place);
             while let Some(step) = walk.step() {
                 for operation in step.begun {
                     match operation.kind {
                         Kind::Send => matches.add(rank, operation),
                         Kind::Receive if operation.peer < 0 || operation.tag < 0 => {
-                            asked.insert(operation.order, ());
+                            asked.insert(operation.order);
                         }
                         Kind::Receive => {}
                         Kind::Collective { .. } => {
@@ -202,7 +241,7 @@ impl Timeline {
                     if operation.tag < 0 || operation.peer < record::trace::peer::ANY {
                         continue;
                     }
-                    if asked.remove(&operation.order).is_some() {
+                    if asked.remove(&operation.order) {
                         if operation.peer < 0 {
                             nowhere += 1;
                             continue;
@@ -222,8 +261,13 @@ impl Timeline {
         for channel in &mut matches.channels {
             channel.receives.sort_unstable_by_key(|half| half.order);
             let (sends, receives) = (channel.sends.len() as u64, channel.receives.len() as u64);
+            matches.firsts.push(matches.messages);
             matches.messages += sends.min(receives);
             matches.unmatched += sends.abs_diff(receives);
+        }
+        for ((communicator, _), sequence) in &mut matches.collectives {
+            sequence.first = matches.operations;
+            matches.operations += (sequence.entries.len() / matches.members[*communicator as usize].max(1)) as u64;
         }
         if nowhere > 0 {
             self.notes.push(format!("{nowhere} receives from anywhere do not say what they got"));

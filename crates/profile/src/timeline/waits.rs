@@ -90,10 +90,31 @@ impl Waits {
     }
 }
 
-enum State {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
     LateSender,
     LateReceiver,
     Collective,
+}
+
+impl State {
+    pub fn words(self) -> &'static str {
+        match self {
+            State::LateSender => "late sender",
+            State::LateReceiver => "late receiver",
+            State::Collective => "wait at collective",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    pub nanoseconds: i64,
+    pub state: State,
+    /// Place in [`Timeline::ranks`] of whom it waited for.
+    pub whom: Option<usize>,
+    /// By how many ns the call was over before that one came, which only clocks that disagree can make so.
+    backwards: i64,
 }
 
 impl Timeline {
@@ -110,15 +131,10 @@ impl Timeline {
         waits
     }
 
-    fn judge(&self, rank: &Rank, step: &Step, own: &mut RankWaits, waits: &mut Waits) {
-        let id = step.event.call.function;
-        let group = self.group(rank, step);
-        let seconds = (step.left - step.entered) as f64 / 1e9;
-        let sum = own.functions.entry((id, group)).or_default();
-        sum.calls += 1;
-        sum.seconds += seconds;
-        let mut longest: Option<(i64, State, Option<usize>)> = None;
-        let mut seen = true;
+    /// What a call of `rank` waited for longest. The second value says whether all that it may have waited for is known.
+    pub fn wait_of(&self, rank: &Rank, step: &Step) -> (Option<Wait>, bool) {
+        let mut longest: Option<Wait> = None;
+        let mut seen = tells(step);
         let operations = step.completed.iter().map(|operation| (operation, false));
         for (operation, probe) in operations.chain(step.probed.iter().map(|operation| (operation, true))) {
             if operation.peer < 0 && !matches!(operation.kind, Kind::Collective { .. }) {
@@ -129,31 +145,40 @@ impl Timeline {
                 seen = false;
                 continue;
             };
-            if matches!(state, State::LateSender) && until > step.left {
-                waits.backwards += 1;
-                waits.most_backwards = waits.most_backwards.max(until - step.left);
-            }
             // A send that is over before its receiver comes was buffered and waited for nobody.
-            if matches!(state, State::LateReceiver) && until > step.left {
+            if state == State::LateReceiver && until > step.left {
                 continue;
             }
             let held = until.min(step.left).saturating_sub(step.entered);
-            if held > 0 && longest.as_ref().is_none_or(|(most, ..)| held > *most) {
-                longest = Some((held, state, whom));
+            if held > 0 && longest.is_none_or(|longest| held > longest.nanoseconds) {
+                longest = Some(Wait { nanoseconds: held, state, whom, backwards: until - step.left });
             }
         }
-        let waited = longest.as_ref().map_or(0.0, |(held, ..)| *held as f64 / 1e9);
-        if let Some((_, state, whom)) = longest {
-            match state {
+        (longest, seen)
+    }
+
+    fn judge(&self, rank: &Rank, step: &Step, own: &mut RankWaits, waits: &mut Waits) {
+        let seconds = (step.left - step.entered) as f64 / 1e9;
+        let sum = own.functions.entry((step.event.call.function, self.group(rank, step))).or_default();
+        sum.calls += 1;
+        sum.seconds += seconds;
+        let (wait, seen) = self.wait_of(rank, step);
+        let waited = wait.map_or(0.0, |wait| wait.nanoseconds as f64 / 1e9);
+        if let Some(wait) = wait {
+            match wait.state {
                 State::LateSender => sum.late_sender += waited,
                 State::LateReceiver => sum.late_receiver += waited,
                 State::Collective => sum.collective += waited,
             }
-            if let Some(whom) = whom {
+            if let Some(whom) = wait.whom {
                 *own.for_whom.entry(whom).or_default() += waited;
             }
+            if wait.state == State::LateSender && wait.backwards > 0 {
+                waits.backwards += 1;
+                waits.most_backwards = waits.most_backwards.max(wait.backwards);
+            }
         }
-        if !seen || !tells(step) {
+        if !seen {
             sum.undivided += seconds - waited;
         }
     }
