@@ -14,6 +14,7 @@ pub mod mpi;
 pub mod pattern;
 pub mod peer;
 pub mod peer_process;
+pub mod profiler;
 pub mod reference;
 pub mod runner;
 pub mod semantics;

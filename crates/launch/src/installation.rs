@@ -117,6 +117,15 @@ impl fmt::Display for Installation {
 }
 
 impl Installation {
+    /// One that is named, or Open MPI's in PATH.
+    pub fn chosen(choice: &Choice) -> Result<Installation> {
+        match choice {
+            Choice::OfProgram => Installation::in_path(Family::OpenMpi),
+            Choice::Family(family) => Installation::in_path(*family),
+            Choice::Prefix(prefix) => Installation::at(prefix),
+        }
+    }
+
     /// The MPI that starts a program with this `linkage`; `program` is its name for messages.
     pub fn choose(choice: &Choice, program: &str, linkage: &Linkage) -> Result<Installation> {
         let subject = || format!("program {program}");

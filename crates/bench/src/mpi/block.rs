@@ -72,7 +72,7 @@ pub struct Bench {
 impl Bench {
     /// `command` is this program, or another with the hidden command `lab-agent` and the provider beside it.
     pub fn new(installation: Installation, command: PathBuf) -> Result<Bench> {
-        let program = Program::compile(&installation)?;
+        let program = Program::compile(&installation, "patterns", include_str!("patterns.c"))?;
         let links = tempfile::Builder::new()
             .prefix("plimsoll-provider-")
             .tempdir()

@@ -1,4 +1,4 @@
-//! The program of the ranks, compiled for an MPI when it is needed.
+//! Programs of the ranks, compiled for an MPI when they are needed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,27 +7,25 @@ use launch::installation::Installation;
 use machine::{Fault, Result};
 use tempfile::TempDir;
 
-const SOURCE: &str = include_str!("patterns.c");
-
-/// Two ranks of it are a measurement. It goes with this value.
+/// A program that goes with this value.
 #[derive(Debug)]
 pub struct Program {
     folder: TempDir,
+    name: &'static str,
 }
 
 impl Program {
-    /// Compiles it with the C compiler of `installation`. Fails where there is none.
-    pub fn compile(installation: &Installation) -> Result<Program> {
+    /// Compiles C code with the compiler of `installation`. Fails where there is none.
+    pub fn compile(installation: &Installation, name: &'static str, code: &str) -> Result<Program> {
         let compiler = installation.compiler()?;
         let subject = || format!("compiler {}", compiler.display());
         let folder = tempfile::Builder::new()
             .prefix("plimsoll-mpi-")
             .tempdir()
             .map_err(|e| Fault::because("folder for a program", e, "free space in TMPDIR"))?;
-        let source = folder.path().join("patterns.c");
-        std::fs::write(&source, SOURCE)
-            .map_err(|e| Fault::because("folder for a program", e, "free space in TMPDIR"))?;
-        let program = Program { folder };
+        let source = folder.path().join(format!("{name}.c"));
+        std::fs::write(&source, code).map_err(|e| Fault::because("folder for a program", e, "free space in TMPDIR"))?;
+        let program = Program { folder, name };
         let output = Command::new(&compiler)
             .args(["-O2", "-o"])
             .arg(program.path())
@@ -45,6 +43,6 @@ impl Program {
     }
 
     pub fn path(&self) -> PathBuf {
-        Path::new(self.folder.path()).join("patterns")
+        Path::new(self.folder.path()).join(self.name)
     }
 }

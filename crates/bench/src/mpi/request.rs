@@ -83,11 +83,7 @@ pub struct Findings {
 
 /// Measures it. Findings come back also where a signal ended it; `begin` is told how often `mpirun` will be started.
 pub fn run(request: &Request, begin: impl FnOnce(usize)) -> Result<(Findings, Result<()>)> {
-    let installation = match &request.mpi {
-        Choice::OfProgram => Installation::in_path(Family::OpenMpi)?,
-        Choice::Family(family) => Installation::in_path(*family)?,
-        Choice::Prefix(prefix) => Installation::at(prefix)?,
-    };
+    let installation = Installation::chosen(&request.mpi)?;
     let allowed = linux::affinity::allowed()?;
     let mut notes = Vec::new();
     let mut plan = plan(request, &allowed, &mut notes)?;

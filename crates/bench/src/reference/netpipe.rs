@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use launch::carrier::Peer;
+use launch::carrier::{Peer, Variables};
 use launch::installation::{Family, Installation};
 use launch::job::{Job, Place};
 use launch::running::{Running, Scratch, Streams};
@@ -61,6 +61,11 @@ pub fn is_installed() -> bool {
 
 /// Runs NetPIPE for one point. `pace` is what the last run took per message, where there was one.
 pub fn measure(spec: &PointSpec, pace: Option<f64>) -> Result<Reference> {
+    measure_with(spec, pace, &Variables::new())
+}
+
+/// The same with `variables` in the environment of its ranks.
+pub fn measure_with(spec: &PointSpec, pace: Option<f64>, variables: &Variables) -> Result<Reference> {
     let Some(flags) = flags(spec.pattern) else {
         return Err(refused(
             spec,
@@ -83,12 +88,12 @@ pub fn measure(spec: &PointSpec, pace: Option<f64>) -> Result<Reference> {
     }
     let per_message = pace.unwrap_or_else(|| 300.0 + spec.size.0 as f64 / 2.0);
     let repeats = (TRIAL.as_nanos() as f64 / per_message).clamp(4.0, 100_000.0) as u64;
-    let text = run(spec, flags, repeats)?;
+    let text = run(spec, flags, repeats, variables)?;
     weigh(spec, &rows(&text)?, repeats)
 }
 
 /// What NetPIPE wrote into its output file.
-fn run(spec: &PointSpec, flags: &[&str], repeats: u64) -> Result<String> {
+fn run(spec: &PointSpec, flags: &[&str], repeats: u64, variables: &Variables) -> Result<String> {
     let subject = "stack open-mpi: NPopenmpi";
     let missing = "install openmpi-bin and netpipe-openmpi, or leave open-mpi out";
     let installation = Installation::in_path(Family::OpenMpi)
@@ -104,13 +109,14 @@ fn run(spec: &PointSpec, flags: &[&str], repeats: u64) -> Result<String> {
     arguments.extend(sizes.into_iter().flat_map(|(flag, value)| [flag.into(), value.to_string().into()]));
     arguments.extend(["-o".into(), output.clone().into_os_string()]);
     let options = ["--mca", "rmaps_rank_file_physical", "1", "--rankfile", &ranks.to_string_lossy()];
+    let transport = Peer::SharedMemory.variables(&installation, None).unwrap_or_default();
     let job = Job {
         installation: &installation,
         ranks: 2,
         program: "NPopenmpi".into(),
         arguments,
         options: options.map(str::to_owned).to_vec(),
-        variables: Peer::SharedMemory.variables(&installation, None).unwrap_or_default(),
+        variables: transport.into_iter().chain(variables.iter().cloned()).collect(),
         place: Place::Here,
         cores: None,
         contained: true,

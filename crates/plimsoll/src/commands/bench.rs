@@ -7,6 +7,7 @@ use study::sample::Runner;
 use study::sweep::sender;
 
 use super::bench_mpi;
+use super::bench_profiler;
 use super::bench_semantics;
 use crate::bench_page::{self, Measured};
 use crate::sweep_page;
@@ -54,6 +55,8 @@ pub struct Arguments {
     json: bool,
     #[command(flatten)]
     mpi: bench_mpi::Arguments,
+    #[command(flatten)]
+    profiler: bench_profiler::Arguments,
 }
 
 #[derive(Clone)]
@@ -104,6 +107,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let program = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    if arguments.profiler.profiler {
+        return bench_profiler::run(arguments.profiler, program, arguments.cores, arguments.rounds, arguments.json);
+    }
     if arguments.mpi.mpi {
         let protocol_core = arguments.protocol_core.map(CoreId);
         return bench_mpi::run(

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod bench;
 mod bench_mpi;
+mod bench_profiler;
 mod bench_semantics;
 pub mod engine;
 pub mod lab;

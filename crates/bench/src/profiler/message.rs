@@ -1,0 +1,72 @@
+//! NetPIPE's ping-pong of 8 bytes over shared memory.
+
+use std::path::Path;
+
+use machine::{Bytes, Result, Site};
+use study::point::{self, Pattern, PointSpec, Receiver, Stack};
+use study::random::Random;
+
+use super::{Message, Mode, Profiled, Request, interval};
+use crate::reference::netpipe;
+
+const SEED: u64 = 0x0051_1A11_0000_0006;
+const PATIENCE: usize = 2;
+
+pub fn measure(
+    request: &Request,
+    library: &Path,
+    probes: &mut Vec<u64>,
+    progress: &mut impl FnMut(&str),
+) -> Result<Message> {
+    let spec = PointSpec {
+        stack: Stack::OpenMpi,
+        placement: Site::App,
+        pattern: Pattern::PingPong,
+        size: Bytes(8),
+        perturbation: Bytes(0),
+        path: point::Path::Loopback,
+        local_core: request.cores.0,
+        remote_core: request.cores.1,
+        protocol_core: None,
+        receiver: Receiver::Reads,
+    };
+    let mut found: [Vec<Option<f64>>; 3] = Default::default();
+    let mut failures: [Vec<String>; 3] = Default::default();
+    for round in 0..request.rounds {
+        let mut order = [0, 1, 2];
+        Random::stream(SEED, round.into()).shuffle(&mut order);
+        for nth in order {
+            if failures[nth].len() >= PATIENCE || linux::signal::interrupted() {
+                found[nth].push(None);
+                continue;
+            }
+            progress(&format!("NetPIPE, {}, round {} of {}", Mode::ALL[nth].word(), round + 1, request.rounds));
+            probes.extend(linux::probe::between(request.cores.0, request.cores.1).ok().map(|probe| probe.picoseconds));
+            let profiled = Profiled::new(Mode::ALL[nth], library)?;
+            let run = netpipe::measure_with(&spec, None, &profiled.variables).map(|reference| reference.value);
+            let (sends, _) = profiled.recorded()?;
+            let proven = (sends > 0) == (Mode::ALL[nth] != Mode::Bare);
+            found[nth].push(match run {
+                Ok(value) if proven => Some(value),
+                Ok(_) => {
+                    failures[nth].push(format!("NetPIPE, {}: {sends} sends were recorded", Mode::ALL[nth].word()));
+                    None
+                }
+                Err(fault) => {
+                    failures[nth].push(fault.to_string());
+                    None
+                }
+            });
+        }
+    }
+    let [bare, tables, timeline] = &found;
+    let ratio = |with: &[Option<f64>]| {
+        interval(&bare.iter().zip(with).filter_map(|(a, b)| Some((*b)? / (*a)?)).collect::<Vec<_>>())
+    };
+    Ok(Message {
+        bare: interval(&bare.iter().flatten().copied().collect::<Vec<_>>()),
+        tables: ratio(tables),
+        timeline: ratio(timeline),
+        failures: failures.concat(),
+    })
+}

@@ -1,0 +1,155 @@
+//! What the profiler costs the program: a call of MPI, and a message of NetPIPE, bare and profiled in turns.
+
+mod calls;
+mod message;
+mod page;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use launch::carrier::Variables;
+use launch::installation::Installation;
+use launch::preload;
+use machine::{CoreId, Fault, Result};
+use record::folder;
+use record::rank::Rank;
+use serde::Serialize;
+use study::findings::Interval;
+use study::statistics::median_interval;
+
+pub use page::page;
+
+/// What runs beside the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    Bare,
+    /// Counters, histograms and call sites.
+    Tables,
+    /// The same, and every call in a timeline.
+    Timeline,
+}
+
+impl Mode {
+    pub const ALL: [Mode; 3] = [Mode::Bare, Mode::Tables, Mode::Timeline];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Mode::Bare => "bare",
+            Mode::Tables => "tables",
+            Mode::Timeline => "tables and timeline",
+        }
+    }
+}
+
+/// Bytes that a thread's timeline may take: what a round writes fits.
+const TRACE: u64 = 1 << 30;
+
+/// A target: what is measured may be at most this.
+pub const TABLES_NANOSECONDS: f64 = 25.0;
+pub const TIMELINE_NANOSECONDS: f64 = 60.0;
+pub const MESSAGE_RATIO: f64 = 1.05;
+
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub installations: Vec<Installation>,
+    pub rounds: u32,
+    /// Of the two ranks of NetPIPE; the first also for the calls.
+    pub cores: (CoreId, CoreId),
+    /// This program, beside which the profiler's library lies.
+    pub command: PathBuf,
+}
+
+/// One MPI's call of MPI_Send to MPI_PROC_NULL.
+#[derive(Debug, Clone, Serialize)]
+pub struct Call {
+    pub library: String,
+    /// Nanoseconds a call without the profiler.
+    pub bare: Option<Interval>,
+    /// Nanoseconds that it adds: differences within a round.
+    pub tables: Option<Interval>,
+    pub timeline: Option<Interval>,
+    /// Of them for two reads of the clock.
+    pub clock: Option<Interval>,
+    /// Bytes of timeline a call.
+    pub bytes: Option<f64>,
+    pub failures: Vec<String>,
+}
+
+/// NetPIPE's half round trip of 8 bytes through Open MPI's shared memory.
+#[derive(Debug, Clone, Serialize)]
+pub struct Message {
+    /// Nanoseconds.
+    pub bare: Option<Interval>,
+    /// Ratios within a round.
+    pub tables: Option<Interval>,
+    pub timeline: Option<Interval>,
+    pub failures: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Findings {
+    pub rounds: u32,
+    pub calls: Vec<Call>,
+    /// `None` where NetPIPE is not installed.
+    pub message: Option<Message>,
+    pub probes: Vec<u64>,
+}
+
+/// Measures all; `progress` hears of each start.
+pub fn measure(request: &Request, mut progress: impl FnMut(&str)) -> Result<Findings> {
+    let library = preload::library(&request.command)?;
+    let mut calls = Vec::new();
+    let mut probes = Vec::new();
+    for installation in &request.installations {
+        calls.push(calls::measure(request, installation, &library, &mut progress)?);
+        if linux::signal::interrupted() {
+            return Err(Fault::new("plimsoll bench --profiler", "a signal ended it", "run it again"));
+        }
+    }
+    let message = crate::reference::netpipe::is_installed()
+        .then(|| message::measure(request, &library, &mut probes, &mut progress))
+        .transpose()?;
+    Ok(Findings { rounds: request.rounds, calls, message, probes })
+}
+
+/// A folder for one profile, and the variables that make a job write it.
+struct Profiled {
+    folder: tempfile::TempDir,
+    variables: Variables,
+}
+
+impl Profiled {
+    fn new(mode: Mode, library: &Path) -> Result<Profiled> {
+        let failed = |e| Fault::because("folder for a profile", e, "free space in TMPDIR");
+        let folder = tempfile::Builder::new().prefix("plimsoll-profile-").tempdir().map_err(failed)?;
+        fs::create_dir(folder.path().join(folder::RANKS)).map_err(failed)?;
+        let variables = match mode {
+            Mode::Bare => Variables::new(),
+            Mode::Tables => preload::variables(library, folder.path(), 0, None),
+            Mode::Timeline => preload::variables(library, folder.path(), TRACE, None),
+        };
+        Ok(Profiled { folder, variables })
+    }
+
+    /// Sends that were recorded and bytes of timeline, which prove that what was timed was profiled.
+    fn recorded(&self) -> Result<(u64, u64)> {
+        let ranks = self.folder.path().join(folder::RANKS);
+        let (mut sends, mut traced) = (0, 0);
+        let send = record::functions::named("Send").map(|function| function.id);
+        for entry in fs::read_dir(&ranks).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|suffix| suffix == folder::RANK_SUFFIX) {
+                let rank = Rank::open(&path)?;
+                let rows = rank.rows.iter().filter(|row| Some(row.function) == send);
+                sends += rows.flat_map(|row| &row.cells).map(|cell| cell.calls).sum::<u64>();
+                traced += rank.threads.values().map(|thread| thread.traced).sum::<u64>();
+            }
+        }
+        Ok((sends, traced))
+    }
+}
+
+fn interval(values: &[f64]) -> Option<Interval> {
+    median_interval(values)
+}

@@ -1,0 +1,130 @@
+//! The findings as text.
+
+use comfy_table::{CellAlignment, Table, presets};
+use study::findings::Interval;
+use study::statistics::median;
+
+use super::{Findings, MESSAGE_RATIO, Message, TABLES_NANOSECONDS, TIMELINE_NANOSECONDS};
+
+pub fn page(findings: &Findings) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header([
+        "MPI_Send to MPI_PROC_NULL",
+        "adds",
+        "95 % interval",
+        "target",
+        "",
+    ]);
+    for call in &findings.calls {
+        let mut row = |name: String, value: Option<Interval>, most: Option<f64>| {
+            let (middle, spread) = nanoseconds(value);
+            let target = most.map_or(String::new(), |most| format!("at most {most:.0} ns"));
+            table.add_row([name, middle, spread, target, most.map_or("", |most| verdict(value, most)).to_owned()]);
+        };
+        row(format!("{}: a call, bare", call.library), call.bare, None);
+        row("  tables: counters, histograms, call site".into(), call.tables, Some(TABLES_NANOSECONDS));
+        row("  tables and timeline".into(), call.timeline, Some(TIMELINE_NANOSECONDS));
+        row("  of each: two reads of the clock".into(), call.clock, None);
+    }
+    if let Some(Message { bare, tables, timeline, .. }) = &findings.message {
+        let (middle, spread) = nanoseconds(*bare);
+        table.add_row(["NetPIPE, 8 B, shared memory, half a round trip, bare", &middle, &spread, "", ""]);
+        for (name, value, most) in
+            [("  tables", tables, Some(MESSAGE_RATIO)), ("  tables and timeline", timeline, None)]
+        {
+            let middle = value.map_or("-".into(), |value| format!("{:.3}x", value.median));
+            let spread = value.map_or("not measured".into(), |value| format!("{:.3} .. {:.3}", value.low, value.high));
+            let target = most.map_or(String::new(), |most| format!("at most {most:.2}x"));
+            table.add_row([
+                name.to_owned(),
+                middle,
+                spread,
+                target,
+                most.map_or("", |most| verdict(*value, most)).into(),
+            ]);
+        }
+    }
+    for column in [1, 2] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut page: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    page += &format!(
+        "\nnotes\n  {} rounds; bare and profiled starts in turns, differences and ratios within a round\n",
+        findings.rounds
+    );
+    for call in findings.calls.iter() {
+        if let Some(bytes) = call.bytes {
+            page += &format!("  {}: {bytes:.2} B of timeline a call\n", call.library);
+        }
+    }
+    let probes: Vec<f64> = findings.probes.iter().map(|probe| *probe as f64 / 1e3).collect();
+    if let Some(middle) = median(&probes) {
+        let (low, high) = probes.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), probe| (a.min(*probe), b.max(*probe)));
+        page +=
+            &format!("  {middle:.0} ns one way between the cores before NetPIPE's starts ({low:.0} .. {high:.0})\n");
+    }
+    if findings.message.is_none() {
+        page += "  NetPIPE left out: install netpipe-openmpi and openmpi-bin\n";
+    }
+    let failures = findings.calls.iter().flat_map(|call| &call.failures);
+    for failure in failures.chain(findings.message.iter().flat_map(|message| &message.failures)) {
+        page += &format!("  {failure}\n");
+    }
+    page
+}
+
+fn nanoseconds(value: Option<Interval>) -> (String, String) {
+    match value {
+        Some(value) => (format!("{:.1} ns", value.median), format!("{:.1} .. {:.1}", value.low, value.high)),
+        None => ("-".into(), "not measured".into()),
+    }
+}
+
+fn verdict(value: Option<Interval>, most: f64) -> &'static str {
+    match value {
+        None => "not measured",
+        Some(value) if value.high <= most => "met",
+        Some(value) if value.low > most => "missed",
+        Some(value) if value.median <= most => "met in the median",
+        Some(_) => "missed in the median",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Call;
+    use super::*;
+
+    fn at(median: f64) -> Option<Interval> {
+        Some(Interval { median, low: median - 1.0, high: median + 1.0, samples: 7 })
+    }
+
+    #[test]
+    fn what_is_met_missed_and_not_measured_is_said() {
+        let call = |library: &str, tables| Call {
+            library: library.into(),
+            bare: at(9.0),
+            tables,
+            timeline: None,
+            clock: at(10.0),
+            bytes: Some(6.5),
+            failures: vec!["no timeline. Next: see".into()],
+        };
+        let calls = vec![call("MPI A", at(20.0)), call("MPI B", at(30.0)), call("MPI C", at(24.5))];
+        let text = page(&Findings { rounds: 7, calls, message: None, probes: Vec::new() });
+        for part in [
+            "20.0 ns",
+            "at most 25 ns  met\n",
+            "missed\n",
+            "met in the median",
+            "not measured",
+            "6.50 B",
+            "no timeline",
+            "NetPIPE left out",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
