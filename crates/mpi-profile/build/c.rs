@@ -63,10 +63,12 @@ fn wrapper(shim: &mut Shim, real: &mut Vec<String>, function: &Function, large: 
          return real({passed});\n    \
          BEGIN({id}, {language});\n{stores}{before}    \
          ENTER();\n    \
-         call.result = real({passed});\n    \
+         call.result = real({kept});\n    \
          LEAVE();\n    \
          return call.result;\n}}\n\n",
         forgetting = forgetting(function.name),
+        // plimsoll_before may have put other addresses in.
+        kept = if before.is_empty() { passed.clone() } else { held(count) },
         types = types(count),
         id = function.id.0,
         language = if large { "LARGE_C" } else { "C" },
@@ -93,6 +95,10 @@ fn needs_before(function: &Function) -> bool {
 fn parameters(count: usize) -> (String, String) {
     let join = |prefix: &str| (0..count).map(|i| format!("{prefix}a{i}")).collect::<Vec<_>>().join(", ");
     (if count == 0 { "void".into() } else { join("W ") }, join(""))
+}
+
+fn held(count: usize) -> String {
+    (0..count).map(|i| format!("call.arguments[{i}]")).collect::<Vec<_>>().join(", ")
 }
 
 fn types(count: usize) -> String {

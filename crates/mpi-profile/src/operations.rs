@@ -114,7 +114,9 @@ fn start(here: &mut Here, handle: Handle, facts: &mut Facts) {
     facts.bytes = facts.bytes.wrapping_add(operation.bytes);
     if operation.sends {
         let to = Some(operation.dest).filter(|dest| *dest != STRANGER);
-        recorder::message(here, to, operation.bytes, facts);
+        recorder::message(here, to, operation.bytes);
+        facts.messages += 1;
+        facts.message_bytes = facts.message_bytes.wrapping_add(operation.bytes);
     }
 }
 
@@ -162,13 +164,5 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
 
 /// One operation is complete.
 fn finish(here: &mut Here, handle: Handle) -> u64 {
-    here.rank.requests.with(|requests| match requests.get(handle) {
-        Some(operation) if operation.persistent => {
-            let bytes = if operation.active { operation.bytes } else { 0 };
-            operation.active = false;
-            bytes
-        }
-        Some(_) => requests.remove(handle).map_or(0, |operation| operation.bytes),
-        None => 0,
-    })
+    here.rank.requests.with(|requests| requests.complete(handle)).map_or(0, |operation| operation.bytes)
 }

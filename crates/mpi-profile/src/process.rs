@@ -160,7 +160,7 @@ unsafe extern "C" fn plimsoll_outermost(here: *mut Here, frame: *const c_void) -
             0
         }
         // Frames grow downwards: a wrapper that is further up was left by longjmp or by an exception.
-        depth::INSIDE => c_int::from(frame > outer),
+        depth::INSIDE => c_int::from(frame >= outer),
         _ => 0,
     }
 }

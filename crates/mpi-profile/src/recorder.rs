@@ -1,7 +1,8 @@
 //! Counting a call. All that happens on the way of a short call is here.
 
+use std::sync::Arc;
+
 use record::functions::Class;
-use record::layout::Cell;
 use record::scale::{size_class, time_class};
 
 use crate::amount;
@@ -56,19 +57,16 @@ unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call) {
     }
     // SAFETY: functions of the table have a rule each, which stay.
     let rule = unsafe { &*here.rules.add(call.function as usize) };
-    let mut facts = Facts::default();
-    if call.succeeded() {
-        // SAFETY: the call succeeded, so that its handles are known to the MPI.
-        unsafe {
-            if rule.simple {
-                simple(here, call, rule, &mut facts);
-            } else {
-                general(here, call, rule, &mut facts);
-            }
+    // SAFETY: where the call succeeded its handles are known to the MPI.
+    let facts = unsafe {
+        match call.succeeded() {
+            true if rule.simple => simple(here, call, rule),
+            true => general(here, call, rule),
+            false => Facts::default(),
         }
-    }
+    };
     if !process::paused(generation) {
-        count(here, call, rule, &facts);
+        count(here, call, rule, facts);
     }
     // SAFETY: the thread's record is mapped as long as the process runs.
     unsafe { (*here.thread).inside = 0 };
@@ -78,7 +76,8 @@ unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call) {
 /// # Safety
 /// The call succeeded.
 #[inline]
-unsafe fn simple(here: &mut Here, call: &Call, rule: &Rule, facts: &mut Facts) {
+unsafe fn simple(here: &mut Here, call: &Call, rule: &Rule) -> Facts {
+    let mut facts = Facts::default();
     let abi = here.abi();
     let sends = rule.class == Class::Send;
     // SAFETY: by this function's contract.
@@ -86,22 +85,22 @@ unsafe fn simple(here: &mut Here, call: &Call, rule: &Rule, facts: &mut Facts) {
         let peer = call.integer(if sends { rule.dest } else { rule.source });
         // Nothing is sent to nobody.
         if peer == abi.proc_null {
-            return;
+            return facts;
         }
         facts.bytes = amount::elements(here, call, rule, rule.count, rule.datatype);
         if sends {
             let comm = call.handle(rule.comm, abi);
             let to = here.communicator(comm).and_then(|comm| comm.world_rank(peer));
-            message(here, to, facts.bytes, facts);
+            message(here, to, facts.bytes);
+            (facts.messages, facts.message_bytes) = (1, facts.bytes);
         }
     }
+    facts
 }
 
 /// Notes a message in the matrix.
 #[inline]
-pub fn message(here: &mut Here, to: Option<u32>, bytes: u64, facts: &mut Facts) {
-    facts.messages += 1;
-    facts.message_bytes += bytes;
+pub fn message(here: &mut Here, to: Option<u32>, bytes: u64) {
     if process::paused(here.generation) {
         return;
     }
@@ -109,45 +108,75 @@ pub fn message(here: &mut Here, to: Option<u32>, bytes: u64, facts: &mut Facts) 
     if !peer.is_null() {
         // SAFETY: the record is this thread's and mapped as long as the process runs.
         unsafe {
-            (*peer).messages = (*peer).messages.wrapping_add(1);
-            (*peer).bytes = (*peer).bytes.wrapping_add(bytes);
+            add(&raw mut (*peer).messages, 1);
+            add(&raw mut (*peer).bytes, bytes);
+        }
+    }
+}
+
+/// Adds to a counter of this thread's. Word by word: what is read back as two words after it was written as one, or the
+/// other way round, waits for memory.
+///
+/// # Safety
+/// The counter is mapped, and only this thread writes to it.
+#[inline]
+unsafe fn add(counter: *mut u64, more: u64) {
+    // SAFETY: by this function's contract.
+    unsafe { counter.write_volatile(counter.read_volatile().wrapping_add(more)) };
+}
+
+/// # Safety
+/// As of [`add`].
+#[inline]
+unsafe fn raise(counter: *mut u64, to: u64) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        if to > counter.read_volatile() {
+            counter.write_volatile(to);
         }
     }
 }
 
 #[inline]
-fn count(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts) {
+fn count(here: &mut Here, call: &Call, rule: &Rule, facts: Facts) {
     // Counters of two cores may differ by a little.
     let elapsed = call.left.saturating_sub(call.entered);
     let row = here.row(call.function, facts.group);
     if !row.is_null() {
-        // SAFETY: a row has a cell for every class of sizes; it is this thread's.
-        let cell: &mut Cell = unsafe { &mut *row.add(size_class(facts.bytes)) };
-        cell.calls += 1;
-        cell.ticks = cell.ticks.wrapping_add(elapsed);
-        cell.bytes = cell.bytes.wrapping_add(facts.bytes);
-        cell.most = cell.most.max(elapsed);
-        cell.least_from_top = cell.least_from_top.max(!elapsed);
-        let times = &mut cell.histogram[time_class(elapsed)];
-        *times = times.wrapping_add(1);
+        // SAFETY: a row has a cell for every class of sizes, and a cell has a counter for every class of times.
+        unsafe {
+            let cell = row.add(size_class(facts.bytes));
+            add(&raw mut (*cell).calls, 1);
+            add(&raw mut (*cell).ticks, elapsed);
+            add(&raw mut (*cell).bytes, facts.bytes);
+            raise(&raw mut (*cell).most, elapsed);
+            raise(&raw mut (*cell).least_from_top, !elapsed);
+            let times = (&raw mut (*cell).histogram).cast::<u32>().add(time_class(elapsed));
+            times.write_volatile(times.read_volatile().wrapping_add(1));
+        }
     }
     let site = here.site(call.site, call.function);
     if !site.is_null() {
-        // SAFETY: the record is this thread's.
-        let site = unsafe { &mut *site };
-        site.calls += 1;
-        site.ticks = site.ticks.wrapping_add(elapsed);
-        site.most = site.most.max(elapsed);
-        site.bytes = site.bytes.wrapping_add(facts.bytes);
+        // SAFETY: the record is mapped and this thread's.
+        unsafe {
+            add(&raw mut (*site).calls, 1);
+            add(&raw mut (*site).ticks, elapsed);
+            raise(&raw mut (*site).most, elapsed);
+            add(&raw mut (*site).bytes, facts.bytes);
+        }
     }
-    // SAFETY: the thread's record is mapped as long as the process runs, and only the thread writes to it.
-    let thread = unsafe { &mut *here.thread };
-    thread.calls += 1;
-    thread.messages = thread.messages.wrapping_add(facts.messages);
-    thread.bytes = thread.bytes.wrapping_add(facts.message_bytes);
-    let ticks = &mut thread.ticks[rule.class as usize];
-    *ticks = ticks.wrapping_add(elapsed);
-    if elapsed >= here.long || thread.calls & 0xffff == 0 {
+    let thread = here.thread;
+    // SAFETY: the thread's record is mapped as long as the process runs; classes are fewer than its counters.
+    let calls = unsafe {
+        if facts.messages > 0 {
+            add(&raw mut (*thread).messages, facts.messages);
+            add(&raw mut (*thread).bytes, facts.message_bytes);
+        }
+        add((&raw mut (*thread).ticks).cast::<u64>().add(rule.class as usize), elapsed);
+        add(&raw mut (*thread).calls, 1);
+        (*thread).calls
+    };
+    if elapsed >= here.long || calls & 0xffff == 0 {
         here.rank.refresh();
     }
 }
@@ -156,9 +185,10 @@ fn count(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts) {
 ///
 /// # Safety
 /// The call succeeded.
-unsafe fn general(here: &mut Here, call: &Call, rule: &Rule, facts: &mut Facts) {
+unsafe fn general(here: &mut Here, call: &Call, rule: &Rule) -> Facts {
+    let mut facts = Facts::default();
     let abi = here.abi();
-    // SAFETY: by this function's contract, throughout.
+    // SAFETY: by this function's contract, throughout. The cache keeps a communicator until the next call.
     unsafe {
         if rule.special == Special::Init {
             here.rank.initialized(call.left);
@@ -166,9 +196,8 @@ unsafe fn general(here: &mut Here, call: &Call, rule: &Rule, facts: &mut Facts) 
         let comm = match rule.comm {
             NONE => None,
             _ if rule.special != Special::No => None,
-            comm => here.communicator(call.handle(comm, abi)).cloned(),
+            comm => here.communicator(call.handle(comm, abi)).map(|comm| &*Arc::as_ptr(comm)),
         };
-        let comm = comm.as_deref();
         if rule.grouped {
             facts.group = comm.map_or(0, |comm| comm.size);
         }
@@ -182,17 +211,19 @@ unsafe fn general(here: &mut Here, call: &Call, rule: &Rule, facts: &mut Facts) 
                 let to = comm.and_then(|comm| comm.world_rank(peer));
                 dest = to.unwrap_or(STRANGER);
                 if !matches!(rule.requests, Requests::Prepares(_)) {
-                    message(here, to, facts.bytes, facts);
+                    message(here, to, facts.bytes);
+                    (facts.messages, facts.message_bytes) = (1, facts.bytes);
                 }
             }
         } else if rule.source != NONE && call.integer(rule.source) == abi.proc_null {
             facts.bytes = 0;
         }
         if rule.target != NONE {
-            operation(here, call, rule, facts);
+            operation(here, call, rule, &mut facts);
         }
-        operations::follow(here, call, rule, comm, dest, facts);
+        operations::follow(here, call, rule, comm, dest, &mut facts);
     }
+    facts
 }
 
 /// Notes a one-sided operation in the matrix.
@@ -215,8 +246,8 @@ unsafe fn operation(here: &mut Here, call: &Call, rule: &Rule, facts: &mut Facts
         }
         let peer = here.peer(to);
         if !peer.is_null() {
-            (*peer).operations = (*peer).operations.wrapping_add(1);
-            (*peer).operation_bytes = (*peer).operation_bytes.wrapping_add(facts.bytes);
+            add(&raw mut (*peer).operations, 1);
+            add(&raw mut (*peer).operation_bytes, facts.bytes);
         }
     }
 }

@@ -127,12 +127,31 @@ impl Requests {
         Some(&mut self.entries[first as usize].operation)
     }
 
-    pub fn remove(&mut self, handle: Handle) -> Option<Operation> {
+    /// The one that was begun first is complete: it is removed, or inactive where it is persistent.
+    pub fn complete(&mut self, handle: Handle) -> Option<Operation> {
         let at = self.slot(handle.0);
         let (key, last) = self.slots[at];
         if key == FREE {
             return None;
         }
+        let first = self.entries[last as usize].next;
+        let operation = &mut self.entries[first as usize].operation;
+        if operation.persistent {
+            let found = operation.active.then_some(*operation);
+            operation.active = false;
+            return found;
+        }
+        self.remove_at(at)
+    }
+
+    /// Whatever it is.
+    pub fn remove(&mut self, handle: Handle) -> Option<Operation> {
+        let at = self.slot(handle.0);
+        if self.slots[at].0 == FREE { None } else { self.remove_at(at) }
+    }
+
+    fn remove_at(&mut self, at: usize) -> Option<Operation> {
+        let last = self.slots[at].1;
         let first = self.entries[last as usize].next;
         if first == last {
             self.vacate(at);
@@ -269,7 +288,8 @@ mod tests {
                 } else {
                     let expected = model.get_mut(&which).and_then(VecDeque::pop_front);
                     prop_assert_eq!(requests.get(handle).map(|o| o.serial), expected);
-                    prop_assert_eq!(requests.remove(handle).map(|o| o.serial), expected);
+                    let removed = if which % 2 == 0 { requests.remove(handle) } else { requests.complete(handle) };
+                    prop_assert_eq!(removed.map(|o| o.serial), expected);
                 }
                 prop_assert_eq!(requests.len(), model.values().map(VecDeque::len).sum::<usize>());
             }
