@@ -24,7 +24,9 @@ pub struct Call {
     pub entered: u64,
     pub left: u64,
     pub result: usize,
-    pub reserved: [usize; 2],
+    /// The handle of the request that the call may overwrite.
+    pub kept: u64,
+    pub reserved: u64,
     pub arguments: [usize; 16],
 }
 

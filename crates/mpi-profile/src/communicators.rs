@@ -83,6 +83,16 @@ impl Communicators {
         Some(found)
     }
 
+    /// A window was made over a communicator: its ranks are the communicator's.
+    ///
+    /// # Safety
+    /// As of [`Communicators::get`].
+    pub unsafe fn note_window(&self, win: Handle, comm: Arc<Communicator>, mpi: &Mpi, abi: &Abi) {
+        // SAFETY: by this function's contract.
+        let win = unsafe { in_c(win, Kind::Window, mpi, abi) };
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).by_handle.insert((win, Kind::Window), comm);
+    }
+
     /// The handle may mean something else from now on.
     ///
     /// # Safety

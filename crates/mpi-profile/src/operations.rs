@@ -11,13 +11,16 @@ use crate::rules::{Completes, NONE, Partitions, Requests, Rule};
 ///
 /// # Safety
 /// The call has the arguments of its function; arrays of requests have as many as it says.
-pub unsafe fn keep(here: &mut Here, call: &Call, rule: &Rule) {
+#[inline]
+pub unsafe fn keep(here: &mut Here, call: &mut Call, rule: &Rule) {
     let abi = here.abi();
-    here.handles.clear();
     // SAFETY: by this function's contract.
     unsafe {
         let (count, requests) = match rule.requests {
-            Requests::Completes(Completes::One { request, .. }) | Requests::Frees(request) => (NONE, request),
+            Requests::Completes(Completes::One { request, .. }) | Requests::Frees(request) => {
+                call.kept = call.handle_at(request, 0, abi).0;
+                return;
+            }
             Requests::Completes(
                 Completes::All { count, requests, .. }
                 | Completes::Any { count, requests, .. }
@@ -25,7 +28,8 @@ pub unsafe fn keep(here: &mut Here, call: &Call, rule: &Rule) {
             ) => (count, requests),
             _ => return,
         };
-        let count = if count == NONE { 1 } else { call.integer(count).max(0) as usize };
+        let count = call.integer(count).max(0) as usize;
+        here.handles.clear();
         here.handles.extend((0..count).map(|index| call.handle_at(requests, index, abi)));
     }
 }
@@ -46,32 +50,7 @@ pub unsafe fn follow(
     unsafe {
         match rule.requests {
             Requests::No => {}
-            Requests::Begins(request) | Requests::Prepares(request) => {
-                let handle = call.handle_at(request, 0, here.abi());
-                let persistent = matches!(rule.requests, Requests::Prepares(_));
-                let place = [rule.dest, rule.source].into_iter().find(|place| *place != NONE);
-                let partitions = if rule.partitions == NONE { 1 } else { call.integer(rule.partitions).max(1) as u32 };
-                let operation = Operation {
-                    function: call.function as u16,
-                    persistent,
-                    active: !persistent,
-                    partitions,
-                    bytes: facts.bytes,
-                    dest,
-                    sends: rule.dest != NONE && call.integer(rule.dest) != here.abi().proc_null,
-                    peer: place.map_or(0, |place| call.integer(place)),
-                    tag: if rule.tag == NONE { 0 } else { call.integer(rule.tag) },
-                    communicator: comm.map_or(0, |comm| comm.number),
-                    serial: 0,
-                };
-                let kept = here.rank.requests.with(|requests| {
-                    let serial = if persistent { 0 } else { requests.next_serial() };
-                    requests.insert(handle, Operation { serial, ..operation })
-                });
-                if !kept {
-                    here.rank.dropped(|dropped| &raw mut dropped.requests);
-                }
-            }
+            Requests::Begins(_) | Requests::Prepares(_) => begin(here, call, rule, comm, dest, facts.bytes),
             Requests::Starts { count, requests } => {
                 let count = if count == NONE { 1 } else { call.integer(count).max(0) as usize };
                 for index in 0..count {
@@ -80,9 +59,7 @@ pub unsafe fn follow(
             }
             Requests::Completes(completes) => facts.bytes = complete(here, call, completes),
             Requests::Frees(_) => {
-                if let Some(handle) = here.handles.first().copied() {
-                    here.rank.requests.with(|requests| requests.remove(handle));
-                }
+                here.rank.requests.with(|requests| requests.remove(Handle(call.kept)));
             }
             Requests::Readies { request, partitions } => {
                 let handle = call.handle(request, here.abi());
@@ -99,6 +76,42 @@ pub unsafe fn follow(
                 facts.bytes = part * ready;
             }
         }
+    }
+}
+
+/// Notes what the call began, or what its request will begin each time that it is started.
+///
+/// # Safety
+/// The call succeeded.
+#[inline]
+pub unsafe fn begin(here: &Here, call: &Call, rule: &Rule, comm: Option<&Communicator>, dest: u32, bytes: u64) {
+    let (request, persistent) = match rule.requests {
+        Requests::Begins(request) => (request, false),
+        Requests::Prepares(request) => (request, true),
+        _ => return,
+    };
+    let abi = here.abi();
+    // SAFETY: by this function's contract.
+    let (handle, operation) = unsafe {
+        let place = if rule.dest != NONE { rule.dest } else { rule.source };
+        let peer = if place == NONE { 0 } else { call.integer(place) };
+        let operation = Operation {
+            function: call.function as u16,
+            persistent,
+            active: !persistent,
+            partitions: if rule.partitions == NONE { 1 } else { call.integer(rule.partitions).max(1) as u32 },
+            bytes,
+            dest,
+            sends: rule.dest != NONE && peer != abi.proc_null,
+            peer,
+            tag: if rule.tag == NONE { 0 } else { call.integer(rule.tag) },
+            communicator: comm.map_or(0, |comm| comm.number),
+            serial: 0,
+        };
+        (call.handle_at(request, 0, abi), operation)
+    };
+    if !here.rank.requests.with(|requests| requests.insert(handle, operation)) {
+        here.rank.dropped(|dropped| &raw mut dropped.requests);
     }
 }
 
@@ -130,13 +143,17 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
     let flag = |flag: u8| flag == NONE || unsafe { *(call.arguments[usize::from(flag) & 15] as *const i32) } != 0;
     // SAFETY: as above.
     let at = |array: u8, index: usize| unsafe { *(call.arguments[usize::from(array) & 15] as *const i32).add(index) };
+    if let Completes::One { flag: done, .. } = completes {
+        return if flag(done) { finish(here, Handle(call.kept)) } else { 0 };
+    }
     // Fortran counts from 1.
     let first = i32::from(call.language == crate::call::language::FORTRAN);
     let handles = std::mem::take(&mut here.handles);
     let mut bytes = 0u64;
     let mut done = |handle: Handle| bytes = bytes.wrapping_add(finish(here, handle));
     match completes {
-        Completes::One { flag: done_flag, .. } | Completes::All { flag: done_flag, .. } => {
+        Completes::One { .. } => {}
+        Completes::All { flag: done_flag, .. } => {
             if flag(done_flag) {
                 handles.iter().for_each(|handle| done(*handle));
             }
@@ -163,6 +180,7 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
 }
 
 /// One operation is complete.
+#[inline]
 fn finish(here: &mut Here, handle: Handle) -> u64 {
     here.rank.requests.with(|requests| requests.complete(handle)).map_or(0, |operation| operation.bytes)
 }

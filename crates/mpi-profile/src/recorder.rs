@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use record::functions::Class;
 use record::scale::{size_class, time_class};
 
 use crate::amount;
@@ -79,20 +78,28 @@ unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call) {
 unsafe fn simple(here: &mut Here, call: &Call, rule: &Rule) -> Facts {
     let mut facts = Facts::default();
     let abi = here.abi();
-    let sends = rule.class == Class::Send;
+    let sends = rule.dest != NONE;
     // SAFETY: by this function's contract.
     unsafe {
         let peer = call.integer(if sends { rule.dest } else { rule.source });
+        let nobody = peer == abi.proc_null;
         // Nothing is sent to nobody.
-        if peer == abi.proc_null {
+        if nobody && rule.requests == Requests::No {
             return facts;
         }
-        facts.bytes = amount::elements(here, call, rule, rule.count, rule.datatype);
-        if sends {
+        let mut to = None;
+        if !nobody {
+            facts.bytes = amount::elements(here, call, rule, rule.count, rule.datatype);
+        }
+        if sends && !nobody {
             let comm = call.handle(rule.comm, abi);
-            let to = here.communicator(comm).and_then(|comm| comm.world_rank(peer));
+            to = here.communicator(comm).and_then(|comm| comm.world_rank(peer));
             message(here, to, facts.bytes);
             (facts.messages, facts.message_bytes) = (1, facts.bytes);
+        }
+        if let Requests::Begins(_) = rule.requests {
+            let comm = here.communicator(call.handle(rule.comm, abi)).map(|comm| &*Arc::as_ptr(comm));
+            operations::begin(here, call, rule, comm, to.unwrap_or(STRANGER), facts.bytes);
         }
     }
     facts
@@ -198,6 +205,9 @@ unsafe fn general(here: &mut Here, call: &Call, rule: &Rule) -> Facts {
             _ if rule.special != Special::No => None,
             comm => here.communicator(call.handle(comm, abi)).map(|comm| &*Arc::as_ptr(comm)),
         };
+        if rule.makes_window {
+            made_window(here, call, rule);
+        }
         if rule.grouped {
             facts.group = comm.map_or(0, |comm| comm.size);
         }
@@ -224,6 +234,20 @@ unsafe fn general(here: &mut Here, call: &Call, rule: &Rule) -> Facts {
         operations::follow(here, call, rule, comm, dest, &mut facts);
     }
     facts
+}
+
+/// # Safety
+/// The call succeeded.
+#[cold]
+unsafe fn made_window(here: &mut Here, call: &Call, rule: &Rule) {
+    let abi = here.abi();
+    // SAFETY: by this function's contract.
+    unsafe {
+        let win = call.handle_at(rule.win, 0, abi);
+        if let Some(comm) = here.communicator(call.handle(rule.comm, abi)).cloned() {
+            here.rank.communicators.note_window(win, comm, &here.rank.mpi, abi);
+        }
+    }
 }
 
 /// Notes a one-sided operation in the matrix.

@@ -76,6 +76,7 @@ impl Requests {
     }
 
     /// The slot that has the key, or the free one where it belongs.
+    #[inline]
     fn slot(&self, key: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = self.home(key);
@@ -86,9 +87,13 @@ impl Requests {
     }
 
     /// `false` where there are too many already.
-    pub fn insert(&mut self, handle: Handle, operation: Operation) -> bool {
+    #[inline]
+    pub fn insert(&mut self, handle: Handle, mut operation: Operation) -> bool {
         if self.len() >= MOST {
             return false;
+        }
+        if operation.active {
+            operation.serial = self.next_serial();
         }
         let entry = Entry { operation, next: NO };
         let place = match self.free.pop() {
@@ -259,32 +264,32 @@ mod tests {
 
     use super::*;
 
-    fn operation(serial: u64) -> Operation {
-        Operation {
-            function: 1,
-            persistent: false,
-            active: true,
-            partitions: 1,
-            bytes: 8,
-            dest: 0,
-            sends: true,
-            peer: 0,
-            tag: 0,
-            communicator: 0,
-            serial,
-        }
-    }
+    const OPERATION: Operation = Operation {
+        function: 1,
+        persistent: false,
+        active: true,
+        partitions: 1,
+        bytes: 8,
+        dest: 0,
+        sends: true,
+        peer: 0,
+        tag: 0,
+        communicator: 0,
+        serial: 0,
+    };
 
     proptest! {
         #[test]
         fn each_handle_has_a_queue(steps in proptest::collection::vec((any::<bool>(), 0u64..200), 0..2000)) {
             let mut model: HashMap<u64, VecDeque<u64>> = HashMap::new();
             let mut requests = Requests::new();
-            for (serial, (begin, which)) in steps.into_iter().enumerate() {
+            let mut serial = 0;
+            for (begin, which) in steps {
                 let handle = Handle(0x2c00_0000 + which * 8);
                 if begin {
-                    prop_assert!(requests.insert(handle, operation(serial as u64)));
-                    model.entry(which).or_default().push_back(serial as u64);
+                    serial += 1;
+                    prop_assert!(requests.insert(handle, OPERATION));
+                    model.entry(which).or_default().push_back(serial);
                 } else {
                     let expected = model.get_mut(&which).and_then(VecDeque::pop_front);
                     prop_assert_eq!(requests.get(handle).map(|o| o.serial), expected);
@@ -303,10 +308,10 @@ mod tests {
             for thread in 0..4u64 {
                 let shared = &shared;
                 scope.spawn(move || {
-                    for turn in 0..1000 {
+                    for tag in 0..1000 {
                         let handle = Handle(thread * 8 + 8);
-                        assert!(shared.with(|requests| requests.insert(handle, operation(turn))));
-                        assert_eq!(shared.with(|requests| requests.remove(handle)).unwrap().serial, turn);
+                        assert!(shared.with(|requests| requests.insert(handle, Operation { tag, ..OPERATION })));
+                        assert_eq!(shared.with(|requests| requests.remove(handle)).unwrap().tag, tag);
                     }
                 });
             }

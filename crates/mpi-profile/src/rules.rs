@@ -108,7 +108,7 @@ pub enum Special {
 pub struct Rule {
     pub class: Class,
     pub special: Special,
-    /// `count * datatype` to or from one peer, without a request: the shortest way through the recorder.
+    /// `count * datatype` to or from one peer: the short way through the recorder.
     pub simple: bool,
     /// A message to this peer begins with the call, or with the start of the request that it makes.
     pub dest: u8,
@@ -116,6 +116,8 @@ pub struct Rule {
     pub tag: u8,
     pub comm: u8,
     pub win: u8,
+    /// `win` is the address at which it leaves a new one.
+    pub makes_window: bool,
     pub target: u8,
     pub count: u8,
     pub datatype: u8,
@@ -165,14 +167,17 @@ impl Rule {
         Rule {
             class: function.class,
             special: special(function),
-            simple: matches!(function.class, Class::Send | Class::Receive)
+            simple: matches!(function.class, Class::Send | Class::Receive | Class::Post)
                 && place(function, "comm") != NONE
+                && (dest == NONE || place(function, "source") == NONE)
                 && function.bytes == Some("count*datatype"),
             dest,
             source: place(function, "source"),
             tag: place_of(function, &["tag", "sendtag"]),
             comm: place_of(function, &["comm", "comm_old"]),
             win: place(function, "win"),
+            makes_window: function.argument("win").is_some_and(|at| function.arguments[at].by_pointer)
+                && place(function, "comm") != NONE,
             target: place(function, "target_rank"),
             count: place(function, "count"),
             datatype: place(function, "datatype"),
@@ -224,7 +229,7 @@ fn requests(function: &Function, persistent: bool) -> Requests {
         }),
         "Request_free" => Requests::Frees(request),
         "Pready" | "Pready_range" | "Pready_list" => Requests::Readies { request, partitions },
-        "Cancel" | "Parrived" => Requests::No,
+        "Cancel" | "Parrived" | "Request_get_status" => Requests::No,
         _ if request == NONE => Requests::No,
         _ if persistent => Requests::Prepares(request),
         _ => Requests::Begins(request),
@@ -320,9 +325,9 @@ mod tests {
     }
 
     #[test]
-    fn sends_are_simple_and_others_are_not() {
+    fn messages_of_one_way_are_simple() {
         let simple: Vec<_> = functions().iter().filter(|f| Rule::of(f).simple).map(|f| f.name).collect();
-        assert_eq!(simple, ["Send", "Bsend", "Ssend", "Rsend", "Recv"]);
+        assert_eq!(simple, ["Send", "Bsend", "Ssend", "Rsend", "Recv", "Isend", "Ibsend", "Issend", "Irsend", "Irecv"]);
     }
 
     #[test]

@@ -34,7 +34,8 @@ struct call {
     uint64_t entered;
     uint64_t left;
     W result;
-    W reserved[2];
+    uint64_t kept;       /* by plimsoll_before */
+    uint64_t reserved;
     W arguments[16];
 };
 
