@@ -188,12 +188,16 @@ impl Here {
     /// The place of a call site; null where there is no room.
     #[inline]
     pub fn site(&mut self, address: usize, function: u32) -> *mut Site {
-        // Addresses of programs have 47 bits.
-        let key = address as u64 ^ u64::from(function + 1) << 48;
+        let key = site_key(address, function);
         match self.sites.get(key) {
             Some(site) => site as *mut Site,
             None => self.open_site(key, address, function),
         }
+    }
+
+    /// `site` is where calls of the function from this address are counted.
+    pub fn know_site(&mut self, address: usize, function: u32, site: *mut Site) {
+        self.sites.insert(site_key(address, function), site as usize);
     }
 
     #[cold]
@@ -268,4 +272,10 @@ impl Here {
         self.rank.dropped(|dropped| &raw mut dropped.peers);
         ptr::null_mut()
     }
+}
+
+#[inline]
+fn site_key(address: usize, function: u32) -> u64 {
+    // Addresses of programs have 47 bits.
+    address as u64 ^ u64::from(function + 1) << 48
 }

@@ -16,6 +16,7 @@ use crate::communicators::{Communicators, Kind};
 use crate::complaint::Complaint;
 use crate::here::{Here, depth};
 use crate::real::Mpi;
+use crate::recorder;
 use crate::requests::Shared;
 use crate::rules::{self, Rule};
 use crate::sites::{Modules, Where};
@@ -325,6 +326,10 @@ impl Rank {
             ..Region::default()
         })?;
         let here = Here::new(self, threads.known, room.start.as_ptr().cast());
+        if threads.known == 0 {
+            // SAFETY: the header is mapped, and this is the first thread.
+            unsafe { (*self.header).cost = recorder::cost(self) };
+        }
         threads.known += 1;
         // SAFETY: the header is mapped, and this word is written under the lock of the threads.
         unsafe { (*self.header).threads = u32::from(threads.known) };

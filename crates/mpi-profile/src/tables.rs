@@ -42,12 +42,13 @@ impl Tables {
     /// `limit` bytes are what the file may grow to.
     pub fn create(path: &Path, limit: u64) -> Result<Tables, Complaint> {
         let shown = path.display();
-        let limit = limit.next_multiple_of(PAGE as u64);
+        // Whoever writes beyond the limit of the process is killed by SIGXFSZ.
+        let limit = limit.next_multiple_of(PAGE as u64).min(largest_file() / PAGE as u64 * PAGE as u64);
         if limit < FIRST_REGION as u64 + STEP {
             let least = FIRST_REGION as u64 + STEP;
             return Err(Complaint::new(
                 format!("{limit} bytes are too few for its tables ({least} at least)"),
-                "raise PLIMSOLL_PROFILE_MEMORY",
+                "raise PLIMSOLL_PROFILE_MEMORY, or ulimit -f where that is lower",
             ));
         }
         if let Some(folder) = path.parent() {
@@ -158,6 +159,17 @@ impl Tables {
     }
 }
 
+/// Bytes that a file of this process may have.
+fn largest_file() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the record is written by the call.
+    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } {
+        // Files have at most i64::MAX bytes.
+        0 => limit.rlim_cur.min(i64::MAX as u64),
+        _ => i64::MAX as u64,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use record::layout::{Peer, kind};
@@ -193,6 +205,32 @@ mod tests {
         }
         assert_eq!(count, ((1 << 20) - FIRST_REGION) / PAGE);
         assert_eq!(Rank::open(&path).unwrap().header.regions, count as u32);
+    }
+
+    /// In a process of its own, since the limit holds for the whole process.
+    #[test]
+    fn a_limit_of_files_is_kept_and_not_run_into() {
+        const INNER: &str = "PLIMSOLL_TEST_WITH_SMALL_FILES";
+        if std::env::var_os(INNER).is_some() {
+            let folder = tempfile::tempdir().unwrap();
+            let mut tables = Tables::create(&folder.path().join("a.1.rank"), 64 << 20).unwrap();
+            while tables.region(peers(100)).is_some() {}
+            assert!(tables.length <= 700_000);
+            return;
+        }
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "tables::tests::a_limit_of_files_is_kept_and_not_run_into"]).env(INNER, "yes");
+        let limit = libc::rlimit { rlim_cur: 700_000, rlim_max: 700_000 };
+        // SAFETY: between fork and exec it makes one system call.
+        unsafe {
+            use std::os::unix::process::CommandExt;
+            command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_FSIZE, &limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            });
+        }
+        let ended = command.output().unwrap();
+        assert!(ended.status.success(), "{:?} {}", ended.status, String::from_utf8_lossy(&ended.stdout));
     }
 
     #[test]
