@@ -14,10 +14,13 @@ impl Complaint {
         Complaint { cause: cause.into(), next }
     }
 
-    /// One write, so that lines of several ranks stay whole.
     pub fn say(&self) {
         let pid = std::process::id();
-        let line = format!("plimsoll: process {pid} is not profiled: {}. Next: {}\n", self.cause, self.next);
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        line(&format!("plimsoll: process {pid} is not profiled: {}. Next: {}\n", self.cause, self.next));
     }
+}
+
+/// One write, so that lines of several ranks stay whole. A closed stderr is no reason to end the job.
+pub fn line(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -21,6 +21,7 @@ use crate::requests::Shared;
 use crate::rules::{self, Rule};
 use crate::sites::{Modules, Where};
 use crate::tables::{Room, Tables};
+use crate::world;
 
 /// Bytes that a rank's tables may take where nothing else is asked for.
 const MEMORY: u64 = 64 << 20;
@@ -277,7 +278,7 @@ impl Rank {
             (*header).boot = layout::text(boot.trim());
             (*header).program = layout::text(&program.to_string_lossy());
             (*header).library = layout::text(&mpi.version());
-            (*header).world = layout::text(&world());
+            (*header).world = layout::text(&world::name());
         }
         // SAFETY: the handler stays in memory, since this library is never unloaded before the process ends.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
@@ -397,6 +398,9 @@ impl Rank {
             if let Some(world) = world {
                 (*self.header).rank = world.rank as u32;
                 (*self.header).size = world.size;
+                if world.size == 1 && (*self.header).world[0] == 0 {
+                    (*self.header).world = layout::text(&format!("alone={}", self.pid));
+                }
                 (&raw mut (*self.header).placed).write_volatile(1);
             }
         }
@@ -458,12 +462,4 @@ fn host() -> String {
     // SAFETY: the buffer is as long as said, less the 0 that ends the text.
     unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
     layout::words(&name)
-}
-
-/// What tells this MPI_COMM_WORLD from others of the job, where the launcher says something.
-fn world() -> String {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let of = |name: &str| variable(name).map(|value| format!("{name}={value}"));
-    let step = || Some(format!("slurm={}.{}", variable("SLURM_JOB_ID")?, variable("SLURM_STEP_ID")?));
-    of("PMIX_NAMESPACE").or_else(step).or_else(|| of("PMI_JOBID")).or_else(|| of("PMI_KVSNAME")).unwrap_or_default()
 }

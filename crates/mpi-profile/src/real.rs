@@ -29,7 +29,8 @@ unsafe extern "C" fn plimsoll_find(index: usize) -> *mut c_void {
         static SAID: AtomicBool = AtomicBool::new(false);
         if !SAID.swap(true, Ordering::Relaxed) {
             let name = name.to_string_lossy();
-            eprintln!("plimsoll: the MPI of this process has no {name}: the call fails, as it would without plimsoll");
+            let fails = "the call fails; without plimsoll the program would not link or not start";
+            crate::complaint::line(&format!("plimsoll: the MPI of this process has no {name}: {fails}\n"));
         }
         absent as *mut c_void
     });

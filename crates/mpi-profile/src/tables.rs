@@ -126,7 +126,15 @@ impl Tables {
         // SAFETY: the descriptor is of a file that is open for writing.
         let error = unsafe { libc::posix_fallocate(self.file.as_raw_fd(), self.length as i64, more as i64) };
         if error != 0 {
-            self.full = Some(std::io::Error::from_raw_os_error(error).to_string());
+            let error = std::io::Error::from_raw_os_error(error);
+            if self.length > 0 {
+                let pid = std::process::id();
+                let lost = "what needs more room is lost, and counted";
+                crate::complaint::line(&format!(
+                    "plimsoll: process {pid}: its tables cannot grow: {error}: {lost}. Next: make space in its folder\n"
+                ));
+            }
+            self.full = Some(error.to_string());
             return false;
         }
         self.length = wanted;

@@ -98,6 +98,8 @@ fn profile(mpi: &Installation, folder: &Path) {
     let mut ranks: Vec<Rank> = files.map(|file| Rank::open(&file.unwrap().path()).unwrap()).collect();
     ranks.sort_by_key(|rank| rank.header.rank);
     assert_eq!(ranks.len(), 3, "{mpi}");
+    // One world of several ranks, whichever launcher started them.
+    assert!(ranks.iter().all(|rank| rank.header.world[0] != 0 && rank.header.world == ranks[0].header.world), "{mpi}");
     for (at, rank) in ranks.iter().enumerate() {
         let header = &rank.header;
         assert_eq!((header.rank, header.size, header.placed), (at as u32, 3, 1), "{mpi}");
@@ -191,6 +193,7 @@ fn misbehave(mpi: &Installation, folder: &Path) {
 
     let plain = rank("plain");
     assert_eq!(calls(&plain, "Send", 0), (1, 0));
+    assert!(plain.header.world != rank("plain").header.world, "{mpi}: worlds of their own");
     assert_eq!(calls(&rank("fork"), "Send", 0).0, 3, "{mpi}: the child's calls are not the rank's");
     assert_eq!(calls(&rank("nested"), "Send", 0).0, 1, "{mpi}: only outermost calls count");
     let leapt = rank("leap");
