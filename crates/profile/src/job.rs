@@ -39,9 +39,13 @@ impl Job {
                 "name a folder that plimsoll profile made, as in: plimsoll report DIR",
             )
         })?;
-        serde_json::from_str(&text).map_err(|e| {
-            Fault::because(path.display().to_string(), e, "the file is damaged; profile the program again")
-        })
+        Job::parse(&text).map_err(|fault| fault.within(path.display()))
+    }
+
+    /// Of the text of a job.json.
+    pub fn parse(text: &str) -> Result<Job> {
+        let next = "the file is damaged; profile the program again";
+        serde_json::from_str(text).map_err(|e| Fault::because("the job of a profile", e, next))
     }
 
     /// Whole or not at all, also for who reads at that moment.

@@ -5,6 +5,7 @@ pub mod by_function;
 pub mod csv_tables;
 pub mod export;
 pub mod job;
+pub mod measured;
 pub mod page;
 pub mod profile;
 pub mod sites;

@@ -10,11 +10,12 @@ use record::layout::{Dropped, words};
 
 use crate::job::Job;
 use crate::tables::Tables;
+use crate::timeline::Timeline;
 
 type Count = fn(&Dropped) -> u64;
 
 /// A profile, with what is wrong with it said in `notes`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Profile {
     pub folder: PathBuf,
     pub job: Job,
@@ -22,6 +23,8 @@ pub struct Profile {
     pub worlds: Vec<World>,
     /// By world, then by rank.
     pub ranks: Vec<Tables>,
+    /// `None` where none was recorded.
+    pub timeline: Option<Timeline>,
     /// What could not be read, is missing or was dropped, and why.
     pub notes: Vec<String>,
 }
@@ -38,23 +41,39 @@ impl Profile {
     /// `folder` is none that `plimsoll profile` made. Files in it that are damaged are left out, and named in the notes.
     pub fn open(folder: &Path) -> Result<Profile> {
         let files = rank_files(folder)?;
-        let mut profile = Profile { folder: folder.to_path_buf(), ..Profile::default() };
-        match Job::read(folder) {
-            Ok(job) => profile.job = job,
+        let mut notes = Vec::new();
+        let job = match Job::read(folder) {
+            Ok(job) => job,
             Err(fault) if files.is_empty() => return Err(fault),
-            Err(fault) => profile.notes.push(format!("how the program was started is not known: {fault}")),
-        }
-        profile.notes.extend(profile.job.notes.iter().cloned());
+            Err(fault) => {
+                notes.push(format!("how the program was started is not known: {fault}"));
+                Job::default()
+            }
+        };
+        let mut ranks = Vec::new();
         for file in files {
             match Tables::open(&file) {
-                Ok(tables) => profile.ranks.push(tables),
-                Err(fault) => profile.notes.push(format!("left out: {fault}")),
+                Ok(tables) => ranks.push(tables),
+                Err(fault) => notes.push(format!("left out: {fault}")),
             }
         }
+        let mut profile = Profile::of(job, ranks);
+        profile.folder = folder.to_path_buf();
+        profile.notes.extend(notes);
+        match Timeline::open(folder) {
+            Ok(timeline) => profile.timeline = timeline,
+            Err(fault) => profile.notes.push(format!("the timeline is left out: {fault}")),
+        }
+        Ok(profile)
+    }
+
+    /// Of these ranks, in any order.
+    pub fn of(job: Job, ranks: Vec<Tables>) -> Profile {
+        let mut profile = Profile { notes: job.notes.clone(), job, ranks, ..Profile::default() };
         profile.share_clocks();
         profile.sort_into_worlds();
         profile.note_what_is_missing();
-        Ok(profile)
+        profile
     }
 
     /// Whether the run is over, as far as its files say.
@@ -116,7 +135,8 @@ impl Profile {
             let (missing, twice) = (which(|seen| seen == 0), which(|seen| seen > 1));
             if !missing.is_empty() {
                 self.notes.push(format!(
-                    "there are no tables of rank {missing}{of}: copy {}/ from its host, or see what it printed",
+                    "there are no tables of rank {missing}{of}: copy {}/ from its host, or see what it printed. If others \
+                     waited for it, that passes for transfer",
                     folder::RANKS
                 ));
             }

@@ -7,9 +7,10 @@ use foldhash::fast::RandomState;
 use record::functions::{FunctionId, function};
 use record::layout::{self, words};
 
+use crate::summarize::ratio;
 use crate::summary::SiteSummary;
 use crate::symbols::{Module, Symbols};
-use crate::tables::Tables;
+use crate::tables::{Tables, counted};
 
 #[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Clone, Copy)]
 struct Place {
@@ -61,22 +62,25 @@ pub fn sites(ranks: &[Tables], mpi: f64, started: Duration) -> Vec<SiteSummary> 
         let symbols = Symbols::of(module, started);
         for (place, sum) in of_module {
             let found = symbols.at(place.offset);
+            let counted = counted(FunctionId(place.function));
             summaries.push(SiteSummary {
                 function: name(FunctionId(place.function)),
+                counted,
                 frames: found.frames,
                 module: module.path.clone(),
                 offset: place.offset,
                 ranks: sum.ranks,
                 calls: sum.calls,
                 seconds: sum.seconds,
-                time_share: if mpi > 0.0 { sum.seconds / mpi } else { 0.0 },
+                time_share: if counted { ratio(sum.seconds, mpi) } else { 0.0 },
                 most: sum.most,
                 bytes: sum.bytes,
                 note: found.note,
             });
         }
     }
-    summaries.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then(b.calls.cmp(&a.calls)));
+    summaries
+        .sort_by(|a, b| b.counted.cmp(&a.counted).then(b.seconds.total_cmp(&a.seconds)).then(b.calls.cmp(&a.calls)));
     summaries
 }
 

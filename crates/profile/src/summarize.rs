@@ -8,6 +8,7 @@ use record::functions::function;
 use record::layout::{Peer, words};
 
 use crate::by_function::{functions, sizes};
+use crate::measured;
 use crate::profile::Profile;
 use crate::sites::{name, sites};
 use crate::split::{Model, Parts};
@@ -39,6 +40,9 @@ impl Summary {
             totals,
             ranks,
         };
+        if let Some(timeline) = &profile.timeline {
+            measured::put(timeline, &mut summary);
+        }
         summary.verdict = Some(Verdict::of(&Evidence::of(&summary)));
         summary
     }
@@ -201,6 +205,8 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
             .into_iter()
             .map(|(class, (sum, parts))| (class, ClassSummary { split: parts.split(), ..sum }))
             .collect(),
+        caused: Reading::absent("who was waited for is seen in a timeline only: profile with --trace"),
+        waits_for: Vec::new(),
         inside: longest.map(|(id, ticks)| Inside { function: name(*id), seconds: rank.seconds(*ticks) }),
     }
 }

@@ -28,29 +28,37 @@ pub struct Summary {
     pub matrices: Vec<Matrix>,
     /// By seconds, most first.
     pub sites: Vec<SiteSummary>,
+    /// What each core did that the kernel counts; empty where nothing was sampled.
     pub cores: Vec<CoreSummary>,
+    /// In the order in which they began.
     pub phases: Vec<PhaseSummary>,
     /// What cores and ranks did, moment by moment; `None` where nothing was sampled.
     pub series: Option<Series>,
     /// `None` where no timeline was recorded.
     pub timeline: Option<Timeline>,
+    /// Where its message processing should run.
     pub verdict: Option<Verdict>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobSummary {
+    /// As it was given to `plimsoll profile`.
     pub command: Vec<String>,
     /// Nanoseconds since 1970.
     pub started: u64,
     /// Of the command, start to end; absent while it runs and where the profiler was killed.
     pub seconds: Option<f64>,
+    /// Of the command, where it ended by itself.
     pub exit_code: Option<i32>,
+    /// That ended the command.
     pub signal: Option<i32>,
     /// Ranks whose tables could be read.
     pub ranks: usize,
     /// Ranks that the worlds have.
     pub expected: usize,
+    /// MPI_COMM_WORLDs: programs that MPI_Comm_spawn started have their own.
     pub worlds: usize,
+    /// By the first of their ranks.
     pub hosts: Vec<HostSummary>,
     /// What MPI says that it is, each once.
     pub libraries: Vec<String>,
@@ -62,7 +70,9 @@ pub struct JobSummary {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostSummary {
+    /// As its kernel has it.
     pub name: String,
+    /// That ran on it.
     pub ranks: usize,
     /// Cores that its ranks may use.
     pub cores: Reading<u32>,
@@ -75,6 +85,7 @@ pub struct Totals {
     pub seconds: f64,
     /// The same of every thread that called MPI, added up: the whole that shares of time are of.
     pub thread_seconds: f64,
+    /// Of all functions that are counted.
     pub calls: u64,
     /// Of all ranks, over `seconds`.
     pub calls_per_second: f64,
@@ -82,12 +93,15 @@ pub struct Totals {
     pub mpi: f64,
     /// `mpi` over `thread_seconds`.
     pub mpi_share: f64,
+    /// Outside MPI.
     pub compute: f64,
     /// How evenly the computing is spread: its mean over ranks by that of the rank that computes most.
     pub balance: f64,
+    /// Of `mpi`.
     pub split: Split,
-    /// Begun to other ranks, and their bytes.
+    /// Begun to other ranks.
     pub messages: u64,
+    /// Of those messages.
     pub bytes: u64,
     /// What recording added to each call, measured when a rank started: the greatest of all.
     pub recording: Reading<f64>,
@@ -130,9 +144,13 @@ pub struct RankSummary {
     pub world: usize,
     /// In MPI_COMM_WORLD.
     pub rank: u32,
+    /// Its name.
     pub host: String,
+    /// Its process.
     pub pid: u32,
+    /// Its file.
     pub program: String,
+    /// How it ended.
     pub state: State,
     /// Cores that it was seen on, the most seen first.
     pub cores: Reading<Vec<u32>>,
@@ -142,16 +160,21 @@ pub struct RankSummary {
     pub seconds: f64,
     /// The same of each of its threads that called MPI, added up.
     pub thread_seconds: f64,
-    /// In MPI_Init and MPI_Finalize, which are no part of any other figure here.
+    /// In MPI_Init, which is no part of any other figure here.
     pub startup: f64,
+    /// In MPI_Finalize; the same.
     pub shutdown: f64,
+    /// Without those two.
     pub calls: u64,
     /// Inside MPI.
     pub mpi: f64,
     /// Outside MPI; with `mpi` it makes `thread_seconds`.
     pub compute: f64,
+    /// Of `mpi`.
     pub split: Split,
+    /// Begun to other ranks.
     pub messages: u64,
+    /// Of those messages.
     pub bytes: u64,
     /// Network softirq time on its cores while it ran.
     pub softirq: Reading<f64>,
@@ -159,19 +182,35 @@ pub struct RankSummary {
     pub involuntary: Reading<u64>,
     /// By class of function.
     pub classes: BTreeMap<String, ClassSummary>,
+    /// Seconds that other ranks waited for it. Only a timeline tells.
+    pub caused: Reading<f64>,
+    /// For whom it waited, most first; empty without a timeline.
+    pub waits_for: Vec<WaitsFor>,
     /// The call that it was in when it was last seen.
     pub inside: Option<Inside>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassSummary {
+    /// Of all functions of the class.
     pub calls: u64,
+    /// In them.
     pub seconds: f64,
+    /// Of `seconds`.
     pub split: Split,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WaitsFor {
+    /// Place in [`Summary::ranks`].
+    pub rank: usize,
+    /// That it waited.
+    pub seconds: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inside {
+    /// With `MPI_`.
     pub function: String,
     /// From its entry to the last moment noted.
     pub seconds: f64,
@@ -181,6 +220,7 @@ pub struct Inside {
 pub struct FunctionSummary {
     /// With `MPI_`.
     pub name: String,
+    /// What it is for: see Words.
     pub class: String,
     /// Ranks of the communicator of a collective call; 0 for calls of other kinds.
     pub group: u32,
@@ -188,22 +228,31 @@ pub struct FunctionSummary {
     pub counted: bool,
     /// Ranks that called it.
     pub ranks: usize,
+    /// Of all ranks.
     pub calls: u64,
     /// Of all calls.
     pub calls_share: f64,
+    /// In them, of all ranks.
     pub seconds: f64,
     /// Of the time in MPI.
     pub time_share: f64,
     /// Of one call.
     pub mean: f64,
+    /// The shortest call.
     pub least: f64,
+    /// The longest call.
     pub most: f64,
-    /// To about a tenth, as the histogram allows.
+    /// The median call, to about a tenth, as the histogram allows.
     pub p50: f64,
+    /// 99 % of the calls took no longer, to about a tenth.
     pub p99: f64,
+    /// Of all calls.
     pub bytes: u64,
+    /// Of `seconds`.
     pub split: Split,
+    /// By class of size.
     pub sizes: Vec<FunctionSize>,
+    /// By class of duration, four to a doubling.
     pub times: Vec<TimeClass>,
 }
 
@@ -211,8 +260,11 @@ pub struct FunctionSummary {
 pub struct FunctionSize {
     /// The smallest size of the class.
     pub floor: u64,
+    /// With sizes of the class.
     pub calls: u64,
+    /// Of those calls.
     pub bytes: u64,
+    /// In those calls.
     pub seconds: f64,
     /// What such a call takes when nobody is late.
     pub unhindered: Reading<f64>,
@@ -222,6 +274,7 @@ pub struct FunctionSize {
 pub struct TimeClass {
     /// The shortest of the class.
     pub floor: f64,
+    /// That took so long.
     pub calls: u64,
 }
 
@@ -229,11 +282,14 @@ pub struct TimeClass {
 pub struct SizeSummary {
     /// The smallest size of the class; the next begins at twice that.
     pub floor: u64,
-    /// Sent from rank to rank.
+    /// Calls that send a message of this size. Started persistent requests are not among them, and what goes to MPI_PROC_NULL
+    /// counts as 0 bytes.
     pub messages: u64,
+    /// Of those calls.
     pub bytes: u64,
-    /// Calls of collective functions, and what the calling ranks contributed.
+    /// Calls of collective functions.
     pub collectives: u64,
+    /// What the calling ranks contributed.
     pub collective_bytes: u64,
 }
 
@@ -252,18 +308,25 @@ pub struct Matrix {
 pub struct SiteSummary {
     /// The MPI function, with `MPI_`.
     pub function: String,
+    /// As [`FunctionSummary::counted`].
+    pub counted: bool,
     /// The function that calls it, innermost first: the first may be inlined into the next.
     pub frames: Vec<Frame>,
+    /// The file of code that it is in.
     pub module: String,
     /// Of the call's return, in the module's file.
     pub offset: u64,
     /// Ranks that came by.
     pub ranks: usize,
+    /// Of all ranks.
     pub calls: u64,
+    /// In those calls.
     pub seconds: f64,
-    /// Of the time in MPI.
+    /// Of the time in MPI; 0 for MPI_Init and MPI_Finalize, which are not part of it.
     pub time_share: f64,
+    /// The longest call.
     pub most: f64,
+    /// Of all calls.
     pub bytes: u64,
     /// Why there is no line, where there is none.
     pub note: Option<String>,
@@ -271,21 +334,29 @@ pub struct SiteSummary {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
+    /// Of the function; a symbol and how far from it, where there is no debug information.
     pub name: Option<String>,
+    /// Of its source, as the compiler was given it.
     pub file: Option<String>,
+    /// In that file.
     pub line: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoreSummary {
+    /// Name of its host.
     pub host: String,
+    /// Its number there.
     pub core: u32,
     /// Share of the time that it was not idle.
     pub busy: Reading<f64>,
-    /// Receiving and sending network softirqs: how many, and the time in them.
+    /// Softirqs that received (NET_RX).
     pub softirq_rx: Reading<f64>,
+    /// The time in them.
     pub softirq_rx_seconds: Reading<f64>,
+    /// Softirqs that sent (NET_TX).
     pub softirq_tx: Reading<f64>,
+    /// The time in them.
     pub softirq_tx_seconds: Reading<f64>,
     /// Hardware interrupts.
     pub interrupts: Reading<f64>,
@@ -300,10 +371,13 @@ pub struct CoreSummary {
 /// Between two calls of MPI_Pcontrol, as the first rank of a world made them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseSummary {
+    /// Place in [`Summary::matrices`].
     pub world: usize,
+    /// That MPI_Pcontrol was given.
     pub level: i32,
-    /// Since [`JobSummary::started`].
+    /// Its beginning, since [`JobSummary::started`].
     pub from: f64,
+    /// Its end.
     pub to: f64,
 }
 
@@ -314,21 +388,27 @@ pub struct Series {
     pub from: f64,
     /// From one column to the next.
     pub step: f64,
+    /// How many there are.
     pub columns: usize,
+    /// Of each core.
     pub cores: Vec<CoreSeries>,
+    /// Of each rank.
     pub ranks: Vec<RankSeries>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CoreSeries {
+    /// Name of its host.
     pub host: String,
+    /// Its number there.
     pub core: u32,
-    /// Share of each step.
+    /// Share of each step that it was not idle.
     pub busy: Vec<Option<f32>>,
     /// Share of each step in network softirqs.
     pub softirq: Vec<Option<f32>>,
     /// Network softirqs a second.
     pub softirqs: Vec<Option<f32>>,
+    /// Hardware interrupts a second.
     pub interrupts: Vec<Option<f32>>,
 }
 
@@ -340,18 +420,22 @@ pub struct RankSeries {
     pub mpi: Vec<Option<f32>>,
     /// Calls a second.
     pub calls: Vec<Option<f32>>,
+    /// The core that it was on.
     pub core: Vec<Option<u32>>,
 }
 
 /// A timeline made coarse enough to draw; the whole one is exported by `plimsoll report DIR --export`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// Since [`JobSummary::started`].
+    /// Of the first column, since [`JobSummary::started`].
     pub from: f64,
+    /// From one column to the next.
     pub step: f64,
+    /// How many there are.
     pub columns: usize,
     /// Names of functions, with `MPI_`, that lanes refer to by place.
     pub names: Vec<String>,
+    /// One for each thread of each rank.
     pub lanes: Vec<Lane>,
 }
 
@@ -359,6 +443,7 @@ pub struct Timeline {
 pub struct Lane {
     /// Place in [`Summary::ranks`].
     pub rank: usize,
+    /// Its number in the rank.
     pub thread: u16,
     /// By column: the function in which most of it passed, as a place in `names`; null: outside MPI.
     pub most: Vec<Option<u16>>,

@@ -42,21 +42,25 @@ pub struct Tables {
 
 impl Tables {
     pub fn open(path: &Path) -> Result<Tables> {
-        let rank = Rank::open(path)?;
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        Tables::of(Rank::open(path)?, name.unwrap_or_default()).map_err(|fault| fault.within(path.display()))
+    }
+
+    /// `file` is what to call it.
+    pub fn of(rank: Rank, file: String) -> Result<Tables> {
         let header = rank.header;
         if header.placed == 0 {
             return Err(Fault::new(
-                path.display().to_string(),
-                format!("process {} on {} did not get through MPI_Init", header.pid, words(&header.host)),
+                format!("process {} on {}", header.pid, words(&header.host)),
+                "it did not get through MPI_Init",
                 "read what it printed; the other ranks are shown without it",
             ));
         }
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         let used = |(thread, function, group, (size_class, cell)): (u16, FunctionId, u32, (usize, Cell))| {
             (cell.calls > 0).then_some(Calls { thread, function, group, size_class, cell })
         };
         Ok(Tables {
-            file: name.unwrap_or_default(),
+            file,
             world: 0,
             header,
             tick: rank.tick().map_or(0.0, |nanoseconds| nanoseconds / 1e9),

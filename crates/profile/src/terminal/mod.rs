@@ -205,7 +205,10 @@ pub fn seconds(value: f64) -> String {
 
 pub fn bytes(value: u64) -> String {
     const K: f64 = 1024.0;
-    let steps = [(1.0, "B"), (K, "KiB"), (K * K, "MiB"), (K * K * K, "GiB"), (K * K * K * K, "TiB")];
+    if value < 1024 {
+        return format!("{value} B");
+    }
+    let steps = [(K, "KiB"), (K * K, "MiB"), (K * K * K, "GiB"), (K * K * K * K, "TiB")];
     number::scaled(value as f64, &steps)
 }
 
@@ -243,7 +246,7 @@ mod tests {
     fn figures_read_as_people_write_them() {
         assert_eq!([0, 999, 1000, 1234567].map(count), ["0", "999", "1 000", "1 234 567"]);
         assert_eq!([0.0, 0.0001, 0.123, 1.0].map(percent), ["0 %", "<0.1 %", "12.3 %", "100.0 %"]);
-        assert_eq!([0, 1023, 1024, 1 << 31].map(bytes), ["0 B", "1.00 KiB", "1.00 KiB", "2.00 GiB"]);
+        assert_eq!([0, 1023, 1024, 1 << 31].map(bytes), ["0 B", "1023 B", "1.00 KiB", "2.00 GiB"]);
     }
 
     #[test]

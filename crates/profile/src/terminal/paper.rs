@@ -56,7 +56,9 @@ fn table(programs: &[Summary], names: &[String], rows: &[&str], share: Share) ->
         let shares = programs.iter().map(|program| cell(of(program, row, share)));
         lines.push([(*row).to_owned()].into_iter().chain(shares).collect());
     }
-    let rest = programs.iter().map(|program| cell(others(program, rows, share).iter().map(|(_, share)| share).sum()));
+    let rest = programs
+        .iter()
+        .map(|program| cell(others(program, rows, share).iter().fold(0.0, |sum, (_, share)| sum + share)));
     lines.push(["Other".to_owned()].into_iter().chain(rest).collect());
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..=programs.len()).map(width).collect();
@@ -70,7 +72,12 @@ fn table(programs: &[Summary], names: &[String], rows: &[&str], share: Share) ->
 
 fn of(program: &Summary, row: &str, share: Share) -> f64 {
     let wanted = |name: &str| name.strip_prefix("MPI_") == Some(row);
-    program.functions.iter().filter(|function| function.counted && wanted(&function.name)).map(share).sum()
+    program
+        .functions
+        .iter()
+        .filter(|function| function.counted && wanted(&function.name))
+        .map(share)
+        .fold(0.0, |a, b| a + b)
 }
 
 /// What is in no row, most first.

@@ -86,8 +86,12 @@ fn measured(ranks: &[RankSummary]) -> bool {
     ranks.iter().any(|rank| matches!(rank.split.wait, Reading::Measured(_)))
 }
 
+/// Calls that are too few to tell may have waited or not.
 fn wait_share(split: &Split, whole: f64) -> String {
-    shown(&split.wait, |wait| percent(ratio(*wait, whole)))
+    shown(&split.wait, |wait| match ratio(split.undivided, whole) {
+        unsure if unsure < 0.05 => percent(ratio(*wait, whole)),
+        unsure => format!("{:.0}-{:.0} %", 100.0 * ratio(*wait, whole), 100.0 * (ratio(*wait, whole) + unsure)),
+    })
 }
 
 fn functions(summary: &Summary, screen: Screen) -> Option<Titled> {
@@ -111,7 +115,7 @@ fn functions(summary: &Summary, screen: Screen) -> Option<Titled> {
     });
     let header =
         ["function", "ranks", "calls", "of calls", "time", "of MPI", "mean", "p50", "p99", "most", "bytes", "wait"];
-    let remark = "ranks: of the communicator of a collective call; wait: share of the function's time";
+    let remark = "ranks: of the communicator of a collective call; wait: share of the function's time, a range or - where calls are too few to tell";
     let remark = match more {
         0 => remark.into(),
         more => format!("{remark}; {more} more rows: --sites {}", counted.len()),
@@ -120,7 +124,7 @@ fn functions(summary: &Summary, screen: Screen) -> Option<Titled> {
 }
 
 fn sites(summary: &Summary, screen: Screen) -> Option<Titled> {
-    let all = &summary.sites;
+    let all: Vec<&SiteSummary> = summary.sites.iter().filter(|site| site.counted).collect();
     let fixed = 74;
     let room = screen.width.saturating_sub(fixed).max(30);
     let rows = all.iter().take(screen.sites).map(|site| {
@@ -150,7 +154,7 @@ fn sites(summary: &Summary, screen: Screen) -> Option<Titled> {
 /// `exchange.c:88 exchange < step`: where the call is, and what it was inlined into.
 pub fn place(site: &SiteSummary) -> String {
     let file_of = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-    let names: Vec<&str> = site.frames.iter().filter_map(|frame| frame.name.as_deref()).map(short).collect();
+    let names: Vec<String> = site.frames.iter().filter_map(|frame| frame.name.as_deref()).map(short).collect();
     let names = names.join(" < ");
     let line = site.frames.first().and_then(|frame| Some(format!("{}:{}", file_of(frame.file.as_ref()?), frame.line?)));
     match (line, names.is_empty()) {
@@ -163,24 +167,18 @@ pub fn place(site: &SiteSummary) -> String {
 }
 
 /// A name of C++ without its parameters, of which templates have long ones.
-fn short(name: &str) -> &str {
-    let outside = |depth: &mut i32, c: char| {
-        *depth += match c {
+fn short(name: &str) -> String {
+    let (name, offset) = name.rsplit_once("+0x").map_or((name, String::new()), |(name, at)| (name, format!("+0x{at}")));
+    let mut depth = 0;
+    let parameters = name.char_indices().find(|(at, c)| {
+        depth += match c {
             '<' => 1,
             '>' => -1,
             _ => 0,
         };
-        *depth == 0
-    };
-    let mut depth = 0;
-    let parameters = name.char_indices().find(|(at, c)| {
-        let named_in_parentheses = name[*at..].starts_with("(anonymous");
-        outside(&mut depth, *c) && *c == '(' && *at > 0 && !named_in_parentheses
+        depth == 0 && *c == '(' && *at > 0 && !name[*at..].starts_with("(anonymous")
     });
-    match parameters {
-        Some((at, _)) if !name.contains("+0x") => &name[..at],
-        _ => name,
-    }
+    format!("{}{offset}", parameters.map_or(name, |(at, _)| &name[..at]))
 }
 
 fn clipped(text: &str, room: usize) -> String {
@@ -262,7 +260,8 @@ fn matrices(summary: &Summary) -> impl Iterator<Item = Titled> + '_ {
             }
         }
         let label = |place: usize| {
-            let (first, last) = (place as u32 * block, ((place as u32 + 1) * block).min(matrix.ranks) - 1);
+            let (place, block) = (place as u64, u64::from(block));
+            let (first, last) = (place * block, ((place + 1) * block).min(matrix.ranks.into()).max(1) - 1);
             if first == last { first.to_string() } else { format!("{first}-{last}") }
         };
         let rows = sums.iter().enumerate().map(|(from, row)| {
@@ -274,4 +273,22 @@ fn matrices(summary: &Summary) -> impl Iterator<Item = Titled> + '_ {
         let of = if summary.matrices.len() > 1 { format!(", world {world}") } else { String::new() };
         (format!("Bytes from rank to rank{of}"), None, table(&header, &[], rows))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_cpp_lose_their_parameters_and_nothing_else() {
+        for (name, shown) in [
+            ("main", "main"),
+            ("LAMMPS_NS::Comm::forward(int)+0x34d", "LAMMPS_NS::Comm::forward+0x34d"),
+            ("std::function<void (int)>::operator()(int) const", "std::function<void (int)>::operator"),
+            ("(anonymous namespace)::send(long)", "(anonymous namespace)::send"),
+            ("gmx::(anonymous namespace)::send(long)", "gmx::(anonymous namespace)::send"),
+        ] {
+            assert_eq!(short(name), shown);
+        }
+    }
 }

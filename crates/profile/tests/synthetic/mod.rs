@@ -20,8 +20,11 @@ pub const STARTED: u64 = 1_700_000_000 * SECOND;
 /// One rank's calls as durations in ns and sizes in bytes.
 pub struct Rank {
     pub image: Image,
+    /// What its thread does at the end.
+    pub thread: Thread,
     calls: u64,
     ticks: [u64; 16],
+    peers: Vec<(u64, u64)>,
 }
 
 impl Rank {
@@ -47,7 +50,7 @@ impl Rank {
         header.world = text("world-1");
         header.program = text("/bin/app");
         header.library = text("Open MPI v4.1.4");
-        let mut rank = Rank { image, calls: 0, ticks: [0; 16] };
+        let mut rank = Rank { image, thread: Thread::default(), calls: 0, ticks: [0; 16], peers: Vec::new() };
         rank.calls("Init", 0, [(SECOND / 10, 0)]);
         rank.calls("Finalize", 0, [(SECOND / 20, 0)]);
         rank
@@ -66,6 +69,7 @@ impl Rank {
     /// `(messages, bytes)` to each rank of the world.
     pub fn peers(&mut self, peers: &[(u64, u64)]) -> &mut Rank {
         let peer = |&(messages, bytes): &(u64, u64)| Peer { messages, bytes, ..Peer::default() };
+        self.peers.extend(peers);
         self.image.region(kind::PEERS, 0, (0, 0), &peers.iter().map(peer).collect::<Vec<_>>());
         self
     }
@@ -89,9 +93,19 @@ impl Rank {
         self
     }
 
-    pub fn write(&mut self, profile: &Path) {
-        let thread = Thread { tid: 1, calls: self.calls, ticks: self.ticks, ..Thread::default() };
+    /// With what its one thread counted.
+    pub fn finished(&mut self) -> &Image {
+        let (mut messages, mut bytes) = (0, 0);
+        for (more, sum) in &self.peers {
+            (messages, bytes) = (messages + more, bytes + sum);
+        }
+        let thread = Thread { tid: 1, calls: self.calls, ticks: self.ticks, messages, bytes, ..self.thread };
         self.image.region(kind::THREAD, 0, (0, 0), &[thread]);
+        &self.image
+    }
+
+    pub fn write(&mut self, profile: &Path) {
+        self.finished();
         let header = &self.image.header;
         let file = folder::rank_file(profile, &record::layout::words(&header.host), header.pid);
         fs::create_dir_all(file.parent().expect("a file in a folder")).unwrap();

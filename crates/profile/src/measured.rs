@@ -1,0 +1,97 @@
+//! Where there is a timeline, the split is what it saw and no longer what the model says.
+
+use std::collections::{BTreeMap, HashMap};
+
+use machine::Reading;
+use record::functions::{FunctionId, function};
+
+use crate::sites::name;
+use crate::summary::{Split, Summary, WaitsFor};
+use crate::tables::counted;
+use crate::timeline::{FunctionWaits, RankWaits, Timeline};
+
+/// Columns of the timeline that pages draw.
+const COLUMNS: usize = 800;
+/// Ranks that a rank is said to have waited for.
+const FOR_WHOM: usize = 5;
+/// A timeline that has this share of a rank's time in MPI has it all: both clocks are read apart.
+const NEARLY_ALL: f64 = 0.95;
+
+/// Puts the timeline and what follows from it into the summary.
+pub fn put(timeline: &Timeline, summary: &mut Summary) {
+    let known: HashMap<(String, u32), usize> =
+        summary.ranks.iter().enumerate().map(|(place, rank)| ((rank.host.clone(), rank.pid), place)).collect();
+    let place_of = |rank: &crate::timeline::Rank| known.get(&(rank.host.clone(), rank.pid)).copied();
+    let places: Vec<Option<usize>> = timeline.ranks.iter().map(place_of).collect();
+    summary.timeline = Some(timeline.columns(COLUMNS, summary.job.started, place_of));
+    summary.job.notes.extend(timeline.notes.iter().cloned());
+
+    let waits = timeline.waits();
+    let caused = waits.caused();
+    let mut measured = 0;
+    let mut sums: BTreeMap<(String, u32), FunctionWaits> = BTreeMap::new();
+    for (from, place) in places.iter().enumerate() {
+        let Some(rank) = place.and_then(|place| summary.ranks.get_mut(place)) else { continue };
+        let seen = &waits.ranks[from];
+        let total = seen.total();
+        if timeline.ranks[from].lost > 0 || total.seconds < NEARLY_ALL * rank.mpi {
+            continue;
+        }
+        measured += 1;
+        rank.split = split(&total, rank.mpi);
+        for (class, of_class) in by_class(seen) {
+            if let Some(known) = rank.classes.get_mut(class) {
+                known.split = split(&of_class, known.seconds);
+            }
+        }
+        rank.caused = Reading::Measured(caused[from]);
+        let mut whom: Vec<WaitsFor> = seen
+            .for_whom
+            .iter()
+            .filter_map(|(other, seconds)| Some(WaitsFor { rank: places[*other]?, seconds: *seconds }))
+            .collect();
+        whom.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        whom.truncate(FOR_WHOM);
+        rank.waits_for = whom;
+        for ((id, group), waits) in &seen.functions {
+            sums.entry((name(*id), *group)).or_default().add(waits);
+        }
+    }
+    if measured < summary.ranks.len() {
+        summary.job.notes.push(format!(
+            "the timeline has all calls of {measured} of {} ranks: transfer and wait of the others, and of functions, are modelled",
+            summary.ranks.len()
+        ));
+        return;
+    }
+    for function in summary.functions.iter_mut().filter(|function| function.counted) {
+        if let Some(waits) = sums.get(&(function.name.clone(), function.group)) {
+            function.split = split(waits, function.seconds);
+        }
+    }
+    let ranks = &summary.ranks;
+    let sum = |part: fn(&Split) -> f64| ranks.iter().map(|rank| part(&rank.split)).sum::<f64>();
+    summary.totals.split = Split {
+        transfer: Reading::Measured(sum(|split| split.transfer.value().copied().unwrap_or(0.0))),
+        wait: Reading::Measured(sum(|split| split.wait.value().copied().unwrap_or(0.0))),
+        undivided: sum(|split| split.undivided),
+    };
+}
+
+/// So that the parts add up to `whole`, which the tables know better: the timeline's calls may be some ticks shorter.
+fn split(waits: &FunctionWaits, whole: f64) -> Split {
+    let wait = waits.wait().min(whole);
+    let undivided = waits.undivided.min(whole - wait);
+    Split { transfer: Reading::Measured(whole - wait - undivided), wait: Reading::Measured(wait), undivided }
+}
+
+fn by_class(seen: &RankWaits) -> BTreeMap<&'static str, FunctionWaits> {
+    let mut classes: BTreeMap<&'static str, FunctionWaits> = BTreeMap::new();
+    let of = |id: &FunctionId| function(*id).map(|function| function.class.word());
+    for ((id, _), waits) in seen.functions.iter().filter(|((id, _), _)| counted(*id)) {
+        if let Some(class) = of(id) {
+            classes.entry(class).or_default().add(waits);
+        }
+    }
+    classes
+}
