@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::Abi;
 use crate::call::Handle;
@@ -65,22 +65,30 @@ impl Communicators {
     pub unsafe fn get(&self, handle: Handle, kind: Kind, mpi: &Mpi, abi: &Abi) -> Option<Arc<Communicator>> {
         // SAFETY: by this function's contract.
         let handle = unsafe { in_c(handle, kind, mpi, abi) };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = self.lock().by_handle.get(&(handle, kind)) {
+            return Some(found.clone());
+        }
+        // Not under the lock: the MPI has locks of its own, under which it may call back what frees communicators.
+        // SAFETY: by this function's contract.
+        let mut asked = unsafe {
+            match kind {
+                Kind::Communicator => communicator(handle, mpi, abi)?,
+                Kind::Window => window(handle, mpi, abi)?,
+            }
+        };
+        let mut known = self.lock();
         if let Some(found) = known.by_handle.get(&(handle, kind)) {
             return Some(found.clone());
         }
-        let number = known.next;
-        // SAFETY: by this function's contract.
-        let asked = unsafe {
-            match kind {
-                Kind::Communicator => communicator(handle, number, mpi, abi)?,
-                Kind::Window => window(handle, number, mpi, abi)?,
-            }
-        };
+        asked.number = known.next;
         known.next += 1;
         let found = Arc::new(asked);
         known.by_handle.insert((handle, kind), found.clone());
         Some(found)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A window was made over a communicator: its ranks are the communicator's.
@@ -90,7 +98,7 @@ impl Communicators {
     pub unsafe fn note_window(&self, win: Handle, comm: Arc<Communicator>, mpi: &Mpi, abi: &Abi) {
         // SAFETY: by this function's contract.
         let win = unsafe { in_c(win, Kind::Window, mpi, abi) };
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).by_handle.insert((win, Kind::Window), comm);
+        self.lock().by_handle.insert((win, Kind::Window), comm);
     }
 
     /// The handle may mean something else from now on.
@@ -100,7 +108,7 @@ impl Communicators {
     pub unsafe fn forget(&self, handle: Handle, kind: Kind, mpi: &Mpi, abi: &Abi) {
         // SAFETY: by this function's contract.
         let handle = unsafe { in_c(handle, kind, mpi, abi) };
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).by_handle.remove(&(handle, kind));
+        self.lock().by_handle.remove(&(handle, kind));
     }
 }
 
@@ -131,7 +139,7 @@ fn number(ask: impl FnOnce(*mut c_int) -> c_int) -> Option<i32> {
 
 /// # Safety
 /// As of [`Communicators::get`].
-unsafe fn communicator(comm: usize, number_of: u32, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
+unsafe fn communicator(comm: usize, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
     // SAFETY: a call with this communicator succeeded and nobody has freed it since, so that the MPI knows it.
     unsafe {
         let size = number(|to| (mpi.comm_size)(comm, to))?;
@@ -146,13 +154,13 @@ unsafe fn communicator(comm: usize, number_of: u32, mpi: &Mpi, abi: &Abi) -> Opt
         (mpi.group_free)(&mut group);
         let (fan, members) = members?;
         let out_degree = if inter { 0 } else { out_degree(comm, rank, mpi, abi) };
-        Some(Communicator { number: number_of, size: size as u32, rank, inter, fan, out_degree, members })
+        Some(Communicator { number: 0, size: size as u32, rank, inter, fan, out_degree, members })
     }
 }
 
 /// # Safety
 /// As of [`Communicators::get`].
-unsafe fn window(win: usize, number_of: u32, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
+unsafe fn window(win: usize, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
     let mut group = 0;
     // SAFETY: a call with this window succeeded, so that the MPI knows it; the group is freed once.
     let members = unsafe {
@@ -164,7 +172,7 @@ unsafe fn window(win: usize, number_of: u32, mpi: &Mpi, abi: &Abi) -> Option<Com
         members
     };
     let (fan, members) = members?;
-    Some(Communicator { number: number_of, size: fan, rank: 0, inter: false, fan, out_degree: 0, members })
+    Some(Communicator { number: 0, size: fan, rank: 0, inter: false, fan, out_degree: 0, members })
 }
 
 /// The size of a group and its members' world ranks.

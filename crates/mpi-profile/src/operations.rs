@@ -18,7 +18,9 @@ pub unsafe fn keep(here: &mut Here, call: &mut Call, rule: &Rule) {
     unsafe {
         let (count, requests) = match rule.requests {
             Requests::Completes(Completes::One { request, .. }) | Requests::Frees(request) => {
-                call.kept = call.handle_at(request, 0, abi).0;
+                if call.arguments[usize::from(request) & 15] != 0 {
+                    call.kept = call.handle_at(request, 0, abi).0;
+                }
                 return;
             }
             Requests::Completes(
@@ -30,6 +32,9 @@ pub unsafe fn keep(here: &mut Here, call: &mut Call, rule: &Rule) {
         };
         let count = call.integer(count).max(0) as usize;
         here.handles.clear();
+        if call.arguments[usize::from(requests) & 15] == 0 {
+            return;
+        }
         here.handles.extend((0..count).map(|index| call.handle_at(requests, index, abi)));
     }
 }
@@ -130,6 +135,31 @@ fn start(here: &mut Here, handle: Handle, facts: &mut Facts) {
         recorder::message(here, to, operation.bytes);
         facts.messages += 1;
         facts.message_bytes = facts.message_bytes.wrapping_add(operation.bytes);
+    }
+}
+
+/// After a call that failed: what it completed nevertheless has another handle now.
+///
+/// # Safety
+/// The arguments are those that [`keep`] looked at.
+#[cold]
+pub unsafe fn failed(here: &mut Here, call: &Call, rule: &Rule) {
+    let Requests::Completes(completes) = rule.requests else { return };
+    let abi = here.abi();
+    let (kept, requests) = match completes {
+        Completes::One { request, .. } => (vec![Handle(call.kept)], request),
+        Completes::All { requests, .. } | Completes::Any { requests, .. } | Completes::Some { requests, .. } => {
+            (std::mem::take(&mut here.handles), requests)
+        }
+    };
+    if call.arguments[usize::from(requests) & 15] == 0 {
+        return;
+    }
+    for (index, handle) in kept.into_iter().enumerate() {
+        // SAFETY: by this function's contract.
+        if unsafe { call.handle_at(requests, index, abi) } != handle {
+            finish(here, handle);
+        }
     }
 }
 

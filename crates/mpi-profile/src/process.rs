@@ -19,7 +19,7 @@ use crate::real::Mpi;
 use crate::recorder;
 use crate::requests::Shared;
 use crate::rules::{self, Rule};
-use crate::sites::{Modules, Where};
+use crate::sites::{self, Modules, Where};
 use crate::tables::{Room, Tables};
 use crate::world;
 
@@ -91,6 +91,11 @@ pub fn generation() -> u64 {
 #[inline]
 pub fn paused(generation: u64) -> bool {
     generation & 1 != 0
+}
+
+/// What is recorded of this process; `None` in the child of a fork too, whose locks nobody may ever release.
+fn recording() -> Option<&'static Rank> {
+    RANK.get().filter(|_| STATE.load(Ordering::Relaxed) == state::RECORDING)
 }
 
 /// Of the MPI of this process, once it is known.
@@ -174,7 +179,7 @@ unsafe extern "C" fn plimsoll_outermost(here: *mut Here, frame: *const c_void) -
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_forget(what: c_int, of: u32, address: usize) {
     GENERATION.fetch_add(2, Ordering::Relaxed);
-    let Some(rank) = RANK.get() else { return };
+    let Some(rank) = recording() else { return };
     let kind = match what {
         1 => Kind::Communicator,
         2 => Kind::Window,
@@ -206,7 +211,7 @@ extern "C" fn plimsoll_phase(level: c_int) {
         here if here.is_null() => plimsoll_arrive(),
         here => here,
     };
-    let Some(rank) = RANK.get().filter(|_| STATE.load(Ordering::Relaxed) == state::RECORDING) else { return };
+    let Some(rank) = recording() else { return };
     match level {
         0 => GENERATION.fetch_or(1, Ordering::Relaxed),
         1 => GENERATION.fetch_and(!1, Ordering::Relaxed),
@@ -220,7 +225,7 @@ extern "C" fn plimsoll_phase(level: c_int) {
 /// The process ends in order.
 #[unsafe(no_mangle)]
 extern "C" fn plimsoll_ended() {
-    let Some(rank) = RANK.get().filter(|_| STATE.load(Ordering::Relaxed) == state::RECORDING) else { return };
+    let Some(rank) = recording() else { return };
     // A child that was made without fork's handlers has the same memory.
     if rank.pid != std::process::id() {
         return;
@@ -238,7 +243,7 @@ extern "C" fn forked() {
 }
 
 extern "C" fn left(here: *mut c_void) {
-    let (Some(rank), state::RECORDING) = (RANK.get(), STATE.load(Ordering::Relaxed)) else { return };
+    let Some(rank) = recording() else { return };
     // SAFETY: the value of the key is this thread's record, which stays and which nobody else has.
     unsafe {
         let here = here.cast::<Here>();
@@ -332,6 +337,10 @@ impl Rank {
             unsafe { (*self.header).cost = recorder::cost(self) };
         }
         threads.known += 1;
+        if threads.known > 1 {
+            // Whatever the program promised the MPI.
+            self.requests.set_locking();
+        }
         // SAFETY: the header is mapped, and this word is written under the lock of the threads.
         unsafe { (*self.header).threads = u32::from(threads.known) };
         Some(Spare(Box::into_raw(Box::new(here))))
@@ -342,8 +351,12 @@ impl Rank {
     }
 
     pub fn locate(&self, address: usize) -> Where {
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        modules.locate(address, &mut self.tables.lock().unwrap_or_else(PoisonError::into_inner))
+        let modules = || self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = modules().known(address) {
+            return known;
+        }
+        let Some(found) = sites::find(address) else { return sites::nowhere(address) };
+        modules().meet(address, found, &mut self.tables.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Counts something that is not recorded.
@@ -390,7 +403,9 @@ impl Rank {
             let mut level = 0;
             if (self.mpi.query_thread)(&mut level) == 0 {
                 (*self.header).thread_level = self.abi.thread_level(level);
-                self.requests.set_locking((*self.header).thread_level == 3);
+                if (*self.header).thread_level == 3 {
+                    self.requests.set_locking();
+                }
             }
             // In this order: they are numbers 0 and 1.
             let world = self.communicators.get(world, Kind::Communicator, &self.mpi, &self.abi);

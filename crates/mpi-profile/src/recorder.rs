@@ -64,7 +64,10 @@ unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call) {
         match call.succeeded() {
             true if rule.simple => simple(here, call, rule),
             true => general(here, call, rule),
-            false => Facts::default(),
+            false => {
+                operations::failed(here, call, rule);
+                Facts::default()
+            }
         }
     };
     if !process::paused(generation) {

@@ -207,30 +207,27 @@ impl Default for Requests {
 /// The rank's requests: any thread may complete what another began.
 #[derive(Debug)]
 pub struct Shared {
-    /// Whether threads call MPI at the same time. Until that is known they may.
+    /// More than one thread calls MPI, or may.
     locking: AtomicBool,
     taken: AtomicBool,
     requests: UnsafeCell<Requests>,
 }
 
-// SAFETY: `with` lets one thread in at a time, or the program promised MPI that it does so itself.
+// SAFETY: `with` lets one thread in at a time, from the moment that a second one comes.
 unsafe impl Sync for Shared {}
 
 impl Shared {
     pub fn new() -> Shared {
         Shared {
-            locking: AtomicBool::new(true),
+            locking: AtomicBool::new(false),
             taken: AtomicBool::new(false),
             requests: UnsafeCell::new(Requests::new()),
         }
     }
 
-    /// Below MPI_THREAD_MULTIPLE calls of threads follow one another.
-    ///
-    /// # Safety
-    /// Only between calls of [`Shared::with`], and with `false` only where the MPI provides less than that level.
-    pub unsafe fn set_locking(&self, locking: bool) {
-        self.locking.store(locking, Ordering::Relaxed);
+    /// From now on threads take turns.
+    pub fn set_locking(&self) {
+        self.locking.store(true, Ordering::Relaxed);
     }
 
     #[inline]
@@ -241,7 +238,7 @@ impl Shared {
                 hint::spin_loop();
             }
         }
-        // SAFETY: nobody else is here: by the lock, or by what the program promised. `f` does not call back.
+        // SAFETY: nobody else is here: by the lock, or since there is no other thread. `f` does not call back.
         let result = f(unsafe { &mut *self.requests.get() });
         if locking {
             self.taken.store(false, Ordering::Release);
@@ -304,6 +301,7 @@ mod tests {
     #[test]
     fn threads_take_turns() {
         let shared = Shared::new();
+        shared.set_locking();
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let shared = &shared;

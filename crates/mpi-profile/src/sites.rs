@@ -39,19 +39,19 @@ pub struct Where {
 }
 
 impl Modules {
-    pub fn locate(&mut self, address: usize, tables: &mut Tables) -> Where {
-        if let Some(known) = self.known.iter().find(|known| (known.from..known.to).contains(&address)) {
-            return known.locate(address);
+    /// Where the address is, if that module was met before.
+    pub fn known(&self, address: usize) -> Option<Where> {
+        let known = self.known.iter().find(|known| (known.from..known.to).contains(&address))?;
+        Some(known.locate(address))
+    }
+
+    /// Where the address is, in a module that [`find`] found.
+    pub fn meet(&mut self, address: usize, found: Found, tables: &mut Tables) -> Where {
+        if let Some(known) = self.known(address) {
+            return known;
         }
-        let mut search = Search { address, found: None };
-        // SAFETY: the callback gets the record that outlives the walk.
-        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
-        let Some((module, from, to)) = search.found else {
-            // Code that was generated, or of no file.
-            return Where { module: 0, offset: address as u64, dropped: false };
-        };
-        let number = self.write(&module, tables);
-        let known = Known { from, to, base: module.base, number };
+        let number = self.write(&found.module, tables);
+        let known = Known { from: found.from, to: found.to, base: found.module.base, number };
         self.known.push(known.clone());
         known.locate(address)
     }
@@ -77,6 +77,28 @@ impl Modules {
     }
 }
 
+/// Where code is that is of no file, such as what was generated while the program ran.
+pub fn nowhere(address: usize) -> Where {
+    Where { module: 0, offset: address as u64, dropped: false }
+}
+
+/// The loaded object that has the address. To be called without a lock of ours: the loader has its own, under which it
+/// runs code of libraries.
+pub fn find(address: usize) -> Option<Found> {
+    let mut search = Search { address, found: None };
+    // SAFETY: the callback gets the record that outlives the walk.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    search.found
+}
+
+/// A loaded object and the addresses that it takes.
+#[derive(Debug)]
+pub struct Found {
+    module: Module,
+    from: usize,
+    to: usize,
+}
+
 impl Known {
     fn locate(&self, address: usize) -> Where {
         Where { module: self.number, offset: address as u64 - self.base, dropped: self.number == 0 }
@@ -85,7 +107,7 @@ impl Known {
 
 struct Search {
     address: usize,
-    found: Option<(Module, usize, usize)>,
+    found: Option<Found>,
 }
 
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
@@ -132,7 +154,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *
             break;
         }
     }
-    search.found = Some((module, from, to));
+    search.found = Some(Found { module, from, to });
     1
 }
 
@@ -176,13 +198,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut tables = Tables::create(&folder.path().join("a.1.rank"), 1 << 20).unwrap();
         let mut modules = Modules::default();
+        let mut locate = |address: usize| match modules.known(address) {
+            Some(known) => known,
+            None => find(address).map_or(nowhere(address), |found| modules.meet(address, found, &mut tables)),
+        };
         let here = build_id as *const () as usize;
-        let found = modules.locate(here, &mut tables);
+        let found = locate(here);
         assert_eq!((found.module, found.dropped), (1, false));
-        assert_eq!(modules.locate(here + 1, &mut tables).offset, found.offset + 1);
-        let elsewhere = modules.locate(libc::getpid as *const () as usize, &mut tables);
+        assert_eq!(locate(here + 1).offset, found.offset + 1);
+        let elsewhere = locate(libc::getpid as *const () as usize);
         assert_eq!(elsewhere.module, 2);
-        assert_eq!(modules.locate(8, &mut tables).module, 0);
+        assert_eq!(locate(8).module, 0);
         let rank = record::rank::Rank::open(&folder.path().join("a.1.rank")).unwrap();
         let own = std::env::current_exe().unwrap().canonicalize().unwrap();
         assert_eq!(layout::words(&rank.modules[0].path), own.to_string_lossy());
