@@ -15,8 +15,11 @@ pub const SCHEMA: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
+    /// 1; raised when a field changes its meaning or goes away.
     pub schema: u32,
+    /// What was run, and how complete the profile is.
     pub job: JobSummary,
+    /// Of all ranks together.
     pub totals: Totals,
     /// By world, then by rank. Other lists name a rank by its place here.
     pub ranks: Vec<RankSummary>,

@@ -1,44 +1,91 @@
-//! docs/profile-json.md lists the fields of the JSON as the types have them.
+//! docs/profile-json.md lists the fields of the JSON as the types have them. `make bless` writes the list anew.
+
+use std::fs;
+use std::path::Path;
 
 const TYPES: [&str; 2] = [include_str!("../src/summary.rs"), include_str!("../src/verdict/mod.rs")];
-const PAGE: &str = include_str!("../../../docs/profile-json.md");
+const FROM: &str = "## Fields\n";
+const TO: &str = "## Words\n";
 
-/// `(type, fields)` of each struct.
-fn types() -> Vec<(String, Vec<String>)> {
-    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+/// `### Type`, what it is, and a table of its fields.
+fn fields() -> String {
+    let mut page = String::new();
+    let mut remark: Vec<&str> = Vec::new();
     let mut inside = false;
     for line in TYPES.iter().flat_map(|text| text.lines()) {
-        if let Some(name) = line.strip_prefix("pub struct ").and_then(|rest| rest.strip_suffix(" {")) {
-            found.push((name.into(), Vec::new()));
+        if let Some(words) = line.trim().strip_prefix("///") {
+            remark.push(words.trim());
+        } else if let Some(name) = line.strip_prefix("pub struct ").and_then(|rest| rest.strip_suffix(" {")) {
+            let remark = words(&std::mem::take(&mut remark).join(" "));
+            page += &format!("\n### {name}\n{remark}\n\n| field | type | meaning |\n|---|---|---|\n")
+                .replace("\n\n\n", "\n\n");
             inside = true;
+        } else if let Some((name, of)) = line.strip_prefix("    pub ").and_then(|field| field.split_once(": ")) {
+            let remark = words(&std::mem::take(&mut remark).join(" "));
+            if inside {
+                page += &format!("| `{name}` | {} | {remark} |\n", kind(of.trim_end_matches(',')));
+            }
         } else if line == "}" {
             inside = false;
-        } else if let Some(field) = line.strip_prefix("    pub ").filter(|_| inside) {
-            let name = field.split(':').next().unwrap();
-            found.last_mut().unwrap().1.push(name.trim_start_matches("r#").into());
+            remark.clear();
+        } else if !line.trim().starts_with("#[") {
+            remark.clear();
         }
     }
-    found
+    page + "\n"
 }
 
-/// The same, as the page has it: `## Name` and a table of `` | `field` | ... | ``.
-fn documented() -> Vec<(String, Vec<String>)> {
-    let mut found: Vec<(String, Vec<String>)> = Vec::new();
-    for line in PAGE.lines() {
-        if let Some(name) = line.strip_prefix("### ") {
-            found.push((name.into(), Vec::new()));
-        } else if let Some(rest) = line.strip_prefix("| `")
-            && let Some((_, fields)) = found.last_mut()
-        {
-            fields.push(rest.split('`').next().unwrap().into());
-        }
+/// A type as JSON has it.
+fn kind(of: &str) -> String {
+    let within = |name: &str| of.strip_prefix(name).and_then(|rest| rest.strip_suffix('>'));
+    if let Some(of) = within("Vec<") {
+        return format!("list of {}", kind(of));
     }
-    found
+    if let Some(of) = within("Option<") {
+        return format!("{} or null", kind(of));
+    }
+    if let Some(of) = within("Reading<") {
+        return format!("reading of {}", kind(of));
+    }
+    if let Some(of) = within("BTreeMap<String, ") {
+        return format!("object of {}", kind(of));
+    }
+    match of {
+        "String" => "text".into(),
+        "u64" | "u32" | "u16" | "usize" | "i32" => "integer".into(),
+        "f64" | "f32" => "number".into(),
+        "(f64, f64)" => "two numbers".into(),
+        "[u64; 6]" => "six integers".into(),
+        other => other.into(),
+    }
+}
+
+fn words(remark: &str) -> String {
+    let plain = remark.replace("[`", "`").replace("`]", "`").replace("`None`", "null").replace('|', "\\|");
+    plain.replace("FunctionSummary::", "functions[].").replace("JobSummary::", "job.").replace("Summary::", "")
 }
 
 #[test]
-fn the_page_has_every_field_and_no_other() {
-    let types = types();
-    assert!(types.iter().any(|(name, fields)| name == "Summary" && fields.contains(&"schema".to_owned())));
-    assert_eq!(documented(), types);
+fn the_page_has_every_field_with_its_type_and_meaning() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/profile-json.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(FROM).expect("a part with the fields");
+    let (listed, after) = rest.split_once(TO).expect("a part after them");
+    let fields = fields();
+    for known in ["### Summary", "| `schema` | integer |", "### Judgement", "| `cells` | list of six integers |"] {
+        assert!(fields.contains(known), "{known}");
+    }
+    if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
+        fs::write(&path, format!("{before}{FROM}{fields}{TO}{after}")).unwrap();
+        return;
+    }
+    let differing = listed.lines().zip(fields.lines()).find(|(listed, field)| listed != field);
+    assert!(listed == fields, "{differing:?}: run `BLESS=1 cargo test -p profile --test documented`, read the diff");
+}
+
+#[test]
+fn every_field_has_a_meaning() {
+    for line in fields().lines().filter(|line| line.ends_with("|  |")) {
+        panic!("{line}: write what it is, in the types");
+    }
 }

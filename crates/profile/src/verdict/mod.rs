@@ -49,7 +49,9 @@ pub enum Answer {
 /// What one choice would bring.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
+    /// `offload`, `dedicated_core` or `mapping`.
     pub choice: Choice,
+    /// `gains`, `does_not` or `cannot_tell`.
     pub answer: Answer,
     /// Share of the run, at least and at most; negative where it costs. `None` where nothing bounds it.
     pub gain: Option<(f64, f64)>,
@@ -61,9 +63,11 @@ pub struct Judgement {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
+    /// The answer in words.
     pub sentence: String,
     /// How often the program calls MPI, how large its messages are, how long it waits: what the judgements rest on.
     pub program: Vec<String>,
+    /// One for each choice.
     pub judgements: Vec<Judgement>,
 }
 
