@@ -53,7 +53,13 @@ fn wrapper(shim: &mut Shim, real: &mut Vec<String>, function: &Function, large: 
     let count = function.arguments.len();
     let index = real.len();
     let (parameters, passed) = parameters(count);
-    let before = if needs_before(function) { "    plimsoll_before(here, &call);\n" } else { "" };
+    let before = if needs_before(function) {
+        "    plimsoll_before(here, &call);\n"
+    } else if tells_what_it_got(function) {
+        "    if (__builtin_expect(here->traced != 0, 0))\n        plimsoll_before(here, &call);\n"
+    } else {
+        ""
+    };
     shim.source += &format!(
         "W plimsoll_shim_{name}({parameters})\n{{\n{forgetting}    \
          W (*real)({types}) = (W (*)({types}))REAL({index});\n    \
@@ -90,6 +96,11 @@ fn needs_before(function: &Function) -> bool {
         matches!(function.class, Class::Completion) || ["Start", "Startall", "Request_free"].contains(&function.name);
     (consumes && arguments.iter().any(|name| function.argument(name).is_some()))
         || ["Finalize", "Abort"].contains(&function.name)
+}
+
+/// Whether it has a status that a timeline wants, which the program may ignore.
+fn tells_what_it_got(function: &Function) -> bool {
+    function.argument("source").is_some() && function.argument("status").is_some()
 }
 
 fn parameters(count: usize) -> (String, String) {

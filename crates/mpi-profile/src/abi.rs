@@ -10,6 +10,7 @@ pub struct Abi {
     pub handle_bytes: usize,
     pub comm_world: usize,
     pub comm_self: usize,
+    pub comm_null: usize,
     /// Compared with the elements of arrays of requests.
     pub request_null: usize,
     pub proc_null: i32,
@@ -33,12 +34,13 @@ pub struct Abi {
 
 impl Abi {
     /// Open MPI's handles are addresses of its variables, which it therefore exports.
-    pub fn open_mpi(comm_world: usize, comm_self: usize, request_null: usize) -> Abi {
+    pub fn open_mpi(comm_world: usize, comm_self: usize, comm_null: usize, request_null: usize) -> Abi {
         Abi {
             family: family::OPEN_MPI,
             handle_bytes: 8,
             comm_world,
             comm_self,
+            comm_null,
             request_null,
             proc_null: -2,
             any_source: -1,
@@ -63,6 +65,7 @@ impl Abi {
             handle_bytes: 4,
             comm_world: 0x4400_0000,
             comm_self: 0x4400_0001,
+            comm_null: 0x0400_0000,
             request_null: 0x2c00_0000,
             proc_null: -1,
             any_source: -2,
@@ -87,6 +90,7 @@ impl Abi {
             handle_bytes: 8,
             comm_world: 0x101,
             comm_self: 0x102,
+            comm_null: 0x100,
             request_null: 0x180,
             proc_null: -3,
             any_source: -1,

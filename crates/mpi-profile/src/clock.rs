@@ -23,6 +23,11 @@ pub fn long(kind: u32) -> u64 {
     }
 }
 
+/// Ticks are halved so many times for units of about a nanosecond.
+pub fn shift(kind: u32) -> u32 {
+    u32::from(kind == clock::COUNTER && cfg!(target_arch = "x86_64"))
+}
+
 pub fn ticks(kind: u32) -> u64 {
     if kind == clock::MONOTONIC {
         return nanoseconds(libc::CLOCK_MONOTONIC);

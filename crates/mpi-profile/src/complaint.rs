@@ -14,9 +14,19 @@ impl Complaint {
         Complaint { cause: cause.into(), next }
     }
 
+    /// That the process is not profiled.
     pub fn say(&self) {
+        self.line("is not profiled: ");
+    }
+
+    /// That something of its profile is missing.
+    pub fn say_lost(&self) {
+        self.line("");
+    }
+
+    fn line(&self, what: &str) {
         let pid = std::process::id();
-        line(&format!("plimsoll: process {pid} is not profiled: {}. Next: {}\n", self.cause, self.next));
+        line(&format!("plimsoll: process {pid}: {what}{}. Next: {}\n", self.cause, self.next));
     }
 }
 

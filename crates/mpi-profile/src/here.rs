@@ -17,6 +17,7 @@ use crate::process::{self, Rank};
 use crate::real::Mpi;
 use crate::rules::Rule;
 use crate::tables::Room;
+use crate::trace::Tracing;
 
 /// Values of [`Here::depth`].
 pub mod depth {
@@ -30,7 +31,7 @@ pub mod depth {
 
 const COMMUNICATORS: usize = 16;
 
-/// The first four fields are those of `src/shim.h`.
+/// The first five fields are those of `src/shim.h`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Here {
@@ -38,6 +39,8 @@ pub struct Here {
     pub clock: u32,
     pub thread: *mut Thread,
     pub frame: *const c_void,
+    /// Not 0 where there is `tracing`.
+    pub traced: u64,
     /// [`process::generation`] that the caches are of.
     pub generation: u64,
     /// Calls that take longer are an occasion for what takes time.
@@ -60,6 +63,7 @@ pub struct Here {
     /// Handles as they were before the call.
     pub handles: Vec<Handle>,
     pub rank: &'static Rank,
+    pub tracing: Option<Box<Tracing>>,
 }
 
 /// No handle.
@@ -72,6 +76,7 @@ impl Here {
             clock: rank.clock,
             thread,
             frame: ptr::null(),
+            traced: 0,
             generation: process::generation(),
             long: clock::long(rank.clock),
             rules: rank.rules.as_ptr(),
@@ -88,7 +93,14 @@ impl Here {
             sites_used: 0,
             handles: Vec::new(),
             rank,
+            tracing: None,
         }
+    }
+
+    /// From now on its calls are told one by one, where that is asked for.
+    pub fn trace(&mut self) {
+        self.tracing = Tracing::new(self.rank, self.index, self.thread).map(Box::new);
+        self.traced = u64::from(self.tracing.is_some());
     }
 
     pub fn mpi(&self) -> &'static Mpi {
@@ -140,8 +152,9 @@ impl Here {
     unsafe fn ask(&mut self, handle: Handle, kind: Kind) -> Option<Arc<Communicator>> {
         // SAFETY: by this function's contract.
         let found = unsafe { self.rank.communicators.get(handle, kind, self.mpi(), self.abi()) };
-        if found.is_none() {
-            self.rank.dropped(|dropped| &raw mut dropped.communicators);
+        match &found {
+            Some(group) => self.rank.met(group),
+            None => self.rank.dropped(|dropped| &raw mut dropped.communicators),
         }
         found
     }

@@ -40,6 +40,7 @@ pub mod requests;
 pub mod rules;
 pub mod sites;
 pub mod tables;
+pub mod trace;
 pub mod world;
 
 /// The names that MPI programs are linked to.

@@ -6,6 +6,7 @@ use crate::here::Here;
 use crate::recorder::{self, Facts};
 use crate::requests::Operation;
 use crate::rules::{Completes, NONE, Partitions, Requests, Rule};
+use crate::trace::{self, Begun};
 
 /// Keeps the handles of requests that the call may overwrite.
 ///
@@ -89,7 +90,7 @@ pub unsafe fn follow(
 /// # Safety
 /// The call succeeded.
 #[inline]
-pub unsafe fn begin(here: &Here, call: &Call, rule: &Rule, comm: Option<&Communicator>, dest: u32, bytes: u64) {
+pub unsafe fn begin(here: &mut Here, call: &Call, rule: &Rule, comm: Option<&Communicator>, dest: u32, bytes: u64) {
     let (request, persistent) = match rule.requests {
         Requests::Begins(request) => (request, false),
         Requests::Prepares(request) => (request, true),
@@ -112,6 +113,8 @@ pub unsafe fn begin(here: &Here, call: &Call, rule: &Rule, comm: Option<&Communi
             tag: if rule.tag == NONE { 0 } else { call.integer(rule.tag) },
             communicator: comm.map_or(0, |comm| comm.number),
             serial: 0,
+            traced: trace::begin(here, call),
+            started: Begun::NOT,
         };
         (call.handle_at(request, 0, abi), operation)
     };
@@ -129,6 +132,10 @@ fn start(here: &mut Here, handle: Handle, facts: &mut Facts) {
         })
     });
     let Some(operation) = started else { return };
+    if here.tracing.is_some() {
+        let begun = trace::start(here, operation.traced);
+        here.rank.requests.with(|requests| requests.get(handle).map(|operation| operation.started = begun));
+    }
     facts.bytes = facts.bytes.wrapping_add(operation.bytes);
     if operation.sends {
         let to = Some(operation.dest).filter(|dest| *dest != STRANGER);
@@ -174,24 +181,28 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
     // SAFETY: as above.
     let at = |array: u8, index: usize| unsafe { *(call.arguments[usize::from(array) & 15] as *const i32).add(index) };
     if let Completes::One { flag: done, .. } = completes {
-        return if flag(done) { finish(here, Handle(call.kept)) } else { 0 };
+        // SAFETY: by this function's contract.
+        return if flag(done) { unsafe { finish(here, call, Handle(call.kept), 0) } } else { 0 };
     }
     // Fortran counts from 1.
     let first = i32::from(call.language == crate::call::language::FORTRAN);
     let handles = std::mem::take(&mut here.handles);
     let mut bytes = 0u64;
-    let mut done = |handle: Handle| bytes = bytes.wrapping_add(finish(here, handle));
+    let mut done = |handle: Handle, place: usize| {
+        // SAFETY: by this function's contract.
+        bytes = bytes.wrapping_add(unsafe { finish(here, call, handle, place) });
+    };
     match completes {
         Completes::One { .. } => {}
         Completes::All { flag: done_flag, .. } => {
             if flag(done_flag) {
-                handles.iter().for_each(|handle| done(*handle));
+                handles.iter().enumerate().for_each(|(place, handle)| done(*handle, place));
             }
         }
         Completes::Any { index, flag: done_flag, .. } => {
             let index = Some(at(index, 0)).filter(|index| flag(done_flag) && *index != undefined);
             if let Some(handle) = index.and_then(|index| handles.get((index - first) as usize)) {
-                done(*handle);
+                done(*handle, 0);
             }
         }
         Completes::Some { outcount, indices, .. } => {
@@ -199,7 +210,7 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
             if count != undefined {
                 for place in 0..count.max(0) as usize {
                     if let Some(handle) = handles.get((at(indices, place) - first) as usize) {
-                        done(*handle);
+                        done(*handle, place);
                     }
                 }
             }
@@ -209,8 +220,16 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
     bytes
 }
 
-/// One operation is complete.
+/// One operation is complete, whose status is the `place`th that the call wrote.
+///
+/// # Safety
+/// As of [`complete`].
 #[inline]
-fn finish(here: &mut Here, handle: Handle) -> u64 {
-    here.rank.requests.with(|requests| requests.complete(handle)).map_or(0, |operation| operation.bytes)
+unsafe fn finish(here: &mut Here, call: &Call, handle: Handle, place: usize) -> u64 {
+    let Some(operation) = here.rank.requests.with(|requests| requests.complete(handle)) else { return 0 };
+    if here.tracing.is_some() {
+        // SAFETY: by this function's contract.
+        unsafe { trace::completed(here, &operation, trace::status_of(here, call, place)) };
+    }
+    operation.bytes
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 
 use record::folder::{self, variable};
 use record::layout::{self, Dropped, Header, Phase, Region, THREADS, Thread, WHOLE_RANK, kind};
@@ -12,7 +12,7 @@ use record::layout::{self, Dropped, Header, Phase, Region, THREADS, Thread, WHOL
 use crate::abi::Abi;
 use crate::call::{Handle, language};
 use crate::clock;
-use crate::communicators::{Communicators, Kind};
+use crate::communicators::{Communicator, Communicators, Kind};
 use crate::complaint::Complaint;
 use crate::here::{Here, depth};
 use crate::real::Mpi;
@@ -21,6 +21,7 @@ use crate::requests::Shared;
 use crate::rules::{self, Rule};
 use crate::sites::{self, Modules, Where};
 use crate::tables::{Room, Tables};
+use crate::trace::Timeline;
 use crate::world;
 
 /// Bytes that a rank's tables may take where nothing else is asked for.
@@ -38,6 +39,8 @@ pub struct Rank {
     pub rules: Vec<Rule>,
     pub communicators: Communicators,
     pub requests: Shared,
+    /// `None` where no timeline is asked for.
+    pub timeline: Option<Timeline>,
     pid: u32,
     header: *mut Header,
     tables: Mutex<Tables>,
@@ -266,6 +269,7 @@ impl Rank {
             Err(_) => MEMORY,
         };
         let host = host();
+        let timeline = Timeline::wanted(&folder, &host)?;
         let pid = std::process::id();
         let tables = Tables::create(&folder::rank_file(&folder, &host, pid), limit)?;
         let clock = clock::kind();
@@ -277,6 +281,7 @@ impl Rank {
             (*header).pid = pid;
             (*header).family = abi.family;
             (*header).clock = clock;
+            (*header).traced = u32::from(timeline.is_some());
             (*header).started = clock::moment(clock);
             (*header).latest = (*header).started;
             (*header).host = layout::text(&host);
@@ -294,6 +299,7 @@ impl Rank {
             rules: rules::rules(),
             communicators: Communicators::default(),
             requests: Shared::new(),
+            timeline,
             pid,
             header,
             tables: Mutex::new(tables),
@@ -331,11 +337,12 @@ impl Rank {
             used: 1,
             ..Region::default()
         })?;
-        let here = Here::new(self, threads.known, room.start.as_ptr().cast());
+        let mut here = Here::new(self, threads.known, room.start.as_ptr().cast());
         if threads.known == 0 {
             // SAFETY: the header is mapped, and this is the first thread.
             unsafe { (*self.header).cost = recorder::cost(self) };
         }
+        here.trace();
         threads.known += 1;
         if threads.known > 1 {
             // Whatever the program promised the MPI.
@@ -348,6 +355,13 @@ impl Rank {
 
     pub fn region(&self, entry: Region) -> Option<Room> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner).region(entry)
+    }
+
+    /// A communicator or a window is used by a thread for the first time.
+    pub fn met(&self, group: &Arc<Communicator>) {
+        if let Some(timeline) = &self.timeline {
+            timeline.met(self, group);
+        }
     }
 
     pub fn locate(&self, address: usize) -> Where {

@@ -64,6 +64,12 @@ pub fn find_variable(name: &CStr) -> Option<*mut c_void> {
     if used.is_null() { find(name) } else { Some(used) }
 }
 
+/// The address of a variable of the MPI that is asked for often; 0 where there is none. Each has a place of its own.
+pub fn variable(place: usize, name: &CStr) -> usize {
+    static FOUND: [std::sync::OnceLock<usize>; 4] = [const { std::sync::OnceLock::new() }; 4];
+    *FOUND[place].get_or_init(|| find(name).map_or(0, |found| found as usize))
+}
+
 /// A handle of the loaded object that has PMPI_Init, where no global name leads to it.
 fn library() -> Option<*mut c_void> {
     let mut names: Vec<CString> = Vec::new();
@@ -179,9 +185,9 @@ impl Mpi {
 
 fn abi() -> Result<Abi, Complaint> {
     let none = || Complaint::new("its MPI library was not found", "preload the library only into MPI programs");
-    let variables = [c"ompi_mpi_comm_world", c"ompi_mpi_comm_self", c"ompi_request_null"].map(find_variable);
-    if let [Some(world), Some(own), Some(null)] = variables {
-        return Ok(Abi::open_mpi(world as usize, own as usize, null as usize));
+    let names = [c"ompi_mpi_comm_world", c"ompi_mpi_comm_self", c"ompi_mpi_comm_null", c"ompi_request_null"];
+    if let [Some(world), Some(own), Some(none), Some(null)] = names.map(find_variable) {
+        return Ok(Abi::open_mpi(world as usize, own as usize, none as usize, null as usize));
     }
     let init = find(c"PMPI_Init").ok_or_else(none)?;
     let file = file_of(init);

@@ -14,6 +14,7 @@ use crate::here::{Here, depth};
 use crate::operations;
 use crate::process::{self, Rank};
 use crate::rules::{NONE, Requests, Rule, Special};
+use crate::trace;
 
 /// What a call was about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,7 +43,12 @@ unsafe extern "C" fn plimsoll_before(here: *mut Here, call: *mut Call) {
         _ => {}
     }
     // SAFETY: the program's arguments are those of the function.
-    unsafe { operations::keep(here, call, rule) };
+    unsafe {
+        operations::keep(here, call, rule);
+        if here.tracing.is_some() {
+            trace::before(here, call);
+        }
+    }
 }
 
 /// After every recorded call.
@@ -72,6 +78,10 @@ unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call) {
     };
     if !process::paused(generation) {
         count(here, call, rule, facts);
+    }
+    if here.traced != 0 {
+        // SAFETY: the arguments are as they were passed.
+        unsafe { trace::note(here, call, rule, &facts, process::paused(generation)) };
     }
     // SAFETY: the thread's record is mapped as long as the process runs.
     unsafe { (*here.thread).inside = 0 };

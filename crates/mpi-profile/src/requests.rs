@@ -5,6 +5,7 @@ use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::call::Handle;
+use crate::trace::Begun;
 
 /// Operations that are followed at once. Beyond them they are counted as dropped.
 pub const MOST: usize = 1 << 20;
@@ -29,6 +30,9 @@ pub struct Operation {
     pub communicator: u32,
     /// Counted as they begin, from 1.
     pub serial: u64,
+    /// In the timeline; of a persistent one, as it was prepared and as it was last started.
+    pub traced: Begun,
+    pub started: Begun,
 }
 
 const NO: u32 = u32::MAX;
@@ -273,6 +277,8 @@ mod tests {
         tag: 0,
         communicator: 0,
         serial: 0,
+        traced: Begun::NOT,
+        started: Begun::NOT,
     };
 
     proptest! {

@@ -15,6 +15,7 @@ struct here {
     uint32_t clock;      /* 1: the processor's counter, 2: CLOCK_MONOTONIC */
     volatile struct thread *thread;
     void *frame;         /* of the outermost wrapper */
+    uint64_t traced;     /* not 0: a timeline is written */
 };
 
 /* The first words of layout::Thread. */

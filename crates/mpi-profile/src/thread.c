@@ -4,8 +4,8 @@
 __thread struct here *plimsoll_here;
 
 /* What a thread has that records nothing, and one that only counts. */
-const struct here plimsoll_passing = {2, 0, 0, 0};
-const struct here plimsoll_counting = {3, 0, 0, 0};
+const struct here plimsoll_passing = {2, 0, 0, 0, 0};
+const struct here plimsoll_counting = {3, 0, 0, 0, 0};
 
 HIDDEN void plimsoll_ended(void);
 

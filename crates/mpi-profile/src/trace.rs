@@ -1,0 +1,382 @@
+//! The timeline of a thread: each of its calls, told as `record::trace` has it.
+
+mod arguments;
+mod file;
+mod status;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use record::folder::{self, variable};
+use record::functions::FunctionId;
+use record::layout::{Region, Thread, WHOLE_RANK, kind};
+use record::trace::{self, Encoder, Header, Matched, Reference, peer};
+
+use crate::amount;
+use crate::call::Call;
+use crate::clock;
+use crate::communicators::{Communicator, STRANGER};
+use crate::complaint::Complaint;
+use crate::here::Here;
+use crate::process::{self, Rank};
+use crate::recorder::Facts;
+use crate::requests::Operation;
+use crate::rules::{NONE, Rule, Special};
+
+pub use arguments::Arguments;
+use file::File;
+
+/// An operation in the timeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begun {
+    ordinal: u64,
+    thread: u16,
+    /// It receives from anywhere, or with any tag.
+    any: bool,
+}
+
+impl Begun {
+    /// Of one that is not in a timeline.
+    pub const NOT: Begun = Begun { ordinal: u64::MAX, thread: 0, any: false };
+
+    fn reference(self) -> Option<Reference> {
+        (self.ordinal != u64::MAX).then_some(Reference { thread: self.thread, ordinal: self.ordinal })
+    }
+}
+
+/// What a thread has while its timeline is written.
+#[derive(Debug)]
+pub struct Tracing {
+    file: File,
+    encoder: Encoder,
+    arguments: &'static [Arguments],
+    thread: u16,
+    /// Operations that the present call began so far, and what it completed.
+    begun: u16,
+    references: Vec<Reference>,
+    matched: Vec<Matched>,
+    /// Where the MPI writes statuses that the program ignores.
+    statuses: Vec<u64>,
+    /// The communicator of the last receive from anywhere.
+    last: Option<Arc<Communicator>>,
+}
+
+/// What the timelines of a rank's threads have in common.
+#[derive(Debug)]
+pub struct Timeline {
+    folder: PathBuf,
+    host: String,
+    /// Bytes that a thread's may take.
+    limit: u64,
+    arguments: Vec<Arguments>,
+    known: Mutex<HashMap<u32, Arc<Communicator>>>,
+}
+
+impl Timeline {
+    /// `None` where none is asked for.
+    pub fn wanted(folder: &Path, host: &str) -> Result<Option<Timeline>, Complaint> {
+        let limit = match std::env::var(variable::TRACE) {
+            Ok(text) => text.trim().parse().map_err(|_| {
+                let cause = format!("{} is no number of bytes: {text}", variable::TRACE);
+                Complaint::new(cause, "set it to the bytes that a thread's timeline may take, or leave it out")
+            })?,
+            Err(_) => 0,
+        };
+        let timeline = || Timeline {
+            folder: folder.to_path_buf(),
+            host: host.to_owned(),
+            limit,
+            arguments: arguments::all(),
+            known: Mutex::default(),
+        };
+        Ok((limit > 0).then(timeline))
+    }
+
+    fn path(&self, thread: u16) -> PathBuf {
+        folder::trace_file(&self.folder, &self.host, std::process::id(), thread)
+    }
+
+    fn known(&self, number: u32) -> Option<Arc<Communicator>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    }
+
+    /// Writes down who is in a communicator or a window when that is first met. Of an intercommunicator the two sides would
+    /// have to agree on a name, which they do not.
+    pub fn met(&self, rank: &Rank, group: &Arc<Communicator>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.insert(group.number, group.clone()).is_some() || group.inter {
+            return;
+        }
+        let room = rank.region(Region {
+            kind: kind::MEMBERS,
+            thread: WHOLE_RANK,
+            group: group.number,
+            record_bytes: size_of::<u32>() as u32,
+            capacity: group.fan,
+            ..Region::default()
+        });
+        let Some(room) = room else { return rank.dropped(|dropped| &raw mut dropped.communicators) };
+        let to = room.start.as_ptr().cast::<u32>();
+        for place in 0..group.fan {
+            let member = group.world_rank(place as i32).unwrap_or(STRANGER);
+            // SAFETY: the region has room for `fan` of them.
+            unsafe { to.add(place as usize).write(member) };
+        }
+        // SAFETY: the region's entry is mapped as long as the process runs.
+        unsafe { (&raw mut (*room.entry.as_ptr()).used).write_volatile(group.fan) };
+    }
+}
+
+impl Tracing {
+    pub fn new(rank: &'static Rank, index: u16, thread: *mut Thread) -> Option<Tracing> {
+        let timeline = rank.timeline.as_ref()?;
+        let header = Header::new(clock::shift(rank.clock), clock::ticks(rank.clock), std::process::id(), index);
+        match File::create(&timeline.path(index), timeline.limit, &header, thread) {
+            Ok(file) => Some(Tracing {
+                file,
+                encoder: Encoder::new(&header),
+                arguments: &timeline.arguments,
+                thread: index,
+                begun: 0,
+                references: Vec::new(),
+                matched: Vec::new(),
+                statuses: Vec::new(),
+                last: None,
+            }),
+            Err(Complaint { cause, next }) => {
+                Complaint::new(format!("thread {index} has no timeline: {cause}"), next).say_lost();
+                None
+            }
+        }
+    }
+
+    /// The number of an operation that the present call begins.
+    fn begin(&mut self, any: bool) -> Begun {
+        if self.begun == u16::MAX {
+            return Begun::NOT;
+        }
+        let ordinal = self.encoder.next_operation() + u64::from(self.begun);
+        self.begun += 1;
+        Begun { ordinal, thread: self.thread, any }
+    }
+}
+
+/// For an operation that the call begins or prepares.
+///
+/// # Safety
+/// The call succeeded.
+#[inline]
+pub unsafe fn begin(here: &mut Here, call: &Call) -> Begun {
+    if here.tracing.is_none() || process::paused(here.generation) {
+        return Begun::NOT;
+    }
+    // SAFETY: by this function's contract.
+    let any = unsafe { is_from_anywhere(here, call) };
+    here.tracing.as_mut().map_or(Begun::NOT, |tracing| tracing.begin(any))
+}
+
+/// For a persistent operation that the call starts.
+pub fn start(here: &mut Here, prepared: Begun) -> Begun {
+    let paused = process::paused(here.generation);
+    let Some(tracing) = here.tracing.as_mut().filter(|_| !paused) else { return Begun::NOT };
+    let Some(reference) = prepared.reference() else { return Begun::NOT };
+    let begun = tracing.begin(prepared.any);
+    if begun != Begun::NOT {
+        tracing.references.push(reference);
+    }
+    begun
+}
+
+/// The call completed an operation. `status` is where its status is; 0: nowhere.
+///
+/// # Safety
+/// There is a status at `status`.
+pub unsafe fn completed(here: &mut Here, operation: &Operation, status: usize) {
+    let abi = here.abi();
+    let Some(tracing) = here.tracing.as_mut() else { return };
+    let begun = if operation.persistent { operation.started } else { operation.traced };
+    let Some(reference) = begun.reference() else { return };
+    let place = tracing.references.len() as u32;
+    tracing.references.push(reference);
+    if begun.any && status != 0 {
+        if tracing.last.as_ref().is_none_or(|last| last.number != operation.communicator) {
+            tracing.last = here.rank.timeline.as_ref().and_then(|timeline| timeline.known(operation.communicator));
+        }
+        let group = tracing.last.as_deref();
+        // SAFETY: by this function's contract.
+        let got = unsafe { status::read(status, abi) };
+        tracing.matched.extend(got.map(|got| got.matched(place, abi, |rank| world_rank(group, rank))));
+    }
+}
+
+/// The rank of MPI_COMM_WORLD of a rank of a communicator.
+fn world_rank(group: Option<&Communicator>, rank: i32) -> i32 {
+    group.and_then(|group| group.world_rank(rank)).map_or(peer::UNKNOWN, |rank| rank as i32)
+}
+
+/// # Safety
+/// The call's arguments are those of its function.
+unsafe fn is_from_anywhere(here: &Here, call: &Call) -> bool {
+    let Some(tracing) = &here.tracing else { return false };
+    let Some(arguments) = tracing.arguments.get(call.function as usize) else { return false };
+    let abi = here.abi();
+    // SAFETY: by this function's contract.
+    let is = |argument: u8, value: i32| argument != NONE && unsafe { call.integer(argument) } == value;
+    is(arguments.source, abi.any_source) || is(arguments.source_tag, abi.any_tag)
+}
+
+/// Before the call: a status that the program ignores is written to a place of ours, where it will tell what was received.
+///
+/// # Safety
+/// The call's arguments are those of its function; `here.handles` has the requests that it may complete.
+#[cold]
+pub unsafe fn before(here: &mut Here, call: &mut Call) {
+    let Some(tracing) = &here.tracing else { return };
+    let Some(arguments) = tracing.arguments.get(call.function as usize) else { return };
+    let (argument, abi) = (arguments.status, here.abi());
+    if argument == NONE || !status::is_ignored(call.arguments[usize::from(argument) & 15], call.language, abi) {
+        return;
+    }
+    let statuses = if arguments.many { here.handles.len() } else { 1 };
+    // SAFETY: by this function's contract.
+    let wanted = arguments.completes && statuses > 0 || unsafe { is_from_anywhere(here, call) };
+    if !wanted {
+        return;
+    }
+    let words = (statuses * abi.status_bytes).div_ceil(8);
+    if let Some(tracing) = &mut here.tracing {
+        tracing.statuses.resize(words.max(tracing.statuses.len()), 0);
+        call.arguments[usize::from(argument) & 15] = tracing.statuses.as_mut_ptr() as usize;
+    }
+}
+
+/// The address of the `place`th status that the call wrote; 0 where there is none.
+pub fn status_of(here: &Here, call: &Call, place: usize) -> usize {
+    let Some(tracing) = &here.tracing else { return 0 };
+    let argument = tracing.arguments.get(call.function as usize).map_or(NONE, |arguments| arguments.status);
+    if argument == NONE {
+        return 0;
+    }
+    let address = call.arguments[usize::from(argument) & 15];
+    if status::is_ignored(address, call.language, here.abi()) { 0 } else { address + place * here.abi().status_bytes }
+}
+
+/// After the call: writes it.
+///
+/// # Safety
+/// `call` has the function's arguments as they were passed.
+#[cold]
+#[inline(never)]
+pub unsafe fn note(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, paused: bool) {
+    // Out of `here` while that is asked for communicators.
+    let Some(mut tracing) = here.tracing.take() else { return };
+    if !paused {
+        // SAFETY: by this function's contract.
+        unsafe { write(here, call, rule, facts, &mut tracing) };
+    }
+    tracing.begun = 0;
+    tracing.references.clear();
+    tracing.matched.clear();
+    here.tracing = Some(tracing);
+}
+
+/// # Safety
+/// As of [`note`].
+#[inline]
+unsafe fn write(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, tracing: &mut Tracing) {
+    let mut made = trace::Call::new(FunctionId(call.function as u16), call.entered, call.left);
+    made.bytes = facts.bytes;
+    made.begun = tracing.begun;
+    if call.succeeded() && rule.special == Special::No {
+        let arguments = &tracing.arguments[call.function as usize];
+        // SAFETY: the call succeeded.
+        unsafe { describe(here, call, rule, arguments, &mut made, tracing) };
+    }
+    let Tracing { file, encoder, references, matched, .. } = tracing;
+    file.put(references.len(), matched.len(), |out| encoder.encode(&made, references, matched, out));
+    if file.full {
+        here.rank.dropped(|dropped| &raw mut dropped.events);
+    }
+}
+
+/// # Safety
+/// The call succeeded.
+#[inline]
+unsafe fn describe(
+    here: &mut Here,
+    call: &Call,
+    rule: &Rule,
+    arguments: &Arguments,
+    made: &mut trace::Call,
+    tracing: &mut Tracing,
+) {
+    let abi = here.abi();
+    let peer = |argument: u8, comm: Option<&Communicator>| -> i32 {
+        // SAFETY: by this function's contract.
+        match unsafe { call.integer(argument) } {
+            rank if rank >= 0 => world_rank(comm, rank),
+            rank if rank == abi.proc_null => peer::NULL,
+            rank if rank == abi.any_source && argument == arguments.source => peer::ANY,
+            _ => peer::UNKNOWN,
+        }
+    };
+    let tag = |argument: u8| {
+        // SAFETY: by this function's contract.
+        let tag = unsafe { call.integer(argument) };
+        if tag == abi.any_tag && argument == arguments.source_tag { trace::tag::ANY } else { tag }
+    };
+    // SAFETY: by this function's contract, throughout.
+    unsafe {
+        let group = if rule.comm != NONE {
+            here.communicator(call.handle(rule.comm, abi)).map(|comm| &**comm)
+        } else if rule.win != NONE {
+            here.window(call.handle(rule.win, abi)).map(|win| &**win)
+        } else {
+            None
+        };
+        if let Some(group) = group {
+            made.communicator = group.number;
+        }
+        if arguments.peer != NONE {
+            made.peer = peer(arguments.peer, group);
+        }
+        if arguments.tag != NONE {
+            made.tag = tag(arguments.tag);
+        }
+        let from_anywhere = arguments.receives
+            && (call.integer(arguments.source) == abi.any_source || call.integer(arguments.source_tag) == abi.any_tag);
+        let status = call.arguments[usize::from(arguments.status) & 15];
+        if from_anywhere
+            && arguments.status != NONE
+            && (arguments.flag == NONE || *(call.arguments[usize::from(arguments.flag) & 15] as *const i32) != 0)
+            && !status::is_ignored(status, call.language, abi)
+            && let Some(got) = status::read(status, abi)
+        {
+            tracing.matched.push(got.matched(0, abi, |rank| world_rank(group, rank)));
+        }
+        if arguments.exchanges {
+            made.source = peer(arguments.source, group);
+            made.source_tag = tag(arguments.source_tag);
+            if made.source != peer::NULL {
+                let (count, datatype) = (arguments.source_count, arguments.source_datatype);
+                made.source_bytes = amount::elements(here, call, rule, count, datatype);
+            }
+        }
+        if arguments.new_communicator != NONE {
+            let handle = call.handle_at(arguments.new_communicator, 0, abi);
+            // Numbered as it is made, which is where all its members agree on an order.
+            if handle.0 as usize != abi.comm_null && !handle.is_fortran() {
+                here.communicator(handle);
+            }
+        }
+        if arguments.new_window != NONE && call.language != crate::call::language::FORTRAN {
+            here.window(call.handle_at(arguments.new_window, 0, abi));
+        }
+        if arguments.cancels {
+            let handle = call.handle_at(0, 0, abi);
+            let known = here.rank.requests.with(|requests| requests.get(handle).map(|operation| operation.traced));
+            tracing.references.extend(known.and_then(Begun::reference));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Which arguments of a function a timeline tells.
+
+use record::functions::{Class, Function, functions};
+
+use crate::rules::NONE;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Arguments {
+    /// Destination, else source, else root, else target.
+    pub peer: u8,
+    pub tag: u8,
+    /// Of whom and with what tag it receives or probes.
+    pub source: u8,
+    pub source_tag: u8,
+    pub source_count: u8,
+    pub source_datatype: u8,
+    /// One or as many as it may complete.
+    pub status: u8,
+    pub flag: u8,
+    pub new_communicator: u8,
+    pub new_window: u8,
+    /// A blocking receive, or a probe: its status says what it got.
+    pub receives: bool,
+    /// Sends and receives.
+    pub exchanges: bool,
+    pub completes: bool,
+    /// Its statuses are as many as the requests that it may complete.
+    pub many: bool,
+    pub cancels: bool,
+}
+
+/// By number of the function.
+pub fn all() -> Vec<Arguments> {
+    functions().iter().map(Arguments::of).collect()
+}
+
+impl Arguments {
+    fn of(function: &Function) -> Arguments {
+        let first = |names: &[&str]| {
+            let places = names.iter().filter_map(|name| function.argument(name));
+            places.map(|place| place as u8).next().unwrap_or(NONE)
+        };
+        let (dest, source) = (first(&["dest"]), first(&["source"]));
+        let tagged = dest != NONE || source != NONE;
+        // One that is made by a request is none yet.
+        let made = first(&["newcomm", "comm_cart", "comm_graph", "comm_dist_graph", "newintracomm"]);
+        let completes = function.class == Class::Completion;
+        Arguments {
+            peer: first(&["dest", "source", "root", "target_rank", "rank"]),
+            tag: if tagged { first(&["tag", "sendtag"]) } else { NONE },
+            source,
+            source_tag: if source != NONE { first(&["recvtag", "tag"]) } else { NONE },
+            source_count: first(&["recvcount", "count"]),
+            source_datatype: first(&["recvtype", "datatype"]),
+            status: first(&["status", "statuses"]),
+            flag: if completes { NONE } else { first(&["flag"]) },
+            new_communicator: if first(&["request"]) == NONE { made } else { NONE },
+            new_window: if first(&["comm"]) != NONE { first(&["win"]) } else { NONE },
+            receives: source != NONE && matches!(function.class, Class::Receive | Class::Exchange | Class::Probe),
+            exchanges: source != NONE && dest != NONE,
+            completes,
+            many: first(&["statuses"]) != NONE,
+            cancels: function.name == "Cancel",
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The file of a thread's timeline: written through a window of it that is mapped, and moved on when it is full.
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use record::layout::{PAGE, Thread};
+use record::trace::{Encoder, Header};
+use zerocopy::IntoBytes;
+
+use crate::complaint::Complaint;
+
+/// The first window, and the largest. Each is as long as what was written before it, so that a short timeline is a short
+/// file.
+const FIRST: u64 = 64 << 10;
+const LARGEST: u64 = 1 << 20;
+
+#[derive(Debug)]
+pub struct File {
+    window: *mut u8,
+    length: usize,
+    /// Of the window, in the file.
+    base: u64,
+    /// Bytes of the window that are written.
+    at: usize,
+    file: OwnedFd,
+    limit: u64,
+    thread: *mut Thread,
+    /// Nothing more is written.
+    pub full: bool,
+}
+
+// SAFETY: the window belongs to whoever has the file.
+unsafe impl Send for File {}
+
+impl File {
+    /// `thread` is where it says how much is complete; it is mapped as long as the process runs.
+    pub fn create(path: &Path, limit: u64, header: &Header, thread: *mut Thread) -> Result<File, Complaint> {
+        let failed = |error: std::io::Error| {
+            Complaint::new(
+                format!("{}: {error}", path.display()),
+                "profile into a folder with space that can be written",
+            )
+        };
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| failed(error.into()))?;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        // SAFETY: a valid path and flags.
+        let file = unsafe { libc::open(name.as_ptr(), flags, 0o644) };
+        if file < 0 {
+            return Err(failed(std::io::Error::last_os_error()));
+        }
+        // SAFETY: it was just opened and belongs to nobody else.
+        let file = unsafe { OwnedFd::from_raw_fd(file) };
+        let mut file = File { window: ptr::null_mut(), length: 0, base: 0, at: 0, file, limit, thread, full: false };
+        let room = size_of::<Header>() + Encoder::room(0, 0);
+        if limit < room as u64 {
+            return Err(Complaint::new(
+                format!("{limit} bytes are too few for a timeline"),
+                "raise PLIMSOLL_PROFILE_TRACE",
+            ));
+        }
+        file.advance(room).map_err(failed)?;
+        file.write(|out| {
+            let header = header.as_bytes();
+            out[..header.len()].copy_from_slice(header);
+            Some(header.len())
+        });
+        Ok(file)
+    }
+
+    /// Writes with `encode`, to which [`Encoder::room`] of so many references and matches is given.
+    #[inline]
+    pub fn put(&mut self, references: usize, matched: usize, encode: impl FnOnce(&mut [u8]) -> Option<usize>) {
+        let room = Encoder::room(references, matched);
+        if self.full || self.length - self.at < room && !self.make_room(room) {
+            return;
+        }
+        self.write(encode);
+    }
+
+    #[inline]
+    fn write(&mut self, encode: impl FnOnce(&mut [u8]) -> Option<usize>) {
+        // SAFETY: the window has `length` bytes, all with storage behind them, and nobody else writes to it.
+        let out = unsafe { std::slice::from_raw_parts_mut(self.window.add(self.at), self.length - self.at) };
+        if let Some(length) = encode(out) {
+            self.at += length;
+            // SAFETY: by `create`'s contract. Readers take it for the length of what is whole.
+            unsafe { (&raw mut (*self.thread).traced).write_volatile(self.base + self.at as u64) };
+        }
+    }
+
+    #[cold]
+    fn make_room(&mut self, room: usize) -> bool {
+        let moved = self.advance(room);
+        if let Err(error) = &moved
+            && error.raw_os_error().is_some()
+        {
+            Complaint::new(format!("a timeline ends early: {error}"), "profile into a folder with more space")
+                .say_lost();
+        }
+        self.full = moved.is_err();
+        !self.full
+    }
+
+    /// Moves the window on, to where there is this much room.
+    fn advance(&mut self, room: usize) -> std::io::Result<()> {
+        let written = self.base + self.at as u64;
+        let base = written / PAGE as u64 * PAGE as u64;
+        let ahead = (written - base) as usize;
+        let most = self.limit.saturating_sub(base);
+        let wanted = written.clamp(FIRST, LARGEST).max((ahead + room) as u64).next_multiple_of(PAGE as u64).min(most);
+        if wanted < (ahead + room) as u64 {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        // SAFETY: the descriptor is of a file that is open for writing. A store to a page without storage would end the
+        // process.
+        let error = unsafe { libc::posix_fallocate(self.file.as_raw_fd(), base as i64, wanted as i64) };
+        if error != 0 {
+            return Err(std::io::Error::from_raw_os_error(error));
+        }
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let descriptor = self.file.as_raw_fd();
+        // SAFETY: a new mapping, nothing is replaced.
+        let window = unsafe {
+            libc::mmap(ptr::null_mut(), wanted as usize, protection, libc::MAP_SHARED, descriptor, base as i64)
+        };
+        if window == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        if !self.window.is_null() {
+            // SAFETY: the old window is not used any more.
+            unsafe { libc::munmap(self.window.cast(), self.length) };
+        }
+        (self.window, self.length, self.base, self.at) = (window.cast(), wanted as usize, base, ahead);
+        Ok(())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.window.is_null() {
+            // SAFETY: the window is not used any more.
+            unsafe { libc::munmap(self.window.cast(), self.length) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::functions::FunctionId;
+    use record::trace::{Call, Decoder};
+    use zerocopy::FromZeros;
+
+    use super::*;
+
+    fn filled(limit: u64, calls: u64) -> (u64, u64, u64, Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.1.0.trace");
+        let header = Header::new(0, 1000, 1, 0);
+        let mut thread = Thread::new_zeroed();
+        let mut file = File::create(&path, limit, &header, &mut thread).unwrap();
+        let mut encoder = Encoder::new(&header);
+        let mut kept = 0;
+        for at in 0..calls {
+            let mut call = Call::new(FunctionId(3), 1000 + at * 500, 1100 + at * 500);
+            call.bytes = at * 7919;
+            file.put(0, 0, |out| encoder.encode(&call, &[], &[], out));
+            kept += u64::from(!file.full);
+        }
+        drop(file);
+        let bytes = std::fs::read(&path).unwrap();
+        (kept, thread.traced, bytes.len() as u64, bytes)
+    }
+
+    fn decoded(bytes: &[u8]) -> u64 {
+        let mut decoder = Decoder::new(bytes).unwrap();
+        let mut read = 0;
+        while let Some(event) = decoder.next_event().unwrap() {
+            assert_eq!(event.call.bytes, read * 7919);
+            read += 1;
+        }
+        read
+    }
+
+    #[test]
+    fn windows_follow_each_other_without_a_seam() {
+        let (kept, complete, length, bytes) = filled(1 << 30, 300_000);
+        assert_eq!(kept, 300_000);
+        assert!(complete > 2 * LARGEST && length - complete <= LARGEST + PAGE as u64);
+        assert_eq!(decoded(&bytes[..complete as usize]), 300_000);
+        // What follows is zero but for what a call wrote ahead of its end.
+        assert_eq!(decoded(&bytes), 300_000);
+    }
+
+    #[test]
+    fn it_ends_at_its_limit_with_a_whole_call() {
+        for limit in [1000, 70_000, 500_001] {
+            let (kept, complete, length, bytes) = filled(limit, 100_000);
+            assert!(kept < 100_000 && length <= limit && limit - complete < 300, "{limit}: {complete} of {length}");
+            assert_eq!(decoded(&bytes[..complete as usize]), kept);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut thread = Thread::new_zeroed();
+        let header = Header::new(0, 0, 1, 0);
+        let refused = File::create(&folder.path().join("t"), 50, &header, &mut thread).unwrap_err();
+        assert!(refused.cause.contains("too few"), "{refused:?}");
+    }
+}
