@@ -165,7 +165,8 @@ pub unsafe fn failed(here: &mut Here, call: &Call, rule: &Rule) {
     for (index, handle) in kept.into_iter().enumerate() {
         // SAFETY: by this function's contract.
         if unsafe { call.handle_at(requests, index, abi) } != handle {
-            finish(here, handle);
+            // SAFETY: no status is looked at.
+            unsafe { finish(here, handle, 0) };
         }
     }
 }
@@ -181,8 +182,9 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
     // SAFETY: as above.
     let at = |array: u8, index: usize| unsafe { *(call.arguments[usize::from(array) & 15] as *const i32).add(index) };
     if let Completes::One { flag: done, .. } = completes {
+        let status = trace::status_of(here, call, 0);
         // SAFETY: by this function's contract.
-        return if flag(done) { unsafe { finish(here, call, Handle(call.kept), 0) } } else { 0 };
+        return if flag(done) { unsafe { finish(here, Handle(call.kept), status) } } else { 0 };
     }
     // Fortran counts from 1.
     let first = i32::from(call.language == crate::call::language::FORTRAN);
@@ -190,7 +192,7 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
     let mut bytes = 0u64;
     let mut done = |handle: Handle, place: usize| {
         // SAFETY: by this function's contract.
-        bytes = bytes.wrapping_add(unsafe { finish(here, call, handle, place) });
+        bytes = bytes.wrapping_add(unsafe { finish(here, handle, trace::status_of(here, call, place)) });
     };
     match completes {
         Completes::One { .. } => {}
@@ -220,16 +222,16 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
     bytes
 }
 
-/// One operation is complete, whose status is the `place`th that the call wrote.
+/// One operation is complete, with a status at this address; 0: with none that is known.
 ///
 /// # Safety
-/// As of [`complete`].
+/// The MPI wrote a status there.
 #[inline]
-unsafe fn finish(here: &mut Here, call: &Call, handle: Handle, place: usize) -> u64 {
+unsafe fn finish(here: &mut Here, handle: Handle, status: usize) -> u64 {
     let Some(operation) = here.rank.requests.with(|requests| requests.complete(handle)) else { return 0 };
     if here.tracing.is_some() {
         // SAFETY: by this function's contract.
-        unsafe { trace::completed(here, &operation, trace::status_of(here, call, place)) };
+        unsafe { trace::completed(here, &operation, status) };
     }
     operation.bytes
 }

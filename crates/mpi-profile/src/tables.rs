@@ -168,7 +168,7 @@ impl Tables {
 }
 
 /// Bytes that a file of this process may have.
-fn largest_file() -> u64 {
+pub fn largest_file() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the record is written by the call.
     match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } {

@@ -11,6 +11,7 @@ use record::trace::{Encoder, Header};
 use zerocopy::IntoBytes;
 
 use crate::complaint::Complaint;
+use crate::tables;
 
 /// The first window, and the largest. Each is as long as what was written before it, so that a short timeline is a short
 /// file.
@@ -53,6 +54,8 @@ impl File {
         }
         // SAFETY: it was just opened and belongs to nobody else.
         let file = unsafe { OwnedFd::from_raw_fd(file) };
+        // Growing beyond would end the process.
+        let limit = limit.min(tables::largest_file());
         let mut file = File { window: ptr::null_mut(), length: 0, base: 0, at: 0, file, limit, thread, full: false };
         let room = size_of::<Header>() + Encoder::room(0, 0);
         if limit < room as u64 {
