@@ -95,3 +95,43 @@ fn by_class(seen: &RankWaits) -> BTreeMap<&'static str, FunctionWaits> {
     }
     classes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use crate::timeline::tests::{Lines, profile};
+
+    fn measured(reading: &Reading<f64>) -> i64 {
+        match reading {
+            Reading::Measured(seconds) => (seconds * 1e9).round() as i64,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Ranks 0 and 1 enter at 1000 and 3000, rank 2 at 9000; all leave at 9500. Then rank 0 receives what rank 1 sends late.
+    #[test]
+    fn waits_are_those_of_the_timeline_to_the_nanosecond_and_say_for_whom() {
+        let mut ranks = [Lines::default(), Lines::default(), Lines::default()];
+        for (lines, entered) in ranks.iter_mut().zip([1_000, 3_000, 9_000]) {
+            lines.collective("Allreduce", (entered, 9_500), -1, 8);
+        }
+        ranks[1].call("Send", (14_000, 14_200), (0, 7, 64));
+        ranks[0].call("Recv", (10_000, 14_300), (1, 7, 64));
+        let folder = profile(ranks.into());
+        let summary = Summary::of(&Profile::open(folder.path()).unwrap());
+        let waits: Vec<i64> = summary.ranks.iter().map(|rank| measured(&rank.split.wait)).collect();
+        assert_eq!(waits, [8_000 + 4_000, 6_000, 0]);
+        for rank in &summary.ranks {
+            let parts = measured(&rank.split.wait) + measured(&rank.split.transfer);
+            assert_eq!(parts, ((rank.mpi - rank.split.undivided) * 1e9).round() as i64);
+        }
+        assert_eq!(summary.ranks.iter().map(|rank| measured(&rank.caused)).collect::<Vec<_>>(), [0, 4_000, 14_000]);
+        let whom = |rank: usize| summary.ranks[rank].waits_for.iter().map(|to| to.rank).collect::<Vec<_>>();
+        assert_eq!((whom(0), whom(1), whom(2)), (vec![2, 1], vec![2], vec![]));
+        assert_eq!(measured(&summary.totals.split.wait), 18_000);
+        let reduce = summary.functions.iter().find(|function| function.name == "MPI_Allreduce").unwrap();
+        assert_eq!(measured(&reduce.split.wait), 14_000);
+        assert!(summary.timeline.as_ref().unwrap().lanes.len() == 3);
+    }
+}

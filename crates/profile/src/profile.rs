@@ -144,6 +144,12 @@ impl Profile {
                 self.notes.push(format!("there are several tables of rank {twice}{of}, all counted"));
             }
         }
+        let paused = self.ranks.iter().filter(|rank| rank.phases.iter().any(|phase| phase.level == 0)).count();
+        if paused > 0 {
+            self.notes.push(format!(
+                "{paused} ranks paused recording by MPI_Pcontrol(0): what they did then is in no figure, and its time is compute"
+            ));
+        }
         let dropped = |read: Count| -> (u64, usize) {
             let counts = self.ranks.iter().map(|rank| read(&rank.header.dropped));
             counts.filter(|count| *count > 0).fold((0, 0), |(sum, ranks), count| (count.saturating_add(sum), ranks + 1))

@@ -34,6 +34,7 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
     let worlds = summary.job.worlds > 1;
     let sampled = all.iter().any(|rank| rank.cores.value().is_some() || rank.softirq.value().is_some());
     let cores = |cores: &Vec<u32>| cores.iter().take(3).map(u32::to_string).collect::<Vec<_>>().join(",");
+    let told = all.iter().any(|rank| rank.caused.value().is_some());
     let row = |rank: &RankSummary| {
         let number = if worlds { format!("{}:{}", rank.world, rank.rank) } else { rank.rank.to_string() };
         let mut row = vec![
@@ -52,6 +53,11 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
             row.push(shown(&rank.softirq, |value| seconds(*value)));
             row.push(shown(&rank.involuntary, |value| count(*value)));
         }
+        if told {
+            row.push(shown(&rank.caused, |value| seconds(*value)));
+            let whom = rank.waits_for.first().and_then(|first| all.get(first.rank));
+            row.push(whom.map_or_else(String::new, |rank| rank.rank.to_string()));
+        }
         let inside =
             rank.inside.as_ref().map(|inside| format!("in {} for {}", inside.function, seconds(inside.seconds)));
         let state = (rank.state != State::Finalized).then(|| super::word(rank.state).to_owned());
@@ -61,6 +67,9 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
     let mut header = vec!["rank", "host", "compute", "transfer", "wait", "cannot tell", "calls", "messages", "bytes"];
     if sampled {
         header.extend(["cores", "softirq", "taken off"]);
+    }
+    if told {
+        header.extend(["caused", "most for"]);
     }
     header.push("");
     // Of many ranks those at both ends are worth reading.
@@ -76,7 +85,12 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
         false => "Ranks".into(),
     };
     let remark = "shares of each rank's time; transfer is what its calls take when nobody is late, wait all beyond";
-    let how = if measured(all) { "measured from the timeline" } else { "modelled" };
+    let how = match measured(all) {
+        true => {
+            "measured from the timeline; caused: what others waited for this rank; most for: whom it waited for most"
+        }
+        false => "modelled",
+    };
     (!all.is_empty()).then(|| {
         (title, Some(format!("{remark} ({how})")), table(&header, &[1, header.len() - 1], order.into_iter().map(row)))
     })

@@ -112,6 +112,15 @@ pub(crate) fn write(folder: &Path, size: u32, written: &Written, communicators: 
         let file = lines.file(0);
         let state = Thread { traced: file.len() as u64, ..Thread::default() };
         image.region(kind::THREAD, lines.thread, (0, 0), &[state]);
+        // The tables have the same calls.
+        let mut rows: BTreeMap<_, Vec<(u64, u64)>> = BTreeMap::new();
+        for (call, ..) in &lines.calls {
+            rows.entry(call.function).or_default().push((call.left - call.entered, call.bytes));
+        }
+        for (id, calls) in rows {
+            let collective = record::functions::function(id).unwrap().class == record::functions::Class::Collective;
+            image.row(lines.thread, id, if collective { size } else { 0 }, calls);
+        }
         // A window of the file is always ahead of what is complete.
         let longer = [&file[..], &[0; 100]].concat();
         std::fs::write(record::folder::trace_file(folder, "here", pid, lines.thread), longer).unwrap();
