@@ -14,18 +14,21 @@ use study::statistics::median;
 use super::{Call, Mode, Profiled, Request, interval};
 use crate::mpi::program::Program;
 
-const BLOCKS: u64 = 5;
-/// Of a block.
-const CALLS: u64 = 1_000_000;
+const BLOCKS: u64 = 2_000;
+/// Of a block, of each kind.
+const CALLS: u64 = 2_000;
 const LIMIT: Duration = Duration::from_secs(60);
 /// The order of a run is the same every time.
 const SEED: u64 = 0x0051_1A11_0000_0005;
 /// Starts that may fail before a mode is left out.
 const PATIENCE: usize = 2;
 
-/// One start, in nanoseconds.
+/// One start: medians of its blocks, in nanoseconds.
+#[derive(Debug, PartialEq)]
 struct Run {
-    call: f64,
+    /// A call that is not seen by the profiler, and one that is.
+    bare: f64,
+    recorded: f64,
     clock: f64,
     /// Of timeline, a call.
     bytes: f64,
@@ -54,17 +57,14 @@ pub fn measure(
         }
     }
     let [bare, tables, timeline] = &found;
-    let added = |with: &[Option<Run>]| {
-        let pairs = bare.iter().zip(with);
-        interval(&pairs.filter_map(|(a, b)| Some(b.as_ref()?.call - a.as_ref()?.call)).collect::<Vec<_>>())
-    };
     let all = |runs: &[Option<Run>], value: fn(&Run) -> f64| runs.iter().flatten().map(value).collect::<Vec<_>>();
     Ok(Call {
         library: installation.to_string(),
-        bare: interval(&all(bare, |run| run.call)),
-        tables: added(tables),
-        timeline: added(timeline),
-        clock: interval(&all(bare, |run| run.clock)),
+        bare: interval(&all(bare, |run| run.recorded)),
+        unloaded: interval(&all(bare, |run| run.recorded - run.bare)),
+        tables: interval(&all(tables, |run| run.recorded - run.bare)),
+        timeline: interval(&all(timeline, |run| run.recorded - run.bare)),
+        clock: interval(&all(tables, |run| run.clock)),
         bytes: median(&all(timeline, |run| run.bytes)),
         failures: failures.concat(),
     })
@@ -94,21 +94,20 @@ fn run(request: &Request, installation: &Installation, program: &Program, mode: 
         let line = said.lines().find(|line| line.chars().any(char::is_alphabetic)).unwrap_or("it said nothing");
         return Err(failed(format!("exit code {}: {}", exit_code(status), line.trim())));
     }
-    let (call, clock) = read(&running.said()).ok_or_else(|| failed("its output is not what it prints".into()))?;
+    let run = read(&running.said()).ok_or_else(|| failed("its output is not what it prints".into()))?;
     let (sends, traced) = profiled.recorded()?;
-    let expected = if mode == Mode::Bare { 0 } else { (BLOCKS + 1) * CALLS };
+    let expected = if mode == Mode::Bare { 0 } else { BLOCKS * CALLS };
     if sends != expected || (mode == Mode::Timeline) != (traced > 0) {
         return Err(failed(format!("{sends} of {expected} calls were recorded, and {traced} bytes of timeline")));
     }
-    Ok(Run { call, clock, bytes: traced as f64 / ((BLOCKS + 1) * CALLS) as f64 })
+    Ok(Run { bytes: traced as f64 / (BLOCKS * CALLS) as f64, ..run })
 }
 
-/// The median of the blocks, and the two reads of the clock.
-fn read(text: &str) -> Option<(f64, f64)> {
-    let blocks: Vec<f64> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
-    let clock = text.lines().find_map(|line| line.strip_prefix("clock ")?.trim().parse().ok())?;
-    (blocks.len() as u64 == BLOCKS).then_some(())?;
-    Some((median(&blocks)?, clock))
+fn read(text: &str) -> Option<Run> {
+    let value = |name: &str| -> Option<f64> {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+    };
+    Some(Run { bare: value("bare")?, recorded: value("recorded")?, clock: value("clock")?, bytes: 0.0 })
 }
 
 #[cfg(test)]
@@ -116,9 +115,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_and_clock_are_read_and_nothing_else_is() {
-        assert_eq!(read("5.0\n4.0\n6.0\n4.5\n5.5\nclock 9.25\n"), Some((5.0, 9.25)));
-        assert_eq!(read("5.0\n4.0\nclock 9.25\n"), None);
-        assert_eq!(read("5.0\n4.0\n6.0\n4.5\n5.5\n"), None);
+    fn three_medians_are_read_and_nothing_less() {
+        let run = Run { bare: 4.5, recorded: 27.0, clock: 19.25, bytes: 0.0 };
+        assert_eq!(read("a warning\nbare 4.5\nrecorded 27.0\nclock 19.25\n"), Some(run));
+        assert_eq!(read("bare 4.5\nclock 19.25\n"), None);
+        assert_eq!(read("bare 4.5\nrecorded x\nclock 19.25\n"), None);
     }
 }

@@ -66,7 +66,9 @@ pub struct Call {
     pub library: String,
     /// Nanoseconds a call without the profiler.
     pub bare: Option<Interval>,
-    /// Nanoseconds that it adds: differences within a round.
+    /// Without the profiler, MPI_Send beyond PMPI_Send: what the method finds where there is nothing.
+    pub unloaded: Option<Interval>,
+    /// Nanoseconds that it adds: of each start the difference between blocks of MPI_Send and of PMPI_Send in turns.
     pub tables: Option<Interval>,
     pub timeline: Option<Interval>,
     /// Of them for two reads of the clock.

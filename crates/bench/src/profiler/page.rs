@@ -22,6 +22,7 @@ pub fn page(findings: &Findings) -> String {
             table.add_row([name, middle, spread, target, most.map_or("", |most| verdict(value, most)).to_owned()]);
         };
         row(format!("{}: a call, bare", call.library), call.bare, None);
+        row("  the same by PMPI_Send beside it: adds".into(), call.unloaded, None);
         row("  tables: counters, histograms, call site".into(), call.tables, Some(TABLES_NANOSECONDS));
         row("  tables and timeline".into(), call.timeline, Some(TIMELINE_NANOSECONDS));
         row("  of each: two reads of the clock".into(), call.clock, None);
@@ -51,7 +52,7 @@ pub fn page(findings: &Findings) -> String {
     }
     let mut page: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
     page += &format!(
-        "\nnotes\n  {} rounds; bare and profiled starts in turns, differences and ratios within a round\n",
+        "\nnotes\n  {} rounds, bare and profiled starts in turns; what is added to a call is MPI_Send over PMPI_Send, which is not seen, block by block\n",
         findings.rounds
     );
     for call in findings.calls.iter() {
@@ -106,6 +107,7 @@ mod tests {
         let call = |library: &str, tables| Call {
             library: library.into(),
             bare: at(9.0),
+            unloaded: at(1.0),
             tables,
             timeline: None,
             clock: at(10.0),
