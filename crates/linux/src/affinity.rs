@@ -99,6 +99,15 @@ pub fn pin(core: CoreId) -> Result<Pinned> {
     Ok(Pinned { core, before, _thread: PhantomData })
 }
 
+/// Lets the calling thread run on `cores` and nowhere else from now on. For threads that go out of others' way; see [`pin`]
+/// for those that need a core.
+pub fn settle(cores: &[CoreId]) -> Result<()> {
+    given()?;
+    let mut mask = CpuSet::new();
+    cores.iter().for_each(|core| mask.set(core.0 as usize));
+    sched_setaffinity(None, &mask).map_err(|e| Fault::because("CPU affinity", e, "name cores that are on line"))
+}
+
 /// Makes a child start with the cores this process was given, even when the spawning thread is pinned by then.
 pub fn inherit_allowed(command: &mut Command) -> Result<()> {
     let mask = given()?;

@@ -11,6 +11,7 @@ pub mod channel;
 pub mod clock;
 pub mod contention;
 pub mod datagrams;
+pub mod inherited;
 pub mod lab;
 #[cfg(not(loom))]
 mod netlink;
@@ -23,6 +24,7 @@ pub mod relay;
 pub mod remote;
 pub mod rendezvous;
 pub mod ring;
+pub mod scheduling;
 pub mod shield;
 #[cfg(not(loom))]
 pub mod shm;

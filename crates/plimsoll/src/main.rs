@@ -42,6 +42,8 @@ enum Command {
     #[command(hide = true)]
     Peer(commands::peer::Arguments),
     #[command(hide = true)]
+    ProfileSampler(commands::profile_sampler::Arguments),
+    #[command(hide = true)]
     LabAgent(commands::lab_agent::Arguments),
 }
 
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Stop(arguments) => commands::stop::run(arguments),
         Command::Mpirun(arguments) => commands::mpirun::run(arguments),
         Command::Profile(arguments) => commands::profile::run(arguments),
+        Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),
         Command::LabAgent(arguments) => commands::lab_agent::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
     };

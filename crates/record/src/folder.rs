@@ -5,6 +5,7 @@
 //! DIR/ranks/HOST.PID.rank      the tables of a rank (`layout`)
 //! DIR/ranks/HOST.PID.K.trace   the timeline of its thread K, where asked for
 //! DIR/hosts/HOST.samples       what the cores of a host did, and its ranks, moment by moment
+//! DIR/hosts/BOOT.sampled       somebody samples the host whose present start is BOOT
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -45,6 +46,11 @@ pub fn rank_file(folder: &Path, host: &str, pid: u32) -> PathBuf {
 /// `thread` is the index of the thread in the rank's tables.
 pub fn trace_file(folder: &Path, host: &str, pid: u32, thread: u16) -> PathBuf {
     folder.join(RANKS).join(format!("{}.{pid}.{thread}.{TRACE_SUFFIX}", host_word(host)))
+}
+
+/// Whoever makes this file starts the sampler of the host whose present start is `boot`.
+pub fn sampled_mark(folder: &Path, boot: &str) -> PathBuf {
+    folder.join(HOSTS).join(format!("{}.sampled", host_word(boot)))
 }
 
 pub fn samples_file(folder: &Path, host: &str) -> PathBuf {

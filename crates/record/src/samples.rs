@@ -40,8 +40,8 @@ pub struct Head {
     pub realtime: u64,
     /// From one look to the next, as it began; later intervals are in [`SamplerCost`].
     pub interval: u64,
-    /// Cores that are on line.
-    pub cores: Vec<u32>,
+    /// Cores that are on line, and the package that each is in.
+    pub cores: Vec<(u32, u32)>,
     pub origins: Origins,
 }
 

@@ -4,19 +4,27 @@ mod line;
 mod outcome;
 mod place;
 mod refusal;
+mod remote;
+mod sampler;
+mod watched;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linux::relay::Relay;
 use machine::{Fault, Nanoseconds, Result};
 use profile::job::Job;
+use record::folder::{self, variable};
 
 pub use line::{Launcher, Line, Program};
 pub use outcome::Outcome;
 pub use place::Place;
+pub use remote::{leave, sample};
+pub use sampler::{Account, Sampler, Settings};
 
 use crate::preload;
 use crate::running::exit_code;
@@ -52,7 +60,10 @@ pub fn run(request: &Request) -> Result<u8> {
     }
     let library = preload::library(&request.command)?;
     let mut place = Place::make(request.folder.as_deref())?;
-    let variables = preload::variables(&library, place.path(), request.trace, request.memory);
+    let mut variables = preload::variables(&library, place.path(), request.trace, request.memory);
+    if request.cores {
+        variables.push((variable::SAMPLER.to_owned(), request.command.clone().into()));
+    }
     let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
     let words = line.exporting(&request.words, &names);
     let (name, arguments) = words.split_first().ok_or_else(|| {
@@ -60,17 +71,20 @@ pub fn run(request: &Request) -> Result<u8> {
     })?;
     let mut job = Job {
         command: request.words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        host: host(),
         boot: boot(),
         pid: std::process::id(),
         started: now(),
         trace_limit: request.trace,
+        interval: request.interval.map(|interval| interval.0),
         ..Job::default()
     };
     job.write(place.path())?;
 
     // Signals are kept from here on, before any thread or child is there.
     let relay = Relay::open()?;
+    // Opened before the command starts, so that its first moments are seen too.
+    let mut sampling = request.cores.then(|| Sampling::begin(place.path(), request.interval));
     let mut command = Command::new(name);
     command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
     relay.release(&mut command);
@@ -81,7 +95,12 @@ pub fn run(request: &Request) -> Result<u8> {
     let status = attend(&mut child, &relay)?;
 
     let code = exit_code(status);
-    let outcome = Outcome::read(place.path());
+    let mut outcome = Outcome::read(place.path());
+    match sampling.take().map(Sampling::end) {
+        Some(Ok(account)) => outcome.sampling = Some(account),
+        Some(Err(fault)) => job.notes.push(format!("the cores were not sampled: {fault}")),
+        None => {}
+    }
     job.notes.extend(outcome.notes());
     if outcome.ranks == 0 {
         job.notes.extend(refusal::of_silence(&request.words, &line, code));
@@ -101,6 +120,39 @@ fn attend(child: &mut Child, relay: &Relay) -> Result<ExitStatus> {
         }
         relay.attend(child, LOOK)?;
     }
+}
+
+/// A sampler in a thread of this process.
+struct Sampling {
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<Result<Account>>,
+}
+
+impl Sampling {
+    fn begin(folder: &Path, interval: Option<Nanoseconds>) -> Sampling {
+        // No rank of this host starts another.
+        let _ = std::fs::File::create(folder::sampled_mark(folder, &boot()));
+        let settings = Settings { folder: folder.to_owned(), interval };
+        let (opened, is_open) = mpsc::channel();
+        let (stop, stopped) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let sampler = Sampler::open(&settings);
+            let _ = opened.send(());
+            sampler?.run(|patience, _| stopped.recv_timeout(patience) != Err(RecvTimeoutError::Timeout))
+        });
+        let _ = is_open.recv();
+        Sampling { stop, thread }
+    }
+
+    fn end(self) -> Result<Account> {
+        drop(self.stop);
+        let died = || Fault::new("the sampler", "it ended with a panic", "report it, and profile with --no-cores");
+        self.thread.join().unwrap_or_else(|_| Err(died()))
+    }
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// What tells the present start of this host from others.

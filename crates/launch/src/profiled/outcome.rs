@@ -9,6 +9,8 @@ use record::folder;
 use record::layout::{Dropped, words};
 use record::live::{Glance, Live};
 
+use super::sampler::Account;
+
 /// What the ranks recorded, in sums.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
@@ -25,6 +27,8 @@ pub struct Outcome {
     pub dropped: Vec<(&'static str, u64)>,
     /// Files that are no tables of this version.
     pub unreadable: usize,
+    /// What sampling the cores of this host took; `None` where it was left out or failed.
+    pub sampling: Option<Account>,
 }
 
 impl Outcome {
@@ -53,6 +57,7 @@ impl Outcome {
             share: (all > 0.0).then(|| inside / all),
             dropped: dropped(glances.iter().map(|glance| &glance.header.dropped)),
             unreadable: 0,
+            sampling: None,
         }
     }
 
@@ -97,6 +102,14 @@ impl Outcome {
             let _ = write!(page, "; {} did not finalize", many(self.cut_short as u64, "rank"));
         }
         page.push('\n');
+        if let Some(account) = &self.sampling {
+            let _ = writeln!(
+                page,
+                "plimsoll: cores sampled {} times, which took {:.2} % of one core",
+                grouped(account.looks),
+                100.0 * account.share()
+            );
+        }
         for note in notes {
             let _ = writeln!(page, "plimsoll: {note}");
         }
@@ -141,7 +154,7 @@ fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (nth, digit) in digits.chars().enumerate() {
-        if nth > 0 && (digits.len() - nth) % 3 == 0 {
+        if nth > 0 && (digits.len() - nth).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -169,7 +182,7 @@ mod tests {
             calls: 1_234_567,
             share: Some(0.25),
             dropped: vec![("calls found no place for their site", 7)],
-            unreadable: 0,
+            ..Outcome::default()
         };
         let page = outcome.page(Path::new("a b"), &outcome.notes());
         for wanted in [

@@ -1,7 +1,5 @@
 //! The host's meter: opened once a session, begun and ended around each block.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 use machine::accounting::{CoreCost, Softirq};
@@ -9,6 +7,7 @@ use machine::{CoreId, Fault, Nanoseconds, Reading, Result};
 use serde::{Deserialize, Serialize};
 
 use super::interrupts::{InterruptCounts, InterruptTable};
+use super::procfile::ProcFile;
 use super::softirq::{CoreWork, SoftirqCounts, SoftirqSensor, softirq_counts};
 use super::table::advance;
 
@@ -163,46 +162,6 @@ fn interrupts_between(from: &Snapshot, now: &Snapshot, core: CoreId) -> Option<I
 
 fn since(start: Instant) -> Nanoseconds {
     Nanoseconds(start.elapsed().as_nanos() as u64)
-}
-
-/// A file of `/proc`, opened once and read whole each time into the same memory.
-struct ProcFile {
-    path: &'static str,
-    file: File,
-    text: String,
-}
-
-impl ProcFile {
-    fn open(path: &'static str) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Fault::because(path, e, "mount /proc"))?;
-        Ok(ProcFile { path, file, text: String::new() })
-    }
-
-    fn read(&mut self) -> Result<&str> {
-        let mut bytes = std::mem::take(&mut self.text).into_bytes();
-        bytes.resize(bytes.capacity().max(16 << 10), 0);
-        let mut length = 0;
-        loop {
-            let got = self
-                .file
-                .read_at(&mut bytes[length..], length as u64)
-                .map_err(|e| Fault::because(self.path, e, "check that /proc is mounted whole"))?;
-            length += got;
-            if got == 0 {
-                break;
-            }
-            if length == bytes.len() {
-                bytes.resize(2 * length, 0);
-            }
-        }
-        bytes.truncate(length);
-        self.text = String::from_utf8(bytes).map_err(|_| self.misread())?;
-        Ok(&self.text)
-    }
-
-    fn misread(&self) -> Fault {
-        Fault::new(self.path, "its format is not the one known here", "report this with the file")
-    }
 }
 
 #[cfg(test)]

@@ -4,18 +4,25 @@
 //! interrupted, and `/proc/stat` sees of it only what a timer tick happens to hit.
 
 mod busy;
+mod cores;
 mod counters;
+mod energy;
 mod heap;
 mod interrupts;
 mod meter;
+mod process;
+mod procfile;
 mod softirq;
 mod table;
 mod thread;
 
 pub use busy::{BusyMeter, CoreBusy};
+pub use cores::{CoreLoad, CoreTotals, CoresSensor, Origins};
 pub use counters::{Counter, CounterKind};
+pub use energy::{EnergySensor, ZoneEnergy};
 pub use heap::{heap, resident};
 pub use interrupts::{InterruptCounts, InterruptTable};
 pub use meter::{CoreCounts, HostMeter};
+pub use process::{ThreadWatch, is_there, own_thread_time, process_time};
 pub use softirq::{CoreWork, SoftirqCounts, SoftirqSensor, softirq_counts};
-pub use thread::{ThreadMeter, current_thread};
+pub use thread::{Switches, ThreadMeter, current_thread};

@@ -38,6 +38,8 @@ pub fn softirq_counts(text: &str) -> Option<Vec<(CoreId, SoftirqCounts)>> {
 pub struct CoreWork {
     pub net_rx: Softirq,
     pub net_tx: Softirq,
+    /// Of all kinds, the network's among them.
+    pub all: Softirq,
     /// From devices and other cores; `None` where the kernel does not trace all of them.
     pub interrupts: Option<u64>,
 }
@@ -102,6 +104,10 @@ impl SoftirqSensor {
         CoreWork {
             net_rx: vector(NET_RX),
             net_tx: vector(NET_TX),
+            all: Softirq {
+                count: raw[..VECTORS].iter().sum(),
+                time: Nanoseconds(raw[VECTORS..2 * VECTORS].iter().sum()),
+            },
             interrupts: self.interrupts_traced.then_some(interrupts),
         }
     }

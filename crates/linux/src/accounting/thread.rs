@@ -34,10 +34,13 @@ struct Snapshot {
     counts: [Option<Count>; 3],
 }
 
+/// How often a thread left its core.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Switches {
-    voluntary: u64,
-    involuntary: u64,
+pub struct Switches {
+    /// To wait for something.
+    pub voluntary: u64,
+    /// Because another was to run.
+    pub involuntary: u64,
 }
 
 impl ThreadMeter {
@@ -113,7 +116,11 @@ impl ThreadMeter {
 /// CPU time to this instant, also of a thread that runs now; `/proc` tells it only as of its last tick.
 fn cpu_time(thread: i32) -> std::result::Result<Nanoseconds, Errno> {
     // The kernel's encoding of 'scheduler clock of this thread' (CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED).
-    let clock: libc::clockid_t = (!thread << 3) | 4 | 2;
+    clock_time((!thread << 3) | 4 | 2)
+}
+
+/// What a clock of processor time shows.
+pub(super) fn clock_time(clock: libc::clockid_t) -> std::result::Result<Nanoseconds, Errno> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is ours and lives across the call.
     match unsafe { libc::clock_gettime(clock, &raw mut time) } {
@@ -131,7 +138,7 @@ fn own_switches() -> Switches {
 }
 
 /// The context switches in the text of a `status` file.
-fn switches_of_status(text: &str) -> Option<Switches> {
+pub(super) fn switches_of_status(text: &str) -> Option<Switches> {
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().parse().ok()
@@ -140,7 +147,7 @@ fn switches_of_status(text: &str) -> Option<Switches> {
 }
 
 /// The core in the text of a `stat` file: its 39th field. The second, the name, may hold blanks and parentheses.
-fn core_of_stat(text: &str) -> Option<CoreId> {
+pub(super) fn core_of_stat(text: &str) -> Option<CoreId> {
     let (_, after_name) = text.rsplit_once(')')?;
     after_name.split_ascii_whitespace().nth(36)?.parse().ok().map(CoreId)
 }

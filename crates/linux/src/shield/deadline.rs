@@ -1,12 +1,12 @@
 //! Deadline scheduling: the thread gets its share of every period before anyone else on the core runs.
 
 use std::io;
-use std::mem::size_of;
 
 use machine::{CoreId, Nanoseconds, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::{Means, not_possible};
+use crate::scheduling::{Attributes, get, set};
 
 /// Nine tenths: the kernel grants 95 % of a core in all, of which its server for ordinary threads has 5 %.
 const RUNTIME: Nanoseconds = Nanoseconds(900_000);
@@ -16,39 +16,6 @@ const PERIOD: Nanoseconds = Nanoseconds(1_000_000);
 const SCHED_DEADLINE: u32 = 6;
 /// Children are ordinary threads; without it the kernel lets a deadline thread have none.
 const RESET_ON_FORK: u64 = 1;
-
-/// `struct sched_attr` of `linux/sched/types.h`, first version.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-struct Attributes {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
-
-fn get() -> io::Result<Attributes> {
-    let mut attributes = Attributes::default();
-    let size = size_of::<Attributes>();
-    // SAFETY: the kernel writes at most `size` bytes to a structure of that size, which lives across the call.
-    match unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) } {
-        0 => Ok(attributes),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn set(attributes: &Attributes) -> io::Result<()> {
-    let attributes = Attributes { size: size_of::<Attributes>() as u32, ..*attributes };
-    // SAFETY: the kernel reads as many bytes as `size` says, all of them ours.
-    match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
 
 /// The calling thread is one, until this is dropped.
 pub(super) struct Deadline {

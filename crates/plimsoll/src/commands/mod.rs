@@ -14,6 +14,7 @@ pub mod odf;
 pub mod peer;
 pub mod plan;
 pub mod profile;
+pub mod profile_sampler;
 pub mod ps;
 pub mod report;
 pub mod run;

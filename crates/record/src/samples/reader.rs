@@ -122,7 +122,7 @@ fn head(mut contents: Cursor) -> Option<Head> {
     let pid = contents.small()?;
     let (monotonic, realtime, interval) = (contents.number()?, contents.number()?, contents.number()?);
     let count = contents.number()?;
-    let cores = (0..count).map(|_| contents.small()).collect::<Option<_>>()?;
+    let cores = (0..count).map(|_| Some((contents.small()?, contents.small()?))).collect::<Option<_>>()?;
     let origins = Origins {
         softirq_counts: contents.reading()?,
         softirq_times: contents.reading()?,

@@ -12,7 +12,7 @@ fn head() -> Head {
         monotonic: 1000,
         realtime: 5000,
         interval: 20,
-        cores: vec![0, 1, 300],
+        cores: vec![(0, 0), (1, 0), (300, 1)],
         origins: Origins {
             softirq_counts: measured("counted"),
             softirq_times: Reading::not_permitted("no", "be root"),
@@ -29,6 +29,7 @@ fn written(give: impl FnOnce(&mut Writer<&mut Vec<u8>>)) -> Vec<u8> {
     let mut file = Vec::new();
     let mut writer = Writer::begin(&mut file, &head()).unwrap();
     give(&mut writer);
+    writer.flush().unwrap();
     file
 }
 

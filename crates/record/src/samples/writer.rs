@@ -15,7 +15,7 @@ struct Subject {
     name: String,
 }
 
-/// Writes to `out`, one whole frame at a time.
+/// Writes to `out`, whole frames at a time: when load was given, when many have gathered, and at the end.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -25,7 +25,12 @@ pub struct Writer<W> {
     /// What changed at this moment.
     changes: Vec<u8>,
     written: u64,
+    /// Frames that are not written yet.
+    gathered: Vec<u8>,
 }
+
+/// Bytes that gather before they are written in any case.
+const GATHER: usize = 64 << 10;
 
 impl<W: Write> Writer<W> {
     pub fn begin(mut out: W, head: &Head) -> io::Result<Writer<W>> {
@@ -37,7 +42,10 @@ impl<W: Write> Writer<W> {
         for number in [u64::from(head.pid), head.monotonic, head.realtime, head.interval, head.cores.len() as u64] {
             put(&mut contents, number);
         }
-        head.cores.iter().for_each(|core| put(&mut contents, u64::from(*core)));
+        for (core, package) in &head.cores {
+            put(&mut contents, u64::from(*core));
+            put(&mut contents, u64::from(*package));
+        }
         let origins = &head.origins;
         for reading in [
             &origins.softirq_counts,
@@ -50,8 +58,16 @@ impl<W: Write> Writer<W> {
         ] {
             put_reading(&mut contents, reading);
         }
-        let mut writer = Writer { out, tracks: HashMap::new(), time: head.monotonic, changes: Vec::new(), written: 0 };
+        let mut writer = Writer {
+            out,
+            tracks: HashMap::new(),
+            time: head.monotonic,
+            changes: Vec::new(),
+            written: 0,
+            gathered: Vec::new(),
+        };
         writer.frame(kind::HEAD, &contents)?;
+        writer.flush()?;
         Ok(writer)
     }
 
@@ -97,7 +113,8 @@ impl<W: Write> Writer<W> {
 
     /// The same for load, cost and energy.
     pub fn end_load(&mut self, time: u64) -> io::Result<()> {
-        self.end_moment(kind::LOAD, time)
+        self.end_moment(kind::LOAD, time)?;
+        self.flush()
     }
 
     pub fn note(&mut self, sentence: &str) -> io::Result<()> {
@@ -109,6 +126,12 @@ impl<W: Write> Writer<W> {
         let mut contents = Vec::new();
         put(&mut contents, time);
         self.frame(kind::END, &contents)?;
+        self.flush()
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.gathered)?;
+        self.gathered.clear();
         self.out.flush()
     }
 
@@ -150,11 +173,11 @@ impl<W: Write> Writer<W> {
     }
 
     fn frame(&mut self, kind: u8, contents: &[u8]) -> io::Result<()> {
-        let mut frame = Vec::with_capacity(contents.len() + 6);
-        put(&mut frame, contents.len() as u64 + 1);
-        frame.push(kind);
-        frame.extend_from_slice(contents);
-        self.written += frame.len() as u64;
-        self.out.write_all(&frame)
+        let before = self.gathered.len();
+        put(&mut self.gathered, contents.len() as u64 + 1);
+        self.gathered.push(kind);
+        self.gathered.extend_from_slice(contents);
+        self.written += (self.gathered.len() - before) as u64;
+        if self.gathered.len() >= GATHER { self.flush() } else { Ok(()) }
     }
 }

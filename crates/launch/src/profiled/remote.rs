@@ -1,0 +1,48 @@
+//! The sampler of a host where nobody called `plimsoll profile`: its first rank starts it.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use machine::{Nanoseconds, Result};
+use profile::job::Job;
+use record::folder;
+
+use super::sampler::{Account, Sampler, Settings};
+
+/// How long no rank may be there before it ends: others may be about to start.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The same before it has seen any.
+const FIRST_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Leaves the session and the descriptors of the rank that started this process, by starting it anew as `anew`. Returns
+/// where that is not possible; then they end with the sampler.
+pub fn leave(anew: &mut Command) {
+    let _ = rustix::process::setsid();
+    if linux::inherited::end_at_exec().is_ok() {
+        let _ = anew.exec();
+    }
+}
+
+/// Samples this host for the profile at `profile` until its ranks are gone.
+///
+/// Call it in a process of one thread: who started it was a rank, whose cores it leaves.
+pub fn sample(profile: &Path) -> Result<Account> {
+    linux::affinity::unbind()?;
+    let interval = Job::read(profile)?.interval.map(Nanoseconds);
+    let sampler = Sampler::open(&Settings { folder: profile.to_owned(), interval })?;
+    let mut alone_since = Instant::now();
+    let account = sampler.run(|patience, watched| {
+        std::thread::sleep(patience);
+        if watched.has_seen() && !watched.is_over() {
+            alone_since = Instant::now();
+        }
+        let limit = if watched.has_seen() { PATIENCE } else { FIRST_PATIENCE };
+        alone_since.elapsed() > limit
+    });
+    // The first rank of a job that comes later starts another.
+    let _ = std::fs::remove_file(folder::sampled_mark(profile, &super::boot()));
+    account
+}

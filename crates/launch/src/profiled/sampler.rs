@@ -1,0 +1,262 @@
+//! The sampler of one host: looks at its cores and at the tables of its ranks, and writes what changed.
+
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use linux::accounting::{CoresSensor, EnergySensor, own_thread_time};
+use linux::clock::monotonic;
+use machine::{CoreId, CpuSet, Fault, Nanoseconds, Reading, Result};
+use record::folder;
+use record::samples::{CoreLoad, CoreWork, Energy, Head, Origins, SamplerCost, Writer};
+
+use super::watched::Watched;
+
+/// The interval where none is asked for.
+const USUAL: Nanoseconds = Nanoseconds(20_000_000);
+
+/// The share of one core that sampling may take where no interval is asked for.
+const SHARE: f64 = 0.005;
+
+/// Load is looked at no oftener: the kernel knows it to 10 ms only, and tells it at length.
+const LOAD: Nanoseconds = Nanoseconds(100_000_000);
+
+/// About what a look takes.
+const SLICE: Nanoseconds = Nanoseconds(100_000);
+
+/// How often new ranks are looked for, and the cost of sampling.
+const SURVEY: Nanoseconds = Nanoseconds(200_000_000);
+
+/// The interval doubles each time the file has grown by so much: however long a job runs, its samples stay readable.
+const STRETCH: u64 = 8 << 20;
+
+/// What a sampler is told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Of the profile.
+    pub folder: PathBuf,
+    /// `None`: as often as costs little.
+    pub interval: Option<Nanoseconds>,
+}
+
+/// What sampling took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Account {
+    pub cpu: Nanoseconds,
+    pub elapsed: Nanoseconds,
+    pub looks: u64,
+}
+
+impl Account {
+    /// Of one core.
+    pub fn share(&self) -> f64 {
+        self.cpu.0 as f64 / (self.elapsed.0 as f64).max(1.0)
+    }
+}
+
+pub struct Sampler {
+    writer: Writer<fs::File>,
+    cores: CoresSensor,
+    energy: Reading<EnergySensor>,
+    watched: Watched,
+    interval: Nanoseconds,
+    is_fixed: bool,
+    begun: Nanoseconds,
+    looks: u64,
+    /// Length of the file at which the interval doubles.
+    stretch_at: u64,
+    /// When the cost was last judged, and what it was.
+    judged: (Nanoseconds, Nanoseconds),
+}
+
+impl Sampler {
+    /// Opens the sensors, which takes some hundred milliseconds, and the file of this host.
+    pub fn open(settings: &Settings) -> Result<Sampler> {
+        let mut cores = CoresSensor::open()?;
+        let energy = EnergySensor::open();
+        let boot = super::boot();
+        let host = super::host();
+        let (now, realtime) = (monotonic(), super::now());
+        let interval = settings.interval.unwrap_or(USUAL);
+        let of = cores.origins();
+        let head = Head {
+            host: host.clone(),
+            boot: boot.clone(),
+            pid: std::process::id(),
+            monotonic: now.0,
+            realtime,
+            interval: interval.0,
+            cores: cores.online().iter().map(|core| (core.0, package(*core))).collect(),
+            origins: Origins {
+                softirq_counts: of.softirq_counts,
+                softirq_times: of.softirq_times,
+                softirq_all: of.softirq_all,
+                interrupts: of.interrupts,
+                load: of.load,
+                energy: match &energy {
+                    Reading::Measured(_) | Reading::Modelled(_) => Reading::Measured("RAPL, by powercap".to_owned()),
+                    Reading::Absent { reason } => Reading::absent(reason),
+                    Reading::NotPermitted { reason, next } => Reading::not_permitted(reason, next),
+                },
+                ranks: Reading::Measured("the ranks' tables, /proc/PID/task/TID/stat and status".to_owned()),
+            },
+        };
+        cores.work()?;
+        let (path, file) = new_file(&settings.folder, &host)?;
+        let writer = Writer::begin(file, &head).map_err(|e| unwritten(&path, e))?;
+        Ok(Sampler {
+            writer,
+            cores,
+            energy,
+            watched: Watched::new(&settings.folder, &boot),
+            interval,
+            is_fixed: settings.interval.is_some(),
+            begun: now,
+            looks: 0,
+            stretch_at: STRETCH,
+            judged: (now, own_thread_time()),
+        })
+    }
+
+    /// Samples until `stop`, which waits for at most the time that it is given and says whether that is the end.
+    pub fn run(mut self, mut stop: impl FnMut(Duration, &Watched) -> bool) -> Result<Account> {
+        let origin = own_thread_time();
+        self.judged.1 = origin;
+        // Whatever else is to run gets more; what cannot be set here is not missed.
+        let _ = linux::scheduling::step_back(SLICE);
+        let (mut next, mut next_load, mut next_survey) = (self.begun, self.begun, self.begun);
+        let unwritten =
+            |e| Fault::because("the samples of this host", e, "free disk space, or profile with --no-cores");
+        loop {
+            let now = monotonic();
+            if now >= next_survey {
+                self.watched.survey();
+                keep_off(&self.watched.bound());
+                self.judge(now).map_err(unwritten)?;
+                next_survey = now + SURVEY;
+            }
+            let is_load = now >= next_load;
+            self.look(is_load).map_err(|fault| fault.within("sampling"))?;
+            if is_load {
+                next_load = now + LOAD;
+            }
+            next = next + self.interval;
+            let now = monotonic();
+            // What could not be kept up with is left out.
+            if next < now {
+                next = now + self.interval;
+            }
+            if stop(Duration::from_nanos(next.0 - now.0), &self.watched) {
+                break;
+            }
+        }
+        self.watched.survey();
+        self.look(true)?;
+        let account = Account { cpu: own_thread_time() - origin, elapsed: monotonic() - self.begun, looks: self.looks };
+        self.writer.finish(monotonic().0).map_err(unwritten)?;
+        Ok(account)
+    }
+
+    fn look(&mut self, is_load: bool) -> Result<()> {
+        let unwritten =
+            |e| Fault::because("the samples of this host", e, "free disk space, or profile with --no-cores");
+        let now = monotonic().0;
+        for (core, totals) in self.cores.work()? {
+            let work = CoreWork {
+                net_rx: totals.net_rx,
+                net_rx_time: totals.net_rx_time,
+                net_tx: totals.net_tx,
+                net_tx_time: totals.net_tx_time,
+                softirq_time: totals.softirq_time,
+                interrupts: totals.interrupts,
+            };
+            self.writer.core_work(core.0, &work).map_err(unwritten)?;
+        }
+        self.watched.work(|pid, index, tid, work| self.writer.thread_work(pid, index, tid, work)).map_err(unwritten)?;
+        self.writer.end_work(now).map_err(unwritten)?;
+        self.looks += 1;
+        if is_load {
+            self.look_at_load(now).map_err(unwritten)?;
+        }
+        Ok(())
+    }
+
+    fn look_at_load(&mut self, now: u64) -> std::io::Result<()> {
+        for (core, load) in self.cores.load().unwrap_or_default() {
+            self.writer.core_load(core.0, &CoreLoad { idle: load.idle, stolen: load.stolen })?;
+        }
+        self.watched.load(&mut self.writer)?;
+        if let Reading::Measured(sensor) = &mut self.energy {
+            for (nth, zone) in sensor.read().into_iter().enumerate() {
+                self.writer.energy(nth as u32, &zone.name, &Energy { microjoules: zone.microjoules })?;
+            }
+        }
+        let cost = SamplerCost {
+            cpu: own_thread_time().0,
+            looks: self.looks,
+            core: rustix::thread::sched_getcpu() as u64 + 1,
+            interval: self.interval.0,
+        };
+        self.writer.cost(&cost)?;
+        self.writer.end_load(now)
+    }
+
+    /// Samples less often where that costs more than it may, or fills too much.
+    fn judge(&mut self, now: Nanoseconds) -> std::io::Result<()> {
+        let (then, before) = self.judged;
+        let elapsed = now - then;
+        if elapsed >= Nanoseconds(1_000_000_000) {
+            let cpu = own_thread_time();
+            let share = (cpu - before).0 as f64 / elapsed.0 as f64;
+            self.judged = (now, cpu);
+            if share > SHARE && !self.is_fixed && self.interval < Nanoseconds(1_000_000_000) {
+                let why = format!("sampling took {:.1} % of a core", 100.0 * share);
+                self.stretch(&why)?;
+            }
+        }
+        if self.writer.written() >= self.stretch_at {
+            self.stretch_at += STRETCH;
+            self.stretch("the samples are many")?;
+        }
+        Ok(())
+    }
+
+    fn stretch(&mut self, why: &str) -> std::io::Result<()> {
+        self.interval = Nanoseconds(2 * self.interval.0);
+        self.writer.note(&format!("{why}: from here on every {}", self.interval))
+    }
+}
+
+/// The package that a core is in; 0 where the kernel does not say.
+fn package(core: CoreId) -> u32 {
+    let path = format!("/sys/devices/system/cpu/cpu{}/topology/physical_package_id", core.0);
+    fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The host's file, or where an earlier sampler of the host left one, the next that is free.
+fn new_file(profile: &Path, host: &str) -> Result<(PathBuf, fs::File)> {
+    for nth in 1u32.. {
+        let path = match nth {
+            1 => folder::samples_file(profile, host),
+            nth => folder::samples_file(profile, &format!("{}-{nth}", folder::host_word(host))),
+        };
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(unwritten(&path, e)),
+        }
+    }
+    unreachable!("there are more names than files")
+}
+
+fn unwritten(path: &Path, error: std::io::Error) -> Fault {
+    Fault::because(path.display().to_string(), error, "free disk space, or profile with --no-cores")
+}
+
+/// Leaves the cores that ranks are bound to, as long as there is another.
+fn keep_off(bound: &CpuSet) {
+    let Ok(allowed) = linux::affinity::allowed() else { return };
+    let free: Vec<CoreId> = allowed.iter().copied().filter(|core| !bound.contains(*core)).collect();
+    let _ = linux::affinity::settle(if free.is_empty() { &allowed } else { &free });
+}
