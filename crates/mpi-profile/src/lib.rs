@@ -38,6 +38,7 @@ pub mod real;
 pub mod recorder;
 pub mod requests;
 pub mod rules;
+pub mod sampler;
 pub mod sites;
 pub mod tables;
 pub mod trace;

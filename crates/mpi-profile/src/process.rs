@@ -19,6 +19,7 @@ use crate::real::Mpi;
 use crate::recorder;
 use crate::requests::Shared;
 use crate::rules::{self, Rule};
+use crate::sampler;
 use crate::sites::{self, Modules, Where};
 use crate::tables::{Room, Tables};
 use crate::trace::Timeline;
@@ -292,6 +293,7 @@ impl Rank {
         }
         // SAFETY: the handler stays in memory, since this library is never unloaded before the process ends.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+        sampler::start(&folder, boot.trim());
         Ok(Rank {
             mpi,
             abi,

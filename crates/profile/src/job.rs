@@ -25,6 +25,9 @@ pub struct Job {
     pub signal: Option<i32>,
     /// Bytes a thread's timeline may take; 0: no timeline.
     pub trace_limit: u64,
+    /// Between two samples of the cores, ns; `None` where it was left to the sampler.
+    #[serde(default)]
+    pub interval: Option<u64>,
     /// What the profiler has to say of the run: what could not be recorded, and why.
     pub notes: Vec<String>,
 }

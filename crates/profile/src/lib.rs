@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod by_function;
+pub mod cores;
 pub mod csv_tables;
 pub mod export;
 pub mod job;

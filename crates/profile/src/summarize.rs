@@ -43,6 +43,7 @@ impl Summary {
         if let Some(timeline) = &profile.timeline {
             measured::put(timeline, &mut summary);
         }
+        crate::cores::fill(profile, &mut summary);
         summary.verdict = Some(Verdict::of(&Evidence::of(&summary)));
         summary
     }
@@ -237,7 +238,8 @@ fn phases(profile: &Profile) -> Vec<PhaseSummary> {
         let ends = rank.phases.iter().skip(1).map(|next| next.ticks).chain([rank.run().1]);
         for (phase, end) in rank.phases.iter().zip(ends) {
             let (from, to) = (since(rank, phase.ticks), since(rank, end.max(phase.ticks)));
-            phases.push(PhaseSummary { world, level: phase.level, from, to });
+            let (cores, ranks) = (Vec::new(), Vec::new());
+            phases.push(PhaseSummary { world, level: phase.level, from, to, cores, ranks });
         }
     }
     phases

@@ -77,7 +77,7 @@ pub struct HostSummary {
     pub name: String,
     /// That ran on it.
     pub ranks: usize,
-    /// Cores that its ranks may use.
+    /// Cores that are on line.
     pub cores: Reading<u32>,
 }
 
@@ -179,7 +179,7 @@ pub struct RankSummary {
     pub messages: u64,
     /// Of those messages.
     pub bytes: u64,
-    /// Network softirq time on its cores while it ran.
+    /// Network softirq time on its cores while it was there: the whole, also where ranks share a core.
     pub softirq: Reading<f64>,
     /// Times that it was taken off its core.
     pub involuntary: Reading<u64>,
@@ -363,9 +363,9 @@ pub struct CoreSummary {
     pub softirq_tx_seconds: Reading<f64>,
     /// Hardware interrupts.
     pub interrupts: Reading<f64>,
-    /// Places in [`Summary::ranks`] that were seen on it.
+    /// Places in [`Summary::ranks`] that spent a hundredth of their time on it or more.
     pub ranks: Vec<usize>,
-    /// Of those: wait over their time.
+    /// Of those: wait over their time, each by the time that it was there.
     pub wait_share: Reading<f64>,
     /// Joules of its package while the job ran.
     pub energy: Reading<f64>,
@@ -382,6 +382,42 @@ pub struct PhaseSummary {
     pub from: f64,
     /// Its end.
     pub to: f64,
+    /// Where cores were sampled.
+    #[serde(default)]
+    pub cores: Vec<PhaseCore>,
+    /// Where ranks were sampled: each between its own calls, where it marked the same phases.
+    #[serde(default)]
+    pub ranks: Vec<PhaseRank>,
+}
+
+/// What a core did in a phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseCore {
+    /// Place in [`Summary::cores`].
+    pub core: usize,
+    /// Share of the time that it was not idle.
+    pub busy: Reading<f64>,
+    /// Network softirqs, receiving and sending.
+    pub softirqs: Reading<f64>,
+    /// The time in them.
+    pub softirq_seconds: Reading<f64>,
+    /// Hardware interrupts.
+    pub interrupts: Reading<f64>,
+}
+
+/// What a rank met in a phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseRank {
+    /// Place in [`Summary::ranks`].
+    pub rank: usize,
+    /// Between its own calls of MPI_Pcontrol.
+    pub seconds: f64,
+    /// Inside MPI, of all its threads.
+    pub mpi: Reading<f64>,
+    /// Network softirq time on its cores while it was there.
+    pub softirq: Reading<f64>,
+    /// Times that it was taken off its core.
+    pub involuntary: Reading<u64>,
 }
 
 /// Columns of equal length; a column without a sample is null.

@@ -1,0 +1,220 @@
+//! What the cores did while the ranks ran, and to which ranks: samples and tables joined.
+//!
+//! Everything is asked for by a window of time, be it the whole run, a phase that the program marked or a column of a
+//! chart, so that the three agree. That is what paper 002 shows in its Figure 4 (protocol work by core) and, with the
+//! ranks' own split, in its Figures 7 and 11.
+
+mod fill;
+mod presence;
+#[cfg(test)]
+mod tests;
+
+use machine::Reading;
+use record::samples::{CoreLoad, CoreSamples, CoreWork, Samples, Series, Totals};
+
+pub use fill::fill;
+pub use presence::Presence;
+
+use crate::profile::Profile;
+use crate::tables::Tables;
+
+/// From, to: seconds since the job began.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Window {
+    pub from: f64,
+    pub to: f64,
+}
+
+/// The same on a host's CLOCK_MONOTONIC, ns.
+type Span = (u64, u64);
+
+/// What one core did in a window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CoreActivity {
+    pub host: String,
+    pub core: u32,
+    /// Share of the time that it was not idle; what a hypervisor gave to others counts as busy.
+    pub busy: Reading<f64>,
+    /// Network softirqs, and seconds in them.
+    pub rx: Reading<f64>,
+    pub rx_seconds: Reading<f64>,
+    pub tx: Reading<f64>,
+    pub tx_seconds: Reading<f64>,
+    /// In softirqs of all kinds.
+    pub softirq_seconds: Reading<f64>,
+    /// From devices and other cores.
+    pub interrupts: Reading<f64>,
+    /// Joules of its package.
+    pub energy: Reading<f64>,
+}
+
+/// What one rank met in a window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RankActivity {
+    /// Cores that its threads were on and for how many seconds, the longest first.
+    pub cores: Reading<Vec<(u32, f64)>>,
+    /// Seconds of network softirqs on those cores while it was there: shared by all ranks that were.
+    pub softirq: Reading<f64>,
+    /// Times that it was taken off its core because another was to run.
+    pub involuntary: Reading<u64>,
+    /// Seconds inside MPI, of all its threads.
+    pub mpi: Reading<f64>,
+    pub calls: Reading<f64>,
+    /// Processor seconds, of all its threads.
+    pub cpu: Reading<f64>,
+}
+
+/// The samples of a profile beside its ranks.
+#[derive(Debug, Clone, Default)]
+pub struct Joined {
+    /// Several of one host where its sampler was started again.
+    pub samples: Vec<Samples>,
+    /// When the job began, ns since 1970.
+    pub origin: u64,
+    /// What could not be read, and what the samplers had to say.
+    pub notes: Vec<String>,
+}
+
+impl Joined {
+    /// Reads the samples of all hosts. `origin`: when the job began, ns since 1970.
+    pub fn read(profile: &Profile, origin: u64) -> Joined {
+        let mut joined = Joined { origin, ..Joined::default() };
+        for file in Samples::files(&profile.folder) {
+            match Samples::open(&file) {
+                Ok(samples) => joined.add(samples, profile.over()),
+                Err(fault) => joined.notes.push(format!("left out: {fault}")),
+            }
+        }
+        joined
+    }
+
+    fn add(&mut self, samples: Samples, over: bool) {
+        let host = &samples.head.host;
+        self.notes.extend(samples.notes.iter().map(|note| format!("samples of {host}: {note}")));
+        if samples.ended.is_none() && over {
+            self.notes.push(format!("samples of {host}: they end before the job, since the sampler was killed"));
+        }
+        self.samples.push(samples);
+    }
+
+    /// What every core did in `window`, by host and core.
+    pub fn cores(&self, window: Window) -> Vec<CoreActivity> {
+        let of_host = |samples: &Samples| {
+            let span = self.span(samples, window);
+            let cores: Vec<_> = samples.cores.iter().map(|(core, c)| activity(samples, *core, c, span)).collect();
+            cores
+        };
+        self.samples.iter().flat_map(of_host).collect()
+    }
+
+    /// What `rank` met in `window`.
+    pub fn rank(&self, rank: &Tables, window: Window) -> RankActivity {
+        let Some((samples, presence)) = self.presence(rank) else {
+            let reason = "nothing was sampled on its host";
+            return RankActivity {
+                cores: Reading::absent(reason),
+                softirq: Reading::absent(reason),
+                involuntary: Reading::absent(reason),
+                mpi: Reading::absent(reason),
+                calls: Reading::absent(reason),
+                cpu: Reading::absent(reason),
+            };
+        };
+        self.met(samples, &presence, window)
+    }
+
+    /// Where `rank` was; `None` where its host was not sampled.
+    pub fn presence(&self, rank: &Tables) -> Option<(&Samples, Presence<'_>)> {
+        let boot = record::layout::words(&rank.header.boot);
+        let mut of_host = self.samples.iter().filter(|samples| samples.head.boot == boot);
+        of_host.find_map(|samples| Some((samples, Presence::of(samples, rank)?)))
+    }
+
+    /// The same as [`Joined::rank`], where the presence is known.
+    pub fn met(&self, samples: &Samples, presence: &Presence, window: Window) -> RankActivity {
+        let span = self.span(samples, window);
+        let origins = &samples.head.origins;
+        let seconds = |work: &CoreWork| work.net_rx_time.wrapping_add(work.net_tx_time);
+        let softirq = presence.stays_within(span).try_fold(0.0, |sum, (core, stay)| {
+            let work = &samples.cores.get(&core)?.work;
+            Some(sum + work.between(stay.0, stay.1, seconds).unwrap_or(0.0) / 1e9)
+        });
+        let cores = presence.cores(span);
+        let or_absent = |value: Option<f64>| value.map_or_else(unseen, Reading::Measured);
+        RankActivity {
+            softirq: of(&origins.softirq_times, softirq.filter(|_| !cores.is_empty())),
+            cores: if cores.is_empty() { unseen() } else { Reading::Measured(cores) },
+            involuntary: presence.involuntary(span).map_or_else(unseen, |n| Reading::Measured(n.round() as u64)),
+            mpi: or_absent(presence.mpi(span)),
+            calls: or_absent(presence.calls(span)),
+            cpu: or_absent(presence.cpu(span)),
+        }
+    }
+
+    /// `window` on the clock of a host. Between hosts it is as good as their real-time clocks agree.
+    fn span(&self, samples: &Samples, window: Window) -> Span {
+        let since = self.origin.wrapping_sub(samples.head.realtime) as i64 as f64;
+        let at = |seconds: f64| {
+            let offset = (since + seconds * 1e9).round();
+            samples.head.monotonic.saturating_add_signed(offset as i64)
+        };
+        (at(window.from), at(window.to))
+    }
+
+    /// Seconds since the job began, of a moment on the clock of a host.
+    fn seconds(&self, samples: &Samples, monotonic: f64) -> f64 {
+        let since = samples.head.realtime.wrapping_sub(self.origin) as i64 as f64;
+        (monotonic - samples.head.monotonic as f64 + since) / 1e9
+    }
+}
+
+fn activity(samples: &Samples, core: u32, of_core: &CoreSamples, span: Span) -> CoreActivity {
+    let origins = &samples.head.origins;
+    let grown = |total: fn(&CoreWork) -> u64| of_core.work.between(span.0, span.1, total);
+    let seconds = |total: fn(&CoreWork) -> u64| grown(total).map(|ns| ns / 1e9);
+    let package = samples.head.cores.iter().find(|(known, _)| *known == core).map(|(_, package)| *package);
+    let zone = package.map(|package| format!("package-{package}"));
+    let zone = samples.zones.iter().find(|(name, _)| Some(name) == zone.as_ref());
+    CoreActivity {
+        host: samples.head.host.clone(),
+        core,
+        busy: of(&origins.load, busy(&of_core.load, span)),
+        rx: of(&origins.softirq_counts, grown(|work| work.net_rx)),
+        rx_seconds: of(&origins.softirq_times, seconds(|work| work.net_rx_time)),
+        tx: of(&origins.softirq_counts, grown(|work| work.net_tx)),
+        tx_seconds: of(&origins.softirq_times, seconds(|work| work.net_tx_time)),
+        softirq_seconds: of(&origins.softirq_all, seconds(|work| work.softirq_time)),
+        interrupts: of(&origins.interrupts, grown(|work| work.interrupts)),
+        energy: of(
+            &origins.energy,
+            zone.and_then(|(_, energy)| energy.between(span.0, span.1, |energy| energy.microjoules)).map(|uj| uj / 1e6),
+        ),
+    }
+}
+
+fn busy(load: &Series<CoreLoad>, span: Span) -> Option<f64> {
+    let idle = load.between(span.0, span.1, |load| load.idle)?;
+    let looked = overlap(load, span)?;
+    Some((1.0 - idle / looked).clamp(0.0, 1.0))
+}
+
+/// How much of the span lies between the first point and the last, ns.
+fn overlap<T: Totals>(series: &Series<T>, span: Span) -> Option<f64> {
+    let (from, to) = (span.0.max(series.first()?.0), span.1.min(series.last()?.0));
+    (to > from).then(|| (to - from) as f64)
+}
+
+/// A value with what its origin says of it.
+fn of(origin: &Reading<String>, value: Option<f64>) -> Reading<f64> {
+    match (origin, value) {
+        (Reading::Measured(_), Some(value)) => Reading::Measured(value),
+        (Reading::Modelled(_), Some(value)) => Reading::Modelled(value),
+        (Reading::Measured(_) | Reading::Modelled(_), None) => unseen(),
+        (Reading::Absent { reason }, _) => Reading::absent(reason),
+        (Reading::NotPermitted { reason, next }, _) => Reading::not_permitted(reason, next),
+    }
+}
+
+fn unseen<T>() -> Reading<T> {
+    Reading::absent("no sample was taken in this time")
+}

@@ -1,0 +1,147 @@
+//! Where the threads of one rank were, and what they did, over time.
+
+use std::collections::BTreeMap;
+
+use record::samples::{RankSamples, Samples, ThreadSamples};
+
+use super::Span;
+use crate::tables::Tables;
+
+/// One rank in the samples of its host. Times are of the host's CLOCK_MONOTONIC, ns.
+#[derive(Debug, Clone)]
+pub struct Presence<'a> {
+    /// A core, and from when to when one of its threads or several were there.
+    stays: Vec<(u32, Span)>,
+    /// Of each thread: ns inside MPI so far, at the moments of the samples.
+    inside: Vec<Vec<(u64, f64)>>,
+    samples: &'a RankSamples,
+}
+
+impl<'a> Presence<'a> {
+    /// `None` where the rank is not in the samples.
+    pub(super) fn of(samples: &'a Samples, rank: &Tables) -> Option<Presence<'a>> {
+        let of_rank = samples.ranks.get(&rank.header.pid)?;
+        let (begun, ended) = rank.run();
+        let run = (moment(rank, begun), moment(rank, ended));
+        let last = samples.span?.1.min(run.1);
+        let mut stays: BTreeMap<u32, Vec<Span>> = BTreeMap::new();
+        for thread in of_rank.threads.values() {
+            for (core, (from, to)) in stays_of(thread, last) {
+                if from.max(run.0) < to {
+                    stays.entry(core).or_default().push((from.max(run.0), to));
+                }
+            }
+        }
+        let stays = stays.into_iter().flat_map(|(core, spans)| union(spans).into_iter().map(move |span| (core, span)));
+        Some(Presence {
+            stays: stays.collect(),
+            inside: of_rank.threads.values().map(|thread| inside(thread, rank)).collect(),
+            samples: of_rank,
+        })
+    }
+
+    /// Cores and times there that fall into `span`.
+    pub fn stays_within(&self, span: Span) -> impl Iterator<Item = (u32, Span)> + '_ {
+        let cut = move |(core, (from, to)): &(u32, Span)| (*core, (span.0.max(*from), span.1.min(*to)));
+        self.stays.iter().map(cut).filter(|(_, (from, to))| from < to)
+    }
+
+    /// Seconds on each core, the longest first.
+    pub fn cores(&self, span: Span) -> Vec<(u32, f64)> {
+        let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
+        self.stays_within(span).for_each(|(core, (from, to))| *sums.entry(core).or_default() += to - from);
+        let mut cores: Vec<_> = sums.into_iter().map(|(core, ns)| (core, ns as f64 / 1e9)).collect();
+        cores.sort_by(|a, b| b.1.total_cmp(&a.1));
+        cores
+    }
+
+    /// Threads that were sampled, at least 1.
+    pub(super) fn threads(&self) -> usize {
+        self.inside.len().max(1)
+    }
+
+    pub(super) fn involuntary(&self, span: Span) -> Option<f64> {
+        let threads = self.samples.threads.values();
+        sum(threads.map(|thread| thread.load.between(span.0, span.1, |load| load.involuntary)))
+    }
+
+    pub(super) fn calls(&self, span: Span) -> Option<f64> {
+        let threads = self.samples.threads.values();
+        sum(threads.map(|thread| thread.work.between(span.0, span.1, |work| work.calls)))
+    }
+
+    pub(super) fn cpu(&self, span: Span) -> Option<f64> {
+        self.samples.load.between(span.0, span.1, |load| load.cpu).map(|ns| ns / 1e9)
+    }
+
+    /// Seconds inside MPI, of all threads.
+    pub(super) fn mpi(&self, span: Span) -> Option<f64> {
+        sum(self.inside.iter().map(|points| grown(points, span))).map(|ns| ns / 1e9)
+    }
+}
+
+/// Of those that are known; `None` where none is.
+fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    values.flatten().reduce(|sum, value| sum + value)
+}
+
+/// CLOCK_MONOTONIC of a rank's host, ns.
+fn moment(rank: &Tables, ticks: u64) -> u64 {
+    let since = ticks as f64 - rank.header.started.ticks as f64;
+    rank.header.started.monotonic.saturating_add_signed((since * rank.tick * 1e9) as i64)
+}
+
+/// A thread is taken to stay where it was seen until it is seen elsewhere.
+fn stays_of(thread: &ThreadSamples, last: u64) -> Vec<(u32, Span)> {
+    let points = thread.work.points();
+    let ends = points.iter().skip(1).map(|(at, _)| *at).chain([last]);
+    let stays = points.iter().zip(ends).filter_map(|((at, work), end)| Some((work.on()?, (*at, end.min(last)))));
+    stays.filter(|(_, (from, to))| from < to).collect()
+}
+
+/// Spans without those parts that another has too.
+fn union(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_unstable();
+    let mut all: Vec<Span> = Vec::new();
+    for (from, to) in spans {
+        match all.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => all.push((from, to)),
+        }
+    }
+    all
+}
+
+/// Time inside MPI up to each moment, the call that a thread is in among it: a long wait counts while it lasts.
+fn inside(thread: &ThreadSamples, rank: &Tables) -> Vec<(u64, f64)> {
+    let mut points: Vec<(u64, f64)> = Vec::with_capacity(thread.work.points().len());
+    for (at, work) in thread.work.points() {
+        let over = work.ticks.iter().fold(0u64, |sum, ticks| sum.saturating_add(*ticks)) as f64 * rank.tick * 1e9;
+        let now = match work.inside {
+            0 => 0.0,
+            _ => at.saturating_sub(moment(rank, work.since)) as f64,
+        };
+        let total = match points.last() {
+            // The tables are read while they are written: a call may be seen neither as over nor as begun, or twice.
+            Some((before, least)) => (over + now).clamp(*least, least + (at - before) as f64),
+            None => over + now,
+        };
+        points.push((*at, total));
+    }
+    points
+}
+
+/// How far a total went, interpolated; `None` where the span holds no time between the first point and the last.
+fn grown(points: &[(u64, f64)], span: Span) -> Option<f64> {
+    let (first, last) = (points.first()?.0, points.last()?.0);
+    let (from, to) = (span.0.max(first), span.1.min(last));
+    let value = |time: u64| {
+        let after = points.partition_point(|(at, _)| *at <= time);
+        let (at, before) = points[after - 1];
+        match points.get(after) {
+            Some((next, then)) => before + (then - before) * (time - at) as f64 / (next - at) as f64,
+            None => before,
+        }
+    };
+    (from < to).then(|| value(to) - value(from))
+}

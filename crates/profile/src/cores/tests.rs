@@ -1,0 +1,197 @@
+//! Two ranks on two cores for one second, sampled every 10 ms: core 0 spends a tenth of its time in receive softirqs.
+
+use machine::Reading;
+use record::folder;
+use record::image::Image;
+use record::layout::{Moment, Phase, Thread, clock, kind, text};
+use record::samples::{CoreLoad, CoreWork, Head, Origins, Samples, ThreadLoad, ThreadWork, Writer};
+
+use crate::job::Job;
+use crate::profile::Profile;
+use crate::summary::Summary;
+
+const REALTIME: u64 = 1_700_000_000_000_000_000;
+const MS: u64 = 1_000_000;
+/// CLOCK_MONOTONIC when the ranks' MPI_Init returned, half a second after the job began.
+const BEGUN: u64 = 5_000 * MS;
+const ENDED: u64 = BEGUN + 1_000 * MS;
+
+fn measured(how: &str) -> Reading<String> {
+    Reading::Measured(how.to_owned())
+}
+
+fn head(softirq_times: Reading<String>) -> Head {
+    Head {
+        host: "h".into(),
+        boot: "b".into(),
+        pid: 1,
+        monotonic: BEGUN - 200 * MS,
+        realtime: REALTIME - 200 * MS,
+        interval: 10 * MS,
+        cores: vec![(0, 0), (1, 0)],
+        origins: Origins {
+            softirq_counts: measured("traced"),
+            softirq_times,
+            softirq_all: Reading::Modelled("ticks".into()),
+            interrupts: measured("listed"),
+            load: measured("stat"),
+            energy: Reading::absent("no sensor"),
+            ranks: measured("tables"),
+        },
+    }
+}
+
+/// Rank 0 stays on core 0 and is in no call; rank 1 is on core 1 until the middle, then on core 0, and from 700 ms on in
+/// a call that does not end.
+fn samples(head: &Head) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut writer = Writer::begin(&mut file, head).unwrap();
+    for moment in 0..=120u64 {
+        let now = head.monotonic + 10 * MS * moment;
+        let since = now - head.monotonic;
+        let work = CoreWork {
+            net_rx: since / MS,
+            net_rx_time: since / 10,
+            net_tx: 2 * since / MS,
+            interrupts: 3 * since / MS,
+            ..CoreWork::default()
+        };
+        writer.core_work(0, &work).unwrap();
+        writer.core_work(1, &CoreWork::default()).unwrap();
+        if now >= BEGUN {
+            let ran = now - BEGUN;
+            let on_zero = ThreadWork { core: 1, calls: 7, ticks: [ran / 24; 12], ..ThreadWork::default() };
+            writer.thread_work(10, 0, 10, &on_zero).unwrap();
+            let (core, waits) = (if ran < 500 * MS { 2 } else { 1 }, ran >= 700 * MS);
+            let inside = if waits { 4 } else { 0 };
+            let since = if waits { BEGUN + 700 * MS } else { 0 };
+            writer.thread_work(11, 0, 11, &ThreadWork { core, inside, since, ..ThreadWork::default() }).unwrap();
+        }
+        writer.end_work(now).unwrap();
+        writer.core_load(0, &CoreLoad::default()).unwrap();
+        writer.core_load(1, &CoreLoad { idle: since / 2, stolen: 0 }).unwrap();
+        if now >= BEGUN {
+            let involuntary = (now - BEGUN) / (10 * MS);
+            writer.thread_load(10, 0, 10, &ThreadLoad { voluntary: 0, involuntary }).unwrap();
+            writer.thread_load(11, 0, 11, &ThreadLoad { voluntary: 9, involuntary: 5 }).unwrap();
+        }
+        writer.end_load(now).unwrap();
+    }
+    writer.finish(head.monotonic + 1_210 * MS).unwrap();
+    file
+}
+
+fn rank(rank: u32, pid: u32) -> Image {
+    let mut image = Image::default();
+    let header = &mut image.header;
+    (header.pid, header.rank, header.size, header.placed) = (pid, rank, 2, 1);
+    (header.clock, header.boot, header.host) = (clock::MONOTONIC, text("b"), text("h"));
+    header.started = Moment { ticks: BEGUN - 100 * MS, monotonic: BEGUN - 100 * MS, realtime: REALTIME - 100 * MS };
+    header.latest = Moment { ticks: ENDED, monotonic: ENDED, realtime: REALTIME + 1_000 * MS };
+    (header.initialized, header.finalized, header.ended) = (BEGUN, ENDED, ENDED + MS);
+    image.region(kind::THREAD, 0, (0, 0), &[Thread { tid: pid, ..Thread::default() }]);
+    let phase = |after: u64, level| Phase { ticks: BEGUN + after * MS, level, thread: 0 };
+    image.of_rank(kind::PHASES, &[phase(0, 2), phase(500, 3)]);
+    image
+}
+
+fn profile(samples: &[u8]) -> (tempfile::TempDir, Profile) {
+    let place = tempfile::tempdir().unwrap();
+    for part in [folder::RANKS, folder::HOSTS] {
+        std::fs::create_dir(place.path().join(part)).unwrap();
+    }
+    rank(0, 10).write(&folder::rank_file(place.path(), "h", 10)).unwrap();
+    rank(1, 11).write(&folder::rank_file(place.path(), "h", 11)).unwrap();
+    std::fs::write(folder::samples_file(place.path(), "h"), samples).unwrap();
+    let job = Job { started: REALTIME - 500 * MS, ended: Some(REALTIME + 1_100 * MS), ..Job::default() };
+    job.write(place.path()).unwrap();
+    let profile = Profile::open(place.path()).unwrap();
+    (place, profile)
+}
+
+fn near(reading: &Reading<f64>, wanted: f64) -> bool {
+    reading.value().is_some_and(|value| (value - wanted).abs() < 0.011 * wanted.abs().max(0.1))
+}
+
+#[test]
+fn work_of_a_core_is_met_by_the_ranks_that_were_there() {
+    let (_place, profile) = profile(&samples(&head(measured("traced"))));
+    let summary = Summary::of(&profile);
+    let [zero, one] = &summary.ranks[..] else { panic!("there are two ranks") };
+    assert_eq!((zero.cores.value().unwrap().clone(), one.cores.value().unwrap().len()), (vec![0], 2));
+    assert!(near(&zero.softirq, 0.1), "{:?}", zero.softirq);
+    assert!(near(&one.softirq, 0.05), "{:?}", one.softirq);
+    assert_eq!((&zero.involuntary, &one.involuntary), (&Reading::Measured(100), &Reading::Measured(0)));
+
+    let [first, second] = &summary.cores[..] else { panic!("there are two cores") };
+    assert_eq!((first.host.as_str(), first.core, &first.ranks[..]), ("h", 0, &[0, 1][..]));
+    assert_eq!(&second.ranks[..], [1]);
+    assert!(near(&first.softirq_rx, 1000.0) && near(&first.softirq_rx_seconds, 0.1), "{first:?}");
+    assert!(near(&first.softirq_tx, 2000.0) && near(&first.interrupts, 3000.0) && near(&first.busy, 1.0), "{first:?}");
+    assert!(near(&second.busy, 0.5) && near(&second.softirq_rx, 0.0), "{second:?}");
+    assert_eq!(first.energy, Reading::absent("no sensor"));
+    assert_eq!(summary.job.hosts[0].cores, Reading::Measured(2));
+    assert!(summary.job.notes.is_empty(), "{:?}", summary.job.notes);
+}
+
+#[test]
+fn phases_and_columns_add_up_to_the_run() {
+    let (_place, profile) = profile(&samples(&head(measured("traced"))));
+    let summary = Summary::of(&profile);
+    let [early, late] = &summary.phases[..] else { panic!("there are two phases") };
+    assert!((early.from - 0.5).abs() < 1e-6 && (late.to - 1.5).abs() < 1e-6, "{early:?}");
+    for phase in [early, late] {
+        assert!(near(&phase.cores[0].softirq_seconds, 0.05) && near(&phase.cores[0].softirqs, 1500.0), "{phase:?}");
+        assert!(near(&phase.ranks[0].softirq, 0.05) && near(&phase.ranks[0].mpi, 0.25), "{phase:?}");
+    }
+    assert!(near(&early.ranks[1].softirq, 0.0) && near(&late.ranks[1].softirq, 0.05));
+    assert!(near(&late.ranks[1].mpi, 0.3), "a call counts while it lasts: {:?}", late.ranks[1]);
+
+    let series = summary.series.unwrap();
+    assert_eq!(series.columns, 100);
+    let mean = |column: &[Option<f32>]| {
+        column.iter().map(|value| f64::from(value.unwrap())).sum::<f64>() / series.columns as f64
+    };
+    assert!((mean(&series.cores[0].softirq) - 0.1).abs() < 0.001);
+    assert!((mean(&series.cores[0].interrupts) - 3000.0).abs() < 10.0);
+    assert!((mean(&series.cores[1].busy) - 0.5).abs() < 0.01);
+    let rank = &series.ranks[1];
+    assert_eq!((rank.core[10], rank.core[80]), (Some(1), Some(0)));
+    assert!(rank.mpi[65].unwrap() < 0.01 && rank.mpi[90].unwrap() > 0.99, "{:?}", rank.mpi);
+}
+
+#[test]
+fn what_could_not_be_measured_is_not_nought() {
+    let refused = Reading::not_permitted("softirq time: not you", "be root");
+    let (_place, profile) = profile(&samples(&head(refused.clone())));
+    let summary = Summary::of(&profile);
+    let Reading::NotPermitted { reason, .. } = &summary.cores[0].softirq_rx_seconds else { panic!("{summary:?}") };
+    assert_eq!(reason, "softirq time: not you");
+    assert!(matches!(summary.ranks[0].softirq, Reading::NotPermitted { .. }));
+    assert!(near(&summary.cores[0].softirq_rx, 1000.0));
+    let series = summary.series.unwrap();
+    assert!(series.cores[0].softirq.iter().all(Option::is_none) && series.cores[0].softirqs[5].is_some());
+}
+
+#[test]
+fn samples_that_were_cut_off_say_so_and_count_as_far_as_they_go() {
+    let whole = samples(&head(measured("traced")));
+    // The last 36 bytes and more are of the last tenth of the time.
+    let (_place, profile) = profile(&whole[..whole.len() * 9 / 10]);
+    let summary = Summary::of(&profile);
+    assert!(summary.job.notes[0].contains("the sampler was killed"), "{:?}", summary.job.notes);
+    let met = *summary.ranks[0].softirq.value().unwrap();
+    assert!(met > 0.07 && met < 0.097, "{met}");
+    let series = summary.series.unwrap();
+    assert!(series.cores[0].softirq[10].is_some() && series.cores[0].softirq[99].is_none());
+}
+
+#[test]
+fn without_samples_nothing_is_made_up() {
+    let (place, _) = profile(&samples(&head(measured("traced"))));
+    std::fs::remove_file(folder::samples_file(place.path(), "h")).unwrap();
+    let summary = Summary::of(&Profile::open(place.path()).unwrap());
+    assert!(summary.cores.is_empty() && summary.series.is_none());
+    assert!(matches!(&summary.ranks[0].softirq, Reading::Absent { reason } if reason.contains("sampled")));
+    assert!(Samples::files(place.path()).is_empty());
+}
