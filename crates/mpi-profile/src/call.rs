@@ -9,6 +9,8 @@ pub mod language {
     pub const LARGE_C: u32 = 1;
     /// All arguments are addresses, handles are integers.
     pub const FORTRAN: u32 = 2;
+    /// The same with counts of MPI_COUNT_KIND.
+    pub const LARGE_FORTRAN: u32 = 3;
 }
 
 /// As `src/shim.h` has it.
@@ -66,6 +68,10 @@ impl Call {
         self.result as i32 == 0
     }
 
+    pub fn is_fortran(&self) -> bool {
+        self.language >= language::FORTRAN
+    }
+
     /// An argument of type int.
     ///
     /// # Safety
@@ -73,7 +79,7 @@ impl Call {
     #[inline]
     pub unsafe fn integer(&self, argument: u8) -> i32 {
         let word = self.arguments[usize::from(argument) & 15];
-        if self.language == language::FORTRAN {
+        if self.is_fortran() {
             // SAFETY: by this function's contract.
             return unsafe { *(word as *const i32) };
         }
@@ -88,6 +94,8 @@ impl Call {
     pub unsafe fn count(&self, argument: u8, wide: bool) -> i64 {
         let word = self.arguments[usize::from(argument) & 15];
         match self.language {
+            // SAFETY: by this function's contract.
+            language::LARGE_FORTRAN => unsafe { *(word as *const i64) },
             // SAFETY: by this function's contract.
             language::FORTRAN if wide => unsafe { *(word as *const i64) },
             // SAFETY: by this function's contract.
@@ -105,7 +113,7 @@ impl Call {
     #[inline]
     pub unsafe fn count_at(&self, argument: u8, index: usize) -> i64 {
         let word = self.arguments[usize::from(argument) & 15];
-        if self.language == language::LARGE_C {
+        if matches!(self.language, language::LARGE_C | language::LARGE_FORTRAN) {
             // SAFETY: by this function's contract.
             return unsafe { *(word as *const i64).add(index) };
         }
@@ -120,7 +128,7 @@ impl Call {
     #[inline]
     pub unsafe fn handle(&self, argument: u8, abi: &Abi) -> Handle {
         let word = self.arguments[usize::from(argument) & 15];
-        if self.language == language::FORTRAN {
+        if self.is_fortran() {
             // SAFETY: by this function's contract.
             return Handle::fortran(unsafe { *(word as *const i32) });
         }
@@ -129,7 +137,7 @@ impl Call {
 
     /// The bytes that a handle takes in an array.
     pub fn handle_bytes(&self, abi: &Abi) -> usize {
-        if self.language == language::FORTRAN { 4 } else { abi.handle_bytes }
+        if self.is_fortran() { 4 } else { abi.handle_bytes }
     }
 
     /// An element of an array of handles, or a handle that is passed by its address in C.
@@ -153,11 +161,7 @@ impl Call {
             4 => {
                 // SAFETY: by this function's contract.
                 let value = unsafe { *(array as *const u32).add(index) };
-                if self.language == language::FORTRAN {
-                    Handle::fortran(value as i32)
-                } else {
-                    Handle::c(value as usize)
-                }
+                if self.is_fortran() { Handle::fortran(value as i32) } else { Handle::c(value as usize) }
             }
             // SAFETY: by this function's contract.
             _ => Handle::c(unsafe { *(array as *const usize).add(index) }),

@@ -30,6 +30,7 @@ pub mod clock;
 pub mod communicators;
 pub mod complaint;
 pub mod datatypes;
+pub mod fortran;
 pub mod hashed;
 pub mod here;
 pub mod operations;

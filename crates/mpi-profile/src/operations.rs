@@ -2,6 +2,7 @@
 
 use crate::call::{Call, Handle};
 use crate::communicators::{Communicator, STRANGER};
+use crate::fortran;
 use crate::here::Here;
 use crate::recorder::{self, Facts};
 use crate::requests::Operation;
@@ -186,9 +187,16 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
         // SAFETY: by this function's contract.
         return if flag(done) { unsafe { finish(here, Handle(call.kept), status) } } else { 0 };
     }
-    // Fortran counts from 1.
-    let first = i32::from(call.language == crate::call::language::FORTRAN);
     let handles = std::mem::take(&mut here.handles);
+    let (count, abi) = (handles.len(), here.abi());
+    // Places count from `first`.
+    let first = |requests: u8, told: &[i32]| {
+        if !call.is_fortran() {
+            return 0;
+        }
+        // SAFETY: the array has as many requests as before the call.
+        fortran::first_place(told, count, |at| unsafe { call.handle_at(requests, at, abi) } != handles[at])
+    };
     let mut bytes = 0u64;
     let mut done = |handle: Handle, place: usize| {
         // SAFETY: by this function's contract.
@@ -201,17 +209,24 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
                 handles.iter().enumerate().for_each(|(place, handle)| done(*handle, place));
             }
         }
-        Completes::Any { index, flag: done_flag, .. } => {
-            let index = Some(at(index, 0)).filter(|index| flag(done_flag) && *index != undefined);
-            if let Some(handle) = index.and_then(|index| handles.get((index - first) as usize)) {
-                done(*handle, 0);
+        Completes::Any { requests, index, flag: done_flag, .. } => {
+            let index = at(index, 0);
+            if flag(done_flag) && index != undefined {
+                let place = index - first(requests, &[index]);
+                handles.get(place as usize).into_iter().for_each(|handle| done(*handle, 0));
             }
         }
-        Completes::Some { outcount, indices, .. } => {
-            let count = at(outcount, 0);
-            if count != undefined {
-                for place in 0..count.max(0) as usize {
-                    if let Some(handle) = handles.get((at(indices, place) - first) as usize) {
+        Completes::Some { requests, outcount, indices, .. } => {
+            let outcount = at(outcount, 0);
+            if outcount > 0 && outcount != undefined {
+                // SAFETY: the call wrote as many places as it says.
+                let told = unsafe {
+                    let places = call.arguments[usize::from(indices) & 15] as *const i32;
+                    std::slice::from_raw_parts(places, outcount as usize)
+                };
+                let first = first(requests, told);
+                for (place, told) in told.iter().enumerate() {
+                    if let Some(handle) = handles.get((told - first) as usize) {
                         done(*handle, place);
                     }
                 }

@@ -14,6 +14,7 @@ use crate::call::{Handle, language};
 use crate::clock;
 use crate::communicators::{Communicator, Communicators, Kind};
 use crate::complaint::Complaint;
+use crate::fortran::Fortran;
 use crate::here::{Here, depth};
 use crate::real::Mpi;
 use crate::recorder;
@@ -42,6 +43,7 @@ pub struct Rank {
     pub requests: Shared,
     /// `None` where no timeline is asked for.
     pub timeline: Option<Timeline>,
+    fortran: OnceLock<Fortran>,
     pid: u32,
     header: *mut Header,
     tables: Mutex<Tables>,
@@ -195,7 +197,7 @@ unsafe extern "C" fn plimsoll_forget(what: c_int, of: u32, address: usize) {
     // SAFETY: by this function's contract.
     let handle = unsafe {
         match of {
-            language::FORTRAN => Handle::fortran(*(address as *const i32)),
+            language::FORTRAN | language::LARGE_FORTRAN => Handle::fortran(*(address as *const i32)),
             _ if rank.abi.handle_bytes == 4 => Handle::c(*(address as *const u32) as usize),
             _ => Handle::c(*(address as *const usize)),
         }
@@ -302,6 +304,7 @@ impl Rank {
             communicators: Communicators::default(),
             requests: Shared::new(),
             timeline,
+            fortran: OnceLock::new(),
             pid,
             header,
             tables: Mutex::new(tables),
@@ -396,7 +399,11 @@ impl Rank {
     }
 
     pub fn is_in_place(&self, word: usize, of: u32) -> bool {
-        of != language::FORTRAN && word == self.abi.in_place
+        if of < language::FORTRAN { word == self.abi.in_place } else { self.fortran().is_in_place(word) }
+    }
+
+    fn fortran(&self) -> &Fortran {
+        self.fortran.get_or_init(Fortran::find)
     }
 
     /// Notes the present moment, from which the rate of ticks follows.

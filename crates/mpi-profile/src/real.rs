@@ -21,14 +21,16 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_find(index: usize) -> *mut c_void {
     // SAFETY: the table has `plimsoll_reals` texts that never change.
-    let name = unsafe {
+    let names = unsafe {
         debug_assert!(index < plimsoll_reals);
         CStr::from_ptr(*(&raw const plimsoll_real_names).cast::<*const c_char>().add(index))
     };
-    let found = find(name).unwrap_or_else(|| {
+    let mut names = names.to_str().unwrap_or_default().split(' ');
+    let first = names.clone().next().unwrap_or_default();
+    let found = names.find_map(|name| find(&CString::new(name).ok()?)).unwrap_or_else(|| {
         static SAID: AtomicBool = AtomicBool::new(false);
         if !SAID.swap(true, Ordering::Relaxed) {
-            let name = name.to_string_lossy();
+            let name = first;
             let fails = "the call fails; without plimsoll the program would not link or not start";
             crate::complaint::line(&format!("plimsoll: the MPI of this process has no {name}: {fails}\n"));
         }

@@ -25,7 +25,7 @@ struct thread {
     uint64_t since;
 };
 
-enum language { C = 0, LARGE_C = 1, FORTRAN = 2 };
+enum language { C = 0, LARGE_C = 1, FORTRAN = 2, LARGE_FORTRAN = 3 };
 
 /* call.rs's Call. */
 struct call {

@@ -370,7 +370,7 @@ unsafe fn describe(
                 here.communicator(handle);
             }
         }
-        if arguments.new_window != NONE && call.language != crate::call::language::FORTRAN {
+        if arguments.new_window != NONE && !call.is_fortran() {
             here.window(call.handle_at(arguments.new_window, 0, abi));
         }
         if arguments.cancels {

@@ -24,7 +24,7 @@ impl Got {
 
 /// Whether a program passed MPI_STATUS_IGNORE or MPI_STATUSES_IGNORE.
 pub fn is_ignored(word: usize, of: u32, abi: &Abi) -> bool {
-    if of != language::FORTRAN {
+    if of < language::FORTRAN {
         return word == abi.status_ignore;
     }
     // In Fortran they are variables, whose addresses the MPI keeps.

@@ -1,0 +1,80 @@
+//! What the wrappers of all languages have in common.
+
+use record::functions::{Class, Function};
+
+#[derive(Default)]
+pub struct Shim {
+    pub source: String,
+    /// What is exported, and the X of the `plimsoll_shim_X` behind it.
+    pub exports: Vec<(String, String)>,
+    /// The MPI's functions behind the wrappers: of the names in a text the first that it has.
+    reals: Vec<String>,
+}
+
+/// Functions after which a handle may mean something else, and what `plimsoll_forget` calls its kind. Also where the MPI
+/// itself calls them, as it does for what hangs on a communicator that is freed.
+pub const FREES: [(&str, u32); 4] = [("Type_free", 0), ("Comm_free", 1), ("Comm_disconnect", 1), ("Win_free", 2)];
+
+impl Shim {
+    /// The place of a function of the MPI.
+    pub fn real(&mut self, names: String) -> usize {
+        self.reals.push(names);
+        self.reals.len() - 1
+    }
+
+    /// The source, with the table of the MPI's functions.
+    pub fn finish(&self) -> String {
+        let names: String = self.reals.iter().map(|names| format!("    \"{names}\",\n")).collect();
+        format!(
+            "#include \"shim.h\"\n\n{}const char *const plimsoll_real_names[] = {{\n{names}}};\n\
+             const W plimsoll_reals = {count};\nvoid *plimsoll_real[{count}];\n",
+            self.source,
+            count = self.reals.len()
+        )
+    }
+}
+
+pub fn forgetting(name: &str, language: &str) -> String {
+    let kind = FREES.iter().find(|(frees, _)| *frees == name);
+    kind.map(|(_, kind)| format!("    plimsoll_forget({kind}, {language}, a0);\n")).unwrap_or_default()
+}
+
+/// Whether something of its arguments is to be looked at before the call may overwrite it, or noted before it ends.
+fn needs_before(function: &Function) -> bool {
+    let arguments = ["request", "requests"];
+    let consumes =
+        matches!(function.class, Class::Completion) || ["Start", "Startall", "Request_free"].contains(&function.name);
+    (consumes && arguments.iter().any(|name| function.argument(name).is_some()))
+        || ["Finalize", "Abort"].contains(&function.name)
+}
+
+/// Whether it has a status that a timeline wants, which the program may ignore.
+fn tells_what_it_got(function: &Function) -> bool {
+    function.argument("source").is_some() && function.argument("status").is_some()
+}
+
+/// What is done before the call.
+pub fn before(function: &Function) -> &'static str {
+    if needs_before(function) {
+        "    plimsoll_before(here, &call);\n"
+    } else if tells_what_it_got(function) {
+        "    if (__builtin_expect(here->traced != 0, 0))\n        plimsoll_before(here, &call);\n"
+    } else {
+        ""
+    }
+}
+
+/// An argument as it is kept.
+pub fn held(place: usize) -> String {
+    format!("call.arguments[{place}]")
+}
+
+/// Parameters of a wrapper, and the same as arguments of the function behind it.
+pub fn parameters(count: usize) -> (String, String) {
+    let join = |prefix: &str| (0..count).map(|i| format!("{prefix}a{i}")).collect::<Vec<_>>().join(", ");
+    (if count == 0 { "void".into() } else { join("W ") }, join(""))
+}
+
+pub fn types(count: usize) -> String {
+    if count == 0 { "void".into() } else { vec!["W"; count].join(", ") }
+}

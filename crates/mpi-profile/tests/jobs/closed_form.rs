@@ -1,0 +1,142 @@
+//! Programs whose calls, bytes, peers and groups are known in closed form, which they write beside the calls.
+
+use record::functions::named;
+use record::layout::family;
+use record::rank::Rank;
+
+use crate::expectation::{Expectation, consistent};
+use crate::launcher::{LIMIT, Mpi};
+use crate::place::Place;
+
+/// Runs a program under an MPI and compares each rank's tables with what the rank says that it did.
+fn profile(place: &Place, mpi: &Mpi, name: &str, ranks: usize, arguments: &[&str]) -> Vec<Rank> {
+    let program = mpi.compile(place, name);
+    let mut command = mpi.launch(place, ranks, program);
+    command.args(arguments);
+    let folder = place.path().join(format!("profile-{name}"));
+    Place::profiled(&mut command, &folder);
+    let ended = place.run(&mut command, LIMIT).well(format_args!("{name} under {mpi}"));
+    for line in ended.out.lines().filter(|line| line.contains("LEFT OUT")) {
+        eprintln!("SKIPPED: {line} ({name}, {mpi})");
+    }
+    assert!(!ended.errors.contains("plimsoll"), "{}", ended.errors);
+    let tables = place.ranks(&folder);
+    for rank in &tables {
+        let header = &rank.header;
+        let told = format!("{name}, rank {} of {} under {mpi}", header.rank, header.size);
+        let difference = Expectation::of(place, header.pid).against(&Expectation::found(rank));
+        assert!(difference.is_empty(), "{told}:\n{difference}");
+        consistent(rank);
+        assert_eq!(header.placed, 1, "{told}");
+        assert!(header.started.ticks <= header.initialized, "{told}");
+        assert!(header.initialized < header.finalized && header.finalized <= header.ended, "{told}");
+        assert_eq!(header.aborted, 0, "{told}");
+        let family = match () {
+            _ if mpi.standard => family::STANDARD,
+            _ if mpi.is_open_mpi() => family::OPEN_MPI,
+            _ => family::MPICH,
+        };
+        assert_eq!(header.family, family, "{told}");
+    }
+    tables
+}
+
+fn everywhere(name: &str, ranks: usize) {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let tables = profile(&place, &mpi, name, ranks, &[]);
+        assert_eq!(tables.len(), ranks, "{mpi}");
+        for (place, rank) in tables.iter().enumerate() {
+            assert_eq!((rank.header.rank as usize, rank.header.size as usize), (place, ranks), "{mpi}");
+        }
+    }
+}
+
+#[test]
+fn point_to_point_in_all_modes() {
+    everywhere("point.c", 3);
+}
+
+#[test]
+fn collectives_of_all_kinds() {
+    everywhere("collective.c", 4);
+}
+
+#[test]
+fn one_sided_under_every_synchronization() {
+    everywhere("onesided.c", 3);
+}
+
+#[test]
+fn many_threads_at_once_and_one_after_another() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        for rank in profile(&place, &mpi, "threads.c", 2, &[]) {
+            assert_eq!(rank.header.thread_level, 3, "{mpi}");
+            assert!(rank.threads.len() < 64, "{} tables for 8 threads at once under {mpi}", rank.threads.len());
+        }
+    }
+}
+
+/// The halo exchange of LULESH: claim A22 has its calls.
+#[test]
+fn a_halo_exchange_has_the_calls_of_the_paper() {
+    for (at, mpi) in Mpi::all().iter().enumerate() {
+        let place = Place::new();
+        // All iterations of the paper under one of them; the others prove the form.
+        let iterations: u64 = if at == 0 { 120 } else { 10 };
+        let tables = profile(&place, mpi, "halo.c", 8, &[&iterations.to_string()]);
+        let all = tables.iter().flat_map(|rank| Expectation::found(rank).without(&["Init", "Finalize"]).calls);
+        let calls: u64 = all.map(|(_, count)| count.calls).sum();
+        assert_eq!(calls, 356 * iterations + 184, "{mpi}");
+        assert!(iterations != 120 || calls == 42904, "{mpi}");
+    }
+}
+
+#[test]
+fn phases_are_where_the_program_marked_them() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        for rank in profile(&place, &mpi, "phases.c", 2, &[]) {
+            let levels: Vec<i32> = rank.phases.iter().map(|phase| phase.level).collect();
+            assert_eq!(levels, [1, 2, 3, 4, 5, 0, 1], "{mpi}");
+            let ticks: Vec<u64> = rank.phases.iter().map(|phase| phase.ticks).collect();
+            assert!(ticks.is_sorted() && ticks[0] >= rank.header.initialized, "{mpi}: {ticks:?}");
+            assert!(ticks[6] <= rank.header.finalized, "{mpi}: {ticks:?}");
+        }
+    }
+}
+
+#[test]
+fn children_are_a_world_of_their_own() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let tables = profile(&place, &mpi, "spawn.c", 2, &[]);
+        let mut worlds: Vec<String> = tables.iter().map(|rank| record::layout::words(&rank.header.world)).collect();
+        worlds.sort();
+        worlds.dedup();
+        // One where the MPI could not spawn, which the program says.
+        assert_eq!(worlds.len() * 2, tables.len(), "{mpi}: {worlds:?}");
+    }
+}
+
+/// Times in tables are those that the program measures around the call.
+#[test]
+fn a_wait_takes_as_long_as_the_program_measures() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let program = mpi.compile(&place, "late.c");
+        let mut command = mpi.launch(&place, 2, program);
+        Place::profiled(&mut command, &place.profile());
+        let ended = place.run(&mut command, LIMIT).well(&mpi);
+        let measured = ended.out.lines().find_map(|line| line.strip_prefix("measured ")?.trim().parse::<f64>().ok());
+        let measured = measured.unwrap_or_else(|| panic!("{}", ended.out));
+        let ranks = place.ranks(&place.profile());
+        let receive = named("Recv").unwrap().id;
+        let row = ranks[0].rows.iter().find(|row| row.function == receive).unwrap();
+        let ticks: u64 = row.cells.iter().map(|cell| cell.ticks).sum();
+        let seconds = ranks[0].nanoseconds(ticks).unwrap() / 1e9;
+        // The program's clock stands around ours; whoever interrupts it between them does so for less than the wait.
+        assert!(seconds <= measured * 1.01 && seconds >= measured / 2.0, "{seconds} of {measured} s under {mpi}");
+    }
+}

@@ -1,0 +1,57 @@
+//! Programs in Fortran, by each of the three ways in which they declare MPI.
+
+use std::process::Command;
+
+use launch::installation::Family;
+
+use crate::expectation::{Expectation, consistent};
+use crate::launcher::{LIMIT, Mpi};
+use crate::place::{Place, source};
+
+fn fortran(ways: &[&str]) {
+    for mpi in Mpi::all() {
+        let Some(compiler) = mpi.fortran() else { continue };
+        let place = Place::new();
+        let mut flags = ways.to_vec();
+        // gfortran takes several types for one argument of mpif.h for a mistake.
+        flags.push("-fallow-argument-mismatch");
+        // Counts of 64 bits came with MPI 4.
+        if ways == ["-DUSE_F08"] && mpi.installation.family == Family::Mpich && mpi.installation.major() >= 4 {
+            flags.push("-DLARGE");
+        }
+        let program = place.compile(&compiler, &source("programs/fortran.F90"), &flags);
+        let mut command: Command = mpi.launch(&place, 3, program);
+        Place::profiled(&mut command, &place.profile());
+        let ended = place.run(&mut command, LIMIT).well(&mpi);
+        assert!(!ended.errors.contains("plimsoll"), "{mpi}: {}", ended.errors);
+        let tables = place.ranks(&place.profile());
+        assert_eq!(tables.len(), 3, "{mpi}");
+        for rank in tables {
+            let difference = Expectation::of(&place, rank.header.pid).against(&Expectation::found(&rank));
+            assert!(difference.is_empty(), "rank {} under {mpi}:\n{difference}", rank.header.rank);
+            consistent(&rank);
+            let levels: Vec<i32> = rank.phases.iter().map(|phase| phase.level).collect();
+            assert_eq!(levels, [5], "{mpi}");
+            // The places are in the program, not in the library that stands between it and C.
+            for site in &rank.sites {
+                let path = record::layout::words(&rank.modules[site.module as usize - 1].path);
+                assert!(path.ends_with("/fortran"), "{mpi}: a call from {path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn by_the_include_file() {
+    fortran(&[]);
+}
+
+#[test]
+fn by_the_module() {
+    fortran(&["-DUSE_MPI"]);
+}
+
+#[test]
+fn by_the_module_of_2008() {
+    fortran(&["-DUSE_F08"]);
+}
