@@ -15,10 +15,11 @@ use record::functions::{Argument, Function, functions};
 use crate::shim::{Shim, before, forgetting, held, parameters, types};
 
 /// Arguments that are buffers, which `mpi_f08` may pass as descriptors; a descriptor begins with the address.
-const BUFFERS: [&str; 7] = ["buf", "sendbuf", "recvbuf", "origin_addr", "result_addr", "compare_addr", "base"];
+const BUFFERS: [&str; 8] =
+    ["buf", "buffer", "sendbuf", "recvbuf", "origin_addr", "result_addr", "compare_addr", "base"];
 
 /// Character arguments.
-const CHARACTERS: [&str; 4] = ["command", "commands", "argv", "port_name"];
+const CHARACTERS: [&str; 5] = ["command", "commands", "argv", "port_name", "stringtag"];
 
 /// Counts, and whether buffers are descriptors.
 struct Form {

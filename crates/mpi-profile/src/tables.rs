@@ -7,7 +7,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 use record::functions;
-use record::layout::{DIRECTORY, FIRST_REGION, Header, MAGIC, PAGE, REGIONS, Region, VERSION};
+use record::layout::{DIRECTORY, FIRST_REGION, Header, MAGIC, PAGE, REGIONS, Region, VERSION, kind};
 
 use crate::complaint::Complaint;
 
@@ -148,7 +148,9 @@ impl Tables {
         let header = self.header();
         // SAFETY: the header is mapped, and only who holds the tables changes this word.
         let regions = unsafe { (*header).regions } as usize;
-        if end > self.limit || regions == REGIONS || !self.grow(end) {
+        // A program of very many places must not take the room of what it calls from them.
+        let share = |all: u64| if entry.kind == kind::SITES { all - all / 4 } else { all };
+        if end > share(self.limit) || regions as u64 >= share(REGIONS as u64) || !self.grow(end) {
             return None;
         }
         // SAFETY: regions are within the file, which was just made long enough.
@@ -180,7 +182,7 @@ pub fn largest_file() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use record::layout::{Peer, kind};
+    use record::layout::Peer;
     use record::rank::Rank;
 
     use super::*;

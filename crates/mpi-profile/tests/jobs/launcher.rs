@@ -98,7 +98,7 @@ impl Mpi {
         if self.is_open_mpi() {
             command.args(["--oversubscribe", "--bind-to", "none"]);
             // These fail by themselves: one in queries that find no device, the other in 4.1's shared memory.
-            command.env("OMPI_MCA_osc", "^ucx,rdma");
+            command.env("OMPI_MCA_osc", if self.installation.major() < 5 { "^ucx,rdma" } else { "^ucx" });
         }
         if let Some(libraries) = &self.installation.libraries {
             command.env("LD_LIBRARY_PATH", libraries);

@@ -143,31 +143,6 @@ impl Place {
 }
 
 impl Running {
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// What it has written so far.
-    pub fn out(&self) -> String {
-        fs::read_to_string(&self.out).unwrap_or_default()
-    }
-
-    /// Looks until what it has written satisfies `enough`; fails when it ends first or takes longer than the limit.
-    pub fn wait_for_output(&mut self, limit: Duration, enough: impl Fn(&str) -> bool) -> String {
-        let deadline = Instant::now() + limit;
-        loop {
-            let ended = self.child.try_wait().unwrap();
-            let out = self.out();
-            if enough(&out) {
-                return out;
-            }
-            let errors = fs::read_to_string(&self.errors).unwrap_or_default();
-            assert!(ended.is_none(), "it ended ({ended:?}) with {out}{errors}");
-            assert!(Instant::now() < deadline, "nothing of what was awaited in {out}{errors}");
-            sleep(Duration::from_millis(5));
-        }
-    }
-
     pub fn finish(mut self, limit: Duration) -> Ended {
         let deadline = Instant::now() + limit;
         let mut status = self.child.try_wait().unwrap();
