@@ -6,6 +6,7 @@ pub mod cores;
 pub mod csv_tables;
 pub mod export;
 pub mod job;
+mod last_seen;
 pub mod measured;
 pub mod page;
 pub mod profile;

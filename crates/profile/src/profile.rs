@@ -9,6 +9,7 @@ use record::folder;
 use record::layout::{Dropped, words};
 
 use crate::job::Job;
+use crate::last_seen;
 use crate::tables::Tables;
 use crate::timeline::Timeline;
 
@@ -60,6 +61,7 @@ impl Profile {
         let mut profile = Profile::of(job, ranks);
         profile.folder = folder.to_path_buf();
         profile.notes.extend(notes);
+        last_seen::note(&mut profile);
         match Timeline::open(folder) {
             Ok(timeline) => profile.timeline = timeline,
             Err(fault) => profile.notes.push(format!("the timeline is left out: {fault}")),

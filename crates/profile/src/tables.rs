@@ -31,6 +31,8 @@ pub struct Tables {
     pub header: Header,
     /// Of a tick, seconds.
     pub tick: f64,
+    /// Ticks when it was last there, as others saw it; 0 where its own tables say when it ended.
+    pub seen: u64,
     pub threads: Vec<(u16, Thread)>,
     pub calls: Vec<Calls>,
     pub sites: Vec<Site>,
@@ -64,6 +66,7 @@ impl Tables {
             world: 0,
             header,
             tick: rank.tick().map_or(0.0, |nanoseconds| nanoseconds / 1e9),
+            seen: 0,
             threads: rank.threads.into_iter().collect(),
             calls: rank
                 .rows
@@ -85,13 +88,13 @@ impl Tables {
     }
 
     /// Between MPI_Init's return and MPI_Finalize's call, in ticks: `(from, to)`. Where MPI_Finalize was not called, to the
-    /// last moment that the tables know.
+    /// last moment that it is known to have been there.
     pub fn run(&self) -> (u64, u64) {
         let header = &self.header;
         let from = if header.initialized == 0 { header.started.ticks } else { header.initialized };
         let last = || {
             let entered = self.threads.iter().filter(|(_, thread)| thread.inside != 0).map(|(_, thread)| thread.since);
-            [header.ended, header.aborted, header.latest.ticks].into_iter().chain(entered).max().unwrap_or(0)
+            [header.ended, header.aborted, header.latest.ticks, self.seen].into_iter().chain(entered).max().unwrap_or(0)
         };
         let to = if header.finalized == 0 { last() } else { header.finalized };
         (from, to.max(from))

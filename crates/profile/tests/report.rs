@@ -107,6 +107,9 @@ fn ranks_that_did_not_end_well_are_shown_as_far_as_they_came() {
     ranks[0].thread.since = ranks[0].image.header.latest.ticks - 2 * SECOND * RATE;
     ranks[1].image.header.aborted = ranks[1].image.header.finalized;
     ranks[3].image.header.dropped.sites = 12;
+    // It was killed at the end of the job, 11 s after its start, and has been in its call since 2 s before.
+    let started = ranks[0].image.header.started;
+    ranks[0].thread.since = started.ticks + (9 * SECOND - (started.realtime - STARTED)) * RATE;
     let job = Job { exit_code: Some(137), ..job() };
     let summary = opened(&job, ranks, |folder| {
         let tables: Vec<_> = fs::read_dir(folder.join("ranks")).unwrap().map(|entry| entry.unwrap().path()).collect();

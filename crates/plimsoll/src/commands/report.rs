@@ -36,7 +36,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     for folder in &arguments.folders {
         let profile = Profile::open(folder)?;
         if profile.ranks.is_empty() {
-            let why = if profile.notes.is_empty() { "no rank left tables".into() } else { profile.notes.join("; ") };
+            let why = match &profile.notes[..] {
+                [] => "no rank left tables".into(),
+                [first, rest @ ..] => format!("there are no tables to show: {first} ({} more notes)", rest.len()),
+            };
             let next = "see that the program calls MPI, is linked dynamically, and ran under plimsoll profile";
             return Err(Fault::new(folder.display().to_string(), why, next));
         }
