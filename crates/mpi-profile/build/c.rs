@@ -1,15 +1,16 @@
 //! The wrappers that C programs call.
 
-use record::functions::{Function, functions, named};
+use record::functions::{Argument, Function, functions, named};
 
 use crate::shim::{FREES, Shim, before, forgetting, held, parameters, types};
 
 pub fn add(shim: &mut Shim) {
     for function in functions() {
-        wrapper(shim, function, false);
-    }
-    for function in functions().iter().filter(|function| function.large_counts) {
-        wrapper(shim, function, true);
+        let small = wrapper(shim, function, false);
+        if function.large_counts {
+            let large = wrapper(shim, function, true);
+            narrow(shim, function, small, large);
+        }
     }
     for name in FREES.map(|(name, _)| name).into_iter().filter(|name| named(name).is_none()) {
         let real = real(shim, name);
@@ -38,7 +39,7 @@ fn export(shim: &mut Shim, name: &str) {
     shim.exports.push((format!("MPI_{name}"), format!("MPI_{name}")));
 }
 
-fn wrapper(shim: &mut Shim, function: &Function, large: bool) {
+fn wrapper(shim: &mut Shim, function: &Function, large: bool) -> usize {
     let name = format!("{}{}", function.name, if large { "_c" } else { "" });
     let count = function.arguments.len();
     let real = real(shim, &name);
@@ -65,4 +66,30 @@ fn wrapper(shim: &mut Shim, function: &Function, large: bool) {
         stores = (0..count).map(|i| format!("    call.arguments[{i}] = a{i};\n")).collect::<String>(),
     );
     export(shim, &name);
+    real
+}
+
+/// Programs look at whether the MPI has functions for large counts (mpi4py does) and see ours. Where it has none, what fits
+/// into an int goes to the function without. Not where counts are in arrays.
+fn narrow(shim: &mut Shim, function: &Function, small: usize, large: usize) {
+    let is_count = |name: &str| match name {
+        "size" => function.name == "Buffer_attach",
+        _ => name.ends_with("count") || name == "disp_unit",
+    };
+    let of_counts = |argument: &Argument| {
+        argument.array && (argument.name.ends_with("counts") || argument.name.ends_with("displs"))
+    };
+    if function.arguments.iter().any(of_counts) || function.name == "Buffer_detach" {
+        return;
+    }
+    let counts = function.arguments.iter().enumerate().filter(|(_, argument)| is_count(argument.name));
+    let too_large: String = counts
+        .map(|(place, _)| format!("    if ((intptr_t)a{place} > INT32_MAX)\n        return COUNT_TOO_LARGE;\n"))
+        .collect();
+    let (parameters, passed) = parameters(function.arguments.len());
+    let (name, types) = (function.name, types(function.arguments.len()));
+    shim.source += &format!(
+        "static W narrow_{name}({parameters})\n{{\n{too_large}    return ((W (*)({types}))REAL({small}))({passed});\n}}\n\n"
+    );
+    shim.substitutes.insert(large, format!("narrow_{name}"));
 }

@@ -1,5 +1,7 @@
 //! What the wrappers of all languages have in common.
 
+use std::collections::BTreeMap;
+
 use record::functions::{Class, Function};
 
 #[derive(Default)]
@@ -9,6 +11,8 @@ pub struct Shim {
     pub exports: Vec<(String, String)>,
     /// The MPI's functions behind the wrappers: of the names in a text the first that it has.
     reals: Vec<String>,
+    /// Functions of the source that stand for those at these places, where the MPI has none.
+    pub substitutes: BTreeMap<usize, String>,
 }
 
 /// Functions after which a handle may mean something else, and what `plimsoll_forget` calls its kind. Also where the MPI
@@ -24,9 +28,12 @@ impl Shim {
 
     /// The source, with the table of the MPI's functions.
     pub fn finish(&self) -> String {
+        let substitute = |place| self.substitutes.get(&place).map_or("0".into(), |name| format!("(void *){name}"));
+        let substitutes: String = (0..self.reals.len()).map(|place| format!("    {},\n", substitute(place))).collect();
         let names: String = self.reals.iter().map(|names| format!("    \"{names}\",\n")).collect();
         format!(
             "#include \"shim.h\"\n\n{}const char *const plimsoll_real_names[] = {{\n{names}}};\n\
+             void *const plimsoll_substitutes[] = {{\n{substitutes}}};\n\
              const W plimsoll_reals = {count};\nvoid *plimsoll_real[{count}];\n",
             self.source,
             count = self.reals.len()

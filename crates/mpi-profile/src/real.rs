@@ -10,6 +10,7 @@ use crate::complaint::Complaint;
 
 unsafe extern "C" {
     static plimsoll_real_names: [*const c_char; 0];
+    static plimsoll_substitutes: [*mut c_void; 0];
     static plimsoll_reals: usize;
     static mut plimsoll_real: [*mut c_void; 0];
 }
@@ -27,7 +28,10 @@ unsafe extern "C" fn plimsoll_find(index: usize) -> *mut c_void {
     };
     let mut names = names.to_str().unwrap_or_default().split(' ');
     let first = names.clone().next().unwrap_or_default();
-    let found = names.find_map(|name| find(&CString::new(name).ok()?)).unwrap_or_else(|| {
+    // SAFETY: a table as long as that of the names.
+    let substitute = unsafe { *(&raw const plimsoll_substitutes).cast::<*mut c_void>().add(index) };
+    let found = names.find_map(|name| find(&CString::new(name).ok()?));
+    let found = found.or((!substitute.is_null()).then_some(substitute)).unwrap_or_else(|| {
         static SAID: AtomicBool = AtomicBool::new(false);
         if !SAID.swap(true, Ordering::Relaxed) {
             let name = first;

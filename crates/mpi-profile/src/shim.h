@@ -25,6 +25,9 @@ struct thread {
     uint64_t since;
 };
 
+/* MPI_ERR_COUNT of every MPI. */
+#define COUNT_TOO_LARGE 2
+
 enum language { C = 0, LARGE_C = 1, FORTRAN = 2, LARGE_FORTRAN = 3 };
 
 /* call.rs's Call. */
