@@ -243,10 +243,19 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
 /// The MPI wrote a status there.
 #[inline]
 unsafe fn finish(here: &mut Here, handle: Handle, status: usize) -> u64 {
-    let Some(operation) = here.rank.requests.with(|requests| requests.complete(handle)) else { return 0 };
-    if here.tracing.is_some() {
-        // SAFETY: by this function's contract.
-        unsafe { trace::completed(here, &operation, status) };
+    if here.traced == 0 {
+        return here.rank.requests.with(|requests| requests.complete(handle).map_or(0, |operation| operation.bytes));
     }
+    // SAFETY: by this function's contract.
+    unsafe { finish_traced(here, handle, status) }
+}
+
+/// # Safety
+/// As of [`finish`].
+#[inline(never)]
+unsafe fn finish_traced(here: &mut Here, handle: Handle, status: usize) -> u64 {
+    let Some(operation) = here.rank.requests.with(|requests| requests.complete(handle)) else { return 0 };
+    // SAFETY: by this function's contract.
+    unsafe { trace::completed(here, &operation, status) };
     operation.bytes
 }

@@ -7,7 +7,7 @@ use record::layout::{Cell, ROW_CELLS, Site, Thread};
 use record::scale::{size_class, time_class};
 
 use crate::amount;
-use crate::call::Call;
+use crate::call::{Call, language};
 use crate::clock;
 use crate::communicators::STRANGER;
 use crate::here::{Here, depth};
@@ -56,7 +56,7 @@ unsafe extern "C" fn plimsoll_before(here: *mut Here, call: *mut Call) {
 /// # Safety
 /// As of [`plimsoll_before`].
 #[unsafe(no_mangle)]
-unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call) {
+unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call, elapsed: u64) {
     // SAFETY: by this function's contract.
     let (here, call) = unsafe { (&mut *here, &*call) };
     let generation = process::generation();
@@ -68,7 +68,7 @@ unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call) {
     // SAFETY: where the call succeeded its handles are known to the MPI.
     let facts = unsafe {
         match call.succeeded() {
-            true if rule.simple => simple(here, call, rule),
+            true if rule.simple && call.language == language::C => simple(here, call, rule),
             true => general(here, call, rule),
             false => {
                 operations::failed(here, call, rule);
@@ -77,48 +77,63 @@ unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call) {
         }
     };
     if !process::paused(generation) {
-        count(here, call, rule, facts);
+        count(here, call, rule, facts, elapsed);
     }
     if here.traced != 0 {
         // SAFETY: the arguments are as they were passed.
-        unsafe { trace::note(here, call, rule, &facts, process::paused(generation)) };
+        unsafe { traced(here, call, rule, facts) };
     }
     // SAFETY: the thread's record is mapped as long as the process runs.
     unsafe { (*here.thread).inside = 0 };
     here.depth = depth::OUTSIDE;
 }
 
+/// Apart, so that what a call was about stays in registers where there is no timeline.
+///
+/// # Safety
+/// As of [`trace::note`].
+#[inline(never)]
+unsafe fn traced(here: &mut Here, call: &Call, rule: &Rule, facts: Facts) {
+    // SAFETY: by this function's contract.
+    unsafe { trace::note(here, call, rule, &facts, process::paused(here.generation)) };
+}
+
 /// # Safety
 /// The call succeeded.
 #[inline]
 unsafe fn simple(here: &mut Here, call: &Call, rule: &Rule) -> Facts {
-    let mut facts = Facts::default();
     let abi = here.abi();
     let sends = rule.dest != NONE;
     // SAFETY: by this function's contract.
     unsafe {
         let peer = call.integer(if sends { rule.dest } else { rule.source });
-        let nobody = peer == abi.proc_null;
         // Nothing is sent to nobody.
-        if nobody && rule.requests == Requests::No {
-            return facts;
-        }
+        let somebody = peer != abi.proc_null;
+        let bytes = if somebody { amount::elements(here, call, rule, rule.count, rule.datatype) } else { 0 };
         let mut to = None;
-        if !nobody {
-            facts.bytes = amount::elements(here, call, rule, rule.count, rule.datatype);
-        }
-        if sends && !nobody {
+        let message_begins = sends && somebody;
+        if message_begins {
             let comm = call.handle(rule.comm, abi);
             to = here.communicator(comm).and_then(|comm| comm.world_rank(peer));
-            message(here, to, facts.bytes);
-            (facts.messages, facts.message_bytes) = (1, facts.bytes);
+            message(here, to, bytes);
         }
         if let Requests::Begins(_) = rule.requests {
-            let comm = here.communicator(call.handle(rule.comm, abi)).map(|comm| &*Arc::as_ptr(comm));
-            operations::begin(here, call, rule, comm, to.unwrap_or(STRANGER), facts.bytes);
+            begin(here, call, rule, to, bytes);
         }
+        let messages = u64::from(message_begins);
+        Facts { bytes, group: 0, messages, message_bytes: if message_begins { bytes } else { 0 } }
     }
-    facts
+}
+
+/// # Safety
+/// The call succeeded.
+#[inline(never)]
+unsafe fn begin(here: &mut Here, call: &Call, rule: &Rule, to: Option<u32>, bytes: u64) {
+    // SAFETY: by this function's contract. The cache keeps a communicator until the next call.
+    unsafe {
+        let comm = here.communicator(call.handle(rule.comm, here.abi())).map(|comm| &*Arc::as_ptr(comm));
+        operations::begin(here, call, rule, comm, to.unwrap_or(STRANGER), bytes);
+    }
 }
 
 /// Notes a message in the matrix.
@@ -161,9 +176,7 @@ unsafe fn raise(counter: *mut u64, to: u64) {
 }
 
 #[inline]
-fn count(here: &mut Here, call: &Call, rule: &Rule, facts: Facts) {
-    // Counters of two cores may differ by a little.
-    let elapsed = call.left.saturating_sub(call.entered);
+fn count(here: &mut Here, call: &Call, rule: &Rule, facts: Facts, elapsed: u64) {
     let row = here.row(call.function, facts.group);
     if !row.is_null() {
         // SAFETY: a row has a cell for every class of sizes, and a cell has a counter for every class of times.
@@ -208,6 +221,7 @@ fn count(here: &mut Here, call: &Call, rule: &Rule, facts: Facts) {
 ///
 /// # Safety
 /// The call succeeded.
+#[inline(never)]
 unsafe fn general(here: &mut Here, call: &Call, rule: &Rule) -> Facts {
     let mut facts = Facts::default();
     let abi = here.abi();
@@ -311,7 +325,7 @@ pub fn cost(rank: &'static Rank) -> u64 {
             call.entered = clock::ticks(rank.clock);
             call.left = clock::ticks(rank.clock);
             // SAFETY: the record has its own row, site and thread, and a send to nobody asks the MPI nothing.
-            unsafe { plimsoll_after(&mut here, &call) };
+            unsafe { plimsoll_after(&mut here, &call, call.left.saturating_sub(call.entered)) };
         }
         clock::ticks(rank.clock).saturating_sub(from) / turns
     };

@@ -53,7 +53,7 @@ HIDDEN void *plimsoll_find(W index);
 HIDDEN struct here *plimsoll_arrive(void);
 HIDDEN int plimsoll_outermost(struct here *here, const void *frame);
 HIDDEN void plimsoll_before(struct here *here, struct call *call);
-HIDDEN void plimsoll_after(struct here *here, struct call *call);
+HIDDEN void plimsoll_after(struct here *here, struct call *call, uint64_t elapsed);
 HIDDEN void plimsoll_forget(int what, uint32_t language, W address);
 HIDDEN void plimsoll_phase(int level);
 
@@ -92,7 +92,8 @@ static inline uint64_t now(const struct here *here)
     call.entered = now(here);                           \
     here->thread->since = call.entered
 
-/* plimsoll_after says that the thread is outside again. */
-#define LEAVE()                                         \
-    call.left = now(here);                              \
-    plimsoll_after(here, &call)
+/* plimsoll_after says that the thread is outside again. What it took is handed over in a register: the next reading of the
+   counter waits for all that follows from this one. */
+#define LEAVE()                                                                         \
+    call.left = now(here);                                                              \
+    plimsoll_after(here, &call, call.left > call.entered ? call.left - call.entered : 0)
