@@ -1,11 +1,14 @@
-use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use machine::{Fault, Result};
+use profile::export::{goal, perfetto};
 use profile::profile::Profile;
 use profile::summary::Summary;
 use profile::terminal::{self, Screen, paper};
+use profile::timeline::Timeline;
 
 use crate::output;
 
@@ -26,12 +29,32 @@ pub struct Arguments {
     /// Print Tables I and II of paper 000 (section IV.B.2) of these programs, and the figures in its text
     #[arg(long)]
     paper: bool,
+    /// Write the timeline for another program: for ui.perfetto.dev, or as the schedule that LogGOPSim simulates
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "csv", "paper"])]
+    export: Option<Export>,
+    /// Where the export goes, instead of standard output
+    #[arg(long, value_name = "FILE", requires = "export")]
+    output: Option<PathBuf>,
     /// Show so many call sites, and at most so many functions and ranks
     #[arg(long, value_name = "N", default_value_t = 12)]
     sites: usize,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Export {
+    /// Chrome's trace events: every call, messages as arrows, softirqs by core
+    Perfetto,
+    /// LogGOPSim's GOAL, collective operations as messages
+    Goal,
+}
+
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    if let Some(format) = arguments.export {
+        let [folder] = &arguments.folders[..] else {
+            return Err(Fault::new("several profiles", "one is exported at a time", "name one folder"));
+        };
+        return export(folder, format, arguments.output.as_deref());
+    }
     let mut summaries = Vec::new();
     for folder in &arguments.folders {
         let profile = Profile::open(folder)?;
@@ -67,5 +90,35 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let screen = Screen { width: columns.unwrap_or(120_usize).clamp(60, 200), colour, sites: arguments.sites };
     output::print(&terminal::render(summary, screen))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is left out is said on standard error.
+fn export(folder: &Path, format: Export, output: Option<&Path>) -> Result<ExitCode> {
+    let Some(timeline) = Timeline::open(folder)? else {
+        let next = "profile the program again with --trace";
+        return Err(Fault::new(folder.display().to_string(), "no timeline was recorded", next));
+    };
+    let place = output.map_or_else(|| "standard output".into(), |path| path.display().to_string());
+    let said = |error: io::Error| Fault::because(place.clone(), error, "name another file with --output");
+    let to: Box<dyn Write> = match output {
+        Some(path) => Box::new(File::create(path).map_err(said)?),
+        None => Box::new(io::stdout().lock()),
+    };
+    let mut to = BufWriter::with_capacity(1 << 20, to);
+    let written = match format {
+        Export::Perfetto => {
+            let summary = Summary::of(&Profile::open(folder)?);
+            let series = summary.series.as_ref().map(|series| (series, summary.job.started));
+            perfetto(&timeline, series, &mut to).map(|_| timeline.notes.clone())
+        }
+        Export::Goal => goal(&timeline, 0, &mut to).map(|done| done.notes),
+    };
+    match written.and_then(|notes| to.flush().map(|()| notes)) {
+        Ok(notes) => notes.iter().for_each(|note| eprintln!("note: {note}")),
+        // Who reads, as `head` does, has enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe && output.is_none() => {}
+        Err(error) => return Err(said(error)),
+    }
     Ok(ExitCode::SUCCESS)
 }
