@@ -30,6 +30,7 @@ pub mod shield;
 pub mod shm;
 pub mod signal;
 mod sync;
+pub mod terminal;
 pub mod udp;
 pub mod warden;
 #[cfg(not(loom))]

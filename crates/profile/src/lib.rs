@@ -7,6 +7,7 @@ pub mod csv_tables;
 pub mod export;
 pub mod job;
 mod last_seen;
+pub mod live;
 pub mod measured;
 pub mod page;
 pub mod profile;

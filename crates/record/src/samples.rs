@@ -13,6 +13,7 @@
 mod frame;
 mod reader;
 mod series;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -21,6 +22,7 @@ use machine::Reading;
 
 pub use reader::{CoreSamples, RankSamples, Samples, ThreadSamples};
 pub use series::{Series, Totals};
+pub use tail::Tail;
 pub use writer::Writer;
 
 pub const MAGIC: [u8; 8] = *b"PLIMSAMP";

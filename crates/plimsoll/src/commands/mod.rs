@@ -21,6 +21,7 @@ pub mod run;
 pub mod serve;
 pub mod stop;
 pub mod study;
+pub mod top;
 pub mod traffic;
 
 /// What a shell expects of a program that was interrupted.

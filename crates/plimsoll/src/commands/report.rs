@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use machine::{Fault, Result};
 use profile::export::{goal, perfetto};
+use profile::page;
 use profile::profile::Profile;
 use profile::summary::Summary;
 use profile::terminal::{self, Screen, paper};
@@ -14,7 +15,8 @@ use crate::output;
 
 /// Shows what `plimsoll profile` recorded of an MPI program, also while it runs.
 ///
-/// Tables of ranks, functions, call sites, sizes, peers and cores; docs/profile-json.md says what the figures mean.
+/// Tables of ranks, functions, call sites, sizes, peers and cores; docs/profile-json.md says what the figures mean. The
+/// same and more, drawn, goes to one HTML file that needs no other: DIR/report.html.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Folder of a profile; with --paper there may be several
@@ -26,6 +28,9 @@ pub struct Arguments {
     /// Write each table to a CSV file in this folder
     #[arg(long, value_name = "FOLDER", conflicts_with = "paper")]
     csv: Option<PathBuf>,
+    /// Write the HTML report here, and not to DIR/report.html
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "paper", "export"])]
+    html: Option<PathBuf>,
     /// Print Tables I and II of paper 000 (section IV.B.2) of these programs, and the figures in its text
     #[arg(long)]
     paper: bool,
@@ -90,6 +95,21 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let screen = Screen { width: columns.unwrap_or(120_usize).clamp(60, 200), colour, sites: arguments.sites };
     output::print(&terminal::render(summary, screen))?;
+    let page = page::render(summary)?;
+    let asked = arguments.html.is_some();
+    let file = arguments.html.unwrap_or_else(|| arguments.folders[0].join("report.html"));
+    match std::fs::write(&file, page) {
+        Ok(()) => output::print(&format!("\nReport: {}\n", file.display()))?,
+        Err(e) => {
+            let fault =
+                Fault::because(file.display().to_string(), e, "name a file that can be written with --html FILE");
+            // Who may read a profile need not be allowed to write there; the tables are all the same.
+            if asked {
+                return Err(fault);
+            }
+            eprintln!("plimsoll: {fault}");
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 

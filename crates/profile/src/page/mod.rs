@@ -12,7 +12,7 @@ mod ranks;
 mod rows;
 mod sizes;
 mod tables;
-mod words;
+pub(crate) mod words;
 
 use askama::Template;
 use chart::{clock, number};
@@ -321,7 +321,8 @@ fn how(summary: &Summary) -> Vec<Fact> {
     if job.hosts.len() > 64 {
         add("Host", format!("{} more", job.hosts.len() - 64));
     }
-    add("Transfer and wait", ranks::how_divided(summary));
+    let how_divided = ranks::how_divided(summary);
+    add("Transfer and wait", how_divided.trim_start_matches("Transfer and wait: ").into());
     add(
         "Cost of recording",
         match totals.recording.value() {

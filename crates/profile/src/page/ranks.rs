@@ -92,7 +92,7 @@ pub fn how_divided(summary: &Summary) -> String {
              beyond that."
                 .into()
         }
-        missing => chart::number::why_missing(missing).unwrap_or_default(),
+        missing => format!("Transfer and wait: {}.", chart::number::why_missing(missing).unwrap_or_default()),
     }
 }
 

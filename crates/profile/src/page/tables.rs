@@ -101,7 +101,7 @@ pub fn functions(summary: &Summary) -> Table {
         head("% calls", "share of all calls"),
         head("Time", "of all ranks together"),
         head("% MPI", "share of the time in MPI"),
-        Head { name: "How long", title: "calls by duration, log scale", number: false },
+        Head { name: "How long", title: "calls by duration, both on log scales", number: false },
         head("Wait", "beyond what the call takes when nobody is late"),
         head("Least", "of one call"),
         head("Median", "of one call, to about a tenth"),
@@ -157,7 +157,7 @@ fn durations(nth: usize, f: &FunctionSummary) -> Option<String> {
         let left = x.at(time.floor.max(1e-9));
         let wide = (x.at(time.floor.max(1e-9) * 1.25) - left).max(1.0);
         // A single call among millions still shows.
-        let high = (time.calls as f64 / most * 24.0).max(1.5);
+        let high = ((time.calls as f64 + 1.0).ln() / (most + 1.0).ln() * 24.0).max(1.5);
         let title = format!("{} calls of about {}", words::grouped(time.calls), words::seconds(time.floor));
         svg.rectangle("fill s1", (left, 26.0 - high), wide, high, &title);
     }

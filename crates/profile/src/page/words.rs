@@ -50,6 +50,9 @@ pub fn grouped(count: u64) -> String {
 
 /// A rate or a number too long to read: `1.3 M`.
 pub fn amount(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1000.0 {
+        return format!("{value:.0}");
+    }
     number::scaled(value, &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")]).trim_end().to_string()
 }
 
@@ -151,6 +154,6 @@ mod tests {
         assert_eq!([0.0, 1.0, 1000.0, 65536.0, 1.5e9].map(bytes), ["0 B", "1 B", "1000 B", "64 KiB", "1.4 GiB"]);
         assert_eq!([2.4e-6, 1.5, 1382.45].map(seconds), ["2.40 µs", "1.50 s", "1,382 s"]);
         assert_eq!(runs([3, 0, 1, 2, 8, 8]), "0-3, 8");
-        assert_eq!(amount(2901.5), "2.90 k");
+        assert_eq!([1.0, 2.5, 2901.5].map(amount), ["1", "2.50", "2.90 k"]);
     }
 }

@@ -117,7 +117,7 @@ fn changes(mut cursor: Cursor) -> u64 {
     bytes / 3
 }
 
-fn head(mut contents: Cursor) -> Option<Head> {
+pub(super) fn head(mut contents: Cursor) -> Option<Head> {
     let (host, boot) = (contents.text()?, contents.text()?);
     let pid = contents.small()?;
     let (monotonic, realtime, interval) = (contents.number()?, contents.number()?, contents.number()?);
@@ -272,7 +272,7 @@ impl Progress {
 }
 
 /// Fields of a kind of totals, and which of them are absolute.
-fn shape(kind: u8) -> Option<(usize, u32)> {
+pub(super) fn shape(kind: u8) -> Option<(usize, u32)> {
     fn of<T: Totals>() -> (u8, usize, u32) {
         (T::KIND, T::FIELDS, T::ABSOLUTE)
     }

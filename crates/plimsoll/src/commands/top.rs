@@ -1,0 +1,188 @@
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use linux::terminal::{self, Key, Screen};
+use machine::{Fault, Result};
+use profile::job::Job;
+use profile::live::screen::{self, Sort, Window};
+use profile::live::{Here, JobState, Look, Watch};
+use record::folder::variable;
+
+use crate::output;
+
+/// Shows what a job under `plimsoll profile` does now: ranks, cores and calls, as `top` shows processes.
+///
+/// It only reads what the job writes, from any terminal of a user who may read it. Keys: q quits, s sorts by the next
+/// column, arrows and page keys scroll.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The profile's folder, or the process number of its plimsoll profile [default: the one that runs]
+    #[arg(value_name = "JOB")]
+    job: Option<PathBuf>,
+    /// Print once what happened within one interval, every rank of it
+    #[arg(long)]
+    once: bool,
+    /// Time from one look to the next, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+    interval: f64,
+}
+
+fn interval(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("it is no number of seconds from 0.05 to 3600".into()),
+    }
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let folder = folder(arguments.job)?;
+    let mut watch = Watch::open(&folder)?;
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+    let here = Here {
+        boot,
+        monotonic: &|| linux::clock::monotonic().0,
+        is_alive: &|pid| Path::new(&format!("/proc/{pid}")).exists(),
+    };
+    let interval = Duration::from_secs_f64(arguments.interval);
+    watch.look(&here);
+    if arguments.once || !terminal::is_there() {
+        std::thread::sleep(interval);
+        let look = watch.look(&here);
+        let columns = terminal::columns().unwrap_or(usize::MAX);
+        let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let window = Window { columns, rows: None, sort: Sort::Rank, scroll: 0, colour };
+        output::print(&(screen::lines(&look, window).join("\n") + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    linux::signal::watch()?;
+    attend(watch, &here, interval)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Until the reader has seen enough. The last state of a job that ends stays.
+fn attend(mut watch: Watch, here: &Here, interval: Duration) -> Result<()> {
+    let mut screen = Screen::take()?;
+    let colour = std::env::var_os("NO_COLOR").is_none();
+    let (mut sort, mut scroll) = (Sort::Rank, 0_usize);
+    // A first look after a short while: rates soon.
+    let mut due = Instant::now() + interval.min(Duration::from_millis(250));
+    let mut look = watch.look(here);
+    loop {
+        let (columns, rows) = screen.size();
+        scroll = scroll.min(look.ranks.len().saturating_sub(1));
+        screen.show(&screen::lines(&look, Window { columns, rows: Some(rows), sort, scroll, colour }))?;
+        let page = rows / 2;
+        match screen.key(due.saturating_duration_since(Instant::now()))? {
+            Some(Key::Letter('q' | 'Q')) => return Ok(()),
+            Some(Key::Letter('s')) => sort = sort.next(),
+            Some(Key::Up | Key::Letter('k')) => scroll = scroll.saturating_sub(1),
+            Some(Key::Down | Key::Letter('j')) => scroll += 1,
+            Some(Key::PageUp) => scroll = scroll.saturating_sub(page),
+            Some(Key::PageDown | Key::Letter(' ')) => scroll += page,
+            Some(Key::Home) => scroll = 0,
+            Some(Key::End) => scroll = usize::MAX,
+            _ => {}
+        }
+        if linux::signal::interrupted() {
+            return Ok(());
+        }
+        if Instant::now() >= due {
+            due = Instant::now() + interval;
+            if !is_over(&look) {
+                let next = watch.look(here);
+                // What it did last says more than that it does nothing now.
+                look = match is_over(&next) {
+                    true => ended(look, next),
+                    false => next,
+                };
+            }
+        }
+    }
+}
+
+fn is_over(look: &Look) -> bool {
+    matches!(look.job.state, JobState::Ended { .. })
+}
+
+/// The last rates, with how the job and its ranks ended.
+fn ended(last: Look, end: Look) -> Look {
+    let mut ranks = last.ranks;
+    for rank in &mut ranks {
+        if let Some(now) = end.ranks.iter().find(|now| (&now.host, now.pid) == (&rank.host, rank.pid)) {
+            rank.state = now.state.clone();
+        }
+    }
+    Look { job: end.job, ranks, ..last }
+}
+
+fn folder(job: Option<PathBuf>) -> Result<PathBuf> {
+    match job {
+        Some(folder) if folder.is_dir() => Ok(folder),
+        Some(word) => match word.to_str().and_then(|word| word.parse().ok()) {
+            Some(pid) => of_process(pid).ok_or_else(|| {
+                Fault::new(
+                    format!("process {pid}"),
+                    "it is no plimsoll profile that this user can see",
+                    "name the profile's folder, or see the processes with: pgrep -af 'plimsoll profile'",
+                )
+            }),
+            None => Err(Fault::new(
+                word.display().to_string(),
+                "it is no folder, and no process number",
+                "name a folder that plimsoll profile made",
+            )),
+        },
+        None => only_one(),
+    }
+}
+
+/// The folder of the profile that the children of a `plimsoll profile` write.
+fn of_process(pid: u32) -> Option<PathBuf> {
+    running().into_iter().find(|(profiler, _)| *profiler == pid).map(|(_, folder)| folder)
+}
+
+fn only_one() -> Result<PathBuf> {
+    let running = running();
+    match running.as_slice() {
+        [(_, folder)] => Ok(folder.clone()),
+        [] => Err(Fault::new(
+            "no job",
+            "no plimsoll profile runs here that this user can see",
+            "start one with plimsoll profile, or name its folder: plimsoll top DIR",
+        )),
+        several => {
+            let them: Vec<_> = several.iter().map(|(pid, dir)| format!("{pid} ({})", dir.display())).collect();
+            Err(Fault::new(
+                "which job",
+                format!("several run: {}", them.join(", ")),
+                "name one by its folder or process number",
+            ))
+        }
+    }
+}
+
+/// Every `plimsoll profile` that runs here, with its folder: what it started has the folder in its environment, and the
+/// folder's job names the profiler.
+fn running() -> Vec<(u32, PathBuf)> {
+    let mut found: Vec<(u32, PathBuf)> = Vec::new();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let start = format!("{}=", variable::FOLDER);
+    for process in processes.filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok()) {
+        let Ok(environment) = std::fs::read(process.path().join("environ")) else { continue };
+        let folder = environment
+            .split(|byte| *byte == 0)
+            .find_map(|variable| variable.strip_prefix(start.as_bytes()))
+            .map(|folder| PathBuf::from(String::from_utf8_lossy(folder).into_owned()));
+        let Some(folder) = folder.filter(|folder| found.iter().all(|(_, known)| known != folder)) else { continue };
+        if let Ok(job) = Job::read(&folder)
+            && job.ended.is_none()
+            && Path::new(&format!("/proc/{}", job.pid)).exists()
+        {
+            found.push((job.pid, folder));
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,123 @@
+//! Cores, from the samples of each host.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use record::samples::{CoreLoad, CoreWork, Samples, Tail, ThreadLoad, ThreadWork};
+
+use super::{CoreNow, RankNow};
+
+/// One host's samples, with what they said at the look before.
+pub struct Host {
+    tail: Tail,
+    work: BTreeMap<u32, CoreWork>,
+    load: BTreeMap<u32, CoreLoad>,
+    time: u64,
+    pub threads: BTreeMap<(u32, u16), ThreadWork>,
+    pub switches: BTreeMap<(u32, u16), ThreadLoad>,
+    /// From the look before to this one: times that a process was taken off its cores, a second.
+    pub involuntary: BTreeMap<u32, f64>,
+    broken: bool,
+}
+
+/// Opens what is new and reads what came.
+pub fn follow(folder: &Path, hosts: &mut BTreeMap<PathBuf, Host>, notes: &mut Vec<String>) {
+    for path in Samples::files(folder) {
+        if !hosts.contains_key(&path) {
+            match Tail::open(&path) {
+                Ok(tail) => {
+                    hosts.insert(path.clone(), Host::new(tail));
+                }
+                Err(fault) => notes.push(fault.to_string()),
+            }
+        }
+    }
+    for (path, host) in hosts.iter_mut() {
+        if let Err(fault) = host.advance() {
+            host.broken = true;
+            notes.push(fault.within(path.display().to_string()).to_string());
+        }
+    }
+}
+
+impl Host {
+    fn new(tail: Tail) -> Host {
+        Host {
+            tail,
+            work: BTreeMap::new(),
+            load: BTreeMap::new(),
+            time: 0,
+            threads: BTreeMap::new(),
+            switches: BTreeMap::new(),
+            involuntary: BTreeMap::new(),
+            broken: false,
+        }
+    }
+
+    fn advance(&mut self) -> machine::Result<()> {
+        if self.broken {
+            return Ok(());
+        }
+        self.tail.advance()?;
+        let switches = self.tail.thread_load();
+        let seconds = self.tail.time().saturating_sub(self.time) as f64 / 1e9;
+        self.involuntary.clear();
+        if self.time > 0 && seconds > 0.0 {
+            for (thread, load) in &switches {
+                // A thread that is new since then has all of its switches in this time.
+                let before = self.switches.get(thread).map_or(0, |before| before.involuntary);
+                let times = load.involuntary.saturating_sub(before) as f64 / seconds;
+                *self.involuntary.entry(thread.0).or_default() += times;
+            }
+        }
+        self.switches = switches;
+        self.threads = self.tail.thread_work();
+        Ok(())
+    }
+
+    pub fn is_of(&self, boot: &str) -> bool {
+        self.tail.head().is_some_and(|head| head.boot == boot)
+    }
+
+    /// CLOCK_MONOTONIC of that host when it was last sampled, ns.
+    pub fn time(&self) -> u64 {
+        self.tail.time()
+    }
+
+    /// Where a process was last seen: on the core of its first thread.
+    pub fn core(&self, pid: u32) -> Option<u32> {
+        self.threads.range((pid, 0)..=(pid, u16::MAX)).find_map(|(_, work)| work.on())
+    }
+
+    /// Since the look before. Rates need two of them.
+    pub fn cores(&mut self, ranks: &[RankNow]) -> Vec<CoreNow> {
+        let Some(head) = self.tail.head() else { return vec![] };
+        let (work, load, time) = (self.tail.core_work(), self.tail.core_load(), self.tail.time());
+        let passed = (self.time > 0 && time > self.time).then(|| (time - self.time) as f64);
+        let timed = head.origins.softirq_times.value().is_some();
+        let counted = head.origins.softirq_counts.value().is_some();
+        let loaded = head.origins.load.value().is_some();
+        let cores = head.cores.iter().map(|core| {
+            let (was, is) = (self.work.get(core).copied().unwrap_or_default(), work.get(core).copied());
+            let is = is.unwrap_or_default();
+            let grown = |now: u64, before: u64| now.saturating_sub(before) as f64;
+            let in_softirqs = grown(is.net_rx_time + is.net_tx_time, was.net_rx_time + was.net_tx_time);
+            let softirqs = grown(is.net_rx + is.net_tx, was.net_rx + was.net_tx);
+            let idle =
+                grown(load.get(core).map_or(0, |load| load.idle), self.load.get(core).map_or(0, |load| load.idle));
+            let on = |rank: &RankNow| rank.host == head.host && rank.core == Some(*core);
+            CoreNow {
+                host: head.host.clone(),
+                core: *core,
+                softirq: passed.filter(|_| timed).map(|passed| (in_softirqs / passed).min(1.0)),
+                softirqs: passed.filter(|_| counted).map(|passed| softirqs * 1e9 / passed),
+                busy: passed.filter(|_| loaded).map(|passed| (1.0 - idle / passed).clamp(0.0, 1.0)),
+                ranks: ranks.iter().enumerate().filter(|(_, rank)| on(rank)).map(|(place, _)| place).collect(),
+            }
+        });
+        let has_something = |core: &CoreNow| !core.ranks.is_empty() || core.softirqs.is_some_and(|n| n > 0.0);
+        let cores = cores.filter(has_something).collect();
+        (self.work, self.load, self.time) = (work, load, time);
+        cores
+    }
+}

@@ -1,0 +1,289 @@
+//! Ranks, from the tables that they write.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use record::folder::{RANK_SUFFIX, RANKS};
+use record::functions::{Class, FunctionId, function};
+use record::layout::{Cell, Header, Thread, clock, words};
+use record::live::{Glance, Live};
+
+use super::hosts::Host;
+use super::{FunctionNow, Here, RankNow, RankState};
+use crate::split::{Model, Parts};
+use crate::tables::{Calls, Tables};
+
+/// Ticks are as long for all ranks of a host.
+pub type Ticks = HashMap<[u8; 40], f64>;
+
+/// A rank's file, with what it said at the look before.
+pub struct Followed {
+    live: Live,
+    glance: Option<Glance>,
+    before: Option<Seen>,
+    tables: Option<(u64, Vec<Calls>)>,
+    /// Share of its threads' time between its last two turns to be read whole, in calls that are over.
+    wait: Option<f64>,
+}
+
+#[derive(Clone, Copy)]
+struct Seen {
+    at: u64,
+    calls: u64,
+    messages: u64,
+    bytes: u64,
+    /// In MPI since it started, s.
+    mpi: f64,
+    /// Of that in a call that goes on and may wait, s.
+    held: f64,
+}
+
+/// Of one function, by rank and added up: a second.
+#[derive(Default)]
+pub struct Sum {
+    calls: f64,
+    parts: Parts,
+}
+
+/// Opens what is new and looks at every rank.
+pub fn follow(folder: &Path, ranks: &mut BTreeMap<PathBuf, Followed>) {
+    let entries = fs::read_dir(folder.join(RANKS)).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|s| s == RANK_SUFFIX));
+    for path in files {
+        if !ranks.contains_key(&path)
+            && let Some(live) = Live::open(&path)
+        {
+            ranks.insert(path, Followed { live, glance: None, before: None, tables: None, wait: None });
+        }
+    }
+    for followed in ranks.values_mut() {
+        // What cannot be read any more stays as it was seen last.
+        if let Ok(glance) = followed.live.glance() {
+            followed.glance = Some(glance);
+        }
+    }
+}
+
+/// The length of a tick on each host, ns, as the rank that ran longest knows it.
+pub fn ticks(ranks: &BTreeMap<PathBuf, Followed>) -> Ticks {
+    let mut longest: HashMap<[u8; 40], (u64, f64)> = HashMap::new();
+    for header in ranks.values().filter_map(|followed| Some(&followed.glance.as_ref()?.header)) {
+        let span = header.latest.ticks.saturating_sub(header.started.ticks);
+        if let (Some(tick), clock::COUNTER) = (header.tick(), header.clock) {
+            let known = longest.entry(header.boot).or_insert((0, tick));
+            if span > known.0 {
+                *known = (span, tick);
+            }
+        }
+    }
+    longest.into_iter().map(|(boot, (_, tick))| (boot, tick)).collect()
+}
+
+/// Functions by share of the time in MPI.
+pub fn shares(functions: BTreeMap<(FunctionId, u32), Sum>) -> Vec<FunctionNow> {
+    let all: f64 = functions.values().map(|sum| sum.parts.sum()).sum();
+    let mut shares: Vec<FunctionNow> = functions
+        .into_iter()
+        .filter(|(_, sum)| sum.calls > 0.0)
+        .map(|((id, group), sum)| {
+            let (whole, divided) = (sum.parts.sum(), sum.parts.transfer + sum.parts.wait);
+            FunctionNow {
+                name: name(id),
+                group,
+                calls: sum.calls,
+                share: if all > 0.0 { whole / all } else { 0.0 },
+                wait: (divided > 0.0).then(|| sum.parts.wait / divided),
+            }
+        })
+        .collect();
+    shares.sort_by(|a, b| b.share.total_cmp(&a.share));
+    shares
+}
+
+fn name(id: FunctionId) -> String {
+    function(id).map_or_else(|| format!("function {}", id.0), |function| format!("MPI_{}", function.name))
+}
+
+/// Whether a call that goes on may be waiting: one that only begins something is at work.
+fn may_wait(thread: &Thread) -> bool {
+    let class = inside(thread).and_then(function).map(|function| function.class);
+    !matches!(class, None | Some(Class::Post | Class::Request | Class::OneSided))
+}
+
+fn inside(thread: &Thread) -> Option<FunctionId> {
+    Some(FunctionId(u16::try_from(thread.inside.checked_sub(1)?).ok()?))
+}
+
+impl Followed {
+    /// Takes whole tables in, and adds what the calls since the last ones took.
+    pub fn compare(
+        &mut self,
+        tables: Tables,
+        model: &Model,
+        now: u64,
+        functions: &mut BTreeMap<(FunctionId, u32), Sum>,
+    ) {
+        if let Some((at, before)) = &self.tables {
+            let seconds = now.saturating_sub(*at) as f64 / 1e9;
+            if seconds <= 0.0 {
+                return;
+            }
+            let key = |calls: &Calls| (calls.thread, calls.function, calls.group, calls.size_class);
+            let known: HashMap<_, &Cell> = before.iter().map(|calls| (key(calls), &calls.cell)).collect();
+            let mut all = Parts::default();
+            for calls in &tables.calls {
+                let cell = match known.get(&key(calls)) {
+                    Some(before) => since(&calls.cell, before),
+                    None => calls.cell,
+                };
+                if cell.calls == 0 {
+                    continue;
+                }
+                let parts = model.divide(tables.tick, &Calls { cell, ..calls.clone() });
+                let rate = 1.0 / seconds;
+                let sum = functions.entry((calls.function, calls.group)).or_default();
+                sum.calls += cell.calls as f64 * rate;
+                sum.parts.add(Parts {
+                    transfer: parts.transfer * rate,
+                    wait: parts.wait * rate,
+                    undivided: parts.undivided * rate,
+                });
+                all.add(parts);
+            }
+            let threads = tables.threads.iter().filter(|(_, thread)| thread.ended == 0).count().max(1) as f64;
+            // Where calls are too few to divide, nothing is known of their wait.
+            let is_told = all.undivided < 0.5 * all.sum() || all.sum() == 0.0;
+            self.wait = is_told.then(|| all.wait / seconds / threads);
+        }
+        self.tables = Some((now, tables.calls));
+    }
+
+    /// `over`: the job is.
+    pub fn look(
+        &mut self,
+        here: &Here,
+        over: bool,
+        ticks: &Ticks,
+        hosts: &BTreeMap<PathBuf, Host>,
+        worlds: &mut Vec<String>,
+        notes: &mut Vec<String>,
+    ) -> Option<RankNow> {
+        let glance = self.glance.as_ref()?;
+        let header = &glance.header;
+        let boot = words(&header.boot);
+        let host = hosts.values().find(|host| host.is_of(&boot));
+        let is_here = boot == here.boot;
+        let at = (here.monotonic)();
+        // That host's clock: here it is known, of another host as it was when that was last sampled.
+        let clock = if is_here { Some(at) } else { host.map(Host::time).filter(|time| *time > 0) };
+        let tick = match header.clock {
+            clock::MONOTONIC => Some(1.0),
+            _ => ticks.get(&header.boot).copied().or_else(|| header.tick()),
+        };
+        let now = clock.zip(tick).map(|(clock, tick)| counter(header, clock, tick));
+        let state = state(glance, over || (is_here && !(here.is_alive)(header.pid)), now.zip(tick));
+        let is_over = !matches!(state, RankState::Starting | RankState::Computing | RankState::Inside { .. });
+
+        let live = || glance.threads.iter().map(|(_, thread)| thread).filter(|thread| thread.ended == 0);
+        let seconds = |ticks: u64| ticks as f64 * tick.unwrap_or(0.0) / 1e9;
+        let going_on = |counts: fn(&Thread) -> bool| -> f64 {
+            let since = |thread: &Thread| now.map_or(0.0, |now| seconds(now.saturating_sub(thread.since)));
+            live().filter(|thread| thread.inside != 0 && counts(thread)).map(since).sum()
+        };
+        let sum = |of: fn(&Thread) -> u64| glance.threads.iter().fold(0, |sum, (_, t)| of(t).wrapping_add(sum));
+        let done: u64 = glance.ticks().iter().fold(0, |sum, ticks| ticks.wrapping_add(sum));
+        let seen = Seen {
+            at,
+            calls: glance.calls(),
+            messages: sum(|thread| thread.messages),
+            bytes: sum(|thread| thread.bytes),
+            mpi: seconds(done) + if is_over { 0.0 } else { going_on(|_| true) },
+            held: if is_over { 0.0 } else { going_on(may_wait) },
+        };
+        let passed = |before: &Seen| (seen.at.saturating_sub(before.at)) as f64 / 1e9;
+        let before = self.before.filter(|before| passed(before) > 0.0);
+        let rate =
+            |of: fn(&Seen) -> u64| before.map(|before| of(&seen).saturating_sub(of(&before)) as f64 / passed(&before));
+        let threads = live().count().max(1) as f64;
+        let share = |grown: f64, before: &Seen| (grown / passed(before) / threads).clamp(0.0, 1.0);
+        let mpi = before.filter(|_| tick.is_some()).map(|before| share(seen.mpi - before.mpi, &before));
+        // A call that goes on waits as long as it does so; when it ends, the tables have it.
+        let held = before.map_or(0.0, |before| share((seen.held - before.held).max(0.0), &before));
+        let wait = match (self.wait, mpi) {
+            (Some(wait), Some(mpi)) => Some((wait + held).clamp(0.0, 1.0).min(mpi)),
+            (None, Some(_)) if held > 0.5 => Some(held),
+            _ => None,
+        };
+        if header.dropped.calls > 0 {
+            notes.push(format!(
+                "process {}: {} calls of too many threads are not told",
+                header.pid, header.dropped.calls
+            ));
+        }
+        let world = words(&header.world);
+        let world = worlds.iter().position(|known| *known == world).unwrap_or_else(|| {
+            worlds.push(world);
+            worlds.len() - 1
+        });
+        self.before = Some(seen);
+        Some(RankNow {
+            rank: (header.placed != 0).then_some(header.rank),
+            world,
+            host: words(&header.host),
+            pid: header.pid,
+            threads: header.threads,
+            state,
+            calls: rate(|seen| seen.calls),
+            mpi,
+            wait,
+            messages: rate(|seen| seen.messages),
+            bytes: rate(|seen| seen.bytes),
+            core: host.and_then(|host| host.core(header.pid)),
+            involuntary: host.and_then(|host| host.involuntary.get(&header.pid).copied()),
+        })
+    }
+}
+
+/// What the counter of a rank's host stands at.
+fn counter(header: &Header, monotonic: u64, tick: f64) -> u64 {
+    let since = monotonic.saturating_sub(header.started.monotonic) as f64;
+    header.started.ticks + (since / tick) as u64
+}
+
+/// `gone`: its process is no longer there. `now`: what its counter stands at, and how long a tick is, ns.
+fn state(glance: &Glance, gone: bool, now: Option<(u64, f64)>) -> RankState {
+    let header = &glance.header;
+    let longest = || {
+        let live = glance.threads.iter().map(|(_, thread)| thread).filter(|thread| thread.ended == 0);
+        live.filter_map(|thread| Some((inside(thread)?, thread.since))).min_by_key(|(_, since)| *since)
+    };
+    match () {
+        () if header.aborted != 0 => RankState::Aborted,
+        () if header.finalized != 0 => RankState::Finalized,
+        () if header.ended != 0 => RankState::Exited,
+        () if gone => RankState::Killed,
+        () if header.initialized == 0 && header.placed == 0 => RankState::Starting,
+        () => match longest() {
+            Some((id, since)) => RankState::Inside {
+                function: name(id),
+                seconds: now.map(|(now, tick)| now.saturating_sub(since) as f64 * tick / 1e9),
+            },
+            None => RankState::Computing,
+        },
+    }
+}
+
+/// The calls that came to a cell. Its longest is not known.
+fn since(now: &Cell, before: &Cell) -> Cell {
+    let mut cell = Cell {
+        calls: now.calls.saturating_sub(before.calls),
+        ticks: now.ticks.saturating_sub(before.ticks),
+        bytes: now.bytes.saturating_sub(before.bytes),
+        ..Cell::EMPTY
+    };
+    for ((grown, now), before) in cell.histogram.iter_mut().zip(now.histogram).zip(before.histogram) {
+        *grown = now.saturating_sub(before);
+    }
+    cell
+}

@@ -1,0 +1,109 @@
+//! A job looked at while it runs: ranks whose every call is known, between two moments that are known too.
+
+mod synthetic;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use profile::job::Job;
+use profile::live::{Here, JobState, RankState, Watch};
+use record::folder;
+use record::functions::{Class, named};
+use record::layout::{Thread, kind, words};
+use synthetic::{RATE, Rank, SECOND, job};
+
+const MS: u64 = 1_000_000;
+
+/// What rank 0 and rank 1 of two have done after so many ms: the one sends and computes, the other came to MPI_Wait at
+/// 2 s and is there still.
+fn write(profile: &Path, after: u64) {
+    let ns = after * MS;
+    for number in 0..2 {
+        let mut rank = Rank::new(number, 2, 10 * SECOND);
+        let header = &mut rank.image.header;
+        (header.finalized, header.ended) = (0, 0);
+        header.latest.ticks = header.started.ticks + ns * RATE;
+        header.latest.monotonic = header.started.monotonic + ns;
+        let start = header.started.ticks;
+        let mut thread = Thread { tid: 1, ..Thread::default() };
+        if number == 0 {
+            // One of 100 µs each ms.
+            let sends = after;
+            rank.calls("Send", 0, (0..sends).map(|_| (MS / 10, 1000)));
+            thread.calls = sends;
+            (thread.messages, thread.bytes) = (sends, 1000 * sends);
+            thread.ticks[Class::Send as usize] = sends * MS / 10 * RATE;
+        } else {
+            rank.calls("Wait", 0, (0..50).map(|_| (MS / 10, 0)));
+            thread.calls = 50;
+            thread.ticks[Class::Completion as usize] = 50 * MS / 10 * RATE;
+            thread.inside = u32::from(named("Wait").unwrap().id.0) + 1;
+            thread.since = start + 2 * SECOND * RATE;
+        }
+        rank.image.region(kind::THREAD, 0, (0, 0), &[thread]);
+        let header = &rank.image.header;
+        let file = folder::rank_file(profile, &words(&header.host), header.pid);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        rank.image.write(&file).unwrap();
+    }
+}
+
+fn about(value: Option<f64>, wanted: f64) -> bool {
+    value.is_some_and(|value| (value - wanted).abs() <= 0.02 * wanted.max(1.0))
+}
+
+#[test]
+fn rates_states_and_ends_are_those_of_the_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = Job { ended: None, exit_code: None, boot: "a-boot".into(), pid: 7, ..job() };
+    running.write(folder.path()).unwrap();
+    let clock = Cell::new(0);
+    let gone = std::cell::RefCell::new(BTreeSet::new());
+    let here =
+        Here { boot: "a-boot".into(), monotonic: &|| clock.get(), is_alive: &|pid| !gone.borrow().contains(&pid) };
+    let mut watch = Watch::open(folder.path()).unwrap();
+    assert!(watch.look(&here).ranks.is_empty(), "no rank is there yet");
+
+    // The ranks' clocks began at 5 s.
+    let moment = |after: u64| {
+        write(folder.path(), after);
+        clock.set(5 * SECOND + after * MS);
+    };
+    moment(4000);
+    let first = watch.look(&here);
+    assert_eq!(first.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [Some(0), Some(1)]);
+    assert!(first.ranks.iter().all(|rank| rank.calls.is_none()), "one look tells no rate");
+
+    moment(5000);
+    let look = watch.look(&here);
+    assert_eq!(look.job.state, JobState::Running);
+    assert_eq!(look.seconds, Some(1.0));
+    let [sender, waiter] = look.ranks.as_slice() else { panic!("{look:?}") };
+    assert_eq!(sender.state, RankState::Computing);
+    assert!(about(sender.calls, 1000.0) && about(sender.bytes, 1e6) && about(sender.mpi, 0.1), "{sender:?}");
+    assert!(about(sender.wait, 0.0), "sends that are all as short wait for nobody: {sender:?}");
+    let RankState::Inside { function, seconds } = &waiter.state else { panic!("{waiter:?}") };
+    assert_eq!(function, "MPI_Wait");
+    assert!(about(*seconds, 3.0), "{seconds:?}");
+    assert!(about(waiter.mpi, 1.0) && about(waiter.wait, 1.0) && about(waiter.calls, 0.0), "{waiter:?}");
+    assert_eq!(look.functions.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), ["MPI_Send"]);
+    assert!(about(Some(look.functions[0].calls), 1000.0) && look.functions[0].share == 1.0);
+    assert_eq!((sender.core, sender.involuntary), (None, None), "nobody samples the cores");
+
+    gone.borrow_mut().extend([7, 1001]);
+    let look = watch.look(&here);
+    assert_eq!(look.job.state, JobState::Orphaned);
+    assert_eq!(look.ranks[1].state, RankState::Killed);
+
+    Job { ended: Some(1), signal: Some(9), ..running }.write(folder.path()).unwrap();
+    let look = watch.look(&here);
+    assert_eq!(look.job.state, JobState::Ended { exit_code: None, signal: Some(9) });
+    assert!(look.ranks.iter().all(|rank| rank.state == RankState::Killed), "none was finalized");
+}
+
+#[test]
+fn a_folder_of_something_else_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Watch::open(folder.path()).is_err());
+}

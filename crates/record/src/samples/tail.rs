@@ -1,0 +1,249 @@
+//! The last totals in a file of samples that grows: each look reads what came since the one before.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use machine::{Fault, Result};
+
+use super::frame::{Cursor, kind};
+use super::reader::{head, shape};
+use super::series::{MOST, Totals};
+use super::{CoreLoad, CoreWork, Head, MAGIC, ThreadLoad, ThreadWork, VERSION};
+
+/// Bytes read at once.
+const CHUNK: usize = 1 << 18;
+/// A moment of thousands of subjects is far below; a frame that claims more is none.
+const LONGEST: usize = 1 << 26;
+
+/// A file of samples, held open.
+#[derive(Debug)]
+pub struct Tail {
+    file: File,
+    at: u64,
+    /// Read, but not yet a whole frame.
+    rest: Vec<u8>,
+    head: Option<Head>,
+    subjects: Vec<Subject>,
+    time: u64,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct Subject {
+    kind: u8,
+    numbers: [u32; 3],
+    values: [u64; MOST],
+}
+
+impl Tail {
+    /// # Errors
+    /// It cannot be read. One that is not begun yet is none.
+    pub fn open(path: &Path) -> Result<Tail> {
+        let file =
+            File::open(path).map_err(|e| Fault::because(path.display().to_string(), e, "profile the program again"))?;
+        Ok(Tail { file, at: 0, rest: Vec::new(), head: None, subjects: Vec::new(), time: 0, ended: false })
+    }
+
+    /// Reads what came since the last time.
+    ///
+    /// # Errors
+    /// It is no file of samples of this version, or damaged; what was read stays.
+    pub fn advance(&mut self) -> Result<()> {
+        let refused = |cause: &str| Fault::new("samples", cause, "profile the program again");
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            let got = self.file.read_at(&mut chunk, self.at).map_err(|e| refused(&e.to_string()))?;
+            if got == 0 {
+                return Ok(());
+            }
+            self.at += got as u64;
+            self.rest.extend_from_slice(&chunk[..got]);
+            let rest = std::mem::take(&mut self.rest);
+            let mut cursor = Cursor(&rest);
+            if self.head.is_none() && !self.begin(&mut cursor, &refused)? {
+                self.rest = rest;
+                continue;
+            }
+            while let Some((kind, contents)) = cursor.frame() {
+                self.take(kind, contents).ok_or_else(|| refused("a frame of them makes no sense"))?;
+            }
+            if cursor.0.len() > LONGEST {
+                return Err(refused("a frame of them is longer than any"));
+            }
+            self.rest = cursor.0.to_vec();
+        }
+    }
+
+    /// Whether the file is long enough to begin.
+    fn begin(&mut self, cursor: &mut Cursor, refused: &dyn Fn(&str) -> Fault) -> Result<bool> {
+        let start = MAGIC.len() + size_of_val(&VERSION);
+        let Some(begun) = cursor.0.get(..start) else { return Ok(false) };
+        if !begun.starts_with(&MAGIC) || begun[MAGIC.len()..] != VERSION.to_le_bytes() {
+            return Err(refused("the file does not begin as samples of this version do"));
+        }
+        let mut ahead = Cursor(&cursor.0[start..]);
+        let Some((kind, contents)) = ahead.frame() else { return Ok(false) };
+        let head = (kind == kind::HEAD).then(|| head(contents)).flatten();
+        let head = head.ok_or_else(|| refused("their head is damaged"))?;
+        self.time = head.monotonic;
+        self.head = Some(head);
+        *cursor = ahead;
+        Ok(true)
+    }
+
+    fn take(&mut self, kind: u8, mut contents: Cursor) -> Option<()> {
+        match kind {
+            kind::TRACK => {
+                let kind = contents.byte()?;
+                let numbers = [contents.small()?, contents.small()?, contents.small()?];
+                self.subjects.push(Subject { kind, numbers, values: [0; MOST] });
+            }
+            kind::WORK | kind::LOAD => {
+                self.time = self.time.checked_add(contents.number()?)?;
+                while !contents.is_at_end() {
+                    let place = usize::try_from(contents.number()?).ok()?;
+                    let mask = contents.number()?;
+                    let subject = self.subjects.get_mut(place)?;
+                    let (fields, absolute) = shape(subject.kind)?;
+                    if mask >> fields != 0 {
+                        return None;
+                    }
+                    for field in (0..fields).filter(|field| mask >> field & 1 == 1) {
+                        let number = contents.number()?;
+                        let value = &mut subject.values[field];
+                        *value = if absolute >> field & 1 == 1 { number } else { value.wrapping_add(number) };
+                    }
+                }
+            }
+            kind::END => self.ended = true,
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// `None` while the file is not begun.
+    pub fn head(&self) -> Option<&Head> {
+        self.head.as_ref()
+    }
+
+    /// Of the last moment: CLOCK_MONOTONIC of the host, ns.
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// Whether sampling ended in order.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    pub fn core_work(&self) -> BTreeMap<u32, CoreWork> {
+        self.of(|numbers| numbers[0])
+    }
+
+    pub fn core_load(&self) -> BTreeMap<u32, CoreLoad> {
+        self.of(|numbers| numbers[0])
+    }
+
+    /// By process and the thread's index in its tables.
+    pub fn thread_work(&self) -> BTreeMap<(u32, u16), ThreadWork> {
+        self.of(|numbers| (numbers[0], numbers[1] as u16))
+    }
+
+    /// By process and the thread's index in its tables.
+    pub fn thread_load(&self) -> BTreeMap<(u32, u16), ThreadLoad> {
+        self.of(|numbers| (numbers[0], numbers[1] as u16))
+    }
+
+    fn of<T: Totals, K: Ord>(&self, key: impl Fn([u32; 3]) -> K) -> BTreeMap<K, T> {
+        let subjects = self.subjects.iter().filter(|subject| subject.kind == T::KIND);
+        subjects.map(|subject| (key(subject.numbers), T::of(&subject.values))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use machine::Reading;
+
+    use super::*;
+    use crate::samples::{Origins, Samples, Writer};
+
+    fn head_of() -> Head {
+        let how = || Reading::Measured("counted".to_owned());
+        Head {
+            host: "a".into(),
+            boot: "b".into(),
+            pid: 1,
+            monotonic: 1000,
+            realtime: 5000,
+            interval: 10,
+            cores: vec![0, 1],
+            origins: Origins {
+                softirq_counts: how(),
+                softirq_times: how(),
+                softirq_all: how(),
+                interrupts: how(),
+                load: how(),
+                energy: Reading::absent("none"),
+                ranks: how(),
+            },
+        }
+    }
+
+    fn file() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::begin(&mut bytes, &head_of()).unwrap();
+        for moment in 1..=50_u64 {
+            writer
+                .core_work(0, &CoreWork { net_rx: 7 * moment, net_rx_time: moment * moment, ..CoreWork::default() })
+                .unwrap();
+            let work = ThreadWork { core: 2, inside: moment % 3, calls: 100 * moment, ..ThreadWork::default() };
+            writer.thread_work(42, 0, 43, &work).unwrap();
+            writer.end_work(1000 + 10 * moment).unwrap();
+            writer.core_load(1, &CoreLoad { idle: moment, stolen: 0 }).unwrap();
+            writer.end_load(1001 + 10 * moment).unwrap();
+        }
+        writer.finish(2000).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_file_that_grows_byte_by_byte_ends_as_it_is_read_whole() {
+        let bytes = file();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.samples");
+        let mut out = File::create(&path).unwrap();
+        let mut tail = Tail::open(&path).unwrap();
+        let mut calls = 0;
+        for part in bytes.chunks(3) {
+            out.write_all(part).unwrap();
+            tail.advance().unwrap();
+            let now = tail.thread_work().get(&(42, 0)).map_or(0, |work| work.calls);
+            assert!(now >= calls, "totals only grow");
+            calls = now;
+        }
+        let whole = Samples::read(&bytes).unwrap();
+        assert_eq!(tail.core_work()[&0], whole.cores[&0].work.last().unwrap().1);
+        assert_eq!(tail.core_load()[&1], whole.cores[&1].load.last().unwrap().1);
+        assert_eq!(tail.thread_work()[&(42, 0)], whole.ranks[&42].threads[&0].work.last().unwrap().1);
+        assert_eq!((tail.head(), tail.ended(), calls), (Some(&head_of()), true, 5000));
+    }
+
+    #[test]
+    fn what_is_damaged_is_refused_and_never_panics() {
+        let bytes = file();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.samples");
+        std::fs::write(&path, b"no samples at all").unwrap();
+        assert!(Tail::open(&path).unwrap().advance().is_err());
+        for place in 12..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[place] ^= 0xa5;
+            std::fs::write(&path, &bad).unwrap();
+            let _ = Tail::open(&path).unwrap().advance();
+        }
+    }
+}
