@@ -84,6 +84,10 @@ impl Parts {
         self.undivided += other.undivided;
     }
 
+    pub fn times(self, factor: f64) -> Parts {
+        Parts { transfer: self.transfer * factor, wait: self.wait * factor, undivided: self.undivided * factor }
+    }
+
     /// As readings: absent where nothing could be told.
     pub fn split(&self) -> Split {
         if self.undivided > 0.0 && self.transfer + self.wait == 0.0 {

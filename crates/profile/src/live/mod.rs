@@ -198,6 +198,7 @@ impl Watch {
         }
         all.sort_by(|a, b| (a.world, a.rank, &a.host, a.pid).cmp(&(b.world, b.rank, &b.host, b.pid)));
         let cores = self.hosts.values_mut().flat_map(|host| host.cores(&all)).collect();
+        ranks::add_held(&self.ranks, &mut functions);
         let functions = ranks::shares(functions);
         Look { job: self.job_now(here), seconds, ranks: all, cores, functions, notes }
     }

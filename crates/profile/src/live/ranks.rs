@@ -25,6 +25,8 @@ pub struct Followed {
     tables: Option<(u64, Vec<Calls>)>,
     /// Share of its threads' time between its last two turns to be read whole, in calls that are over.
     wait: Option<f64>,
+    /// Calls that go on: the function, for how much of the time since the look before, and whether it may be waiting.
+    held: Vec<(FunctionId, f64, bool)>,
 }
 
 #[derive(Clone, Copy)]
@@ -54,7 +56,7 @@ pub fn follow(folder: &Path, ranks: &mut BTreeMap<PathBuf, Followed>) {
         if !ranks.contains_key(&path)
             && let Some(live) = Live::open(&path)
         {
-            ranks.insert(path, Followed { live, glance: None, before: None, tables: None, wait: None });
+            ranks.insert(path, Followed { live, glance: None, before: None, tables: None, wait: None, held: vec![] });
         }
     }
     for followed in ranks.values_mut() {
@@ -80,12 +82,25 @@ pub fn ticks(ranks: &BTreeMap<PathBuf, Followed>) -> Ticks {
     longest.into_iter().map(|(boot, (_, tick))| (boot, tick)).collect()
 }
 
+/// Adds calls that go on: a function that a rank hangs in has no call that is over.
+pub fn add_held(ranks: &BTreeMap<PathBuf, Followed>, functions: &mut BTreeMap<(FunctionId, u32), Sum>) {
+    for (id, share, waits) in ranks.values().flat_map(|followed| followed.held.iter().copied()) {
+        // Their group is not known before they end; most often a function has one.
+        let group = functions.range((id, 0)..=(id, u32::MAX)).next().map_or(0, |((_, group), _)| *group);
+        let parts = match waits {
+            true => Parts { wait: share, ..Parts::default() },
+            false => Parts { transfer: share, ..Parts::default() },
+        };
+        functions.entry((id, group)).or_default().parts.add(parts);
+    }
+}
+
 /// Functions by share of the time in MPI.
 pub fn shares(functions: BTreeMap<(FunctionId, u32), Sum>) -> Vec<FunctionNow> {
     let all: f64 = functions.values().map(|sum| sum.parts.sum()).sum();
     let mut shares: Vec<FunctionNow> = functions
         .into_iter()
-        .filter(|(_, sum)| sum.calls > 0.0)
+        .filter(|(_, sum)| sum.calls > 0.0 || sum.parts.sum() > 0.0)
         .map(|((id, group), sum)| {
             let (whole, divided) = (sum.parts.sum(), sum.parts.transfer + sum.parts.wait);
             FunctionNow {
@@ -132,6 +147,7 @@ impl Followed {
             let key = |calls: &Calls| (calls.thread, calls.function, calls.group, calls.size_class);
             let known: HashMap<_, &Cell> = before.iter().map(|calls| (key(calls), &calls.cell)).collect();
             let mut all = Parts::default();
+            let mut sums: BTreeMap<(FunctionId, u32), Sum> = BTreeMap::new();
             for calls in &tables.calls {
                 let cell = match known.get(&key(calls)) {
                     Some(before) => since(&calls.cell, before),
@@ -141,17 +157,19 @@ impl Followed {
                     continue;
                 }
                 let parts = model.divide(tables.tick, &Calls { cell, ..calls.clone() });
-                let rate = 1.0 / seconds;
-                let sum = functions.entry((calls.function, calls.group)).or_default();
-                sum.calls += cell.calls as f64 * rate;
-                sum.parts.add(Parts {
-                    transfer: parts.transfer * rate,
-                    wait: parts.wait * rate,
-                    undivided: parts.undivided * rate,
-                });
+                let sum = sums.entry((calls.function, calls.group)).or_default();
+                sum.calls += cell.calls as f64 / seconds;
+                sum.parts.add(parts);
                 all.add(parts);
             }
             let threads = tables.threads.iter().filter(|(_, thread)| thread.ended == 0).count().max(1) as f64;
+            // What ended now may have begun long before, when it was told as a call that goes on.
+            let rate = (1.0 / seconds).min(threads / all.sum().max(f64::MIN_POSITIVE));
+            for (key, sum) in sums {
+                let whole = functions.entry(key).or_default();
+                whole.calls += sum.calls;
+                whole.parts.add(sum.parts.times(rate));
+            }
             // Where calls are too few to divide, nothing is known of their wait.
             let is_told = all.undivided < 0.5 * all.sum() || all.sum() == 0.0;
             self.wait = is_told.then(|| all.wait / seconds / threads);
@@ -205,6 +223,14 @@ impl Followed {
         let before = self.before.filter(|before| passed(before) > 0.0);
         let rate =
             |of: fn(&Seen) -> u64| before.map(|before| of(&seen).saturating_sub(of(&before)) as f64 / passed(&before));
+        let held = |before: Seen| {
+            let share = |thread: &Thread| {
+                let long = now.map_or(0.0, |now| seconds(now.saturating_sub(thread.since)));
+                Some((inside(thread)?, (long / passed(&before)).min(1.0), may_wait(thread)))
+            };
+            live().filter_map(share).collect()
+        };
+        let goes_on: Vec<_> = before.filter(|_| !is_over).map_or_else(Vec::new, held);
         let threads = live().count().max(1) as f64;
         let share = |grown: f64, before: &Seen| (grown / passed(before) / threads).clamp(0.0, 1.0);
         let mpi = before.filter(|_| tick.is_some()).map(|before| share(seen.mpi - before.mpi, &before));
@@ -227,7 +253,7 @@ impl Followed {
             worlds.len() - 1
         });
         self.before = Some(seen);
-        Some(RankNow {
+        let known = RankNow {
             rank: (header.placed != 0).then_some(header.rank),
             world,
             host: words(&header.host),
@@ -241,7 +267,9 @@ impl Followed {
             bytes: rate(|seen| seen.bytes),
             core: host.and_then(|host| host.core(header.pid)),
             involuntary: host.and_then(|host| host.involuntary.get(&header.pid).copied()),
-        })
+        };
+        self.held = goes_on;
+        Some(known)
     }
 }
 
