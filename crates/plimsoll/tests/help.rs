@@ -14,6 +14,8 @@ fn help_reads_as_it_did() {
         "bench",
         "mpirun",
         "profile",
+        "report",
+        "top",
         "serve",
         "study",
         "odf",

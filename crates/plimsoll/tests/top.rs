@@ -162,7 +162,8 @@ fn on_a_terminal(folder: &Path) {
         "{said:?}"
     );
     let after = said.rsplit("\x1b[?1049l").next().unwrap();
-    assert!(after.contains(" icanon") && after.contains(" echo ") && after.contains(" isig"), "restored: {after:?}");
+    let settings: Vec<&str> = after.split_whitespace().collect();
+    assert!(["icanon", "echo", "isig"].iter().all(|setting| settings.contains(setting)), "restored: {after:?}");
 }
 
 #[test]
