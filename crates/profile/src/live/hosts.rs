@@ -97,7 +97,7 @@ impl Host {
         let timed = head.origins.softirq_times.value().is_some();
         let counted = head.origins.softirq_counts.value().is_some();
         let loaded = head.origins.load.value().is_some();
-        let cores = head.cores.iter().map(|core| {
+        let cores = head.cores.iter().map(|(core, _)| {
             let (was, is) = (self.work.get(core).copied().unwrap_or_default(), work.get(core).copied());
             let is = is.unwrap_or_default();
             let grown = |now: u64, before: u64| now.saturating_sub(before) as f64;

@@ -180,7 +180,7 @@ mod tests {
             monotonic: 1000,
             realtime: 5000,
             interval: 10,
-            cores: vec![0, 1],
+            cores: vec![(0, 0), (1, 0)],
             origins: Origins {
                 softirq_counts: how(),
                 softirq_times: how(),
