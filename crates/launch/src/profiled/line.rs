@@ -33,6 +33,9 @@ pub struct Line {
     pub programs: Vec<Program>,
 }
 
+/// Open MPI's list of variables to pass on, as a variable itself.
+const LISTED: &str = "OMPI_MCA_mca_base_env_list";
+
 /// Commands that run another one, and their options with a value of their own. Words before that command: as the last says.
 const WRAPPERS: [(&str, &[&str], usize); 9] = [
     ("env", &["-u", "--unset", "-C", "--chdir"], 0),
@@ -142,8 +145,10 @@ impl Line {
             return all;
         }
         // Open MPI refuses a job that uses both ways.
-        const LIST: &str = "mca_base_env_list";
-        if let Some(listed) = all.iter().position(|word| word == LIST)
+        if std::env::var_os(LISTED).is_some() {
+            return all;
+        }
+        if let Some(listed) = all.iter().position(|word| *word == LISTED["OMPI_MCA_".len()..])
             && let Some(value) = all.get_mut(listed + 1)
         {
             value.push(";");
@@ -158,6 +163,14 @@ impl Line {
         }
         all
     }
+}
+
+/// Where users list what Open MPI passes on, with `names` behind theirs; `None` where they list nothing.
+pub fn listed(names: &[&str]) -> Option<(String, OsString)> {
+    let mut list = std::env::var_os(LISTED)?;
+    list.push(";");
+    list.push(names.join(";"));
+    Some((LISTED.to_owned(), list))
 }
 
 /// The place of the first word that is no wrapper's.

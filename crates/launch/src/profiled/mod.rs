@@ -66,6 +66,8 @@ pub fn run(request: &Request) -> Result<u8> {
     }
     let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
     let words = line.exporting(&request.words, &names);
+    let listed = line::listed(&names);
+    variables.extend(listed);
     let (name, arguments) = words.split_first().ok_or_else(|| {
         Fault::new("no command", "there would be nothing to run", "name one: plimsoll profile -- mpirun -n 8 ./a")
     })?;
