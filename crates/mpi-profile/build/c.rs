@@ -70,7 +70,7 @@ fn wrapper(shim: &mut Shim, function: &Function, large: bool) -> usize {
 }
 
 /// Programs look at whether the MPI has functions for large counts (mpi4py does) and see ours. Where it has none, what fits
-/// into an int goes to the function without. Not where counts are in arrays.
+/// into an int goes to the function without; arrays of counts are converted by src/narrow.rs.
 fn narrow(shim: &mut Shim, function: &Function, small: usize, large: usize) {
     let is_count = |name: &str| match name {
         "size" => function.name == "Buffer_attach",
@@ -79,7 +79,21 @@ fn narrow(shim: &mut Shim, function: &Function, small: usize, large: usize) {
     let of_counts = |argument: &Argument| {
         argument.array && (argument.name.ends_with("counts") || argument.name.ends_with("displs"))
     };
-    if function.arguments.iter().any(of_counts) || function.name == "Buffer_detach" {
+    if function.name == "Buffer_detach" {
+        return;
+    }
+    if function.arguments.iter().any(of_counts) {
+        let count = function.arguments.len();
+        let (parameters, passed) = parameters(count);
+        let converted = (0..count).map(|i| format!("a[{i}]")).collect::<Vec<_>>().join(", ");
+        let (name, types, id) = (function.name, types(count), function.id.0);
+        shim.source += &format!(
+            "static W narrow_{name}({parameters})\n{{\n    W a[] = {{{passed}}};\n    void *kept = 0;\n    \
+             W refused = plimsoll_narrow({id}, a, &kept);\n    if (refused)\n        return refused;\n    \
+             W result = ((W (*)({types}))REAL({small}))({converted});\n    \
+             plimsoll_narrowed({id}, kept);\n    return result;\n}}\n\n"
+        );
+        shim.substitutes.insert(large, format!("narrow_{name}"));
         return;
     }
     let counts = function.arguments.iter().enumerate().filter(|(_, argument)| is_count(argument.name));

@@ -33,6 +33,7 @@ pub mod datatypes;
 pub mod fortran;
 pub mod hashed;
 pub mod here;
+pub mod narrow;
 pub mod operations;
 pub mod process;
 pub mod real;

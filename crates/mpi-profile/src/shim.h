@@ -56,6 +56,8 @@ HIDDEN void plimsoll_before(struct here *here, struct call *call);
 HIDDEN void plimsoll_after(struct here *here, struct call *call, uint64_t elapsed);
 HIDDEN void plimsoll_forget(int what, uint32_t language, W address);
 HIDDEN void plimsoll_phase(int level);
+HIDDEN W plimsoll_narrow(uint32_t function, W *arguments, void **kept);
+HIDDEN void plimsoll_narrowed(uint32_t function, void *kept);
 
 static inline uint64_t now(const struct here *here)
 {

@@ -32,6 +32,24 @@ calls("Allreduce", size, 20, 56)
 calls("Bcast", size, 20, 800)
 expected.write(f"messages {right} 20 {20 * 400}\nmessages {right} 20 {20 * 80}\n")
 
+# Counts in arrays, which mpi4py makes large where it finds functions for large counts.
+ones, where = numpy.full(size, 2), numpy.arange(size) * 2
+for i in range(3):
+    world.Alltoallv([out, (ones, where), MPI.DOUBLE], [into, (ones, where), MPI.DOUBLE])
+    out[:] = numpy.arange(100)
+    world.Allgatherv([out, 2, MPI.DOUBLE], [into, (ones, where), MPI.DOUBLE])
+    assert all(into[2 * peer : 2 * peer + 2].tolist() == [0.0, 1.0] for peer in range(size))
+    request = world.Ialltoallv([out, (ones, where), MPI.DOUBLE], [into, (ones, where), MPI.DOUBLE])
+    request.Wait()
+    assert into[0] == 2 * rank
+    world.Scatterv([out, (ones, where), MPI.DOUBLE] if rank == 0 else None, [into, 2, MPI.DOUBLE], 0)
+    assert into[0] == 2 * rank
+calls("Alltoallv", size, 3, 16 * size)
+calls("Allgatherv", size, 3, 16)
+calls("Ialltoallv", size, 3, 16 * size)
+calls("Wait", 0, 3, 16 * size)
+calls("Scatterv", size, 3, 16 * size if rank == 0 else 16)
+
 part = world.Split(0, -rank)
 part.Barrier()
 part.Sendrecv([out, 3, MPI.DOUBLE], (part.Get_rank() + 1) % size, 0, [into, 3, MPI.DOUBLE], MPI.ANY_SOURCE, 0)

@@ -1,0 +1,181 @@
+//! Counts in arrays, for an MPI without functions for large counts: programs that look for those see ours, and what fits
+//! into an int goes to the function without.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use record::functions::{Argument, Function, functions};
+
+use crate::abi::Abi;
+use crate::real::Mpi;
+
+/// MPI_ERR_COUNT of every MPI.
+const TOO_LARGE: usize = 2;
+/// MPI_ERR_OTHER of Open MPI; the other MPIs have functions for large counts.
+const OTHER: usize = 16;
+
+/// Arrays of calls that may not be over when they return. More than these are never under way at a time.
+const KEPT: usize = 65_536;
+
+type Arrays = Vec<Box<[c_int]>>;
+
+/// Puts arrays of ints in the place of a call's arrays of counts and displacements. Answers 0, or an error's class.
+///
+/// # Safety
+/// `arguments` are those of a C call of the function `id` with large counts; `kept` takes what `plimsoll_narrowed` gets.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn plimsoll_narrow(id: u32, arguments: *mut usize, kept: *mut *mut Arrays) -> usize {
+    let Some((mpi, abi)) = mpi() else { return OTHER };
+    let function = &functions()[id as usize];
+    let comm = function.argument("comm").expect("whoever has such arrays has a communicator");
+    // SAFETY: by this function's contract there is a word for each argument.
+    let words = unsafe { std::slice::from_raw_parts_mut(arguments, function.arguments.len()) };
+    let Some(lengths) = lengths(function, words, abi.handle(words[comm]), mpi, abi) else { return OTHER };
+    let mut arrays = Arrays::new();
+    for (place, argument) in function.arguments.iter().enumerate() {
+        if argument.name.ends_with("count") && i32::try_from(words[place] as i64).is_err() {
+            return TOO_LARGE;
+        }
+        if !is_of_counts(function, argument) || words[place] == 0 {
+            continue;
+        }
+        let length = if is_received(function, argument) { lengths.received } else { lengths.sent };
+        // SAFETY: MPI reads as many counts and displacements as it has partners.
+        let wide = unsafe { std::slice::from_raw_parts(words[place] as *const i64, length) };
+        let narrow: Option<Box<[c_int]>> = wide.iter().map(|value| c_int::try_from(*value).ok()).collect();
+        let Some(narrow) = narrow else { return TOO_LARGE };
+        words[place] = narrow.as_ptr() as usize;
+        arrays.push(narrow);
+    }
+    // SAFETY: by this function's contract.
+    unsafe { *kept = Box::into_raw(Box::new(arrays)) };
+    0
+}
+
+/// The call has returned; operations that go on still need their arrays.
+///
+/// # Safety
+/// `kept` is what `plimsoll_narrow` left, and is given once.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn plimsoll_narrowed(id: u32, kept: *mut Arrays) {
+    // SAFETY: by this function's contract.
+    let arrays = unsafe { Box::from_raw(kept) };
+    let function = &functions()[id as usize];
+    if function.name.ends_with("_init") {
+        // A persistent request may be started again until the end.
+        std::mem::forget(arrays);
+    } else if function.argument("request").is_some() {
+        static UNDER_WAY: Mutex<VecDeque<Arrays>> = Mutex::new(VecDeque::new());
+        let mut under_way = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+        if under_way.len() == KEPT {
+            under_way.pop_front();
+        }
+        under_way.push_back(*arrays);
+    }
+}
+
+/// Arrays of `MPI_Count` or `MPI_Aint` that are of ints in the function without large counts.
+pub fn is_of_counts(function: &Function, argument: &Argument) -> bool {
+    // Its displacements are addresses in both.
+    let addresses = function.name.to_lowercase().contains("neighbor_alltoallw");
+    argument.array && (argument.name.ends_with("counts") || argument.name.ends_with("displs") && !addresses)
+}
+
+fn is_received(function: &Function, argument: &Argument) -> bool {
+    match argument.name {
+        "recvcounts" | "rdispls" => true,
+        "displs" => function.argument("recvcounts").is_some(),
+        _ => false,
+    }
+}
+
+/// Entries of the arrays that are read; 0 where they are not significant.
+struct Lengths {
+    sent: usize,
+    received: usize,
+}
+
+fn lengths(function: &Function, words: &[usize], comm: usize, mpi: &Mpi, abi: &Abi) -> Option<Lengths> {
+    let number = |ask: &dyn Fn(*mut c_int) -> c_int| {
+        let mut value = 0;
+        (ask(&mut value) == 0).then_some(value)
+    };
+    // SAFETY (all questions below): the program calls MPI with this communicator; questions are local.
+    let size = number(&|to| unsafe { (mpi.comm_size)(comm, to) })?;
+    let rank = number(&|to| unsafe { (mpi.comm_rank)(comm, to) })?;
+    let inter = number(&|to| unsafe { (mpi.comm_test_inter)(comm, to) })? != 0;
+    let name = function.name.to_lowercase();
+    let (mut sent, mut received) = if name.contains("neighbor") {
+        match number(&|to| unsafe { (mpi.topo_test)(comm, to) })? {
+            topology if topology == abi.topology_cart => {
+                let both = 2 * number(&|to| unsafe { (mpi.cartdim_get)(comm, to) })?;
+                (both, both)
+            }
+            topology if topology == abi.topology_graph => {
+                let both = number(&|to| unsafe { (mpi.graph_neighbors_count)(comm, rank, to) })?;
+                (both, both)
+            }
+            _ => {
+                let (mut into, mut out, mut weighted) = (0, 0, 0);
+                // SAFETY: as above; three places for three numbers.
+                let asked = unsafe { (mpi.dist_graph_neighbors_count)(comm, &mut into, &mut out, &mut weighted) };
+                (asked == 0).then_some((out, into))?
+            }
+        }
+    } else if inter && !name.contains("reduce_scatter") {
+        let mut group = 0;
+        // SAFETY: as above; the group is freed once.
+        let remote = unsafe {
+            ((mpi.comm_remote_group)(comm, &mut group) == 0).then_some(())?;
+            let remote = number(&|to| (mpi.group_size)(group, to));
+            (mpi.group_free)(&mut group);
+            remote?
+        };
+        (remote, remote)
+    } else {
+        (size, size)
+    };
+    if let Some(root) = function.argument("root") {
+        let root = words[root] as i32;
+        if !(if inter { root == abi.root } else { root == rank }) {
+            (sent, received) = (0, 0);
+        }
+    }
+    let in_place = function.argument("sendbuf").is_some_and(|buffer| words[buffer] == abi.in_place);
+    if in_place {
+        sent = 0;
+    }
+    Some(Lengths { sent: sent.max(0) as usize, received: received.max(0) as usize })
+}
+
+fn mpi() -> Option<&'static (Mpi, Abi)> {
+    static FOUND: OnceLock<Option<(Mpi, Abi)>> = OnceLock::new();
+    FOUND.get_or_init(|| Mpi::find().ok()).as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use record::functions::named;
+
+    use super::*;
+
+    #[test]
+    fn arrays_of_counts_are_told_from_others() {
+        let narrowed = |name: &str| -> Vec<&str> {
+            let function = named(name).unwrap();
+            function.arguments.iter().filter(|a| is_of_counts(function, a)).map(|a| a.name).collect()
+        };
+        assert_eq!(narrowed("Alltoallv"), ["sendcounts", "sdispls", "recvcounts", "rdispls"]);
+        assert_eq!(narrowed("Gatherv"), ["recvcounts", "displs"]);
+        assert_eq!(narrowed("Ineighbor_alltoallw"), ["sendcounts", "recvcounts"]);
+        assert!(narrowed("Alltoall").is_empty() && narrowed("Waitall").is_empty());
+        let received = |name: &str| -> Vec<bool> {
+            let function = named(name).unwrap();
+            function.arguments.iter().filter(|a| is_of_counts(function, a)).map(|a| is_received(function, a)).collect()
+        };
+        assert_eq!(received("Scatterv"), [false, false]);
+        assert_eq!(received("Gatherv"), [true, true]);
+        assert_eq!(received("Alltoallv"), [false, false, true, true]);
+    }
+}
