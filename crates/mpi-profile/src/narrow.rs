@@ -97,38 +97,37 @@ struct Lengths {
 }
 
 fn lengths(function: &Function, words: &[usize], comm: usize, mpi: &Mpi, abi: &Abi) -> Option<Lengths> {
-    let number = |ask: &dyn Fn(*mut c_int) -> c_int| {
+    let ask = |question: unsafe extern "C" fn(usize, *mut c_int) -> c_int, of: usize| {
         let mut value = 0;
-        (ask(&mut value) == 0).then_some(value)
+        // SAFETY: the program calls MPI with this communicator, or the group is one that it was asked for; the question is
+        // local and its answer a number.
+        (unsafe { question(of, &mut value) } == 0).then_some(value)
     };
-    // SAFETY (all questions below): the program calls MPI with this communicator; questions are local.
-    let size = number(&|to| unsafe { (mpi.comm_size)(comm, to) })?;
-    let rank = number(&|to| unsafe { (mpi.comm_rank)(comm, to) })?;
-    let inter = number(&|to| unsafe { (mpi.comm_test_inter)(comm, to) })? != 0;
+    let (size, rank) = (ask(mpi.comm_size, comm)?, ask(mpi.comm_rank, comm)?);
+    let inter = ask(mpi.comm_test_inter, comm)? != 0;
     let name = function.name.to_lowercase();
     let (mut sent, mut received) = if name.contains("neighbor") {
-        match number(&|to| unsafe { (mpi.topo_test)(comm, to) })? {
-            topology if topology == abi.topology_cart => {
-                let both = 2 * number(&|to| unsafe { (mpi.cartdim_get)(comm, to) })?;
-                (both, both)
+        let (mut into, mut out, mut weighted) = (0, 0, 0);
+        // SAFETY: as above, each question of a communicator with its topology, and a place for each number.
+        let asked = unsafe {
+            match ask(mpi.topo_test, comm)? {
+                topology if topology == abi.topology_cart => (mpi.cartdim_get)(comm, &mut out),
+                topology if topology == abi.topology_graph => (mpi.graph_neighbors_count)(comm, rank, &mut out),
+                _ => (mpi.dist_graph_neighbors_count)(comm, &mut into, &mut out, &mut weighted),
             }
-            topology if topology == abi.topology_graph => {
-                let both = number(&|to| unsafe { (mpi.graph_neighbors_count)(comm, rank, to) })?;
-                (both, both)
-            }
-            _ => {
-                let (mut into, mut out, mut weighted) = (0, 0, 0);
-                // SAFETY: as above; three places for three numbers.
-                let asked = unsafe { (mpi.dist_graph_neighbors_count)(comm, &mut into, &mut out, &mut weighted) };
-                (asked == 0).then_some((out, into))?
-            }
+        };
+        (asked == 0).then_some(())?;
+        match ask(mpi.topo_test, comm)? {
+            topology if topology == abi.topology_cart => (2 * out, 2 * out),
+            topology if topology == abi.topology_graph => (out, out),
+            _ => (out, into),
         }
     } else if inter && !name.contains("reduce_scatter") {
         let mut group = 0;
-        // SAFETY: as above; the group is freed once.
+        // SAFETY: as above; the group is freed once, after its last use.
         let remote = unsafe {
             ((mpi.comm_remote_group)(comm, &mut group) == 0).then_some(())?;
-            let remote = number(&|to| (mpi.group_size)(group, to));
+            let remote = ask(mpi.group_size, group);
             (mpi.group_free)(&mut group);
             remote?
         };
@@ -142,8 +141,7 @@ fn lengths(function: &Function, words: &[usize], comm: usize, mpi: &Mpi, abi: &A
             (sent, received) = (0, 0);
         }
     }
-    let in_place = function.argument("sendbuf").is_some_and(|buffer| words[buffer] == abi.in_place);
-    if in_place {
+    if function.argument("sendbuf").is_some_and(|buffer| words[buffer] == abi.in_place) {
         sent = 0;
     }
     Some(Lengths { sent: sent.max(0) as usize, received: received.max(0) as usize })
