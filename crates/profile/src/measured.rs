@@ -45,6 +45,7 @@ pub fn put(timeline: &Timeline, summary: &mut Summary) {
             }
         }
         rank.caused = Reading::Measured(caused[from]);
+        rank.away = Reading::Measured(total.away);
         let mut whom: Vec<WaitsFor> = seen
             .for_whom
             .iter()

@@ -207,6 +207,7 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
             .map(|(class, (sum, parts))| (class, ClassSummary { split: parts.split(), ..sum }))
             .collect(),
         caused: Reading::absent("who was waited for is seen in a timeline only: profile with --trace"),
+        away: Reading::absent("whether partners were outside of MPI is seen in a timeline only: profile with --trace"),
         waits_for: Vec::new(),
         inside: longest.map(|(id, ticks)| Inside { function: name(*id), seconds: rank.seconds(*ticks) }),
     }

@@ -187,6 +187,9 @@ pub struct RankSummary {
     pub classes: BTreeMap<String, ClassSummary>,
     /// Seconds that other ranks waited for it. Only a timeline tells.
     pub caused: Reading<f64>,
+    /// Seconds of its wait for partners that had begun their half of a message and then were outside of MPI: what moves data
+    /// without them, an offloading device or a helper on another core, would save at most this. Only a timeline tells.
+    pub away: Reading<f64>,
     /// For whom it waited, most first; empty without a timeline.
     pub waits_for: Vec<WaitsFor>,
     /// The call that it was in when it was last seen.

@@ -4,6 +4,7 @@
 //! through a rank as often as somebody asks. Only the beginnings of messages and collective operations are kept apart
 //! ([`matching`]), so that each finds its other half.
 
+mod absence;
 mod columns;
 mod lanes;
 pub mod matching;
@@ -35,6 +36,8 @@ pub struct Timeline {
     /// That the ranks use between them.
     pub communicators: Vec<Communicator>,
     pub matches: Matches,
+    /// By place in `ranks`.
+    absences: Vec<absence::Absences>,
     /// Nanoseconds since 1970 of the time 0.
     pub origin: u64,
     /// What is missing or uncertain, and why.
@@ -131,7 +134,8 @@ impl Timeline {
                 ranks.iter().map(Rank::end).min().unwrap_or(0) as f64 / 1e9
             ));
         }
-        let mut timeline = Timeline { worlds, ranks, communicators, matches: Matches::default(), origin, notes };
+        let matches = Matches::default();
+        let mut timeline = Timeline { worlds, ranks, communicators, matches, absences: Vec::new(), origin, notes };
         timeline.match_all();
         timeline
     }

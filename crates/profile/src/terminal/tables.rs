@@ -54,6 +54,7 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
             row.push(shown(&rank.involuntary, |value| count(*value)));
         }
         if told {
+            row.push(shown(&rank.away, |value| seconds(*value)));
             row.push(shown(&rank.caused, |value| seconds(*value)));
             let whom = rank.waits_for.first().and_then(|first| all.get(first.rank));
             row.push(whom.map_or_else(String::new, |rank| rank.rank.to_string()));
@@ -69,7 +70,7 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
         header.extend(["cores", "softirq", "taken off"]);
     }
     if told {
-        header.extend(["caused", "most for"]);
+        header.extend(["away", "caused", "most for"]);
     }
     header.push("");
     // Of many ranks those at both ends are worth reading.
@@ -87,7 +88,8 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
     let remark = "shares of each rank's time; transfer is what its calls take when nobody is late, wait all beyond";
     let how = match measured(all) {
         true => {
-            "measured from the timeline; caused: what others waited for this rank; most for: whom it waited for most"
+            "measured from the timeline; away: of the wait, for partners that had begun and then were outside of MPI; \
+             caused: what others waited for this rank; most for: whom it waited for most"
         }
         false => "modelled",
     };

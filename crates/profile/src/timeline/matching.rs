@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use record::functions::FunctionId;
 
+use super::absence::Absences;
 use super::walk::{Kind, Operation};
 use super::{Timeline, Walk};
 
@@ -219,8 +220,10 @@ impl Timeline {
             let rank = self.ranks[place].rank;
             let mut resolved = HashMap::new();
             let mut asked = HashSet::new();
+            let mut away = Absences::default();
             let mut walk = Walk::new(self, place);
             while let Some(step) = walk.step() {
+                away.call(step.entered, step.left);
                 for operation in step.begun {
                     match operation.kind {
                         Kind::Send => matches.add(rank, operation),
@@ -257,6 +260,7 @@ impl Timeline {
                 matches.add(rank, &operation);
             }
             self.ranks[place].resolved = resolved;
+            self.absences.push(away);
         }
         for channel in &mut matches.channels {
             channel.receives.sort_unstable_by_key(|half| half.order);

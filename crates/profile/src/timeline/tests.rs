@@ -178,6 +178,23 @@ fn a_send_waits_for_a_late_receiver_only_if_it_is_held() {
     assert_eq!(waits_of(&timeline, 1, "Recv").ns(), [0; 4]);
 }
 
+/// The send has begun before the receive, and its rank computes: the data comes when it is back in MPI.
+#[test]
+fn a_receive_waits_for_a_partner_that_is_away_if_it_is_not_over_before() {
+    let (mut a, mut b) = (Lines::default(), Lines::default());
+    let large = a.call("Isend", (1_000, 1_100), (1, 7, 1 << 20));
+    b.call("Recv", (4_000, 21_500), (0, 7, 1 << 20));
+    a.complete("Wait", (21_000, 22_000), &[large]);
+    let small = a.call("Isend", (30_000, 30_100), (1, 8, 8));
+    b.call("Recv", (31_000, 31_200), (0, 8, 8));
+    a.complete("Wait", (50_000, 50_100), &[small]);
+    let timeline = open(&profile(vec![a, b]));
+    let waits = waits_of(&timeline, 1, "Recv");
+    assert_eq!(((waits.away * 1e9).round() as i64, waits.ns()), (17_000, [0; 4]));
+    assert!((timeline.waits().caused()[0] - 17e-6).abs() < 1e-12);
+    assert_eq!(waits_of(&timeline, 0, "Wait").away, 0.0);
+}
+
 #[test]
 fn a_collective_waits_as_its_kind_does() {
     let mut ranks: Vec<Lines> = (0..3).map(|_| Lines::default()).collect();

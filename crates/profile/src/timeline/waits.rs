@@ -3,6 +3,11 @@
 //! The names are those of Scalasca's wait states: a receive waits for a late sender, a send that cannot be buffered for a
 //! late receiver, a collective operation for the last that enters (everyone to everyone), for its root (from the root), or
 //! as its root for everyone (to the root).
+//!
+//! One state is not Scalasca's: a message whose two halves have begun is held by a partner that is *away*, outside of MPI,
+//! where no library without a helper moves data. That is counted from when both halves have begun, as far as the partner
+//! came back before the call was over: had the message arrived without it, the call would not have lasted so long. In a call
+//! that completes several operations the partner may be away from one that was over already.
 
 use std::collections::BTreeMap;
 
@@ -24,13 +29,15 @@ pub struct FunctionWaits {
     pub late_receiver: f64,
     /// For others to enter a collective operation.
     pub collective: f64,
+    /// For a partner that had begun its half and was outside of MPI.
+    pub away: f64,
     /// In calls whose waiting cannot be seen: their other end is not in the timeline, or they only ask.
     pub undivided: f64,
 }
 
 impl FunctionWaits {
     pub fn wait(&self) -> f64 {
-        self.late_sender + self.late_receiver + self.collective
+        self.late_sender + self.late_receiver + self.collective + self.away
     }
 
     /// What is left: the calls' own work.
@@ -44,6 +51,7 @@ impl FunctionWaits {
         self.late_sender += other.late_sender;
         self.late_receiver += other.late_receiver;
         self.collective += other.collective;
+        self.away += other.away;
         self.undivided += other.undivided;
     }
 }
@@ -109,12 +117,21 @@ impl State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
+    /// Until the other came.
     pub nanoseconds: i64,
+    /// After that, while the other was outside of MPI again.
+    pub away: i64,
     pub state: State,
     /// Place in [`Timeline::ranks`] of whom it waited for.
     pub whom: Option<usize>,
     /// By how many ns the call was over before that one came, which only clocks that disagree can make so.
     backwards: i64,
+}
+
+impl Wait {
+    pub fn all(&self) -> i64 {
+        self.nanoseconds + self.away
+    }
 }
 
 impl Timeline {
@@ -149,12 +166,23 @@ impl Timeline {
             if state == State::LateReceiver && until > step.left {
                 continue;
             }
-            let held = until.min(step.left).saturating_sub(step.entered);
-            if held > 0 && longest.is_none_or(|longest| held > longest.nanoseconds) {
-                longest = Some(Wait { nanoseconds: held, state, whom, backwards: until - step.left });
+            let held = until.min(step.left).saturating_sub(step.entered).max(0);
+            let away = if probe { 0 } else { self.away(operation, whom, until.max(step.entered), step) };
+            if held + away > 0 && longest.is_none_or(|longest| held + away > longest.all()) {
+                longest = Some(Wait { nanoseconds: held, away, state, whom, backwards: until - step.left });
             }
         }
         (longest, seen)
+    }
+
+    /// How long the partner of a message was outside of MPI, after both had begun.
+    fn away(&self, operation: &Operation, whom: Option<usize>, from: i64, step: &Step) -> i64 {
+        let (Some(whom), Kind::Send | Kind::Receive) = (whom, operation.kind) else { return 0 };
+        // A send is often over before its call, a receive never.
+        if operation.kind == Kind::Send && step.completed.iter().any(|other| other.kind == Kind::Receive) {
+            return 0;
+        }
+        if from < step.left { self.absences[whom].within(from, step.left) } else { 0 }
     }
 
     fn judge(&self, rank: &Rank, step: &Step, own: &mut RankWaits, waits: &mut Waits) {
@@ -163,17 +191,19 @@ impl Timeline {
         sum.calls += 1;
         sum.seconds += seconds;
         let (wait, seen) = self.wait_of(rank, step);
-        let waited = wait.map_or(0.0, |wait| wait.nanoseconds as f64 / 1e9);
+        let waited = wait.map_or(0.0, |wait| wait.all() as f64 / 1e9);
         if let Some(wait) = wait {
+            let until = wait.nanoseconds as f64 / 1e9;
+            sum.away += wait.away as f64 / 1e9;
             match wait.state {
-                State::LateSender => sum.late_sender += waited,
-                State::LateReceiver => sum.late_receiver += waited,
-                State::Collective => sum.collective += waited,
+                State::LateSender => sum.late_sender += until,
+                State::LateReceiver => sum.late_receiver += until,
+                State::Collective => sum.collective += until,
             }
             if let Some(whom) = wait.whom {
                 *own.for_whom.entry(whom).or_default() += waited;
             }
-            if wait.state == State::LateSender && wait.backwards > 0 {
+            if wait.state == State::LateSender && wait.nanoseconds > 0 && wait.backwards > 0 {
                 waits.backwards += 1;
                 waits.most_backwards = waits.most_backwards.max(wait.backwards);
             }

@@ -12,7 +12,8 @@ pub fn judge(evidence: &Evidence) -> Judgement {
     let protocol = evidence.mean(|rank| rank.protocol.value().copied().unwrap_or(0.0));
     let transfer = evidence.mean_of(|rank| rank.transfer.value().copied());
     let taken = posting + interrupting;
-    let at_most = (transfer.unwrap_or(evidence.mean(|rank| rank.mpi)) + protocol).max(taken);
+    let away = evidence.mean(|rank| rank.away.value().copied().unwrap_or(0.0));
+    let at_most = (transfer.unwrap_or(evidence.mean(|rank| rank.mpi)) + away + protocol).max(taken);
 
     let mut why = vec![format!("it would take over {} to {} of the run", share(taken), share(at_most))];
     let mut cost: f64 = 0.0;

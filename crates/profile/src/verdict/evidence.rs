@@ -27,6 +27,8 @@ pub struct RankEvidence {
     /// What its calls take when nobody is late: protocol, copies and wire. Absent where only sums are known.
     pub transfer: Reading<f64>,
     pub wait: Reading<f64>,
+    /// Of the wait: for partners that had begun their half of a message and were outside of MPI.
+    pub away: Reading<f64>,
     /// The kernel's network work (softirqs) on the rank's core while it was there.
     pub protocol: Reading<f64>,
 }
@@ -83,6 +85,7 @@ impl Evidence {
                 posting: POSTING.into_iter().filter_map(working).sum(),
                 transfer: part(&rank.split.transfer),
                 wait: part(&rank.split.wait),
+                away: rank.away.clone(),
                 protocol: rank.softirq.clone(),
             }
         });

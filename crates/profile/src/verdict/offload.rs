@@ -26,8 +26,9 @@ pub fn judge(evidence: &Evidence) -> Judgement {
     let interrupting = evidence.mean(|rank| rank.interrupting());
     let transfer = evidence.mean_of(|rank| rank.transfer.value().copied());
     let protocol = evidence.mean(|rank| rank.protocol.value().copied().unwrap_or(0.0));
+    let away = evidence.mean(|rank| rank.away.value().copied().unwrap_or(0.0));
     let least = posting * crossing + interrupting;
-    let most = (transfer.unwrap_or(posting * BOTH_SIDES) * crossing + protocol).max(least);
+    let most = ((transfer.unwrap_or(posting * BOTH_SIDES) + away) * crossing + protocol).max(least);
 
     let mut why = vec![format!(
         "{} messages a second take {} of the run in calls that only hand them over; a device would leave {:.1} us of each",
@@ -42,6 +43,13 @@ pub fn judge(evidence: &Evidence) -> Judgement {
         None => why.push(format!(
             "all work for messages is taken as at most {BOTH_SIDES:.0} times that: the split is not known"
         )),
+    }
+    if away > 0.0 {
+        why.push(format!(
+            "{} of the run is waiting for data whose other end had begun and was outside of MPI, where only a device would \
+             have moved it",
+            share(away)
+        ));
     }
     if protocol > 0.0 {
         why.push(format!(

@@ -18,6 +18,7 @@ fn from_tables(runtime: f64, mpi_share: f64, calls: f64, posts: f64, sends: f64,
         posting: mpi * posting_of_mpi,
         transfer: Reading::absent("mpiP sums times"),
         wait: Reading::absent("mpiP sums times"),
+        away: Reading::absent("mpiP sums times"),
         protocol: Reading::absent("not part of the study"),
     };
     assert!(posts > sends);
@@ -58,6 +59,7 @@ fn rank(rank: u32, core: u32, mpi: f64, wait: f64, protocol: f64) -> RankEvidenc
         posting: 0.05,
         transfer: Reading::Modelled(mpi - wait),
         wait: Reading::Modelled(wait),
+        away: Reading::absent("no timeline"),
         protocol: Reading::Measured(protocol),
     }
 }
@@ -112,6 +114,20 @@ fn messages_within_a_host_leave_a_device_nothing() {
     let mut evidence = one_host(vec![rank(0, 0, 50.0, 1.0, 0.0), rank(1, 1, 50.0, 1.0, 0.0)], 2);
     evidence.between_hosts = Reading::Measured(0.0);
     assert_eq!(judgement(&Verdict::of(&evidence), Choice::Offload).answer, Answer::DoesNot);
+}
+
+/// Waits for data that nobody moves are what a device may save, and no more than may.
+#[test]
+fn partners_that_are_away_make_offload_a_question() {
+    let mut evidence = one_host(vec![rank(0, 0, 40.0, 39.9, 0.0), rank(1, 1, 40.0, 39.9, 0.0)], 2);
+    assert_eq!(judgement(&Verdict::of(&evidence), Choice::Offload).answer, Answer::DoesNot);
+    for rank in &mut evidence.ranks {
+        rank.away = Reading::Measured(30.0);
+    }
+    let verdict = Verdict::of(&evidence);
+    let judged = judgement(&verdict, Choice::Offload);
+    assert_eq!(judged.answer, Answer::CannotTell, "{judged:?}");
+    assert!(judged.gain.unwrap().1 > 0.14 && judged.why.iter().any(|why| why.contains("outside of MPI")), "{judged:?}");
 }
 
 #[test]

@@ -1,0 +1,48 @@
+//! When a rank was outside of MPI, where most libraries move no data.
+
+/// Shorter ones make no difference, and are many.
+const SHORTEST: i64 = 2_000;
+
+/// Stretches of a rank's time in which none of its threads was in MPI, in ns, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Absences {
+    stretches: Vec<(i64, i64)>,
+    /// When the last call so far was left.
+    inside_until: Option<i64>,
+}
+
+impl Absences {
+    /// Calls come by the time when they were entered.
+    pub fn call(&mut self, entered: i64, left: i64) {
+        if let Some(until) = self.inside_until
+            && entered - until >= SHORTEST
+        {
+            self.stretches.push((until, entered));
+        }
+        self.inside_until = Some(self.inside_until.map_or(left, |until| until.max(left)));
+    }
+
+    /// How long it was away between two moments, without the stretch that lasts beyond.
+    pub fn within(&self, from: i64, to: i64) -> i64 {
+        let first = self.stretches.partition_point(|(_, end)| *end <= from);
+        let over = self.stretches[first..].iter().take_while(|(_, end)| *end <= to);
+        over.map(|(start, end)| end - start.max(&from)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_over_counts_and_only_from_then_on() {
+        let mut away = Absences::default();
+        for (entered, left) in [(0, 1_000), (2_000, 3_000), (13_000, 14_000), (13_500, 20_000), (50_000, 51_000)] {
+            away.call(entered, left);
+        }
+        assert_eq!(away.stretches, [(3_000, 13_000), (20_000, 50_000)]);
+        assert_eq!(away.within(0, 60_000), 40_000);
+        assert_eq!(away.within(8_000, 40_000), 5_000);
+        assert_eq!(away.within(14_000, 19_000), 0);
+    }
+}
