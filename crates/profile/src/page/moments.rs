@@ -243,8 +243,8 @@ fn blocks(summary: &Summary, timeline: &Timeline) -> Option<Panel> {
         each => vec![format!("one lane in {each} is drawn, {} of {}", drawn.len(), lanes.len())],
     };
     let caption = format!(
-        "A block is the call in which most of {} passed. The whole timeline opens in a trace viewer: see plimsoll report \
-         --help on exports.",
+        "A block is the call in which most of {} passed. The whole timeline opens in a trace viewer: plimsoll report \
+         DIR --export perfetto.",
         words::seconds(timeline.step)
     );
     let title = format!("Calls from {} to {}", words::seconds(from), words::seconds(to));
