@@ -76,7 +76,7 @@ bless: tools
 # Ratios are over the first stack named: 1 or more is what the engine is held to.
 NETPIPE = $(shell command -v mpirun >/dev/null && command -v NPopenmpi >/dev/null && echo open-mpi,)
 BENCH = $(PLIMSOLL) bench $(BENCH_ARGS)
-bench: fabric
+bench: fabric profile
 	$(CARGO) bench --package linux --bench shm
 	$(CARGO) bench --package endpoint --bench endpoint
 	$(CARGO) bench --package engine --bench matching
@@ -92,5 +92,7 @@ bench: fabric
 	else echo 'engine-udp against tcp left out: the lab needs root (sudo make bench)'; fi
 	@if command -v mpicc.openmpi >/dev/null; then $(PLIMSOLL) bench --mpi --targets; \
 	else echo 'MPI over the fabric left out: install openmpi-bin and libopenmpi-dev'; fi
+	@if command -v mpicc.openmpi >/dev/null || command -v mpicc.mpich >/dev/null; then $(PLIMSOLL) bench --profiler; \
+	else echo 'the cost of profiling left out: install libopenmpi-dev or libmpich-dev'; fi
 	@if [ "$$(id -u)" = 0 ]; then $(PLIMSOLL) traffic --paper; \
 	else echo 'the traffic generator left out: the lab needs root (sudo make bench)'; fi
