@@ -152,12 +152,9 @@ impl Evidence {
         let compute = self.mean(RankEvidence::compute);
         let wait = self.mean_of(|rank| rank.wait.value().copied());
         match wait {
-            Some(wait) if wait > super::NOISE => format!(
-                "{} of the run is computing and {} is waiting for ranks that compute longer, which no place of the \
-                 protocol changes",
-                share(compute),
-                share(wait)
-            ),
+            Some(wait) if wait > super::NOISE => {
+                format!("{} of the run is computing and {} waiting for other ranks", share(compute), share(wait))
+            }
             _ => format!("{} of the run is computing", share(compute)),
         }
     }
