@@ -268,8 +268,10 @@ impl Paths {
             self.callers.push(stream);
         }
         for at in (0..self.callers.len()).rev() {
+            // Asked first: one that says its word and hangs up between the two questions has not been heard yet.
+            let over = has_hung_up(&self.callers[at]);
             match Invitation::take(&self.callers[at]) {
-                Ok(None) if !has_hung_up(&self.callers[at]) => {}
+                Ok(None) if !over => {}
                 Ok(None) => drop(self.callers.remove(at)),
                 Ok(Some(invitation)) => {
                     let stream = self.callers.remove(at);
@@ -340,7 +342,7 @@ impl Paths {
     }
 }
 
-/// The other end has closed without a word.
+/// The other end has closed; what it said before can still be read.
 fn has_hung_up(stream: &UnixStream) -> bool {
     let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut polled = [rustix::event::PollFd::new(stream, rustix::event::PollFlags::RDHUP)];
