@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use machine::Reading;
 
 use super::{amount, share};
-use crate::summary::Summary;
+use crate::summary::{FunctionSize, Summary};
 
 /// One rank, in seconds of its run.
 #[derive(Debug, Clone)]
@@ -66,8 +66,13 @@ const POSTING: [&str; 2] = ["post", "send"];
 impl Evidence {
     pub fn of(summary: &Summary) -> Evidence {
         let host = |name: &str| summary.job.hosts.iter().position(|host| host.name == name).unwrap_or(0);
+        let work: BTreeMap<&str, f64> = POSTING.map(|class| (class, unhindered(summary, class))).into();
         let ranks = summary.ranks.iter().map(|rank| {
-            let working = |class: &str| rank.classes.get(class)?.split.transfer.value().copied();
+            let working = |class: &str| {
+                let known = rank.classes.get(class)?;
+                let transfer = known.split.transfer.value().copied()?;
+                Some(transfer.min(known.seconds * work.get(class).copied().unwrap_or(0.0)))
+            };
             // Calls that are too few to tell how long they take unhindered may all have waited, or not at all.
             let part = |reading: &Reading<f64>| match rank.split.undivided <= rank.seconds * super::NOISE / 2.0 {
                 true => reading.clone(),
@@ -158,6 +163,17 @@ impl Evidence {
             _ => format!("{} of the run is computing", share(compute)),
         }
     }
+}
+
+/// Which part of the time in calls of a class they would have taken had nothing come between: what a timeline leaves as
+/// transfer also has the time in which a rank was off its core.
+fn unhindered(summary: &Summary, class: &str) -> f64 {
+    let sizes =
+        || summary.functions.iter().filter(|function| function.class == class).flat_map(|function| &function.sizes);
+    let seconds: f64 = sizes().map(|size| size.seconds).sum();
+    let work =
+        |size: &FunctionSize| size.unhindered.value().map_or(0.0, |each| each * size.calls as f64).min(size.seconds);
+    if seconds > 0.0 { sizes().map(work).sum::<f64>() / seconds } else { 0.0 }
 }
 
 fn between_hosts(summary: &Summary) -> Reading<f64> {
