@@ -212,7 +212,9 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
         else {
             return eprintln!("SKIPPED: the times of softirqs: {:?}", rank.softirq);
         };
-        assert!((met - rx - tx).abs() < 0.1 * met, "met {met} s of the {rx} s and {tx} s of core {}", core.core);
+        // The core's time is that of all samples, the rank's of those in which it was there; others use the cores before and after.
+        let whole = rx + tx;
+        assert!(0.2 * whole < met && met <= 1.01 * whole, "met {met} s of the {whole} s of core {}", core.core);
     }
 }
 
