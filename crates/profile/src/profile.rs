@@ -181,7 +181,8 @@ impl Profile {
     }
 }
 
-fn rank_files(profile: &Path) -> Result<Vec<PathBuf>> {
+/// The files of ranks, in the order of their names.
+pub(crate) fn rank_files(profile: &Path) -> Result<Vec<PathBuf>> {
     let ranks = profile.join(folder::RANKS);
     let entries = match fs::read_dir(&ranks) {
         Ok(entries) => entries,

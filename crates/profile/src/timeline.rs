@@ -20,6 +20,8 @@ use std::path::Path;
 use machine::Result;
 use record::layout::{Header, words};
 
+use crate::profile::rank_files;
+
 pub use lanes::{Clock, Lane};
 pub use matching::{Entry, Half, Instance, Matches};
 pub use roles::{Collective, Role};
@@ -84,7 +86,7 @@ impl Timeline {
     /// `None` where nothing was traced. Ranks without a timeline are named in the notes.
     pub fn open(profile: &Path) -> Result<Option<Timeline>> {
         let (mut sources, mut notes) = (Vec::new(), Vec::new());
-        for path in lanes::rank_files(profile)? {
+        for path in rank_files(profile)? {
             match lanes::Source::open(&path, &mut notes) {
                 Ok(Some(source)) => sources.push(source),
                 Ok(None) => {}

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use machine::{Fault, Result};
 use record::folder;
@@ -87,20 +87,6 @@ impl Lane {
         file.truncate(good);
         Ok(Lane { thread, file, end })
     }
-}
-
-/// The files of ranks, in the order of their names.
-pub(super) fn rank_files(profile: &Path) -> Result<Vec<PathBuf>> {
-    let ranks = profile.join(folder::RANKS);
-    let entries = match fs::read_dir(&ranks) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Fault::because(ranks.display().to_string(), error, "let this user read the folder")),
-    };
-    let is_rank = |path: &PathBuf| path.extension().is_some_and(|suffix| suffix == folder::RANK_SUFFIX);
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_rank).collect();
-    files.sort();
-    Ok(files)
 }
 
 /// The one that others were spawned from began first.
