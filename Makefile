@@ -12,40 +12,75 @@ BENCH_ARGS ?=
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help study fabric profile test bless lint bench format clippy engine-alone tests loom tools build
+.PHONY: help study fabric profile offcodes test bless lint bench format clippy engine-alone tests loom fuzz tools install uninstall deb
 
 help:
 	@echo 'make study   find where message processing should run on this machine'
 	@echo 'make fabric  the command and the libfabric provider: then plimsoll mpirun -n 2 -- PROGRAM'
 	@echo 'make profile the command and the library that records: then plimsoll profile -- mpirun -n 2 PROGRAM'
-	@echo 'make test    everything that must pass: lint, engine on its own, tests, loom'
+	@echo 'make offcodes the program behind plimsoll plan, run, ps, stop, odf, agent and traffic'
+	@echo 'make install the commands, their libraries, manual pages and completions in PREFIX (/usr/local); make uninstall'
+	@echo 'make deb     the same as a Debian package'
+	@echo 'make test    everything that must pass: lint, engine on its own, tests, loom; ends with totals'
 	@echo 'make bless   take the present output as the golden one; review it with git diff'
 	@echo 'make lint    formatting and clippy, warnings denied'
+	@echo 'make fuzz    every fuzz target for a minute (FUZZ_ARGS="SECONDS TARGET...")'
 	@echo 'make bench   the ratios that the engine is held to, measured in one run'
+
+# What each target adds is built beside what is there: all ask for the same features (crates/manual/tests/features.rs).
+BUILD = CARGO='$(CARGO)' scripts/build build --release --package plimsoll
 
 study:
 	@scripts/bootstrap study
-	$(CARGO) build --release --package plimsoll
+	@$(BUILD)
 	$(PLIMSOLL) study $(STUDY_ARGS)
 
 # libfabric takes files named *-fi.so for providers; cargo has no hyphen in the name of a library.
 fabric:
 	@scripts/bootstrap study
-	$(CARGO) build --release --package plimsoll --package fabric
+	@$(BUILD) --package fabric
 	@ln -sf libplimsoll_fi.so $(TARGET_DIR)/release/libplimsoll-fi.so
 	@echo 'now: $(PLIMSOLL) mpirun -n 2 -- PROGRAM'
 
 profile:
 	@scripts/bootstrap study
-	$(CARGO) build --release --package plimsoll --package mpi-profile
+	@$(BUILD) --package mpi-profile
 	@echo 'now: $(PLIMSOLL) profile -- mpirun -n 2 PROGRAM'
 
-test: tools format clippy engine-alone tests loom
+offcodes:
+	@scripts/bootstrap study
+	@$(BUILD) --package plimsoll-offcode
+	@echo 'now: $(PLIMSOLL) plan APP.toml, or $(PLIMSOLL) traffic'
+
+# Where `make install` puts it; DESTDIR goes before, for packagers.
+PREFIX ?= /usr/local
+DESTDIR ?=
+SHIPPED = --package plimsoll-offcode --package fabric --package mpi-profile --package manual
+
+install:
+	@scripts/bootstrap study
+	@$(BUILD) $(SHIPPED)
+	@scripts/install-tree '$(TARGET_DIR)/release' '$(PREFIX)' '$(DESTDIR)'
+	@echo 'now: $(PREFIX)/bin/plimsoll mpirun -n 2 PROGRAM, and $(PREFIX)/bin/plimsoll doctor'
+
+uninstall:
+	@scripts/install-tree --remove '$(PREFIX)' '$(DESTDIR)'
+
+deb:
+	@scripts/bootstrap study
+	@CARGO='$(CARGO)' scripts/build build --profile dist --package plimsoll $(SHIPPED)
+	@scripts/deb '$(TARGET_DIR)/dist'
+
+# Every part runs, also after one that fails, and the account of all of them comes last.
+test: tools
+	@scripts/run-tests --parts '$(MAKE)' format clippy engine-alone tests loom
 
 lint: tools format clippy
 
+# Guests of the sandbox are built by tests that fetch nothing.
 tools:
 	@scripts/bootstrap test
+	@CARGO='$(CARGO)' scripts/build fetch --quiet --locked --target wasm32-unknown-unknown
 
 format:
 	$(CARGO) fmt --all --check
@@ -59,15 +94,22 @@ engine-alone:
 
 # INSTA_UPDATE=no: a golden output that differs fails and leaves no file behind.
 tests:
-	INSTA_UPDATE=no $(CARGO) test --workspace
+	@INSTA_UPDATE=no scripts/run-tests $@ $(CARGO) test --workspace --no-fail-fast
 
 # Every interleaving of the shared-memory rings, in the modules named `models`. A build of its own, since the flag
 # reaches every crate. They run alone: the crate's other tests cannot run on loom's atomics. That there are any is
 # checked first.
-LOOM = RUSTFLAGS='--cfg loom' $(CARGO) test --release --package linux --lib --target-dir $(TARGET_DIR)/loom models
+LOOM = $(CARGO) test --release --package linux --lib --target-dir $(TARGET_DIR)/loom models
+loom: export RUSTFLAGS = --cfg loom
 loom:
 	@$(LOOM) -- --list | grep -q ': test$$' || { echo 'loom: no model was found' >&2; exit 1; }
-	$(LOOM)
+	@scripts/run-tests $@ $(LOOM)
+
+# No part of `make test`: it takes a nightly compiler and a minute a target.
+FUZZ_ARGS ?=
+fuzz:
+	@scripts/bootstrap fuzz
+	@scripts/fuzz $(FUZZ_ARGS)
 
 bless: tools
 	BLESS=1 INSTA_UPDATE=always $(CARGO) test --workspace
@@ -76,7 +118,7 @@ bless: tools
 # Ratios are over the first stack named: 1 or more is what the engine is held to.
 NETPIPE = $(shell command -v mpirun >/dev/null && command -v NPopenmpi >/dev/null && echo open-mpi,)
 BENCH = $(PLIMSOLL) bench $(BENCH_ARGS)
-bench: fabric profile
+bench: fabric profile offcodes
 	$(CARGO) bench --package linux --bench shm
 	$(CARGO) bench --package endpoint --bench endpoint
 	$(CARGO) bench --package engine --bench matching

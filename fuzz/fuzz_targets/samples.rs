@@ -2,17 +2,28 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use record::samples::Samples;
+use record::samples::{MAGIC, Samples, VERSION};
+use record::seal;
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut file = b"PLIMSAMP\x01\0\0\0".to_vec();
-    // Most inputs get past the start of the file.
-    if bytes.first().is_some_and(|first| *first < 200) {
-        file.extend_from_slice(&bytes[1..]);
-    } else {
-        file = bytes.to_vec();
+    read(bytes);
+    // Once more with what chance does not find: the start of a file, and frames that are sealed. Each is as long as the byte
+    // before it says.
+    let mut file = MAGIC.to_vec();
+    file.extend(VERSION.to_le_bytes());
+    let mut rest = bytes;
+    while let Some((length, frames)) = rest.split_first().filter(|(_, frames)| !frames.is_empty()) {
+        let (frame, others) = frames.split_at(frames.len().min(1 + usize::from(*length) % 127));
+        file.push(frame.len() as u8);
+        file.extend(frame);
+        file.extend(seal::short(seal::of(frame)).to_le_bytes());
+        rest = others;
     }
-    let Ok(samples) = Samples::read(&file) else { return };
+    read(&file);
+});
+
+fn read(file: &[u8]) {
+    let Ok(samples) = Samples::read(file) else { return };
     for core in samples.cores.values() {
         let points = core.work.points();
         assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0));
@@ -20,4 +31,4 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(sum.is_finite());
         }
     }
-});
+}

@@ -5,16 +5,21 @@ use std::time::Duration;
 use machine::{Bytes, Fault, Result};
 use study::point::{Metric, Pattern, PointSpec};
 
-use crate::endpoint::{Job, Outcome};
+use exchange::endpoint::{Job, Outcome};
 
-/// Measured time that a block aims at.
-pub const BLOCK: Duration = Duration::from_millis(12);
+/// Measured time that a block aims at. Longer ones vary no less: what disturbs them lasts longer than they do, so that
+/// many short ones in turns tell more.
+const BLOCK: Duration = Duration::from_millis(5);
+
+/// A block of large messages holds so many, as long as they take no more than [`LONGEST_BLOCK`].
+const LEAST_MESSAGES: u64 = 24;
+const LONGEST_BLOCK: Duration = Duration::from_millis(12);
 
 /// Time after which a trial is long enough to tell the time per message.
 pub const TRIAL: Duration = Duration::from_millis(2);
 
 /// Messages of a first trial.
-pub const FIRST_TRIAL: u64 = 8;
+pub const FIRST_TRIAL: u64 = 2;
 
 /// Messages that no job exceeds.
 pub const MOST_MESSAGES: u64 = 1 << 22;
@@ -22,10 +27,11 @@ pub const MOST_MESSAGES: u64 = 1 << 22;
 /// Bytes that a verifying job moves at most.
 const VERIFIED: usize = 4 << 20;
 
-/// Job that checks every payload, before anything is timed.
-pub fn verifying(spec: &PointSpec) -> Job {
+/// Job that checks the payload of up to `messages` messages, before anything is timed.
+pub fn verifying(spec: &PointSpec, messages: u64) -> Job {
     let size = spec.size.0 as usize;
-    Job { messages: (VERIFIED / size).clamp(2, 64) as u64, verify: true, ..job(spec, size, 1) }
+    let most = (VERIFIED / size).clamp(2, 64) as u64;
+    Job { messages: messages.clamp(2, most), verify: true, ..job(spec, size, 1) }
 }
 
 pub fn job(spec: &PointSpec, size: usize, messages: u64) -> Job {
@@ -41,6 +47,12 @@ pub fn job(spec: &PointSpec, size: usize, messages: u64) -> Job {
 /// Messages that take `time`.
 pub fn messages_in(time: Duration, nanoseconds_per_message: f64) -> u64 {
     ((time.as_nanos() as f64 / nanoseconds_per_message.max(0.1)) as u64).clamp(2, MOST_MESSAGES)
+}
+
+/// Messages of one block of a point whose messages take so many nanoseconds each.
+pub fn block_messages(nanoseconds_per_message: f64) -> u64 {
+    let [aim, most] = [BLOCK, LONGEST_BLOCK].map(|time| messages_in(time, nanoseconds_per_message));
+    aim.max(LEAST_MESSAGES.min(most))
 }
 
 /// The jobs of one block: NetPIPE's perturbed sizes in turn, smaller ones only where a byte is left.
@@ -70,7 +82,7 @@ pub struct Worth {
     pub lost: u64,
     /// Initiator's clock, without the waits for messages that were lost.
     pub elapsed: Duration,
-    /// In the unit of the pattern's metric, over all jobs: total over total.
+    /// The measured value in the unit of the pattern's metric, over all jobs: total over total.
     pub value: f64,
 }
 
@@ -136,6 +148,12 @@ mod tests {
         assert_eq!(sizes(4, 3), [1, 4, 7]);
         assert_eq!(sizes(64, 0), [64]);
         assert!(block_jobs(&spec(64, 3), 31).iter().all(|job| job.messages == 11));
+    }
+
+    #[test]
+    fn blocks_of_large_messages_hold_enough_and_none_lasts_long() {
+        let messages = [100.0, 100_000.0, 400_000.0, 2_000_000.0, 30_000_000.0].map(block_messages);
+        assert_eq!(messages, [50_000, 50, 24, 6, 2]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use linux::accounting::{ThreadMeter, current_thread};
 use machine::Result;
 use machine::accounting::ThreadCost;
 
-use crate::stack::Path;
+use exchange::stack::Path;
 
 /// The application's thread, which is the caller, and those of its stack.
 pub struct Meters(Vec<ThreadMeter>);

@@ -2,34 +2,38 @@
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linux::accounting::HostMeter;
 use linux::affinity;
-use machine::{Bytes, Fault, Reading, Result};
+use machine::budget::{Exhausted, Share};
+use machine::{Budget, Bytes, Fault, Reading, Result};
 use study::point::Stack as StackName;
 
 use crate::cache;
 use crate::control::{Connection, Finished, MAX_JOBS, Reply, Request, VERSION};
-use crate::endpoint::{Job, Outcome, Role};
 use crate::meters::Meters;
-use crate::pattern::{self, Pools};
-use crate::stack::{Path, Prepare, Waiting};
+use exchange::endpoint::{Job, Outcome, Role};
+use exchange::pattern::Pools;
+use exchange::stack::{Path, Prepare, Waiting};
 
 /// What a responder grants.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// From one request to the next while the session is being set up.
+    /// Most time from one request to the next while the session is being set up.
     pub handshake: Duration,
-    /// From one block to the next; the initiator may be measuring something else.
+    /// Most time from one block to the next; the initiator may be measuring something else.
     pub between_blocks: Duration,
-    /// For one `Run`.
+    /// Most time for one `Run`.
     pub run: Duration,
     pub size: Bytes,
     pub messages: u64,
-    /// For the buffers of one block.
-    pub memory: Bytes,
-    /// Only a process of this host can share memory with the responder.
+    /// The number of sessions, which counts this one from the moment the version is agreed on.
+    pub sessions: Arc<Budget>,
+    /// Memory for the session's message buffers, perhaps a part of what all sessions may have.
+    pub buffers: Arc<Budget>,
+    /// Whether the peer is on this host: only such a process can share memory with the responder.
     pub same_host: bool,
     /// Where the responder listens for the message path, if not where it is told.
     pub address: Option<IpAddr>,
@@ -38,7 +42,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// For a peer that this very program started.
+    /// The limits for a peer that this very program started.
     pub fn trusted() -> Limits {
         Limits {
             handshake: Duration::from_secs(10),
@@ -46,7 +50,8 @@ impl Limits {
             run: Duration::from_secs(60),
             size: Bytes(1 << 30),
             messages: u64::MAX,
-            memory: Bytes(8 << 30),
+            sessions: Budget::new(1),
+            buffers: Budget::new(8 << 30),
             same_host: true,
             address: None,
             initiator: None,
@@ -55,11 +60,11 @@ impl Limits {
 }
 
 /// Answers one initiator until it says goodbye, leaves, or breaks a limit.
-pub fn respond(connection: &mut Connection, limits: &Limits) -> Result<()> {
-    let outcome = converse(connection, limits);
+pub fn respond(mut connection: Connection, limits: &Limits) -> Result<()> {
+    let outcome = converse(&mut connection, limits);
     if let Err(fault) = &outcome {
         // Best effort: the initiator may be what failed.
-        let _ = connection.send(&Reply::failed(fault), Duration::from_millis(200));
+        connection.part(&Reply::failed(fault), Duration::from_millis(200));
     }
     outcome
 }
@@ -77,6 +82,10 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
         }
         _ => return Err(unexpected(connection, "a greeting")),
     }
+    let _session = limits.sessions.draw(1).map_err(|_| {
+        let cause = format!("{} sessions are open already", limits.sessions.total());
+        Fault::new("plimsoll serve", cause, "wait until another bench has ended")
+    })?;
     connection.send(&Reply::Welcome { plimsoll: VERSION, process: std::process::id() }, grace)?;
 
     let prepare = match connection.receive(grace)? {
@@ -111,20 +120,14 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
         host: if limits.same_host { None } else { Some(HostMeter::open()?) },
         path,
         pools: Pools::new(cache::to_exceed()),
+        buffers: limits.buffers.draw(0).map_err(|_| buffers_refused(Bytes(0), Exhausted::Whole, limits))?,
         polite: prepare.polite,
         number: 0,
     };
     loop {
         match connection.receive(limits.between_blocks)? {
             Request::Run { jobs } => {
-                if jobs.is_empty() || jobs.len() > MAX_JOBS {
-                    return Err(Fault::new(
-                        "a block",
-                        format!("it has {} jobs", jobs.len()),
-                        format!("ask for 1 to {MAX_JOBS}"),
-                    ));
-                }
-                jobs.iter().try_for_each(|job| check(job, limits))?;
+                check(&jobs, limits)?;
                 let finished = end.block(&jobs, connection, limits)?;
                 connection.send(&Reply::Finished(Box::new(finished)), grace)?;
             }
@@ -138,6 +141,8 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
 struct End {
     path: Path,
     pools: Pools,
+    /// What the pools take.
+    buffers: Share,
     meters: Meters,
     /// Of a host that is not the initiator's.
     host: Option<HostMeter>,
@@ -148,8 +153,10 @@ struct End {
 impl End {
     /// One `Run` at this end: the cost is taken around the jobs alone.
     fn block(&mut self, jobs: &[Job], connection: &mut Connection, limits: &Limits) -> Result<Finished> {
-        let End { path, pools, meters, host, polite, number } = self;
+        let End { path, pools, buffers, meters, host, polite, number } = self;
         let largest = jobs.iter().map(|job| job.size).max().unwrap_or(0);
+        let need = pools.need(jobs[0].pattern, largest, Role::Responder);
+        buffers.resize(need.0).map_err(|exhausted| buffers_refused(need, exhausted, limits))?;
         pools.provide(jobs[0].pattern, largest, Role::Responder);
         path.resume()?;
         host.as_mut().map(HostMeter::begin).transpose()?;
@@ -191,19 +198,38 @@ fn grant(prepare: &Prepare, limits: &Limits) -> Result<()> {
     Ok(())
 }
 
-fn check(job: &Job, limits: &Limits) -> Result<()> {
+fn check(jobs: &[Job], limits: &Limits) -> Result<()> {
+    if jobs.is_empty() || jobs.len() > MAX_JOBS {
+        return Err(Fault::new("a block", format!("it has {} jobs", jobs.len()), format!("ask for 1 to {MAX_JOBS}")));
+    }
+    // The buffers of a block are those of its pattern.
+    if jobs.iter().any(|job| job.pattern != jobs[0].pattern) {
+        return Err(Fault::new("a block", "its jobs are of several patterns", "ask for a block of each"));
+    }
     let refuse = |what: String, most: String| Err(Fault::new(what, "more than this end grants", most));
-    if job.size == 0 || job.size as u64 > limits.size.0 {
-        return refuse(format!("message size {} B", job.size), format!("ask for 1 B to {}", limits.size));
-    }
-    if job.messages == 0 || job.messages > limits.messages {
-        return refuse(format!("{} messages a job", job.messages), format!("ask for 1 to {}", limits.messages));
-    }
-    let memory = pattern::footprint(job.pattern, job.size, cache::to_exceed());
-    if memory > limits.memory {
-        return refuse(format!("buffers of {memory}"), format!("choose a smaller size: {} are granted", limits.memory));
+    for job in jobs {
+        if job.size == 0 || job.size as u64 > limits.size.0 {
+            return refuse(format!("message size {} B", job.size), format!("ask for 1 B to {}", limits.size));
+        }
+        if job.messages == 0 || job.messages > limits.messages {
+            return refuse(format!("{} messages a job", job.messages), format!("ask for 1 to {}", limits.messages));
+        }
     }
     Ok(())
+}
+
+fn buffers_refused(need: Bytes, exhausted: Exhausted, limits: &Limits) -> Fault {
+    let subject = format!("buffers of {need}");
+    match exhausted {
+        Exhausted::Own => {
+            let cause = format!("this end grants a session {}", Bytes(limits.buffers.total()));
+            Fault::new(subject, cause, "choose a smaller size")
+        }
+        Exhausted::Whole => {
+            let cause = "other sessions hold what this end grants to all of them together";
+            Fault::new(subject, cause, "choose a smaller size, or wait until another bench has ended")
+        }
+    }
 }
 
 pub(crate) fn out_of_time(job: &Job, limit: Duration) -> Fault {

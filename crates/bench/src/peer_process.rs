@@ -8,13 +8,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use linux::affinity;
+use machine::bounds::BENCH_INBOX;
 use machine::{Fault, Result};
 
 use crate::control::Connection;
 use crate::peer::{Limits, respond};
-
-/// Longest control line between a program and its own child: room for the accounts of a few hundred cores.
-const LONGEST_LINE: usize = 1 << 20;
 
 /// A child that answers as the responder. Ends with its owner, in whatever way the owner ends.
 #[derive(Debug)]
@@ -31,7 +29,7 @@ impl PeerProcess {
         let child = command.stdin(Stdio::from(OwnedFd::from(far))).stdout(Stdio::null()).spawn().map_err(failed)?;
         let name = format!("peer process {}", child.id());
         let process = PeerProcess { child };
-        Ok((process, Connection::new(near, name, LONGEST_LINE)?))
+        Ok((process, Connection::new(near, name, BENCH_INBOX.each.bytes())?))
     }
 
     pub fn id(&self) -> u32 {
@@ -81,6 +79,6 @@ pub fn serve_parent() -> Result<bool> {
     };
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(bad)?;
     rustix::net::sockopt::socket_type(&socket).map_err(|e| bad(e.into()))?;
-    let mut parent = Connection::new(socket, "the program that started this peer", LONGEST_LINE)?;
-    respond(&mut parent, &Limits::trusted()).map(|()| true).or(Ok(false))
+    let parent = Connection::new(socket, "the program that started this peer", BENCH_INBOX.each.bytes())?;
+    respond(parent, &Limits::trusted()).map(|()| true).or(Ok(false))
 }

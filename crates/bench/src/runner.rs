@@ -10,27 +10,27 @@ use linux::accounting::HostMeter;
 use linux::affinity;
 use linux::lab::{Host, Lab, Options};
 use machine::accounting::Accounting;
+use machine::bounds::{BENCH_INBOX, BENCH_SESSIONS};
+use machine::choice::Choice;
+use machine::topology::Topology;
 use machine::{CoreId, Fault, Nanoseconds, Reading, Result, Site};
-use study::point::{Path, Pattern, PointSpec, Stack};
+use study::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use study::sample::{Probe, Runner, Sample};
 
 use crate::cache;
 use crate::calibration::{
-    BLOCK, FIRST_TRIAL, MOST_MESSAGES, TRIAL, block_jobs, job, largest, messages_in, verifying, weigh,
+    FIRST_TRIAL, MOST_MESSAGES, TRIAL, block_jobs, block_messages, job, largest, messages_in, verifying, weigh,
 };
 use crate::control::Connection;
 use crate::reference::netpipe;
-use crate::stack::Prepare;
 use crate::worker::{Peer, Plan, Worker};
+use exchange::stack::Prepare;
 
 /// Port of `plimsoll serve` where none is named.
 pub const SERVE_PORT: u16 = 5310;
 
 /// Sessions held open at once; the one not used for longest makes room. Each holds a peer process and its buffers.
-const MOST_SESSIONS: usize = 8;
-
-/// Longest line that a served peer may send.
-const LONGEST_REMOTE_LINE: usize = 1 << 18;
+const MOST_SESSIONS: usize = BENCH_SESSIONS.total.count();
 
 /// What names a session: points that share it share the processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,21 +195,10 @@ impl Bench {
         if spec.stack == Stack::OpenMpi {
             return self.refer(spec, (round, order), probe, notes);
         }
-        let worker = self.worker(spec)?;
-        let known = (spec.pattern, spec.size.0, spec.receiver);
-        let pace = match worker.pace.get(&known) {
-            Some(pace) => {
-                let pace = *pace;
-                // The path has rested since its last block.
-                worker.run(&[job(spec, spec.size.0 as usize, messages_in(TRIAL / 2, pace))])?;
-                pace
-            }
-            None => {
-                worker.run(&[verifying(spec)])?;
-                calibrate(worker, spec)?
-            }
-        };
-        let jobs = block_jobs(spec, messages_in(BLOCK, pace));
+        let (known, pace) = (known(spec), self.pace(spec)?);
+        // The path has rested since its last block.
+        self.worker(spec)?.run(&[job(spec, spec.size.0 as usize, messages_in(TRIAL / 2, pace))])?;
+        let jobs = block_jobs(spec, block_messages(pace));
         let started = since_epoch();
         self.meter.as_mut().map(HostMeter::begin).transpose()?;
         let worker = self.worker(spec)?;
@@ -248,6 +237,28 @@ impl Bench {
         })
     }
 
+    /// A session that failed is not used again; the next block opens a new one.
+    fn kept<T>(&mut self, spec: &PointSpec, outcome: Result<T>) -> Result<T> {
+        if outcome.is_err() {
+            let key = SessionKey::of(spec);
+            self.sessions.retain(|(held, _)| *held != key);
+        }
+        outcome
+    }
+
+    /// What a message of `spec` takes, in nanoseconds; found, and its payloads verified, where that is not known yet.
+    fn pace(&mut self, spec: &PointSpec) -> Result<f64> {
+        let worker = self.worker(spec)?;
+        if let Some(pace) = worker.pace.get(&known(spec)) {
+            return Ok(*pace);
+        }
+        worker.run(&[verifying(spec, 1)])?;
+        let pace = calibrate(worker, spec)?;
+        worker.run(&[verifying(spec, messages_in(TRIAL, pace))])?;
+        worker.pace.insert(known(spec), pace);
+        Ok(pace)
+    }
+
     /// One block of the outside reference, which starts its own processes.
     fn refer(
         &mut self,
@@ -278,13 +289,26 @@ impl Bench {
 }
 
 impl Runner for Bench {
-    fn run_block(&mut self, spec: &PointSpec, round: u32, order: u32) -> Result<Sample> {
-        self.measure(spec, round, order).inspect_err(|_| {
-            // A session that failed is not used again; the next block opens a new one.
-            let key = SessionKey::of(spec);
-            self.sessions.retain(|(held, _)| *held != key);
-        })
+    fn prepare(&mut self, spec: &PointSpec) -> Result<()> {
+        // The outside reference starts anew with each block.
+        if spec.stack == Stack::OpenMpi {
+            return Ok(());
+        }
+        check(spec)?;
+        self.steer(spec)?;
+        let pace = self.pace(spec);
+        self.kept(spec, pace).map(drop)
     }
+
+    fn run_block(&mut self, spec: &PointSpec, round: u32, order: u32) -> Result<Sample> {
+        let sample = self.measure(spec, round, order);
+        self.kept(spec, sample)
+    }
+}
+
+/// What is known of a session's points.
+fn known(spec: &PointSpec) -> (Pattern, u64, Receiver) {
+    (spec.pattern, spec.size.0, spec.receiver)
 }
 
 fn since_epoch() -> Nanoseconds {
@@ -332,7 +356,7 @@ fn remote_placement(spec: &PointSpec) -> Result<Site> {
         return Ok(spec.placement.clone());
     }
     let taken = [core, spec.local_core, spec.remote_core];
-    let free = affinity::allowed()?.into_iter().find(|core| !taken.contains(core));
+    let free = Choice::among(Topology::live()?, affinity::allowed()?).without(taken).nearest(spec.remote_core);
     Ok(Site::Core(free.unwrap_or(spec.local_core)))
 }
 
@@ -392,7 +416,7 @@ fn reach(host: &str) -> Result<(Connection, IpAddr)> {
         match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
             Ok(stream) => {
                 stream.set_nodelay(true).map_err(|e| Fault::because("control connection", e, "run again"))?;
-                let control = Connection::new(stream, format!("peer at {named}"), LONGEST_REMOTE_LINE)?;
+                let control = Connection::new(stream, format!("peer at {named}"), BENCH_INBOX.each.bytes())?;
                 return Ok((control, address.ip()));
             }
             Err(e) => last = Fault::because(format!("host {named}"), e, next),

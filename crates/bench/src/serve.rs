@@ -1,12 +1,13 @@
 //! `plimsoll serve`: answers benches of other hosts, as iperf3's server does, and trusts none of them.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use machine::{Bytes, Fault, Result};
+use machine::bounds::{SERVE_BUFFERS, SERVE_CONNECTIONS, SERVE_INBOX, SERVE_SESSIONS};
+use machine::{Budget, Bytes, Fault, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -15,12 +16,6 @@ use crate::peer::{Limits, respond};
 
 /// Largest message of any bench.
 pub const LARGEST: Bytes = Bytes(64 << 20);
-
-/// Connections at once, greeted or not.
-const MOST_CONNECTIONS: usize = 32;
-
-/// Longest request: a block of eight jobs has less than 2 KiB.
-const LONGEST_REQUEST: usize = 16 << 10;
 
 /// How often the server looks whether it should end, in nanoseconds.
 const LOOK: i64 = 100_000_000;
@@ -45,7 +40,9 @@ impl Server {
 
     /// Answers until `stop` says so. `log` gets one line a session that failed.
     pub fn run(&self, stop: impl Fn() -> bool, log: impl Fn(&str) + Clone + Send + 'static) -> Result<()> {
-        let open = Arc::new(AtomicUsize::new(0));
+        let places = Arc::new(Places::default());
+        let sessions = Budget::new(SERVE_SESSIONS.total.count() as u64);
+        let buffers = Budget::new(SERVE_BUFFERS.total.bytes().0);
         while !stop() {
             let pause = Timespec { tv_sec: 0, tv_nsec: LOOK };
             match poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&pause)) {
@@ -58,15 +55,18 @@ impl Server {
                 thread::sleep(Duration::from_millis(1));
                 continue;
             };
-            let seat = Seat::take(&open);
-            if open.load(Ordering::Relaxed) > MOST_CONNECTIONS {
-                turn_away(stream, from);
-                continue;
-            }
+            let place = match places.take(from.ip()) {
+                Ok(place) => place,
+                Err(why) => {
+                    turn_away(stream, from, why);
+                    continue;
+                }
+            };
+            let (sessions, buffers) = (sessions.clone(), buffers.part(SERVE_BUFFERS.each.bytes().0));
             let log = log.clone();
             let answer = move || {
-                let _seat = seat;
-                if let Err(fault) = answer(stream, from) {
+                let _place = place;
+                if let Err(fault) = answer(stream, from, sessions, buffers) {
                     log(&fault.to_string());
                 }
             };
@@ -77,52 +77,70 @@ impl Server {
     }
 }
 
-/// Counts one open connection while it lives.
-struct Seat(Arc<AtomicUsize>);
+/// Open connections, by the address they come from: one address does not keep out the others.
+#[derive(Debug, Default)]
+struct Places(Mutex<HashMap<IpAddr, usize>>);
 
-impl Seat {
-    fn take(open: &Arc<AtomicUsize>) -> Seat {
-        open.fetch_add(1, Ordering::Relaxed);
-        Seat(open.clone())
+/// One open connection.
+struct Place {
+    of: Arc<Places>,
+    address: IpAddr,
+}
+
+impl Places {
+    fn take(self: &Arc<Self>, address: IpAddr) -> Result<Place, String> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (each, most) = (SERVE_CONNECTIONS.each.count(), SERVE_CONNECTIONS.total.count());
+        if open.values().sum::<usize>() >= most {
+            return Err(format!("{most} connections are open already"));
+        }
+        if open.get(&address).is_some_and(|theirs| *theirs >= each) {
+            return Err(format!("{each} connections are open already from {address}"));
+        }
+        *open.entry(address).or_default() += 1;
+        Ok(Place { of: self.clone(), address })
     }
 }
 
-impl Drop for Seat {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut open = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(theirs) = open.get_mut(&self.address) {
+            *theirs -= 1;
+            if *theirs == 0 {
+                open.remove(&self.address);
+            }
+        }
     }
 }
 
-/// What a stranger gets.
-fn limits(address: SocketAddr, from: SocketAddr) -> Limits {
+/// What an unknown bench gets.
+fn limits(address: SocketAddr, from: SocketAddr, sessions: Arc<Budget>, buffers: Arc<Budget>) -> Limits {
     Limits {
         handshake: Duration::from_secs(3),
         between_blocks: Duration::from_secs(600),
         run: Duration::from_secs(20),
         size: Bytes(LARGEST.0 + 64),
         messages: 1 << 22,
-        memory: Bytes(512 << 20),
+        sessions,
+        buffers,
         same_host: false,
         address: Some(address.ip()),
         initiator: Some(from.ip()),
     }
 }
 
-fn answer(stream: TcpStream, from: SocketAddr) -> Result<()> {
+fn answer(stream: TcpStream, from: SocketAddr, sessions: Arc<Budget>, buffers: Arc<Budget>) -> Result<()> {
     let failed = |e| Fault::because(format!("bench at {from}"), e, "let it connect again");
     stream.set_nodelay(true).map_err(failed)?;
     let here = stream.local_addr().map_err(failed)?;
-    let mut connection = Connection::new(stream, format!("bench at {from}"), LONGEST_REQUEST)?;
-    respond(&mut connection, &limits(here, from))
+    let connection = Connection::new(stream, format!("bench at {from}"), SERVE_INBOX.each.bytes())?;
+    respond(connection, &limits(here, from, sessions, buffers))
 }
 
-fn turn_away(stream: TcpStream, from: SocketAddr) {
-    let busy = Fault::new(
-        "plimsoll serve",
-        format!("{MOST_CONNECTIONS} connections are open already"),
-        "wait until another bench has ended",
-    );
-    if let Ok(mut connection) = Connection::new(stream, from.to_string(), LONGEST_REQUEST) {
+fn turn_away(stream: TcpStream, from: SocketAddr, why: String) {
+    let busy = Fault::new("plimsoll serve", why, "wait until another bench has ended");
+    if let Ok(mut connection) = Connection::new(stream, from.to_string(), SERVE_INBOX.each.bytes()) {
         let _ = connection.send(&Reply::failed(&busy), Duration::from_millis(10));
     }
 }

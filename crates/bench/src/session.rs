@@ -8,11 +8,11 @@ use machine::{Fault, Result};
 
 use crate::cache;
 use crate::control::{Connection, Finished, Reply, Request, VERSION};
-use crate::endpoint::{Job, Outcome, Role};
 use crate::meters::Meters;
-use crate::pattern::Pools;
 use crate::peer::{out_of_time, plausible};
-use crate::stack::{Calling, Path, Prepare};
+use exchange::endpoint::{Job, Outcome, Role};
+use exchange::pattern::Pools;
+use exchange::stack::{Calling, Path, Prepare};
 
 /// For one answer that needs no traffic.
 const ANSWER: Duration = Duration::from_secs(10);

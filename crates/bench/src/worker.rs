@@ -12,10 +12,10 @@ use machine::{CoreId, Fault, Result};
 use study::point::{Pattern, Receiver as Work};
 
 use crate::control::Connection;
-use crate::endpoint::Job;
 use crate::peer_process::PeerProcess;
 use crate::session::{Block, Session};
-use crate::stack::Prepare;
+use exchange::endpoint::Job;
+use exchange::stack::Prepare;
 
 /// How the peer of a session is reached.
 pub enum Peer {

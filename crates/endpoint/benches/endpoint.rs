@@ -175,7 +175,7 @@ fn run(port: ShmPort, core: CoreId, first: bool, lines: &[Line; 2], barrier: &Ba
 fn main() {
     let cores = linux::affinity::allowed().expect("affinity");
     let &[first, second, ..] = &cores[..] else {
-        println!("SKIPPED: two cores are needed, this process has {}", cores.len());
+        skip::test(format_args!("two cores are needed, this process has {}", cores.len()));
         return;
     };
     let (here, there) = UnixStream::pair().expect("socket pair");

@@ -149,7 +149,7 @@ fn block(network: &str, scale: usize) -> Result<Outcome> {
 
 fn main() -> Result<()> {
     if let Err(fault) = Lab::owned(&Options::default()) {
-        println!("SKIPPED: {fault}");
+        skip::test(fault);
         return Ok(());
     }
     let number =

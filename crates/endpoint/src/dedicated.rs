@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use std::collections::VecDeque;
 
-use engine::{Claim, Counters, Direction, Envelope, Label, RequestId, Source, Status, TagSelector};
+use engine::{Claim, Counters, Direction, Envelope, Label, RequestId, Source, StandIn, Status, TagSelector};
 use linux::queue::{self, Consumer, Producer};
 use machine::{CoreId, Fault, PeerIndex, Port, Result};
 use slotmap::{Key, KeyData, SlotMap};
@@ -35,6 +35,7 @@ enum Command<B> {
     Send { peer: PeerIndex, label: Label, confirmed: bool, buffer: B, ticket: u64 },
     Receive { source: Source, selector: TagSelector, buffer: B, ticket: u64 },
     Cancel { ticket: u64 },
+    TakeBack { ticket: u64, stand_in: StandIn<B> },
     Probe { source: Source, selector: TagSelector },
     Claim { source: Source, selector: TagSelector },
     ReceiveClaimed { claim: Claim, buffer: B, ticket: u64 },
@@ -178,6 +179,16 @@ impl<B: Buffer> Dedicated<B> {
             return Ok(false);
         }
         self.ask(Command::Cancel { ticket: ticket.data().as_ffi() }, |event| match event {
+            Event::Cancelled(done) => Ok(done),
+            other => Err(other),
+        })
+    }
+
+    pub fn take_back(&mut self, ticket: Ticket, stand_in: StandIn<B>) -> Result<bool> {
+        if !self.requests.contains_key(ticket) {
+            return Ok(false);
+        }
+        self.ask(Command::TakeBack { ticket: ticket.data().as_ffi(), stand_in }, |event| match event {
             Event::Cancelled(done) => Ok(done),
             other => Err(other),
         })
@@ -375,6 +386,11 @@ impl<P: Port, B: Buffer> Loop<P, B> {
             Command::Cancel { ticket } => {
                 let request = self.requests.get(slot(ticket)).copied().flatten();
                 let done = request.is_some_and(|request| self.driver.engine.cancel(request));
+                self.tell(Event::Cancelled(done));
+            }
+            Command::TakeBack { ticket, stand_in } => {
+                let request = self.requests.get(slot(ticket)).copied().flatten();
+                let done = request.is_some_and(|request| self.driver.engine.take_back(request, stand_in));
                 self.tell(Event::Cancelled(done));
             }
             Command::Probe { source, selector } => {

@@ -100,7 +100,8 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         Ok(request)
     }
 
-    /// As [`Driver::send`], where `bytes` can leave this instant: then nothing completes. False where they cannot.
+    /// Sends as [`Driver::send`] does, where `bytes` can leave this instant: then nothing completes. False where they
+    /// cannot.
     #[inline]
     pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
         let Some(length) = self.engine.plan_short(peer, &label, bytes.len()) else { return Ok(false) };

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Claim, Counters, Direction, Envelope, Label, LinkConfig, RequestId, Source, Status, TagSelector};
+use engine::{
+    Claim, Counters, Direction, Envelope, Label, LinkConfig, RequestId, Source, StandIn, Status, TagSelector,
+};
 use linux::contention::Excluded;
 use machine::{CoreId, Fault, PeerIndex, Port, Result, Site};
 
@@ -95,7 +97,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }))
     }
 
-    /// As [`Endpoint::send`], but the completion says that the receiver has matched the message and has all of it.
+    /// Sends as [`Endpoint::send`] does, but the completion says that the receiver has matched the message and has all
+    /// of it.
     pub fn send_confirmed(
         &mut self,
         peer: PeerIndex,
@@ -167,8 +170,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// For callers that may look away after a send: hands the first one since the last poll to the wire at once and leaves
-    /// those that follow to the next poll, which sends them together.
+    /// Starts a send off, for callers that may not poll soon: hands the first one since the last poll to the wire at
+    /// once and leaves those that follow to the next poll, which sends them together.
     #[inline]
     pub fn start_off(&mut self) -> Result<()> {
         match &mut self.place {
@@ -183,7 +186,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         self.patience.relax();
     }
 
-    /// To be told where polls that found nothing were followed by [`Endpoint::relax`]: this one found something.
+    /// Notes that a poll found something after polls that found nothing were followed by [`Endpoint::relax`].
     #[inline]
     pub fn relieved(&mut self) {
         self.patience.found();
@@ -246,7 +249,18 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// As [`Endpoint::cancel`], for who remembers only the context of a request. Walks all requests.
+    /// Takes the buffer of a request in progress back, whatever became of the message: once this returns, the engine touches
+    /// that memory no more ([`engine::Engine::take_back`]). False if the request has ended.
+    pub fn take_back(&mut self, request: Request, stand_in: StandIn<B>) -> Result<bool> {
+        match (&mut self.place, request.0) {
+            (Place::App(driver), Number::App(request)) => Ok(driver.engine.take_back(request, stand_in)),
+            (Place::Core(core), Number::Dedicated(ticket)) => core.take_back(ticket, stand_in),
+            (Place::Node(node), Number::Dedicated(ticket)) => node.take_back(ticket, stand_in),
+            _ => Ok(false),
+        }
+    }
+
+    /// Cancels as [`Endpoint::cancel`] does, for a caller that knows only the context of a request. Walks all requests.
     pub fn cancel_context(&mut self, context: u64) -> Result<bool> {
         match &mut self.place {
             Place::App(driver) => Ok(driver.engine.find(context).is_some_and(|request| driver.engine.cancel(request))),
@@ -305,8 +319,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         self.drive_until(within, |driver| driver.engine.is_quiet(), |core| core.is_quiet(), |node| node.is_quiet())
     }
 
-    /// For an end that closes: drives the engine until what has left has arrived. Messages that their receivers were told of
-    /// and have not asked for are not waited for.
+    /// Drives the engine of a closing end until what has left has arrived, at most for `within`. Messages that their
+    /// receivers were told of and have not asked for are not waited for.
     pub fn linger(&mut self, within: Duration) -> Result<()> {
         self.drive_until(
             within,

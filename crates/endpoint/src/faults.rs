@@ -1,4 +1,4 @@
-//! A port that wraps a port and loses, doubles and reorders what is sent, by a seed.
+//! A port that wraps a port and loses, duplicates and reorders what is sent, by a seed.
 
 use std::collections::VecDeque;
 use std::fmt;

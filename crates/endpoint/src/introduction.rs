@@ -1,4 +1,4 @@
-//! What an endpoint says first to one on another host that may never have heard of it.
+//! Introductions: the first packet to an endpoint on another host that may not know the sender.
 
 use std::mem::MaybeUninit;
 
@@ -11,11 +11,13 @@ const MAGIC: [u8; 8] = *b"plimhi1\0";
 const LENGTH: usize = MAGIC.len() + Name::LENGTH + 8;
 
 /// Magic, the sender's name, the receiver's secret: whoever was not given the receiver's name cannot write one.
-pub(crate) struct Introduction {
+pub struct Introduction {
+    /// The sender's.
     pub name: Name,
 }
 
 impl Introduction {
+    /// What `from` says to `to`.
     pub fn write(from: &Name, to: &Name) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..8].copy_from_slice(&MAGIC);

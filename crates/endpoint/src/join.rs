@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::settle::Placed;
 
 impl<B: Buffer> Endpoint<Paths, B> {
-    /// Opens an endpoint and its ways to others; peers are added by name while it is used. At `app` the engine turns in
+    /// Opens an endpoint and its ports; peers are added by name while it is used. At `app` the engine turns in
     /// the caller's own calls; at `core:N` in the node's engine process ([`crate::node`]), which is found or started.
     pub fn join(settings: &Settings) -> Result<Self> {
         let site = &settings.placement;
@@ -56,6 +56,16 @@ impl<B: Buffer> Endpoint<Paths, B> {
         }
     }
 
+    /// A peer that could not be reached, and why; each is told of once, before the first of its requests completes as
+    /// [`Status::PeerDead`](engine::Status::PeerDead). Nothing is told of peers that were reached and have ended since.
+    pub fn next_lost(&mut self) -> Option<(PeerIndex, Fault)> {
+        match self.place_mut() {
+            Place::App(driver) => driver.port_mut().next_lost(),
+            Place::Node(node) => node.next_lost(),
+            Place::Core(_) => unreachable!("endpoints with names are not run by threads"),
+        }
+    }
+
     /// What was asked, what ran, and what carried the messages so far.
     pub fn report(&mut self) -> Result<Report> {
         let placed = self.placed().clone();
@@ -81,10 +91,18 @@ pub(crate) fn report_of<B: Buffer>(driver: &Driver<Paths, B>, placed: &Placed) -
             paths.unreadable_peers()
         ));
     }
+    notes.extend(paths.setbacks());
+    if paths.unseen_peers() > 0 {
+        notes.push(format!(
+            "{} peers on this host are in a PID namespace that this process does not see (another container): their large \
+             messages come in packets; start the containers in one PID namespace for single copies",
+            paths.unseen_peers()
+        ));
+    }
     notes.extend(paths.network().wire().notes());
     if let Some(injected) = paths.network().injected() {
         notes.push(format!(
-            "faults were made on the way out: {} lost, {} doubled, {} reordered",
+            "faults were made on the way out: {} lost, {} duplicated, {} reordered",
             injected.lost, injected.duplicated, injected.reordered
         ));
     }

@@ -9,7 +9,7 @@ mod dedicated;
 mod driver;
 mod endpoint;
 pub mod faults;
-mod introduction;
+pub mod introduction;
 mod join;
 mod link;
 mod name;
@@ -18,13 +18,16 @@ pub mod node;
 pub mod paths;
 mod patience;
 mod report;
+mod setbacks;
 mod settings;
 mod settle;
 mod wire;
 
 pub use driver::{Buffer, Driver};
 pub use endpoint::{Completion, Endpoint, Request};
-pub use engine::{Claim, Counters, Direction, Envelope, Label, LinkConfig, Source, Space, Status, Tag, TagSelector};
+pub use engine::{
+    Claim, Counters, Direction, Envelope, Label, LinkConfig, Source, Space, StandIn, Status, Tag, TagSelector,
+};
 pub use faults::WireFaults;
 pub use link::{shm_links, udp_links};
 pub use name::Name;

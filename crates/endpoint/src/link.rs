@@ -4,9 +4,10 @@ use engine::LinkConfig;
 use linux::shm::ShmPort;
 use linux::udp::UdpPort;
 use machine::Port;
+use machine::bounds::ENGINE_WINDOW;
 
 /// More packets in flight than this only fill queues.
-const WINDOW_MOST: u64 = 1024;
+const WINDOW_MOST: u64 = ENGINE_WINDOW.each.count() as u64;
 const WINDOW_LEAST: u64 = 4;
 
 /// One setting for each of the port's `peers`.

@@ -84,7 +84,7 @@ impl Name {
         self.word(24)
     }
 
-    /// Known to those who were given the name: a stranger on the network must show it.
+    /// Known to those who were given the name: an unknown sender on the network must show it.
     pub(crate) fn secret(&self) -> u64 {
         self.word(32)
     }

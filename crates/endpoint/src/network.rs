@@ -1,9 +1,10 @@
-//! The way to other hosts, whichever port was asked for, with or without faults made on it.
+//! The port to other hosts, whichever was asked for, with or without faults injected into it.
 
 use std::net::SocketAddr;
 
 use engine::ReliabilityConfig;
 use linux::network::NetworkPort;
+use machine::bounds::ENGINE_WINDOW;
 use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
 
 use crate::faults::{FaultyPort, Injected, WireFaults};
@@ -12,7 +13,7 @@ use crate::wire::Wire;
 
 /// Peers that share a socket's buffer before their windows shrink; more than that seldom send at once.
 const PEERS_AT_ONCE: u64 = 8;
-const WINDOW_MOST: u64 = 1024;
+const WINDOW_MOST: u64 = ENGINE_WINDOW.each.count() as u64;
 const WINDOW_LEAST: u64 = 4;
 
 enum Inner {
@@ -82,8 +83,8 @@ impl NetworkPath {
         Ok(peer)
     }
 
-    pub fn strangers(&mut self, each: impl FnMut(SocketAddr, &[u8])) {
-        self.wire_mut().strangers(each);
+    pub fn unknown_senders(&mut self, each: impl FnMut(SocketAddr, &[u8])) {
+        self.wire_mut().unknown_senders(each);
     }
 
     /// Packets in flight to one peer.

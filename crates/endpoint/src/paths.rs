@@ -12,12 +12,15 @@ use std::time::{Duration, Instant};
 use engine::{LinkConfig, ReliabilityConfig};
 use linux::addresses;
 use linux::rendezvous::{self, Meeting};
-use linux::shm::{Invitation, Memory, ShmPort};
+use linux::shm::{Geometry, Invitation, Memory, ShmPort};
+use linux::shortage;
+use machine::bounds::{INTRODUCED, SHM_CALLERS};
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
 
 use crate::introduction::{self, Introduction};
 use crate::name::{Host, Name};
 use crate::network::NetworkPath;
+use crate::setbacks::{Setbacks, Tries};
 use crate::settings::Settings;
 
 /// Calls of `receive` between two looks for invitations and introductions: while no peer is there to receive from, while
@@ -30,14 +33,14 @@ const NETWORK_REST: u32 = 16;
 /// Time between two introductions to a peer that has not been heard of.
 const INTRODUCE_EVERY: Duration = Duration::from_millis(2);
 /// Connections from this host that have not said anything yet.
-const MOST_CALLERS: usize = 64;
+const MOST_CALLERS: usize = SHM_CALLERS.total.count();
 /// Of one look: more than the kernel lets wait, and an end for those who call without pause.
 const MOST_ACCEPTED: usize = 256;
 
 /// How a peer is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Not written to yet.
+    /// Not written to yet, or the kernel was short of something when it was.
     Untried,
     Shm(PeerIndex),
     Network(PeerIndex),
@@ -55,6 +58,8 @@ struct Peer {
     /// Something came from it over the network, so it knows us.
     introduced: bool,
     introduced_at: Option<Instant>,
+    /// To reach it, where the first did not succeed.
+    tries: Option<Box<Tries>>,
 }
 
 /// What went over one port.
@@ -71,9 +76,6 @@ pub struct Carried {
 
 pub struct Paths {
     name: Name,
-    memory: Memory,
-    /// The word of `memory`, which peers read.
-    _word: Option<Box<u64>>,
     meeting: Meeting,
     callers: Vec<UnixStream>,
     shm: ShmPort,
@@ -81,6 +83,8 @@ pub struct Paths {
     use_shm: bool,
     peers: Vec<Peer>,
     known: HashMap<u64, PeerIndex>,
+    /// Peers that made themselves known.
+    introduced: usize,
     /// Peers of each port as peers of this one.
     from_shm: Vec<PeerIndex>,
     from_network: Vec<PeerIndex>,
@@ -97,23 +101,23 @@ pub struct Paths {
     over_shm: Carried,
     over_network: Carried,
     unreadable: u64,
+    unseen: u64,
     refused_callers: u64,
+    setbacks: Setbacks,
 }
 
 impl Paths {
-    /// An endpoint's ways, for the process itself. Opens the network port and the socket that takes invitations.
+    /// The paths of an endpoint in the process itself. Opens the network port and the socket that takes invitations.
     pub fn open(settings: &Settings) -> Result<Paths> {
-        let word = Box::new(introduction::random()?);
-        let memory = Memory { pid: std::process::id(), address: &raw const *word as u64, word: *word };
-        Paths::of(settings, memory, Some(word))
+        Paths::of(settings, ShmPort::default())
     }
 
     /// The same for an endpoint whose messages lie in the memory of another process, for which this one works.
     pub fn on_behalf(settings: &Settings, memory: Memory) -> Result<Paths> {
-        Paths::of(settings, memory, None)
+        Paths::of(settings, ShmPort::on_behalf(Geometry::default(), memory))
     }
 
-    fn of(settings: &Settings, memory: Memory, word: Option<Box<u64>>) -> Result<Paths> {
+    fn of(settings: &Settings, shm: ShmPort) -> Result<Paths> {
         let ip = match settings.address {
             Some(address) => address,
             None => addresses::preferred(settings.network.interface())?,
@@ -121,18 +125,17 @@ impl Paths {
         let network = NetworkPath::open(&settings.network, SocketAddr::new(ip, 0), settings.faults)?;
         let user = rustix::process::geteuid().as_raw();
         let (token, secret) = (introduction::random()?, introduction::random()?);
-        let name = Name::new(Host::here()?, user, memory.pid, token, secret, network.local_address());
+        let name = Name::new(Host::here()?, user, shm.memory().pid, token, secret, network.local_address());
         Ok(Paths {
             meeting: Meeting::open(&name.meeting())?,
             name,
-            memory,
-            _word: word,
             callers: Vec::new(),
-            shm: ShmPort::default(),
+            shm,
             network,
             use_shm: settings.shm,
             peers: Vec::new(),
             known: HashMap::new(),
+            introduced: 0,
             from_shm: Vec::new(),
             from_network: Vec::new(),
             admitted: 0,
@@ -145,7 +148,9 @@ impl Paths {
             over_shm: Carried::default(),
             over_network: Carried::default(),
             unreadable: 0,
+            unseen: 0,
             refused_callers: 0,
+            setbacks: Setbacks::default(),
         })
     }
 
@@ -168,9 +173,21 @@ impl Paths {
             shm: None,
             introduced: false,
             introduced_at: None,
+            tries: None,
         });
         self.known.insert(name.token(), peer);
         peer
+    }
+
+    /// The peer that makes itself known by `name`; `None` where too many have.
+    fn meet(&mut self, name: &Name) -> Option<PeerIndex> {
+        if !self.known.contains_key(&name.token()) {
+            if self.introduced == INTRODUCED.total.count() {
+                return None;
+            }
+            self.introduced += 1;
+        }
+        Some(self.insert(name))
     }
 
     /// The settings of the next peer that the engine does not know.
@@ -209,22 +226,47 @@ impl Paths {
         self.unreadable
     }
 
-    /// Opens the way to a peer that is written to for the first time.
+    /// The same of peers in PID namespaces that are not seen from here.
+    pub fn unseen_peers(&self) -> u64 {
+        self.unseen
+    }
+
+    /// A peer that could not be reached, and why; each is told of once.
+    pub fn next_lost(&mut self) -> Option<(PeerIndex, Fault)> {
+        self.setbacks.next_lost()
+    }
+
+    /// What kept it from reaching peers, a sentence each.
+    pub fn setbacks(&self) -> Vec<String> {
+        self.setbacks.notes()
+    }
+
+    /// Opens the way to a peer that is written to for the first time. Where the kernel is short of something, a later call
+    /// tries again.
     #[cold]
     fn reach(&mut self, peer: PeerIndex) -> Way {
-        let Peer { name, local, .. } = self.peers[peer.0 as usize];
+        let Peer { name, local, ref tries, .. } = self.peers[peer.0 as usize];
+        if tries.as_ref().is_some_and(|tries| !tries.are_due()) {
+            return Way::Untried;
+        }
         let way = if local { self.reach_over_shm(peer, &name) } else { self.reach_over_network(peer, &name) };
-        let way = way.unwrap_or(Way::Gone);
-        self.peers[peer.0 as usize].way = way;
-        way
+        self.settle(peer, way)
+    }
+
+    fn settle(&mut self, peer: PeerIndex, way: Result<Way>) -> Way {
+        let to = &mut self.peers[peer.0 as usize];
+        to.way = way.unwrap_or_else(|fault| {
+            to.tries = self.setbacks.failed(peer, to.tries.take(), fault);
+            if to.tries.is_some() { Way::Untried } else { Way::Gone }
+        });
+        to.way
     }
 
     fn reach_over_shm(&mut self, peer: PeerIndex, name: &Name) -> Result<Way> {
-        let stream = rendezvous::call(&name.meeting())?;
+        let stream = rendezvous::call_at_once(&name.meeting())?;
         let index = self.shm_index(peer);
-        let first = self.shm.process(index).is_none();
-        self.shm.invite(index, stream, &self.memory, self.name.as_bytes())?;
-        self.expecting += usize::from(first);
+        self.shm.invite(index, stream, self.name.as_bytes())?;
+        self.expecting += usize::from(!self.shm.is_heard(index));
         Ok(Way::Shm(index))
     }
 
@@ -264,8 +306,16 @@ impl Paths {
     #[cold]
     fn look_around(&mut self) -> Result<()> {
         for _ in 0..MOST_ACCEPTED {
-            let Some(stream) = self.meeting.try_accept()? else { break };
-            self.callers.push(stream);
+            match self.meeting.try_accept() {
+                Ok(Some(stream)) => self.callers.push(stream),
+                Ok(None) => break,
+                // Who has called waits until the next look.
+                Err(fault) if shortage::may_pass(&fault) => {
+                    self.setbacks.note_passing(&fault);
+                    break;
+                }
+                Err(fault) => return Err(fault),
+            }
         }
         for at in (0..self.callers.len()).rev() {
             // Asked first: one that says its word and hangs up between the two questions has not been heard yet.
@@ -275,10 +325,11 @@ impl Paths {
                 Ok(None) => drop(self.callers.remove(at)),
                 Ok(Some(invitation)) => {
                     let stream = self.callers.remove(at);
-                    if self.accept(invitation, &stream).is_err() {
+                    if self.accept(invitation, stream).is_err() {
                         self.refused_callers += 1;
                     }
                 }
+                Err(fault) if shortage::may_pass(&fault) => self.setbacks.note_passing(&fault),
                 Err(_) => {
                     self.callers.remove(at);
                     self.refused_callers += 1;
@@ -289,33 +340,39 @@ impl Paths {
         let silent = self.callers.len().saturating_sub(MOST_CALLERS);
         self.callers.drain(..silent);
         self.refused_callers += silent as u64;
-        self.hear_strangers()
+        // At once: calls to others would take what has just become free. Where it fails, the next look tries again.
+        let _ = shortage::keep_reserve();
+        self.hear_unknown_senders()
     }
 
-    fn accept(&mut self, invitation: Invitation, stream: &UnixStream) -> Result<()> {
+    fn accept(&mut self, invitation: Invitation, stream: UnixStream) -> Result<()> {
         let name = Name::from_bytes(&invitation.introduction)?;
-        let peer = self.insert(&name);
+        let full =
+            || Fault::new("peer over shared memory", "too many have introduced themselves", "start fewer processes");
+        let peer = self.meet(&name).ok_or_else(full)?;
         let index = self.shm_index(peer);
-        let readable = invitation.is_readable();
+        let (seen, readable) = (invitation.is_seen(), invitation.is_readable());
         let answered = self.shm.is_reached(index);
         self.shm.accept(index, invitation, stream)?;
-        self.unreadable += u64::from(!readable);
+        self.unreadable += u64::from(seen && !readable);
+        self.unseen += u64::from(!seen);
         self.incoming_shm += 1;
         self.expecting -= usize::from(answered).min(self.expecting);
         Ok(())
     }
 
-    fn hear_strangers(&mut self) -> Result<()> {
+    fn hear_unknown_senders(&mut self) -> Result<()> {
         let mut heard = Vec::new();
-        self.network.strangers(|from, packet| heard.push((from, packet.to_vec())));
+        self.network.unknown_senders(|from, packet| heard.push((from, packet.to_vec())));
         for (from, packet) in heard {
             if let Some(introduction) = Introduction::read(&packet, &self.name) {
                 let name = introduction.name;
-                if name.address() == from {
-                    let peer = self.insert(&name);
-                    if self.peers[peer.0 as usize].way == Way::Untried {
-                        self.peers[peer.0 as usize].way = self.reach_over_network(peer, &name)?;
-                    }
+                if name.address() == from
+                    && let Some(peer) = self.meet(&name)
+                    && self.peers[peer.0 as usize].way == Way::Untried
+                {
+                    let way = self.reach_over_network(peer, &name);
+                    self.settle(peer, way);
                 }
                 continue;
             }
@@ -386,7 +443,8 @@ impl Port for Paths {
                 }
                 Ok(sent)
             }
-            Way::Gone | Way::Untried => Ok(Sent::Gone),
+            Way::Untried => Ok(Sent::Full),
+            Way::Gone => Ok(Sent::Gone),
         }
     }
 
@@ -441,7 +499,7 @@ impl Port for Paths {
         };
         if self.calls & (every - 1) == 0 {
             if self.from_network.is_empty() {
-                // Nobody is known there, so nothing is delivered; strangers are heard.
+                // Nobody is known there, so nothing is delivered, and every packet is from an unknown sender.
                 self.network.receive(budget, |_, _| ())?;
             }
             self.look_around()?;
@@ -488,5 +546,25 @@ impl Port for Paths {
         self.shm.read_remote(index, address, into)?;
         self.over_shm.bytes_fetched += into.len() as u64;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_peers_introduce_themselves_than_the_total() {
+        let settings = Settings { address: Some([127, 0, 0, 1].into()), ..Settings::default() };
+        let mut paths = Paths::open(&settings).unwrap();
+        let address = SocketAddr::from(([10, 0, 0, 1], 5));
+        let host = Host::here().unwrap();
+        let name = |token: usize| Name::new(host, 1, 2, token as u64, 4, address);
+        let inserted = paths.insert(&name(0));
+        for token in 1..=INTRODUCED.total.count() {
+            assert!(paths.meet(&name(token)).is_some());
+        }
+        assert_eq!(paths.meet(&name(INTRODUCED.total.count() + 1)), None);
+        assert_eq!(paths.meet(&name(0)), Some(inserted), "who is known stays so");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A core may be wanted by who is waited for, another rank that was put there too, or by somebody else. Giving it up helps in
 //! the first case alone: what was waited for is then there at once. So patience shrinks when a yield let somebody run and the
-//! next polls find something, and grows when it did not help: time slices given to strangers are lost.
+//! next polls find something, and grows when it did not help: a time slice given to another thread is lost.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ impl Patience {
         Patience { polls: 0, limit: if yields { LEAST } else { FIRST }, switched: false, yields }
     }
 
-    /// After a poll that found nothing. A pause instruction would cost more than the poll.
+    /// Waits a little after a poll that found nothing. A pause instruction would cost more than the poll.
     #[inline]
     pub fn relax(&mut self) {
         self.polls += 1;
@@ -39,7 +39,7 @@ impl Patience {
         }
     }
 
-    /// After a poll that found something.
+    /// Notes a poll that found something.
     #[inline]
     pub fn found(&mut self) {
         if self.switched {

@@ -63,8 +63,8 @@ pub struct Settings {
     /// `app` or `core:N`.
     pub placement: Site,
     pub network: Network,
-    /// Of the network port. By default that of the interface named by `network`, else of the first interface that is up
-    /// and no loopback, else the loopback's.
+    /// The IP address of the network port. By default that of the interface named by `network`, else of the first
+    /// interface that is up and no loopback, else the loopback's.
     pub address: Option<IpAddr>,
     /// Peers on this host are reached by shared memory; otherwise they too are reached by the network port.
     pub shm: bool,

@@ -1,6 +1,7 @@
 //! Deciding how a placement is carried out: where the engine turns, and what happens on a core that others need too.
 
 use linux::contention::{self, Excluded};
+use machine::topology::Topology;
 use machine::{CoreId, Fault, Result, Site};
 
 /// How an endpoint's engine was placed: what was asked, what runs, and what was done about contention.
@@ -14,7 +15,7 @@ pub struct Placed {
     pub notes: Vec<String>,
 }
 
-/// Checks `site` and settles who may use the engine's core (DESIGN rule 6). `claimed` are cores that the caller knows
+/// Checks `site` and settles who may use the engine's core. `claimed` are cores that the caller knows
 /// to be busy for other reasons, such as its peer's.
 pub fn settle(site: &Site, claimed: &[CoreId]) -> Result<(Placed, Option<Excluded>)> {
     let mut placed = Placed { asked: site.clone(), ran: site.clone(), yields: false, notes: Vec::new() };
@@ -38,6 +39,10 @@ pub fn settle(site: &Site, claimed: &[CoreId]) -> Result<(Placed, Option<Exclude
     } else if mine.contains(&core) {
         excluded = Some(contention::exclude(core)?);
         placed.notes.push(format!("the application was moved off {core}, which is the engine's"));
+    }
+    let threads = Topology::live()?.cpu(core).map(|cpu| cpu.threads.clone()).unwrap_or_default();
+    if !mine.contains(&core) && mine.iter().all(|thread| threads.contains(*thread)) {
+        placed.notes.push(format!("the application has the other thread of {core}: it and the engine slow each other"));
     }
     if claimed.contains(&core) {
         rivals.push("the peer".to_string());

@@ -31,13 +31,13 @@ impl Wire {
         Ok(match asked {
             Network::Udp => {
                 let mut port = UdpPort::open(local)?;
-                port.welcome_strangers();
+                port.keep_unknown_senders();
                 Wire::Udp(Box::new(port))
             }
             Network::Afxdp(interface) => Wire::Afxdp(Box::new(AfxdpPort::open(interface, local)?)),
             Network::Xdp(interface) => {
                 let mut port = XdpPort::open(local, interface)?;
-                port.welcome_strangers();
+                port.keep_unknown_senders();
                 Wire::Xdp(Box::new(port))
             }
         })
@@ -104,7 +104,7 @@ fn xdp_notes(port: &XdpPort) -> Vec<String> {
         if port.is_guest() { ", lent by the process that attached it" } else { "" },
         counted.placed,
         counted.acknowledged,
-        counted.doubled,
+        counted.duplicated,
         counted.full,
         counted.unknown + counted.far + counted.long + counted.foreign,
         socket.packets_received + socket.unknown_sender,
@@ -170,7 +170,7 @@ impl NetworkPort for Wire {
         each!(self, port => port.sequence(peer, session, expected))
     }
 
-    fn strangers(&mut self, visit: impl FnMut(SocketAddr, &[u8])) {
-        each!(self, port => port.strangers(visit));
+    fn unknown_senders(&mut self, visit: impl FnMut(SocketAddr, &[u8])) {
+        each!(self, port => port.unknown_senders(visit));
     }
 }

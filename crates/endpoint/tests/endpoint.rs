@@ -175,7 +175,7 @@ fn a_core_that_the_application_cannot_leave_is_shared_and_said_so() {
 fn an_application_that_can_leave_the_engines_core_is_moved_off_it() {
     let allowed = linux::affinity::allowed().unwrap();
     let Some(&core) = allowed.last().filter(|_| allowed.len() > 1) else {
-        eprintln!("SKIPPED: this host has one core");
+        skip::test("this host has one core");
         return;
     };
     let [a, _b] = shm_ends();

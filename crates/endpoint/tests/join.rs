@@ -1,4 +1,5 @@
-//! Endpoints that find each other by name: over shared memory, over UDP, over a UDP that loses, doubles and reorders.
+//! Endpoints that find each other by name: over shared memory, over UDP, over a UDP that loses, duplicates and
+//! reorders.
 
 use std::time::{Duration, Instant};
 
@@ -9,25 +10,31 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An engine of a node, in a thread of this process; a core an engine.
-fn engine_on(core: u32) {
-    static STARTED: std::sync::Mutex<Vec<u32>> = std::sync::Mutex::new(Vec::new());
-    let mut started = STARTED.lock().unwrap();
-    if !started.contains(&core) {
-        started.push(core);
-        std::thread::spawn(move || endpoint::node::serve(machine::CoreId(core)).unwrap());
-    }
+/// The engine of a node, in a thread of this process. It would end with its last rank: one stays.
+fn engine_of_node() {
+    static STARTED: std::sync::Once = std::sync::Once::new();
+    STARTED.call_once(|| {
+        std::thread::spawn(|| endpoint::node::serve(machine::CoreId(0)).unwrap());
+        let deadline = Instant::now() + PATIENCE;
+        let rank = loop {
+            match Joined::join(&read(NODE)) {
+                Ok(rank) => break rank,
+                Err(fault) => assert!(Instant::now() < deadline, "{fault}"),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        std::mem::forget(rank);
+    });
 }
 
 fn settings(text: &'static str) -> Settings {
     if text.contains("core:0") {
-        engine_on(0);
-        let deadline = Instant::now() + PATIENCE;
-        while linux::rendezvous::names("plimsoll/engine/").unwrap().is_empty() {
-            assert!(Instant::now() < deadline);
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        engine_of_node();
     }
+    read(text)
+}
+
+fn read(text: &'static str) -> Settings {
     Settings::read(|key| {
         let pairs = text.split_whitespace().filter_map(|pair| pair.split_once(':'));
         pairs.into_iter().find(|(k, _)| *k == key).map(|(_, value)| value.to_string())
@@ -224,5 +231,123 @@ fn what_was_sent_before_an_end_closes_arrives() {
             };
             assert_eq!((last.status, &last.buffer[..]), (Status::Done, &b"last words"[..]), "{text} {written_to}");
         }
+    }
+}
+
+/// Memory that is there for good, so that it can be looked at once its endpoint has given it up.
+struct Lasting(&'static mut [u8]);
+
+impl Lasting {
+    fn new(length: usize) -> (Lasting, impl Fn() -> Vec<u8>) {
+        let bytes = Box::leak(vec![0; length].into_boxed_slice());
+        let address = bytes.as_ptr() as u64;
+        let look = move || {
+            let mut now = vec![0; length];
+            linux::remote::read(rustix::process::getpid(), address, &mut now).unwrap();
+            now
+        };
+        (Lasting(bytes), look)
+    }
+
+    fn stand_in(&self, needed: bool) -> Lasting {
+        let other = Lasting::new(self.0.len()).0;
+        if needed {
+            other.0.copy_from_slice(self.0);
+        }
+        other
+    }
+}
+
+impl AsRef<[u8]> for Lasting {
+    fn as_ref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+impl AsMut<[u8]> for Lasting {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.0
+    }
+}
+
+/// A peer that knows a rank, and of which the rank has heard.
+fn acquainted(rank: &mut Endpoint<Paths, Lasting>, text: &'static str) -> (Joined, PeerIndex) {
+    let mut other = Joined::join(&settings(text)).unwrap();
+    let to = other.insert(&rank.name()).unwrap();
+    other.send(to, 1, vec![1; 8], 0).unwrap();
+    rank.receive(Source::Any, TagSelector::exactly(1), Lasting::new(8).0, 0).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while rank.poll().unwrap().is_none() {
+        assert!(Instant::now() < deadline);
+        other.poll().unwrap();
+    }
+    (other, to)
+}
+
+#[test]
+fn nothing_is_written_for_an_endpoint_that_has_gone() {
+    for text in [SHM, NODE] {
+        let mut rank = Endpoint::join(&settings(text)).unwrap();
+        let (mut other, to) = acquainted(&mut rank, SHM);
+        let (memory, look) = Lasting::new(20_000);
+        rank.receive(Source::Any, TagSelector::exactly(2), memory, 0).unwrap();
+        // The node's engine has taken the receive once it answers.
+        assert!(rank.probe(Source::Any, TagSelector::exactly(3)).unwrap().is_none());
+        drop(rank);
+        other.send(to, 2, vec![7; 20_000], 5).unwrap();
+        let ended = std::iter::repeat_with(|| until(&mut [&mut other], 1).remove(0)).find(|done| done.context == 5);
+        assert_eq!(ended.map(|done| done.status), Some(Status::PeerDead), "{text}");
+        assert!(look().iter().all(|&byte| byte == 0), "{text}: written after the end");
+    }
+}
+
+#[test]
+fn memory_that_was_taken_back_is_left_alone() {
+    for text in [SHM, UDP, NODE, NODE_UDP] {
+        let mut rank = Endpoint::join(&settings(text)).unwrap();
+        let (mut other, to) = acquainted(&mut rank, text);
+        for length in [100, 20_000, 3_000_000] {
+            let (memory, look) = Lasting::new(length);
+            let receive = rank.receive(Source::Any, TagSelector::exactly(2), memory, 2).unwrap();
+            assert!(rank.take_back(receive, Lasting::stand_in).unwrap());
+            other.send(to, 2, vec![7; length], 2).unwrap();
+            let deadline = Instant::now() + PATIENCE;
+            let done = loop {
+                assert!(Instant::now() < deadline, "{text}");
+                other.poll().unwrap();
+                if let Some(done) = rank.poll().unwrap() {
+                    break done;
+                }
+            };
+            assert_eq!((done.context, done.status, done.envelope.length), (2, Status::Done, length as u64), "{text}");
+            assert!(look().iter().all(|&byte| byte == 0), "{text}: {length} bytes written to what was taken back");
+            assert!(!rank.take_back(receive, Lasting::stand_in).unwrap(), "it has ended");
+        }
+    }
+}
+
+#[test]
+fn a_message_that_its_sender_takes_back_ends_at_the_receiver() {
+    for text in [UDP, NODE_UDP] {
+        let mut rank = Endpoint::join(&settings(text)).unwrap();
+        let (mut other, _) = acquainted(&mut rank, text);
+        let to_other = rank.insert(&other.name()).unwrap();
+        let send = rank.send(to_other, 4, Lasting::new(3_000_000).0, 4).unwrap();
+        // The message is announced, and nobody has asked for it yet.
+        let deadline = Instant::now() + PATIENCE;
+        while other.probe(Source::Any, TagSelector::exactly(4)).unwrap().is_none() {
+            assert!(Instant::now() < deadline, "{text}");
+            rank.poll().unwrap();
+        }
+        assert!(rank.take_back(send, Lasting::stand_in).unwrap());
+        other.receive(Source::Any, TagSelector::exactly(4), vec![0; 3_000_000], 4).unwrap();
+        let done = loop {
+            assert!(Instant::now() < deadline, "{text}");
+            rank.poll().unwrap();
+            if let Some(done) = other.poll().unwrap().filter(|done| done.direction == Direction::Receive) {
+                break done;
+            }
+        };
+        assert_eq!((done.context, done.status), (4, Status::Withdrawn), "{text}");
     }
 }

@@ -6,7 +6,7 @@
 /// [`Buffer::address`] must stay true while the value is moved (as for a `Vec`), since peers with remote reads are
 /// told of it.
 pub trait Buffer {
-    /// Bytes.
+    /// Length in bytes.
     fn length(&self) -> usize;
 
     /// Where the bytes are in the memory of the process that peers read from.
@@ -18,7 +18,7 @@ pub trait Buffer {
     /// Copies the whole of `from` to `offset`; the range is inside the buffer.
     fn write(&mut self, offset: usize, from: &[u8]);
 
-    /// The bytes, where they are this process's.
+    /// The bytes, where they lie in this process's memory.
     fn as_mut_slice(&mut self) -> Option<&mut [u8]>;
 }
 

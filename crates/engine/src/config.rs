@@ -1,5 +1,6 @@
 //! How the engine treats one peer's link; derived from what the port promises.
 
+use machine::bounds::{ENGINE_BYTES, ENGINE_MESSAGES};
 use machine::{Bytes, Capabilities, Nanoseconds};
 
 use crate::reliability::first_sequence;
@@ -11,13 +12,13 @@ pub struct LinkConfig {
     pub mtu: Bytes,
     /// Largest message sent eagerly; longer ones wait for the receiver (rendezvous).
     pub eager_limit: Bytes,
-    /// The port reads the peer's memory, so that a rendezvous is a single copy.
+    /// Whether the port reads the peer's memory, so that a rendezvous is a single copy.
     pub remote_read: bool,
-    /// Messages that the peer may leave unmatched with us before it must wait.
+    /// Messages of the peer that may be unmatched here before the peer must wait.
     pub credit_messages: u32,
     /// Payload that those messages may carry; beyond it they come as rendezvous.
     pub credit_bytes: Bytes,
-    /// Set where the port may lose, double or reorder packets.
+    /// Set where the port may lose, duplicate or reorder packets.
     pub reliability: Option<ReliabilityConfig>,
 }
 
@@ -26,12 +27,13 @@ pub struct LinkConfig {
 pub struct ReliabilityConfig {
     /// Names this conversation; packets of another one are dropped. Agreed out of band.
     pub session: u32,
-    /// Most packets in flight; must fit the peer's socket buffer.
+    /// Most packets in flight; they must fit the peer's socket buffer.
     pub window: u32,
-    /// An acknowledgement waits this long for a packet to ride on.
+    /// How long an acknowledgement waits for a packet that can carry it before it is sent alone.
     pub acknowledge_after: Nanoseconds,
-    /// Bounds of the retransmission timeout.
+    /// The shortest that a packet waits for its acknowledgement before it is sent again.
     pub timeout_least: Nanoseconds,
+    /// The longest that a packet waits for its acknowledgement before it is sent again.
     pub timeout_most: Nanoseconds,
     /// After this much silence the peer is asked for a sign of life.
     pub ping_after: Nanoseconds,
@@ -41,6 +43,7 @@ pub struct ReliabilityConfig {
 }
 
 impl ReliabilityConfig {
+    /// Default times and window, for the conversation `session`.
     pub fn new(session: u32) -> Self {
         ReliabilityConfig {
             session,
@@ -68,8 +71,8 @@ impl LinkConfig {
             // With single copy, rendezvous pays early; with packets only once the eager copy outweighs a round trip.
             eager_limit: if capabilities.remote_read { Bytes(8 << 10) } else { Bytes(256 << 10) },
             remote_read: capabilities.remote_read,
-            credit_messages: 16 << 10,
-            credit_bytes: Bytes(1 << 20),
+            credit_messages: ENGINE_MESSAGES.each.count() as u32,
+            credit_bytes: ENGINE_BYTES.each.bytes(),
             reliability: (!reliable).then(|| ReliabilityConfig::new(session)),
         }
     }

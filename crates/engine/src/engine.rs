@@ -8,7 +8,7 @@ use slotmap::SlotMap;
 use crate::buffer::Buffer;
 use crate::config::LinkConfig;
 use crate::matching::{PostedQueue, UnexpectedQueue};
-use crate::peer::{Control, Peer, Target};
+use crate::peer::{Control, MOST_WIDENED, Peer, Target};
 use crate::reliability::{Due, Spares};
 use crate::request::{
     ClaimKey, Completion, Direction, ReceiveKey, ReceiveRequest, ReceiveState, RequestId, RequestKey, SendKey,
@@ -51,11 +51,12 @@ impl Unexpected {
 pub struct Claim(pub(crate) ClaimKey);
 
 impl Claim {
-    /// For a way between processes; [`Claim::from_bits`] of any other bits names no message.
+    /// The claim as a number, to pass it to another process; [`Claim::from_bits`] of any other number names no message.
     pub fn to_bits(self) -> u64 {
         to_wire(self.0)
     }
 
+    /// The claim that [`Claim::to_bits`] was made from.
     pub fn from_bits(bits: u64) -> Claim {
         Claim(from_wire(bits))
     }
@@ -78,12 +79,19 @@ pub(crate) struct Read {
 /// What the engine has seen; for evidence, not for control.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counters {
+    /// Packets handed to the port, retransmissions included.
     pub packets_sent: u64,
+    /// Packets that the port delivered from living peers.
     pub packets_received: u64,
+    /// Packets dropped because they broke the wire format or the protocol.
     pub malformed: u64,
+    /// Packets dropped because they named another session.
     pub other_session: u64,
+    /// Packets dropped because they had been received before or lay beyond the window.
     pub duplicates: u64,
+    /// Packets that arrived before an earlier one and were kept until it came.
     pub out_of_order: u64,
+    /// Packets sent again because they count as lost.
     pub retransmitted: u64,
     /// Packets sent only to acknowledge.
     pub acknowledgements: u64,
@@ -97,15 +105,17 @@ pub struct Counters {
     pub reads_refused: u64,
 }
 
-/// No such peer; the buffer comes back.
+/// A request was not made, because there is no such peer; the buffer comes back.
 #[derive(Debug)]
 pub struct Refusal<B> {
+    /// The peer asked for.
     pub peer: PeerIndex,
+    /// The buffer of the request that was not made.
     pub buffer: B,
 }
 
-/// See the crate's documentation. `B` is what holds a message, a [`Buffer`]: it is given to the engine with the request
-/// and comes back with the completion.
+/// The message engine of one endpoint; the crate's documentation shows how a driver turns it. `B` is what holds a
+/// message, a [`Buffer`]: it is given to the engine with the request and comes back with the completion.
 pub struct Engine<B> {
     pub(crate) peers: Vec<Peer>,
     pub(crate) sends: SlotMap<SendKey, SendRequest<B>>,
@@ -122,6 +132,8 @@ pub struct Engine<B> {
     next_timeout: Option<Nanoseconds>,
     /// The fewest messages that any peer may leave unmatched.
     least_credit: u32,
+    /// Messages that peers may still be allowed beyond their credit.
+    pub(crate) widening: u32,
     pub(crate) counters: Counters,
 }
 
@@ -132,9 +144,10 @@ impl<B: Buffer> Default for Engine<B> {
 }
 
 impl<B: Buffer> Engine<B> {
-    /// What an idle peer takes; there is nothing else.
+    /// Bytes of memory that an idle peer takes.
     pub const BYTES_PER_PEER: usize = size_of::<Peer>();
 
+    /// An engine without peers.
     pub fn new() -> Self {
         Engine {
             peers: Vec::new(),
@@ -151,6 +164,7 @@ impl<B: Buffer> Engine<B> {
             short_sends: 0,
             next_timeout: None,
             least_credit: u32::MAX,
+            widening: MOST_WIDENED,
             counters: Counters::default(),
         }
     }
@@ -171,24 +185,26 @@ impl<B: Buffer> Engine<B> {
         PeerIndex((self.peers.len() - 1) as u32)
     }
 
+    /// What has been counted since the engine was made.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The peer has not died.
+    /// Whether the peer exists and has not died.
     pub fn is_alive(&self, peer: PeerIndex) -> bool {
         self.peers.get(peer.0 as usize).is_some_and(|link| link.alive)
     }
 
-    /// Every send has ended, nothing is queued for any living peer, all that was sent has arrived and the peers were
-    /// told of all that arrived here. On unreliable ports that word may be lost: go on driving the engine until the
-    /// peers have been silent for a few round trips, or theirs take the closed port for death.
+    /// Whether every send has ended, nothing is queued for any living peer, all that was sent has arrived and the peers
+    /// were told of all that arrived here. On unreliable ports the last acknowledgement may be lost: drive the engine
+    /// on until the peers have been silent for a few round trips; otherwise they may take the closed port for a dead
+    /// peer.
     pub fn is_quiet(&self) -> bool {
         self.sends.is_empty() && self.reads.is_empty() && self.peers.iter().all(|link| !link.alive || link.is_quiet())
     }
 
-    /// Everything that has left has arrived, and nothing is about to leave. Other than [`Engine::is_quiet`] it does not wait
-    /// for messages that their receivers were told of and do not want yet: for ends that close.
+    /// Whether everything that has left has arrived, and nothing is about to leave. Unlike [`Engine::is_quiet`] it does
+    /// not wait for rendezvous messages that no receive has matched yet, so that an endpoint can close.
     pub fn is_flushed(&self) -> bool {
         self.peers.iter().all(|link| !link.alive || link.is_quiet())
     }
@@ -203,7 +219,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Receives that wait for a message, and messages that wait for a receive.
+    /// Numbers of receives that wait for a message and of messages that wait for a receive.
     pub fn queue_lengths(&self) -> (usize, usize) {
         (self.posted.len(), self.unexpected.len())
     }
@@ -226,7 +242,7 @@ impl<B: Buffer> Engine<B> {
         self.send_as(peer, label.into(), buffer, context, false)
     }
 
-    /// Sends so that the completion says more: the receiver has matched the message and has all of it.
+    /// Sends `buffer` such that the completion proves that the receiver has matched the message and has all of it.
     pub fn send_confirmed(
         &mut self,
         peer: PeerIndex,
@@ -249,8 +265,17 @@ impl<B: Buffer> Engine<B> {
         let Some(link) = self.peers.get_mut(peer.0 as usize) else {
             return Err(Refusal { peer, buffer });
         };
-        let request =
-            SendRequest { context, peer, label, buffer, confirmed, written: 0, requested: false, receiver: 0 };
+        let request = SendRequest {
+            context,
+            peer,
+            label,
+            buffer,
+            confirmed,
+            written: 0,
+            requested: false,
+            receiver: 0,
+            withdrawn: false,
+        };
         let key = self.sends.insert(request);
         if link.alive {
             link.messages.push_back(key);
@@ -303,7 +328,7 @@ impl<B: Buffer> Engine<B> {
         Some(Envelope::new(peer, label, message.length()))
     }
 
-    /// Takes that message out of the matching: no other receive gets it.
+    /// Takes the message that [`Engine::probe`] would name out of the matching: no other receive gets it.
     pub fn claim(&mut self, source: Source, selector: TagSelector) -> Option<(Envelope, Claim)> {
         let node = self.unexpected.find(source, selector)?;
         let (peer, label, message) = self.unexpected.remove(node);
@@ -350,7 +375,7 @@ impl<B: Buffer> Engine<B> {
         true
     }
 
-    /// A request in progress that was made with `context`, one that can still be withdrawn if there is any. Walks all
+    /// A request in progress that was made with `context`; of several, one that can still be withdrawn. Walks all
     /// requests.
     pub fn find(&self, context: u64) -> Option<RequestId> {
         let waiting = |state: &ReceiveState| matches!(state, ReceiveState::Posted);
@@ -389,6 +414,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
+    /// Takes the request that ended first of those not taken yet; `None` where there is none.
     #[inline]
     pub fn next_completion(&mut self) -> Option<Completion<B>> {
         self.completions.pop_front()

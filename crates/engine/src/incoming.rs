@@ -4,7 +4,7 @@ use machine::{Nanoseconds, PeerIndex};
 
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Read, Unexpected};
-use crate::peer::{Control, MOST_MESSAGES, Partial, Peer, Target};
+use crate::peer::{Control, MOST_ANSWERS, MOST_MESSAGES, Partial, Peer, Target};
 use crate::reliability::{Arrival, Stored};
 use crate::request::{Match, ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire, to_wire};
 use crate::tag::{Envelope, Label};
@@ -128,6 +128,7 @@ impl<B: Buffer> Engine<B> {
                 self.mark_ready(peer);
                 Ok(())
             }
+            Packet::Withdrawn { receiver } => self.withdrawn_arrived(peer, from_wire(receiver)),
         }
     }
 
@@ -182,7 +183,12 @@ impl<B: Buffer> Engine<B> {
     #[cold]
     pub(crate) fn widen(&mut self, peer: PeerIndex) {
         let link = &mut self.peers[peer.0 as usize];
-        if link.alive && link.widen() {
+        if !link.alive {
+            return;
+        }
+        let more = link.widen(self.widening);
+        self.widening -= more;
+        if more > 0 {
             self.counters.widened += 1;
             self.mark_ready(peer);
         }
@@ -246,6 +252,10 @@ impl<B: Buffer> Engine<B> {
         sender: u64,
         address: u64,
     ) -> Result<(), Violation> {
+        // Each request that is matched is answered, so that one who takes no answers must not go on asking.
+        if self.peers[peer.0 as usize].control.len() >= MOST_ANSWERS {
+            return Err(Violation);
+        }
         match self.posted.take(peer, label.space, label.tag) {
             Some(key) => {
                 self.free_credit(peer, 1, 0);
@@ -271,7 +281,12 @@ impl<B: Buffer> Engine<B> {
             self.finish_send(send, Status::Done);
             return Ok(());
         }
-        self.peers[peer.0 as usize].streaming.push_back(send);
+        if request.withdrawn {
+            self.peers[peer.0 as usize].control.push_back(Control::Withdrawn { receiver });
+            self.finish_send(send, Status::Cancelled);
+        } else {
+            self.peers[peer.0 as usize].streaming.push_back(send);
+        }
         self.mark_ready(peer);
         Ok(())
     }
@@ -290,6 +305,17 @@ impl<B: Buffer> Engine<B> {
         }
         self.fill_receive(key, got, payload, total == envelope.length);
         Ok(())
+    }
+
+    fn withdrawn_arrived(&mut self, peer: PeerIndex, key: ReceiveKey) -> Result<(), Violation> {
+        match self.receives.get(key).map(|request| &request.state) {
+            Some(ReceiveState::Matched(matched)) if matched.way == Way::Data && matched.envelope.peer == peer => {
+                let envelope = matched.envelope;
+                self.finish_receive(key, envelope, Status::Withdrawn);
+                Ok(())
+            }
+            _ => Err(Violation),
+        }
     }
 
     /// Gives a fresh receive the unexpected message at `node`.

@@ -13,6 +13,7 @@
 //!
 //! The same code runs in the caller (`app`), on a core of its own (`core:N`), in tests and in the simulator.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod buffer;
 mod config;
@@ -25,6 +26,7 @@ mod reliability;
 mod request;
 mod tag;
 mod wire;
+mod withdrawal;
 
 pub use buffer::Buffer;
 pub use config::{LinkConfig, ReliabilityConfig};
@@ -32,3 +34,4 @@ pub use engine::{Claim, Counters, Engine, Refusal};
 pub use request::{Completion, Direction, RequestId, Status};
 pub use tag::{Envelope, Label, Source, Space, Tag, TagSelector};
 pub use wire::{LARGEST_HEADER, RELIABILITY_HEADER};
+pub use withdrawal::StandIn;

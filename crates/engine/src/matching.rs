@@ -227,18 +227,22 @@ impl<K> Default for PostedQueue<K> {
 }
 
 impl<K: Key> PostedQueue<K> {
+    /// An empty queue.
     pub fn new() -> Self {
         PostedQueue::default()
     }
 
+    /// Number of receives that wait.
     pub fn len(&self) -> usize {
         self.tables.iter().map(|table| table.live).sum()
     }
 
+    /// Whether no receive waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    /// Adds a receive, behind all that wait.
     #[inline]
     pub fn post(&mut self, source: Source, selector: TagSelector, receive: K) {
         let (class, key) = Class::of(source, selector);
@@ -338,18 +342,22 @@ impl<T> Default for UnexpectedQueue<T> {
 }
 
 impl<T> UnexpectedQueue<T> {
+    /// An empty queue.
     pub fn new() -> Self {
         UnexpectedQueue::default()
     }
 
+    /// Number of messages that wait.
     pub fn len(&self) -> usize {
         self.live
     }
 
+    /// Whether no message waits.
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }
 
+    /// Adds a message that arrived after all that wait; returns the node that stands for it.
     pub fn push(&mut self, peer: PeerIndex, label: Label, value: T) -> u32 {
         let arrival = Arrival { previous: self.tail, next: NIL };
         let node = self.nodes.insert(UnexpectedNode { peer, label, arrival, value });
@@ -395,15 +403,18 @@ impl<T> UnexpectedQueue<T> {
         })
     }
 
+    /// The sender, label and value of the message at a node.
     pub fn get(&self, node: u32) -> (PeerIndex, Label, &T) {
         let entry = self.nodes.get(node);
         (entry.peer, entry.label, &entry.value)
     }
 
+    /// The value of the message at a node.
     pub fn get_mut(&mut self, node: u32) -> &mut T {
         &mut self.nodes.entries[node as usize].as_mut().expect("a listed node is live").value
     }
 
+    /// Takes the message at a node out of the queue.
     pub fn remove(&mut self, node: u32) -> (PeerIndex, Label, T) {
         let UnexpectedNode { peer, label, arrival, value } = self.nodes.remove(node);
         match arrival.previous {

@@ -18,6 +18,7 @@ impl Control {
             Control::Clear { sender, receiver } => Packet::Clear { sender, receiver },
             Control::Done { sender } => Packet::Done { sender },
             Control::Credit { messages, bytes } => Packet::Credit { messages, bytes },
+            Control::Withdrawn { receiver } => Packet::Withdrawn { receiver },
         }
     }
 }
@@ -28,6 +29,14 @@ fn write_with_payload<B: Buffer>(header: Packet, request: &mut SendRequest<B>, p
     header.write(head);
     request.buffer.read(request.written, &mut room[..payload]);
     request.written += payload;
+}
+
+/// Writes the packet with the bytes from `offset` on, as many as there is room for.
+pub(crate) fn write_data<B: Buffer>(request: &SendRequest<B>, offset: usize, into: &mut [u8]) {
+    let header = Packet::Data { receiver: request.receiver, payload: &[] };
+    let (head, room) = into.split_at_mut(header.length());
+    header.write(head);
+    request.buffer.read(offset, room);
 }
 
 impl<B: Buffer> Engine<B> {
@@ -51,9 +60,9 @@ impl<B: Buffer> Engine<B> {
         self.mark_ready(peer);
     }
 
-    /// The short way of a send: the length of the packet that carries `length` bytes to `peer` right now, or `None`
-    /// where the message must queue ([`Engine::send`]). Give [`Engine::write_short`] that much of the port's memory,
-    /// then tell [`Engine::sent_short`].
+    /// Plans a send that never queues: the length of the packet that carries `length` bytes to `peer` right now, or
+    /// `None` where the message must queue ([`Engine::send`]). Give [`Engine::write_short`] that much of the port's
+    /// memory, then tell [`Engine::sent_short`].
     #[inline]
     pub fn plan_short(&self, peer: PeerIndex, label: &Label, length: usize) -> Option<usize> {
         let link = self.peers.get(peer.0 as usize)?;
@@ -284,11 +293,8 @@ fn resend<B: Buffer>(
     match stored {
         Stored::Copy(bytes) => body.copy_from_slice(bytes),
         Stored::Data { send, offset, length, .. } => {
-            let request = &sends[*send];
-            let header = Packet::Data { receiver: request.receiver, payload: &[] };
-            let (head, room) = body.split_at_mut(header.length());
-            header.write(head);
-            request.buffer.read(*offset, &mut room[..*length]);
+            debug_assert_eq!(body.len(), wire::DATA_HEADER + length);
+            write_data(&sends[*send], *offset, body);
         }
     }
     let sequencing: Sequencing = reliability.resend(now, place);

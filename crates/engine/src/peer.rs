@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use machine::bounds::{ENGINE_ANSWERS, ENGINE_WIDENED};
+
 use crate::config::LinkConfig;
 use crate::reliability::Reliability;
 use crate::request::{ClaimKey, ReceiveKey, SendKey};
@@ -12,6 +14,7 @@ pub(crate) enum Control {
     Clear { sender: u64, receiver: u64 },
     Done { sender: u64 },
     Credit { messages: u32, bytes: u64 },
+    Withdrawn { receiver: u64 },
 }
 
 /// Where the rest of an eager message goes.
@@ -45,7 +48,11 @@ pub(crate) enum Plan {
 }
 
 /// Unmatched messages of one peer that are ever allowed; about 100 bytes each where they are long.
-pub(crate) const MOST_MESSAGES: u32 = 1 << 20;
+pub(crate) const MOST_MESSAGES: u32 = ENGINE_WIDENED.each.count() as u32;
+/// Of all peers beyond their first credit.
+pub(crate) const MOST_WIDENED: u32 = ENGINE_WIDENED.total.count() as u32;
+/// Packets of control that wait for one peer.
+pub(crate) const MOST_ANSWERS: usize = ENGINE_ANSWERS.each.count();
 
 /// The longest message whose length an eager packet can carry.
 const EAGER_MOST: u64 = u32::MAX as u64;
@@ -140,16 +147,17 @@ impl Peer {
         self.held_messages + self.freed_messages >= self.allowance
     }
 
-    /// Doubles the allowance and tells the peer, with whatever else has come together. False where it has all there is.
-    pub fn widen(&mut self) -> bool {
-        let more = self.allowance.min(MOST_MESSAGES.saturating_sub(self.allowance));
+    /// Doubles the allowance, as far as there are `left` to give, and tells the peer, with whatever else has come together.
+    /// How many messages were added.
+    pub fn widen(&mut self, left: u32) -> u32 {
+        let more = self.allowance.min(MOST_MESSAGES.saturating_sub(self.allowance)).min(left);
         self.allowance += more;
         let messages = self.freed_messages + more;
         if messages > 0 {
             self.control.push_back(Control::Credit { messages, bytes: self.freed_bytes });
             (self.freed_messages, self.freed_bytes) = (0, 0);
         }
-        more > 0
+        more
     }
 
     pub fn is_quiet(&self) -> bool {
@@ -157,5 +165,36 @@ impl Peer {
             && self.messages.is_empty()
             && self.streaming.is_empty()
             && self.reliability.as_ref().is_none_or(Reliability::is_quiet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn what_peers_may_leave_unmatched_grows_within_a_total() {
+        let credit_messages = 1000;
+        let config = LinkConfig {
+            mtu: Bytes(1500),
+            eager_limit: Bytes(500),
+            remote_read: false,
+            credit_messages,
+            credit_bytes: Bytes(4000),
+            reliability: None,
+        };
+        let mut left = MOST_WIDENED;
+        let mut peers: Vec<Peer> = (0..40).map(|_| Peer::new(config.clone())).collect();
+        for _ in 0..20 {
+            for peer in &mut peers {
+                left -= peer.widen(left);
+            }
+        }
+        assert_eq!(left, 0);
+        assert!(peers.iter().all(|peer| peer.allowance <= MOST_MESSAGES));
+        let widened: u32 = peers.iter().map(|peer| peer.allowance - credit_messages).sum();
+        assert_eq!(widened, MOST_WIDENED);
     }
 }

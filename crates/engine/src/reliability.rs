@@ -1,4 +1,4 @@
-//! Exactly once and in order over a port that loses, doubles and reorders: sequence numbers, selective
+//! Exactly once and in order over a port that loses, duplicates and reorders: sequence numbers, selective
 //! acknowledgement, retransmission, a congestion window, signs of life.
 
 use std::collections::VecDeque;
@@ -39,6 +39,7 @@ impl Spares {
         buffer
     }
 
+    #[inline]
     pub fn put(&mut self, buffer: Vec<u8>) {
         if self.buffers.len() < MOST_SPARES {
             self.buffers.push(buffer);
@@ -245,6 +246,17 @@ impl Reliability {
         self.order
     }
 
+    /// Keeps copies of the packets in flight that carry bytes of `send`, whose buffer is there no longer.
+    pub fn keep(&mut self, send: SendKey, mut copy: impl FnMut(usize, usize) -> Vec<u8>) {
+        for packet in &mut self.flight {
+            if let Stored::Data { send: of, offset, length, .. } = packet.stored
+                && of == send
+            {
+                packet.stored = Stored::Copy(copy(offset, length));
+            }
+        }
+    }
+
     /// From here on the peer's silence is counted.
     pub fn engage(&mut self, now: Nanoseconds) {
         if !self.engaged {
@@ -440,7 +452,7 @@ impl Reliability {
             self.expected = self.expected.wrapping_add(1);
             return Arrival::InOrder;
         }
-        // A gap or a double: the sender should hear of it now.
+        // A gap or a duplicate: the sender should hear of it now.
         self.acknowledge_now = true;
         if ahead > self.config.window {
             return Arrival::Dropped;
@@ -477,6 +489,7 @@ impl Reliability {
         if self.refusals >= REFUSALS { Due::Dead } else { Due::Nothing }
     }
 
+    #[inline]
     pub fn next_timeout(&self) -> Option<Nanoseconds> {
         if !self.engaged {
             return None;

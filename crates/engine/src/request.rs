@@ -27,7 +27,9 @@ pub(crate) enum RequestKey {
 /// Which way a request moved bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
+    /// From the application's buffer to the peer.
     Send,
+    /// From a peer into the application's buffer.
     Receive,
 }
 
@@ -38,21 +40,28 @@ pub enum Status {
     Done,
     /// The message was longer than the buffer: its first bytes are there, the rest is lost.
     Truncated,
+    /// The application withdrew the request, or took the buffer of a send back, before the message had left whole.
     Cancelled,
     /// The peer died, or broke the protocol, before the request could end.
     PeerDead,
+    /// The sender took the message back before all of it was here.
+    Withdrawn,
 }
 
 /// A request that has ended, with its buffer.
 #[derive(Debug)]
 pub struct Completion<B> {
+    /// The request that ended.
     pub request: RequestId,
     /// What the application passed when it made the request.
     pub context: u64,
+    /// Whether it was a send or a receive.
     pub direction: Direction,
-    /// Of a receive that ended without a message: the peer asked for (or 0), tag and length 0.
+    /// The message. For a receive that ended without one: the peer asked for (or 0), tag and length 0.
     pub envelope: Envelope,
+    /// How it ended.
     pub status: Status,
+    /// The buffer that the application gave with the request.
     pub buffer: B,
 }
 
@@ -70,6 +79,8 @@ pub(crate) struct SendRequest<B> {
     pub requested: bool,
     /// Receiver's key, once it asked for the data.
     pub receiver: u64,
+    /// The buffer was taken back: the receiver is told so once it asks for the data.
+    pub withdrawn: bool,
 }
 
 impl<B: Buffer> SendRequest<B> {
@@ -107,6 +118,7 @@ pub(crate) struct Match {
 }
 
 impl ReceiveState {
+    #[inline]
     pub fn matched(envelope: Envelope, got: u64, way: Way) -> Self {
         ReceiveState::Matched(Box::new(Match { envelope, got, way }))
     }

@@ -31,13 +31,16 @@ impl Space {
 /// What the sender writes on a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Label {
+    /// The space in which the message is matched.
     pub space: Space,
+    /// The tag that a receive's selector is compared with.
     pub tag: Tag,
     /// 64 bits that are handed to the receiver beside the message and match nothing.
     pub data: Option<u64>,
 }
 
 impl Label {
+    /// A label of these three parts.
     #[inline]
     pub fn new(space: Space, tag: Tag, data: Option<u64>) -> Self {
         Label { space, tag, data }
@@ -77,27 +80,31 @@ impl TagSelector {
         TagSelector { tag: tag & mask, mask, space: Space::Tagged }
     }
 
-    /// The same in another space.
+    /// The same tags in another space.
     #[inline]
     pub fn within(self, space: Space) -> Self {
         TagSelector { space, ..self }
     }
 
+    /// The space whose messages it takes.
     #[inline]
     pub fn space(&self) -> Space {
         self.space
     }
 
+    /// The tag, with 0 in every bit that is not compared.
     #[inline]
     pub fn tag(&self) -> Tag {
         self.tag
     }
 
+    /// The bits of the tag that are compared.
     #[inline]
     pub fn mask(&self) -> u64 {
         self.mask
     }
 
+    /// Whether it takes a message of this space and tag.
     #[inline]
     pub fn takes(&self, space: Space, tag: Tag) -> bool {
         space == self.space && tag & self.mask == self.tag
@@ -107,11 +114,14 @@ impl TagSelector {
 /// Whose messages a receive takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
+    /// The messages of one peer.
     Peer(PeerIndex),
+    /// The messages of every peer.
     Any,
 }
 
 impl Source {
+    /// Whether messages of this peer are among them.
     #[inline]
     pub fn takes(&self, peer: PeerIndex) -> bool {
         match self {
@@ -124,14 +134,20 @@ impl Source {
 /// A message seen from outside: who sent it (or, for a send, to whom), its label, its length as sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
+    /// The sender; for a send, the receiver.
     pub peer: PeerIndex,
+    /// The space in which the message was matched.
     pub space: Space,
+    /// The tag that the sender wrote on it.
     pub tag: Tag,
+    /// The data that the sender wrote on it.
     pub data: Option<u64>,
+    /// Bytes that were sent, even where the receiver's buffer was shorter.
     pub length: u64,
 }
 
 impl Envelope {
+    /// The envelope of a message with this label.
     #[inline]
     pub fn new(peer: PeerIndex, label: Label, length: u64) -> Self {
         Envelope { peer, space: label.space, tag: label.tag, data: label.data, length }

@@ -16,6 +16,7 @@ pub(crate) const CLEAR_HEADER: usize = 24;
 pub(crate) const DATA_HEADER: usize = 16;
 pub(crate) const DONE_HEADER: usize = 16;
 pub(crate) const CREDIT_HEADER: usize = 16;
+pub(crate) const WITHDRAWN_HEADER: usize = 16;
 
 const EAGER: u8 = 1;
 const MORE: u8 = 2;
@@ -24,6 +25,7 @@ const CLEAR: u8 = 4;
 const DATA: u8 = 5;
 const DONE: u8 = 6;
 const CREDIT: u8 = 7;
+const WITHDRAWN: u8 = 8;
 
 /// In the third byte of a packet with a label: 64 bits of data are there.
 const HAS_DATA: u8 = 1;
@@ -50,16 +52,21 @@ pub(crate) enum Packet<'a> {
     Done { sender: u64 },
     /// Messages and bytes that have left the unexpected queue.
     Credit { messages: u32, bytes: u64 },
+    /// The sender has taken a rendezvous message back: no more of its bytes come.
+    Withdrawn { receiver: u64 },
 }
 
+#[inline]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
@@ -120,6 +127,10 @@ impl<'a> Packet<'a> {
                 exactly(CREDIT_HEADER)?;
                 Packet::Credit { messages: u32_at(bytes, 4), bytes: u64_at(bytes, 8) }
             }
+            WITHDRAWN => {
+                exactly(WITHDRAWN_HEADER)?;
+                Packet::Withdrawn { receiver: u64_at(bytes, 8) }
+            }
             _ => return None,
         })
     }
@@ -134,6 +145,7 @@ impl<'a> Packet<'a> {
             Packet::Data { payload, .. } => DATA_HEADER + payload.len(),
             Packet::Done { .. } => DONE_HEADER,
             Packet::Credit { .. } => CREDIT_HEADER,
+            Packet::Withdrawn { .. } => WITHDRAWN_HEADER,
         }
     }
 
@@ -190,6 +202,10 @@ impl<'a> Packet<'a> {
                 head(into, CREDIT, messages);
                 put(into, 8, bytes);
             }
+            Packet::Withdrawn { receiver } => {
+                head(into, WITHDRAWN, 0);
+                put(into, 8, receiver);
+            }
         }
     }
 }
@@ -220,6 +236,7 @@ const ACKNOWLEDGED: u16 = 4;
 impl Sequencing {
     /// The header and the packet that follows. The header says how long that is: a program at the driver hook may see
     /// several packets that the kernel will cut apart later, and takes them for one.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Option<(Sequencing, &[u8])> {
         if bytes.len() < RELIABILITY_HEADER {
             return None;
@@ -246,6 +263,7 @@ impl Sequencing {
     }
 
     /// `length`: of the packet that follows, 0 if none does.
+    #[inline]
     pub fn write(&self, into: &mut [u8], length: usize) {
         debug_assert_eq!(self.carries, length > 0);
         let flag = |set: bool, flag: u16| if set { flag } else { 0 };
@@ -277,7 +295,7 @@ mod tests {
         }
 
         #[test]
-        fn packets_read_back_as_written(kind in 0..7, a: u64, b: u64, c: u64, d: u64, payload in proptest::collection::vec(any::<u8>(), 1..64)) {
+        fn packets_read_back_as_written(kind in 0..8, a: u64, b: u64, c: u64, d: u64, payload in proptest::collection::vec(any::<u8>(), 1..64)) {
             let payload = &payload[..];
             let packet = match kind {
                 0 => Packet::Eager { label: label(a, c), length: payload.len() as u32 + (b as u32 >> 8), payload },
@@ -286,6 +304,7 @@ mod tests {
                 3 => Packet::Clear { sender: a, receiver: b },
                 4 => Packet::Data { receiver: a, payload },
                 5 => Packet::Done { sender: a },
+                6 => Packet::Withdrawn { receiver: a },
                 _ => Packet::Credit { messages: a as u32, bytes: b },
             };
             let mut bytes = vec![0xAA; packet.length()];

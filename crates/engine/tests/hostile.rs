@@ -1,6 +1,7 @@
 //! Bytes from nowhere and from a peer that lies: the engine neither panics nor grows, and goes on serving the others.
 
 use engine::{Engine, LARGEST_HEADER, LinkConfig, RELIABILITY_HEADER, ReliabilityConfig, Source, Status, TagSelector};
+use machine::bounds::ENGINE_ANSWERS;
 use machine::{Bytes, Nanoseconds, PeerIndex};
 use proptest::prelude::*;
 
@@ -298,6 +299,21 @@ fn a_peer_beyond_its_credit_is_given_up_and_others_go_on() {
         let got = victim.next_completion().expect("the honest peer's message is here");
         assert_eq!((got.status, &got.buffer[..]), (Status::Done, &b"abc"[..]));
     }
+}
+
+#[test]
+fn a_peer_that_takes_no_answers_is_given_up() {
+    let mut engine = victim();
+    let mut asked = 0;
+    while engine.is_alive(HOSTILE) {
+        engine.receive(Source::Peer(HOSTILE), TagSelector::any(), Vec::new(), 0).unwrap();
+        engine.handle_packet(Nanoseconds(1), HOSTILE, &request(0, 0));
+        while engine.next_completion().is_some() {}
+        asked += 1;
+        assert!(asked <= ENGINE_ANSWERS.each.count() + 1, "its answers pile up");
+    }
+    engine.handle_packet(Nanoseconds(1), HONEST, &eager(6, 3, b"abc"));
+    assert!(engine.is_alive(HONEST) && engine.queue_lengths().1 == 1);
 }
 
 #[test]

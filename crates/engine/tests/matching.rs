@@ -206,6 +206,7 @@ fn ended(completion: Completion<Vec<u8>>) -> Ended {
     match status {
         Status::Cancelled => Ended::Cancelled { context },
         Status::PeerDead => Ended::PeerDead { context },
+        Status::Withdrawn => unreachable!("nothing is taken back"),
         Status::Done | Status::Truncated => {
             let length = envelope.length as usize;
             buffer.truncate(length);

@@ -120,7 +120,7 @@ fn packets_of_another_conversation_are_dropped() {
     a.send(OTHER, 1, vec![1; 10], 0).unwrap();
     carry(0, &mut a, &mut b);
     assert_eq!((b.counters().other_session, b.queue_lengths()), (1, (0, 0)));
-    assert!(packets(0, &mut b).is_empty(), "no answer to strangers");
+    assert!(packets(0, &mut b).is_empty(), "no answer to unknown senders");
 }
 
 #[test]

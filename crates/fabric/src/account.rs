@@ -18,7 +18,7 @@ fn ticks() -> u64 {
     }
 }
 
-/// Of one domain: calls are counted while its lock is held.
+/// Counts of one domain: calls are counted while its lock is held.
 pub struct Account {
     opened: Instant,
     first: u64,

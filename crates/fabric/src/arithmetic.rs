@@ -110,7 +110,7 @@ impl Operator {
         OPERATORS.iter().position(|&operator| operator == self).expect("all are listed") as u8
     }
 
-    /// It takes a comparand beside its operand.
+    /// Whether it takes a comparand beside its operand.
     pub fn compares(self) -> bool {
         matches!(self, Operator::Swap(_) | Operator::MaskedSwap)
     }

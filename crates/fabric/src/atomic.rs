@@ -11,9 +11,10 @@ use crate::endpoint::{Endpoint, State};
 use crate::memory::{Memory, wish};
 use crate::offer::PIECES;
 use crate::refuse::signed;
-use crate::remote::{Action, INLINE, Wanted};
+use crate::remote::{Action, Wanted};
 use crate::rma::{Manner, Place};
 use crate::send::total;
+use crate::wire::INLINE;
 
 pub static OPS: AtomicOps = AtomicOps {
     size: size_of::<AtomicOps>(),

@@ -324,7 +324,7 @@ unsafe extern "C" fn strerror(
     let text: &CStr = match error {
         FI_ETRUNC => c"the message was longer than the receive's buffer",
         FI_ECANCELED => c"the operation was cancelled",
-        FI_ECONNRESET => c"the peer's process has ended, or it has been silent for too long",
+        FI_ECONNRESET => c"the peer's process has ended, has been silent for too long, or could not be reached; why is on stderr then",
         FI_ENOMSG => c"no such message has arrived",
         FI_EIO => c"the message engine has failed; it said why on stderr",
         FI_ENOKEY => c"the peer has no such memory region, or does not permit this access",

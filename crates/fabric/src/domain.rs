@@ -1,6 +1,7 @@
 //! Domains: what the objects of one application share, and the lock that serializes its threads.
 
 use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard};
 
@@ -10,6 +11,7 @@ use crate::abi::constants::*;
 use crate::abi::info::{Info, ReceiveAttr, TransmitAttr};
 use crate::abi::object::{DomainOps, Fid, FidDomain, FidEndpoint, FidFabric, MemoryRegionOps, Ops};
 use crate::account::Account;
+use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::object::{self, Guarded, Object, Used};
 use crate::parameters;
@@ -29,6 +31,8 @@ pub struct Domain {
     /// Only where it is asked for: it costs two readings of the clock a call.
     pub account: Option<Account>,
     regions: Guarded<Regions>,
+    /// Those enabled, through which peers reach the regions; each leaves before it is freed.
+    endpoints: Guarded<Vec<NonNull<Endpoint>>>,
     _fabric: Used<Fabric>,
 }
 
@@ -74,6 +78,37 @@ impl Domain {
     pub unsafe fn regions(&self) -> &mut Regions {
         // SAFETY: the caller's promise.
         unsafe { self.regions.get() }
+    }
+
+    /// # Safety
+    /// The domain is entered, the endpoint stays until [`Domain::leave`].
+    pub unsafe fn join(&self, endpoint: NonNull<Endpoint>) {
+        // SAFETY: the caller's promise.
+        let endpoints = unsafe { self.endpoints.get() };
+        if !endpoints.contains(&endpoint) {
+            endpoints.push(endpoint);
+        }
+    }
+
+    /// # Safety
+    /// The domain is entered.
+    pub unsafe fn leave(&self, endpoint: NonNull<Endpoint>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.endpoints.get() }.retain(|&other| other != endpoint);
+    }
+
+    /// Takes a region's memory back from peers: once this has returned 0 nothing touches it any more.
+    ///
+    /// # Safety
+    /// The domain is entered, and no reference to the state of an endpoint of it is in use.
+    pub unsafe fn revoke(&self, key: u64) -> c_int {
+        // SAFETY: the caller's promise; endpoints touch neither table when they revoke.
+        unsafe {
+            self.regions.get().remove(key);
+            let revoked = self.endpoints.get().iter().map(|endpoint| endpoint.as_ref().revoke(key));
+            // All of them, also after one that failed.
+            revoked.fold(0, |failed, code| if failed == 0 { code } else { failed })
+        }
     }
 
     /// Where a part of a registered region is, if it may be accessed so. Called from within the domain.
@@ -132,23 +167,36 @@ pub unsafe fn open(fabric: *mut FidFabric, info: *mut Info, into: *mut *mut FidD
         let threading = info.as_ref().and_then(|info| info.domain_attr.as_ref()).map(|attr| attr.threading);
         (Used::new(fabric), threading)
     };
-    let settings = match parameters::settings() {
-        Ok(settings) => settings,
+    match parameters::settings() {
+        // SAFETY: the caller's promise.
+        Ok(settings) => unsafe { make(fabric, threading == Some(FI_THREAD_DOMAIN), settings, into, context) },
         Err(fault) => {
             parameters::complain(&fault);
-            return -FI_EINVAL;
+            -FI_EINVAL
         }
-    };
+    }
+}
+
+/// # Safety
+/// `into` is NULL or good.
+pub unsafe fn make(
+    fabric: Used<Fabric>,
+    single: bool,
+    settings: Settings,
+    into: *mut *mut FidDomain,
+    context: *mut c_void,
+) -> c_int {
     let fid = Fid { class: FI_CLASS_DOMAIN, context, ops: &BASE };
     let domain = Domain {
         fid: FidDomain { fid, ops: &OPS, mr: &REGIONS },
         users: AtomicUsize::new(0),
         lock: Mutex::new(()),
-        single: threading == Some(FI_THREAD_DOMAIN),
+        single,
         settings,
         reports: parameters::reports(),
         account: parameters::accounts().then(Account::open),
         regions: Guarded::new(Regions::default()),
+        endpoints: Guarded::new(Vec::new()),
         _fabric: fabric,
     };
     // SAFETY: the caller's promise.

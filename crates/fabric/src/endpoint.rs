@@ -70,9 +70,9 @@ pub struct State {
     pub receives: Option<Used<CompletionQueue>>,
     /// With the FI_SEND and FI_RECV that they count.
     pub counters: Vec<(Used<Counter>, u64)>,
-    /// By address: the engine's number.
+    /// The engine's number of each address.
     pub peers: Vec<u32>,
-    /// By the engine's number: the address.
+    /// The address of each of the engine's numbers.
     pub addresses: Vec<Address>,
     /// Messages taken out of the matching, by the context they were claimed with.
     pub claims: Vec<(Context, Claim, endpoint::Envelope)>,
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn open(
         }
         let send_flags = given(info.tx_attr).map_or(0, |attr| attr.op_flags);
         let receive_flags = given(info.rx_attr).map_or(0, |attr| attr.op_flags);
-        (Used::new(domain), info.caps, send_flags, receive_flags)
+        (Used::new(domain), offer::implied(info.caps), send_flags, receive_flags)
     };
     let fid = FidEndpoint {
         fid: Fid { class: FI_CLASS_EP, context, ops: &BASE },
@@ -225,6 +225,17 @@ impl Endpoint {
     pub unsafe fn hand_over(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.state() }.hand_over();
+    }
+
+    /// # Safety
+    /// As for [`Endpoint::state`].
+    pub unsafe fn revoke(&self, region: u64) -> c_int {
+        // SAFETY: the caller's promise.
+        let state = unsafe { self.state() };
+        match state.revoke(region) {
+            Ok(()) => 0,
+            Err(fault) => state.fail(&fault) as c_int,
+        }
     }
 
     /// # Safety
@@ -367,6 +378,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
             if let Some(vector) = &state.vector {
                 vector.leave(me);
             }
+            domain.leave(me);
             if let Some(engine) = &mut state.engine {
                 // What was sent last may still be needed by peers that have not closed yet.
                 // Where it ends unsure, it is mostly a peer that closed while its last acknowledgement was lost: no fault.
@@ -436,7 +448,10 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
         let state = endpoint.state();
         match command {
             FI_ENABLE => match state.enable(&endpoint.domain) {
-                Ok(()) => 0,
+                Ok(()) => {
+                    endpoint.domain.join(NonNull::from(endpoint));
+                    0
+                }
                 Err(error) => -error,
             },
             FI_GETOPSFLAG | FI_SETOPSFLAG => {

@@ -18,6 +18,8 @@ mod endpoint;
 mod event_queue;
 mod fabric;
 mod host;
+#[cfg(test)]
+mod hostile;
 mod info;
 mod memory;
 mod object;
@@ -33,4 +35,6 @@ mod remote;
 mod report;
 mod rma;
 mod send;
+mod target;
 mod waiting;
+mod wire;

@@ -28,6 +28,8 @@ enum Kind {
     Owned,
     /// The application's, in several pieces: `pointer` is a `Box<Pieces>`.
     Scattered,
+    /// None: what is written is lost, what is read is 0.
+    Nowhere,
 }
 
 struct Pieces(Vec<(*mut u8, usize)>);
@@ -44,12 +46,13 @@ pub struct Memory {
     kind: Kind,
 }
 
-// SAFETY: the pointers are to memory that the application has given up until the request ends, from whatever thread.
+// SAFETY: the pointers are to memory that stays until the request ends or gives it back, whatever thread that is in.
 unsafe impl Send for Memory {}
 
 impl Memory {
     /// # Safety
-    /// The memory stays, and is left alone by the application, until this value is dropped. A send's is only read.
+    /// The memory stays until this value is dropped, or replaced by [`Memory::stand_in`]. The application leaves it alone
+    /// meanwhile, unless it is a region's, of which it finds the bytes of before or after. A send's is only read.
     #[inline]
     pub unsafe fn flat(pointer: *mut c_void, length: usize, wishes: u8) -> Self {
         // A slice may not begin at NULL, not even an empty one.
@@ -78,6 +81,19 @@ impl Memory {
         Memory { pointer, length, source: u32::MAX, wishes, kind: Kind::Scattered }
     }
 
+    /// What takes the place of memory that is taken back; see [`endpoint::StandIn`].
+    pub fn stand_in(&self, needed: bool) -> Self {
+        let (length, source, wishes) = (self.length, self.source, self.wishes);
+        if !needed {
+            return Memory { pointer: std::ptr::dangling_mut(), length, source, wishes, kind: Kind::Nowhere };
+        }
+        let mut copy = vec![0; length];
+        engine::Buffer::read(self, 0, &mut copy);
+        let mut memory = Memory::owned(copy, wishes);
+        memory.source = source;
+        memory
+    }
+
     #[inline]
     pub fn length(&self) -> usize {
         self.length
@@ -91,9 +107,15 @@ impl Memory {
 
     /// The bytes of a copy.
     pub fn bytes(&self) -> &[u8] {
-        assert!(self.kind != Kind::Scattered, "pieces are no slice");
+        assert!(self.is_slice(), "it is not in one piece");
         // SAFETY: flat and owned memory is one piece that stays while `self` does.
         unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
+    }
+
+    /// One piece of memory, all of it there.
+    #[inline]
+    fn is_slice(&self) -> bool {
+        matches!(self.kind, Kind::Flat | Kind::Owned)
     }
 
     fn pieces(&self) -> &[(*mut u8, usize)] {
@@ -131,41 +153,44 @@ impl engine::Buffer for Memory {
     /// 0, that is none to read from, where the bytes are not in one piece.
     #[inline]
     fn address(&self) -> u64 {
-        if self.kind == Kind::Scattered { 0 } else { self.pointer as u64 }
+        if self.is_slice() { self.pointer as u64 } else { 0 }
     }
 
     #[inline]
     fn read(&self, offset: usize, into: &mut [u8]) {
         assert!(offset <= self.length && into.len() <= self.length - offset, "read outside the buffer");
-        if self.kind == Kind::Scattered {
+        if self.is_slice() {
+            // SAFETY: the range is inside, as asserted. `into` is the port's memory, never the application's.
+            unsafe { std::ptr::copy_nonoverlapping(self.pointer.add(offset), into.as_mut_ptr(), into.len()) };
+        } else if self.kind == Kind::Nowhere {
+            into.fill(0);
+        } else {
             // SAFETY: `walk` names parts of the application's memory and of `into`, which do not overlap.
             self.walk(offset, into.len(), |from, at, length| unsafe {
                 std::ptr::copy_nonoverlapping(from, into.as_mut_ptr().add(at), length);
             });
-        } else {
-            // SAFETY: the range is inside, as asserted. `into` is the port's memory, never the application's.
-            unsafe { std::ptr::copy_nonoverlapping(self.pointer.add(offset), into.as_mut_ptr(), into.len()) };
         }
     }
 
     #[inline]
     fn write(&mut self, offset: usize, from: &[u8]) {
         assert!(offset <= self.length && from.len() <= self.length - offset, "write outside the buffer");
-        if self.kind == Kind::Scattered {
+        if self.is_slice() {
+            // SAFETY: as in `read`.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.pointer.add(offset), from.len()) };
+        } else if self.kind == Kind::Scattered {
             // SAFETY: as in `read`.
             self.walk(offset, from.len(), |into, at, length| unsafe {
                 std::ptr::copy_nonoverlapping(from.as_ptr().add(at), into, length);
             });
-        } else {
-            // SAFETY: as in `read`.
-            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.pointer.add(offset), from.len()) };
         }
     }
 
     #[inline]
     fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
-        // SAFETY: one piece, which the application leaves alone.
-        (self.kind != Kind::Scattered).then(|| unsafe { std::slice::from_raw_parts_mut(self.pointer, self.length) })
+        // SAFETY: one piece that stays while `self` does; nothing here keeps another reference into it, and what an
+        // application does in a region of its own meanwhile changes plain bytes.
+        self.is_slice().then(|| unsafe { std::slice::from_raw_parts_mut(self.pointer, self.length) })
     }
 }
 
@@ -173,7 +198,7 @@ impl Drop for Memory {
     #[inline]
     fn drop(&mut self) {
         match self.kind {
-            Kind::Flat => {}
+            Kind::Flat | Kind::Nowhere => {}
             Kind::Owned => {
                 // SAFETY: `owned` gave the boxed slice up.
                 drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.pointer, self.length)) })
@@ -206,6 +231,25 @@ mod tests {
         memory.read(9, &mut []);
         drop(memory);
         assert_eq!(parts.concat(), [1, 2, 30, 40, 5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn what_stands_in_for_memory_touches_none() {
+        let mut bytes = [7u8; 4];
+        // SAFETY: the bytes outlive the memory and are looked at after it is gone.
+        let mut memory = unsafe { Memory::flat(bytes.as_mut_ptr().cast(), 4, wish::REMOTE) };
+        memory.source = 3;
+        let (mut nowhere, copy) = (memory.stand_in(false), memory.stand_in(true));
+        drop(memory);
+        bytes = [8; 4];
+        nowhere.write(0, &[9; 4]);
+        for (stand_in, expected) in [(&nowhere, [0; 4]), (&copy, [7; 4])] {
+            let mut back = [1; 4];
+            stand_in.read(0, &mut back);
+            assert_eq!((back, stand_in.length(), stand_in.source, stand_in.wishes), (expected, 4, 3, wish::REMOTE));
+        }
+        assert_eq!((nowhere.address(), nowhere.start().is_null(), nowhere.as_mut_slice()), (0, true, None));
+        assert_eq!(bytes, [8; 4]);
     }
 
     #[test]

@@ -116,14 +116,19 @@ fn grant_caps(asked: u64) -> Result<u64, NotOffered> {
     if asked == 0 {
         return Ok(CAPS);
     }
-    let mut granted = asked | ANYWHERE;
+    Ok(implied(asked) | ANYWHERE)
+}
+
+/// Directions that are not named are all meant.
+pub fn implied(asked: u64) -> u64 {
+    let mut granted = asked;
     if asked & (FI_MSG | FI_TAGGED) != 0 && asked & (FI_SEND | FI_RECV) == 0 {
         granted |= FI_SEND | FI_RECV;
     }
     if asked & REMOTE != 0 && asked & (INITIATING | TARGETED) == 0 {
         granted |= INITIATING | TARGETED;
     }
-    Ok(granted)
+    granted
 }
 
 fn check_endpoint(attr: &EndpointAttr) -> Result<u64, NotOffered> {

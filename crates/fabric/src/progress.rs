@@ -169,11 +169,18 @@ impl State {
         status: Status,
         buffer: Memory,
     ) {
+        if status == Status::PeerDead
+            && let Some(engine) = &mut self.engine
+        {
+            while let Some((_, fault)) = engine.next_lost() {
+                eprintln!("plimsoll: {fault}");
+            }
+        }
         let wishes = buffer.wishes;
         let (error, lost) = match status {
             Status::Truncated => (FI_ETRUNC, (envelope.length as usize).saturating_sub(buffer.length())),
             Status::Cancelled => (FI_ECANCELED, 0),
-            Status::PeerDead | Status::Done => (FI_ECONNRESET, 0),
+            Status::PeerDead | Status::Withdrawn | Status::Done => (FI_ECONNRESET, 0),
         };
         let (data_flag, data) = carried(&envelope);
         let (way, queue) = match direction {

@@ -38,7 +38,7 @@ struct Extent {
     access: u64,
 }
 
-/// By key.
+/// The regions by key.
 #[derive(Default)]
 pub struct Regions(HashMap<u64, Extent>);
 
@@ -49,7 +49,14 @@ impl Regions {
         let offset = usize::try_from(offset).ok()?;
         let inside = offset.checked_add(length)? <= extent.length;
         let first = extent.base.checked_add(offset)?;
-        (inside && first.checked_add(length).is_some()).then_some(first as *mut u8)
+        // No bytes have an address too, which is not NULL.
+        let first = if length == 0 { std::ptr::dangling_mut() } else { first as *mut u8 };
+        (inside && (first as usize).checked_add(length).is_some()).then_some(first)
+    }
+
+    /// Removes a region: from then on nothing is found there.
+    pub fn remove(&mut self, key: u64) {
+        self.0.remove(&key);
     }
 }
 
@@ -65,6 +72,8 @@ static BASE: Ops = Ops {
     ops_set: refuse::ops_set,
 };
 
+/// fi_mr(3): peers that access a closed region get an error, the endpoint goes on. An operation of theirs that is in
+/// progress is cut short, since a peer could let it last for ever.
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's contract: an open region, used no more.
     unsafe {
@@ -72,7 +81,10 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         if region.reachable {
             let domain = region.domain.clone();
             let _entered = domain.enter();
-            domain.regions().0.remove(&region.fid.key);
+            let failed = domain.revoke(region.fid.key);
+            if failed != 0 {
+                return failed;
+            }
         }
         object::close::<Region>(fid)
     }

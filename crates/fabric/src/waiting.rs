@@ -1,5 +1,5 @@
 //! Waiting for events in calls that block. There is nothing to sleep on at placement `app`, where the caller's own turns
-//! move the messages: the wait is a poll that lets others run, and rests once it has lasted.
+//! move the messages: the wait is a poll that lets others run, and sleeps between polls once it has lasted.
 
 use std::ffi::c_int;
 use std::thread;
@@ -23,7 +23,7 @@ impl Wait {
         Wait { started: Instant::now(), limit, polls: 0 }
     }
 
-    /// After a poll that found nothing: false once the time is over.
+    /// Waits a little after a poll that found nothing; false once the time is over.
     pub fn goes_on(&mut self) -> bool {
         self.polls += 1;
         if !self.polls.is_multiple_of(16) && self.limit.is_none_or(|limit| !limit.is_zero()) {

@@ -3,7 +3,6 @@
 
 use std::fmt::Write;
 use std::mem::{offset_of, size_of};
-use std::path::Path;
 use std::process::Command;
 
 use plimsoll_fi::abi::atomic::*;
@@ -244,10 +243,10 @@ fn tables(q: &mut Vec<Question>) {
 
 #[test]
 fn declarations_agree_with_the_headers() {
-    if !Path::new("/usr/include/rdma/fabric.h").exists() {
-        eprintln!("SKIPPED: no rdma/fabric.h (install libfabric-dev)");
-        return;
+    if let Err(why) = skip::package::file("/usr/include/rdma/fabric.h") {
+        return skip::test(why);
     }
+    let Some(compiler) = skip::tool("cc") else { return };
     let folder = tempfile::tempdir().unwrap();
     let questions = questions();
     let mut program = String::from(
@@ -262,13 +261,7 @@ fn declarations_agree_with_the_headers() {
     program.push_str("return 0; }\n");
     let (source, binary) = (folder.path().join("layout.c"), folder.path().join("layout"));
     std::fs::write(&source, program).unwrap();
-    let built = match Command::new("cc").arg("-o").arg(&binary).arg(&source).output() {
-        Ok(built) => built,
-        Err(error) => {
-            eprintln!("SKIPPED: no C compiler (cc: {error})");
-            return;
-        }
-    };
+    let built = Command::new(compiler).arg("-o").arg(&binary).arg(&source).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let answers = String::from_utf8(Command::new(&binary).output().unwrap().stdout).unwrap();
     let answers: Vec<u64> = answers.lines().map(|line| line.parse().unwrap()).collect();

@@ -1,6 +1,6 @@
 //! libfabric's own programs over the provider as it is built.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,7 @@ fn providers() -> tempfile::TempDir {
 }
 
 fn program(name: &str, folder: &Path) -> Option<Command> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found: Option<PathBuf> = std::env::split_paths(&path).map(|at| at.join(name)).find(|at| at.exists());
-    let Some(found) = found else {
-        eprintln!("SKIPPED: no {name} (install libfabric-bin)");
-        return None;
-    };
-    let mut command = Command::new(found);
+    let mut command = Command::new(skip::tool(name)?);
     command.env("FI_PROVIDER_PATH", folder).env("FI_PROVIDER", "plimsoll");
     for (key, _) in std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("FI_PLIMSOLL_")) {
         command.env_remove(key);

@@ -41,6 +41,7 @@ fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         quiet: false,
         report: None,
         options: env::var("MPIRUN_ARGS").map_or(Ok(Vec::new()), |text| launch::words::split(&text))?,
+        variables: Vec::new(),
         program: rest.next().ok_or_else(usage)?,
         arguments: rest.collect(),
         command: env::current_exe().map_err(|e| Fault::because("this program", e, "run it from a file"))?,

@@ -1,4 +1,4 @@
-//! What a launcher starts its daemons by on the hosts of a lab, in the place of ssh.
+//! The command by which a launcher starts its daemons on the hosts of a lab, instead of ssh.
 //!
 //! A launcher calls `AGENT [OPTIONS] HOST COMMAND...`, as it would call ssh; the command is for a shell.
 

@@ -1,4 +1,4 @@
-//! What shall carry the messages of a job, as the variables that make an MPI take it.
+//! Carriers of a job's messages, as the variables that make an MPI use them.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -80,6 +80,9 @@ impl Engine {
                 ("OMPI_MCA_mtl", "ofi"),
                 ("OMPI_MCA_mtl_ofi_provider_include", "plimsoll"),
                 ("OMPI_MCA_opal_common_ofi_provider_include", "plimsoll"),
+                // Where there is a device for it, it carries one-sided operations past the engine; where there is none,
+                // that of 5.0 writes an error for every window.
+                ("OMPI_MCA_osc", "^ucx"),
             ]),
             // Ranks of one host are to go by the engine too, not by MPICH's own shared memory.
             Family::Mpich => variables([("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")]),
@@ -154,6 +157,7 @@ mod tests {
         for (family, name, value) in [
             (Family::OpenMpi, "OMPI_MCA_mtl_ofi_provider_include", "plimsoll"),
             (Family::OpenMpi, "OMPI_MCA_pml", "cm"),
+            (Family::OpenMpi, "OMPI_MCA_osc", "^ucx"),
             (Family::Mpich, "MPIR_CVAR_NOLOCAL", "1"),
             (Family::IntelMpi, "I_MPI_OFI_PROVIDER", "plimsoll"),
             (Family::Mpich, "FI_PROVIDER_PATH", "/p"),

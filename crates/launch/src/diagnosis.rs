@@ -1,4 +1,6 @@
-//! Why no rank reported: what is likely, the surest first.
+//! Why no rank reported: the likely causes, the most certain first.
+
+use machine::count;
 
 use crate::installation::{Family, Installation};
 
@@ -22,14 +24,12 @@ pub fn of(silence: &Silence) -> Vec<String> {
     let mut causes = Vec::new();
     if *damaged > 0 {
         causes.push(format!(
-            "{damaged} report lines came mixed or cut. Next: leave options that tag or merge output out of --mpirun-args"
+            "{} came mixed or cut. Next: leave options that tag or merge output out of --mpirun-args",
+            count::of(*damaged as u64, "report line")
         ));
     }
     if let Some(why) = installation.without_libfabric() {
-        let next = match installation.family {
-            Family::OpenMpi => "build the program with an Open MPI that has libfabric",
-            _ => "run it under an MPICH that has libfabric (PREFIX/bin/mpichversion says 'ofi'), by --mpi PREFIX",
-        };
+        let next = installation.family.to_get_libfabric();
         causes.push(format!("{why}. Next: {next}"));
     }
     let chosen = options.windows(3).find(|words| {

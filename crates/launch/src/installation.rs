@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use machine::{Fault, Result};
 
 use crate::program::Linkage;
+use crate::transports;
 
 /// MPIs that are started and steered alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,7 +102,7 @@ impl std::str::FromStr for Choice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installation {
     pub family: Family,
-    /// As its launcher says it.
+    /// The MPI's version, as its launcher says it.
     pub version: String,
     pub launcher: PathBuf,
     /// MPICH's communication devices (`ch4:ucx,ofi`), where its launcher tells them.
@@ -181,6 +182,21 @@ impl Installation {
         [Family::OpenMpi, Family::Mpich].into_iter().filter_map(|family| Installation::in_path(family).ok()).collect()
     }
 
+    /// Every MPI that these folders have, in their order.
+    pub fn all_in(folders: &[PathBuf]) -> Vec<Installation> {
+        let mut found: Vec<Installation> = Vec::new();
+        let families = [Family::OpenMpi, Family::Mpich];
+        for (folder, family) in folders.iter().flat_map(|folder| families.map(|family| (folder, family))) {
+            let Some(installation) = Installation::in_folder(folder, Some(family)) else { continue };
+            // One may be found under several names, and /bin may be /usr/bin.
+            let home = |launcher: &Path| launcher.canonicalize().unwrap_or_else(|_| launcher.to_owned());
+            if !found.iter().any(|known| home(&known.launcher) == home(&installation.launcher)) {
+                found.push(installation);
+            }
+        }
+        found
+    }
+
     /// The MPI with its `bin` folder in `prefix`; programs are made to load its libraries.
     pub fn at(prefix: &Path) -> Result<Installation> {
         let found = Installation::in_folder(&prefix.join("bin"), None).ok_or_else(|| {
@@ -236,7 +252,7 @@ impl Installation {
         })
     }
 
-    /// Its C compiler, beside the launcher or in `PATH`.
+    /// The MPI's C compiler, beside the launcher or in `PATH`.
     pub fn compiler(&self) -> Result<PathBuf> {
         let beside = self.launcher.parent().map(Path::to_owned).into_iter();
         // Elsewhere in PATH a bare `mpicc` may be another MPI's.
@@ -258,13 +274,8 @@ impl Installation {
                 let device = self.device.as_deref().filter(|device| !device.contains("ofi"))?;
                 Some(format!("this {self} was built without libfabric (--with-device={device})"))
             }
-            Family::OpenMpi => {
-                let info = self.launcher.parent()?.join("ompi_info");
-                let output = Command::new(info).arg("--parsable").stdin(Stdio::null()).output().ok()?;
-                let text = String::from_utf8_lossy(&output.stdout);
-                (output.status.success() && !text.contains("mca:mtl:ofi:"))
-                    .then(|| format!("this {self} was built without libfabric (ompi_info lists no 'mtl ofi')"))
-            }
+            Family::OpenMpi => (!transports::of(self)?.iter().any(|transport| transport.name == "ofi"))
+                .then(|| format!("this {self} was built without libfabric (ompi_info lists no 'mtl ofi')")),
             Family::IntelMpi => None,
         }
     }
@@ -276,6 +287,14 @@ impl Installation {
 }
 
 impl Family {
+    /// The next step of a user whose MPI was built without libfabric.
+    pub fn to_get_libfabric(self) -> &'static str {
+        match self {
+            Family::OpenMpi => "build the program with an Open MPI that has libfabric",
+            _ => "run it under an MPICH that has libfabric (PREFIX/bin/mpichversion says 'ofi'), by --mpi PREFIX",
+        }
+    }
+
     /// Whether one's launcher can start the other's programs: Intel MPI has MPICH's ABI.
     fn is_like(self, other: Family) -> bool {
         (self == Family::OpenMpi) == (other == Family::OpenMpi)

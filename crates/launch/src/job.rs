@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use linux::lab::{Host, Lab};
-use machine::{CoreId, Fault, Result, Site};
+use machine::choice::Choice;
+use machine::topology::Topology;
+use machine::{CoreId, Fault, Machine, Result, Site, Source, count};
 use tempfile::TempDir;
 
 use crate::agent::Entrance;
@@ -181,32 +183,68 @@ pub struct Cores {
 /// that it is wanted: an engine that spins where ranks compute costs them most of their speed.
 pub fn cores(ranks: u32, placement: &Site, allowed: &[CoreId], shared: bool) -> Result<Cores> {
     let mut notes = Vec::new();
-    let count = allowed.len();
-    let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let cores = allowed.len();
     let Site::Core(core) = placement else {
-        if ranks as usize > count {
+        if ranks as usize > cores {
             notes.push(format!(
                 "{} on {}: each waits while the other runs; figures of speed mean little",
-                many(ranks as usize, "rank"),
-                many(count, "core")
+                count::of(ranks.into(), "rank"),
+                count::of(cores as u64, "core")
             ));
         }
         return Ok(Cores { of_ranks: None, notes });
     };
     linux::affinity::check(*core)?;
-    let rest: Vec<CoreId> = allowed.iter().copied().filter(|other| other != core).collect();
-    if rest.len() >= ranks as usize {
-        return Ok(Cores { of_ranks: Some(rest), notes });
+    let machine = Machine::read(&Source::live())?;
+    let mut settled = beside_engine(&machine.topology, ranks, *core, allowed, shared)?;
+    let node = machine.network_node();
+    let choice = Choice::among(&machine.topology, allowed.iter().copied());
+    let nearer = choice.first(node).filter(|best| node.is_some() && node_of(&machine, *best) == node);
+    if let Some(nearer) = nearer.filter(|_| node_of(&machine, *core) != node) {
+        settled.notes.push(format!(
+            "{core} is not on the NUMA node of the fastest interface; core:{} is, for ranks on several hosts",
+            nearer.0
+        ));
     }
-    let cause =
-        format!("{} and the engine on {core} need {} cores of {count}", many(ranks as usize, "rank"), ranks + 1);
+    Ok(settled)
+}
+
+fn node_of(machine: &Machine, core: CoreId) -> Option<u32> {
+    machine.topology.cpu(core)?.node
+}
+
+/// What an engine on `core` leaves of `allowed`: where that suffices, nothing of its core's other threads, which would take
+/// from it.
+fn beside_engine(topology: &Topology, ranks: u32, core: CoreId, allowed: &[CoreId], shared: bool) -> Result<Cores> {
+    let engine = Choice::among(topology, allowed.iter().copied()).without([core]);
+    let apart: Vec<CoreId> = allowed.iter().copied().filter(|other| engine.is_free(*other)).collect();
+    if apart.len() >= ranks as usize {
+        return Ok(Cores { of_ranks: Some(apart), notes: Vec::new() });
+    }
+    let rest: Vec<CoreId> = allowed.iter().copied().filter(|other| *other != core).collect();
+    if rest.len() >= ranks as usize {
+        let cause = format!(
+            "{} and {} beside the engine's: a rank may have the other thread of {core}, and each slows the other",
+            count::of(ranks.into(), "rank"),
+            count::of(apart.len() as u64, "core")
+        );
+        return Ok(Cores { of_ranks: Some(rest), notes: vec![cause] });
+    }
+    let cause = format!(
+        "{} and the engine on {core} need {} of {}",
+        count::of(ranks.into(), "rank"),
+        count::of(u64::from(ranks) + 1, "core"),
+        allowed.len()
+    );
     if !shared {
         let next = "choose --placement app or fewer ranks, or let them share cores with --oversubscribe";
-        return Err(Fault::new(format!("placement {placement}"), cause, next));
+        return Err(Fault::new(format!("placement {}", Site::Core(core)), cause, next));
     }
-    notes.push(format!("{cause}: the engine shares cores with ranks and yields whenever it is idle"));
     // Unbound: a rank that its launcher binds to the engine's core could not get out of its way.
-    Ok(Cores { of_ranks: Some(allowed.to_vec()), notes })
+    Ok(Cores {
+        of_ranks: Some(allowed.to_vec()),
+        notes: vec![format!("{cause}: the engine shares cores with ranks and yields whenever it is idle")],
+    })
 }
 
 #[cfg(test)]
@@ -233,5 +271,18 @@ mod tests {
         let shared = cores(3, &site, &allowed, true).unwrap();
         assert!(shared.of_ranks.unwrap() == allowed && shared.notes[0].contains("yields"));
         assert!(cores(1, &Site::Core(CoreId(9_999)), &allowed, true).is_err());
+    }
+
+    #[test]
+    fn ranks_stay_off_the_other_thread_of_the_engines_core_while_others_suffice() {
+        let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines/eight-node-job");
+        let machine = Machine::read(&Source::open(&archive).unwrap()).unwrap();
+        let allowed: Vec<CoreId> = machine.usable_cores().iter().collect();
+        let beside = |ranks| beside_engine(&machine.topology, ranks, CoreId(640), &allowed, false).unwrap();
+        let few = beside(9);
+        assert!(few.notes.is_empty() && few.of_ranks.unwrap().iter().all(|core| ![640, 1664].contains(&core.0)));
+        let many = beside(10);
+        assert!(many.notes[0].contains("other thread of core 640") && many.of_ranks.unwrap().contains(&CoreId(1664)));
+        assert!(beside_engine(&machine.topology, 11, CoreId(640), &allowed, false).is_err());
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod agent;
 pub mod carrier;
+pub mod companion;
 pub mod diagnosis;
 pub mod elf;
 pub mod engine;
@@ -22,4 +23,5 @@ pub mod running;
 pub mod session;
 pub mod sieve;
 pub mod summary;
+pub mod transports;
 pub mod words;

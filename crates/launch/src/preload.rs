@@ -8,8 +8,7 @@ use machine::{Fault, Result};
 use record::folder::variable;
 
 use crate::carrier::Variables;
-
-const LIBRARY: &str = "libplimsoll_profile.so";
+use crate::companion::Companion;
 
 /// What makes a loader load it.
 pub const PRELOAD: &str = "LD_PRELOAD";
@@ -17,18 +16,9 @@ pub const PRELOAD: &str = "LD_PRELOAD";
 /// Names of all variables that a rank must have to be recorded.
 pub const NAMES: [&str; 5] = [PRELOAD, variable::FOLDER, variable::TRACE, variable::MEMORY, variable::SAMPLER];
 
-/// Finds the library beside `program` or where a package would put it.
+/// Finds the library of the command `program`.
 pub fn library(program: &Path) -> Result<PathBuf> {
-    let beside = program.parent().unwrap_or(Path::new("."));
-    // Cargo puts the library of a package that was built for another one's tests into `deps`.
-    let places = ["", "../lib/plimsoll", "../lib", "deps"].map(|folder| beside.join(folder).join(LIBRARY));
-    let found = places.into_iter().find(|path| path.is_file()).ok_or_else(|| {
-        Fault::new(
-            "the library that records MPI calls",
-            format!("{LIBRARY} is not in {}", beside.display()),
-            "build it: `make profile`, or `cargo build --release -p mpi-profile`",
-        )
-    })?;
+    let found = Companion::Profiler.find(program)?;
     let library = found.canonicalize().unwrap_or(found);
     if library.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':') {
         let cause = "loaders take blanks and colons in LD_PRELOAD for the end of a name";
@@ -71,11 +61,11 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let program = place.path().join("plimsoll");
         assert!(library(&program).unwrap_err().to_string().contains("make profile"));
-        std::fs::write(place.path().join(LIBRARY), "built").unwrap();
-        assert_eq!(library(&program).unwrap(), place.path().canonicalize().unwrap().join(LIBRARY));
+        std::fs::write(place.path().join(Companion::Profiler.file()), "built").unwrap();
+        assert_eq!(library(&program).unwrap(), place.path().canonicalize().unwrap().join(Companion::Profiler.file()));
         let odd = place.path().join("a b");
         std::fs::create_dir(&odd).unwrap();
-        std::fs::write(odd.join(LIBRARY), "built").unwrap();
+        std::fs::write(odd.join(Companion::Profiler.file()), "built").unwrap();
         assert!(library(&odd.join("plimsoll")).unwrap_err().cause().contains("blanks"));
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
-    /// In `MPI_COMM_WORLD`; `None` where the launcher does not tell.
+    /// Rank in `MPI_COMM_WORLD`; `None` where the launcher does not tell.
     pub rank: Option<u32>,
     pub host: String,
     pub process: u32,
@@ -55,7 +55,7 @@ pub struct Port {
     pub bytes_sent: u64,
     pub packets_received: u64,
     pub bytes_received: u64,
-    /// Read out of peers' memory.
+    /// Bytes that were read out of peers' memory.
     pub bytes_fetched: u64,
 }
 

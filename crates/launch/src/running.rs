@@ -62,6 +62,14 @@ pub struct Running {
     scratch: Scratch,
 }
 
+/// What is left of a job whose streams were kept: standard output, standard error without its reports, and those.
+#[derive(Debug)]
+pub struct Kept {
+    pub said: String,
+    pub complained: String,
+    pub reports: Reports,
+}
+
 const OUTPUT: &str = "output";
 const ERRORS: &str = "errors";
 
@@ -114,13 +122,17 @@ impl Running {
         self.scratch.path()
     }
 
-    /// Waits for the end, passing signals on.
-    pub fn attend(&mut self, relay: &Relay) -> Result<ExitStatus> {
+    /// Waits for the end, passing signals on. Returns the exit code: the launcher's, or that of the signal which had it
+    /// fail, since launchers differ in what they then make of it.
+    pub fn attend(&mut self, relay: &Relay) -> Result<u8> {
+        let mut asked = None;
         loop {
             if let Some(status) = self.ended()? {
-                return Ok(status);
+                let by_signal = asked.filter(|_| !status.success()).map(|signal| 128 + signal as u8);
+                return Ok(by_signal.unwrap_or_else(|| exit_code(status)));
             }
-            relay.attend(&self.launcher, Duration::from_secs(1))?;
+            let received = relay.attend(&self.launcher, Duration::from_secs(1))?;
+            asked = asked.or_else(|| received.iter().find(|signal| signal.ends()).map(|signal| signal.number));
         }
     }
 
@@ -176,6 +188,16 @@ impl Running {
     pub fn finish(mut self) -> Reports {
         self.end();
         Reports::read(&self.reports.recv_timeout(DRAIN).unwrap_or_default())
+    }
+
+    /// The same where the streams were kept, with all that was written to them.
+    pub fn finish_kept(mut self) -> Kept {
+        // The ranks' streams are closed by now, unless some were left behind.
+        let lines = self.reports.recv_timeout(DRAIN).ok();
+        let (said, complained) = (self.said(), self.complained());
+        self.end();
+        let lines = lines.or_else(|| self.reports.recv_timeout(DRAIN).ok()).unwrap_or_default();
+        Kept { said, complained, reports: Reports::read(&lines) }
     }
 
     fn end(&mut self) {

@@ -6,16 +6,16 @@ use std::path::PathBuf;
 
 use linux::lab::{Lab, Options};
 use linux::relay::Relay;
-use machine::{Fault, Result, Site};
+use machine::{CoreId, Fault, Result, Site};
 
-use crate::carrier::{Engine, Network};
+use crate::carrier::{Engine, Network, Variables};
 use crate::diagnosis::{self, Silence};
 use crate::engine;
 use crate::installation::{Choice, Family, Installation};
 use crate::job::{self, Job, Place};
 use crate::program::{self, Linkage};
 use crate::provider;
-use crate::running::{Running, Scratch, Streams, exit_code};
+use crate::running::{Running, Scratch, Streams};
 use crate::summary::{self, Subject};
 
 /// What is asked for.
@@ -35,67 +35,108 @@ pub struct Request {
     pub report: Option<PathBuf>,
     /// The launcher's own options.
     pub options: Vec<String>,
+    /// Further variables of the ranks' environment, beside those that this process has.
+    pub variables: Variables,
     pub program: OsString,
     pub arguments: Vec<OsString>,
     /// The program that this code runs in: the provider lies beside it, and it has the hidden command `lab-agent`.
     pub command: PathBuf,
 }
 
-/// Runs it; what it has to say goes to standard error. Returns the exit code of the launcher.
-pub fn run(request: &Request) -> Result<u8> {
-    if request.ranks == 0 {
-        return Err(Fault::new("0 ranks", "there would be nothing to run", "choose -n 1 or more"));
-    }
-    let name = request.program.display().to_string();
-    let path = program::find(&request.program)?;
-    let mut linkage = program::linkage(&path, None)?;
-    if let (Choice::Prefix(prefix), Linkage::Mpi { .. } | Linkage::Missing { .. }) = (&request.mpi, &linkage) {
-        linkage = of_prefix(&path, prefix)?;
-    }
-    let installation = Installation::choose(&request.mpi, &name, &linkage)?;
-    let cores = job::cores(request.ranks, &request.placement, &linux::affinity::allowed()?, request.oversubscribe)?;
-    let scratch = Scratch::new()?;
-    let provider = provider::find(&request.command, scratch.path())?;
-    let mut notes = cores.notes;
-    if installation.family == Family::Mpich {
-        notes
-            .extend(installation.without_libfabric().map(|why| format!("{why}: plimsoll will not carry its messages")));
-    }
-    // Signals are kept from here on, before any thread or child is there.
-    let relay = Relay::open()?;
-    let lab = if request.lab { Some(Lab::owned(&Options::default())?) } else { None };
-    let place = match &lab {
-        Some(lab) => Place::Lab { lab, agent: &request.command },
-        None => Place::Here,
-    };
-    let carrier = Engine { placement: request.placement.clone(), network: request.network.clone(), account: false };
-    let variables = carrier.variables(&installation, &provider, &request.command);
-    for (name, value) in &variables {
-        if let Some(theirs) = std::env::var_os(name).filter(|theirs| theirs != value) {
-            notes.push(format!("{name}={} of the environment gives way to {}", theirs.display(), value.display()));
+/// A request that can be met here: its MPI, cores and provider are found, and nothing is started yet.
+#[derive(Debug)]
+pub struct Session<'a> {
+    request: &'a Request,
+    pub installation: Installation,
+    /// What the reader must know before the ranks speak, a sentence each.
+    pub notes: Vec<String>,
+    program: PathBuf,
+    variables: Variables,
+    cores: Option<Vec<CoreId>>,
+    scratch: Scratch,
+}
+
+/// A job of a session, and the hosts that were made for it.
+#[derive(Debug)]
+pub struct Started {
+    pub running: Running,
+    // Goes after the ranks in it.
+    _lab: Option<Lab>,
+}
+
+impl<'a> Session<'a> {
+    /// # Errors
+    /// What of the request is not here or cannot be, with the next step.
+    pub fn prepare(request: &'a Request) -> Result<Session<'a>> {
+        if request.ranks == 0 {
+            return Err(Fault::new("0 ranks", "there would be nothing to run", "choose -n 1 or more"));
         }
+        let name = request.program.display().to_string();
+        let program = program::find(&request.program)?;
+        let mut linkage = program::linkage(&program, None)?;
+        if let (Choice::Prefix(prefix), Linkage::Mpi { .. } | Linkage::Missing { .. }) = (&request.mpi, &linkage) {
+            linkage = of_prefix(&program, prefix)?;
+        }
+        let installation = Installation::choose(&request.mpi, &name, &linkage)?;
+        let cores = job::cores(request.ranks, &request.placement, &linux::affinity::allowed()?, request.oversubscribe)?;
+        let scratch = Scratch::new()?;
+        let provider = provider::find(&request.command, scratch.path())?;
+        let mut notes = cores.notes;
+        if installation.family == Family::Mpich {
+            notes.extend(
+                installation.without_libfabric().map(|why| format!("{why}: plimsoll will not carry its messages")),
+            );
+        }
+        let carrier = Engine { placement: request.placement.clone(), network: request.network.clone(), account: false };
+        let mut variables = carrier.variables(&installation, &provider, &request.command);
+        variables.extend(request.variables.iter().cloned());
+        for (name, value) in &variables {
+            if let Some(theirs) = std::env::var_os(name).filter(|theirs| theirs != value) {
+                notes.push(format!("{name}={} of the environment gives way to {}", theirs.display(), value.display()));
+            }
+        }
+        Ok(Session { request, installation, notes, program, variables, cores: cores.of_ranks, scratch })
     }
-    for note in &notes {
+
+    /// Starts the engine's process, where the placement has one, and the ranks. A `relay` that is to pass signals on to
+    /// them must be made before.
+    pub fn start(self, streams: Streams, relay: Option<&Relay>) -> Result<Started> {
+        let request = self.request;
+        let lab = if request.lab { Some(Lab::owned(&Options::default())?) } else { None };
+        if let Site::Core(core) = request.placement {
+            engine::start(&request.command, core, lab.as_ref())?;
+        }
+        let job = Job {
+            installation: &self.installation,
+            ranks: request.ranks,
+            program: self.program,
+            arguments: request.arguments.clone(),
+            options: request.options.clone(),
+            variables: self.variables,
+            place: match &lab {
+                Some(lab) => Place::Lab { lab, agent: &request.command },
+                None => Place::Here,
+            },
+            cores: self.cores,
+            contained: request.lab,
+        };
+        let running = Running::start(&job, self.scratch, streams, relay)?;
+        Ok(Started { running, _lab: lab })
+    }
+}
+
+/// Runs it; what it has to say goes to standard error. Returns the exit code: see [`Running::attend`].
+pub fn run(request: &Request) -> Result<u8> {
+    let session = Session::prepare(request)?;
+    for note in &session.notes {
         eprintln!("plimsoll: {note}");
     }
-    if let Site::Core(core) = request.placement {
-        engine::start(&request.command, core, lab.as_ref())?;
-    }
-    let job = Job {
-        installation: &installation,
-        ranks: request.ranks,
-        program: path,
-        arguments: request.arguments.clone(),
-        options: request.options.clone(),
-        variables,
-        place,
-        cores: cores.of_ranks,
-        contained: request.lab,
-    };
-    let mut running = Running::start(&job, scratch, Streams::Shared, Some(&relay))?;
-    let status = running.attend(&relay)?;
+    let installation = session.installation.clone();
+    // Signals are kept from here on, before any thread or child is there.
+    let relay = Relay::open()?;
+    let Started { mut running, _lab } = session.start(Streams::Shared, Some(&relay))?;
+    let code = running.attend(&relay)?;
     let reports = running.finish();
-    let code = exit_code(status);
     let subject =
         Subject { mpi: installation.to_string(), ranks: request.ranks, placement: request.placement.to_string() };
     if let Some(file) = &request.report {

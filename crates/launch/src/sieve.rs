@@ -2,11 +2,17 @@
 
 use std::io::{self, Read, Write};
 
+use machine::bounds::{REPORT_LINE, REPORTS};
+
 /// How a report line starts.
 pub const MARK: &str = "plimsoll-report ";
 
 /// The longest tag that a launcher puts before a line ("[1,0]<stderr>:" or "[0] ") that is waited for.
 const LONGEST_TAG: usize = 96;
+
+/// Bytes of a line that is held until it ends, and of all reports.
+const LONGEST: usize = REPORT_LINE.each.bytes().0 as usize;
+const MOST: usize = REPORTS.total.bytes().0 as usize;
 
 /// One stream being sifted.
 #[derive(Debug, Default)]
@@ -16,6 +22,8 @@ pub struct Sieve {
     /// The rest of the line goes through.
     passing: bool,
     reports: Vec<String>,
+    /// Bytes of the reports.
+    taken: usize,
 }
 
 impl Sieve {
@@ -28,12 +36,13 @@ impl Sieve {
             } else {
                 self.held.extend_from_slice(part);
                 match judge(&self.held) {
-                    Verdict::Report(from) if ends => {
+                    Verdict::Report(from) if ends && self.has_room() => {
                         let line = String::from_utf8_lossy(&self.held[from..]).trim_end().to_owned();
+                        self.taken += line.len();
                         self.reports.push(line);
                         self.held.clear();
                     }
-                    Verdict::Report(_) | Verdict::Open if !ends => {}
+                    Verdict::Report(_) | Verdict::Open if !ends && self.has_room() => {}
                     _ => {
                         out.write_all(&self.held)?;
                         self.held.clear();
@@ -46,6 +55,11 @@ impl Sieve {
             }
         }
         out.flush()
+    }
+
+    /// For the line that is held: it is no longer than a report is, nor one too many.
+    fn has_room(&self) -> bool {
+        self.held.len() <= LONGEST && self.taken + self.held.len() <= MOST
     }
 
     /// The stream has ended: lets go what was held, and gives the text of each report without its mark.
@@ -131,6 +145,31 @@ mod tests {
         let (rest, reports) = sifted(&[b"[1,0]<stderr>:plimsoll-report {}\n[1] plimsoll-report {}\n[a] said\n"]);
         assert_eq!(rest, "[a] said\n");
         assert_eq!(reports, ["{}", "{}"]);
+    }
+
+    #[test]
+    fn a_report_without_end_is_let_through_and_not_kept() {
+        let mut sieve = Sieve::default();
+        let (mut out, part) = (Vec::new(), [b'x'; 10_000]);
+        sieve.sift(MARK.as_bytes(), &mut out).unwrap();
+        for _ in 0..100 {
+            sieve.sift(&part, &mut out).unwrap();
+            assert!(sieve.held.len() <= LONGEST + part.len());
+        }
+        sieve.sift(b"\nplimsoll-report {}\n", &mut out).unwrap();
+        assert_eq!(out.len(), MARK.len() + 100 * part.len() + 1, "not a byte is lost");
+        assert_eq!(sieve.finish(&mut out).unwrap(), ["{}"]);
+    }
+
+    #[test]
+    fn reports_beyond_those_of_a_job_are_let_through() {
+        let mut sieve = Sieve { taken: MOST - 40, ..Sieve::default() };
+        let mut out = Vec::new();
+        for _ in 0..4 {
+            sieve.sift(b"plimsoll-report {\"rank\":0}\n", &mut out).unwrap();
+        }
+        assert!(out.starts_with(b"plimsoll-report"));
+        assert!(sieve.taken <= MOST && !sieve.reports.is_empty());
     }
 
     #[test]

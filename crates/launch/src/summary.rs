@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
 use machine::Bytes;
+use machine::count::{self, grouped};
 
 use crate::report::{Port, Report, Reports};
 
@@ -21,10 +22,10 @@ pub struct Subject {
 
 /// The page where at least one rank reported.
 pub fn page(subject: &Subject, reports: &Reports) -> String {
-    let reported = reports.ranks();
+    let (reported, ranks) = (reports.ranks(), count::of(subject.ranks.into(), "rank"));
     let mut page = match reported >= subject.ranks as usize {
-        true => format!("plimsoll carried it: {} ranks under {}\n", subject.ranks, subject.mpi),
-        false => format!("plimsoll: {reported} of {} ranks under {} REPORTED\n", subject.ranks, subject.mpi),
+        true => format!("plimsoll carried it: {ranks} under {}\n", subject.mpi),
+        false => format!("plimsoll: {reported} of {ranks} under {} REPORTED\n", subject.mpi),
     };
     page += &table(reports);
     let mut notes = Vec::new();
@@ -35,7 +36,8 @@ pub fn page(subject: &Subject, reports: &Reports) -> String {
         notes.push("no packet moved: the ranks did not talk to each other".to_owned());
     }
     if reports.damaged > 0 {
-        notes.push(format!("{} report lines came mixed or cut: sums are too small", reports.damaged));
+        let lines = count::of(reports.damaged as u64, "report line");
+        notes.push(format!("{lines} came mixed or cut: sums are too small"));
     }
     notes.extend(evidence(reports));
     notes.extend(departures(subject, reports));
@@ -109,19 +111,6 @@ fn row(table: &mut Table, first: [String; 3], port: &Port) {
     row.extend([grouped(port.packets_sent), rounded(port.bytes_sent)]);
     row.extend([grouped(port.packets_received), rounded(port.bytes_received), rounded(port.bytes_fetched)]);
     table.add_row(row);
-}
-
-/// 1234567 as 1,234,567.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (nth, digit) in digits.chars().enumerate() {
-        if nth > 0 && (digits.len() - nth).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Bytes to three digits.
@@ -226,7 +215,7 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
         let page = page(&subject(), &reports(&[RANK_0, "{"]));
         assert!(page.starts_with("plimsoll: 1 of 2 ranks under Open MPI 4.1.4 REPORTED\n"), "{page}");
         assert!(
-            page.contains("did not end MPI by MPI_Finalize") && page.contains("1 report lines came mixed"),
+            page.contains("did not end MPI by MPI_Finalize") && page.contains("1 report line came mixed"),
             "{page}"
         );
     }
@@ -246,7 +235,6 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
 
     #[test]
     fn numbers_for_readers() {
-        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0, 1023, 1536, 5 << 30].map(rounded), ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]);
     }
 }

@@ -248,7 +248,7 @@ fn block(which: Which, mtu: u16, scale: usize) -> Result<Outcome> {
 
 fn main() -> Result<()> {
     if let Err(fault) = Lab::owned(&Options::default()) {
-        println!("SKIPPED: {fault}");
+        skip::test(fault);
         return Ok(());
     }
     let number =

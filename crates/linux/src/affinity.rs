@@ -6,52 +6,43 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use machine::{CoreId, Fault, Result};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use machine::{CoreId, CpuSet, Fault, Result};
 
-/// The mask this process started with, as the first caller here saw it: later pins do not narrow it.
+use crate::mask::{self, Mask};
+
+/// The cores this process started with, as the first caller here saw them: later pins do not narrow them.
 static GIVEN: OnceLock<CpuSet> = OnceLock::new();
 
-fn given() -> Result<CpuSet> {
-    if let Some(mask) = GIVEN.get() {
-        return Ok(*mask);
+fn given() -> Result<&'static CpuSet> {
+    if let Some(cores) = GIVEN.get() {
+        return Ok(cores);
     }
-    Ok(*GIVEN.get_or_init(|| own_mask().unwrap_or_default())).and_then(|mask| {
-        if mask.count() == 0 {
-            return Err(Fault::new("CPU affinity", "the kernel does not tell it", "check seccomp filters"));
-        }
-        Ok(mask)
-    })
+    let own = own_cores()?;
+    Ok(GIVEN.get_or_init(|| own))
 }
 
-fn own_mask() -> Result<CpuSet> {
-    sched_getaffinity(None).map_err(|e| Fault::because("CPU affinity", e, "check seccomp filters of this container"))
-}
-
-fn cores_of(mask: &CpuSet) -> Vec<CoreId> {
-    (0..CpuSet::MAX_CPU).filter(|&core| mask.is_set(core)).map(|core| CoreId(core as u32)).collect()
+fn own_cores() -> Result<CpuSet> {
+    mask::get(0).map_err(|e| Fault::because("CPU affinity", e, "check seccomp filters of this container"))
 }
 
 /// The cores this process was given when it started (cpuset, `taskset`), whatever its threads pinned themselves to since.
 /// Call it, or [`pin`], once before any other code changes the thread's mask.
 pub fn allowed() -> Result<Vec<CoreId>> {
-    given().map(|mask| cores_of(&mask))
+    given().map(|cores| cores.iter().collect())
 }
 
 /// Gives the calling thread all cores that its cpuset has, whatever mask it came with, and takes that for what the process
 /// was given. For a process that was started by one that is bound to a core. Call it before anything else here.
 pub fn unbind() -> Result<()> {
-    let mut all = CpuSet::new();
-    for core in 0..CpuSet::MAX_CPU {
-        all.set(core);
-    }
-    sched_setaffinity(None, &all).map_err(|e| Fault::because("CPU affinity", e, "check seccomp filters"))?;
+    Mask::full()
+        .and_then(|all| all.apply(0))
+        .map_err(|e| Fault::because("CPU affinity", e, "check seccomp filters"))?;
     given().map(|_| ())
 }
 
 /// The cores the calling thread may run on now.
 pub fn current() -> Result<Vec<CoreId>> {
-    own_mask().map(|mask| cores_of(&mask))
+    own_cores().map(|cores| cores.iter().collect())
 }
 
 /// The calling thread is pinned; dropping it puts the thread's earlier mask back.
@@ -73,28 +64,26 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         // It fails only where the cpuset was changed under us; the kernel has then moved the thread already.
-        let _ = sched_setaffinity(None, &self.before);
+        let _ = mask::set(0, &self.before);
     }
 }
 
 /// A fault, naming the allowed cores, where `core` does not exist or was not given to this process.
 pub fn check(core: CoreId) -> Result<()> {
-    let cores = allowed()?;
-    if cores.contains(&core) {
+    let cores = given()?;
+    if cores.contains(core) {
         return Ok(());
     }
     let exists = Path::new(&format!("/sys/devices/system/cpu/cpu{}", core.0)).exists();
     let cause = if exists { "it is not given to this process" } else { "this machine has no such core" };
-    Err(Fault::new(core.to_string(), cause, format!("choose one of {}", in_words(&cores))))
+    Err(Fault::new(core.to_string(), cause, format!("choose one of {cores}")))
 }
 
 /// Pins the calling thread to `core`; faults as [`check`] does.
 pub fn pin(core: CoreId) -> Result<Pinned> {
     check(core)?;
-    let before = own_mask()?;
-    let mut only = CpuSet::new();
-    only.set(core.0 as usize);
-    sched_setaffinity(None, &only)
+    let before = own_cores()?;
+    mask::set(0, &[core].into_iter().collect())
         .map_err(|e| Fault::because(core.to_string(), e, "bring the core on line, or choose another"))?;
     Ok(Pinned { core, before, _thread: PhantomData })
 }
@@ -103,29 +92,27 @@ pub fn pin(core: CoreId) -> Result<Pinned> {
 /// for those that need a core.
 pub fn settle(cores: &[CoreId]) -> Result<()> {
     given()?;
-    let mut mask = CpuSet::new();
-    cores.iter().for_each(|core| mask.set(core.0 as usize));
-    sched_setaffinity(None, &mask).map_err(|e| Fault::because("CPU affinity", e, "name cores that are on line"))
+    mask::set(0, &cores.iter().copied().collect())
+        .map_err(|e| Fault::because("CPU affinity", e, "name cores that are on line"))
 }
 
 /// Makes a child start with the cores this process was given, even when the spawning thread is pinned by then.
 pub fn inherit_allowed(command: &mut Command) -> Result<()> {
-    let mask = given()?;
-    // SAFETY: between fork and exec only sched_setaffinity is called, a plain system call without locks or allocation.
-    unsafe { command.pre_exec(move || sched_setaffinity(None, &mask).map_err(Into::into)) };
+    start_at(command, given()?);
     Ok(())
 }
 
 /// Makes a child start on `cores` and nowhere else; faults as [`check`] does for each.
 pub fn confine_child(command: &mut Command, cores: &[CoreId]) -> Result<()> {
-    let mut only = CpuSet::new();
-    for &core in cores {
-        check(core)?;
-        only.set(core.0 as usize);
-    }
-    // SAFETY: as in `inherit_allowed`.
-    unsafe { command.pre_exec(move || sched_setaffinity(None, &only).map_err(Into::into)) };
+    cores.iter().try_for_each(|core| check(*core))?;
+    start_at(command, &cores.iter().copied().collect());
     Ok(())
+}
+
+fn start_at(command: &mut Command, cores: &CpuSet) {
+    let mask = Mask::from(cores);
+    // SAFETY: between fork and exec only sched_setaffinity is called, a plain system call without locks or allocation.
+    unsafe { command.pre_exec(move || mask.apply(0)) };
 }
 
 /// Makes a child start on `core` and nowhere else; faults as [`check`] does.
@@ -134,25 +121,11 @@ pub fn pin_child(command: &mut Command, core: CoreId) -> Result<()> {
 }
 
 /// The cores that a process (its first thread) may run on now.
-pub fn of_process(process: u32) -> Result<machine::CpuSet> {
-    let mask = rustix::thread::Pid::from_raw(process as i32).map(|pid| sched_getaffinity(Some(pid)));
-    match mask {
-        Some(Ok(mask)) => Ok(cores_of(&mask).into_iter().collect()),
-        _ => Err(Fault::new(format!("process {process}"), "it has ended", "start it again")),
-    }
-}
-
-/// `0-3,8`
-fn in_words(cores: &[CoreId]) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for core in cores {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == core.0 => *last = core.0,
-            _ => ranges.push((core.0, core.0)),
-        }
-    }
-    let word = |&(first, last): &(u32, u32)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
-    ranges.iter().map(word).collect::<Vec<_>>().join(",")
+pub fn of_process(process: u32) -> Result<CpuSet> {
+    let gone = || Fault::new(format!("process {process}"), "it has ended", "start it again");
+    // 0 would be the caller.
+    let thread = i32::try_from(process).ok().filter(|thread| *thread > 0).ok_or_else(gone)?;
+    mask::get(thread).map_err(|_| gone())
 }
 
 #[cfg(test)]
@@ -176,22 +149,17 @@ mod tests {
     fn a_core_that_does_not_exist_is_refused_with_the_choices() {
         let fault = pin(CoreId(9_999)).unwrap_err();
         assert_eq!((fault.subject(), fault.cause()), ("core 9999", "this machine has no such core"));
-        assert_eq!(fault.next(), format!("choose one of {}", in_words(&allowed().unwrap())));
+        assert_eq!(fault.next(), format!("choose one of {}", given().unwrap()));
     }
 
     #[test]
     fn a_child_of_a_pinned_thread_gets_all_allowed_cores() {
-        let all = allowed().unwrap();
-        let _pinned = pin(all[0]).unwrap();
+        let all = given().unwrap();
+        let _pinned = pin(all.first().unwrap()).unwrap();
         let mut child = Command::new("cat");
         child.arg("/proc/self/status");
         inherit_allowed(&mut child).unwrap();
         let status = String::from_utf8(child.output().unwrap().stdout).unwrap();
-        assert!(status.contains(&format!("Cpus_allowed_list:\t{}\n", in_words(&all))), "{status}");
-    }
-
-    #[test]
-    fn cores_are_named_in_ranges() {
-        assert_eq!(in_words(&[0, 1, 2, 5, 7, 8].map(CoreId)), "0-2,5,7-8");
+        assert!(status.contains(&format!("Cpus_allowed_list:\t{all}\n")), "{status}");
     }
 }

@@ -3,8 +3,10 @@
 use std::fs;
 use std::marker::PhantomData;
 
-use machine::{CoreId, Fault, Result};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use machine::topology::Topology;
+use machine::{CoreId, CpuSet, Fault, Result};
+
+use crate::mask;
 
 /// A thread of another process that may run on one core only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,20 +51,21 @@ pub struct Excluded {
     _thread: PhantomData<*const ()>,
 }
 
-/// Takes `core` out of the calling thread's mask. A fault where it is the only one there.
+/// Takes `core` out of the calling thread's mask, and the other threads of that core where that leaves any. A fault where
+/// it is the only one there.
 pub fn exclude(core: CoreId) -> Result<Excluded> {
     let fault = |e| Fault::because(format!("keeping this thread off {core}"), e, "check seccomp filters");
-    let before = sched_getaffinity(None).map_err(fault)?;
-    let mut mask = before;
-    mask.unset(core.0 as usize);
-    sched_setaffinity(None, &mask).map_err(fault)?;
+    let before = mask::get(0).map_err(fault)?;
+    let threads = Topology::live()?.cpu(core).map(|cpu| cpu.threads.clone()).unwrap_or_default();
+    let (apart, beside) = (before.difference(&threads), before.iter().filter(|other| *other != core).collect());
+    mask::set(0, if apart.is_empty() { &beside } else { &apart }).map_err(fault)?;
     Ok(Excluded { before, _thread: PhantomData })
 }
 
 impl Drop for Excluded {
     fn drop(&mut self) {
         // A core that has gone offline since leaves nothing to restore.
-        let _ = sched_setaffinity(None, &self.before);
+        let _ = mask::set(0, &self.before);
     }
 }
 

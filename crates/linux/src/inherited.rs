@@ -1,4 +1,4 @@
-//! What a process has from the one that started it and should not keep.
+//! Descriptors that a process has from the one that started it and should not keep.
 
 use std::io;
 

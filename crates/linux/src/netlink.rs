@@ -57,7 +57,7 @@ pub(crate) struct Neighbour {
     pub hardware: Option<HardwareAddress>,
     /// The kernel has had no confirmation of it for a while.
     pub stale: bool,
-    /// It was asked for and did not answer.
+    /// Whether it was asked for and did not answer.
     pub failed: bool,
 }
 

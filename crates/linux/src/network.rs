@@ -13,8 +13,8 @@ pub trait NetworkPort: Port {
     fn add_peer(&mut self, address: SocketAddr) -> Result<PeerIndex>;
 
     /// Hands over the packets of addresses that are no peers, which [`Port::receive`] came across, and forgets them.
-    /// Only so many are kept that a flood of them costs little: the newest are dropped.
-    fn strangers(&mut self, each: impl FnMut(SocketAddr, &[u8]));
+    /// Few are kept, so that a flood of them costs little: the newest are dropped.
+    fn unknown_senders(&mut self, each: impl FnMut(SocketAddr, &[u8]));
 
     /// The engine's conversation `session` with `peer` begins, of which packet `expected` comes next: a port that checks
     /// sequences and acknowledges by itself may do so for it from now on. False where it leaves that to the engine.

@@ -1,16 +1,17 @@
-//! Short messages between two processes on one host, with a descriptor in the hand and the kernel's word for the sender.
+//! Short messages between two processes on one host, each with a descriptor and with the sender as the kernel names it.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use machine::{Fault, Result};
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred,
-};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred};
+
+use crate::credentials::Credentials;
+use crate::udp::control::messages;
 
 /// How long a message may take to come.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -21,8 +22,8 @@ pub(crate) type Words = [u64; 8];
 /// What came, and from whom.
 pub(crate) struct Heard {
     pub words: Words,
-    /// By the kernel (`SCM_CREDENTIALS`): right also where a third process made the socket.
-    pub sender: UCred,
+    /// The sender, as the kernel names it (`SCM_CREDENTIALS`): right also where a third process made the socket.
+    pub sender: Credentials,
     pub fd: Option<OwnedFd>,
 }
 
@@ -72,38 +73,105 @@ pub(crate) fn say(stream: &UnixStream, words: &Words, fd: Option<BorrowedFd<'_>>
 
 /// The next message. A fault unless its sender runs as this process's user.
 pub(crate) fn hear(stream: &UnixStream) -> Result<Heard> {
+    receive(stream, RecvFlags::empty())
+}
+
+/// The next message, which is there and stays there. Where this process has no place for its descriptor, the fault may pass.
+pub(crate) fn peek(stream: &UnixStream) -> Result<Heard> {
+    receive(stream, RecvFlags::PEEK)
+}
+
+/// Takes out the message that [`peek`] has shown, without what is attached.
+pub(crate) fn skip(stream: &UnixStream) -> Result<()> {
+    match rustix::net::recv(stream, &mut [0u8; size_of::<Words>()][..], RecvFlags::empty()) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(broken(io::Error::from(e))),
+    }
+}
+
+fn receive(stream: &UnixStream, flags: RecvFlags) -> Result<Heard> {
     let mut bytes = [0; size_of::<Words>()];
     let mut filled = 0;
-    let (mut sender, mut fd) = (None, None);
+    let (mut sender, mut fd, mut cut) = (None, None, false);
     while filled < bytes.len() {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut into = [IoSliceMut::new(&mut bytes[filled..])];
-        match rustix::net::recvmsg(stream, &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-            Ok(message) if message.bytes == 0 => return Err(fault("it closed the socket instead of answering")),
-            Ok(message) => filled += message.bytes,
-            Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN) => return Err(fault(format!("it did not answer within {} s", PATIENCE.as_secs()))),
-            Err(e) => return Err(broken(io::Error::from(e))),
-        }
-        for message in ancillary.drain() {
-            match message {
-                RecvAncillaryMessage::ScmRights(fds) => fd = fds.last().or(fd),
-                RecvAncillaryMessage::ScmCredentials(credentials) => sender = Some(credentials),
-                _ => {}
+        match receive_some(stream, &mut bytes[filled..], flags, &mut sender, &mut fd) {
+            Ok((0, _)) => return Err(fault("it closed the socket instead of answering")),
+            Ok((n, is_cut)) => {
+                filled += n;
+                if flags.contains(RecvFlags::PEEK) && filled < size_of::<Words>() {
+                    return Err(fault("it sends messages of other lengths"));
+                }
+                cut |= is_cut;
             }
+            Err(e) => match Errno::from_io_error(&e) {
+                Some(Errno::INTR) => {}
+                Some(Errno::AGAIN) => return Err(fault(format!("it did not answer within {} s", PATIENCE.as_secs()))),
+                _ => return Err(broken(e)),
+            },
         }
     }
+    if cut && fd.is_none() {
+        let full = io::Error::from(Errno::MFILE);
+        let next = "raise the limit on open files (ulimit -n)";
+        return Err(Fault::because("descriptor from a peer on this host", full, next));
+    }
     let sender = sender.ok_or_else(|| fault("the kernel does not name its process"))?;
-    let me = rustix::process::getuid();
-    if sender.uid != me {
-        return Err(fault(format!("it runs as user {}, this end as user {}", sender.uid.as_raw(), me.as_raw())));
+    let me = rustix::process::getuid().as_raw();
+    if sender.user != me {
+        return Err(fault(format!("it runs as user {}, this end as user {me}", sender.user)));
     }
     let mut words = [0; 8];
     for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = u64::from_le_bytes(place.try_into().expect("chunks of 8"));
     }
     Ok(Heard { words, sender, fd })
+}
+
+/// Room for a descriptor and credentials: for each a header and what it is of, padded to whole words.
+const CONTROL: usize = 2 * size_of::<libc::cmsghdr>() + 8 + size_of::<libc::ucred>().next_multiple_of(8);
+
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
+
+/// One `recvmsg`, with the sender and the last descriptor that came along, and whether a descriptor found no place. Not by
+/// rustix, whose credentials cannot hold a sender without a number here.
+fn receive_some(
+    stream: &UnixStream,
+    into: &mut [u8],
+    flags: RecvFlags,
+    sender: &mut Option<Credentials>,
+    fd: &mut Option<OwnedFd>,
+) -> io::Result<(usize, bool)> {
+    let mut control = Control([0; CONTROL]);
+    let mut place = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    // SAFETY: all-zero is a valid msghdr: null pointers and zero lengths.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    (header.msg_iov, header.msg_iovlen) = (&raw mut place, 1);
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = CONTROL as _;
+    let flags = flags.bits() as i32 | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the vector is `into`, the control area a local array; both are passed with their true lengths.
+    let n = unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut header, flags) };
+    let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+    let written = header.msg_controllen.min(CONTROL);
+    for message in messages(&control.0[..written]).filter(|message| message.level == libc::SOL_SOCKET) {
+        match message.kind {
+            libc::SCM_RIGHTS => {
+                for number in message.data.chunks_exact(size_of::<RawFd>()) {
+                    let number = RawFd::from_ne_bytes(number.try_into().expect("chunks of that size"));
+                    // SAFETY: the kernel has just made this descriptor for this process and told nobody else of it.
+                    *fd = Some(unsafe { OwnedFd::from_raw_fd(number) });
+                }
+            }
+            libc::SCM_CREDENTIALS if message.data.len() == size_of::<libc::ucred>() => {
+                // SAFETY: the data is as long as a `ucred`, for which any bits are valid.
+                let kernels = unsafe { message.data.as_ptr().cast::<libc::ucred>().read_unaligned() };
+                *sender = Credentials::of_message(kernels);
+            }
+            _ => {}
+        }
+    }
+    Ok((n, header.msg_flags & libc::MSG_CTRUNC != 0))
 }
 
 /// A fault unless `heard` begins with `protocol` and `version`.

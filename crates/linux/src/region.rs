@@ -1,78 +1,148 @@
 //! Shared memory that two processes map: a sealed memfd, passed by its descriptor.
 
+use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 use machine::{Bytes, Fault, Result};
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// A span of memory of fixed size, mapped shared, readable and writable by its owner alone.
+/// A span of memory of fixed size, mapped shared, readable and writable by its owner alone, with every page present, and
+/// the descriptor by which it is passed on.
 ///
 /// It has no name in the file system; it ends with the last process that maps it. Its bytes may change at any time under
 /// a peer's hand, so only this crate reads it, and reads each word once.
 #[derive(Debug)]
 pub struct Region {
-    base: NonNull<u8>,
-    length: usize,
+    mapping: Mapping,
     fd: OwnedFd,
 }
 
+/// The addresses of such memory. They stay good when every descriptor of it is closed.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    length: usize,
+}
+
 // SAFETY: the mapping belongs to the process, not to a thread; who accesses what is the users' protocol.
-unsafe impl Send for Region {}
-// SAFETY: as above; `&Region` gives out no reference to the bytes.
-unsafe impl Sync for Region {}
+unsafe impl Send for Mapping {}
+// SAFETY: as above; `&Mapping` gives out no reference to the bytes.
+unsafe impl Sync for Mapping {}
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+/// What to do where memory is short.
+const FREE: &str = "free memory, or raise the limits of this user or container";
+
+/// Not rustix's, which ends a process that runs under valgrind: this one is also asked in applications.
+fn page_size() -> usize {
+    // SAFETY: it tells a figure.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// Makes memory of `length` bytes, none of it present yet. `name` shows in `/proc/PID/maps`.
+pub(crate) fn make(name: &str, length: usize) -> Result<OwnedFd> {
+    let fail = |e| Fault::because(format!("shared memory of {}", Bytes(length as u64)), e, FREE);
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(fail)?;
+    rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR).map_err(fail)?;
+    rustix::fs::ftruncate(&fd, length as u64).map_err(fail)?;
+    rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(fail)?;
+    Ok(fd)
+}
+
+/// Refuses memory of a peer unless it is exactly `length` bytes and sealed so that it stays so: a peer that could shrink it
+/// could end this process by SIGBUS.
+pub(crate) fn check(fd: BorrowedFd<'_>, length: usize) -> Result<()> {
+    let refuse = |cause: &str| Fault::new("peer's shared memory", cause, "connect to a peer of the same version");
+    let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| refuse("it is not a memfd"))?;
+    if !seals.contains(SealFlags::SHRINK) || seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
+        return Err(refuse("its size is not sealed"));
+    }
+    let size = rustix::fs::fstat(fd).map_err(|_| refuse("its size cannot be read"))?.st_size;
+    if usize::try_from(size) != Ok(length) {
+        return Err(refuse(&format!("it has {size} bytes where {length} were announced")));
+    }
+    Ok(())
+}
+
 impl Region {
-    /// Makes a region of `length` bytes, zeroed and with every page present. `name` shows in `/proc/PID/maps`.
+    /// Makes a region of `length` bytes, zeroed. `name` shows in `/proc/PID/maps`.
     pub fn create(name: &str, length: usize) -> Result<Region> {
-        let what = || format!("shared memory of {}", Bytes(length as u64));
-        let fail = |e| Fault::because(what(), e, "free memory, or raise the limits of this user or container");
-        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(fail)?;
-        rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR).map_err(fail)?;
-        rustix::fs::ftruncate(&fd, length as u64).map_err(fail)?;
-        rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(fail)?;
-        Self::map(fd, length)
+        Self::map(make(name, length)?, length)
     }
 
-    /// Maps a region that a peer made. Refused unless it is exactly `length` bytes and sealed so that it stays so:
-    /// a peer that could shrink it could end this process by SIGBUS.
+    /// Maps a region that a peer made. Refused unless it is exactly `length` bytes and sealed so that it stays so.
     pub fn adopt(fd: OwnedFd, length: usize) -> Result<Region> {
-        let refuse = |cause: &str| Fault::new("peer's shared memory", cause, "connect to a peer of the same version");
-        let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|_| refuse("it is not a memfd"))?;
-        if !seals.contains(SealFlags::SHRINK) || seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
-            return Err(refuse("its size is not sealed"));
-        }
-        let size = rustix::fs::fstat(&fd).map_err(|_| refuse("its size cannot be read"))?.st_size;
-        if usize::try_from(size) != Ok(length) {
-            return Err(refuse(&format!("it has {size} bytes where {length} were announced")));
-        }
+        check(fd.as_fd(), length)?;
         Self::map(fd, length)
     }
 
     fn map(fd: OwnedFd, length: usize) -> Result<Region> {
+        let mapping = Mapping::of(fd.as_fd(), length)?;
+        mapping.provide(0..length)?;
+        Ok(Region { mapping, fd })
+    }
+
+    /// The descriptor to hand to a peer.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Deref for Region {
+    type Target = Mapping;
+
+    fn deref(&self) -> &Mapping {
+        &self.mapping
+    }
+}
+
+impl Mapping {
+    fn of(fd: BorrowedFd<'_>, length: usize) -> Result<Mapping> {
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
         let base = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                length,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::POPULATE,
-                &fd,
-                0,
-            )
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            rustix::mm::mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, fd, 0)
         };
-        let base = base.map_err(|e| {
-            Fault::because(
-                format!("mapping of {}", Bytes(length as u64)),
-                e,
-                "free memory, or raise this user's limits",
-            )
-        })?;
+        let base = base.map_err(|e| Fault::because(format!("mapping of {}", Bytes(length as u64)), e, FREE))?;
         let base = NonNull::new(base.cast()).expect("the kernel maps nothing at 0 unasked");
-        Ok(Region { base, length, fd })
+        Ok(Mapping { base, length })
+    }
+
+    /// Memory of which pages come as they are provided, one by one.
+    pub(crate) fn sparse(fd: BorrowedFd<'_>, length: usize) -> Result<Mapping> {
+        let mapping = Mapping::of(fd, length)?;
+        // Else a host that is set to `shmem_enabled=always` puts 2 MiB under the first byte. A kernel without huge pages refuses.
+        // SAFETY: the range is this mapping; the advice changes no bytes.
+        let _ = unsafe { rustix::mm::madvise(mapping.base.as_ptr().cast(), length, Advice::LinuxNoHugepage) };
+        Ok(mapping)
+    }
+
+    /// Sees to it that the pages of the bytes in `range` are present.
+    pub(crate) fn provide(&self, range: Range<usize>) -> Result<()> {
+        let page = page_size();
+        let (start, end) = (range.start / page * page, range.end.min(self.length));
+        assert!(start <= end);
+        // SAFETY: inside the mapping, as asserted; the advice changes no bytes.
+        let provided = unsafe {
+            let from = self.base.as_ptr().add(start).cast();
+            rustix::mm::madvise(from, end - start, Advice::LinuxPopulateWrite)
+        };
+        match provided {
+            Ok(()) => Ok(()),
+            // Linux before 5.14: a page comes when it is touched, and where there is none the process ends.
+            Err(Errno::INVAL) => {
+                for at in (start..end).step_by(page) {
+                    // SAFETY: in bounds; a volatile read of plain bytes, whoever writes them.
+                    let _ = unsafe { self.base.as_ptr().add(at).read_volatile() };
+                }
+                Ok(())
+            }
+            Err(e) => Err(Fault::because(format!("{} of shared memory", Bytes((end - start) as u64)), e, FREE)),
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -83,20 +153,15 @@ impl Region {
         self.length == 0
     }
 
-    /// The descriptor to hand to a peer.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-
-    /// The first byte; valid, page aligned and writable for `len` bytes while the region lives.
+    /// The first byte; valid, page aligned and writable for `len` bytes while the mapping lives.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 }
 
-impl Drop for Region {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `base` and `length` are of the one mapping made in `map`; whoever keeps pointers keeps the region.
+        // SAFETY: `base` and `length` are of the one mapping made in `of`; whoever keeps pointers keeps the mapping.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
@@ -143,5 +208,24 @@ mod tests {
         let region = Region::create("test", 4096).unwrap();
         let fault = Region::adopt(region.fd().try_clone_to_owned().unwrap(), 8192).unwrap_err();
         assert_eq!(fault.cause(), "it has 4096 bytes where 8192 were announced");
+    }
+
+    #[test]
+    fn sparse_memory_takes_what_is_provided_and_outlives_its_descriptors() {
+        let fd = make("test", 1 << 20).unwrap();
+        let present = || rustix::fs::fstat(&fd).unwrap().st_blocks * 512;
+        let one = Mapping::sparse(fd.as_fd(), 1 << 20).unwrap();
+        let two = Mapping::sparse(fd.as_fd(), 1 << 20).unwrap();
+        assert_eq!(present(), 0);
+        one.provide(5000..5001).unwrap();
+        let page = page_size() as i64;
+        assert_eq!(present(), page);
+        one.provide(0..(1 << 20)).unwrap();
+        assert_eq!(present(), 1 << 20);
+        drop(fd);
+        // SAFETY: in bounds; one thread.
+        unsafe { one.base().add(99_999).write_volatile(7) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { two.base().add(99_999).read_volatile() }, 7);
     }
 }

@@ -23,6 +23,13 @@ pub struct Received {
     pub by_terminal: bool,
 }
 
+impl Received {
+    /// Whether it asks a job to end: Ctrl-C, or SIGTERM.
+    pub fn ends(&self) -> bool {
+        matches!(self.number, libc::SIGINT | libc::SIGTERM)
+    }
+}
+
 /// Signals of this process, taken from their default action for as long as this lives.
 ///
 /// Make it before other threads are started: a thread that does not block the signals would take them. A child inherits

@@ -23,6 +23,62 @@ pub fn read(pid: Pid, address: u64, into: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// A word of a process's memory. Who finds it there reads the memory that was meant, and not that of a later process of the
+/// same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token {
+    pub address: u64,
+    pub word: u64,
+}
+
+/// As [`read`], and the same system call looks at `token`. False, and `into` good for nothing, where it is not there.
+pub fn read_from(pid: Pid, token: &Token, address: u64, into: &mut [u8]) -> io::Result<bool> {
+    let place = |address: u64, length| {
+        let address = usize::try_from(address).map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))?;
+        Ok::<_, io::Error>(libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: length })
+    };
+    let mut done = 0;
+    loop {
+        let mut word = [0u8; 8];
+        let rest = &mut into[done..];
+        let start = address.saturating_add(done as u64);
+        let remote = [place(token.address, word.len())?, place(start, rest.len())?];
+        let local = [
+            libc::iovec { iov_base: word.as_mut_ptr().cast(), iov_len: word.len() },
+            libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() },
+        ];
+        // SAFETY: `local` are live mutable places of ours; the kernel checks `remote` against the other process.
+        let n = unsafe { libc::process_vm_readv(pid.as_raw_nonzero().get(), local.as_ptr(), 2, remote.as_ptr(), 2, 0) };
+        let copied = match usize::try_from(n) {
+            Ok(n) => n,
+            Err(_) => match io::Error::last_os_error() {
+                e if e.raw_os_error() == Some(libc::EFAULT) => 0,
+                e => return Err(e),
+            },
+        };
+        if copied < word.len() || u64::from_ne_bytes(word) != token.word {
+            return Ok(false);
+        }
+        let copied = copied - word.len();
+        done += copied;
+        if done == into.len() {
+            return Ok(true);
+        }
+        if copied == 0 {
+            return Err(io::Error::from_raw_os_error(libc::EFAULT));
+        }
+    }
+}
+
+/// Whether the kernel lets this process copy memory so at all: a copy of its own. Seccomp may forbid even that.
+///
+/// # Errors
+/// As the kernel refuses it.
+pub fn check_allowed() -> io::Result<()> {
+    let (from, mut into) = ([1u8; 8], [0u8; 8]);
+    read(rustix::process::getpid(), from.as_ptr().expose_provenance() as u64, &mut into)
+}
+
 /// Copies the whole of `from` to `address` in the memory of `pid`.
 pub fn write(pid: Pid, address: u64, from: &[u8]) -> io::Result<()> {
     let mut done = 0;
@@ -57,5 +113,23 @@ mod tests {
         read(me, address, &mut back).unwrap();
         assert_eq!(back, [7; 10_000]);
         assert!(write(me, 8, &[1]).is_err() && read(me, 8, &mut [0]).is_err());
+    }
+
+    #[test]
+    fn memory_is_read_only_where_its_token_is() {
+        let me = rustix::process::getpid();
+        let (word, bytes) = (Box::new(77u64), vec![5u8; 3 << 20]);
+        let token = Token { address: &raw const *word as u64, word: 77 };
+        let at = bytes.as_ptr() as u64;
+        let mut into = vec![0; bytes.len()];
+        assert!(read_from(me, &token, at, &mut into).unwrap());
+        assert_eq!(into, bytes);
+        assert!(read_from(me, &token, 0, &mut []).unwrap(), "the token alone");
+        for wrong in [Token { word: 78, ..token }, Token { address: 8, ..token }] {
+            assert!(!read_from(me, &wrong, at, &mut into).unwrap());
+        }
+        let fault = read_from(me, &token, 8, &mut into).unwrap_err();
+        assert_eq!(fault.raw_os_error(), Some(libc::EFAULT));
+        assert!(read_from(me, &token, u64::MAX, &mut into).is_err());
     }
 }

@@ -4,9 +4,17 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
 
 use machine::{Fault, Result};
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::credentials;
+use crate::shortage::{self, Need};
+
+/// Between two tries to take a caller where the kernel refuses: at first, and at most.
+const PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// A name on which this process is found, in this network namespace.
 pub struct Meeting {
@@ -21,12 +29,14 @@ fn address(name: &str) -> Result<SocketAddr> {
 
 impl Meeting {
     /// # Errors
-    /// The name is taken: another process holds it now.
+    /// The name is taken: another process holds it now. No descriptor is left, or none for the reserve
+    /// ([`shortage::keep_reserve`]).
     pub fn open(name: &str) -> Result<Meeting> {
         let listener = UnixListener::bind_addr(&address(name)?).map_err(|e| {
             let next = if e.kind() == ErrorKind::AddrInUse { "end the process that holds it" } else { "see ulimit -n" };
             Fault::because(format!("socket name '{name}'"), e, next)
         })?;
+        shortage::keep_reserve()?;
         Ok(Meeting { listener, name: name.into() })
     }
 
@@ -35,39 +45,54 @@ impl Meeting {
     }
 
     /// Waits for the next caller of the same user, or of root. Others are turned away and not told of.
-    pub fn accept(&self) -> Result<UnixStream> {
-        let us = rustix::process::geteuid();
+    ///
+    /// Where no descriptor is left, the reserve's takes a caller all the same, so that it can be told; the next ones wait
+    /// until descriptors are free.
+    pub fn accept(&self) -> UnixStream {
+        let mut pause = PAUSE;
         loop {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(e) if e.kind() == ErrorKind::Interrupted || e.kind() == ErrorKind::ConnectionAborted => continue,
-                Err(e) => return Err(Fault::because(format!("socket '{}'", self.name), e, "see ulimit -n")),
-            };
-            // The kernel's word for who connected: the name alone is open to every user of the host.
-            match socket_peercred(&stream) {
-                Ok(peer) if peer.uid == us || peer.uid.is_root() => return Ok(stream),
-                _ => drop(stream),
+            let _ = shortage::keep_reserve();
+            match self.take() {
+                Ok(Some(stream)) => return stream,
+                Ok(None) => {}
+                Err(_) => {
+                    std::thread::sleep(pause);
+                    pause = (2 * pause).min(LONGEST_PAUSE);
+                }
             }
         }
     }
 
     /// The next caller of the same user, or of root, if one waits.
     pub fn try_accept(&self) -> Result<Option<UnixStream>> {
-        let us = rustix::process::geteuid();
         let broken = |e: io::Error| Fault::because(format!("socket '{}'", self.name), e, "see ulimit -n");
         self.listener.set_nonblocking(true).map_err(broken)?;
         loop {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
+            match self.take() {
+                Ok(None) => {}
+                Ok(caller) => return Ok(caller),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(None),
-                Err(e) if e.kind() == ErrorKind::Interrupted || e.kind() == ErrorKind::ConnectionAborted => continue,
                 Err(e) => return Err(broken(e)),
-            };
-            match socket_peercred(&stream) {
-                Ok(peer) if peer.uid == us || peer.uid.is_root() => return Ok(Some(stream)),
-                _ => drop(stream),
             }
         }
+    }
+
+    /// The next caller; `None` where it was turned away, or has left.
+    fn take(&self) -> io::Result<Option<UnixStream>> {
+        let stream = loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => break stream,
+                Err(e) if e.kind() == ErrorKind::Interrupted || e.kind() == ErrorKind::ConnectionAborted => {
+                    return Ok(None);
+                }
+                Err(e) if shortage::is_of_descriptors(&e) && shortage::spend_reserve(Need::Caller) => {}
+                Err(e) => return Err(e),
+            }
+        };
+        // The kernel's word for who connected: the name alone is open to every user of the host.
+        let us = rustix::process::geteuid().as_raw();
+        let known = matches!(credentials::of_peer(&stream), Ok(peer) if peer.user == us || peer.user == 0);
+        Ok(known.then_some(stream))
     }
 
     /// Ends a waiting [`Meeting::accept`] of another thread, which then gets this call's own connection.
@@ -88,24 +113,46 @@ impl AsFd for Meeting {
 /// # Errors
 /// Nobody does, or it belongs to another user.
 pub fn call(name: &str) -> Result<UnixStream> {
-    let fail = |e: io::Error| {
-        let cause = match e.kind() {
-            ErrorKind::ConnectionRefused => "no process of this network namespace holds it".to_string(),
-            _ => e.to_string(),
-        };
-        Fault::new(format!("socket '{name}'"), cause, "look whether that process still runs")
-    };
-    let stream = UnixStream::connect_addr(&address(name)?).map_err(fail)?;
-    let peer = socket_peercred(&stream).map_err(|e| fail(e.into()))?;
-    let us = rustix::process::geteuid();
-    if peer.uid != us && !us.is_root() && !peer.uid.is_root() {
+    let stream = UnixStream::connect_addr(&address(name)?).map_err(|e| unanswered(name, e))?;
+    check_holder(name, &stream)?;
+    Ok(stream)
+}
+
+/// As [`call`], and waits for nothing, also later: the stream does not block.
+///
+/// # Errors
+/// As for [`call`]; one that may pass ([`crate::shortage::may_pass`]) where the holder has no room for another caller now.
+pub fn call_at_once(name: &str) -> Result<UnixStream> {
+    let refused = |e: rustix::io::Errno| unanswered(name, e.into());
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(refused)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(refused)?;
+    rustix::net::connect(&socket, &address).map_err(refused)?;
+    let stream = UnixStream::from(socket);
+    check_holder(name, &stream)?;
+    Ok(stream)
+}
+
+fn unanswered(name: &str, error: io::Error) -> Fault {
+    let subject = format!("socket '{name}'");
+    if error.kind() == ErrorKind::ConnectionRefused {
+        let cause = "no process of this network namespace holds it";
+        return Fault::new(subject, cause, "look whether that process still runs");
+    }
+    Fault::because(subject, error, "raise the limit on open files (ulimit -n); look whether that process still runs")
+}
+
+fn check_holder(name: &str, stream: &UnixStream) -> Result<()> {
+    let peer = credentials::of_peer(stream).map_err(|e| unanswered(name, e))?;
+    let us = rustix::process::geteuid().as_raw();
+    if peer.user != us && us != 0 && peer.user != 0 {
         return Err(Fault::new(
             format!("socket '{name}'"),
-            format!("it is held by user {}, not by you", peer.uid.as_raw()),
+            format!("it is held by user {}, not by you", peer.user),
             "run this as that user or as root",
         ));
     }
-    Ok(stream)
+    Ok(())
 }
 
 /// The names that start with `prefix`, of processes in this network namespace that listen now.
@@ -137,9 +184,14 @@ mod tests {
         assert_eq!(names(&name).unwrap(), std::slice::from_ref(&name));
         assert!(Meeting::open(&name).is_err(), "a name is held once");
         let _stream = call(&name).unwrap();
-        meeting.accept().unwrap();
+        meeting.accept();
         drop(meeting);
-        assert_eq!(names(&name).unwrap(), [""; 0]);
+        // A child that another test starts has the socket until its exec.
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while !names(&name).unwrap().is_empty() {
+            assert!(std::time::Instant::now() < deadline, "the name outlives its holder");
+            std::thread::sleep(PAUSE);
+        }
         assert!(call(&name).unwrap_err().to_string().contains("no process"));
     }
 

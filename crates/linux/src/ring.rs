@@ -170,7 +170,8 @@ impl<Owner> Reader<Owner> {
     }
 }
 
-struct Heap {
+/// A ring's memory in this process.
+pub(crate) struct Heap {
     slots: Box<[Slot]>,
     progress: Box<Progress>,
 }
@@ -191,17 +192,22 @@ pub struct Consumer(Reader<Arc<Heap>>);
 /// # Panics
 /// Unless `capacity` is a power of two of at least 4.
 pub fn pair(capacity: usize) -> (Producer, Consumer) {
+    let [mine, theirs] = memories(capacity);
+    (Producer(Writer::new(mine)), Consumer(Reader::new(theirs)))
+}
+
+/// The memory of one ring for each of its ends.
+pub(crate) fn memories(capacity: usize) -> [Memory<Arc<Heap>>; 2] {
     let slot = |_| Slot { word: AtomicU64::new(0), payload: UnsafeCell::new(Payload([0; PAYLOAD])) };
     let heap = Arc::new(Heap {
         slots: (0..capacity).map(slot).collect(),
         progress: Box::new(Progress { slots: AtomicU64::new(0), bulk: AtomicU64::new(0) }),
     });
-    let memory = || {
+    [(); 2].map(|()| {
         let slots = NonNull::from(&heap.slots[..]).cast();
-        // SAFETY: boxes stay where they are while `heap` lives, which the memory keeps; it is called once for each end.
+        // SAFETY: boxes stay where they are while `heap` lives, which the memory keeps; there is one for each end.
         unsafe { Memory::new(slots, capacity, NonNull::from(&*heap.progress), heap.clone()) }
-    };
-    (Producer(Writer::new(memory())), Consumer(Reader::new(memory())))
+    })
 }
 
 impl Producer {

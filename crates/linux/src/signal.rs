@@ -2,14 +2,15 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use machine::{Fault, Result};
 
-static ASKED: AtomicBool = AtomicBool::new(false);
+/// The first signal that came; 0: none.
+static ASKED: AtomicI32 = AtomicI32::new(0);
 
-extern "C" fn ask(_: libc::c_int) {
-    ASKED.store(true, Ordering::Relaxed);
+extern "C" fn ask(signal: libc::c_int) {
+    let _ = ASKED.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 /// From now on the first SIGINT or SIGTERM of each kind only raises the flag; a second one ends the process as ever.
@@ -19,7 +20,7 @@ pub fn watch() -> Result<()> {
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         action.sa_sigaction = ask as extern "C" fn(libc::c_int) as libc::sighandler_t;
         action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
-        // SAFETY: `action` is initialised; its handler only stores to an atomic, which is async-signal-safe.
+        // SAFETY: `action` is initialised; its handler only exchanges an atomic, which is async-signal-safe.
         if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
             let error = io::Error::last_os_error();
             return Err(Fault::because(format!("signal {signal}"), error, "run without a filter on sigaction"));
@@ -30,7 +31,19 @@ pub fn watch() -> Result<()> {
 
 /// Whether a signal has asked this process to end.
 pub fn interrupted() -> bool {
-    ASKED.load(Ordering::Relaxed)
+    ASKED.load(Ordering::Relaxed) != 0
+}
+
+/// The exit status of a command that a signal ended before its work was done, as shells have it: 130 after Ctrl-C, 143
+/// after SIGTERM. `None`: no signal came.
+pub fn exit_status() -> Option<u8> {
+    let signal = ASKED.load(Ordering::Relaxed);
+    (signal != 0).then_some(128 + signal as u8)
+}
+
+/// The same of a server, whose work is done when SIGTERM says so.
+pub fn exit_status_of_server() -> Option<u8> {
+    exit_status().filter(|status| *status == 128 + libc::SIGINT as u8)
 }
 
 #[cfg(test)]
@@ -41,7 +54,7 @@ mod tests {
 
     #[test]
     fn the_first_signal_asks_and_does_not_kill() {
-        assert!(!interrupted());
+        assert!(!interrupted() && exit_status().is_none());
         watch().unwrap();
         kill_process(getpid(), Signal::TERM).unwrap();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
@@ -49,5 +62,6 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(interrupted());
+        assert_eq!((exit_status(), exit_status_of_server()), (Some(143), None));
     }
 }

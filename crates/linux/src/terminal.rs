@@ -23,6 +23,8 @@ pub enum Key {
     PageDown,
     Home,
     End,
+    /// Ctrl-C.
+    Interrupt,
 }
 
 /// Whether standard input and output are one person's terminal.
@@ -149,8 +151,9 @@ fn decode(bytes: &[u8]) -> (Option<Key>, usize) {
         return (Some(*key), sequence.len());
     }
     match bytes {
-        // Ctrl-C and Ctrl-D.
-        [3 | 4, ..] => (Some(Key::Letter('q')), 1),
+        [3, ..] => (Some(Key::Interrupt), 1),
+        // Ctrl-D.
+        [4, ..] => (Some(Key::Letter('q')), 1),
         [0x1b, b'[' | b'O', rest @ ..] => {
             let end = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)).map_or(rest.len(), |place| place + 1);
             (None, 2 + end)
@@ -175,7 +178,8 @@ mod tests {
         assert_eq!(decode(b"s"), (Some(Key::Letter('s')), 1));
         assert_eq!(decode(b"\x1b[Bq"), (Some(Key::Down), 3));
         assert_eq!(decode(b"\x1b[5~"), (Some(Key::PageUp), 4));
-        assert_eq!(decode(b"\x03"), (Some(Key::Letter('q')), 1));
+        assert_eq!(decode(b"\x03"), (Some(Key::Interrupt), 1));
+        assert_eq!(decode(b"\x04"), (Some(Key::Letter('q')), 1));
         assert_eq!(decode(b"\x1b[1;5Cq"), (None, 6), "one that means nothing here");
         assert_eq!(decode(b"\x1b"), (None, 1));
         assert_eq!(decode("é".as_bytes()).0, None);

@@ -1,7 +1,7 @@
 //! A process that outlives a killed owner just long enough to end what the owner left running.
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -86,8 +86,13 @@ impl Warden {
     }
 
     fn start<const N: usize>(arguments: [&OsStr; N]) -> Result<Warden> {
+        Warden::by_script(SCRIPT, arguments)
+    }
+
+    /// One that does what `script` says, which is to wait for the end of its standard input first.
+    pub(crate) fn by_script<const N: usize>(script: &str, arguments: [&OsStr; N]) -> Result<Warden> {
         Command::new("sh")
-            .args(["-c", SCRIPT, "plimsoll-warden"])
+            .args(["-c", script, "plimsoll-warden"])
             .args(arguments)
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -101,6 +106,16 @@ impl Warden {
                 io::ErrorKind::NotFound => Fault::new("warden: sh", "not installed", "install a POSIX shell"),
                 _ => Fault::because("warden", error, "check the limit on processes (ulimit -u)"),
             })
+    }
+
+    /// Writes to its standard input.
+    pub(crate) fn tell(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.stdin.as_mut().map_or(Ok(()), |input| input.write_all(bytes))
+    }
+
+    /// Ends it before it does anything.
+    pub(crate) fn dismiss(mut self) {
+        let _ = self.0.kill();
     }
 
     #[cfg(test)]
@@ -120,6 +135,8 @@ impl Drop for Warden {
 mod tests {
     use std::fs;
     use std::os::unix::process::ExitStatusExt;
+
+    use rustix::process::{Pid, Signal, kill_process};
 
     use super::*;
 
@@ -151,7 +168,8 @@ mod tests {
         assert!(!alive(&grandchild), "a process that inherited the mark is left");
         assert!(other.try_wait().unwrap().is_none() && alive(&others_child), "a process of another mark was ended");
         assert!(!folder.exists());
-        let _ = Command::new("kill").arg(&others_child).status();
+        let others_child = Pid::from_raw(others_child.parse().unwrap()).unwrap();
+        kill_process(others_child, Signal::TERM).unwrap();
         other.wait().unwrap();
     }
 

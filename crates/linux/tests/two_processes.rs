@@ -25,8 +25,11 @@ impl Drop for Other {
 
 /// Starts this program again as `part`, connected to the stream returned.
 fn start(part: &str) -> (Other, UnixStream) {
+    start_by(Command::new(std::env::current_exe().unwrap()), part)
+}
+
+fn start_by(mut command: Command, part: &str) -> (Other, UnixStream) {
     let (mine, theirs) = UnixStream::pair().unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "play_a_part", "--nocapture"]).env(PART, part);
     command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
     (Other(command.spawn().unwrap()), mine)
@@ -59,6 +62,22 @@ fn play_a_part() {
                 std::thread::yield_now();
             }
         }
+        // Sends packets for which its ring grows again and again, until it is killed.
+        "grow" => {
+            let mut number = 0u64;
+            while Instant::now() < until {
+                if port.send(PEER, rising(number), |into| into.fill(number as u8)).unwrap() == Sent::Taken {
+                    number += 1;
+                }
+            }
+        }
+        // Takes a few packets and no more, until it is killed.
+        "sip" => {
+            let mut taken = 0;
+            while Instant::now() < until {
+                taken += if taken < 10 { port.receive(1, |_, _| ()).unwrap() } else { 0 };
+            }
+        }
         // Leaves without closing its port.
         "exit" => {
             port.send(PEER, 3, |into| into.copy_from_slice(b"bye")).unwrap();
@@ -70,6 +89,11 @@ fn play_a_part() {
 
 fn length(number: u64) -> usize {
     [8, 56, 57, 9000][number as usize % 4]
+}
+
+/// Longer from four to four, so that each of the first comes with a larger ring.
+fn rising(number: u64) -> usize {
+    (57usize << (number / 4).min(8)).min(16_000)
 }
 
 /// Receives until `done` says so or the time is over.
@@ -149,9 +173,77 @@ fn another_processs_memory_is_read_where_permitted() {
         port.read_remote(PEER, address, &mut copy).unwrap();
         assert!(copy.iter().enumerate().all(|(i, &b)| b == (i % 251) as u8));
     } else {
-        eprintln!("SKIPPED: this kernel does not let a process read another's memory (ptrace_scope, seccomp)");
+        skip::part("this kernel does not let a process read another's memory (ptrace_scope, seccomp)");
     }
     port.send(PEER, 1, |into| into.fill(0)).unwrap();
     assert!(other.0.wait().unwrap().success());
     assert_eq!(await_end(&mut port, |_| ()), Notice::Closed(PEER), "it closed its port before it left");
+}
+
+/// However far it had come: what it had announced holds, what it had sent comes whole and in order.
+#[test]
+fn a_peer_killed_while_its_ring_grows_is_told_dead() {
+    for before in [0, 1, 4, 5, 8, 13, 17, 22, 27, 32, 60] {
+        let mut port = ShmPort::default();
+        let (mut killed, stream) = start("grow");
+        port.connect(&stream, Role::Create).unwrap();
+        let mut next = 0u64;
+        let mut check = |packet: &[u8]| {
+            let whole = packet.len() == rising(next) && packet.iter().all(|&b| b == next as u8);
+            assert!(whole, "packet {next} of {} B is not whole", packet.len());
+            next += 1;
+            next
+        };
+        if before > 0 {
+            receive_until(&mut port, |packet| check(packet) >= before);
+        }
+        killed.0.kill().unwrap();
+        let end = await_end(&mut port, |packet| {
+            check(packet);
+        });
+        assert_eq!(end, Notice::Dead(PEER));
+        assert_eq!(port.send(PEER, 9000, |_| ()).unwrap(), Sent::Gone);
+    }
+}
+
+#[test]
+fn a_ring_grows_towards_a_peer_that_is_killed() {
+    let mut port = ShmPort::default();
+    let (mut killed, stream) = start("sip");
+    port.connect(&stream, Role::Create).unwrap();
+    let until = Instant::now() + PATIENCE;
+    let (mut number, mut full) = (0, 0);
+    while full < 1000 {
+        assert!(Instant::now() < until);
+        match port.send(PEER, rising(number), |into| into.fill(0)).unwrap() {
+            Sent::Taken => number += 1,
+            _ => full += 1,
+        }
+    }
+    killed.0.kill().unwrap();
+    assert_eq!(await_end(&mut port, |_| ()), Notice::Dead(PEER));
+    assert_eq!(port.send(PEER, 8, |_| ()).unwrap(), Sent::Gone);
+}
+#[test]
+fn a_peer_of_another_pid_namespace_is_met_and_its_end_is_noticed() {
+    let Some(unshare) = skip::tool("unshare") else { return };
+    let namespace = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    if !Command::new(&unshare).args(namespace).arg("true").status().is_ok_and(|status| status.success()) {
+        return skip::test("no PID namespace of its own: run as root");
+    }
+    for (part, words) in [("exit", 3), ("flood", 1000 * 8)] {
+        let mut command = Command::new(&unshare);
+        command.args(namespace).arg(std::env::current_exe().unwrap());
+        let (mut other, stream) = start_by(command, part);
+        let mut port = ShmPort::default();
+        // The other process has no number for this one.
+        port.connect(&stream, Role::Create).unwrap();
+        let mut came = 0;
+        receive_until(&mut port, |packet| {
+            came += packet.len();
+            came >= words
+        });
+        other.0.kill().unwrap();
+        assert_eq!(await_end(&mut port, |_| ()), Notice::Dead(PEER), "{part}");
+    }
 }

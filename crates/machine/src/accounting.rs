@@ -18,8 +18,11 @@ pub struct Softirq {
 /// What one core did for the network during a block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoreCost {
+    /// The core.
     pub core: CoreId,
+    /// Receiving network softirqs (NET_RX).
     pub net_rx: Reading<Softirq>,
+    /// Sending network softirqs (NET_TX).
     pub net_tx: Reading<Softirq>,
     /// Interrupts taken from devices and from other cores; the core's own timer is not counted.
     pub interrupts: Reading<u64>,
@@ -32,26 +35,33 @@ pub struct ThreadCost {
     pub end: String,
     /// What the thread does: `app`, `engine`.
     pub role: String,
+    /// The core that it ran on.
     pub core: Reading<CoreId>,
     /// A thread that busy-waits uses all there is. Includes the softirq work that ran on top of the thread, except on
     /// kernels with IRQ_TIME_ACCOUNTING.
     pub cpu: Reading<Nanoseconds>,
+    /// Times that it gave its core up, to wait.
     pub voluntary_switches: Reading<u64>,
+    /// Times that it was taken off its core.
     pub involuntary_switches: Reading<u64>,
-    /// Hardware counters, where the machine has them.
+    /// Cycles that it ran, where the machine counts them.
     pub cycles: Reading<u64>,
+    /// Instructions that it retired, where the machine counts them.
     pub instructions: Reading<u64>,
+    /// Cache misses, where the machine counts them.
     pub cache_misses: Reading<u64>,
 }
 
 /// Everything counted beside one block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Accounting {
-    /// Of this host, whoever kept them busy: both ends where both are here, two hosts of the lab included.
+    /// Costs of this host's cores, whoever kept them busy: both ends where both are here, two hosts of the lab
+    /// included.
     pub cores: Vec<CoreCost>,
-    /// Of the peer's host, where that is another; its threads are those whose end is `remote`.
+    /// Costs of the cores of the peer's host, where that is another; its threads are those whose end is `remote`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_cores: Option<Vec<CoreCost>>,
+    /// Every participating thread, of both ends.
     pub threads: Vec<ThreadCost>,
     /// What taking these figures cost itself, per block.
     pub overhead: Nanoseconds,

@@ -33,7 +33,9 @@ const HEADER: &str = "# plimsoll machine archive 1";
 /// What reading a path gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
+    /// The text of a file.
     File(String),
+    /// The target of a symbolic link.
     Link(String),
     /// Names, sorted; only those that the reader kept.
     Names(Vec<String>),
@@ -52,6 +54,7 @@ impl Archive {
         self.contents.len()
     }
 
+    /// Whether nothing was read.
     pub fn is_empty(&self) -> bool {
         self.contents.is_empty()
     }
@@ -64,6 +67,7 @@ impl Archive {
         })
     }
 
+    /// The archive as the text of its file, which [`Archive::from_text`] reads.
     pub fn to_text(&self) -> String {
         let mut text = format!("{HEADER}\n");
         for (path, content) in &self.contents {

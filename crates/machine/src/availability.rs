@@ -1,4 +1,4 @@
-//! Is a thing there, and may it be used: the three answers, each with the next step (DESIGN rule 1).
+//! Is a thing there, and may it be used: the three answers, each with the next step.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,26 +7,43 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Availability {
     /// It is there and this user may use it.
-    Present { detail: String },
+    Present {
+        /// What it is, in words.
+        detail: String,
+    },
     /// The machine, its kernel or its configuration does not have it.
-    Absent { reason: String, next: String },
+    Absent {
+        /// Why it is not there.
+        reason: String,
+        /// What would bring it.
+        next: String,
+    },
     /// It is there, but not for this user.
-    NotPermitted { reason: String, next: String },
+    NotPermitted {
+        /// What was refused, and by what.
+        reason: String,
+        /// What would permit it.
+        next: String,
+    },
 }
 
 impl Availability {
+    /// It is there and may be used; `detail` says what it is.
     pub fn present(detail: impl Into<String>) -> Self {
         Availability::Present { detail: detail.into() }
     }
 
+    /// It is not there: why, and what would bring it.
     pub fn absent(reason: impl Into<String>, next: impl Into<String>) -> Self {
         Availability::Absent { reason: reason.into(), next: next.into() }
     }
 
+    /// It is there, but not for this user: why, and what would permit it.
     pub fn not_permitted(reason: impl Into<String>, next: impl Into<String>) -> Self {
         Availability::NotPermitted { reason: reason.into(), next: next.into() }
     }
 
+    /// Whether it is there and this user may use it.
     pub fn is_present(&self) -> bool {
         matches!(self, Availability::Present { .. })
     }
@@ -68,13 +85,15 @@ impl Availability {
 /// One named site, port, control or sensor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feature {
-    /// As it is written in arguments: `core:3`, `afxdp:eth0`, `rps:eth0`.
+    /// The name as it is written in arguments: `core:3`, `afxdp:eth0`, `rps:eth0`.
     pub name: String,
+    /// Whether it can be used.
     #[serde(flatten)]
     pub availability: Availability,
 }
 
 impl Feature {
+    /// A feature of this name.
     pub fn new(name: impl Into<String>, availability: Availability) -> Feature {
         Feature { name: name.into(), availability }
     }

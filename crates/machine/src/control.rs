@@ -1,6 +1,7 @@
 //! Controls: what can be set on this machine to place and pace message processing.
 
 use crate::availability::{Availability, Feature};
+use crate::count;
 use crate::cpuset::CpuSet;
 use crate::frequency::{CPUFREQ, Clock};
 use crate::interface::Interface;
@@ -206,7 +207,7 @@ fn irq(ground: &Ground, interface: &Interface) -> Availability {
 
 fn rps(ground: &Ground, interface: &Interface) -> Availability {
     let steered: CpuSet = interface.rps.iter().flat_map(CpuSet::iter).collect();
-    let queues = plural(interface.rps.len(), "receive queue");
+    let queues = count::of(interface.rps.len() as u64, "receive queue");
     let detail = match steered.is_empty() {
         true => format!("off, {queues}"),
         false => format!("to cores {steered}, {queues}"),
@@ -219,7 +220,7 @@ fn xps(ground: &Ground, interface: &Interface) -> Availability {
         return Availability::absent("one transmit queue leaves nothing to choose", "nothing to do");
     }
     let chosen: CpuSet = interface.xps.iter().flatten().flat_map(CpuSet::iter).collect();
-    let queues = plural(interface.xps.len(), "transmit queue");
+    let queues = count::of(interface.xps.len() as u64, "transmit queue");
     let detail = match chosen.is_empty() {
         true => format!("off, {queues}"),
         false => format!("cores {chosen} mapped, {queues}"),
@@ -255,8 +256,4 @@ fn deferral(ground: &Ground, interface: &Interface) -> Availability {
         }
         None => Availability::absent("the kernel does not have it", "use Linux 5.8 or newer"),
     }
-}
-
-fn plural(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

@@ -18,30 +18,37 @@ const CPU_NUMBER_LIMIT: u32 = 1 << 16;
 pub struct CpuSet(Vec<u32>);
 
 impl CpuSet {
+    /// The CPUs in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = CoreId> + '_ {
         self.0.iter().map(|&n| CoreId(n))
     }
 
+    /// Number of CPUs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Whether the set has no CPU.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// The CPU with the lowest number.
     pub fn first(&self) -> Option<CoreId> {
         self.0.first().map(|&n| CoreId(n))
     }
 
+    /// Whether this CPU is in the set.
     pub fn contains(&self, core: CoreId) -> bool {
         self.0.binary_search(&core.0).is_ok()
     }
 
+    /// The CPUs that are in both sets.
     pub fn intersection(&self, other: &CpuSet) -> CpuSet {
         self.iter().filter(|&core| other.contains(core)).collect()
     }
 
+    /// The CPUs of this set that are not in the other.
     pub fn difference(&self, other: &CpuSet) -> CpuSet {
         self.iter().filter(|&core| !other.contains(core)).collect()
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::availability::Feature;
 use crate::control::{self, Ground};
+use crate::count;
 use crate::cpuset::CpuSet;
 use crate::fault::{Fault, Result};
 use crate::frequency::Clock;
@@ -21,14 +22,23 @@ use crate::topology::{Cache, CacheKind, Cpu, Topology};
 /// Everything that can be told about a machine without measuring it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
+    /// The processor, its kernel and its hypervisor.
     pub processor: Processor,
+    /// CPUs, caches and NUMA nodes.
     pub topology: Topology,
+    /// What controls the cores' clocks.
     pub clock: Clock,
+    /// Network interfaces.
     pub interfaces: Vec<Interface>,
+    /// What this process may do.
     pub privileges: Privileges,
+    /// What could run code: `app`, `core:N`, `xdp:IFACE`.
     pub sites: Vec<Feature>,
+    /// What could move packets: `shm`, `udp`, `afxdp:IFACE` and others.
     pub ports: Vec<Feature>,
+    /// What can be set, such as affinities, clocks and receive steering.
     pub controls: Vec<Feature>,
+    /// What can be measured, such as hardware counters and energy.
     pub sensors: Vec<Feature>,
 }
 
@@ -123,7 +133,7 @@ impl Machine {
 
     /// `2 packages, 48 cores, 96 threads`.
     pub fn core_summary(&self) -> String {
-        let counted = |n: usize, noun: &str| if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") };
+        let counted = |n: usize, noun: &str| count::of(n as u64, noun);
         let t = &self.topology;
         let mut parts = vec![counted(t.packages.len(), "package")];
         if t.dies.len() > t.packages.len() {

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io::{self, ErrorKind};
 
 /// A failure as its reader needs it: subject, cause, next step.
 ///
@@ -32,14 +33,24 @@ impl Fault {
         Fault { subject: subject.into(), cause: source.to_string(), next: next.into(), source: Some(Box::new(source)) }
     }
 
+    /// A fault of writing `subject`. `elsewhere` is how to name another place; space is to be freed only where it is used up.
+    pub fn unwritable(subject: impl Into<String>, error: io::Error, elsewhere: &str) -> Self {
+        let full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+        let next = if full { format!("free space there, or {elsewhere}") } else { elsewhere.to_owned() };
+        Fault::because(subject, error, next)
+    }
+
+    /// What failed.
     pub fn subject(&self) -> &str {
         &self.subject
     }
 
+    /// Why it failed.
     pub fn cause(&self) -> &str {
         &self.cause
     }
 
+    /// What to do next.
     pub fn next(&self) -> &str {
         &self.next
     }
@@ -71,5 +82,14 @@ mod tests {
     fn says_subject_cause_and_next_step() {
         let fault = Fault::new("core 7", "this machine has cores 0-1.", "choose one of 0-1").within("placement");
         assert_eq!(fault.to_string(), "placement: core 7: this machine has cores 0-1. Next: choose one of 0-1");
+    }
+
+    #[test]
+    fn only_a_full_disk_is_to_be_freed() {
+        let next = |kind: ErrorKind| Fault::unwritable("a", kind.into(), "name another file").next().to_owned();
+        assert_eq!(next(ErrorKind::StorageFull), "free space there, or name another file");
+        for kind in [ErrorKind::NotFound, ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem] {
+            assert_eq!(next(kind), "name another file");
+        }
     }
 }

@@ -17,26 +17,32 @@ const AMD: &str = "/sys/devices/system/cpu/amd_pstate";
 /// What a set of cores is told about its clock. Policies that say the same are one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockPolicy {
+    /// Cores that the policy is for.
     pub cores: CpuSet,
+    /// The kernel's driver that sets the clock, such as `intel_pstate`.
     pub driver: Option<String>,
+    /// The governor in force, such as `performance`.
     pub governor: Option<String>,
+    /// Governors that could be chosen.
     pub governors: Vec<String>,
     /// Energy performance preference, where the hardware picks the clock.
     pub preference: Option<String>,
-    /// Limits that the policy is set to.
+    /// Lowest clock that the policy allows.
     pub low: Option<Hertz>,
+    /// Highest clock that the policy allows.
     pub high: Option<Hertz>,
-    /// Limits of the hardware.
+    /// Lowest clock of the hardware.
     pub hardware_low: Option<Hertz>,
+    /// Highest clock of the hardware.
     pub hardware_high: Option<Hertz>,
-    /// Guaranteed without boost.
+    /// Clock that is guaranteed without boost.
     pub base: Option<Hertz>,
 }
 
 /// All clock control of the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
-    /// In order of first core.
+    /// The policies, in the order of their first cores.
     pub policies: Vec<ClockPolicy>,
     /// `active`, `passive`, `guided` or `off`, of intel_pstate or amd_pstate.
     pub mode: Option<String>,
@@ -45,6 +51,7 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// Reads every policy, the mode and boost; what the source lacks stays empty.
     pub fn read(source: &Source) -> Clock {
         let is_policy = |name: &str| name.strip_prefix("policy").is_some_and(|n| n.parse::<u32>().is_ok());
         let mut policies: Vec<ClockPolicy> = Vec::new();

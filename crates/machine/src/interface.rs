@@ -32,46 +32,67 @@ pub enum Role {
 #[serde(tag = "mode", rename_all = "snake_case")]
 pub enum Xdp {
     /// In the driver, by a list made from the kernel's sources; not tried.
-    Native { zero_copy: bool },
+    Native {
+        /// Whether AF_XDP works there without copying.
+        zero_copy: bool,
+    },
     /// Only after the kernel has built a packet buffer, which costs most of the gain.
-    Generic { reason: String },
+    Generic {
+        /// Why not in the driver.
+        reason: String,
+    },
     /// Generic for certain; sysfs cannot tell about native.
-    Unknown { reason: String, next: String },
+    Unknown {
+        /// Why it is not known.
+        reason: String,
+        /// How to find out.
+        next: String,
+    },
 }
 
 /// One interrupt line of an interface's device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Irq {
+    /// The kernel's number of the interrupt.
     pub number: u32,
-    /// As in /proc/interrupts: `virtio2-input.0`.
+    /// The interrupt's name, as in /proc/interrupts: `virtio2-input.0`.
     pub name: Option<String>,
     /// Cores that may take it.
     pub cores: Option<CpuSet>,
 }
 
+/// A network interface.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
+    /// The kernel's name of it, such as `eth0`.
     pub name: String,
     /// Switched on and with a carrier.
     pub up: bool,
+    /// Whether it is a loopback interface.
     pub loopback: bool,
-    /// Of the device, or `tun`, `bridge`, `bond`, `vlan` and the like; `None` where sysfs does not say.
+    /// Driver of the device, or `tun`, `bridge`, `bond`, `vlan` and the like; `None` where sysfs does not say.
     pub driver: Option<String>,
     /// Bus address of the device; `None` for a virtual interface.
     pub device: Option<String>,
+    /// What it stands for on an embedded switch.
     pub role: Role,
+    /// Speed of the link.
     pub speed: Reading<BytesPerSecond>,
+    /// Largest packet, without the link's own header.
     pub mtu: Option<Bytes>,
+    /// NUMA node of the device.
     pub node: Option<u32>,
     /// Cores that receive processing is steered to (RPS), a set for each receive queue.
     pub rps: Vec<CpuSet>,
     /// Cores that choose each transmit queue (XPS); `None` where there is nothing to choose.
     pub xps: Vec<Option<CpuSet>>,
+    /// Interrupt lines of the device.
     pub irqs: Vec<Irq>,
     /// Receive processing in a kernel thread rather than in softirqs.
     pub threaded_napi: Option<bool>,
     /// Interrupts skipped while polling, and the timeout in nanoseconds after which polling resumes.
     pub deferral: Option<(u32, u64)>,
+    /// Whether XDP programs run in the driver.
     pub xdp: Xdp,
     /// The DPU that the device belongs to.
     pub dpu: Option<String>,

@@ -1,10 +1,15 @@
 //! What a host is: quantities, topology, sites, ports, controls and sensors; read from this host or from an archive.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod accounting;
 pub mod archive;
 pub mod availability;
+pub mod bounds;
+pub mod budget;
+pub mod choice;
 mod control;
+pub mod count;
 pub mod cpuset;
 pub mod description;
 pub mod fault;
@@ -22,9 +27,11 @@ pub mod site;
 pub mod source;
 pub mod topology;
 
+pub use budget::Budget;
 pub use cpuset::CpuSet;
 pub use description::Machine;
 pub use fault::{Fault, Result};
+pub use place::single_copy;
 pub use port::{Capabilities, Notice, PeerIndex, Port, Sent};
 pub use quantity::{Bytes, BytesPerSecond, Hertz, Nanoseconds, Watts};
 pub use reading::Reading;

@@ -1,13 +1,15 @@
 //! Sites and ports of a machine: where code can run and what can move its bytes.
 
 use crate::availability::{Availability, Feature};
+use crate::choice::Choice;
 use crate::control::Ground;
 use crate::cpuset::CpuSet;
 use crate::interface::{Interface, Role, Xdp};
-use crate::privileges::{Capability, Limit};
+use crate::privileges::{Capability, Limit, Privileges};
 use crate::processor::Processor;
 use crate::quantity::Bytes;
 use crate::site::Site;
+use crate::source::Source;
 use crate::topology::Cpu;
 
 /// What an AF_XDP socket wants locked at least: a UMEM of 4096 frames of 4 KiB.
@@ -47,13 +49,18 @@ fn core(ground: &Ground, cpu: &Cpu, usable: &CpuSet) -> Availability {
     let mut parts = vec![format!("package {}", cpu.package)];
     parts.extend(cpu.node.map(|node| format!("node {node}")));
     parts.extend(cpu.kind.map(|kind| kind.name().to_owned()));
-    if cpu.is_second_thread() {
+    let whole = Choice::among(ground.topology, usable.iter()).whole();
+    if !whole.contains(cpu.id) {
         parts.push("second thread of its core".into());
+    }
+    let others = cpu.threads.difference(usable);
+    if !others.is_empty() {
+        parts.push(format!("the other thread of its core, {others}, is not this process's"));
     }
     if ground.topology.isolated.contains(cpu.id) {
         parts.push("isolated: nothing else is scheduled here".into());
     }
-    match usable.len() {
+    match whole.len() {
         1 => parts.push("the only core: an engine here takes the application's time".into()),
         2 => parts.push("one of only two: the other remains for the application".into()),
         _ => {}
@@ -94,35 +101,47 @@ fn agent(ground: &Ground, processor: &Processor) -> Availability {
         let seen = host_function.map_or(String::new(), |i| format!("; its host is behind {}", i.name));
         return Availability::absent(
             format!("these are the cores of a {what} itself{seen}"),
-            "run `plimsoll serve` here and name this machine as agent:HOST on its host",
+            "run `plimsoll agent` here and name this machine as agent:HOST on its host",
         );
     }
     match dpu {
         Some((interface, product)) => {
             let address = interface.device.as_deref().unwrap_or("its device");
             Availability::present(format!(
-                "{product} at {address} ({}) has cores of its own: run `plimsoll serve` there and write agent:HOST",
+                "{product} at {address} ({}) has cores of its own: run `plimsoll agent` there and write agent:HOST",
                 interface.name
             ))
         }
-        None => Availability::absent("no DPU is seen", "run `plimsoll serve` on another host and write agent:HOST"),
+        None => Availability::absent("no DPU is seen", "run `plimsoll agent` on another host and write agent:HOST"),
     }
 }
 
-/// Rings need shared memory; large messages move by one copy where process_vm_readv is permitted, which Yama's
-/// `ptrace_scope` decides (the kernel's `Documentation/admin-guide/LSM/Yama.rst`).
+/// Whether one process may copy another's memory, so that large messages move by one copy. Yama's `ptrace_scope` decides
+/// (the kernel's `Documentation/admin-guide/LSM/Yama.rst`).
+pub fn single_copy(source: &Source, privileges: &Privileges) -> Availability {
+    match source.number::<u8>("/proc/sys/kernel/yama/ptrace_scope") {
+        Some(3) => Availability::not_permitted(
+            "Yama forbids process_vm_readv until the next boot",
+            "boot with a kernel.yama.ptrace_scope below 3",
+        ),
+        _ if privileges.has_on_host(Capability::SysPtrace) => Availability::present("by process_vm_readv"),
+        None | Some(0) => Availability::present("by process_vm_readv between processes of one user"),
+        Some(1) => Availability::present(
+            "by process_vm_readv only where the peer allows it with PR_SET_PTRACER (ptrace_scope is 1)",
+        ),
+        Some(n) => Availability::not_permitted(
+            format!("ptrace_scope is {n}"),
+            "run as root or `sysctl kernel.yama.ptrace_scope=1`",
+        ),
+    }
+}
+
 fn shm(ground: &Ground) -> Availability {
-    let ptrace = ground.privileges.has_on_host(Capability::SysPtrace);
-    let scope = ground.source.number::<u8>("/proc/sys/kernel/yama/ptrace_scope");
-    let copy = match scope {
-        Some(3) => "no single copy: Yama forbids process_vm_readv until the next boot".into(),
-        _ if ptrace => "single copy by process_vm_readv".into(),
-        None | Some(0) => "single copy by process_vm_readv between processes of one user".into(),
-        Some(1) => {
-            "single copy by process_vm_readv only where the peer allows it with PR_SET_PTRACER (ptrace_scope is 1)"
-                .into()
+    let copy = match single_copy(ground.source, ground.privileges) {
+        Availability::Present { detail } => format!("single copy {detail}"),
+        Availability::Absent { reason, next } | Availability::NotPermitted { reason, next } => {
+            format!("no single copy: {reason}; {next}")
         }
-        Some(n) => format!("no single copy: ptrace_scope is {n}; run as root or `sysctl kernel.yama.ptrace_scope=1`"),
     };
     let huge = ground.source.names("/sys/kernel/mm/hugepages", |name| name.starts_with("hugepages-"));
     let reserved: u64 = huge

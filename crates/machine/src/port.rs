@@ -55,6 +55,7 @@ pub enum Notice {
 ///
 /// `fill` and `deliver` are called inline, so that a packet is written to and read from the port's own memory.
 pub trait Port {
+    /// What the port promises.
     fn capabilities(&self) -> Capabilities;
 
     /// Sends `peer` one packet of exactly `length` bytes, 0 to `mtu`. `fill` gets a slice of that length in the port's
@@ -66,7 +67,8 @@ pub trait Port {
     /// Hands everything taken to the wire. A no-op where `send` already does.
     fn flush(&mut self) -> Result<()>;
 
-    /// Delivers at most `budget` packets that have arrived; returns how many.
+    /// Delivers at most `budget` packets that have arrived; returns how many. A packet may lie in memory that the peer can
+    /// still write: read what is decided on once, by value, and copy the rest.
     fn receive(&mut self, budget: usize, deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize>;
 
     /// Looks for news about peers; cheap enough to call every few thousand polls, not every poll. The end of a peer is

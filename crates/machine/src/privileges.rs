@@ -9,13 +9,21 @@ use crate::source::Source;
 /// The capabilities that decide something here; `capabilities(7)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
+    /// `CAP_NET_ADMIN`: configure interfaces, attach programs to them.
     NetAdmin,
+    /// `CAP_NET_RAW`: open raw and packet sockets.
     NetRaw,
+    /// `CAP_IPC_LOCK`: lock memory beyond the limit.
     IpcLock,
+    /// `CAP_SYS_PTRACE`: read and write other processes' memory.
     SysPtrace,
+    /// `CAP_SYS_ADMIN`: mount, enter namespaces and much else.
     SysAdmin,
+    /// `CAP_SYS_NICE`: real-time scheduling, other processes' affinity.
     SysNice,
+    /// `CAP_PERFMON`: performance counters of the whole system.
     Perfmon,
+    /// `CAP_BPF`: load BPF programs.
     Bpf,
 }
 
@@ -38,7 +46,9 @@ impl Capability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
+    /// There is no limit.
     Unlimited,
+    /// The limit, in the unit of its resource.
     At(u64),
 }
 
@@ -49,17 +59,20 @@ pub struct Privileges {
     pub effective_user: Option<u32>,
     /// `CapEff`, a bit a capability.
     pub capabilities: u64,
-    /// In a user namespace, where capabilities reach no further than the namespace's own resources.
+    /// Whether it is in a user namespace, where capabilities reach no further than the namespace's own resources.
     pub user_namespace: bool,
     /// Cores this process may run on.
     pub allowed: Option<CpuSet>,
     /// `RLIMIT_MEMLOCK` in bytes.
     pub locked_memory: Option<Limit>,
+    /// `RLIMIT_NOFILE`.
+    pub open_files: Option<Limit>,
     /// `RLIMIT_RTPRIO`.
     pub realtime_priority: Option<Limit>,
 }
 
 impl Privileges {
+    /// Reads what the process that looks at `source` may do.
     pub fn read(source: &Source) -> Privileges {
         let status = source.text("/proc/self/status").unwrap_or_default();
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -75,15 +88,17 @@ impl Privileges {
             user_namespace: source.text("/proc/self/uid_map").is_ok_and(|map| !identity(map)),
             allowed: field("Cpus_allowed_list").and_then(CpuSet::from_list),
             locked_memory: limit("Max locked memory"),
+            open_files: limit("Max open files"),
             realtime_priority: limit("Max realtime priority"),
         }
     }
 
+    /// Whether the process has this capability in force.
     pub fn has(&self, capability: Capability) -> bool {
         self.capabilities & (1 << capability.bit()) != 0
     }
 
-    /// Has it towards the host itself, not only inside a user namespace.
+    /// Whether the process has this capability towards the host itself, not only inside a user namespace.
     pub fn has_on_host(&self, capability: Capability) -> bool {
         self.has(capability) && !self.user_namespace
     }

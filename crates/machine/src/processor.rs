@@ -7,8 +7,9 @@ use crate::source::Source;
 /// What the machine calls itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Processor {
+    /// The processor's name, as the machine gives it.
     pub model: Option<String>,
-    /// As `uname -m` gives it.
+    /// The architecture, as `uname -m` gives it.
     pub architecture: Option<String>,
     /// `uname -r`.
     pub kernel: Option<String>,
@@ -32,6 +33,7 @@ const ARM_PARTS: [(&str, &str, &str); 9] = [
 ];
 
 impl Processor {
+    /// Reads what the source tells of the processor; what it lacks stays empty.
     pub fn read(source: &Source) -> Processor {
         let cpuinfo = source.text("/proc/cpuinfo").unwrap_or_default();
         let field = |name: &str| {

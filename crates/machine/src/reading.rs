@@ -1,4 +1,4 @@
-//! Values that say how they were got (DESIGN rule 2): never 0 for 'no sensor'.
+//! Values that say how they were got: never 0 for 'no sensor'.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +11,26 @@ pub enum Reading<T> {
     /// Computed by a model, not read.
     Modelled(T),
     /// The machine has no such thing.
-    Absent { reason: String },
+    Absent {
+        /// Why there is no value.
+        reason: String,
+    },
     /// The machine may have it, but this user may not look.
-    NotPermitted { reason: String, next: String },
+    NotPermitted {
+        /// What was refused, and by what.
+        reason: String,
+        /// What would permit it.
+        next: String,
+    },
 }
 
 impl<T> Reading<T> {
+    /// A value that this machine does not have: why.
     pub fn absent(reason: impl Into<String>) -> Self {
         Reading::Absent { reason: reason.into() }
     }
 
+    /// A value that this user may not read: why, and what would permit it.
     pub fn not_permitted(reason: impl Into<String>, next: impl Into<String>) -> Self {
         Reading::NotPermitted { reason: reason.into(), next: next.into() }
     }
@@ -33,6 +43,7 @@ impl<T> Reading<T> {
         }
     }
 
+    /// The same reading with its value changed.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Reading<U> {
         match self {
             Reading::Measured(v) => Reading::Measured(f(v)),

@@ -25,8 +25,10 @@ const NAMES: [(i32, &str); 12] = [
 ];
 
 impl Refusal {
+    /// There is no such file (ENOENT).
     pub const MISSING: Refusal = Refusal { errno: 2 };
 
+    /// The refusal that this error number means.
     pub fn from_errno(errno: i32) -> Refusal {
         Refusal { errno }
     }
@@ -43,6 +45,7 @@ impl Refusal {
         known.map_or_else(|| format!("errno{}", self.errno), |(_, name)| (*name).into())
     }
 
+    /// Whether the file, or what it is about, is not there.
     pub fn missing(self) -> bool {
         matches!(self.errno, 2 | 20)
     }

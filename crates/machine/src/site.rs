@@ -36,9 +36,13 @@ pub enum Site {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SiteKind {
+    /// The caller's own thread.
     App,
+    /// A dedicated core.
     Core,
+    /// The driver hook of an interface.
     Xdp,
+    /// Another host, through its agent.
     Agent,
 }
 
@@ -54,6 +58,7 @@ impl fmt::Display for SiteKind {
 }
 
 impl Site {
+    /// The kind of this site.
     pub fn kind(&self) -> SiteKind {
         match self {
             Site::App => SiteKind::App,

@@ -34,11 +34,12 @@ impl Source {
         Source { root, seen: RefCell::default() }
     }
 
-    /// This host.
+    /// Reads this host.
     pub fn live() -> Source {
         Source::new(Root::Live)
     }
 
+    /// The machine that an archive holds.
     pub fn from_archive(archive: Archive) -> Source {
         Source::new(Root::Archive(archive))
     }
@@ -68,6 +69,7 @@ impl Source {
         }
     }
 
+    /// Whether it is this host, and no archive or copy.
     pub fn is_live(&self) -> bool {
         matches!(self.root, Root::Live)
     }

@@ -5,6 +5,7 @@
 //! archive then serves as its input, and `lstopo` stands as the outside check.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,12 +22,16 @@ const NODE: &str = "/sys/devices/system/node";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CoreKind {
+    /// The faster kind.
     Performance,
+    /// The kind that takes less power.
     Efficient,
+    /// The kind that takes least, on machines with three.
     LowPower,
 }
 
 impl CoreKind {
+    /// The kind in words, for the user.
     pub fn name(self) -> &'static str {
         match self {
             CoreKind::Performance => "performance core",
@@ -39,6 +44,7 @@ impl CoreKind {
 /// One logical CPU that is online.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
+    /// The kernel's number.
     pub id: CoreId,
     /// The package's number, dense from 0 in order of its first CPU.
     pub package: u32,
@@ -46,67 +52,86 @@ pub struct Cpu {
     pub core_number: Option<u32>,
     /// All logical CPUs of the same physical core, this one included.
     pub threads: CpuSet,
+    /// Number of its NUMA node.
     pub node: Option<u32>,
-    /// On machines that mix kinds only.
+    /// The kind of core, on machines that mix kinds.
     pub kind: Option<CoreKind>,
 }
 
-impl Cpu {
-    /// Not the first thread of its core: it shares execution units with one that is.
-    pub fn is_second_thread(&self) -> bool {
-        self.threads.first() != Some(self.id)
-    }
-}
-
+/// What a cache holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheKind {
+    /// Data only.
     Data,
+    /// Instructions only.
     Instruction,
+    /// Both.
     Unified,
 }
 
 /// One cache and who shares it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cache {
+    /// Its level: 1 is nearest the core.
     pub level: u32,
+    /// What it holds.
     pub kind: CacheKind,
+    /// CPUs that share it.
     pub shared_by: CpuSet,
     /// Absent where a hypervisor or firmware hides it.
     pub size: Option<Bytes>,
+    /// Length of a line.
     pub line: Option<Bytes>,
 }
 
 /// One NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
+    /// The kernel's number.
     pub id: u32,
     /// Empty for memory without CPUs.
     pub cpus: CpuSet,
+    /// Memory of the node.
     pub memory: Option<Bytes>,
-    /// To each node in order of number; 10 is local (ACPI SLIT).
+    /// Distances to each node in order of number; 10 is local (ACPI SLIT).
     pub distances: Vec<u32>,
 }
 
 /// The CPUs that are online and how they hang together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
+    /// The CPUs that are online, in ascending order.
     pub cpus: Vec<Cpu>,
     /// Logical CPUs of each package, in order of number.
     pub packages: Vec<CpuSet>,
     /// Logical CPUs of each die; as many as packages where a package is one die.
     pub dies: Vec<CpuSet>,
-    /// In order of level, kind and first CPU.
+    /// The caches, in order of level, kind and first CPU.
     pub caches: Vec<Cache>,
+    /// The NUMA nodes, in order of number.
     pub nodes: Vec<NumaNode>,
+    /// CPUs that are online.
     pub online: CpuSet,
-    /// There, but switched off.
+    /// CPUs that are there, but switched off.
     pub offline: CpuSet,
-    /// Kept free of the scheduler's balancing by the boot parameter `isolcpus`.
+    /// CPUs that the boot parameter `isolcpus` keeps free of the scheduler's balancing.
     pub isolated: CpuSet,
 }
 
 impl Topology {
+    /// This host's, read once.
+    ///
+    /// # Errors
+    /// As [`Topology::read`].
+    pub fn live() -> Result<&'static Topology> {
+        static LIVE: OnceLock<Topology> = OnceLock::new();
+        match LIVE.get() {
+            Some(topology) => Ok(topology),
+            None => Topology::read(&Source::live()).map(|topology| LIVE.get_or_init(|| topology)),
+        }
+    }
+
     /// # Errors
     /// No CPU can be seen at all.
     pub fn read(source: &Source) -> Result<Topology> {
@@ -161,8 +186,9 @@ impl Topology {
         })
     }
 
+    /// The CPU of this number, if it is online.
     pub fn cpu(&self, id: CoreId) -> Option<&Cpu> {
-        self.cpus.iter().find(|cpu| cpu.id == id)
+        self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|at| &self.cpus[at])
     }
 
     /// Physical cores.

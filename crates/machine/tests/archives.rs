@@ -72,7 +72,9 @@ fn a_core_that_does_not_exist_is_a_fault_that_names_those_that_do() {
 
 #[test]
 fn facts_are_short_and_complete() {
-    for name in ["xeon-two-socket", "epyc-one-socket", "bluefield-dpu", "laptop-hybrid", "vm-two-core"] {
+    for name in
+        ["xeon-two-socket", "epyc-one-socket", "eight-node-job", "bluefield-dpu", "laptop-hybrid", "vm-two-core"]
+    {
         let facts = read(name).facts();
         assert!((8..=12).contains(&facts.len()), "{name}: {facts:?}");
         assert!(facts.iter().all(|(label, value)| !label.is_empty() && !value.is_empty()), "{name}: {facts:?}");

@@ -52,7 +52,7 @@ fn needs_before(function: &Function) -> bool {
     let consumes =
         matches!(function.class, Class::Completion) || ["Start", "Startall", "Request_free"].contains(&function.name);
     (consumes && arguments.iter().any(|name| function.argument(name).is_some()))
-        || ["Finalize", "Abort"].contains(&function.name)
+        || ["Finalize", "Session_finalize", "Abort"].contains(&function.name)
 }
 
 /// Whether it has a status that a timeline wants, which the program may ignore.

@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::Abi;
 use crate::call::Handle;
+use crate::models::{Model, Models};
 use crate::real::Mpi;
 
-/// World rank of a process that is not in this MPI_COMM_WORLD.
-pub const STRANGER: u32 = u32::MAX;
+/// For the world rank of a process outside this MPI_COMM_WORLD, or of none.
+pub const NO_RANK: u32 = u32::MAX;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Communicator {
-    /// Counted as they are met; MPI_COMM_WORLD is 0.
+    /// Counted as they are met from 2 on; MPI_COMM_WORLD is 0, MPI_COMM_SELF 1, whichever comes first.
     pub number: u32,
     /// As MPI_Comm_size says, of the local group.
     pub size: u32,
@@ -34,7 +35,7 @@ impl Communicator {
         let peer = u32::try_from(peer).ok().filter(|peer| *peer < self.fan)?;
         match &self.members {
             None => Some(peer),
-            Some(members) => members.get(peer as usize).copied().filter(|rank| *rank != STRANGER),
+            Some(members) => members.get(peer as usize).copied().filter(|rank| *rank != NO_RANK),
         }
     }
 }
@@ -48,7 +49,8 @@ pub struct Communicators {
 #[derive(Debug, Default)]
 struct Known {
     by_handle: HashMap<(usize, Kind), Arc<Communicator>>,
-    next: u32,
+    /// Communicators met, beside the first two.
+    met: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,7 +64,14 @@ impl Communicators {
     ///
     /// # Safety
     /// A call with this handle succeeded, and nobody freed it since.
-    pub unsafe fn get(&self, handle: Handle, kind: Kind, mpi: &Mpi, abi: &Abi) -> Option<Arc<Communicator>> {
+    pub unsafe fn get(
+        &self,
+        handle: Handle,
+        kind: Kind,
+        models: &Models,
+        mpi: &Mpi,
+        abi: &Abi,
+    ) -> Option<Arc<Communicator>> {
         // SAFETY: by this function's contract.
         let handle = unsafe { in_c(handle, kind, mpi, abi) };
         if let Some(found) = self.lock().by_handle.get(&(handle, kind)) {
@@ -71,17 +80,25 @@ impl Communicators {
         // Not under the lock: the MPI has locks of its own, under which it may call back what frees communicators.
         // SAFETY: by this function's contract.
         let mut asked = unsafe {
+            let asking = models.ask();
+            let model = asking.model?;
             match kind {
-                Kind::Communicator => communicator(handle, mpi, abi)?,
-                Kind::Window => window(handle, mpi, abi)?,
+                Kind::Communicator => communicator(handle, model, mpi, abi)?,
+                Kind::Window => window(handle, model, mpi, abi)?,
             }
         };
         let mut known = self.lock();
         if let Some(found) = known.by_handle.get(&(handle, kind)) {
             return Some(found.clone());
         }
-        asked.number = known.next;
-        known.next += 1;
+        asked.number = match kind {
+            Kind::Communicator if handle == abi.comm_world => 0,
+            Kind::Communicator if handle == abi.comm_self => 1,
+            _ => {
+                known.met += 1;
+                known.met + 1
+            }
+        };
         let found = Arc::new(asked);
         known.by_handle.insert((handle, kind), found.clone());
         Some(found)
@@ -139,7 +156,7 @@ fn number(ask: impl FnOnce(*mut c_int) -> c_int) -> Option<i32> {
 
 /// # Safety
 /// As of [`Communicators::get`].
-unsafe fn communicator(comm: usize, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
+unsafe fn communicator(comm: usize, model: Model, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
     // SAFETY: a call with this communicator succeeded and nobody has freed it since, so that the MPI knows it.
     unsafe {
         let size = number(|to| (mpi.comm_size)(comm, to))?;
@@ -150,7 +167,7 @@ unsafe fn communicator(comm: usize, mpi: &Mpi, abi: &Abi) -> Option<Communicator
         if asked != 0 {
             return None;
         }
-        let members = members(group, comm == abi.comm_world, mpi, abi);
+        let members = members(group, comm == abi.comm_world, model, mpi, abi);
         (mpi.group_free)(&mut group);
         let (fan, members) = members?;
         let out_degree = if inter { 0 } else { out_degree(comm, rank, mpi, abi) };
@@ -160,14 +177,14 @@ unsafe fn communicator(comm: usize, mpi: &Mpi, abi: &Abi) -> Option<Communicator
 
 /// # Safety
 /// As of [`Communicators::get`].
-unsafe fn window(win: usize, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
+unsafe fn window(win: usize, model: Model, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
     let mut group = 0;
     // SAFETY: a call with this window succeeded, so that the MPI knows it; the group is freed once.
     let members = unsafe {
         if (mpi.win_get_group)(win, &mut group) != 0 {
             return None;
         }
-        let members = members(group, false, mpi, abi);
+        let members = members(group, false, model, mpi, abi);
         (mpi.group_free)(&mut group);
         members
     };
@@ -178,18 +195,21 @@ unsafe fn window(win: usize, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
 /// The size of a group and its members' world ranks.
 ///
 /// # Safety
-/// `group` is one of the MPI's.
-unsafe fn members(group: usize, is_world: bool, mpi: &Mpi, abi: &Abi) -> Option<(u32, Option<Box<[u32]>>)> {
-    // SAFETY: by this function's contract; MPI_COMM_WORLD is known from MPI_Init to MPI_Finalize.
+/// `group` is one of the MPI's, and `model` is open.
+unsafe fn members(
+    group: usize,
+    is_world: bool,
+    model: Model,
+    mpi: &Mpi,
+    abi: &Abi,
+) -> Option<(u32, Option<Box<[u32]>>)> {
+    // SAFETY: by this function's contract.
     unsafe {
         let size = number(|to| (mpi.group_size)(group, to))?;
         if is_world {
             return Some((size as u32, None));
         }
-        let mut world = 0;
-        if (mpi.comm_group)(abi.comm_world, &mut world) != 0 {
-            return None;
-        }
+        let mut world = group_of(model, mpi, abi)?;
         let ranks: Vec<c_int> = (0..size).collect();
         let mut translated = vec![abi.undefined; ranks.len()];
         let asked = (mpi.group_translate)(group, size, ranks.as_ptr(), world, translated.as_mut_ptr());
@@ -197,8 +217,39 @@ unsafe fn members(group: usize, is_world: bool, mpi: &Mpi, abi: &Abi) -> Option<
         if asked != 0 {
             return None;
         }
-        let members = translated.into_iter().map(|rank| u32::try_from(rank).unwrap_or(STRANGER)).collect();
+        let members = translated.into_iter().map(|rank| u32::try_from(rank).unwrap_or(NO_RANK)).collect();
         Some((size as u32, Some(members)))
+    }
+}
+
+/// All processes that were started together. The caller frees it.
+///
+/// # Safety
+/// `model` is open.
+unsafe fn group_of(model: Model, mpi: &Mpi, abi: &Abi) -> Option<usize> {
+    let mut world = 0;
+    // SAFETY: MPI_COMM_WORLD is known from MPI_Init to MPI_Finalize, and a session until it is finalized.
+    let asked = unsafe {
+        match model {
+            Model::World => (mpi.comm_group)(abi.comm_world, &mut world),
+            Model::Session(session) => (mpi.group_of_session?)(session, c"mpi://WORLD".as_ptr(), &mut world),
+        }
+    };
+    (asked == 0).then_some(world)
+}
+
+/// The rank of this process among all that were started together, and how many they are.
+///
+/// # Safety
+/// `model` is open.
+pub unsafe fn place(model: Model, mpi: &Mpi, abi: &Abi) -> Option<(u32, u32)> {
+    // SAFETY: by this function's contract; the group is freed once.
+    unsafe {
+        let mut world = group_of(model, mpi, abi)?;
+        let rank = number(|to| (mpi.group_rank)(world, to));
+        let size = number(|to| (mpi.group_size)(world, to));
+        (mpi.group_free)(&mut world);
+        Some((u32::try_from(rank?).ok()?, u32::try_from(size?).ok()?))
     }
 }
 

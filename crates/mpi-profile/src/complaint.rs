@@ -1,4 +1,4 @@
-//! The one line that says what is lost.
+//! The one line on standard error by which the library says what of a profile is lost.
 
 use std::io::Write;
 

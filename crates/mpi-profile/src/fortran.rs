@@ -1,4 +1,4 @@
-//! What is an address in Fortran and a constant in C.
+//! MPI_IN_PLACE, a constant in C, as Fortran passes it: the address of a variable.
 
 use crate::real::find_variable;
 

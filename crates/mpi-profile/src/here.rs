@@ -1,4 +1,4 @@
-//! What a thread has at hand while it records: its tables and caches.
+//! The state of a recording thread: its tables and caches.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -103,6 +103,13 @@ impl Here {
         self.traced = u64::from(self.tracing.is_some());
     }
 
+    /// The thread, or the process, seems to end.
+    pub fn close(&mut self) {
+        if let Some(tracing) = &mut self.tracing {
+            tracing.close();
+        }
+    }
+
     pub fn mpi(&self) -> &'static Mpi {
         &self.rank.mpi
     }
@@ -111,13 +118,17 @@ impl Here {
         &self.rank.abi
     }
 
-    /// Handles may mean something else than the caches say.
+    /// Handles may mean something else than the caches say. `false`: nothing is recorded any more.
     #[cold]
-    pub fn forget(&mut self, generation: u64) {
+    pub fn forget(&mut self, generation: u64) -> bool {
+        if !process::goes_on(self.rank) {
+            return false;
+        }
         self.generation = generation;
         self.datatypes.clear();
         self.communicators = [const { (FREE, None) }; COMMUNICATORS];
         self.windows = [const { (FREE, None) }; COMMUNICATORS];
+        true
     }
 
     /// # Safety
@@ -151,7 +162,7 @@ impl Here {
     #[cold]
     unsafe fn ask(&mut self, handle: Handle, kind: Kind) -> Option<Arc<Communicator>> {
         // SAFETY: by this function's contract.
-        let found = unsafe { self.rank.communicators.get(handle, kind, self.mpi(), self.abi()) };
+        let found = unsafe { self.rank.communicators.get(handle, kind, &self.rank.models, self.mpi(), self.abi()) };
         match &found {
             Some(group) => self.rank.met(group),
             None => self.rank.dropped(|dropped| &raw mut dropped.communicators),
@@ -180,7 +191,7 @@ impl Here {
             thread: self.index,
             function: function as u16,
             group,
-            record_bytes: size_of::<Cell>() as u32,
+            record_bytes: size_of::<Cell>() as u16,
             capacity: ROW_CELLS as u32,
             used: ROW_CELLS as u32,
             ..Region::default()
@@ -219,7 +230,7 @@ impl Here {
             let entry = Region {
                 kind: kind::SITES,
                 thread: self.index,
-                record_bytes: size_of::<Site>() as u32,
+                record_bytes: size_of::<Site>() as u16,
                 capacity: SITES_AT_ONCE as u32,
                 ..Region::default()
             };
@@ -245,7 +256,7 @@ impl Here {
         // SAFETY: the region has room for SITES_AT_ONCE records, of which `sites_used` are taken; it is this thread's.
         let place = unsafe {
             let place = room.start.as_ptr().cast::<Site>().add(self.sites_used as usize);
-            place.write(site);
+            place.write(site.sealed());
             self.sites_used += 1;
             (&raw mut (*room.entry.as_ptr()).used).write_volatile(self.sites_used);
             place
@@ -270,7 +281,7 @@ impl Here {
         let entry = Region {
             kind: kind::PEERS,
             thread: self.index,
-            record_bytes: size_of::<Peer>() as u32,
+            record_bytes: size_of::<Peer>() as u16,
             capacity: size,
             used: size,
             ..Region::default()

@@ -6,6 +6,7 @@
 //! What a word means in an MPI is known to [`abi`] alone.
 //!
 //! The library never communicates, never ends or delays a job, and writes one line to stderr only where something is lost.
+//! A panic of its own ends recording and nothing else ([`contained`]).
 //! Without the variable [`record::folder::variable::FOLDER`] every call passes straight through.
 //!
 //! This crate has unsafe code, as a library behind a C interface must; each block says on which invariant it rests.
@@ -29,10 +30,13 @@ pub mod call;
 pub mod clock;
 pub mod communicators;
 pub mod complaint;
+pub mod contained;
 pub mod datatypes;
 pub mod fortran;
 pub mod hashed;
+pub mod heading;
 pub mod here;
+pub mod models;
 pub mod narrow;
 pub mod operations;
 pub mod process;

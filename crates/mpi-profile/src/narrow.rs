@@ -8,6 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use record::functions::{Argument, Function, functions};
 
 use crate::abi::Abi;
+use crate::contained::contained;
 use crate::real::Mpi;
 
 /// MPI_ERR_COUNT of every MPI.
@@ -26,6 +27,13 @@ type Arrays = Vec<Box<[c_int]>>;
 /// `arguments` are those of a C call of the function `id` with large counts; `kept` takes what `plimsoll_narrowed` gets.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_narrow(id: u32, arguments: *mut usize, kept: *mut *mut Arrays) -> usize {
+    // SAFETY: by this function's contract.
+    contained(OTHER, || unsafe { narrow(id, arguments, kept) })
+}
+
+/// # Safety
+/// As of [`plimsoll_narrow`].
+unsafe fn narrow(id: u32, arguments: *mut usize, kept: *mut *mut Arrays) -> usize {
     let Some((mpi, abi)) = mpi() else { return OTHER };
     let function = &functions()[id as usize];
     let comm = function.argument("comm").expect("whoever has such arrays has a communicator");
@@ -61,6 +69,10 @@ unsafe extern "C" fn plimsoll_narrow(id: u32, arguments: *mut usize, kept: *mut 
 unsafe extern "C" fn plimsoll_narrowed(id: u32, kept: *mut Arrays) {
     // SAFETY: by this function's contract.
     let arrays = unsafe { Box::from_raw(kept) };
+    contained((), || keep_under_way(id, arrays));
+}
+
+fn keep_under_way(id: u32, arrays: Box<Arrays>) {
     let function = &functions()[id as usize];
     if function.name.ends_with("_init") {
         // A persistent request may be started again until the end.

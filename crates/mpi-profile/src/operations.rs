@@ -1,7 +1,7 @@
 //! Following what calls begin until other calls complete it.
 
 use crate::call::{Call, Handle};
-use crate::communicators::{Communicator, STRANGER};
+use crate::communicators::{Communicator, NO_RANK};
 use crate::fortran;
 use crate::here::Here;
 use crate::recorder::{self, Facts};
@@ -139,7 +139,7 @@ fn start(here: &mut Here, handle: Handle, facts: &mut Facts) {
     }
     facts.bytes = facts.bytes.wrapping_add(operation.bytes);
     if operation.sends {
-        let to = Some(operation.dest).filter(|dest| *dest != STRANGER);
+        let to = Some(operation.dest).filter(|dest| *dest != NO_RANK);
         recorder::message(here, to, operation.bytes);
         facts.messages += 1;
         facts.message_bytes = facts.message_bytes.wrapping_add(operation.bytes);

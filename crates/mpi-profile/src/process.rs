@@ -1,21 +1,25 @@
 //! The life of a profiled process: the first call of each thread, what becomes known on the way, forks and ends.
 
 use std::ffi::{c_int, c_void};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 
 use record::folder::{self, variable};
-use record::layout::{self, Dropped, Header, Phase, Region, THREADS, Thread, WHOLE_RANK, kind};
+use record::layout::{self, Dropped, Phase, Region, THREADS, Thread, WHOLE_RANK, kind};
 
 use crate::abi::Abi;
 use crate::call::{Handle, language};
 use crate::clock;
-use crate::communicators::{Communicator, Communicators, Kind};
+use crate::communicators::{self, Communicator, Communicators, Kind};
 use crate::complaint::Complaint;
+use crate::contained::{self, contained};
 use crate::fortran::Fortran;
+use crate::heading::Heading;
 use crate::here::{Here, depth};
+use crate::models::{Model, Models};
 use crate::real::Mpi;
 use crate::recorder;
 use crate::requests::Shared;
@@ -40,22 +44,22 @@ pub struct Rank {
     pub clock: u32,
     pub rules: Vec<Rule>,
     pub communicators: Communicators,
+    pub models: Models,
     pub requests: Shared,
     /// `None` where no timeline is asked for.
     pub timeline: Option<Timeline>,
     fortran: OnceLock<Fortran>,
     pid: u32,
-    header: *mut Header,
+    heading: Heading,
+    /// Ranks of MPI_COMM_WORLD, once they are known.
+    size: AtomicU32,
+    /// The process seemed to end, and the tables are sealed.
+    closed: AtomicBool,
     tables: Mutex<Tables>,
     modules: Mutex<Modules>,
     phases: Mutex<Phases>,
     threads: Mutex<Threads>,
 }
-
-// SAFETY: the header is mapped as long as the process runs. Its words are written by one thread at a time, or as atomics.
-unsafe impl Send for Rank {}
-// SAFETY: as above.
-unsafe impl Sync for Rank {}
 
 #[derive(Debug, Default)]
 struct Phases {
@@ -82,6 +86,8 @@ mod state {
     pub const FRESH: u32 = 0;
     pub const RECORDING: u32 = 1;
     pub const OFF: u32 = 2;
+    /// A defect of ours ended it; what was recorded until then stays.
+    pub const FAILED: u32 = 3;
 }
 
 static STATE: AtomicU32 = AtomicU32::new(state::FRESH);
@@ -104,7 +110,7 @@ fn recording() -> Option<&'static Rank> {
     RANK.get().filter(|_| STATE.load(Ordering::Relaxed) == state::RECORDING)
 }
 
-/// Of the MPI of this process, once it is known.
+/// The binary interface of this process's MPI, once it is known.
 pub fn abi() -> Option<&'static Abi> {
     RANK.get().map(|rank| &rank.abi)
 }
@@ -121,11 +127,38 @@ unsafe extern "C" {
 /// The record of this thread, at its first call; a stand-in where nothing is recorded.
 #[unsafe(no_mangle)]
 extern "C" fn plimsoll_arrive() -> *mut Here {
-    // Here and not in a static: a panic must not leave C's frames.
-    let here = std::panic::catch_unwind(arrive).unwrap_or_else(|_| passing());
+    contained::tell_in_one_line();
+    let here = contained(passing(), arrive);
     // SAFETY: the record stays as long as the process runs.
     unsafe { plimsoll_set_here(here) };
     here
+}
+
+/// A panic of the library: this thread records no more, and the others learn of it by their stale caches.
+#[cold]
+pub fn failed() {
+    let was = STATE.compare_exchange(state::RECORDING, state::FAILED, Ordering::AcqRel, Ordering::Acquire);
+    // SAFETY: the stand-in stays as long as the process runs.
+    unsafe { plimsoll_set_here(passing()) };
+    GENERATION.fetch_add(2, Ordering::Release);
+    if let Some(rank) = RANK.get().filter(|_| was.is_ok()) {
+        rank.heading.change(|header| header.failed = clock::ticks(rank.clock));
+    }
+}
+
+/// Asked by a thread whose caches are stale: whether it still records. Where it does not it is let through from now on.
+#[cold]
+pub fn goes_on(rank: &Rank) -> bool {
+    if STATE.load(Ordering::Acquire) != state::RECORDING {
+        // SAFETY: the stand-in stays as long as the process runs.
+        unsafe { plimsoll_set_here(passing()) };
+        return false;
+    }
+    // The process seemed to end, and calls MPI nevertheless.
+    if rank.closed.swap(false, Ordering::AcqRel) {
+        rank.heading.change(|header| header.closed = 0);
+    }
+    true
 }
 
 /// A record with which calls pass straight through. Its first words are never written.
@@ -160,20 +193,21 @@ fn arrive() -> *mut Here {
 /// Whether a call is one of the program's own although the thread's record says that it is in one.
 ///
 /// # Safety
-/// `here` is this thread's, or a stand-in; `frame` is in the wrapper's frame.
+/// `here` is this thread's, or a stand-in; `frame` is where the frame of the wrapper's caller ends.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_outermost(here: *mut Here, frame: *const c_void) -> c_int {
     // SAFETY: by this function's contract; stand-ins have the first four fields too.
     let (depth, outer) = unsafe { ((*here).depth, (*here).frame) };
     match depth {
         depth::COUNTING => {
-            if let Some(rank) = RANK.get() {
-                rank.dropped(|dropped| &raw mut dropped.calls);
+            if let Some(rank) = recording() {
+                contained((), || rank.dropped(|dropped| &raw mut dropped.calls));
             }
             0
         }
-        // Frames grow downwards: a wrapper that is further up was left by longjmp or by an exception.
-        depth::INSIDE => c_int::from(frame >= outer),
+        // Frames grow downwards: who calls from above an outer wrapper's record has left that wrapper by longjmp or by an
+        // exception.
+        depth::INSIDE => c_int::from(frame > outer),
         _ => 0,
     }
 }
@@ -186,6 +220,13 @@ unsafe extern "C" fn plimsoll_outermost(here: *mut Here, frame: *const c_void) -
 unsafe extern "C" fn plimsoll_forget(what: c_int, of: u32, address: usize) {
     GENERATION.fetch_add(2, Ordering::Relaxed);
     let Some(rank) = recording() else { return };
+    // SAFETY: by this function's contract.
+    contained((), || unsafe { forget(rank, what, of, address) });
+}
+
+/// # Safety
+/// As of [`plimsoll_forget`].
+unsafe fn forget(rank: &Rank, what: c_int, of: u32, address: usize) {
     let kind = match what {
         1 => Kind::Communicator,
         2 => Kind::Window,
@@ -202,7 +243,7 @@ unsafe extern "C" fn plimsoll_forget(what: c_int, of: u32, address: usize) {
             _ => Handle::c(*(address as *const usize)),
         }
     };
-    if !handle.is_fortran() || rank.placed() {
+    if !handle.is_fortran() || rank.world_size() > 0 {
         // SAFETY: the program passes it as one that the MPI knows.
         unsafe { rank.communicators.forget(handle, kind, &rank.mpi, &rank.abi) };
     }
@@ -211,6 +252,10 @@ unsafe extern "C" fn plimsoll_forget(what: c_int, of: u32, address: usize) {
 /// MPI_Pcontrol: 0 pauses recording, 1 goes on, every level marks a phase.
 #[unsafe(no_mangle)]
 extern "C" fn plimsoll_phase(level: c_int) {
+    contained((), || phase(level));
+}
+
+fn phase(level: c_int) {
     // SAFETY: the thread's own record or none.
     let here = match unsafe { plimsoll_get_here() } {
         // The first call of all: recording may begin paused.
@@ -231,14 +276,11 @@ extern "C" fn plimsoll_phase(level: c_int) {
 /// The process ends in order.
 #[unsafe(no_mangle)]
 extern "C" fn plimsoll_ended() {
-    let Some(rank) = recording() else { return };
+    let Some(rank) = RANK.get().filter(|_| STATE.load(Ordering::Relaxed) != state::OFF) else { return };
     // A child that was made without fork's handlers has the same memory.
-    if rank.pid != std::process::id() {
-        return;
+    if rank.pid == std::process::id() {
+        contained((), || rank.ended());
     }
-    rank.refresh();
-    // SAFETY: the header is mapped as long as the process runs.
-    unsafe { (*rank.header).ended = clock::ticks(rank.clock) };
 }
 
 /// In the child of a fork: the file is the parent's.
@@ -249,13 +291,19 @@ extern "C" fn forked() {
 }
 
 extern "C" fn left(here: *mut c_void) {
-    let Some(rank) = recording() else { return };
+    if let Some(rank) = recording() {
+        contained((), || leave(rank, here));
+    }
+}
+
+fn leave(rank: &Rank, here: *mut c_void) {
     // SAFETY: the value of the key is this thread's record, which stays and which nobody else has.
     unsafe {
         let here = here.cast::<Here>();
         plimsoll_set_here(ptr::null_mut());
         (*here).depth = depth::OUTSIDE;
-        (*(*here).thread).ended = clock::ticks(rank.clock);
+        (*here).close();
+        seal_thread((*here).thread, (*(*here).thread).tid, clock::ticks(rank.clock));
         (*(*here).thread).inside = 0;
         rank.threads.lock().unwrap_or_else(PoisonError::into_inner).free.push(Spare(here));
     }
@@ -274,25 +322,25 @@ impl Rank {
         let host = host();
         let timeline = Timeline::wanted(&folder, &host)?;
         let pid = std::process::id();
-        let tables = Tables::create(&folder::rank_file(&folder, &host, pid), limit)?;
+        let (tables, heading) = Tables::create(&folder::rank_file(&folder, &host, pid), limit)?;
         let clock = clock::kind();
-        let header = tables.header();
         let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        // SAFETY: the header is mapped, and nobody else writes to it yet.
-        unsafe {
-            (*header).pid = pid;
-            (*header).family = abi.family;
-            (*header).clock = clock;
-            (*header).traced = u32::from(timeline.is_some());
-            (*header).started = clock::moment(clock);
-            (*header).latest = (*header).started;
-            (*header).host = layout::text(&host);
-            (*header).boot = layout::text(boot.trim());
-            (*header).program = layout::text(&program.to_string_lossy());
-            (*header).library = layout::text(&mpi.version());
-            (*header).world = layout::text(&world::name());
-        }
+        let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino() as u32);
+        heading.change(|header| {
+            header.pid = pid;
+            header.pid_namespace = namespace;
+            header.family = abi.family;
+            header.clock = clock;
+            header.traced = u32::from(timeline.is_some());
+            header.started = clock::moment(clock);
+            header.latest = header.started;
+            header.host = layout::text(&host);
+            header.boot = layout::text(boot.trim());
+            header.program = layout::text(&program.to_string_lossy());
+            header.library = layout::text(&mpi.version());
+            header.world = layout::text(&world::name());
+        });
         // SAFETY: the handler stays in memory, since this library is never unloaded before the process ends.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         sampler::start(&folder, boot.trim());
@@ -302,11 +350,14 @@ impl Rank {
             clock,
             rules: rules::rules(),
             communicators: Communicators::default(),
+            models: Models::default(),
             requests: Shared::new(),
             timeline,
             fortran: OnceLock::new(),
             pid,
-            header,
+            heading,
+            size: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
             tables: Mutex::new(tables),
             modules: Mutex::default(),
             phases: Mutex::default(),
@@ -323,8 +374,7 @@ impl Rank {
         let Some(Spare(here)) = spare else { return (&raw const plimsoll_counting).cast_mut() };
         // SAFETY: the record is this thread's now; its thread's entry is mapped as long as the process runs.
         unsafe {
-            (*(*here).thread).tid = tid;
-            (*(*here).thread).ended = 0;
+            seal_thread((*here).thread, tid, 0);
             libc::pthread_setspecific(key(), here.cast());
         }
         here
@@ -337,24 +387,23 @@ impl Rank {
         let room = self.region(Region {
             kind: kind::THREAD,
             thread: threads.known,
-            record_bytes: size_of::<Thread>() as u32,
+            record_bytes: size_of::<Thread>() as u16,
             capacity: 1,
             used: 1,
             ..Region::default()
         })?;
         let mut here = Here::new(self, threads.known, room.start.as_ptr().cast());
-        if threads.known == 0 {
-            // SAFETY: the header is mapped, and this is the first thread.
-            unsafe { (*self.header).cost = recorder::cost(self) };
-        }
+        let cost = if threads.known == 0 { recorder::cost(self) } else { 0 };
         here.trace();
         threads.known += 1;
         if threads.known > 1 {
             // Whatever the program promised the MPI.
             self.requests.set_locking();
         }
-        // SAFETY: the header is mapped, and this word is written under the lock of the threads.
-        unsafe { (*self.header).threads = u32::from(threads.known) };
+        self.heading.change(|header| {
+            header.cost = header.cost.max(cost);
+            header.threads = u32::from(threads.known);
+        });
         Some(Spare(Box::into_raw(Box::new(here))))
     }
 
@@ -381,21 +430,12 @@ impl Rank {
     /// Counts something that is not recorded.
     #[cold]
     pub fn dropped(&self, which: impl FnOnce(&mut Dropped) -> *mut u64) {
-        // SAFETY: the header is mapped; the counters are only touched here, as atomics.
-        unsafe {
-            let counter = which(&mut (*self.header).dropped);
-            AtomicU64::from_ptr(counter).fetch_add(1, Ordering::Relaxed);
-        }
+        self.heading.dropped(which);
     }
 
+    /// Ranks of MPI_COMM_WORLD; 0 where that is not known yet.
     pub fn world_size(&self) -> u32 {
-        // SAFETY: the header is mapped.
-        unsafe { (*self.header).size }
-    }
-
-    fn placed(&self) -> bool {
-        // SAFETY: the header is mapped.
-        unsafe { (*self.header).placed != 0 }
+        self.size.load(Ordering::Relaxed)
     }
 
     pub fn is_in_place(&self, word: usize, of: u32) -> bool {
@@ -409,52 +449,93 @@ impl Rank {
     /// Notes the present moment, from which the rate of ticks follows.
     #[cold]
     pub fn refresh(&self) {
-        static TURN: Mutex<()> = Mutex::new(());
-        if let Ok(_turn) = TURN.try_lock() {
-            // SAFETY: the header is mapped, and this record is written under the lock.
-            unsafe { (*self.header).latest = clock::moment(self.clock) };
-        }
+        let latest = clock::moment(self.clock);
+        self.heading.change(|header| header.latest = latest);
     }
 
-    /// MPI_Init has returned.
+    /// MPI_Init or MPI_Session_init has returned. Threads may open both at once.
     #[cold]
-    pub fn initialized(&self, ticks: u64) {
-        let world = Handle::c(self.abi.comm_world);
-        // SAFETY: MPI is initialized; the header is mapped.
-        unsafe {
-            (*self.header).initialized = ticks;
-            let mut level = 0;
-            if (self.mpi.query_thread)(&mut level) == 0 {
-                (*self.header).thread_level = self.abi.thread_level(level);
-                if (*self.header).thread_level == 3 {
-                    self.requests.set_locking();
-                }
-            }
-            // In this order: they are numbers 0 and 1.
-            let world = self.communicators.get(world, Kind::Communicator, &self.mpi, &self.abi);
-            self.communicators.get(Handle::c(self.abi.comm_self), Kind::Communicator, &self.mpi, &self.abi);
-            if let Some(world) = world {
-                (*self.header).rank = world.rank as u32;
-                (*self.header).size = world.size;
-                if world.size == 1 && (*self.header).world[0] == 0 {
-                    (*self.header).world = layout::text(&format!("alone={}", self.pid));
-                }
-                (&raw mut (*self.header).placed).write_volatile(1);
+    pub fn opened(&self, model: Model, ticks: u64) {
+        self.models.opened(model);
+        self.heading.change(|header| {
+            // Of several the first.
+            header.initialized = if header.initialized == 0 { ticks } else { header.initialized };
+            header.finalized = 0;
+        });
+        let mut level = 0;
+        // SAFETY: MPI is initialized.
+        if model == Model::World && unsafe { (self.mpi.query_thread)(&mut level) } == 0 {
+            let level = self.abi.thread_level(level);
+            self.heading.change(|header| header.thread_level = level);
+            if level == 3 {
+                self.requests.set_locking();
             }
         }
+        // SAFETY: the model is open as long as this is asked.
+        let place = unsafe {
+            let asking = self.models.ask();
+            asking.model.and_then(|model| communicators::place(model, &self.mpi, &self.abi))
+        };
+        if let Some((rank, size)) = place {
+            self.size.store(size, Ordering::Relaxed);
+            self.heading.change(|header| {
+                (header.rank, header.size, header.placed) = (rank, size, 1);
+                if size == 1 && header.world[0] == 0 {
+                    header.world = layout::text(&format!("alone={}", self.pid));
+                }
+            });
+        }
+        // What could not be told before may be told now.
+        GENERATION.fetch_add(2, Ordering::Relaxed);
         self.refresh();
     }
 
-    pub fn finalizing(&self) {
+    /// MPI_Finalize or MPI_Session_finalize is about to be called.
+    #[cold]
+    pub fn closing(&self, model: Model) {
+        let ticks = clock::ticks(self.clock);
         self.refresh();
-        // SAFETY: the header is mapped.
-        unsafe { (*self.header).finalized = clock::ticks(self.clock) };
+        if self.models.closing(model) {
+            self.heading.change(|header| header.finalized = ticks);
+        }
     }
 
+    /// It failed.
+    #[cold]
+    pub fn reopened(&self, model: Model) {
+        self.models.opened(model);
+        self.heading.change(|header| header.finalized = 0);
+    }
+
+    #[cold]
     pub fn aborting(&self) {
         self.refresh();
-        // SAFETY: the header is mapped.
-        unsafe { (*self.header).aborted = clock::ticks(self.clock) };
+        self.heading.change(|header| header.aborted = clock::ticks(self.clock));
+    }
+
+    /// The process ends in order. Should it go on nevertheless, its next call takes this back ([`goes_on`]).
+    fn ended(&self) {
+        // SAFETY: the thread's own record, a stand-in, or none.
+        let here = unsafe { plimsoll_get_here() };
+        // SAFETY: as above; stand-ins are of greater depth.
+        if !here.is_null() && unsafe { (*here).depth } <= depth::INSIDE {
+            // SAFETY: it is a whole record, and this thread's.
+            unsafe { (*here).close() };
+        }
+        self.refresh();
+        let ticks = clock::ticks(self.clock);
+        // Sessions that were left open are no reason to call the end another.
+        let is_over = self.models.world_is_over();
+        self.heading.change(|header| {
+            header.ended = ticks;
+            header.finalized = if header.finalized == 0 && is_over { ticks } else { header.finalized };
+        });
+        // Whoever holds them was interrupted by what ended the process.
+        let Ok(mut tables) = self.tables.try_lock() else { return };
+        self.closed.store(true, Ordering::Release);
+        GENERATION.fetch_add(2, Ordering::Release);
+        tables.close();
+        self.heading.close(ticks);
     }
 
     fn phase(&self, level: i32, thread: u16) {
@@ -464,7 +545,7 @@ impl Rank {
                 self.region(Region {
                     kind: kind::PHASES,
                     thread: WHOLE_RANK,
-                    record_bytes: size_of::<Phase>() as u32,
+                    record_bytes: size_of::<Phase>() as u16,
                     capacity: PHASES_AT_ONCE,
                     ..Region::default()
                 })
@@ -473,7 +554,8 @@ impl Rank {
             (phases.room, phases.used) = (Some(room), 0);
         }
         let Some(room) = phases.room else { return };
-        let phase = Phase { ticks: clock::ticks(self.clock), level, thread: u32::from(thread) };
+        let (ticks, thread) = (clock::ticks(self.clock), u32::from(thread));
+        let phase = Phase { ticks, level, thread, seal: 0 }.sealed();
         // SAFETY: the region has room for PHASES_AT_ONCE records, of which `used` are taken.
         unsafe {
             room.start.as_ptr().cast::<Phase>().add(phases.used as usize).write(phase);
@@ -481,6 +563,20 @@ impl Rank {
             phases.all += 1;
             (&raw mut (*room.entry.as_ptr()).used).write_volatile(phases.used);
         }
+    }
+}
+
+/// Whose a thread's totals are, and when it ended.
+///
+/// # Safety
+/// The record is mapped, and the caller's.
+unsafe fn seal_thread(thread: *mut Thread, tid: u32, ended: u64) {
+    let seal = Thread { tid, ended, ..Thread::default() }.sealed().seal;
+    // SAFETY: by this function's contract.
+    unsafe {
+        (&raw mut (*thread).tid).write_volatile(tid);
+        (&raw mut (*thread).ended).write_volatile(ended);
+        (&raw mut (*thread).seal).write_volatile(seal);
     }
 }
 

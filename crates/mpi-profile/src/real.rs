@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::abi::Abi;
 use crate::complaint::Complaint;
+use crate::contained::{self, contained};
 
 unsafe extern "C" {
     static plimsoll_real_names: [*const c_char; 0];
@@ -21,6 +22,14 @@ unsafe extern "C" {
 /// `index` is one of the generated table.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_find(index: usize) -> *mut c_void {
+    contained::tell_in_one_line();
+    // SAFETY: by this function's contract.
+    contained(absent as *mut c_void, || unsafe { find_behind(index) })
+}
+
+/// # Safety
+/// As of [`plimsoll_find`].
+unsafe fn find_behind(index: usize) -> *mut c_void {
     // SAFETY: the table has `plimsoll_reals` texts that never change.
     let names = unsafe {
         debug_assert!(index < plimsoll_reals);
@@ -93,14 +102,14 @@ fn library() -> Option<*mut c_void> {
 unsafe extern "C" fn note_name(info: *mut libc::dl_phdr_info, _size: usize, names: *mut c_void) -> c_int {
     // SAFETY: the loader gives a valid record; `names` is the vector of `library`.
     let (name, names) = unsafe { ((*info).dlpi_name, &mut *names.cast::<Vec<CString>>()) };
-    if !name.is_null() {
+    contained(0, || {
         // SAFETY: the loader's names are texts.
-        let name = unsafe { CStr::from_ptr(name) };
+        let name = if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } };
         if !name.is_empty() {
             names.push(name.to_owned());
         }
-    }
-    0
+        0
+    })
 }
 
 type Handle = usize;
@@ -115,6 +124,9 @@ pub struct Mpi {
     pub comm_remote_group: unsafe extern "C" fn(Handle, *mut Handle) -> c_int,
     pub win_get_group: unsafe extern "C" fn(Handle, *mut Handle) -> c_int,
     pub group_size: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
+    pub group_rank: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
+    /// Of MPI 4.
+    pub group_of_session: Option<unsafe extern "C" fn(Handle, *const c_char, *mut Handle) -> c_int>,
     pub group_translate: unsafe extern "C" fn(Handle, c_int, *const c_int, Handle, *mut c_int) -> c_int,
     pub group_free: unsafe extern "C" fn(*mut Handle) -> c_int,
     pub type_size: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
@@ -129,6 +141,7 @@ pub struct Mpi {
     pub comm_of: Option<unsafe extern "C" fn(c_int) -> Handle>,
     pub type_of: Option<unsafe extern "C" fn(c_int) -> Handle>,
     pub win_of: Option<unsafe extern "C" fn(c_int) -> Handle>,
+    pub session_of: Option<unsafe extern "C" fn(c_int) -> Handle>,
 }
 
 /// A function of the MPI as one of this type.
@@ -165,6 +178,8 @@ impl Mpi {
             comm_remote_group: function!(c"PMPI_Comm_remote_group"),
             win_get_group: function!(c"PMPI_Win_get_group"),
             group_size: function!(c"PMPI_Group_size"),
+            group_rank: function!(c"PMPI_Group_rank"),
+            group_of_session: typed(c"PMPI_Group_from_session_pset"),
             group_translate: function!(c"PMPI_Group_translate_ranks"),
             group_free: function!(c"PMPI_Group_free"),
             type_size: function!(c"PMPI_Type_size"),
@@ -178,6 +193,7 @@ impl Mpi {
             comm_of: by_integer([c"PMPI_Comm_f2c", c"PMPI_Comm_fromint"]),
             type_of: by_integer([c"PMPI_Type_f2c", c"PMPI_Type_fromint"]),
             win_of: by_integer([c"PMPI_Win_f2c", c"PMPI_Win_fromint"]),
+            session_of: by_integer([c"PMPI_Session_f2c", c"PMPI_Session_fromint"]),
         };
         Ok((mpi, abi))
     }

@@ -9,8 +9,10 @@ use record::scale::{size_class, time_class};
 use crate::amount;
 use crate::call::{Call, language};
 use crate::clock;
-use crate::communicators::STRANGER;
+use crate::communicators::NO_RANK;
+use crate::contained::contained;
 use crate::here::{Here, depth};
+use crate::models::Model;
 use crate::operations;
 use crate::process::{self, Rank};
 use crate::rules::{NONE, Requests, Rule, Special};
@@ -34,11 +36,23 @@ pub struct Facts {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_before(here: *mut Here, call: *mut Call) {
     // SAFETY: by this function's contract.
-    let (here, call) = unsafe { (&mut *here, &mut *call) };
+    contained((), || unsafe { before(&mut *here, &mut *call) });
+}
+
+/// # Safety
+/// As of [`plimsoll_before`].
+unsafe fn before(here: &mut Here, call: &mut Call) {
     // SAFETY: functions of the table have a rule each.
     let rule = unsafe { &*here.rules.add(call.function as usize) };
     match rule.special {
-        Special::Finalize => here.rank.finalizing(),
+        Special::Finalize => here.rank.closing(Model::World),
+        Special::Closes(argument) => {
+            // SAFETY: the program passes the address of its session.
+            if let Some(session) = unsafe { session(here, call, argument) } {
+                call.kept = session as u64;
+                here.rank.closing(Model::Session(session));
+            }
+        }
         Special::Abort => here.rank.aborting(),
         _ => {}
     }
@@ -58,10 +72,16 @@ unsafe extern "C" fn plimsoll_before(here: *mut Here, call: *mut Call) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call, elapsed: u64) {
     // SAFETY: by this function's contract.
-    let (here, call) = unsafe { (&mut *here, &*call) };
+    contained((), || unsafe { after(&mut *here, &*call, elapsed) });
+}
+
+/// # Safety
+/// As of [`plimsoll_before`].
+#[inline(always)]
+unsafe fn after(here: &mut Here, call: &Call, elapsed: u64) {
     let generation = process::generation();
-    if generation != here.generation {
-        here.forget(generation);
+    if generation != here.generation && !here.forget(generation) {
+        return;
     }
     // SAFETY: functions of the table have a rule each, which stay.
     let rule = unsafe { &*here.rules.add(call.function as usize) };
@@ -71,7 +91,7 @@ unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call, elapsed:
             true if rule.simple && call.language == language::C => simple(here, call, rule),
             true => general(here, call, rule),
             false => {
-                operations::failed(here, call, rule);
+                failed(here, call, rule);
                 Facts::default()
             }
         }
@@ -86,6 +106,35 @@ unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call, elapsed:
     // SAFETY: the thread's record is mapped as long as the process runs.
     unsafe { (*here.thread).inside = 0 };
     here.depth = depth::OUTSIDE;
+}
+
+/// # Safety
+/// The call failed; its arguments are as they were passed.
+#[cold]
+unsafe fn failed(here: &mut Here, call: &Call, rule: &Rule) {
+    match rule.special {
+        Special::Finalize => here.rank.reopened(Model::World),
+        Special::Closes(_) if call.kept != 0 => here.rank.reopened(Model::Session(call.kept as usize)),
+        // SAFETY: by this function's contract.
+        _ => unsafe { operations::failed(here, call, rule) },
+    }
+}
+
+/// The session at the address that is this argument, as C has it; `None` where the MPI cannot tell.
+///
+/// # Safety
+/// There is one.
+#[cold]
+unsafe fn session(here: &Here, call: &Call, argument: u8) -> Option<usize> {
+    // SAFETY: by this function's contract.
+    let handle = unsafe { call.handle_at(argument, 0, here.abi()) };
+    match here.mpi().session_of {
+        _ if !handle.is_fortran() => Some(handle.0 as usize),
+        // SAFETY: the program has it from the MPI.
+        Some(of) if here.abi().handle_bytes == 8 => Some(unsafe { of(handle.integer()) }),
+        None if here.abi().handle_bytes == 8 => None,
+        _ => Some(handle.integer() as u32 as usize),
+    }
 }
 
 /// Apart, so that what a call was about stays in registers where there is no timeline.
@@ -132,7 +181,7 @@ unsafe fn begin(here: &mut Here, call: &Call, rule: &Rule, to: Option<u32>, byte
     // SAFETY: by this function's contract. The cache keeps a communicator until the next call.
     unsafe {
         let comm = here.communicator(call.handle(rule.comm, here.abi())).map(|comm| &*Arc::as_ptr(comm));
-        operations::begin(here, call, rule, comm, to.unwrap_or(STRANGER), bytes);
+        operations::begin(here, call, rule, comm, to.unwrap_or(NO_RANK), bytes);
     }
 }
 
@@ -142,7 +191,7 @@ pub fn message(here: &mut Here, to: Option<u32>, bytes: u64) {
     if process::paused(here.generation) {
         return;
     }
-    let peer = here.peer(to.unwrap_or(STRANGER));
+    let peer = here.peer(to.unwrap_or(NO_RANK));
     if !peer.is_null() {
         // SAFETY: the record is this thread's and mapped as long as the process runs.
         unsafe {
@@ -187,8 +236,7 @@ fn count(here: &mut Here, call: &Call, rule: &Rule, facts: Facts, elapsed: u64) 
             add(&raw mut (*cell).bytes, facts.bytes);
             raise(&raw mut (*cell).most, elapsed);
             raise(&raw mut (*cell).least_from_top, !elapsed);
-            let times = (&raw mut (*cell).histogram).cast::<u32>().add(time_class(elapsed));
-            times.write_volatile(times.read_volatile().wrapping_add(1));
+            add((&raw mut (*cell).histogram).cast::<u64>().add(time_class(elapsed)), 1);
         }
     }
     let site = here.site(call.site, call.function);
@@ -227,8 +275,14 @@ unsafe fn general(here: &mut Here, call: &Call, rule: &Rule) -> Facts {
     let abi = here.abi();
     // SAFETY: by this function's contract, throughout. The cache keeps a communicator until the next call.
     unsafe {
-        if rule.special == Special::Init {
-            here.rank.initialized(call.left);
+        match rule.special {
+            Special::Init => here.rank.opened(Model::World, call.left),
+            Special::Opens(argument) => {
+                if let Some(session) = session(here, call, argument) {
+                    here.rank.opened(Model::Session(session), call.left);
+                }
+            }
+            _ => {}
         }
         let comm = match rule.comm {
             NONE => None,
@@ -242,14 +296,14 @@ unsafe fn general(here: &mut Here, call: &Call, rule: &Rule) -> Facts {
             facts.group = comm.map_or(0, |comm| comm.size);
         }
         facts.bytes = amount::of(here, call, rule, comm);
-        let mut dest = STRANGER;
+        let mut dest = NO_RANK;
         if rule.dest != NONE {
             let peer = call.integer(rule.dest);
             if peer == abi.proc_null {
                 facts.bytes = 0;
             } else {
                 let to = comm.and_then(|comm| comm.world_rank(peer));
-                dest = to.unwrap_or(STRANGER);
+                dest = to.unwrap_or(NO_RANK);
                 if !matches!(rule.requests, Requests::Prepares(_)) {
                     message(here, to, facts.bytes);
                     (facts.messages, facts.message_bytes) = (1, facts.bytes);
@@ -294,7 +348,7 @@ unsafe fn operation(here: &mut Here, call: &Call, rule: &Rule, facts: &mut Facts
             return;
         }
         let win = call.handle(rule.win, abi);
-        let to = here.window(win).and_then(|win| win.world_rank(target)).unwrap_or(STRANGER);
+        let to = here.window(win).and_then(|win| win.world_rank(target)).unwrap_or(NO_RANK);
         if process::paused(here.generation) {
             return;
         }

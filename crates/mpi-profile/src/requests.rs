@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::hint;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use crate::call::Handle;
 use crate::trace::Begun;
@@ -19,7 +19,7 @@ pub struct Operation {
     pub active: bool,
     pub partitions: u32,
     pub bytes: u64,
-    /// World rank of whom it sends a message to; [`crate::communicators::STRANGER`]: none.
+    /// World rank of whom it sends a message to; [`crate::communicators::NO_RANK`]: none.
     pub dest: u32,
     /// It begins a message to somebody.
     pub sends: bool,
@@ -209,46 +209,87 @@ impl Default for Requests {
 }
 
 /// The rank's requests: any thread may complete what another began.
+///
+/// As long as one thread alone calls MPI it takes no lock: it says that it is inside by a plain store. A second one may
+/// come at any moment, whatever the program told the MPI; it then waits until the first, which does not see it coming, is
+/// out.
 #[derive(Debug)]
 pub struct Shared {
     /// More than one thread calls MPI, or may.
     locking: AtomicBool,
+    /// The only thread is here.
+    inside: AtomicBool,
     taken: AtomicBool,
     requests: UnsafeCell<Requests>,
 }
 
-// SAFETY: `with` lets one thread in at a time, from the moment that a second one comes.
+// SAFETY: `with` lets one thread in at a time.
 unsafe impl Sync for Shared {}
+
+/// Of whoever is in; over when it is dropped, by a panic too.
+struct Turn<'a>(&'a AtomicBool);
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 impl Shared {
     pub fn new() -> Shared {
         Shared {
-            locking: AtomicBool::new(false),
+            // Where the kernel has no barrier there is no way without the lock.
+            locking: AtomicBool::new(!barrier(REGISTER)),
+            inside: AtomicBool::new(false),
             taken: AtomicBool::new(false),
             requests: UnsafeCell::new(Requests::new()),
         }
     }
 
-    /// From now on threads take turns.
+    /// From now on threads take turns. To be called by every thread but the first before it comes, and by none that is in.
     pub fn set_locking(&self) {
-        self.locking.store(true, Ordering::Relaxed);
+        self.locking.store(true, Ordering::SeqCst);
+        // Either the first thread sees that, or what it stored before it looked is seen here.
+        barrier(EXPEDITED);
+        while self.inside.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[inline]
+    fn turn(&self) -> Turn<'_> {
+        if !self.locking.load(Ordering::Relaxed) {
+            self.inside.store(true, Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            if !self.locking.load(Ordering::Relaxed) {
+                return Turn(&self.inside);
+            }
+            self.inside.store(false, Ordering::Release);
+        }
+        while self.taken.swap(true, Ordering::Acquire) {
+            hint::spin_loop();
+        }
+        Turn(&self.taken)
     }
 
     #[inline]
     pub fn with<T>(&self, f: impl FnOnce(&mut Requests) -> T) -> T {
-        let locking = self.locking.load(Ordering::Relaxed);
-        if locking {
-            while self.taken.swap(true, Ordering::Acquire) {
-                hint::spin_loop();
-            }
-        }
-        // SAFETY: nobody else is here: by the lock, or since there is no other thread. `f` does not call back.
-        let result = f(unsafe { &mut *self.requests.get() });
-        if locking {
-            self.taken.store(false, Ordering::Release);
-        }
-        result
+        let _turn = self.turn();
+        // SAFETY: nobody else is here: by the lock, or since the only other threads wait in `set_locking`. `f` does not call
+        // back.
+        f(unsafe { &mut *self.requests.get() })
     }
+}
+
+/// Commands of membarrier(2).
+const EXPEDITED: libc::c_int = 1 << 3;
+const REGISTER: libc::c_int = 1 << 4;
+
+/// A full barrier in every thread of the process; `false` where the kernel has none.
+fn barrier(command: libc::c_int) -> bool {
+    // SAFETY: the call has no pointers.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
 impl Default for Shared {
@@ -321,5 +362,54 @@ mod tests {
             }
         });
         assert!(shared.with(|requests| requests.is_empty()));
+    }
+
+    /// The first thread is at work without a lock when the second one comes.
+    #[test]
+    fn a_second_thread_may_come_at_any_moment() {
+        for round in 0..300u32 {
+            let (shared, busy, over) = (Shared::new(), AtomicBool::new(false), AtomicBool::new(false));
+            let met = AtomicBool::new(false);
+            let alone = || {
+                shared.with(|requests| {
+                    if busy.swap(true, Ordering::SeqCst) {
+                        met.store(true, Ordering::SeqCst);
+                    }
+                    for _ in 0..50 {
+                        hint::spin_loop();
+                    }
+                    requests.next_serial();
+                    busy.store(false, Ordering::SeqCst);
+                });
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        alone();
+                    }
+                });
+                for _ in 0..round % 64 {
+                    hint::spin_loop();
+                }
+                shared.set_locking();
+                (0..20).for_each(|_| alone());
+                over.store(true, Ordering::Relaxed);
+            });
+            assert!(!met.into_inner(), "two at once in round {round}");
+        }
+    }
+
+    #[test]
+    fn a_panic_inside_leaves_it_to_others() {
+        let shared = Shared::new();
+        for locking in [false, true] {
+            if locking {
+                shared.set_locking();
+            }
+            let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| shared.with(|_| panic!("inside"))));
+            assert!(panic.is_err());
+            shared.set_locking();
+            assert!(shared.with(|requests| requests.is_empty()));
+        }
     }
 }

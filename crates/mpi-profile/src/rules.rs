@@ -99,6 +99,9 @@ pub enum Special {
     No,
     Init,
     Finalize,
+    /// Opens a session, at this address.
+    Opens(u8),
+    Closes(u8),
     Abort,
     /// The communicator or window may mean something else afterwards.
     Forgets,
@@ -199,6 +202,8 @@ fn special(function: &Function) -> Special {
     match function.name {
         "Init" | "Init_thread" => Special::Init,
         "Finalize" => Special::Finalize,
+        "Session_init" => Special::Opens(place(function, "session")),
+        "Session_finalize" => Special::Closes(place(function, "session")),
         "Abort" => Special::Abort,
         "Comm_free" | "Comm_disconnect" | "Win_free" => Special::Forgets,
         _ => Special::No,

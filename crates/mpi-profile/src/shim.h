@@ -79,8 +79,10 @@ static inline uint64_t now(const struct here *here)
     (__builtin_expect(plimsoll_real[index] != 0, 1) ? plimsoll_real[index] : plimsoll_find(index))
 #define HERE() (__builtin_expect(plimsoll_here != 0, 1) ? plimsoll_here : plimsoll_arrive())
 
-/* Whether the call is none of the program's own. */
-#define NESTED() (__builtin_expect(here->depth != 0, 0) && (here->depth == 2 || !plimsoll_outermost(here, &call)))
+/* Whether the call is none of the program's own. It is known by where the caller's frame ends, not by where this one's
+   record is: wrappers have frames of several sizes. */
+#define NESTED() \
+    (__builtin_expect(here->depth != 0, 0) && (here->depth == 2 || !plimsoll_outermost(here, __builtin_dwarf_cfa())))
 
 #define BEGIN(id, of)                                   \
     here->depth = 1;                                    \

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_int, c_void};
 
 use record::layout::{self, Module, Region, kind};
 
+use crate::contained::contained;
 use crate::tables::Tables;
 
 /// Files of code of which one region has room.
@@ -60,7 +61,7 @@ impl Modules {
         if self.left == 0 {
             let region =
                 Region { kind: kind::MODULES, thread: layout::WHOLE_RANK, capacity: AT_ONCE, ..Region::default() };
-            let record_bytes = size_of::<Module>() as u32;
+            let record_bytes = size_of::<Module>() as u16;
             let Some(room) = tables.region(Region { record_bytes, ..region }) else { return 0 };
             self.room = Some(room);
             self.left = AT_ONCE;
@@ -69,7 +70,7 @@ impl Modules {
         let place = AT_ONCE - self.left;
         // SAFETY: the region has room for AT_ONCE records; the entry is this region's.
         unsafe {
-            room.start.cast::<Module>().add(place as usize).write(*module);
+            room.start.cast::<Module>().add(place as usize).write(module.sealed());
             (&raw mut (*room.entry.as_ptr()).used).write_volatile(place + 1);
         }
         self.left -= 1;
@@ -117,6 +118,10 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *
         let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
         (info, &mut *search.cast::<Search>(), headers)
     };
+    contained(1, || look_in(info, headers, search))
+}
+
+fn look_in(info: &libc::dl_phdr_info, headers: &[libc::Elf64_Phdr], search: &mut Search) -> c_int {
     let base = info.dlpi_addr as usize;
     let loads = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
     let spans = loads.map(|header| {
@@ -142,7 +147,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *
         false => std::fs::canonicalize(&name).map(|path| path.to_string_lossy().into_owned()).unwrap_or(name),
     };
     let mut module =
-        Module { base: base as u64, build_id_bytes: 0, reserved: 0, build_id: [0; 32], path: layout::text(&path) };
+        Module { base: base as u64, build_id_bytes: 0, seal: 0, build_id: [0; 32], path: layout::text(&path) };
     for header in headers.iter().filter(|header| header.p_type == libc::PT_NOTE) {
         let start = base.wrapping_add(header.p_vaddr as usize) as *const u8;
         // SAFETY: a note segment of a loaded object lies in its memory.
@@ -196,7 +201,7 @@ mod tests {
     #[test]
     fn an_address_of_this_test_is_in_its_file() {
         let folder = tempfile::tempdir().unwrap();
-        let mut tables = Tables::create(&folder.path().join("a.1.rank"), 1 << 20).unwrap();
+        let (mut tables, _) = Tables::create(&folder.path().join("a.1.rank"), 1 << 20).unwrap();
         let mut modules = Modules::default();
         let mut locate = |address: usize| match modules.known(address) {
             Some(known) => known,

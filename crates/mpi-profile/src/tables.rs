@@ -5,11 +5,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use record::functions;
-use record::layout::{DIRECTORY, FIRST_REGION, Header, MAGIC, PAGE, REGIONS, Region, VERSION, kind};
+use record::layout::{DIRECTORY, FIRST_REGION, Header, MAGIC, PAGE, REGIONS, Region, VERSION, contents_seal, kind};
+use zerocopy::FromZeros;
 
 use crate::complaint::Complaint;
+use crate::heading::Heading;
 
 /// The file grows by this much at a time.
 const STEP: u64 = 256 << 10;
@@ -38,9 +41,12 @@ pub struct Room {
     pub entry: NonNull<Region>,
 }
 
+// SAFETY: it is mapped as long as the process runs, and belongs to whom it was given out.
+unsafe impl Send for Room {}
+
 impl Tables {
     /// `limit` bytes are what the file may grow to.
-    pub fn create(path: &Path, limit: u64) -> Result<Tables, Complaint> {
+    pub fn create(path: &Path, limit: u64) -> Result<(Tables, Heading), Complaint> {
         let shown = path.display();
         // Whoever writes beyond the limit of the process is killed by SIGXFSZ.
         let limit = limit.next_multiple_of(PAGE as u64).min(largest_file() / PAGE as u64 * PAGE as u64);
@@ -93,19 +99,42 @@ impl Tables {
         let tables = grown.inspect_err(|_| {
             let _ = std::fs::remove_file(path);
         })?;
-        let header = tables.header();
+        let mut header = Header::new_zeroed();
+        (header.magic, header.version, header.functions) = (MAGIC, VERSION, functions::digest());
+        header.limit = limit;
         // SAFETY: the file is at least as long as the header, and nobody else writes to it.
-        unsafe {
-            (*header).version = VERSION;
-            (*header).functions = functions::digest();
-            (*header).limit = limit;
-            (*header).magic = MAGIC;
-        }
-        Ok(tables)
+        let heading = unsafe { Heading::new(tables.header(), header) };
+        Ok((tables, heading))
     }
 
-    pub fn header(&self) -> *mut Header {
+    fn header(&self) -> *mut Header {
         self.start.as_ptr().cast()
+    }
+
+    fn entry(&self, place: usize) -> NonNull<Region> {
+        debug_assert!(place < REGIONS);
+        // SAFETY: the directory has so many entries.
+        unsafe { self.start.add(DIRECTORY).cast::<Region>().add(place) }
+    }
+
+    /// Seals every region as it is now.
+    pub fn close(&mut self) {
+        // SAFETY: the header is mapped, and only who holds the tables changes this word.
+        let regions = unsafe { (*self.header()).regions } as usize;
+        for place in 0..regions {
+            let entry = self.entry(place).as_ptr();
+            // SAFETY: entries in use are whole, and mapped as long as the process runs.
+            let region = unsafe { entry.read_volatile() };
+            // SAFETY: a region lies in the file, and with what fills its last page up is a multiple of four words long.
+            // Threads that go on may write to it, word by word.
+            let word = |at: usize| unsafe {
+                let start = self.start.as_ptr().add(region.offset as usize).cast::<u64>();
+                AtomicU64::from_ptr(start.add(at)).load(Ordering::Relaxed)
+            };
+            let contents = contents_seal(&region, word);
+            // SAFETY: as of the entry.
+            unsafe { (&raw mut (*entry).contents).write_volatile(contents) };
+        }
     }
 
     /// Bytes that are left.
@@ -143,8 +172,7 @@ impl Tables {
 
     /// A new region, all zero; `None` where limit, directory or disk are full.
     pub fn region(&mut self, entry: Region) -> Option<Room> {
-        let bytes = u64::from(entry.record_bytes) * u64::from(entry.capacity);
-        let end = self.used.checked_add(bytes)?.next_multiple_of(PAGE as u64);
+        let end = self.used.checked_add(entry.bytes())?.next_multiple_of(PAGE as u64);
         let header = self.header();
         // SAFETY: the header is mapped, and only who holds the tables changes this word.
         let regions = unsafe { (*header).regions } as usize;
@@ -154,15 +182,13 @@ impl Tables {
             return None;
         }
         // SAFETY: regions are within the file, which was just made long enough.
-        let (start, place) = unsafe {
-            let directory = self.start.as_ptr().add(DIRECTORY).cast::<Region>();
-            (self.start.add(self.used as usize), NonNull::new_unchecked(directory.add(regions)))
-        };
+        let start = unsafe { self.start.add(self.used as usize) };
+        let place = self.entry(regions);
         // SAFETY: the entry lies in the directory and is given out once; readers look at it once it is counted.
         unsafe {
-            place.write(Region { offset: self.used, ..entry });
-            std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
-            (&raw mut (*header).regions).write_volatile(regions as u32 + 1);
+            place.write(Region { offset: self.used, ..entry }.sealed());
+            std::sync::atomic::fence(Ordering::Release);
+            (&raw mut (*header).regions).write_volatile(regions as u64 + 1);
         }
         self.used = end;
         Some(Room { start, entry: place })
@@ -190,7 +216,7 @@ mod tests {
     fn peers(capacity: u32) -> Region {
         Region {
             kind: kind::PEERS,
-            record_bytes: size_of::<Peer>() as u32,
+            record_bytes: size_of::<Peer>() as u16,
             capacity,
             used: capacity,
             ..Region::default()
@@ -201,7 +227,7 @@ mod tests {
     fn its_reader_reads_what_it_wrote_until_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ranks/a.1.rank");
-        let mut tables = Tables::create(&path, 1 << 20).unwrap();
+        let (mut tables, heading) = Tables::create(&path, 1 << 20).unwrap();
         let room = tables.region(peers(100)).unwrap();
         // SAFETY: the region has 100 of them.
         unsafe { room.start.cast::<Peer>().add(99).write(Peer { messages: 7, ..Peer::default() }) };
@@ -214,7 +240,15 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, ((1 << 20) - FIRST_REGION) / PAGE);
-        assert_eq!(Rank::open(&path).unwrap().header.regions, count as u32);
+        assert_eq!(Rank::open(&path).unwrap().header.regions, count as u64);
+
+        tables.close();
+        heading.close(7);
+        let rank = Rank::open(&path).unwrap();
+        assert_eq!((rank.header.ended, rank.doubt), (7, None));
+        // SAFETY: as above.
+        unsafe { room.start.cast::<Peer>().write(Peer { messages: 1, ..Peer::default() }) };
+        assert!(Rank::open(&path).is_err() || Rank::open(&path).unwrap().doubt.is_some());
     }
 
     /// In a process of its own, since the limit holds for the whole process.
@@ -223,7 +257,7 @@ mod tests {
         const INNER: &str = "PLIMSOLL_TEST_WITH_SMALL_FILES";
         if std::env::var_os(INNER).is_some() {
             let folder = tempfile::tempdir().unwrap();
-            let mut tables = Tables::create(&folder.path().join("a.1.rank"), 64 << 20).unwrap();
+            let (mut tables, _) = Tables::create(&folder.path().join("a.1.rank"), 64 << 20).unwrap();
             while tables.region(peers(100)).is_some() {}
             assert!(tables.length <= 700_000);
             return;

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use record::folder::{self, variable};
 use record::functions::FunctionId;
-use record::layout::{Region, Thread, WHOLE_RANK, kind};
+use record::layout::{Region, Thread, WHOLE_RANK, kind, members_seal};
 use record::trace::{self, Encoder, Header, Matched, Reference, peer};
 
 use crate::amount;
 use crate::call::Call;
 use crate::clock;
-use crate::communicators::{Communicator, STRANGER};
+use crate::communicators::{Communicator, NO_RANK};
 use crate::complaint::Complaint;
 use crate::here::Here;
 use crate::process::{self, Rank};
@@ -112,19 +112,21 @@ impl Timeline {
             kind: kind::MEMBERS,
             thread: WHOLE_RANK,
             group: group.number,
-            record_bytes: size_of::<u32>() as u32,
-            capacity: group.fan,
+            record_bytes: size_of::<u32>() as u16,
+            capacity: group.fan + 1,
             ..Region::default()
         });
         let Some(room) = room else { return rank.dropped(|dropped| &raw mut dropped.communicators) };
         let to = room.start.as_ptr().cast::<u32>();
-        for place in 0..group.fan {
-            let member = group.world_rank(place as i32).unwrap_or(STRANGER);
-            // SAFETY: the region has room for `fan` of them.
-            unsafe { to.add(place as usize).write(member) };
+        let mut members: Vec<u32> =
+            (0..group.fan).map(|place| group.world_rank(place as i32).unwrap_or(NO_RANK)).collect();
+        members.push(members_seal(&members));
+        for (place, member) in members.into_iter().enumerate() {
+            // SAFETY: the region has room for `fan` of them and their seal.
+            unsafe { to.add(place).write(member) };
         }
         // SAFETY: the region's entry is mapped as long as the process runs.
-        unsafe { (&raw mut (*room.entry.as_ptr()).used).write_volatile(group.fan) };
+        unsafe { (&raw mut (*room.entry.as_ptr()).used).write_volatile(group.fan + 1) };
     }
 }
 
@@ -149,6 +151,11 @@ impl Tracing {
                 None
             }
         }
+    }
+
+    /// No more calls come, as far as is known.
+    pub fn close(&mut self) {
+        self.file.close();
     }
 
     /// The number of an operation that the present call begins.

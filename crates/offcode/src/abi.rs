@@ -8,13 +8,13 @@ use std::fmt;
 /// The version that a guest states in its descriptor.
 pub const VERSION: u32 = 1;
 
-/// Numbers of channels are below this; those of ways to peers are not.
+/// Numbers of channels are below this; those that stand for a peer ([`crate::ChannelId::peer`]) are above.
 pub const CHANNELS: usize = 64;
 
-/// Entry of the room table: no other end is left, or there is no such channel.
+/// The value in the room table where no other end is left, or there is no such channel.
 pub const GONE: u32 = u32::MAX;
 
-/// The entry of the room table that a channel number uses: its own, or, for the out-of-band way to a peer
+/// The index into the room table for a channel number: the number itself, or, where it stands for a peer
 /// ([`crate::ChannelId::peer`]), that of the out-of-band channel.
 #[inline]
 pub const fn line(channel: u32) -> u32 {
@@ -22,11 +22,12 @@ pub const fn line(channel: u32) -> u32 {
 }
 
 /// Bytes before the first record of the input area: `now` (u64, ns), the number of valid entries of the room table
-/// (u32), 4 bytes of nothing, and the table itself, u32 each.
+/// (u32), 4 unused bytes, and the table itself, u32 each.
 pub const HEAD: usize = 16 + 4 * CHANNELS;
 
-/// Exports of a guest, beside its `memory`.
+/// Export that the host calls first; it returns the address of the [`Descriptor`] in the guest's `memory`.
 pub const DESCRIBE: &str = "offcode_describe";
+/// Export that the host calls with the length of its events; it returns that of the actions.
 pub const HANDLE: &str = "offcode_handle";
 
 /// What a record starts with: 16 bytes. Its payload follows, padded to 8 bytes.
@@ -39,10 +40,13 @@ pub const HANDLE: &str = "offcode_handle";
 pub struct Record {
     /// [`Event`] or [`Action`], by the area it is in.
     pub kind: u16,
+    /// What it means depends on the kind.
     pub detail: u16,
-    /// Of the payload, without padding.
+    /// Bytes of the payload, without padding.
     pub length: u32,
+    /// Channel that the record is about, as [`crate::ChannelId`] numbers it.
     pub channel: u32,
+    /// Number of the call that the record is about.
     pub id: u32,
 }
 
@@ -50,22 +54,29 @@ pub struct Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Event {
+    /// [`crate::Offcode::initialize`].
     Initialize = 1,
+    /// [`crate::Offcode::start`].
     Start = 2,
     /// Detail: the method. Payload: the interface ([`crate::Guid::short`], u64), then the arguments.
     Call = 3,
-    /// Channel and id of the call. Detail: 1 with the result, 0 with a sentence why not.
+    /// The answer to the call with this channel and id. Detail: 1 where the payload is the result, 0 where it is a
+    /// sentence that says why there is none.
     Answered = 4,
     /// Payload: the channel's name. Detail: 1 where the offcode is to be told that it was attached, 0 to take note only.
     Channel = 5,
+    /// Payload: a message that arrived on `channel`.
     Message = 6,
+    /// [`crate::Offcode::turn`].
     Turn = 7,
     /// Payload: length of the name (u32), name, value. Detail: as for `Channel`.
     Attribute = 8,
+    /// [`crate::Offcode::stop`].
     Stop = 9,
 }
 
 impl Event {
+    /// The event that a record's kind stands for, if there is one.
     #[inline]
     pub fn from_kind(kind: u16) -> Option<Event> {
         Some(match kind {
@@ -100,6 +111,7 @@ pub enum Action {
 }
 
 impl Action {
+    /// The action that a record's kind stands for, if there is one.
     #[inline]
     pub fn from_kind(kind: u16) -> Option<Action> {
         Some(match kind {
@@ -114,6 +126,7 @@ impl Action {
 }
 
 impl Record {
+    /// Bytes before the payload.
     pub const LENGTH: usize = 16;
 
     /// Bytes that a record with a payload of `length` bytes takes.
@@ -144,7 +157,7 @@ impl Record {
     }
 }
 
-/// The records of an area, in order. Ends after the first that is malformed.
+/// Iterates over the records of an area, in order; the first that is malformed is the last.
 #[derive(Debug, Clone)]
 pub struct Records<'a> {
     area: &'a [u8],
@@ -152,6 +165,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
+    /// The records from the area's first byte on.
     pub fn of(area: &'a [u8]) -> Self {
         Records { area, at: 0 }
     }
@@ -192,13 +206,25 @@ impl<'a> Iterator for Records<'a> {
 pub struct Malformed {
     /// Position of the record in the area.
     pub at: usize,
+    /// What is wrong with it.
     pub why: Why,
 }
 
+/// What is wrong with a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    Truncated { left: usize },
-    TooLong { length: u32, left: usize },
+    /// The area ends inside the record's header.
+    Truncated {
+        /// Bytes that are there.
+        left: usize,
+    },
+    /// The area ends inside the payload that the header states.
+    TooLong {
+        /// Length of the payload, as stated.
+        length: u32,
+        /// Bytes that are there after the header.
+        left: usize,
+    },
 }
 
 impl fmt::Display for Malformed {
@@ -213,9 +239,10 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Where a guest keeps what the host reads and writes: the answer to [`DESCRIBE`] points to these numbers.
+/// Where a guest keeps what the host reads and writes. [`DESCRIBE`] returns its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Descriptor {
+    /// [`VERSION`] of the guest.
     pub version: u32,
     /// The input area, 8 bytes aligned: address and size.
     pub input: [u32; 2],
@@ -228,13 +255,16 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
+    /// Bytes of a descriptor in the guest's memory.
     pub const LENGTH: usize = 36;
 
+    /// The descriptor as the words that lie in the guest's memory.
     pub fn to_words(self) -> [u32; Self::LENGTH / 4] {
         let Descriptor { version, input, output, last_words, interfaces } = self;
         [version, input[0], input[1], output[0], output[1], last_words[0], last_words[1], interfaces[0], interfaces[1]]
     }
 
+    /// The descriptor that these bytes of the guest's memory hold.
     pub fn read(bytes: &[u8; Self::LENGTH]) -> Self {
         let word = |i: usize| u32::from_le_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]);
         Descriptor {

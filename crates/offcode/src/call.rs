@@ -19,6 +19,7 @@ pub struct Header {
     pub interface: u64,
     /// The method's place in its trait, from 0.
     pub method: u16,
+    /// Whether the message is a call or an answer.
     pub kind: Kind,
     /// Only out of band, on the way from an offcode to the switchboard: the peer that a call is for, by its place in
     /// the manifest's list of peers, from 1. Elsewhere 0.
@@ -27,22 +28,25 @@ pub struct Header {
     pub id: u32,
 }
 
+/// What a message of a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Wants an answer.
+    /// A call that wants an answer.
     Call = 1,
-    /// Wants none.
+    /// A call that wants none.
     OneWay = 2,
-    /// The result follows.
+    /// The answer: the result follows.
     Reply = 3,
-    /// A UTF-8 sentence follows: why the call was not carried out.
+    /// The answer where the call was not carried out: a UTF-8 sentence that says why follows.
     Refused = 4,
 }
 
 impl Header {
+    /// Bytes of a header.
     pub const LENGTH: usize = 16;
 
+    /// Writes the header as it travels.
     #[inline]
     pub fn write(&self, into: &mut [u8; Self::LENGTH]) {
         into[0..8].copy_from_slice(&self.interface.to_le_bytes());
@@ -79,11 +83,14 @@ impl Header {
 pub struct Incoming<'a> {
     /// [`Guid::short`] of the interface.
     pub interface: u64,
+    /// The method's place in its trait, from 0.
     pub method: u16,
+    /// The arguments, encoded one after the other.
     pub arguments: &'a [u8],
 }
 
 impl Incoming<'_> {
+    /// Whether the call is for this interface.
     pub fn is_for(&self, interface: &Guid) -> bool {
         self.interface == interface.short()
     }
@@ -94,14 +101,17 @@ impl Incoming<'_> {
 pub struct Refusal(pub String);
 
 impl Refusal {
+    /// The offcode does not implement the interface; `interface` is its [`Guid::short`].
     pub fn no_such_interface(interface: u64) -> Self {
         Refusal(format!("the offcode has no interface {interface:016x}"))
     }
 
+    /// The interface has fewer methods.
     pub fn no_such_method(interface: &str, method: u16) -> Self {
         Refusal(format!("interface {interface} has no method {method}"))
     }
 
+    /// The arguments are not those that the method takes; `why` says what is wrong with them.
     pub fn bad_arguments(interface: &str, method: &str, why: impl std::fmt::Display) -> Self {
         Refusal(format!("{interface}.{method}: the arguments do not decode: {why}"))
     }

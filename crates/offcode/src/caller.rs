@@ -66,26 +66,28 @@ enum Found<R> {
 }
 
 impl<C: Channel> Caller<C> {
+    /// The caller's side of calls over `channel`.
     pub fn new(channel: C) -> Self {
         Caller { channel, last: 0, unanswered: Vec::with_capacity(16), strays: 0, handler: None }
     }
 
-    /// The dispatch handler: gets every message that is no answer (HYDRA section 1.3.1). Without one, calls from the
-    /// other end are refused, and whatever else comes counts as stray.
+    /// Sets the dispatch handler, which gets every message that is no answer (HYDRA section 1.3.1). Without one, calls
+    /// from the other end are refused, and whatever else comes counts as stray.
     pub fn on_message(&mut self, handler: impl FnMut(&[u8]) + Send + 'static) {
         self.handler = Some(Box::new(handler));
     }
 
+    /// The channel that the calls travel over.
     pub fn channel(&self) -> &C {
         &self.channel
     }
 
-    /// Messages that nobody here waited for: answers after their time limit or twice, and what had no handler.
+    /// Number of messages that nobody here waited for: late or duplicated answers, and messages that had no handler.
     pub fn strays(&self) -> u64 {
         self.strays
     }
 
-    /// Calls whose result nobody has taken yet.
+    /// Number of calls whose result nobody has taken yet.
     pub fn unanswered(&self) -> usize {
         self.unanswered.len()
     }
@@ -153,7 +155,8 @@ impl<C: Channel> Caller<C> {
     /// The result of `pending`, if it has come. Give it up with [`Caller::forget`], or ask again.
     ///
     /// # Errors
-    /// The offcode's refusal; a result that does not decode; an offcode that has gone. Then there is no more to ask for.
+    /// The offcode's refusal; a result that does not decode; an offcode that has gone. No result of `pending` comes
+    /// after it.
     #[inline]
     pub fn try_take<R>(&mut self, pending: &Pending<R>) -> Result<Option<R>> {
         match self.look(pending) {
@@ -238,7 +241,7 @@ impl<C: Channel> Caller<C> {
         self.wait(pending, limit, between)
     }
 
-    /// Gives the result up; when it comes it counts as stray.
+    /// Gives the result of `pending` up; if it comes it counts as stray.
     pub fn forget<R>(&mut self, pending: Pending<R>) {
         self.discard(pending.id);
     }
@@ -415,7 +418,7 @@ impl Patience {
 }
 
 impl<R> Call<R> {
-    /// Sends it over one channel.
+    /// Sends the call over one channel.
     ///
     /// # Errors
     /// Those of [`Caller::try_send`]; a channel without room: [`Caller::send`] waits for room.
@@ -427,7 +430,8 @@ impl<R> Call<R> {
         }
     }
 
-    /// Sends it to several offcodes, each over its own channel; one entry each, in their order.
+    /// Sends the call to several offcodes, each over its own channel. Returns one entry for each, in the order of
+    /// `callers`.
     pub fn send_to<C: Channel>(&self, callers: &mut [&mut Caller<C>]) -> Vec<Result<Pending<R>>> {
         callers.iter_mut().map(|caller| self.over(caller)).collect()
     }

@@ -40,7 +40,7 @@ pub enum Delivery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Synchronization {
-    /// Looks again and again: lowest latency, a core burnt.
+    /// Looks again and again: the lowest latency, and a core that is always busy.
     Poll,
     /// May sleep in [`Channel::wait`]; a write wakes it (25 to 40 us on this project's machines).
     Blocking,
@@ -63,16 +63,22 @@ pub struct Buffers {
     pub count: u32,
     /// Largest message.
     pub size: Bytes,
+    /// Whether a message is copied between its two ends.
     pub policy: Policy,
 }
 
 /// What the creator of a channel determines: step one of two. Attaching an offcode is the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Specification {
+    /// How many endpoints the channel joins.
     pub cast: Cast,
+    /// What happens to a message for which there is no buffer.
     pub delivery: Delivery,
+    /// What a reader does while nothing arrives.
     pub synchronization: Synchronization,
+    /// What travels on the channel.
     pub content: Content,
+    /// Buffers of each direction.
     pub buffers: Buffers,
 }
 
@@ -93,10 +99,11 @@ impl Default for Specification {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Written {
+    /// The message is on its way.
     Taken,
-    /// Reliable and no buffer: not taken; `fill` was not called.
+    /// A reliable channel has no buffer: the message was not taken and `fill` not called.
     Full,
-    /// Unreliable and no buffer for at least one reader; counted.
+    /// An unreliable channel had no buffer for at least one reader: the loss was counted.
     Dropped,
     /// No other end is left.
     Gone,
@@ -107,7 +114,9 @@ pub enum Written {
 /// What one endpoint has counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
+    /// Messages that this end wrote.
     pub written: u64,
+    /// Messages that this end read.
     pub read: u64,
     /// Messages lost for want of a buffer, seen from this end: by the writer where it drops, by the reader where it was lapped.
     pub dropped: u64,
@@ -115,11 +124,13 @@ pub struct Counted {
     pub full: u64,
 }
 
-/// One endpoint of a channel. Never blocks but in [`Channel::wait`]. Bidirectional, unless multicast: there the
-/// creator writes and the attached read.
+/// One endpoint of a channel. It blocks in [`Channel::wait`] only. Both ends of a unicast channel read and write; of a
+/// multicast channel the creator writes and the attached ends read.
 ///
-/// `fill` and `deliver` run inline on the channel's own memory.
+/// `fill` and `deliver` run inline on the channel's own memory. Another end that breaks the protocol may write there
+/// meanwhile: what is decided on is read once, or copied first.
 pub trait Channel: Send {
+    /// What the channel's creator determined.
     fn specification(&self) -> &Specification;
 
     /// Sends a message of `length` bytes, which `fill` writes whole. A fault where it is longer than a buffer, or where
@@ -136,9 +147,10 @@ pub trait Channel: Send {
     /// deliver. A fault unless [`Synchronization::Blocking`].
     fn wait(&mut self, limit: machine::Nanoseconds) -> Result<bool>;
 
-    /// Every other end has gone; what was written before may still be read.
+    /// Whether every other end has gone; what was written before may still be read.
     fn is_abandoned(&self) -> bool;
 
+    /// What this end has counted since it was made.
     fn counted(&self) -> Counted;
 
     /// Copies `message` in.

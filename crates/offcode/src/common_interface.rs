@@ -9,7 +9,9 @@ use crate::guid::Guid;
 /// Whether a turn found work. A site that shares its core rests when all its offcodes are idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
+    /// The turn did something.
     Worked,
+    /// There was nothing to do.
     Idle,
 }
 
@@ -46,11 +48,11 @@ pub trait Offcode: Send {
     /// An attribute was set by the application.
     fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context);
 
-    /// Last call. What was acquired goes.
+    /// Releases what was acquired. Nothing is called after it.
     fn stop(&mut self, context: &mut dyn Context);
 
-    /// Why it can work no more: a sandboxed body that trapped, or a stand-in whose other half is gone. Calls are refused
-    /// from then on and all else does nothing.
+    /// Why the offcode can work no more, where that is so: a sandboxed body that trapped, or a stand-in whose other
+    /// half is gone. Calls are refused from then on and all else does nothing.
     fn failure(&self) -> Option<&Fault> {
         None
     }

@@ -12,14 +12,16 @@ use crate::channel::Written;
 pub struct ChannelId(pub u32);
 
 impl ChannelId {
+    /// The out-of-band channel.
     pub const OUT_OF_BAND: ChannelId = ChannelId(0);
 
-    /// The out-of-band way to the peer at `place` of the manifest's list, from 0: calls only. No channel of its own.
+    /// The number that stands for the peer at `place` of the manifest's list, from 0: calls to it go over the
+    /// out-of-band channel.
     pub const fn peer(place: u8) -> ChannelId {
         ChannelId(1 << 31 | place as u32)
     }
 
-    /// The place in the manifest's list, where this is an out-of-band way to a peer.
+    /// The peer's place in the manifest's list, where this number stands for a peer.
     pub const fn as_peer(self) -> Option<u8> {
         if self.0 >> 31 == 1 { Some(self.0 as u8) } else { None }
     }

@@ -25,7 +25,9 @@ pub const LARGEST_BODY: Bytes = Bytes(64 << 20);
 /// A package that was read and whose bodies are there.
 #[derive(Debug, Clone)]
 pub struct Stored {
+    /// What the package's ODF says.
     pub manifest: Arc<Manifest>,
+    /// The package's folder, with the files of its bodies.
     pub folder: PathBuf,
 }
 
@@ -36,24 +38,35 @@ pub struct Depot {
     packages: Vec<Stored>,
 }
 
-/// Everything that is to be said about a folder of packages.
+/// What was found in a folder of packages, with everything that is wrong.
 #[derive(Debug)]
 pub struct Survey {
+    /// The folder that was looked at.
     pub folder: PathBuf,
+    /// The packages that can be used, ordered by name.
     pub packages: Vec<Stored>,
+    /// Why each other package cannot be used.
     pub refused: Vec<Refused>,
-    /// Between packages that are well each by itself.
+    /// Names and GUIDs that two of the usable packages share.
     pub clashes: Vec<Fault>,
 }
 
 /// Why a package cannot be used.
 #[derive(Debug)]
 pub enum Refused {
-    Odf { file: PathBuf, problems: Problems },
+    /// Its ODF has mistakes.
+    Odf {
+        /// The ODF's path.
+        file: PathBuf,
+        /// The mistakes, with line and column.
+        problems: Problems,
+    },
+    /// Anything else, such as a body that is missing.
     Other(Fault),
 }
 
 impl Refused {
+    /// The reason as one fault.
     pub fn fault(self) -> Fault {
         match self {
             Refused::Odf { file, problems } => problems.fault(&file.display().to_string()),
@@ -117,6 +130,7 @@ pub fn read_odf(file: &Path) -> Result<Manifest, Refused> {
 }
 
 impl Stored {
+    /// The path of the package's ODF.
     pub fn odf(&self) -> PathBuf {
         self.folder.join(ODF)
     }
@@ -148,10 +162,12 @@ impl Depot {
         }
     }
 
+    /// The folder that was opened.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
+    /// The manifest of every package, ordered by name.
     pub fn manifests(&self) -> impl Iterator<Item = &Arc<Manifest>> {
         self.packages.iter().map(|stored| &stored.manifest)
     }
@@ -166,10 +182,12 @@ impl Depot {
         &self.packages
     }
 
+    /// The package of this name, if it is there.
     pub fn by_name(&self, name: &str) -> Option<&Stored> {
         self.packages.iter().find(|stored| stored.manifest.package.name == name)
     }
 
+    /// The package of this offcode, if it is there.
     pub fn by_guid(&self, offcode: Guid) -> Option<&Stored> {
         self.packages.iter().find(|stored| stored.manifest.package.guid == offcode)
     }

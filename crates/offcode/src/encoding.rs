@@ -10,8 +10,10 @@ use std::fmt;
 
 /// Where encoded bytes go.
 pub trait Sink {
+    /// Appends `bytes`.
     fn extend(&mut self, bytes: &[u8]);
 
+    /// Appends one byte.
     #[inline]
     fn push(&mut self, byte: u8) {
         self.extend(&[byte]);

@@ -25,8 +25,8 @@ const ANSWER: usize = 256;
 /// Of a panic's message.
 const LAST_WORDS: usize = 512;
 
-/// Makes the module's exports for an offcode that implements `Default`. Nothing where the target is not wasm, so that the
-/// same source is also linked in.
+/// Makes the module's exports for an offcode that implements `Default`. It expands to nothing where the target is not
+/// wasm, so that the same source can also be linked in.
 #[macro_export]
 macro_rules! export {
     ($offcode:ty) => {
@@ -62,6 +62,7 @@ struct Running<T> {
 static WORDS: Mutex<[u8; LAST_WORDS]> = Mutex::new([0; LAST_WORDS]);
 
 impl<T: Offcode + Default> Body<T> {
+    /// The guest's one offcode, not made yet.
     #[allow(clippy::new_without_default, reason = "a static is made of it")]
     pub const fn new() -> Self {
         Body(Mutex::new(None))
@@ -93,7 +94,7 @@ impl<T: Offcode + Default> Body<T> {
         at
     }
 
-    /// Handles the records that the host has written; the length of what is in the output area then.
+    /// Handles the records that the host has written. Returns the length of the actions in the output area.
     pub fn handle(&self, length: u32) -> u32 {
         let mut body = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = body.as_mut() else { return 0 };
@@ -115,7 +116,8 @@ fn last_words(sentence: &str) {
     words[4..4 + length].copy_from_slice(&sentence.as_bytes()[..length]);
 }
 
-/// What the guest knows of the world, and what it has asked of it.
+/// The [`Context`] of an offcode inside the sandbox: what the guest was told by events, and the actions that it asks
+/// for.
 pub struct Outside {
     now: Nanoseconds,
     room: Vec<u32>,
@@ -127,6 +129,7 @@ pub struct Outside {
 }
 
 impl Outside {
+    /// A context whose actions go to an area of `area` bytes.
     pub fn new(area: usize) -> Self {
         Outside {
             now: Nanoseconds(0),

@@ -1,4 +1,4 @@
-//! Names of interfaces and offcodes, unique everywhere (HYDRA section 1.2).
+//! GUIDs: identifiers of interfaces and offcodes, unique everywhere (HYDRA section 1.2).
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +13,7 @@ use uuid::Uuid;
 pub struct Guid(Uuid);
 
 impl Guid {
+    /// The identifier that these bytes are, in the order in which a UUID is written.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Guid(Uuid::from_bytes(bytes))
     }
@@ -22,6 +23,7 @@ impl Guid {
         Guid(Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes()))
     }
 
+    /// The 16 bytes, in the order in which a UUID is written.
     pub const fn bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }

@@ -12,12 +12,14 @@ use crate::manifest;
     note = "put #[interface(guid = \"...\")] on the trait"
 )]
 pub trait Interface {
+    /// The interface's identifier.
     const GUID: Guid;
+    /// The trait's name.
     const NAME: &'static str;
-    /// In the order of their numbers.
+    /// Names of the methods; a method's number is its place here.
     const METHODS: &'static [&'static str];
 
-    /// Has the trait's methods, each returning a [`crate::Call`].
+    /// The type with the trait's methods, each returning a [`crate::Call`].
     type Proxy: Copy + Default;
 
     /// Decodes the arguments, calls the method, appends the encoded result to `reply`.
@@ -31,7 +33,7 @@ pub trait Interface {
         context: &mut dyn Context,
     ) -> Result<(), Refusal>;
 
-    /// The manifest's entry.
+    /// The interface's entry in a manifest.
     fn entry() -> manifest::Interface {
         manifest::Interface {
             guid: Self::GUID,

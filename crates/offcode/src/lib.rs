@@ -6,6 +6,7 @@
 //! which it acts. It holds no socket, thread or clock, so the same source runs linked in, and as a sandboxed wasm body
 //! that imports nothing.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 // The attributes name this crate by its name, also inside it.
 extern crate self as offcode;

@@ -56,7 +56,7 @@ pub trait Lifecycle {
         let _ = (name, value, context);
     }
 
-    /// Last call. What was acquired goes.
+    /// Releases what was acquired. Nothing is called after it.
     fn stop(&mut self, context: &mut dyn Context) {
         let _ = context;
     }

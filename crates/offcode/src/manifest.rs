@@ -9,33 +9,41 @@ use crate::guid::Guid;
 /// An offcode manifest. Its XML form is the ODF.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
+    /// The package: names, interfaces and bodies.
     pub package: Package,
-    /// Each entry is one kind of target that will do; one of them must be met.
+    /// The kinds of target that will do; one of them must be there.
     pub hardware: Vec<Target>,
+    /// What must be there for the offcode to work.
     pub software: Software,
 }
 
 /// Part one: the package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Package {
+    /// The offcode's identifier.
     pub guid: Guid,
     /// Dotted, as `example.filter`.
     pub name: String,
+    /// The package's version, in a form of the author's choice.
     pub version: String,
+    /// What the offcode is for, for the user.
     pub description: String,
+    /// The interfaces that the offcode implements.
     pub interfaces: Vec<Interface>,
-    /// In the order of [`BodyKind`].
+    /// The forms of its code, in the order of [`BodyKind`].
     pub bodies: Vec<Body>,
-    /// Set before `initialize`.
+    /// Names and values of the attributes that are set before `initialize`.
     pub attributes: Vec<(String, String)>,
 }
 
 /// An interface that the offcode implements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
+    /// The interface's identifier.
     pub guid: Guid,
+    /// The trait's name.
     pub name: String,
-    /// In the order of their numbers.
+    /// Names of the methods; a method's number is its place here.
     pub methods: Vec<String>,
 }
 
@@ -43,8 +51,10 @@ pub struct Interface {
 /// of [`BodyKind`] is taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Body {
+    /// What form the code has.
     pub kind: BodyKind,
-    /// Beside the ODF; none for `native`, which is linked into the program that hosts it.
+    /// Name of the code's file, which lies beside the ODF; none for `native`, which is linked into the program that
+    /// hosts it.
     pub file: Option<String>,
     /// The kinds of site that this body is for.
     pub sites: Vec<SiteKind>,
@@ -57,6 +67,7 @@ pub struct Body {
 pub struct Program {
     /// The function's name in the object, as the author's C has it.
     pub name: String,
+    /// Who runs the program, and when.
     pub role: ProgramRole,
 }
 
@@ -71,6 +82,7 @@ pub enum ProgramRole {
     Producer,
 }
 
+/// The form of a body's code, in the order in which bodies are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BodyKind {
@@ -85,12 +97,13 @@ pub enum BodyKind {
 /// Part two: a target that will do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
+    /// The kind of site.
     pub site: SiteKind,
-    /// Only at `xdp`: the modes that will do. Empty means `native`.
+    /// At `xdp`, the modes that will do; empty means `native`.
     pub modes: Vec<XdpMode>,
-    /// What it takes there.
+    /// Memory that the offcode takes there.
     pub memory: Bytes,
-    /// Work for one message there, as the author measured it; the runtime replaces it by what it measures itself.
+    /// Core time for one message there, as the author measured it; the runtime replaces it by what it measures itself.
     pub work: Option<Nanoseconds>,
 }
 
@@ -111,6 +124,7 @@ pub enum XdpMode {
 pub struct Software {
     /// Interfaces that the target's runtime must offer, beyond the basic ones.
     pub environment: Vec<Guid>,
+    /// The other offcodes that this one needs.
     pub peers: Vec<Requirement>,
 }
 
@@ -119,24 +133,28 @@ pub struct Software {
 pub struct Requirement {
     /// What this offcode calls the peer.
     pub name: String,
+    /// The interface that the peer implements.
     pub interface: Guid,
-    /// Only this one, where several implement the interface.
+    /// The one offcode that will do; without it any that implements the interface.
     pub offcode: Option<Guid>,
+    /// Where the peer has to be relative to this offcode.
     pub constraint: Constraint,
-    /// A channel of their own. Without one they talk out of band.
+    /// The specialized channel between the two; without one they talk out of band.
     pub channel: Option<Specification>,
-    /// Messages a second that are expected on it: what a crossing is weighed by. 0: unknown, taken as 1,000.
+    /// Messages a second that are expected between the two, by which a crossing is weighed. 0 means unknown and is
+    /// taken as 1,000.
     pub rate: u64,
 }
 
-/// HYDRA section 1.4. `Pull` and `Gang` are symmetric and transitive.
+/// Where two offcodes have to be relative to each other (HYDRA section 1.4). `Pull` and `Gang` are symmetric and
+/// transitive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Constraint {
-    /// None: anywhere, together or apart. Priority is not inherited across it.
+    /// Anywhere, together or apart. Priority is not inherited across it.
     Link,
-    /// The same site.
+    /// At the same site.
     Pull,
-    /// Both away from the application's thread, each at a target of its own choice.
+    /// Both away from the application's thread, at the same site or at different ones.
     Gang,
 }

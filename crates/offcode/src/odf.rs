@@ -1,6 +1,6 @@
 //! Offcode Description Files: manifests in XML, in the three parts of HYDRA section 1.5. [`XSD`] is the format.
 //!
-//! Reading is strict: what is not known, missing, doubled, out of order or out of bounds is refused, with its line and
+//! Reading is strict: what is unknown, missing, duplicated, out of order or out of bounds is refused, with its line and
 //! column and with what to write instead, all mistakes of a file at once. The schema refuses the same but for what XML
 //! Schema 1.0 cannot say, which `docs/odf.md` lists.
 
@@ -17,7 +17,7 @@ pub use problem::{Problem, Problems};
 use crate::manifest::Manifest;
 use problem::Mistake;
 
-/// The published schema.
+/// The schema of an ODF (XSD), as `plimsoll odf schema` prints it.
 pub const XSD: &str = include_str!("../odf.xsd");
 
 /// Larger files are refused unread.
@@ -54,9 +54,10 @@ pub fn read(bytes: &[u8]) -> Result<Manifest, Problems> {
     }
 }
 
-/// The ODF of a manifest: indented, the same text for the same manifest. Reads back equal.
+/// The ODF of a manifest, indented: the same text for the same manifest, which [`read`] turns into an equal manifest.
 ///
-/// A fault where the manifest is not one that an ODF can state, such as one without a body.
+/// # Errors
+/// An ODF cannot state the manifest, for example one without a body.
 pub fn write(manifest: &Manifest) -> Result<String> {
     let text = write::document(manifest);
     let subject = || format!("manifest of {}", manifest.package.name);

@@ -11,15 +11,16 @@ use crate::manifest::Manifest;
 /// What `#[offcode]` says about a type.
 #[diagnostic::on_unimplemented(message = "`{Self}` is no offcode", note = "put #[offcode(...)] on the type")]
 pub trait Described {
+    /// The offcode's identifier.
     const GUID: Guid;
-    /// Of the interfaces that the type serves.
+    /// Identifiers of the interfaces that the type serves.
     const INTERFACES: &'static [Guid];
 
     /// What its ODF says.
     fn manifest() -> Manifest;
 }
 
-/// Makes a fresh offcode of a linked-in type.
+/// Makes a new offcode of a linked-in type.
 pub type Constructor = Arc<dyn Fn() -> Box<dyn Offcode> + Send + Sync>;
 
 /// Linked-in types by GUID. An offcode may have several, each for kinds of site of its own.
@@ -73,6 +74,7 @@ struct Native {
 }
 
 impl Registry {
+    /// A registry without types.
     pub fn new() -> Self {
         Registry::default()
     }

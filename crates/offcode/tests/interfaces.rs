@@ -296,8 +296,8 @@ fn one_way_acknowledged_refused_and_default_methods() {
 fn calls_for_others_are_refused() {
     let mut both = Both::default();
     assert_eq!(both.interfaces(), [<dyn Everything>::GUID, <dyn Layout>::GUID]);
-    let stranger = Call::manual(&Guid::named("stranger"), 0, "Stranger.call", |_| Ok(()));
-    let fault = carry_out(&stranger, &mut both).unwrap_err();
+    let other = Call::manual(&Guid::named("other"), 0, "Other.call", |_| Ok(()));
+    let fault = carry_out(&other, &mut both).unwrap_err();
     assert!(fault.cause().starts_with("refused: the offcode has no interface "), "{fault}");
     let beyond = Call::manual(&<dyn Layout>::GUID, 3, "Layout.beyond", |_| Ok(()));
     assert_eq!(carry_out(&beyond, &mut both).unwrap_err().cause(), "refused: interface Layout has no method 3");

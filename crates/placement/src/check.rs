@@ -4,7 +4,9 @@ use machine::{Fault, Result};
 
 use crate::layout::{Layout, Place, Tie};
 
+/// Most units of one layout.
 pub const MAX_UNITS: usize = 10_000;
+/// Most sites of one layout.
 pub const MAX_SITES: usize = 1_024;
 /// Core time is summed in whole nanoseconds a second; this keeps every sum in 63 bits.
 const MAX_LOAD: f64 = 1e5;

@@ -16,14 +16,18 @@ use crate::packing::Packing;
 /// Demands that cannot all be met.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clash {
+    /// The demands, each in words.
     pub parts: Vec<Part>,
+    /// Whether a smaller clash may exist.
     pub minimality: Minimality,
 }
 
+/// One demand of a clash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
+    /// The demand, by indices into the layout.
     pub demand: Demand,
-    /// For the user: 'core:1 holds a load of 1.000'.
+    /// The demand in words: 'core:1 holds a load of 1.000'.
     pub sentence: String,
 }
 
@@ -34,11 +38,12 @@ pub enum Minimality {
     Smallest,
     /// Without any one of its parts the rest can be met; another clash may have fewer.
     Irreducible,
-    /// They clash; some may not be needed for it. The search ended before that was known.
+    /// Some parts may not be needed for the clash: the search ended before that was known.
     Unreduced,
 }
 
 impl Minimality {
+    /// The same in words, for the user.
     pub fn sentence(self) -> &'static str {
         match self {
             Minimality::Smallest => "no clash of this layout has fewer parts",

@@ -5,12 +5,14 @@
 /// Without [`Effort::stop`] the answer depends on the layout, the seed and the steps alone, on every machine.
 #[derive(Clone, Copy)]
 pub struct Effort<'a> {
+    /// Seed of the random moves; another one may find another plan.
     pub seed: u64,
-    /// Moves tried by [`crate::solve`], units and an eighth of the channels times sites, a node of the tree, by
-    /// [`crate::prove`]. The default of the first answers
-    /// in less than 50 ms at 200 units and 16 sites.
+    /// What may be spent. [`crate::solve`] counts one step for each move that it tries; [`crate::prove`] counts, for
+    /// each node of its tree, the merged groups plus an eighth of the product of channels and sites. With the default,
+    /// [`crate::solve`] answers in less than 50 ms at 200 units and 16 sites.
     pub steps: u64,
-    /// Asked now and then; `true` ends the search with what there is. The caller's clock, where it wants one.
+    /// Called now and then; `true` ends the search with the best answer so far. A caller that wants a time limit reads
+    /// its clock here.
     pub stop: Option<&'a dyn Fn() -> bool>,
 }
 

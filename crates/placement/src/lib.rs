@@ -18,6 +18,7 @@
 //! its rate times [`layout::Layout::crossing_ns`] from the one site to the other, times the larger priority of its two
 //! ends / 100: a late message harms the more urgent end whichever side it is on.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod check;
 pub mod clash;
@@ -46,8 +47,8 @@ use layout::SiteIndex;
 use model::Model;
 use search::Found;
 
-/// Up to so many places (merged groups times sites) the search is followed by a short branch and bound: at that size luck
-/// is not needed.
+/// Up to this many places (merged groups times sites) a short branch and bound follows the search: at that size the
+/// answer need not depend on chance.
 const EXACT: usize = 512;
 
 /// The cheapest assignment found in the effort given, with its reasons. [`Effort::default`] answers in less than 50 ms at
@@ -73,7 +74,8 @@ pub fn solve(layout: &Layout, effort: &Effort) -> Result<Plan, Unsolved> {
     }
 }
 
-/// [`solve`], then [`prove`] with an effort of its own; where the proof finds something cheaper, that is the plan.
+/// Calls [`solve`], then [`prove`] with an effort of its own; a cheaper assignment that the proof finds becomes the
+/// plan.
 ///
 /// # Errors
 /// Those of [`solve`].

@@ -45,7 +45,7 @@ pub(crate) fn channel_weight(layout: &Layout, channel: &crate::layout::Crossing)
 }
 
 impl Model {
-    /// Of a checked layout.
+    /// The model of a checked layout.
     pub fn of(layout: &Layout) -> Self {
         let packing = Packing::of(layout, |_| true);
         let (groups, sites) = (packing.groups, packing.sites);

@@ -12,12 +12,13 @@ use crate::model::{channel_weight, weight};
 /// An assignment that meets every constraint and capacity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// One site a unit.
+    /// The site of each unit.
     pub assignment: Vec<SiteIndex>,
+    /// What the assignment costs.
     pub cost: Cost,
-    /// One entry a unit: the sites that it did not get, in their order.
+    /// For each unit the sites that it did not get, in the order of [`Layout::sites`].
     pub rejected: Vec<Vec<Rejection>>,
-    /// One entry a site.
+    /// What each site was given.
     pub usage: Vec<Usage>,
 }
 
@@ -26,46 +27,63 @@ pub struct Plan {
 pub struct Cost {
     /// `work + crossings`.
     pub total: f64,
-    /// Of the units at their sites, each times its priority / 100.
+    /// Load of the units at their sites, each times its priority / 100.
     pub work: f64,
-    /// Of the channels, each times the larger priority of its ends / 100.
+    /// Core time of the channels' messages, each channel times the larger priority of its ends / 100.
     pub crossings: f64,
 }
 
-/// What a site was given.
+/// What a plan uses of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
+    /// Load of the units there, together.
     pub load: Load,
+    /// Memory of the units there, together.
     pub memory: Bytes,
+    /// Number of units there.
     pub slots: usize,
 }
 
+/// A site that a unit did not get, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rejection {
+    /// The site.
     pub site: SiteIndex,
+    /// What speaks against it.
     pub reason: Reason,
 }
 
 /// Why a unit is not at a site.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reason {
-    /// The layout's own sentence.
+    /// The unit cannot be there; the sentence is that of [`Place::Impossible`].
     Impossible(String),
-    /// By `by`, which concerns the unit itself or one that it is tied to over `chain`, Pulls by their place in
-    /// [`Layout::constraints`], from the unit to that one.
-    Forbidden { by: Demand, chain: Vec<usize> },
-    /// With it (and what Pull brings along) the site is overfull, and no few moves of others were found to help.
+    /// A demand of the unit itself, or of one that Pulls tie it to, forbids the site.
+    Forbidden {
+        /// The demand that forbids it.
+        by: Demand,
+        /// The Pulls from the unit to the one that the demand concerns, by their place in [`Layout::constraints`].
+        chain: Vec<usize>,
+    },
+    /// With the unit and its Pull group the site would hold more than it can; no small set of moves of other units was
+    /// found to make room.
     Overflow {
+        /// What the site has too little of.
         resource: Resource,
-        /// Cores, bytes or slots that it and its Pull group take there.
+        /// Cores, bytes or slots that the unit and its Pull group take there.
         needs: f64,
         /// What the others leave; less than `needs`.
         left: f64,
-        /// It does not even fit alone.
+        /// The unit and its Pull group would not fit even if the site held nothing else.
         alone: bool,
     },
-    /// It would cost `more` after the best local repair found, in which `moves` others give way.
-    Costlier { more: f64, moves: Vec<(UnitIndex, SiteIndex)> },
+    /// The unit could be there, but the best plan found with it there costs more.
+    Costlier {
+        /// Additional cost, in the unit of [`Cost`].
+        more: f64,
+        /// The other units that this plan moves, each with its new site.
+        moves: Vec<(UnitIndex, SiteIndex)>,
+    },
 }
 
 /// Why there is no plan.
@@ -78,7 +96,10 @@ pub enum Unsolved {
     /// Nothing satisfies it: proven, but the demands that clash could not be told apart in the effort given.
     Nothing,
     /// None found in the effort given; neither is it proven that there is none.
-    NotFound { steps: u64 },
+    NotFound {
+        /// The effort that was spent, as [`crate::Effort::steps`] counts it.
+        steps: u64,
+    },
 }
 
 impl fmt::Display for Unsolved {

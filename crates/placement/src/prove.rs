@@ -13,10 +13,22 @@ use crate::plan::{Cost, Plan};
 pub enum Proof {
     /// No assignment is cheaper, but for rounding (a share of 1e-9).
     Optimal,
-    /// None costs less than `lower_bound`, and `gap` is the share of the plan's cost above it.
-    Gap { lower_bound: f64, gap: f64 },
-    /// The proof found a cheaper one on its way. [`crate::solve_and_prove`] makes a plan of it.
-    Cheaper { assignment: Vec<SiteIndex>, cost: Cost, lower_bound: f64 },
+    /// A cheaper assignment is neither known nor excluded.
+    Gap {
+        /// No assignment costs less than this.
+        lower_bound: f64,
+        /// The share of the plan's cost above the lower bound.
+        gap: f64,
+    },
+    /// The proof found a cheaper assignment on its way. [`crate::solve_and_prove`] makes a plan of it.
+    Cheaper {
+        /// The cheaper one: one site a unit.
+        assignment: Vec<SiteIndex>,
+        /// What it costs.
+        cost: Cost,
+        /// No assignment costs less than this.
+        lower_bound: f64,
+    },
 }
 
 impl std::fmt::Display for Proof {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
-use machine::Reading;
+use machine::{Reading, count};
 use serde::Serialize;
-use study::comparison::{self, Paired};
+use study::comparison::Paired;
 use study::cost::cpu_per_message;
+use study::nearness;
 use study::point::{Metric, PointSpec};
 use study::sample::Sample;
 use study::statistics::median_interval;
@@ -70,7 +71,8 @@ pub fn measure_of(metric: Metric) -> &'static str {
 /// Rounds that all points have had, of those asked for.
 pub fn rounds_done(measured: &[Measured], asked: u32) -> String {
     let done = measured.iter().map(|point| point.samples.len()).min().unwrap_or(0);
-    if done < asked as usize { format!("{done} of {asked} rounds") } else { format!("{asked} rounds") }
+    let rounds = count::of(asked.into(), "round");
+    if done < asked as usize { format!("{done} of {rounds}") } else { rounds }
 }
 
 /// Median, interval and CPU cost.
@@ -101,7 +103,7 @@ fn against(point: &Measured, first: &Measured) -> String {
         return "1".to_owned();
     }
     let paired = Paired::performance(&point.samples, &first.samples, point.spec.pattern.metric());
-    match paired.interval {
+    match paired.interval() {
         Some(i) => format!("{:.2} ({:.2} .. {:.2})", i.median, i.low, i.high),
         None => "cannot tell".to_owned(),
     }
@@ -185,19 +187,12 @@ fn cores_at_work(measured: &[Measured]) -> Vec<String> {
 /// What the reader must know beside the figures, each once.
 pub fn notes(measured: &[Measured]) -> Vec<String> {
     let mut notes = Vec::new();
-    let probes: Vec<f64> = measured
-        .iter()
-        .flat_map(|point| &point.samples)
-        .filter_map(|sample| sample.probe.map(|probe| probe.half_round_trip_ps as f64 / 1e3))
-        .collect();
-    if let Some(i) = median_interval(&probes) {
-        let near = measured.iter().flat_map(|p| &p.samples).filter(|s| s.probe.is_some_and(comparison::near)).count();
-        notes.push(format!(
-            "probe beside each block: {:.0} ns one way between the cores (median), near in {near} of {} blocks",
-            i.median,
-            probes.len()
-        ));
-    }
+    let of = |point: &Measured| {
+        let cores = (point.spec.local_core, point.spec.remote_core);
+        point.samples.iter().filter_map(move |sample| Some((cores, sample.probe?))).collect::<Vec<_>>()
+    };
+    let sentences = nearness::said(measured.iter().flat_map(of));
+    notes.extend(sentences.into_iter().map(|said| format!("probe beside each block: {said}")));
     let overheads: Vec<f64> = measured
         .iter()
         .flat_map(|point| &point.samples)
@@ -211,7 +206,8 @@ pub fn notes(measured: &[Measured]) -> Vec<String> {
         if lost > 0 {
             let arrived: u64 = point.samples.iter().map(|sample| sample.messages).sum();
             let share = 100.0 * lost as f64 / (lost + arrived) as f64;
-            notes.push(format!("{} {}: {lost} messages lost ({share:.2} %)", point.spec.size, point.spec.contender()));
+            let lost = count::of(lost, "message");
+            notes.push(format!("{} {}: {lost} lost ({share:.2} %)", point.spec.size, point.spec.contender()));
         }
         for note in point.samples.iter().flat_map(|sample| &sample.notes) {
             let line = format!("{}: {note}", point.spec.contender());

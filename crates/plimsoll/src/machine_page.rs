@@ -81,7 +81,7 @@ fn row(out: &mut String, name: &str, word: Option<&str>, text: &str) {
     out.push('\n');
 }
 
-/// An archive is a stranger's text: it must not drive the terminal.
+/// An archive is untrusted text: it must not drive the terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && !c.is_whitespace() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

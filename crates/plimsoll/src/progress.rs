@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use machine::Nanoseconds;
+use machine::{Nanoseconds, count};
 use study::conduct::{Observer, Progress};
 use study::point::PointSpec;
 use study::sample::Sample;
@@ -39,7 +39,7 @@ impl Display {
 
 fn state(progress: &Progress) -> String {
     let Progress { round, done, left, .. } = progress;
-    format!("round {}, {done} blocks, at most {} left", round + 1, seconds(*left))
+    format!("round {}, {}, at most {} left", round + 1, count::of(*done as u64, "block"), seconds(*left))
 }
 
 fn seconds(time: Nanoseconds) -> String {
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn says_round_blocks_and_time() {
-        let at = |left| Progress { round: 1, done: 240, points: 9, spent: Nanoseconds(0), left: Nanoseconds(left) };
+        let at = |left| Progress { round: 1, done: 240, open: 9, spent: Nanoseconds(0), left: Nanoseconds(left) };
         assert_eq!(state(&at(125_300_000_000)), "round 2, 240 blocks, at most 2 min 06 s left");
         assert_eq!(state(&at(9_000_000_000)), "round 2, 240 blocks, at most 9 s left");
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use bench::semantics::{Carrier, Footprint, Outcome, Quantity, Semantics};
 use comfy_table::{CellAlignment, Table, presets};
-use machine::{Bytes, Reading};
-use study::comparison;
+use machine::{Bytes, Reading, count};
+use semantics::{Carrier, Footprint, Outcome, Quantity, Semantics, Used};
+use study::nearness;
 use study::statistics::median_interval;
 
 /// What an idle peer of the engine may take at most, at [`MANY`] peers.
@@ -15,8 +15,10 @@ const MANY: u32 = 1000;
 pub fn page(outcome: &Outcome, semantics: &[Semantics]) -> String {
     let Outcome { carrier, size, rounds, cores, .. } = outcome;
     let mut page = format!(
-        "{size} B messages over {carrier}, {rounds} rounds, cores {} and {}; median (95 % interval)\n",
-        cores.0.0, cores.1.0
+        "{size} B messages over {carrier}, {}, cores {} and {}; median (95 % interval)\n",
+        count::of((*rounds).into(), "round"),
+        cores.0.0,
+        cores.1.0
     );
     for &quantity in Quantity::ALL {
         let lines = quantities(outcome, semantics, quantity);
@@ -26,6 +28,9 @@ pub fn page(outcome: &Outcome, semantics: &[Semantics]) -> String {
     }
     if !outcome.footprints.is_empty() {
         page += &format!("\nmemory for a peer, the port's apart\n{}\n", footprints(&outcome.footprints));
+    }
+    if !outcome.used.is_empty() {
+        page += &format!("\na used peer over shm, both ends in one process\n{}\n", used(&outcome.used));
     }
     if !outcome.floods.is_empty() {
         page += &format!(
@@ -130,6 +135,23 @@ fn footprints(footprints: &[Footprint]) -> String {
     aligned(table, 1)
 }
 
+fn used(used: &[Used]) -> String {
+    let mut table = Table::new();
+    let header = [
+        "peers",
+        "memory shared after 8 B each way",
+        "after 1 MiB each way",
+        "at the allocators of both",
+        "descriptors kept, all peers",
+    ];
+    table.load_preset(presets::NOTHING).set_header(header);
+    for Used { peers, shared, shared_long, heap, descriptors } in used {
+        let descriptors = descriptors.value().map_or("-".into(), u64::to_string);
+        table.add_row([peers.to_string(), reading(shared), reading(shared_long), reading(heap), descriptors]);
+    }
+    aligned(table, 0)
+}
+
 fn floods(outcome: &Outcome) -> String {
     let mut table = Table::new();
     let header =
@@ -160,16 +182,8 @@ fn aligned(mut table: Table, left: usize) -> String {
 
 fn notes(outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
-    let probes: Vec<_> = outcome.samples.iter().filter_map(|sample| sample.probe).collect();
-    let values: Vec<f64> = probes.iter().map(|probe| probe.half_round_trip_ps as f64 / 1e3).collect();
-    if let Some(i) = median_interval(&values) {
-        let near = probes.iter().filter(|probe| comparison::near(**probe)).count();
-        notes.push(format!(
-            "probe beside each block between cores: {:.0} ns one way (median), near in {near} of {}",
-            i.median,
-            probes.len()
-        ));
-    }
+    let probes = outcome.samples.iter().filter_map(|sample| Some((outcome.cores, sample.probe?)));
+    notes.extend(nearness::said(probes).into_iter().map(|said| format!("probe beside each block: {said}")));
     // One word a semantics and number of peers would be a page; the widest says it.
     let mut last: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for note in &outcome.notes {

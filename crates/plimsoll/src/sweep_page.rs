@@ -72,6 +72,7 @@ fn findings(point: &Measured) -> Option<PointFindings> {
         key: point.spec.key(),
         spec: point.spec.clone(),
         questions: vec![Question::ProtocolCore],
+        candidate: true,
         value: median_interval(&values)?,
         cpu_per_message: collect_interval(point.samples.iter().map(cpu_per_message)),
         samples: point.samples.clone(),

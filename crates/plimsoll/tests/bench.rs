@@ -137,6 +137,9 @@ fn what_cannot_be_is_refused_with_cause_and_next_step() {
         (&["--stack", "carrier-pigeon"][..], "stack 'carrier-pigeon': there is no such stack"),
         (&["--cores", "0,9999"], "core 9999: this machine has no such core"),
         (&["--cores", "9999,0"], "core 9999: this machine has no such core"),
+        (&["--cores", "9999"], "core 9999: this machine has no such core"),
+        (&["--cores", "0"], "one core, where the two ends of a path need one each"),
+        (&["--cores", "0,1,2"], "not two core numbers"),
         (&["--placement", "core:1"], "placement core:1"),
         (&["--stack", "engine-shm", "--placement", "core:9999"], "placement core:9999: core 9999: this machine has no"),
         (&["--sizes", "0"], "message size 0 B"),
@@ -181,10 +184,11 @@ fn a_signal_ends_the_bench_and_what_was_measured_is_shown() {
         // As Ctrl-C at a terminal: the peer gets it too.
         bench.signal(signal);
         let (status, out, said) = bench.end();
-        assert!(!status.success() && said.contains("a signal ended it after") && said.contains("Next: "), "{said}");
+        assert_eq!(status.code(), Some(128 + signal.as_raw()), "{said}");
+        assert!(said.contains("a signal ended it after") && said.contains("Next: "), "{said}");
         // Blocks come after some calibration; where there was one, it is shown.
-        let none = said.contains("after 0 of 10000");
-        assert!(none == out.is_empty() && (none || out.contains("of 10000 rounds")), "{said}\n{out}");
+        let none = said.contains("after 0 of 10,000 blocks");
+        assert!(none == out.is_empty() && (none || out.contains("of 10,000 rounds")), "{said}\n{out}");
         assert!(!runs(peer));
     }
 }
@@ -199,13 +203,10 @@ fn at_work(folder: &str) -> Vec<u32> {
 
 /// A bench of Open MPI in mid-run: itself, and the folder in which mpirun and both its ranks work.
 fn bench_of_open_mpi() -> Option<(Running, String)> {
-    let there = |program: &str| Command::new(program).arg("--version").output().is_ok();
-    if !there("mpirun") || !there("NPopenmpi") {
-        eprintln!("SKIPPED: mpirun or NPopenmpi is not installed");
-        return None;
-    }
+    skip::tool("mpirun.openmpi")?;
+    skip::tool("NPopenmpi")?;
     if !linux::affinity::allowed().unwrap().starts_with(&[CoreId(0), CoreId(1)]) {
-        eprintln!("SKIPPED: the ranks take cores 0 and 1");
+        skip::test("the ranks take cores 0 and 1");
         return None;
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -237,8 +238,33 @@ fn a_signal_ends_mpirun_too() {
     let Some((mut bench, folder)) = bench_of_open_mpi() else { return };
     bench.signal(Signal::INT);
     let (status, _, said) = bench.end();
-    assert!(!status.success() && said.contains("a signal ended it after"), "{said}");
+    assert!(status.code() == Some(130) && said.contains("a signal ended it after"), "{status} {said}");
     assert!(at_work(&folder).is_empty() && !std::path::Path::new(&folder).exists());
+}
+
+#[test]
+fn a_signal_ends_each_kind_of_bench_by_130() {
+    let mut kinds: Vec<&[&str]> = vec![&["--semantics", "matched", "--peers", "2", "--rounds", "10000"]];
+    if skip::tool("mpirun.openmpi").is_some() && skip::tool("mpicc.openmpi").is_some() {
+        kinds.push(&["--profiler", "--libraries", "openmpi", "--rounds", "10000"]);
+        kinds.push(&["--mpi", "--hosts", "one", "--tasks", "latency:8", "--rounds", "1000", "--cores", "0,1"]);
+    }
+    if linux::affinity::allowed().unwrap().len() < 2 {
+        return skip::test("one core only");
+    }
+    for arguments in kinds {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        let mut bench = Running::start(command.arg("bench").args(arguments).stdin(Stdio::null()));
+        let mpi = arguments[0] != "--semantics";
+        until("work of the bench", || match mpi {
+            true => (children(bench.0.id()).len() >= 2).then_some(()),
+            false => (ticks(bench.0.id()) >= 20).then_some(()),
+        });
+        bench.signal(Signal::INT);
+        let (status, _, said) = bench.end();
+        assert_eq!(status.code(), Some(130), "{arguments:?}: {said}");
+        assert!(said.contains("a signal ended it"), "{arguments:?}: {said}");
+    }
 }
 
 #[test]
@@ -251,7 +277,7 @@ fn a_peer_called_by_hand_says_so() {
 #[test]
 fn the_sweep_shows_who_bears_the_interrupts() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("SKIPPED: a lab needs root");
+        return skip::test("a lab needs root");
     }
     let core = linux::affinity::allowed().unwrap()[0].0.to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -259,7 +285,7 @@ fn the_sweep_shows_who_bears_the_interrupts() {
     let output = command.args(["--sweep-cores", "--receiver", "both", "--protocol-core", &core]).output().unwrap();
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if said.contains("not permitted") {
-        return eprintln!("SKIPPED: {said}");
+        return skip::test(said);
     }
     assert!(output.status.success(), "{said}");
     let rows = |receiver: &str| text.lines().filter(|line| line.trim_start().starts_with(receiver)).count();
@@ -274,10 +300,10 @@ fn two_hosts_of_the_lab_measure_each_other() {
     let said = String::from_utf8_lossy(&output.stderr);
     if !rustix::process::geteuid().is_root() {
         assert!(!output.status.success() && said.contains("Next: "), "{said}");
-        return eprintln!("SKIPPED: a lab needs root");
+        return skip::test("a lab needs root");
     }
     if !output.status.success() && said.contains("not permitted") {
-        return eprintln!("SKIPPED: {said}");
+        return skip::test(said);
     }
     assert!(output.status.success(), "{said}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("path lab"));

@@ -94,7 +94,7 @@ fn a_capture_never_overwrites() {
 #[test]
 fn a_full_disk_is_a_fault() {
     let Ok(full) = fs::OpenOptions::new().write(true).open("/dev/full") else {
-        eprintln!("SKIPPED: there is no /dev/full");
+        skip::test("there is no /dev/full");
         return;
     };
     let root = machines().swap_remove(0);

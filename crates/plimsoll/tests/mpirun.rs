@@ -1,4 +1,4 @@
-//! MPI programs as users start them. Without an MPI of Debian's, or without root for the lab, they say SKIPPED.
+//! MPI programs as users start them. They take Debian's Open MPI, and root for the lab.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -7,9 +7,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use launch::installation::Family;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use testbed::Mpi;
 
 const LIMIT: Duration = Duration::from_secs(100);
 
@@ -46,21 +48,12 @@ int main(int argc, char **argv)
 
 /// The program, compiled once for all tests of this file by Debian's Open MPI.
 fn program() -> Option<&'static Path> {
-    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let mpi = Mpi::system(Family::OpenMpi)?;
+    Some(BUILT.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpirun");
-        fs::create_dir_all(&folder).unwrap();
-        let (source, program) = (folder.join("ring.c"), folder.join("ring"));
-        fs::write(&source, PROGRAM).unwrap();
-        let compiled = Command::new("mpicc.openmpi").arg("-o").arg(&program).arg(&source).output().ok()?;
-        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-        Command::new("mpirun.openmpi").arg("--version").output().ok()?;
-        Some(program)
-    });
-    if built.is_none() {
-        eprintln!("SKIPPED: no mpicc.openmpi or mpirun.openmpi (libopenmpi-dev, openmpi-bin)");
-    }
-    built.as_deref()
+        mpi.compile_text(PROGRAM, &folder.join("ring"))
+    }))
 }
 
 fn plimsoll(arguments: &[&str]) -> Command {
@@ -157,7 +150,7 @@ fn another_transport_is_noticed_loudly_even_when_quiet() {
 fn two_hosts_are_made_and_the_network_carries() {
     let Some(program) = program() else { return };
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("SKIPPED: two hosts need root");
+        return skip::test("two hosts need root");
     }
     let folder = TempDir::new().unwrap();
     let report = folder.path().join("report.json");
@@ -207,8 +200,12 @@ fn gone(processes: &[PathBuf]) {
 #[test]
 fn a_killed_plimsoll_leaves_no_rank() {
     let Some(program) = program() else { return };
-    let lab: &[&[&str]] = if rustix::process::geteuid().is_root() { &[&[], &["--lab"]] } else { &[&[]] };
-    for place in lab {
+    let mut places: Vec<&[&str]> = vec![&[]];
+    match rustix::process::geteuid().is_root() {
+        true => places.push(&["--lab"]),
+        false => skip::part("two hosts need root"),
+    }
+    for place in places {
         let (mut started, processes) = sleeping(place, program);
         started.0.kill().unwrap();
         started.0.wait().unwrap();
@@ -222,16 +219,17 @@ fn a_signal_is_passed_on() {
     let (started, processes) = sleeping(&["-n", "2"], program);
     kill_process(Pid::from_child(&started.0), Signal::TERM).unwrap();
     let output = started.finish();
-    assert_ne!(output.status.code(), Some(0));
+    assert_eq!(output.status.code(), Some(143), "whatever the launcher makes of it");
     gone(&processes);
+}
+
+fn refused(arguments: &[&str], why: &str) {
+    let (code, said, fault) = run(&mut plimsoll(arguments));
+    assert!(code != Some(0) && said.is_empty() && fault.contains(why), "{arguments:?}: {code:?} {fault}");
 }
 
 #[test]
 fn what_cannot_run_is_refused_with_the_next_step() {
-    let refused = |arguments: &[&str], why: &str| {
-        let (code, said, fault) = run(&mut plimsoll(arguments));
-        assert!(code != Some(0) && said.is_empty() && fault.contains(why), "{arguments:?}: {code:?} {fault}");
-    };
     refused(&["--", "/bin/sh"], "it is not linked with an MPI that is known");
     refused(&["--", "./no-such-program"], "there is no such file");
     refused(&["--", "no-such-program-at-all"], "no folder of PATH has it");
@@ -240,15 +238,18 @@ fn what_cannot_run_is_refused_with_the_next_step() {
     refused(&["--network", "tcp", "--", "x"], "write udp, afxdp:IFACE or xdp:IFACE");
     refused(&["--mpi", "/no/such/prefix", "--", "x"], "write openmpi, mpich or the PREFIX");
     refused(&["--mpirun-args", "--map-by 'core", "--", "x"], "a quote is not closed");
-    if let Some(program) = program() {
-        let program = program.to_str().unwrap();
-        refused(&["--placement", "core:9999", "--", program], "this machine has no such core");
-        refused(&["--mpi", "mpich", "--", program], "it is linked with Open MPI");
-        refused(
-            &["-n", "4096", "--placement", "core:0", "--", program],
-            "4096 ranks and the engine on core 0 need 4097",
-        );
-    }
+}
+
+#[test]
+fn a_program_that_cannot_run_as_asked_is_refused_with_the_next_step() {
+    let Some(program) = program() else { return };
+    let program = program.to_str().unwrap();
+    refused(&["--placement", "core:9999", "--", program], "this machine has no such core");
+    refused(&["--mpi", "mpich", "--", program], "it is linked with Open MPI");
+    refused(
+        &["-n", "4096", "--placement", "core:0", "--", program],
+        "4,096 ranks and the engine on core 0 need 4,097 cores",
+    );
 }
 
 #[test]
@@ -257,7 +258,7 @@ fn a_bench_of_mpi_has_all_contenders_and_their_evidence() {
         return;
     }
     if linux::affinity::allowed().unwrap().len() < 2 {
-        return eprintln!("SKIPPED: one core only");
+        return skip::test("one core only");
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.args(["bench", "--mpi", "--hosts", "one", "--tasks", "latency:8,exchange:1KiB", "--rounds", "1", "--json"]);

@@ -1,5 +1,5 @@
-//! `plimsoll profile` as users run it, and its samples in a lab. Without an MPI of Debian's, or without root for the lab,
-//! the tests say SKIPPED.
+//! `plimsoll profile` as users run it, and its samples in a lab. They take Debian's Open MPI, and root for
+//! the lab.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use machine::{CoreId, Nanoseconds, Reading};
 use profile::profile::Profile;
 use profile::summary::{State, Summary};
 use record::folder;
+use testbed::Mpi;
 
 const LIMIT: Duration = Duration::from_secs(100);
 
@@ -58,21 +59,12 @@ int main(int argc, char **argv)
 "#;
 
 fn program() -> Option<&'static Path> {
-    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let mpi = Mpi::system(Family::OpenMpi)?;
+    Some(BUILT.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("profile");
-        fs::create_dir_all(&folder).unwrap();
-        let (source, program) = (folder.join("swap.c"), folder.join("swap"));
-        fs::write(&source, PROGRAM).unwrap();
-        let compiled = Command::new("mpicc.openmpi").arg("-o").arg(&program).arg(&source).output().ok()?;
-        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-        Installation::in_path(Family::OpenMpi).ok()?;
-        Some(program)
-    });
-    if built.is_none() {
-        eprintln!("SKIPPED: no mpicc.openmpi or mpirun.openmpi (libopenmpi-dev, openmpi-bin)");
-    }
-    built.as_deref()
+        mpi.compile_text(PROGRAM, &folder.join("swap"))
+    }))
 }
 
 /// `plimsoll profile` in `place`; ended with the test.
@@ -97,7 +89,7 @@ fn a_commands_streams_and_status_are_its_own() {
     assert!(said(&output).starts_with("err\n") && said(&output).contains("no rank recorded anything"), "{output:?}");
     assert!(place.path().join("plimsoll-profile-1/job.json").exists());
     let output = profile(place.path(), &["-o", "plimsoll-profile-1", "--", "true"]);
-    assert!(!output.status.success() && said(&output).contains("there is a profile in it already"), "{output:?}");
+    assert!(output.status.success(), "what holds no ranks does not stand in the way of the next try: {output:?}");
     let output = profile(place.path(), &["--", "no-such-command-at-all"]);
     assert!(said(&output).contains("Next: "), "{output:?}");
     assert!(!place.path().join("plimsoll-profile-2").exists(), "nothing was profiled in it");
@@ -141,12 +133,12 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
     let Some(program) = program() else { return };
     let cores = linux::affinity::allowed().unwrap();
     if ![0, 1].iter().all(|core| cores.contains(&CoreId(*core))) {
-        return eprintln!("SKIPPED: cores 0 and 1 are needed");
+        return skip::test("cores 0 and 1 are needed");
     }
     let options = Options { protocol_core: Some(CoreId(1)), ..Options::default() };
     let lab = match Lab::owned(&options) {
         Ok(lab) => lab,
-        Err(fault) => return eprintln!("SKIPPED: {fault}"),
+        Err(fault) => return skip::test(fault),
     };
     let place = tempfile::tempdir().unwrap();
     for part in [folder::RANKS, folder::HOSTS] {
@@ -204,18 +196,24 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
     // Other tests' traffic is on both cores; what core 1 did for this lab's 3000 messages of 64 KiB is there in any case.
     assert!(received(1) > 3000.0, "{}", received(1));
     assert!(core(0).wait_share.value().is_some() && core(1).wait_share.value().is_some());
-    assert_eq!((&core(0).ranks[..], &core(1).ranks[..]), (&[0][..], &[1][..]));
+    // Before they pinned themselves, in MPI_Init, the ranks may have been anywhere.
+    assert!(core(0).ranks.contains(&0) && core(1).ranks.contains(&1), "{:?}, {:?}", core(0).ranks, core(1).ranks);
+    let (mut most, mut all) = (0f64, 0.0);
     for (rank, core) in [(zero, core(0)), (one, core(1))] {
         let time = |reading: &Reading<f64>| reading.value().copied();
         let (Some(met), Some(rx), Some(tx)) =
             (time(&rank.softirq), time(&core.softirq_rx_seconds), time(&core.softirq_tx_seconds))
         else {
-            return eprintln!("SKIPPED: the times of softirqs: {:?}", rank.softirq);
+            return skip::part(format_args!("the times of softirqs: {:?}", rank.softirq));
         };
-        // The core's time is that of all samples, the rank's of those in which it was there; others use the cores before and after.
+        // The core's time is that of all samples, the rank's of those in which it was there, or on the other core before it
+        // pinned itself; others use the cores before and after.
         let whole = rx + tx;
-        assert!(0.2 * whole < met && met <= 1.01 * whole, "met {met} s of the {whole} s of core {}", core.core);
+        all += whole;
+        assert!(0.2 * whole < met, "met {met} s of the {whole} s of core {}", core.core);
+        most = most.max(met);
     }
+    assert!(most <= 1.01 * all, "met {most} s of the {all} s of both cores");
 }
 
 /// Another start of a host is another host: its first rank starts a sampler there, which ends with the ranks.
@@ -232,7 +230,7 @@ fn the_first_rank_of_another_host_starts_its_sampler() {
     );
     let possible = Command::new("unshare").args(["-m", "true"]).status();
     if !possible.is_ok_and(|status| status.success()) {
-        return eprintln!("SKIPPED: no mount namespace of its own: run as root");
+        return skip::test("no mount namespace of its own: run as root");
     }
     let output = profile(place.path(), &["-o", "p", "--", "unshare", "-m", "sh", "-c", &script]);
     assert!(output.status.success(), "{output:?}");

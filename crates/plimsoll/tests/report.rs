@@ -62,3 +62,61 @@ fn what_is_no_profile_or_has_no_ranks_says_why_and_what_to_do() {
     let said = String::from_utf8_lossy(&damaged.stderr).into_owned();
     assert!(!damaged.status.success() && said.contains("a.1.rank") && said.contains("too short"), "{said}");
 }
+
+/// Ranks whose tables are damaged are left out, each with a sentence; where nothing is left there is nothing to show.
+#[test]
+fn damaged_tables_are_named_and_no_figures_are_made_of_them() {
+    let folder = profile();
+    let mut files: Vec<_> =
+        fs::read_dir(folder.path().join("ranks")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let damage = |file: &Path| {
+        let mut bytes = fs::read(file).unwrap();
+        let rows = record::layout::FIRST_REGION + 5000;
+        bytes[rows..rows + 3000].iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8 ^ 0x9b);
+        fs::write(file, bytes).unwrap();
+    };
+    damage(&files[0]);
+    let page = printed(report(&[], folder.path()));
+    assert!(page.contains("left out: rank 0, ") && page.contains("1 of 2 ranks"), "{page}");
+    assert!(!page.contains(|c: char| c.is_control() && c != '\n'), "{page:?}");
+    damage(&files[1]);
+    for arguments in [&[][..], &["--json"], &["--paper"], &["--csv", "tables"]] {
+        let nothing = report(arguments, folder.path());
+        let said = String::from_utf8(nothing.stderr).unwrap();
+        assert_eq!((nothing.status.code(), nothing.stdout.len()), (Some(1), 0), "{arguments:?}: {said}");
+        assert!(said.contains("left out: rank 0, ") && said.contains("Next: "), "{arguments:?}: {said}");
+        assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_no_matter_of_space_unless_the_disk_is_full() {
+    let folder = profile();
+    let file = folder.path().join("a file");
+    fs::write(&file, "").unwrap();
+    let below = file.join("tables");
+    for place in ["/proc/tables", below.to_str().unwrap()] {
+        let output = report(&["--csv", place], folder.path());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("--csv"), "{said}");
+        assert!(!said.contains("space"), "{said}");
+    }
+}
+
+#[test]
+fn an_export_floods_no_terminal() {
+    let folder = profile();
+    let Some(script) = skip::tool("script") else { return };
+    let command = format!("{} report {} --export goal", env!("CARGO_BIN_EXE_plimsoll"), folder.path().display());
+    let said = |command: &str| {
+        let mut script = Command::new(&script);
+        let output = script.args(["-qefc", command, "/dev/null"]).stdin(std::process::Stdio::null()).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let refused = said(&command);
+    assert!(refused.contains("it is a terminal") && refused.contains("--output FILE"), "{refused}");
+    // The next thing that is missing is the timeline.
+    assert!(said(&format!("{command} -o timeline.goal")).contains("no timeline was recorded"));
+}

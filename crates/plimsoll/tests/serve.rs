@@ -6,9 +6,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use bench::control::{Connection, Reply, Request, VERSION};
-use bench::endpoint::Job;
-use bench::stack::Prepare;
-use machine::Site;
+use exchange::endpoint::Job;
+use exchange::stack::Prepare;
+use machine::{Bytes, Site};
 use rustix::process::{Pid, Signal, kill_process};
 use study::point::{Pattern, Receiver, Stack};
 
@@ -40,13 +40,32 @@ impl Server {
         stream
     }
 
+    /// From another address of this host.
+    fn stream_from(&self, last: u8) -> TcpStream {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+        connect(&socket, &self.address).unwrap();
+        socket.into()
+    }
+
+    /// The most memory that the server ever held, in bytes.
+    fn most_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
     fn connection(&self) -> Connection {
-        Connection::new(self.stream(), "server", 1 << 16).unwrap()
+        Connection::new(self.stream(), "server", Bytes(1 << 16)).unwrap()
     }
 
     /// A session up to the point where it is prepared.
     fn prepare(&self, stack: Stack, core: Option<u32>) -> (Connection, Reply) {
-        let mut connection = self.connection();
+        self.prepare_over(self.connection(), stack, core)
+    }
+
+    fn prepare_over(&self, mut connection: Connection, stack: Stack, core: Option<u32>) -> (Connection, Reply) {
         connection.send(&Request::Hello { plimsoll: VERSION }, SOON).unwrap();
         assert!(matches!(connection.receive(SOON).unwrap(), Reply::Welcome { .. }));
         let core = core.map(machine::CoreId);
@@ -94,19 +113,22 @@ fn refusal(reply: Reply) -> String {
 
 #[test]
 fn a_bench_of_another_process_is_served_and_a_signal_ends_the_server_in_good_order() {
-    let mut server = Server::start();
-    assert!(server.address.ip().is_loopback());
-    server.assert_serves();
-    kill_process(Pid::from_child(&server.child), Signal::TERM).unwrap();
-    let until = Instant::now() + SOON;
-    let status = loop {
-        if let Some(status) = server.child.try_wait().unwrap() {
-            break status;
-        }
-        assert!(Instant::now() < until, "it goes on after SIGTERM");
-        std::thread::sleep(Duration::from_millis(10));
-    };
-    assert!(status.success(), "{status}");
+    // SIGTERM is how a server is told to end; Ctrl-C interrupts it.
+    for (signal, code) in [(Signal::TERM, 0), (Signal::INT, 130)] {
+        let mut server = Server::start();
+        assert!(server.address.ip().is_loopback());
+        server.assert_serves();
+        kill_process(Pid::from_child(&server.child), signal).unwrap();
+        let until = Instant::now() + SOON;
+        let status = loop {
+            if let Some(status) = server.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < until, "it goes on after {signal:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert_eq!(status.code(), Some(code));
+    }
 }
 
 #[test]
@@ -130,6 +152,35 @@ fn an_endless_line_is_cut_off() {
         sent += 4096;
     }
     assert!(sent < 64 << 20, "it took {sent} bytes of one line");
+    server.assert_serves();
+}
+
+#[test]
+fn a_flood_behind_a_line_takes_no_memory() {
+    let server = Server::start();
+    let mut stream = server.stream();
+    let connection = Connection::new(stream.try_clone().unwrap(), "server", Bytes(1 << 16)).unwrap();
+    let (mut connection, reply) = server.prepare_over(connection, Stack::Tcp, None);
+    let Reply::Ready(offer) = reply else { panic!("{reply:?}") };
+    connection.send(&Request::Meet { from: None }, SOON).unwrap();
+    let mut path = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
+    path.write_all(offer.token.as_bytes()).unwrap();
+    assert!(matches!(connection.receive(SOON).unwrap(), Reply::Met));
+    let job = Job { pattern: Pattern::Stream, size: 8, messages: 1000, receiver: Receiver::Reads, verify: false };
+    connection.send(&Request::Run { jobs: vec![job] }, SOON).unwrap();
+    assert!(matches!(connection.receive(SOON).unwrap(), Reply::Started));
+    // In the middle of a block, when the server only looks whether its client is still there.
+    let before = server.most_memory();
+    stream.set_nonblocking(false).unwrap();
+    stream.write_all(b"\n").unwrap();
+    let (chunk, mut sent) = (vec![b'x'; 1 << 16], 0u64);
+    while sent < 512 << 20 && stream.write_all(&chunk).is_ok() {
+        sent += chunk.len() as u64;
+    }
+    let grown = server.most_memory() - before;
+    assert!(grown < 8 << 20, "{grown} bytes more after {sent} bytes");
+    assert!(sent < 512 << 20, "it took {sent} bytes");
+    assert!(refusal(connection.receive(SOON).unwrap()).contains("16384 bytes ahead of the answers"));
     server.assert_serves();
 }
 
@@ -173,7 +224,17 @@ fn a_flood_is_turned_away_and_over_when_it_ends() {
 }
 
 #[test]
-fn what_a_stranger_may_not_have_is_refused() {
+fn one_address_does_not_keep_out_another() {
+    let server = Server::start();
+    let flood: Vec<TcpStream> = (0..100).map(|_| server.stream()).collect();
+    let mut other = Connection::new(server.stream_from(2), "server", Bytes(1 << 16)).unwrap();
+    other.send(&Request::Hello { plimsoll: VERSION }, SOON).unwrap();
+    assert!(matches!(other.receive(SOON).unwrap(), Reply::Welcome { .. }));
+    assert!(flood.into_iter().map(last_words).any(|said| said.contains("are open already from 127.0.0.1")));
+}
+
+#[test]
+fn what_an_unknown_client_may_not_have_is_refused() {
     let server = Server::start();
     let (_, reply) = server.prepare(Stack::EngineShm, None);
     assert!(refusal(reply).contains("memory cannot be shared"));
@@ -214,10 +275,10 @@ fn the_message_path_is_closed_to_those_without_the_token() {
     let (mut connection, reply) = server.prepare(Stack::Tcp, None);
     let Reply::Ready(offer) = reply else { panic!("{reply:?}") };
     connection.send(&Request::Meet { from: None }, SOON).unwrap();
-    let mut stranger = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
-    stranger.write_all(&vec![b'0'; offer.token.len()]).unwrap();
-    stranger.set_read_timeout(Some(SOON)).unwrap();
-    assert_eq!(stranger.read(&mut [0]).unwrap_or(0), 0, "the stranger was let in");
+    let mut unknown = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
+    unknown.write_all(&vec![b'0'; offer.token.len()]).unwrap();
+    unknown.set_read_timeout(Some(SOON)).unwrap();
+    assert_eq!(unknown.read(&mut [0]).unwrap_or(0), 0, "the unknown client was let in");
     let mut path = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
     path.write_all(offer.token.as_bytes()).unwrap();
     assert!(matches!(connection.receive(SOON).unwrap(), Reply::Met));

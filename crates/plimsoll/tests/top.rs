@@ -1,13 +1,14 @@
-//! `plimsoll top` beside a job whose one rank waits for a message that does not come. Without an MPI it says SKIPPED.
+//! `plimsoll top` beside a job whose one rank waits for a message that does not come.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use launch::installation::Family;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use testbed::Mpi;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -53,13 +54,7 @@ impl Drop for Job {
 /// The job, once both of its ranks are where they stay.
 fn start() -> Option<Job> {
     let home = tempfile::tempdir().unwrap();
-    let (source, program) = (home.path().join("hang.c"), home.path().join("hang"));
-    fs::write(&source, PROGRAM).unwrap();
-    let compiled = Command::new("mpicc.openmpi").arg("-o").arg(&program).arg(&source).output();
-    if !compiled.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: no mpicc.openmpi (apt-get install libopenmpi-dev)");
-        return None;
-    }
+    let program = Mpi::system(Family::OpenMpi)?.compile_text(PROGRAM, &home.path().join("hang"));
     let folder = home.path().join("profile");
     let profiler = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["profile", "-o"])
@@ -107,7 +102,8 @@ fn who_waits_is_seen_while_the_job_runs_and_after_it() {
     assert_eq!(waiter.matches("100 %").count() + waiter.matches("99.").count(), 2, "all of it in MPI, waiting: {said}");
     assert!(!said.contains('\x1b'), "no codes in a file: {said}");
 
-    on_a_terminal(&job.folder);
+    on_a_terminal(&job.folder, &["s", "\x1b[B", "\x1b[A", "q"], 0);
+    on_a_terminal(&job.folder, &["s", "\x03"], 130);
 
     let home = tempfile::tempdir().unwrap();
     let copied = home.path().join("profile");
@@ -127,22 +123,23 @@ fn end(mut job: Job, copy: &Path) {
     assert!(Command::new("cp").arg("-a").arg(&job.folder).arg(copy).status().unwrap().success());
 }
 
-/// In a pseudo-terminal: keys work, and what was there before comes back.
-fn on_a_terminal(folder: &Path) {
+/// In a pseudo-terminal: keys work, what was there before comes back, and the exit status tells Ctrl-C from q.
+fn on_a_terminal(folder: &Path, keystrokes: &[&str], status: i32) {
     let command = format!("{} top '{}' --interval 0.2", env!("CARGO_BIN_EXE_plimsoll"), folder.display());
-    let started = Command::new("script")
-        .args(["-qfec", &format!("stty rows 12 cols 100; {command}; stty -a"), "/dev/null"])
+    let script = match skip::package::command("script") {
+        Ok(script) => script,
+        Err(why) => return skip::part(why),
+    };
+    let mut terminal = Command::new(script)
+        .args(["-qfec", &format!("stty rows 12 cols 100; {command}; echo ended with $?; stty -a"), "/dev/null"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut terminal) = started else {
-        eprintln!("SKIPPED: no script (apt-get install bsdutils)");
-        return;
-    };
+        .spawn()
+        .unwrap();
     let mut keys = terminal.stdin.take().unwrap();
     std::thread::sleep(Duration::from_millis(700));
-    for key in ["s", "\x1b[B", "\x1b[A", "q"] {
+    for key in keystrokes {
         keys.write_all(key.as_bytes()).unwrap();
         keys.flush().unwrap();
         std::thread::sleep(Duration::from_millis(50));
@@ -151,7 +148,7 @@ fn on_a_terminal(folder: &Path) {
     while terminal.try_wait().unwrap().is_none() {
         if Instant::now() > deadline {
             let _ = terminal.kill();
-            panic!("q does not end it");
+            panic!("{keystrokes:?} does not end it");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -162,6 +159,7 @@ fn on_a_terminal(folder: &Path) {
         "{said:?}"
     );
     let after = said.rsplit("\x1b[?1049l").next().unwrap();
+    assert!(after.contains(&format!("ended with {status}\r")), "{after:?}");
     let settings: Vec<&str> = after.split_whitespace().collect();
     assert!(["icanon", "echo", "isig"].iter().all(|setting| settings.contains(setting)), "restored: {after:?}");
 }

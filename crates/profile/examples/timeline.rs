@@ -68,7 +68,7 @@ fn list(timeline: &Timeline, out: &mut impl Write) -> io::Result<()> {
             for got in &step.event.matched {
                 write!(out, " got {}:{} {} B", got.source, got.tag, got.bytes)?;
             }
-            if let (Some(wait), _) = timeline.wait_of(rank, &step) {
+            if let (Some(wait), _) = timeline.wait_of(place, &step) {
                 write!(out, " {} {} ns for {:?}", wait.state.words(), wait.nanoseconds, wait.whom)?;
             }
             writeln!(out)?;

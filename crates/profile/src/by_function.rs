@@ -39,7 +39,7 @@ const NOTHING: Sum = Sum {
     histogram: [0; TIME_CLASSES],
 };
 
-/// Those with the most time first.
+/// The functions, those with the most time first.
 pub fn functions(ranks: &[Tables], model: &Model, totals: &Totals) -> Vec<FunctionSummary> {
     // Ticks of hosts differ in length; durations are shown in those of the first.
     let shown = ranks.first().map_or(1e-9, |rank| rank.tick);
@@ -64,7 +64,7 @@ pub fn functions(ranks: &[Tables], model: &Model, totals: &Totals) -> Vec<Functi
             for (class, calls) in cell.histogram.iter().enumerate().filter(|(_, calls)| **calls > 0) {
                 let class =
                     if rank.tick == shown { class } else { time_class((middle(class) * rank.tick / shown) as u64) };
-                sum.histogram[class] = sum.histogram[class].saturating_add((*calls).into());
+                sum.histogram[class] = sum.histogram[class].saturating_add(*calls);
             }
         }
     }

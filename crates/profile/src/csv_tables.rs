@@ -1,10 +1,12 @@
 //! A profile as tables for other programs: one CSV file each, units in the header.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use machine::{Fault, Reading, Result};
 
+use crate::printable::printable;
 use crate::summary::{Split, Summary};
 
 type Rows = Vec<Vec<String>>;
@@ -15,23 +17,28 @@ type Rows = Vec<Vec<String>>;
 /// # Errors
 /// The folder or a file cannot be written.
 pub fn write(summary: &Summary, folder: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |path: &Path, error: &dyn std::fmt::Display| {
-        Fault::new(path.display().to_string(), error.to_string(), "free disk space, or name another folder with --csv")
+    let failed = |path: &Path, error: io::Error| {
+        Fault::unwritable(path.display().to_string(), error, "name a folder that you may write to with --csv")
     };
-    fs::create_dir_all(folder).map_err(|e| failed(folder, &e))?;
+    fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
     let mut files = Vec::new();
     for (name, header, rows) in tables(summary) {
         let path = folder.join(format!("{name}.csv"));
-        let mut file = csv::Writer::from_path(&path).map_err(|e| failed(&path, &e))?;
-        let mut written = file.write_record(header);
-        for row in rows {
-            written = written.and_then(|()| file.write_record(row));
-        }
-        written.map_err(|e| failed(&path, &e))?;
-        file.flush().map_err(|e| failed(&path, &e))?;
+        let mut file = fs::File::create(&path).map_err(|e| failed(&path, e))?;
+        file.write_all(&lines(header, rows)).map_err(|e| failed(&path, e))?;
         files.push(path);
     }
     Ok(files)
+}
+
+fn lines(header: Vec<&'static str>, rows: Rows) -> Vec<u8> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let header = header.into_iter().map(str::to_owned).collect();
+    for record in std::iter::once(header).chain(rows) {
+        let fields = record.iter().map(|field| printable(field));
+        writer.write_record(fields).expect("rows are as long as the header, and memory takes them");
+    }
+    writer.into_inner().expect("memory takes all")
 }
 
 fn tables(summary: &Summary) -> Vec<(&'static str, Vec<&'static str>, Rows)> {
@@ -51,8 +58,8 @@ fn field<T: ToString>(reading: &Reading<T>) -> String {
     reading.value().map_or_else(String::new, ToString::to_string)
 }
 
-fn parts(split: &Split) -> [String; 3] {
-    [field(&split.transfer), field(&split.wait), split.undivided.to_string()]
+fn parts(split: &Split) -> [String; 4] {
+    [field(&split.transfer), field(&split.wait), split.undivided.to_string(), field(&split.off_core)]
 }
 
 macro_rules! row {
@@ -78,9 +85,14 @@ fn ranks(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
         "bytes",
         "softirq_seconds",
         "involuntary_switches",
+        "stopped_seconds",
+        "run_delay_seconds",
+        "stolen_seconds",
+        "compute_off_core_seconds",
         "transfer_seconds",
         "wait_seconds",
         "undivided_seconds",
+        "off_core_seconds",
     ];
     let rows = summary.ranks.iter().map(|rank| {
         let state = serde_json::to_value(rank.state).ok().and_then(|state| Some(state.as_str()?.to_owned()));
@@ -102,6 +114,10 @@ fn ranks(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
             rank.bytes,
             field(&rank.softirq),
             field(&rank.involuntary),
+            field(&rank.stopped),
+            field(&rank.run_delay),
+            field(&rank.stolen),
+            field(&rank.compute_off_core),
         ];
         row.extend(parts(&rank.split));
         row
@@ -129,6 +145,7 @@ fn functions(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
         "transfer_seconds",
         "wait_seconds",
         "undivided_seconds",
+        "off_core_seconds",
     ];
     let rows = summary.functions.iter().map(|f| {
         let mut row = row![

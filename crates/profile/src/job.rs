@@ -15,8 +15,11 @@ pub struct Job {
     pub host: String,
     /// What tells that host's present start from others, as the kernel gives it.
     pub boot: String,
-    /// Of `plimsoll profile`, while it runs.
+    /// Process number of `plimsoll profile`, while it runs.
     pub pid: u32,
+    /// What tells the PID namespace in which this number counts from others of the host; 0 where it is not known.
+    #[serde(default)]
+    pub pid_namespace: u32,
     /// CLOCK_REALTIME, ns since 1970.
     pub started: u64,
     /// The same; `None` while it runs, or where the profiler was killed.
@@ -25,7 +28,7 @@ pub struct Job {
     pub signal: Option<i32>,
     /// Bytes a thread's timeline may take; 0: no timeline.
     pub trace_limit: u64,
-    /// Between two samples of the cores, ns; `None` where it was left to the sampler.
+    /// Time between two samples of the cores, ns; `None` where it was left to the sampler.
     #[serde(default)]
     pub interval: Option<u64>,
     /// What the profiler has to say of the run: what could not be recorded, and why.
@@ -45,7 +48,7 @@ impl Job {
         Job::parse(&text).map_err(|fault| fault.within(path.display()))
     }
 
-    /// Of the text of a job.json.
+    /// The job that the text of a job.json states.
     pub fn parse(text: &str) -> Result<Job> {
         let next = "the file is damaged; profile the program again";
         serde_json::from_str(text).map_err(|e| Fault::because("the job of a profile", e, next))
@@ -54,12 +57,10 @@ impl Job {
     /// Whole or not at all, also for who reads at that moment.
     pub fn write(&self, profile: &Path) -> Result<()> {
         let path = profile.join(folder::JOB);
-        let fault = |e: &dyn std::fmt::Display| {
-            Fault::new(path.display().to_string(), e.to_string(), "free disk space, or name another folder with -o")
-        };
-        let text = serde_json::to_string_pretty(self).map_err(|e| fault(&e))?;
+        let fault = |e| Fault::unwritable(path.display().to_string(), e, "name another folder with -o");
+        let text = serde_json::to_string_pretty(self).map_err(|e| fault(e.into()))?;
         let beside = path.with_extension("json.new");
-        fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path)).map_err(|e| fault(&e))
+        fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path)).map_err(fault)
     }
 }
 

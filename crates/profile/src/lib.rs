@@ -10,6 +10,7 @@ mod last_seen;
 pub mod live;
 pub mod measured;
 pub mod page;
+pub mod printable;
 pub mod profile;
 pub mod sites;
 pub mod split;

@@ -1,4 +1,4 @@
-//! Where there is a timeline, the split is what it saw and no longer what the model says.
+//! The split measured from a timeline, which replaces the modelled one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,20 +28,24 @@ pub fn put(timeline: &Timeline, summary: &mut Summary) {
 
     let waits = timeline.waits();
     let caused = waits.caused();
-    let mut measured = 0;
+    let (mut measured, mut all_sampled) = (0, true);
     let mut sums: BTreeMap<(String, u32), FunctionWaits> = BTreeMap::new();
     for (from, place) in places.iter().enumerate() {
         let Some(rank) = place.and_then(|place| summary.ranks.get_mut(place)) else { continue };
         let seen = &waits.ranks[from];
         let total = seen.total();
-        if timeline.ranks[from].lost > 0 || total.seconds < NEARLY_ALL * rank.mpi {
+        let known = &timeline.ranks[from];
+        let is_whole = known.lost == 0 && known.lanes.iter().all(|lane| lane.damage.is_none());
+        if !is_whole || total.seconds < NEARLY_ALL * rank.mpi {
             continue;
         }
         measured += 1;
-        rank.split = split(&total, rank.mpi);
+        let sampled = timeline.ranks[from].off_core.is_some();
+        all_sampled &= sampled;
+        rank.split = split(&total, rank.mpi, sampled);
         for (class, of_class) in by_class(seen) {
             if let Some(known) = rank.classes.get_mut(class) {
-                known.split = split(&of_class, known.seconds);
+                known.split = split(&of_class, known.seconds, sampled);
             }
         }
         rank.caused = Reading::Measured(caused[from]);
@@ -67,23 +71,25 @@ pub fn put(timeline: &Timeline, summary: &mut Summary) {
     }
     for function in summary.functions.iter_mut().filter(|function| function.counted) {
         if let Some(waits) = sums.get(&(function.name.clone(), function.group)) {
-            function.split = split(waits, function.seconds);
+            function.split = split(waits, function.seconds, all_sampled);
         }
     }
-    let ranks = &summary.ranks;
-    let sum = |part: fn(&Split) -> f64| ranks.iter().map(|rank| part(&rank.split)).sum::<f64>();
-    summary.totals.split = Split {
-        transfer: Reading::Measured(sum(|split| split.transfer.value().copied().unwrap_or(0.0))),
-        wait: Reading::Measured(sum(|split| split.wait.value().copied().unwrap_or(0.0))),
-        undivided: sum(|split| split.undivided),
-    };
 }
 
 /// So that the parts add up to `whole`, which the tables know better: the timeline's calls may be some ticks shorter.
-fn split(waits: &FunctionWaits, whole: f64) -> Split {
+fn split(waits: &FunctionWaits, whole: f64, sampled: bool) -> Split {
     let wait = waits.wait().min(whole);
-    let undivided = waits.undivided.min(whole - wait);
-    Split { transfer: Reading::Measured(whole - wait - undivided), wait: Reading::Measured(wait), undivided }
+    let off_core = waits.off_core.min(whole - wait);
+    let undivided = waits.undivided.min(whole - wait - off_core);
+    Split {
+        transfer: Reading::Measured(whole - wait - off_core - undivided),
+        wait: Reading::Measured(wait),
+        off_core: match sampled {
+            true => Reading::Modelled(off_core),
+            false => Reading::absent("a timeline does not tell it, and nothing was sampled that does"),
+        },
+        undivided,
+    }
 }
 
 fn by_class(seen: &RankWaits) -> BTreeMap<&'static str, FunctionWaits> {

@@ -3,17 +3,22 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use machine::{Fault, Result};
+use machine::{Fault, Result, count};
 use record::folder;
-use record::layout::{Dropped, words};
+use record::layout::{Dropped, Header, Thread, words};
+use record::rank::Rank;
 
 use crate::job::Job;
 use crate::last_seen;
-use crate::tables::Tables;
+use crate::tables::{Calls, Tables};
 use crate::timeline::Timeline;
 
 type Count = fn(&Dropped) -> u64;
+
+/// By which the clocks of hosts may differ, in seconds.
+const CLOCKS_APART: f64 = 3600.0;
 
 /// A profile, with what is wrong with it said in `notes`.
 #[derive(Debug, Default)]
@@ -22,7 +27,7 @@ pub struct Profile {
     pub job: Job,
     /// What tells each MPI_COMM_WORLD from the others. Programs that MPI_Comm_spawn started have one of their own.
     pub worlds: Vec<World>,
-    /// By world, then by rank.
+    /// The ranks, by world, then by rank.
     pub ranks: Vec<Tables>,
     /// `None` where none was recorded.
     pub timeline: Option<Timeline>,
@@ -39,8 +44,22 @@ pub struct World {
 
 impl Profile {
     /// # Errors
-    /// `folder` is none that `plimsoll profile` made. Files in it that are damaged are left out, and named in the notes.
+    /// `folder` is none that `plimsoll profile` made. Files in it that are damaged are left out, and named in the notes; so
+    /// are those that are shown although what is in them does not agree.
     pub fn open(folder: &Path) -> Result<Profile> {
+        let mut profile = Profile::without_timeline(folder)?;
+        match Timeline::open(folder) {
+            Ok(timeline) => profile.timeline = timeline,
+            Err(fault) => profile.notes.push(format!("the timeline is left out: {fault}")),
+        }
+        Ok(profile)
+    }
+
+    /// The same, but for the timeline, which may be long.
+    ///
+    /// # Errors
+    /// As [`Profile::open`].
+    pub fn without_timeline(folder: &Path) -> Result<Profile> {
         let files = rank_files(folder)?;
         let mut notes = Vec::new();
         let job = match Job::read(folder) {
@@ -51,30 +70,35 @@ impl Profile {
                 Job::default()
             }
         };
-        let mut ranks = Vec::new();
+        let (mut ranks, mut missing) = (Vec::new(), Vec::new());
         for file in files {
             match Tables::open(&file) {
                 Ok(tables) => ranks.push(tables),
-                Err(fault) => notes.push(format!("left out: {fault}")),
+                Err(fault) => {
+                    missing.extend(placed(&file).map(|header| (words(&header.world), header.rank)));
+                    notes.push(left_out(&file, &fault));
+                }
             }
         }
-        let mut profile = Profile::of(job, ranks);
+        let mut profile = Profile::without(job, ranks, missing);
         profile.folder = folder.to_path_buf();
         profile.notes.extend(notes);
         last_seen::note(&mut profile);
-        match Timeline::open(folder) {
-            Ok(timeline) => profile.timeline = timeline,
-            Err(fault) => profile.notes.push(format!("the timeline is left out: {fault}")),
-        }
         Ok(profile)
     }
 
-    /// Of these ranks, in any order.
+    /// A profile of these ranks, in any order.
     pub fn of(job: Job, ranks: Vec<Tables>) -> Profile {
+        Profile::without(job, ranks, Vec::new())
+    }
+
+    /// The same, where the tables of others, by world and rank, are there and cannot be read.
+    fn without(job: Job, ranks: Vec<Tables>, mut unread: Vec<(String, u32)>) -> Profile {
         let mut profile = Profile { notes: job.notes.clone(), job, ranks, ..Profile::default() };
         profile.share_clocks();
+        profile.judge_doubts(&mut unread);
         profile.sort_into_worlds();
-        profile.note_what_is_missing();
+        profile.note_what_is_missing(&unread);
         profile
     }
 
@@ -104,6 +128,45 @@ impl Profile {
         });
     }
 
+    /// Tables that do not agree with themselves are shown with that said, but for what cannot be by any clock.
+    fn judge_doubts(&mut self, unread: &mut Vec<(String, u32)>) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_nanos() as u64);
+        let (notes, until) = (&mut self.notes, self.job.ended.unwrap_or(now));
+        self.ranks.retain(|rank| {
+            let header = &rank.header;
+            if header.failed != 0 {
+                let after = rank.seconds(header.failed.saturating_sub(header.started.ticks));
+                notes.push(format!(
+                    "rank {}: the profiler failed in it {after:.1} s after its start, and what it did from then on is in no \
+                     figure. Next: report this as a defect, with what it printed",
+                    header.rank
+                ));
+            }
+            let Some(doubt) = &rank.doubt else { return true };
+            let lived = until.saturating_sub(header.started.realtime) as f64 / 1e9 + CLOCKS_APART;
+            let of_thread = |thread: &Thread| thread.ticks.iter().map(|ticks| rank.seconds(*ticks)).sum::<f64>();
+            let of_call = |calls: &Calls| rank.seconds(calls.cell.ticks).max(rank.seconds(calls.cell.most));
+            let longest = rank.threads.iter().map(|(_, thread)| of_thread(thread));
+            let longest = longest.chain(rank.calls.iter().map(of_call)).fold(0.0, f64::max);
+            if longest > lived {
+                let file = &rank.file;
+                notes.push(format!(
+                    "left out: rank {}, {file}: its tables are damaged ({doubt}), and by them it was in MPI for longer than \
+                     the job ran. Next: profile the program again",
+                    header.rank
+                ));
+                unread.push((words(&header.world), header.rank));
+                return false;
+            }
+            notes.push(format!(
+                "rank {}: its figures may be wrong, since its tables disagree ({doubt}): they were being written when they \
+                 were read, or are damaged. Next: look again once the job has ended; if this is still said, profile it again",
+                header.rank
+            ));
+            true
+        });
+    }
+
     fn sort_into_worlds(&mut self) {
         let mut found: BTreeMap<String, (u64, u32)> = BTreeMap::new();
         for rank in &self.ranks {
@@ -122,19 +185,15 @@ impl Profile {
         self.ranks.sort_by_key(|rank| (rank.world, rank.header.rank, rank.header.started.realtime));
     }
 
-    fn note_what_is_missing(&mut self) {
+    fn note_what_is_missing(&mut self, unread: &[(String, u32)]) {
         for (place, world) in self.worlds.iter().enumerate() {
-            let mut seen = vec![0u32; world.size.min(1 << 24) as usize];
-            for rank in self.ranks.iter().filter(|rank| rank.world == place) {
-                if let Some(seen) = seen.get_mut(rank.header.rank as usize) {
-                    *seen += 1;
-                }
-            }
-            let which = |wanted: fn(u32) -> bool| {
-                ranges(seen.iter().enumerate().filter(|(_, seen)| wanted(**seen)).map(|(rank, _)| rank as u32))
-            };
+            let without_tables = unread.iter().filter(|(name, _)| *name == world.name).map(|(_, rank)| *rank);
+            let with_tables = self.ranks.iter().filter(|rank| rank.world == place).map(|rank| rank.header.rank);
+            let mut seen: BTreeMap<u32, u32> = without_tables.map(|rank| (rank, 1)).collect();
+            with_tables.for_each(|rank| *seen.entry(rank).or_default() += 1);
             let of = if self.worlds.len() > 1 { format!(" of world {place}") } else { String::new() };
-            let (missing, twice) = (which(|seen| seen == 0), which(|seen| seen > 1));
+            let missing = runs(gaps(seen.keys().copied(), world.size));
+            let twice = ranges(seen.iter().filter(|(_, seen)| **seen > 1).map(|(rank, _)| *rank));
             if !missing.is_empty() {
                 self.notes.push(format!(
                     "there are no tables of rank {missing}{of}: copy {}/ from its host, or see what it printed. If others \
@@ -149,7 +208,8 @@ impl Profile {
         let paused = self.ranks.iter().filter(|rank| rank.phases.iter().any(|phase| phase.level == 0)).count();
         if paused > 0 {
             self.notes.push(format!(
-                "{paused} ranks paused recording by MPI_Pcontrol(0): what they did then is in no figure, and its time is compute"
+                "{} paused recording by MPI_Pcontrol(0): what they did then is in no figure, and its time is compute",
+                count::of(paused as u64, "rank")
             ));
         }
         let dropped = |read: Count| -> (u64, usize) {
@@ -174,38 +234,77 @@ impl Profile {
             let (count, ranks) = dropped(read);
             if count > 0 {
                 let more = "give it more memory with `plimsoll profile --memory`";
-                let noun = if ranks == 1 { "rank" } else { "ranks" };
-                self.notes.push(format!("{count} {what} ({ranks} {noun}); {more}"));
+                let (count, ranks) = (count::grouped(count), count::of(ranks as u64, "rank"));
+                self.notes.push(format!("{count} {what} ({ranks}); {more}"));
             }
         }
     }
 }
 
+/// Why a rank's file is left out, with the rank where the file still tells that.
+pub(crate) fn left_out(file: &Path, fault: &Fault) -> String {
+    match placed(file) {
+        Some(header) => {
+            let (rank, file) = (header.rank, file.display());
+            format!("left out: rank {rank}, {file}: {}. Next: {}", fault.cause().trim_end_matches('.'), fault.next())
+        }
+        None => format!("left out: {fault}"),
+    }
+}
+
+fn placed(file: &Path) -> Option<Header> {
+    Rank::header(file).ok().filter(|header| header.placed != 0)
+}
+
 /// The files of ranks, in the order of their names.
 pub(crate) fn rank_files(profile: &Path) -> Result<Vec<PathBuf>> {
+    files(profile, folder::RANK_SUFFIX)
+}
+
+/// The files that ranks left, of one kind.
+pub(crate) fn files(profile: &Path, suffix: &str) -> Result<Vec<PathBuf>> {
     let ranks = profile.join(folder::RANKS);
     let entries = match fs::read_dir(&ranks) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Fault::because(ranks.display().to_string(), error, "let this user read the folder")),
     };
-    let is_rank = |path: &PathBuf| path.extension().is_some_and(|suffix| suffix == folder::RANK_SUFFIX);
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_rank).collect();
+    let is_one = |path: &PathBuf| path.extension().is_some_and(|of| of == suffix);
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_one).collect();
     files.sort();
     Ok(files)
 }
 
 /// `0-3,7`: numbers that rise.
 pub fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
+    let mut found: Vec<(u32, u32)> = Vec::new();
     for number in numbers {
-        match runs.last_mut() {
+        match found.last_mut() {
             Some((_, last)) if *last + 1 == number => *last = number,
-            _ => runs.push((number, number)),
+            _ => found.push((number, number)),
         }
     }
+    runs(found)
+}
+
+/// The same of runs, each from its first to its last number.
+fn runs(runs: impl IntoIterator<Item = (u32, u32)>) -> String {
     let run = |(first, last): (u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
     runs.into_iter().map(run).collect::<Vec<_>>().join(",")
+}
+
+/// The runs of numbers below `end` that are not among `numbers`, which rise. As many steps as there are numbers, however far
+/// apart they are: `end` may come from a damaged file.
+fn gaps(numbers: impl Iterator<Item = u32>, end: u32) -> Vec<(u32, u32)> {
+    let mut next = 0;
+    let mut gaps = Vec::new();
+    for number in numbers.take_while(|number| *number < end).chain([end]) {
+        if next < number {
+            gaps.push((next, number - 1));
+        }
+        next = number.saturating_add(1);
+    }
+    gaps
 }
 
 #[cfg(test)]
@@ -216,5 +315,16 @@ mod tests {
     fn ranks_are_named_in_runs() {
         assert_eq!(ranges([0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
         assert_eq!(ranges([]), "");
+    }
+
+    #[test]
+    fn missing_ranks_are_found_without_a_walk_to_the_last() {
+        assert_eq!(gaps([1, 2, 5].into_iter(), 8), [(0, 0), (3, 4), (6, 7)]);
+        assert_eq!(gaps([0, 1].into_iter(), 2), []);
+        assert_eq!(gaps([9].into_iter(), 2), [(0, 1)]);
+        // A walk would take minutes.
+        for _ in 0..1000 {
+            assert_eq!(gaps([u32::MAX - 1].into_iter(), u32::MAX), [(0, u32::MAX - 2)]);
+        }
     }
 }

@@ -94,7 +94,7 @@ fn place_of(module: &layout::Module, modules: &mut Vec<Module>) -> usize {
     })
 }
 
-/// With `MPI_`.
+/// The function's name with `MPI_`.
 pub fn name(id: FunctionId) -> String {
     function(id).map_or_else(|| format!("function {}", id.0), |function| format!("MPI_{}", function.name))
 }

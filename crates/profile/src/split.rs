@@ -30,6 +30,9 @@
 //!   ones counts as wait. The same holds for roles: the root of a broadcast returns before its leaves.
 //! - Copying and protocol inside `MPI_Wait` count as wait where most messages are complete when it is called.
 //!
+//! - A call in which the calling thread lost its core is long, and that time counts as wait, or as transfer where the calls only
+//!   begin something. Where the host was sampled it is taken out again, by class of function, and named `off_core`.
+//!
 //! A timeline has the moments and does without a model; what it says is `measured`.
 
 use std::collections::HashMap;
@@ -88,17 +91,54 @@ impl Parts {
         Parts { transfer: self.transfer * factor, wait: self.wait * factor, undivided: self.undivided * factor }
     }
 
-    /// As readings: absent where nothing could be told.
+    /// The parts as readings: absent where nothing could be told.
     pub fn split(&self) -> Split {
+        let off_core = Reading::absent("durations do not tell it, and nothing was sampled that does");
         if self.undivided > 0.0 && self.transfer + self.wait == 0.0 {
             let absent = || Reading::absent("cannot tell: too few calls to know what they take when nobody is late");
-            return Split { transfer: absent(), wait: absent(), undivided: self.undivided };
+            return Split { transfer: absent(), wait: absent(), off_core, undivided: self.undivided };
         }
-        Split {
-            transfer: Reading::Modelled(self.transfer),
-            wait: Reading::Modelled(self.wait),
-            undivided: self.undivided,
+        let (transfer, wait) = (Reading::Modelled(self.transfer), Reading::Modelled(self.wait));
+        Split { transfer, wait, off_core, undivided: self.undivided }
+    }
+}
+
+impl Split {
+    /// The same with so many seconds off the core taken out of what the model counts them in.
+    pub fn apart(self, off_core: f64) -> Split {
+        let mut left = off_core;
+        let mut rest = |part: f64| {
+            let taken = part.min(left);
+            left -= taken;
+            part - taken
+        };
+        let wait = self.wait.map(&mut rest);
+        let undivided = rest(self.undivided);
+        let transfer = self.transfer.map(&mut rest);
+        Split { transfer, wait, off_core: Reading::Modelled(off_core - left), undivided }
+    }
+
+    /// The sum of all.
+    pub fn sum<'a>(all: impl Iterator<Item = &'a Split> + Clone) -> Split {
+        let mut parts = Parts::default();
+        for split in all.clone() {
+            // What is not known of a split is in its undivided part.
+            parts.transfer += split.transfer.value().unwrap_or(&0.0);
+            parts.wait += split.wait.value().unwrap_or(&0.0);
+            parts.undivided += split.undivided;
         }
+        let sum = parts.split();
+        let unknown = all.clone().find(|split| split.off_core.value().is_none());
+        let off_core = match unknown {
+            Some(split) => split.off_core.clone(),
+            None => Reading::Modelled(all.clone().filter_map(|split| split.off_core.value()).sum()),
+        };
+        let mut all = all.peekable();
+        if all.peek().is_some() && all.all(|split| matches!(split.wait, Reading::Measured(_))) {
+            let (transfer, wait) = (Reading::Measured(parts.transfer), Reading::Measured(parts.wait));
+            return Split { transfer, wait, off_core, ..sum };
+        }
+        Split { off_core, ..sum }
     }
 }
 
@@ -145,7 +185,7 @@ fn beyond(unhindered: &Unhindered, tick: f64, cell: &Cell) -> Parts {
     let seconds = cell.ticks as f64 * tick;
     let (mut short, mut long) = (0.0, 0.0);
     for (class, calls) in cell.histogram.iter().enumerate().filter(|(_, calls)| **calls > 0) {
-        let calls = f64::from(*calls);
+        let calls = *calls as f64;
         match middle(class) * tick {
             duration if duration <= unhindered.bound => short += calls * duration,
             _ => long += calls,
@@ -178,7 +218,7 @@ impl Merged {
             self.histograms.len() - 1
         });
         for (sum, calls) in self.histograms[place].1.iter_mut().zip(cell.histogram) {
-            *sum += u64::from(calls);
+            *sum = sum.saturating_add(calls);
         }
     }
 

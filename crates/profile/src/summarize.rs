@@ -13,16 +13,16 @@ use crate::profile::Profile;
 use crate::sites::{name, sites};
 use crate::split::{Model, Parts};
 use crate::summary::{
-    ClassSummary, HostSummary, Inside, JobSummary, Matrix, PhaseSummary, RankSummary, SCHEMA, State, Summary, Totals,
+    ClassSummary, HostSummary, Inside, JobSummary, Matrix, PhaseSummary, RankSummary, SCHEMA, Split, State, Summary,
+    Totals,
 };
-use crate::tables::{Tables, counted};
+use crate::tables::{SHUTDOWN, STARTUP, Tables, counted};
 use crate::verdict::{Evidence, Verdict};
 
 impl Summary {
     pub fn of(profile: &Profile) -> Summary {
         let model = Model::of(&profile.ranks);
-        let over = profile.over();
-        let ranks: Vec<RankSummary> = profile.ranks.iter().map(|rank| rank_summary(rank, &model, over)).collect();
+        let ranks = ranks(profile, &model);
         let totals = totals(profile, &ranks);
         let started = Duration::from_nanos(origin(profile));
         let mut summary = Summary {
@@ -44,9 +44,22 @@ impl Summary {
             measured::put(timeline, &mut summary);
         }
         crate::cores::fill(profile, &mut summary);
+        summary.totals.split = Split::sum(summary.ranks.iter().map(|rank| &rank.split));
         summary.verdict = Some(Verdict::of(&Evidence::of(&summary)));
         summary
     }
+}
+
+impl Totals {
+    /// The totals of [`Summary::of`], by the ranks' tables alone.
+    pub fn of(profile: &Profile) -> Totals {
+        totals(profile, &ranks(profile, &Model::of(&profile.ranks)))
+    }
+}
+
+fn ranks(profile: &Profile, model: &Model) -> Vec<RankSummary> {
+    let over = profile.over();
+    profile.ranks.iter().map(|rank| rank_summary(rank, model, over)).collect()
 }
 
 /// When the job began, ns since 1970.
@@ -73,7 +86,8 @@ fn job(profile: &Profile, ranks: &[RankSummary]) -> JobSummary {
     let mut libraries: Vec<String> = profile.ranks.iter().map(|rank| words(&rank.header.library)).collect();
     libraries.sort();
     libraries.dedup();
-    let dropped = |rank: &Tables| rank.header.dropped != Default::default();
+    let dropped =
+        |rank: &Tables| rank.header.dropped != Default::default() || rank.header.failed != 0 || rank.doubt.is_some();
     JobSummary {
         command: job.command.clone(),
         started: origin(profile),
@@ -98,12 +112,6 @@ fn totals(profile: &Profile, ranks: &[RankSummary]) -> Totals {
     let seconds = ranks.iter().map(|rank| rank.seconds).fold(0.0, f64::max);
     let (thread_seconds, mpi) = (sum(|rank| rank.thread_seconds), sum(|rank| rank.mpi));
     let calls = count(|rank| rank.calls);
-    let mut parts = Parts::default();
-    for rank in ranks {
-        parts.transfer += rank.split.transfer.value().unwrap_or(&0.0);
-        parts.wait += rank.split.wait.value().unwrap_or(&0.0);
-        parts.undivided += rank.split.undivided;
-    }
     let recording = profile.ranks.iter().map(|rank| rank.seconds(rank.header.cost)).fold(0.0, f64::max);
     Totals {
         seconds,
@@ -117,7 +125,7 @@ fn totals(profile: &Profile, ranks: &[RankSummary]) -> Totals {
             sum(|rank| rank.compute),
             ranks.len() as f64 * ranks.iter().map(|rank| rank.compute).fold(0.0, f64::max),
         ),
-        split: parts.split(),
+        split: Split::sum(ranks.iter().map(|rank| &rank.split)),
         messages: count(|rank| rank.messages),
         bytes: count(|rank| rank.bytes),
         recording: match recording {
@@ -192,8 +200,8 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
         threads: header.threads.max(rank.threads.len() as u32),
         seconds: rank.seconds(to - from),
         thread_seconds,
-        startup: spent(&["Init", "Init_thread"]),
-        shutdown: spent(&["Finalize"]),
+        startup: spent(&STARTUP),
+        shutdown: spent(&SHUTDOWN),
         calls: calls.max(all_calls.saturating_sub(calls_outside)),
         mpi,
         compute: thread_seconds - mpi,
@@ -202,6 +210,10 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
         bytes: threads().map(|thread| thread.bytes).fold(0, u64::saturating_add),
         softirq: Reading::absent("nothing was sampled on its host"),
         involuntary: Reading::absent("nothing was sampled on its host"),
+        stopped: Reading::absent("nothing was sampled on its host"),
+        run_delay: Reading::absent("nothing was sampled on its host"),
+        stolen: Reading::absent("nothing was sampled on its host"),
+        compute_off_core: Reading::absent("nothing was sampled on its host"),
         classes: classes
             .into_iter()
             .map(|(class, (sum, parts))| (class, ClassSummary { split: parts.split(), ..sum }))

@@ -19,53 +19,53 @@ pub struct Summary {
     pub schema: u32,
     /// What was run, and how complete the profile is.
     pub job: JobSummary,
-    /// Of all ranks together.
+    /// Figures of all ranks together.
     pub totals: Totals,
-    /// By world, then by rank. Other lists name a rank by its place here.
+    /// The ranks, by world, then by rank. Other lists name a rank by its place in this list.
     pub ranks: Vec<RankSummary>,
-    /// A function at groups of one size, by seconds, most first.
+    /// The functions, one entry for each function and size of group, by seconds, most first.
     pub functions: Vec<FunctionSummary>,
-    /// Of messages and collective calls, by class of size.
+    /// Messages and collective calls, by class of size.
     pub sizes: Vec<SizeSummary>,
     /// One for each MPI_COMM_WORLD.
     pub matrices: Vec<Matrix>,
-    /// By seconds, most first.
+    /// The call sites, by seconds, most first.
     pub sites: Vec<SiteSummary>,
-    /// What each core did that the kernel counts; empty where nothing was sampled.
+    /// What the kernel counted on each core; empty where nothing was sampled.
     pub cores: Vec<CoreSummary>,
-    /// In the order in which they began.
+    /// The phases that MPI_Pcontrol marked, in the order in which they began.
     pub phases: Vec<PhaseSummary>,
     /// What cores and ranks did, moment by moment; `None` where nothing was sampled.
     pub series: Option<Series>,
-    /// `None` where no timeline was recorded.
+    /// The timeline, coarse enough to draw; `None` where none was recorded.
     pub timeline: Option<Timeline>,
-    /// Where its message processing should run.
+    /// Where the program's message processing should run.
     pub verdict: Option<Verdict>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobSummary {
-    /// As it was given to `plimsoll profile`.
+    /// The command as it was given to `plimsoll profile`.
     pub command: Vec<String>,
-    /// Nanoseconds since 1970.
+    /// When the command started, in nanoseconds since 1970.
     pub started: u64,
-    /// Of the command, start to end; absent while it runs and where the profiler was killed.
+    /// Duration of the command; `None` while it runs and where the profiler was killed.
     pub seconds: Option<f64>,
-    /// Of the command, where it ended by itself.
+    /// Exit status of the command, where it ended by itself.
     pub exit_code: Option<i32>,
-    /// That ended the command.
+    /// The signal that ended the command, where one did.
     pub signal: Option<i32>,
     /// Ranks whose tables could be read.
     pub ranks: usize,
-    /// Ranks that the worlds have.
+    /// Ranks that the worlds have, also those without tables.
     pub expected: usize,
-    /// MPI_COMM_WORLDs: programs that MPI_Comm_spawn started have their own.
+    /// Number of MPI_COMM_WORLDs: programs that MPI_Comm_spawn started have their own.
     pub worlds: usize,
-    /// By the first of their ranks.
+    /// The hosts, in the order of their first ranks.
     pub hosts: Vec<HostSummary>,
-    /// What MPI says that it is, each once.
+    /// The names by which the MPI libraries call themselves, each once.
     pub libraries: Vec<String>,
-    /// Every rank is there, finalized, and nothing of it was dropped.
+    /// Whether every rank is there, has finalized, and dropped nothing.
     pub complete: bool,
     /// What is missing or was dropped, and why.
     pub notes: Vec<String>,
@@ -73,57 +73,65 @@ pub struct JobSummary {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostSummary {
-    /// As its kernel has it.
+    /// Name of the host, as its kernel has it.
     pub name: String,
-    /// That ran on it.
+    /// Number of ranks that ran on it.
     pub ranks: usize,
-    /// Cores that are on line.
+    /// Cores that its ranks may use, threads of one core counted once.
     pub cores: Reading<u32>,
 }
 
 /// Of all ranks together, between MPI_Init's return and MPI_Finalize's call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Of the longest rank.
+    /// Duration of the longest rank.
     pub seconds: f64,
-    /// The same of every thread that called MPI, added up: the whole that shares of time are of.
+    /// Durations of every thread that called MPI, added up: the whole that shares of time refer to.
     pub thread_seconds: f64,
-    /// Of all functions that are counted.
+    /// Calls of all functions that are counted.
     pub calls: u64,
-    /// Of all ranks, over `seconds`.
+    /// Calls of all ranks over `seconds`.
     pub calls_per_second: f64,
-    /// Inside MPI.
+    /// Time inside MPI.
     pub mpi: f64,
     /// `mpi` over `thread_seconds`.
     pub mpi_share: f64,
-    /// Outside MPI.
+    /// Time outside MPI.
     pub compute: f64,
-    /// How evenly the computing is spread: its mean over ranks by that of the rank that computes most.
+    /// How evenly the computing is spread: the mean over ranks divided by that of the rank that computes most.
     pub balance: f64,
-    /// Of `mpi`.
+    /// `mpi`, divided.
     pub split: Split,
-    /// Begun to other ranks.
+    /// Messages that ranks began to send to other ranks.
     pub messages: u64,
-    /// Of those messages.
+    /// Bytes of those messages.
     pub bytes: u64,
-    /// What recording added to each call, measured when a rank started: the greatest of all.
+    /// What recording added to each call: the greatest of the values that ranks measured when they started.
     pub recording: Reading<f64>,
 }
 
-/// Time inside MPI, divided. The three add up to the whole.
+/// Time inside MPI, divided. The parts that are known add up to the whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Split {
-    /// What the calls take when nobody is late.
+    /// Time that the calls take when nobody is late.
     pub transfer: Reading<f64>,
-    /// All beyond that: for a rank that is late, or a network that is busy.
+    /// Time beyond that: waiting for a rank that is late, or a network that is busy.
     pub wait: Reading<f64>,
-    /// Of calls that are too few to tell.
+    /// Time in which the calling thread itself was stopped, or was runnable while others had its core. Waiting for
+    /// another rank that was off its core is in `wait`. Where time off the core is not known it is in the other parts.
+    pub off_core: Reading<f64>,
+    /// Time of calls that are too few to tell.
     pub undivided: f64,
 }
 
 impl Default for Split {
     fn default() -> Self {
-        Split { transfer: Reading::Modelled(0.0), wait: Reading::Modelled(0.0), undivided: 0.0 }
+        Split {
+            transfer: Reading::Modelled(0.0),
+            wait: Reading::Modelled(0.0),
+            off_core: Reading::absent("nothing was sampled"),
+            undivided: 0.0,
+        }
     }
 }
 
@@ -143,122 +151,142 @@ pub enum State {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankSummary {
-    /// Place in [`Summary::matrices`].
+    /// Place of its world in `matrices`.
     pub world: usize,
-    /// In MPI_COMM_WORLD.
+    /// Its rank in MPI_COMM_WORLD.
     pub rank: u32,
-    /// Its name.
+    /// Name of its host.
     pub host: String,
-    /// Its process.
+    /// Number of its process.
     pub pid: u32,
-    /// Its file.
+    /// File of its program.
     pub program: String,
     /// How it ended.
     pub state: State,
-    /// Cores that it was seen on, the most seen first.
+    /// Cores that it was seen on, the one seen most often first.
     pub cores: Reading<Vec<u32>>,
-    /// Threads that called MPI.
+    /// Number of its threads that called MPI.
     pub threads: u32,
-    /// Between MPI_Init's return and MPI_Finalize's call, or the last moment noted.
+    /// Time between MPI_Init's return and MPI_Finalize's call, or until the last moment noted.
     pub seconds: f64,
-    /// The same of each of its threads that called MPI, added up.
+    /// The same time of each of its threads that called MPI, added up.
     pub thread_seconds: f64,
-    /// In MPI_Init, which is no part of any other figure here.
+    /// Time in MPI_Init, which is no part of any other figure here.
     pub startup: f64,
-    /// In MPI_Finalize; the same.
+    /// Time in MPI_Finalize, which is no part of any other figure here.
     pub shutdown: f64,
-    /// Without those two.
+    /// Calls of all functions that are counted, without MPI_Init and MPI_Finalize.
     pub calls: u64,
-    /// Inside MPI.
+    /// Time inside MPI.
     pub mpi: f64,
-    /// Outside MPI; with `mpi` it makes `thread_seconds`.
+    /// Time outside MPI; with `mpi` it makes `thread_seconds`.
     pub compute: f64,
-    /// Of `mpi`.
+    /// `mpi`, divided.
     pub split: Split,
-    /// Begun to other ranks.
+    /// Messages that it began to send to other ranks.
     pub messages: u64,
-    /// Of those messages.
+    /// Bytes of those messages.
     pub bytes: u64,
-    /// Network softirq time on its cores while it was there: the whole, also where ranks share a core.
+    /// Network softirq time on its cores while it was on them: all of it, also where ranks share a core.
     pub softirq: Reading<f64>,
     /// Times that it was taken off its core.
     pub involuntary: Reading<u64>,
-    /// By class of function.
+    /// Seconds that its threads were stopped, by a signal or a debugger, inside MPI and outside.
+    pub stopped: Reading<f64>,
+    /// Seconds that its threads were runnable while others had their core, inside MPI and outside.
+    pub run_delay: Reading<f64>,
+    /// Seconds that a hypervisor took from its cores while it was on them: all of them, also where ranks share a core.
+    pub stolen: Reading<f64>,
+    /// The part of `compute` in which it was stopped, or runnable while others had its core.
+    pub compute_off_core: Reading<f64>,
+    /// Calls and time of each class of functions.
     pub classes: BTreeMap<String, ClassSummary>,
-    /// Seconds that other ranks waited for it. Only a timeline tells.
+    /// Seconds that other ranks waited for it. Needs a timeline.
     pub caused: Reading<f64>,
-    /// Seconds of its wait for partners that had begun their half of a message and then were outside of MPI: what moves data
-    /// without them, an offloading device or a helper on another core, would save at most this. Only a timeline tells.
+    /// Seconds that it waited for partners that had begun their half of a message and then were outside of MPI: an
+    /// offloading device, or a helper on another core, would save at most this. Needs a timeline.
     pub away: Reading<f64>,
-    /// For whom it waited, most first; empty without a timeline.
+    /// The ranks that it waited for, the one waited for longest first; empty without a timeline.
     pub waits_for: Vec<WaitsFor>,
     /// The call that it was in when it was last seen.
     pub inside: Option<Inside>,
 }
 
+impl RankSummary {
+    /// Seconds off its core, outside MPI and, waiting for nobody, inside; `None` where that is not known.
+    pub fn off_core(&self) -> Option<f64> {
+        Some(self.compute_off_core.value()? + self.split.off_core.value()?)
+    }
+
+    /// Outside MPI and, as far as that is known, on its core.
+    pub fn computing(&self) -> f64 {
+        self.compute_off_core.value().map_or(self.compute, |off| (self.compute - off).max(0.0))
+    }
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassSummary {
-    /// Of all functions of the class.
+    /// Calls of all functions of the class.
     pub calls: u64,
-    /// In them.
+    /// Time in those calls.
     pub seconds: f64,
-    /// Of `seconds`.
+    /// `seconds`, divided.
     pub split: Split,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WaitsFor {
-    /// Place in [`Summary::ranks`].
+    /// Place of the awaited rank in `ranks`.
     pub rank: usize,
-    /// That it waited.
+    /// Seconds of waiting for it.
     pub seconds: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inside {
-    /// With `MPI_`.
+    /// Name of the function, with `MPI_`.
     pub function: String,
-    /// From its entry to the last moment noted.
+    /// Time from its entry to the last moment noted.
     pub seconds: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FunctionSummary {
-    /// With `MPI_`.
+    /// Name of the function, with `MPI_`.
     pub name: String,
-    /// What it is for: see Words.
+    /// What the function is for: one of the classes under Words.
     pub class: String,
     /// Ranks of the communicator of a collective call; 0 for calls of other kinds.
     pub group: u32,
-    /// Whether shares and totals count it: MPI_Init and MPI_Finalize they do not.
+    /// Whether shares and totals include it: they leave out the functions that start and end MPI.
     pub counted: bool,
-    /// Ranks that called it.
+    /// Number of ranks that called it.
     pub ranks: usize,
-    /// Of all ranks.
+    /// Calls by all ranks.
     pub calls: u64,
-    /// Of all calls.
+    /// Its share of all calls.
     pub calls_share: f64,
-    /// In them, of all ranks.
+    /// Time in it, of all ranks.
     pub seconds: f64,
-    /// Of the time in MPI.
+    /// Its share of the time in MPI.
     pub time_share: f64,
-    /// Of one call.
+    /// Mean duration of a call.
     pub mean: f64,
-    /// The shortest call.
+    /// Duration of the shortest call.
     pub least: f64,
-    /// The longest call.
+    /// Duration of the longest call.
     pub most: f64,
-    /// The median call, to about a tenth, as the histogram allows.
+    /// Median duration of a call, to about a tenth, as the histogram allows.
     pub p50: f64,
-    /// 99 % of the calls took no longer, to about a tenth.
+    /// 99th percentile of the duration of a call, to about a tenth.
     pub p99: f64,
-    /// Of all calls.
+    /// Bytes of all calls.
     pub bytes: u64,
-    /// Of `seconds`.
+    /// `seconds`, divided.
     pub split: Split,
-    /// By class of size.
+    /// Calls by class of size.
     pub sizes: Vec<FunctionSize>,
-    /// By class of duration, four to a doubling.
+    /// Calls by class of duration, with four classes for each factor of two.
     pub times: Vec<TimeClass>,
 }
 
@@ -266,21 +294,21 @@ pub struct FunctionSummary {
 pub struct FunctionSize {
     /// The smallest size of the class.
     pub floor: u64,
-    /// With sizes of the class.
+    /// Calls with sizes of the class.
     pub calls: u64,
-    /// Of those calls.
+    /// Bytes of those calls.
     pub bytes: u64,
-    /// In those calls.
+    /// Time in those calls.
     pub seconds: f64,
-    /// What such a call takes when nobody is late.
+    /// Time that such a call takes when nobody is late.
     pub unhindered: Reading<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TimeClass {
-    /// The shortest of the class.
+    /// The shortest duration of the class.
     pub floor: f64,
-    /// That took so long.
+    /// Calls with durations of the class.
     pub calls: u64,
 }
 
@@ -288,14 +316,14 @@ pub struct TimeClass {
 pub struct SizeSummary {
     /// The smallest size of the class; the next begins at twice that.
     pub floor: u64,
-    /// Calls that send a message of this size. Started persistent requests are not among them, and what goes to MPI_PROC_NULL
-    /// counts as 0 bytes.
+    /// Calls that send a message of a size of the class. Started persistent requests are not among them, and messages
+    /// to MPI_PROC_NULL count as 0 bytes.
     pub messages: u64,
-    /// Of those calls.
+    /// Bytes of those calls.
     pub bytes: u64,
-    /// Calls of collective functions.
+    /// Calls of collective functions with sizes of the class.
     pub collectives: u64,
-    /// What the calling ranks contributed.
+    /// Bytes that the calling ranks contributed to those.
     pub collective_bytes: u64,
 }
 
@@ -303,48 +331,48 @@ pub struct SizeSummary {
 pub struct Matrix {
     /// What tells this MPI_COMM_WORLD from the others.
     pub world: String,
-    /// Ranks of it.
+    /// Number of its ranks.
     pub ranks: u32,
-    /// Only where there was something: `[from, to, messages, bytes, operations, operation_bytes]`, both ranks in this
-    /// world, operations being one-sided.
+    /// Pairs of ranks with traffic: `[from, to, messages, bytes, operations, operation_bytes]`, both ranks in this
+    /// world; operations are one-sided.
     pub cells: Vec<[u64; 6]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SiteSummary {
-    /// The MPI function, with `MPI_`.
+    /// Name of the MPI function, with `MPI_`.
     pub function: String,
-    /// As [`FunctionSummary::counted`].
+    /// Whether shares and totals include its time, as for [`FunctionSummary::counted`].
     pub counted: bool,
-    /// The function that calls it, innermost first: the first may be inlined into the next.
+    /// The functions that make the call, innermost first: the first may be inlined into the next.
     pub frames: Vec<Frame>,
-    /// The file of code that it is in.
+    /// The file of code that the call is in.
     pub module: String,
-    /// Of the call's return, in the module's file.
+    /// Offset of the call's return address in the module's file.
     pub offset: u64,
-    /// Ranks that came by.
+    /// Number of ranks that called here.
     pub ranks: usize,
-    /// Of all ranks.
+    /// Calls by all ranks.
     pub calls: u64,
-    /// In those calls.
+    /// Time in those calls.
     pub seconds: f64,
-    /// Of the time in MPI; 0 for MPI_Init and MPI_Finalize, which are not part of it.
+    /// Their share of the time in MPI; 0 for MPI_Init and MPI_Finalize, which are not part of it.
     pub time_share: f64,
-    /// The longest call.
+    /// Duration of the longest call.
     pub most: f64,
-    /// Of all calls.
+    /// Bytes of all calls.
     pub bytes: u64,
-    /// Why there is no line, where there is none.
+    /// Why no line is known, where none is.
     pub note: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Of the function; a symbol and how far from it, where there is no debug information.
+    /// Name of the function; without debug information, a symbol and the distance from it.
     pub name: Option<String>,
-    /// Of its source, as the compiler was given it.
+    /// Source file of the function, as the compiler was given it.
     pub file: Option<String>,
-    /// In that file.
+    /// Line in that file.
     pub line: Option<u32>,
 }
 
@@ -352,43 +380,44 @@ pub struct Frame {
 pub struct CoreSummary {
     /// Name of its host.
     pub host: String,
-    /// Its number there.
+    /// Number of the core on its host.
     pub core: u32,
-    /// Share of the time that it was not idle.
+    /// Share of the time in which it was not idle.
     pub busy: Reading<f64>,
-    /// Softirqs that received (NET_RX).
+    /// Number of softirqs that received (NET_RX).
     pub softirq_rx: Reading<f64>,
-    /// The time in them.
+    /// Time in those softirqs.
     pub softirq_rx_seconds: Reading<f64>,
-    /// Softirqs that sent (NET_TX).
+    /// Number of softirqs that sent (NET_TX).
     pub softirq_tx: Reading<f64>,
-    /// The time in them.
+    /// Time in those softirqs.
     pub softirq_tx_seconds: Reading<f64>,
-    /// Hardware interrupts.
+    /// Number of hardware interrupts.
     pub interrupts: Reading<f64>,
-    /// Places in [`Summary::ranks`] that spent a hundredth of their time on it or more.
+    /// Places in `ranks` of those that spent a hundredth of their time or more on it.
     pub ranks: Vec<usize>,
-    /// Of those: wait over their time, each by the time that it was there.
+    /// Share of their time that those ranks waited, each weighed by its time on this core.
     pub wait_share: Reading<f64>,
-    /// Joules of its package while the job ran.
+    /// Joules that its package used while the job ran.
     pub energy: Reading<f64>,
 }
 
 /// Between two calls of MPI_Pcontrol, as the first rank of a world made them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseSummary {
-    /// Place in [`Summary::matrices`].
+    /// Place of its world in `matrices`.
     pub world: usize,
-    /// That MPI_Pcontrol was given.
+    /// Level that MPI_Pcontrol was given.
     pub level: i32,
-    /// Its beginning, since [`JobSummary::started`].
+    /// When it began, in seconds since `job.started`.
     pub from: f64,
-    /// Its end.
+    /// When it ended.
     pub to: f64,
-    /// Where cores were sampled.
+    /// What each core did in the phase, where cores were sampled.
     #[serde(default)]
     pub cores: Vec<PhaseCore>,
-    /// Where ranks were sampled: each between its own calls, where it marked the same phases.
+    /// What each rank did in the phase, where ranks were sampled: between the rank's own calls, where it marked the
+    /// same phases.
     #[serde(default)]
     pub ranks: Vec<PhaseRank>,
 }
@@ -396,28 +425,28 @@ pub struct PhaseSummary {
 /// What a core did in a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseCore {
-    /// Place in [`Summary::cores`].
+    /// Place of the core in `cores`.
     pub core: usize,
-    /// Share of the time that it was not idle.
+    /// Share of the time in which it was not idle.
     pub busy: Reading<f64>,
-    /// Network softirqs, receiving and sending.
+    /// Number of network softirqs, receiving and sending.
     pub softirqs: Reading<f64>,
-    /// The time in them.
+    /// Time in those softirqs.
     pub softirq_seconds: Reading<f64>,
-    /// Hardware interrupts.
+    /// Number of hardware interrupts.
     pub interrupts: Reading<f64>,
 }
 
 /// What a rank met in a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseRank {
-    /// Place in [`Summary::ranks`].
+    /// Place of the rank in `ranks`.
     pub rank: usize,
-    /// Between its own calls of MPI_Pcontrol.
+    /// Time between its own calls of MPI_Pcontrol.
     pub seconds: f64,
-    /// Inside MPI, of all its threads.
+    /// Time of all its threads inside MPI.
     pub mpi: Reading<f64>,
-    /// Network softirq time on its cores while it was there.
+    /// Network softirq time on its cores while it was on them.
     pub softirq: Reading<f64>,
     /// Times that it was taken off its core.
     pub involuntary: Reading<u64>,
@@ -426,15 +455,15 @@ pub struct PhaseRank {
 /// Columns of equal length; a column without a sample is null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Of the first column, since [`JobSummary::started`].
+    /// When the first column begins, in seconds since `job.started`.
     pub from: f64,
-    /// From one column to the next.
+    /// Seconds from one column to the next.
     pub step: f64,
-    /// How many there are.
+    /// Number of columns.
     pub columns: usize,
-    /// Of each core.
+    /// Rows of each core.
     pub cores: Vec<CoreSeries>,
-    /// Of each rank.
+    /// Rows of each rank.
     pub ranks: Vec<RankSeries>,
 }
 
@@ -442,9 +471,9 @@ pub struct Series {
 pub struct CoreSeries {
     /// Name of its host.
     pub host: String,
-    /// Its number there.
+    /// Number of the core on its host.
     pub core: u32,
-    /// Share of each step that it was not idle.
+    /// Share of each step in which it was not idle.
     pub busy: Vec<Option<f32>>,
     /// Share of each step in network softirqs.
     pub softirq: Vec<Option<f32>>,
@@ -456,7 +485,7 @@ pub struct CoreSeries {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RankSeries {
-    /// Place in [`Summary::ranks`].
+    /// Place of the rank in `ranks`.
     pub rank: usize,
     /// Share of each step inside MPI.
     pub mpi: Vec<Option<f32>>,
@@ -469,11 +498,11 @@ pub struct RankSeries {
 /// A timeline made coarse enough to draw; the whole one is exported by `plimsoll report DIR --export`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// Of the first column, since [`JobSummary::started`].
+    /// When the first column begins, in seconds since `job.started`.
     pub from: f64,
-    /// From one column to the next.
+    /// Seconds from one column to the next.
     pub step: f64,
-    /// How many there are.
+    /// Number of columns.
     pub columns: usize,
     /// Names of functions, with `MPI_`, that lanes refer to by place.
     pub names: Vec<String>,
@@ -483,12 +512,12 @@ pub struct Timeline {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lane {
-    /// Place in [`Summary::ranks`].
+    /// Place of the rank in `ranks`.
     pub rank: usize,
-    /// Its number in the rank.
+    /// Number of the thread in its rank.
     pub thread: u16,
-    /// By column: the function in which most of it passed, as a place in `names`; null: outside MPI.
+    /// For each column the function that took most of it, as a place in `names`; `None`: outside MPI.
     pub most: Vec<Option<u16>>,
-    /// By column: its share inside MPI.
+    /// For each column the share inside MPI.
     pub mpi: Vec<f32>,
 }

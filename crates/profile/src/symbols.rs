@@ -26,7 +26,7 @@ pub struct Symbols {
     note: Option<String>,
 }
 
-/// Of one address: innermost first, since functions are inlined into others.
+/// The frames of one address, innermost first, since functions are inlined into others.
 pub struct Found {
     pub frames: Vec<Frame>,
     pub note: Option<String>,

@@ -29,15 +29,17 @@ pub struct Tables {
     /// Place in [`crate::profile::Profile::worlds`].
     pub world: usize,
     pub header: Header,
-    /// Of a tick, seconds.
+    /// Length of a tick, seconds.
     pub tick: f64,
     /// Ticks when it was last there, as others saw it; 0 where its own tables say when it ended.
     pub seen: u64,
+    /// What in it does not agree with itself ([`Rank::doubt`]).
+    pub doubt: Option<String>,
     pub threads: Vec<(u16, Thread)>,
     pub calls: Vec<Calls>,
     pub sites: Vec<Site>,
     pub modules: Vec<Module>,
-    /// By rank of its world.
+    /// Traffic with peers, by rank of its world.
     pub peers: Vec<Peer>,
     pub phases: Vec<Phase>,
 }
@@ -67,6 +69,7 @@ impl Tables {
             header,
             tick: rank.tick().map_or(0.0, |nanoseconds| nanoseconds / 1e9),
             seen: 0,
+            doubt: rank.doubt,
             threads: rank.threads.into_iter().collect(),
             calls: rank
                 .rows
@@ -87,8 +90,8 @@ impl Tables {
         words(&self.header.host)
     }
 
-    /// Between MPI_Init's return and MPI_Finalize's call, in ticks: `(from, to)`. Where MPI_Finalize was not called, to the
-    /// last moment that it is known to have been there.
+    /// The run between MPI_Init's return and MPI_Finalize's call, in ticks: `(from, to)`. Where MPI_Finalize was not
+    /// called, to the last moment that it is known to have been there; where the profiler failed, to that moment.
     pub fn run(&self) -> (u64, u64) {
         let header = &self.header;
         let from = if header.initialized == 0 { header.started.ticks } else { header.initialized };
@@ -96,7 +99,12 @@ impl Tables {
             let entered = self.threads.iter().filter(|(_, thread)| thread.inside != 0).map(|(_, thread)| thread.since);
             [header.ended, header.aborted, header.latest.ticks, self.seen].into_iter().chain(entered).max().unwrap_or(0)
         };
-        let to = if header.finalized == 0 { last() } else { header.finalized };
+        let to = match header.failed {
+            0 if header.finalized == 0 => last(),
+            0 => header.finalized,
+            // What came then is in no table.
+            failed => failed,
+        };
         (from, to.max(from))
     }
 
@@ -123,7 +131,11 @@ impl Tables {
     }
 }
 
+/// Functions in which MPI begins, and in which it ends.
+pub const STARTUP: [&str; 3] = ["Init", "Init_thread", "Session_init"];
+pub const SHUTDOWN: [&str; 2] = ["Finalize", "Session_finalize"];
+
 /// Whether shares and totals count it. MPI_Init and MPI_Finalize are not part of the run between them.
 pub fn counted(id: FunctionId) -> bool {
-    function(id).is_none_or(|function| !matches!(function.name, "Init" | "Init_thread" | "Finalize"))
+    function(id).is_none_or(|function| !STARTUP.contains(&function.name) && !SHUTDOWN.contains(&function.name))
 }

@@ -8,6 +8,7 @@ mod absence;
 mod columns;
 mod lanes;
 pub mod matching;
+mod off_core;
 mod roles;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -17,13 +18,16 @@ mod walk;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use machine::Result;
+use machine::{Fault, Result, count};
+use record::folder;
 use record::layout::{Header, words};
+use record::samples::Samples;
 
-use crate::profile::rank_files;
+use crate::profile::{files, left_out, rank_files};
 
 pub use lanes::{Clock, Lane};
 pub use matching::{Entry, Half, Instance, Matches};
+pub use off_core::OffCore;
 pub use roles::{Collective, Role};
 pub use waits::{FunctionWaits, RankWaits, State, Wait, Waits};
 pub use walk::{Kind, Operation, Step, Walk};
@@ -33,13 +37,15 @@ pub use walk::{Kind, Operation, Step, Walk};
 pub struct Timeline {
     /// What tells each MPI_COMM_WORLD from the others, in the order in which they began.
     pub worlds: Vec<String>,
-    /// By world, then by rank.
+    /// The ranks, by world, then by rank.
     pub ranks: Vec<Rank>,
-    /// That the ranks use between them.
+    /// The communicators that the ranks use between them.
     pub communicators: Vec<Communicator>,
     pub matches: Matches,
     /// By place in `ranks`.
     absences: Vec<absence::Absences>,
+    /// Places of ranks that were off their cores for long.
+    ever_off: Vec<usize>,
     /// Nanoseconds since 1970 of the time 0.
     pub origin: u64,
     /// What is missing or uncertain, and why.
@@ -50,7 +56,7 @@ pub struct Timeline {
 pub struct Rank {
     /// Place in [`Timeline::worlds`].
     pub world: usize,
-    /// In its MPI_COMM_WORLD.
+    /// Its rank in its MPI_COMM_WORLD.
     pub rank: u32,
     pub host: String,
     pub pid: u32,
@@ -58,6 +64,8 @@ pub struct Rank {
     pub lanes: Vec<Lane>,
     /// Calls that are not in it, since it had reached its limit.
     pub lost: u64,
+    /// When its threads could not run; `None` where that was not sampled.
+    pub off_core: Option<OffCore>,
     /// By the rank's number of a communicator: its place in [`Timeline::communicators`].
     communicators: HashMap<u32, u32>,
     /// What receives from anywhere got, by their order.
@@ -84,22 +92,34 @@ impl Communicator {
 
 impl Timeline {
     /// `None` where nothing was traced. Ranks without a timeline are named in the notes.
+    ///
+    /// # Errors
+    /// Nothing of what was traced can be read.
     pub fn open(profile: &Path) -> Result<Option<Timeline>> {
         let (mut sources, mut notes) = (Vec::new(), Vec::new());
         for path in rank_files(profile)? {
             match lanes::Source::open(&path, &mut notes) {
                 Ok(Some(source)) => sources.push(source),
                 Ok(None) => {}
-                Err(fault) => notes.push(format!("left out: {fault}")),
+                Err(fault) => notes.push(left_out(&path, &fault)),
             }
         }
         if sources.iter().all(|source| source.lanes.is_empty()) {
-            return Ok(None);
+            let of = profile.display().to_string();
+            return match notes.into_iter().next() {
+                Some(note) if !files(profile, folder::TRACE_SUFFIX)?.is_empty() => {
+                    Err(Fault::new(of, note, "profile the program again with --trace"))
+                }
+                _ => Ok(None),
+            };
         }
-        Ok(Some(Timeline::of(sources, notes)))
+        // Files that cannot be read are named where samples are joined.
+        let samples: Vec<Samples> =
+            Samples::files(profile).iter().filter_map(|path| Samples::open(path).ok()).collect();
+        Ok(Some(Timeline::of(sources, &samples, notes)))
     }
 
-    fn of(mut sources: Vec<lanes::Source>, mut notes: Vec<String>) -> Timeline {
+    fn of(mut sources: Vec<lanes::Source>, samples: &[Samples], mut notes: Vec<String>) -> Timeline {
         let worlds = lanes::worlds(&sources);
         let world = |header: &Header| worlds.iter().position(|world| *world == words(&header.world)).unwrap_or(0);
         sources.sort_by_key(|source| {
@@ -121,6 +141,7 @@ impl Timeline {
                 rank: source.tables.header.rank,
                 host: words(&source.tables.header.host),
                 pid: source.tables.header.pid,
+                off_core: OffCore::of(samples, &source.tables.header, &clock),
                 clock,
                 lanes: source.lanes,
                 lost: source.tables.header.dropped.events,
@@ -131,13 +152,18 @@ impl Timeline {
         let lost: u64 = ranks.iter().map(|rank| rank.lost).sum();
         if lost > 0 {
             notes.push(format!(
-                "{lost} calls are not in the timeline, which had reached its limit: it is complete up to {:.3} s; give it \
-                 more with `plimsoll profile --trace=SIZE`",
+                "{} {} not in the timeline, which had reached its limit: it is complete up to {:.3} s; give it more with \
+                 `plimsoll profile --trace=SIZE`",
+                count::of(lost, "call"),
+                count::either(lost, "is", "are"),
                 ranks.iter().map(Rank::end).min().unwrap_or(0) as f64 / 1e9
             ));
         }
         let matches = Matches::default();
-        let mut timeline = Timeline { worlds, ranks, communicators, matches, absences: Vec::new(), origin, notes };
+        let is_off = |rank: &Rank| rank.off_core.as_ref().is_some_and(OffCore::is_ever);
+        let ever_off = (0..ranks.len()).filter(|place| is_off(&ranks[*place])).collect();
+        let absences = Vec::new();
+        let mut timeline = Timeline { worlds, ranks, communicators, matches, absences, ever_off, origin, notes };
         timeline.match_all();
         timeline
     }

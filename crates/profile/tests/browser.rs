@@ -27,7 +27,7 @@ const TEXT: [&str; 17] = [
 ];
 
 fn browser() -> Option<Browser> {
-    Browser::start().map_err(|why| eprintln!("SKIPPED: {why}")).ok()
+    Browser::start().map_err(skip::test).ok()
 }
 
 #[test]

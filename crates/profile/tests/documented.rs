@@ -3,7 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-const TYPES: [&str; 2] = [include_str!("../src/summary.rs"), include_str!("../src/verdict/mod.rs")];
+const TYPES: [&str; 3] = [
+    include_str!("../src/summary.rs"),
+    include_str!("../src/verdict/mod.rs"),
+    include_str!("../src/verdict/hindrance.rs"),
+];
 const FROM: &str = "## Fields\n";
 const TO: &str = "## Words\n";
 

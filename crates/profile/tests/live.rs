@@ -23,6 +23,7 @@ fn write(profile: &Path, after: u64) {
         let mut rank = Rank::new(number, 2, 10 * SECOND);
         let header = &mut rank.image.header;
         (header.finalized, header.ended) = (0, 0);
+        header.pid_namespace = 9;
         header.latest.ticks = header.started.ticks + ns * RATE;
         header.latest.monotonic = header.started.monotonic + ns;
         let start = header.started.ticks;
@@ -56,12 +57,14 @@ fn about(value: Option<f64>, wanted: f64) -> bool {
 #[test]
 fn rates_states_and_ends_are_those_of_the_ranks() {
     let folder = tempfile::tempdir().unwrap();
-    let running = Job { ended: None, exit_code: None, boot: "a-boot".into(), pid: 7, ..job() };
+    let running = Job { ended: None, exit_code: None, boot: "a-boot".into(), pid: 7, pid_namespace: 9, ..job() };
     running.write(folder.path()).unwrap();
     let clock = Cell::new(0);
     let gone = std::cell::RefCell::new(BTreeSet::new());
-    let here =
-        Here { boot: "a-boot".into(), monotonic: &|| clock.get(), is_alive: &|pid| !gone.borrow().contains(&pid) };
+    let (monotonic, is_alive) = (|| clock.get(), |pid| !gone.borrow().contains(&pid));
+    let seen_from =
+        |pid_namespace| Here { boot: "a-boot".into(), monotonic: &monotonic, pid_namespace, is_alive: &is_alive };
+    let here = seen_from(9);
     let mut watch = Watch::open(folder.path()).unwrap();
     assert!(watch.look(&here).ranks.is_empty(), "no rank is there yet");
 
@@ -93,7 +96,11 @@ fn rates_states_and_ends_are_those_of_the_ranks() {
     assert!(waits.calls == 0.0 && about(waits.wait, 1.0), "{waits:?}");
     assert_eq!((sender.core, sender.involuntary), (None, None), "nobody samples the cores");
 
+    // Their numbers mean others here.
     gone.borrow_mut().extend([7, 1001]);
+    let look = watch.look(&seen_from(8));
+    assert_eq!(look.job.state, JobState::Running);
+    assert_ne!(look.ranks[1].state, RankState::Killed);
     let look = watch.look(&here);
     assert_eq!(look.job.state, JobState::Orphaned);
     assert_eq!(look.ranks[1].state, RankState::Killed);

@@ -38,7 +38,7 @@ fn halo() -> Vec<Rank> {
             &[1, 2].map(|level: i32| Phase {
                 ticks: rank.image.header.initialized + level as u64 * SECOND * RATE,
                 level,
-                thread: 0,
+                ..Phase::default()
             }),
         );
         rank
@@ -103,6 +103,8 @@ fn ranks_that_did_not_end_well_are_shown_as_far_as_they_came() {
     let mut ranks = halo();
     ranks[0].image.header.finalized = 0;
     ranks[0].image.header.ended = 0;
+    // All of its calls are counted somewhere.
+    ranks[0].image.header.dropped.sites = 2000 + 2000 + 1000 + 3 + 2;
     ranks[0].thread.inside = u32::from(named("Recv").unwrap().id.0) + 1;
     ranks[0].thread.since = ranks[0].image.header.latest.ticks - 2 * SECOND * RATE;
     ranks[1].image.header.aborted = ranks[1].image.header.finalized;

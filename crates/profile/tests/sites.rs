@@ -55,21 +55,16 @@ fn compiled(options: &[&str]) -> Option<Compiled> {
 
 fn compile(folder: &Path, source: &str, options: &[&str]) -> Option<()> {
     fs::write(folder.join("program.c"), source).unwrap();
-    let mut compiler = Command::new("cc");
+    let mut compiler = Command::new(skip::tool("cc")?);
     // callee is not inlined, since that is decided by -O; nor are calls made into jumps.
     compiler.args(["-O2", "-fno-inline-functions-called-once", "-fno-ipa-pure-const", "-fno-inline-small-functions"]);
-    match compiler
+    let status = compiler
         .args(["-fno-optimize-sibling-calls", "-o", "program", "program.c"])
         .args(options)
         .current_dir(folder)
         .status()
-    {
-        Ok(status) => assert!(status.success(), "{status}"),
-        Err(error) => {
-            eprintln!("SKIPPED: no C compiler: {error}");
-            return None;
-        }
-    }
+        .unwrap();
+    assert!(status.success(), "{status}");
     Some(())
 }
 

@@ -33,7 +33,7 @@ pub(crate) enum Waiting {
 pub(crate) struct Connection {
     pub queue_pair: QueuePairNumber,
     pub alive: bool,
-    /// This end, as the peer numbers it.
+    /// The number of this end at the peer.
     pub source: u32,
     /// Receives that the peer has posted and that nothing was sent to.
     pub credits: u32,

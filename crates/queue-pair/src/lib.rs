@@ -1,4 +1,4 @@
-//! Verbs, the semantics that paper 004 holds against a message engine's: a connected queue pair for each peer, work
+//! Verbs, the semantics that paper 004 contrasts with matched messages: a connected queue pair for each peer, work
 //! requests, completion queues, receive buffers posted before anything comes; and MPI above them, as Open MPI's
 //! openib transport and MVAPICH put it there: matching headers, credits, eager copies, rendezvous by RDMA write.
 //!

@@ -200,7 +200,8 @@ fn pairs(settings: &Settings, rates: Option<Rates>, seed: u64, steps: usize) -> 
         all.adapter.not_ready_sent += counters.adapter.not_ready_sent;
         all.adapter.retransmitted += counters.adapter.retransmitted;
         assert_eq!(counters.malformed + counters.adapter.malformed, 0);
-        if rates.lost + rates.doubled + rates.held == 0 && matches!(settings.receive, ReceiveQueues::PerPeer { .. }) {
+        if rates.lost + rates.duplicated + rates.held == 0 && matches!(settings.receive, ReceiveQueues::PerPeer { .. })
+        {
             assert_eq!(counters.adapter.not_ready_sent, 0, "credits keep a receive ready for every send");
             assert_eq!(counters.adapter.retransmitted, 0);
         }
@@ -249,7 +250,7 @@ fn a_shared_receive_queue_keeps_the_order() {
 
 #[test]
 fn a_bad_wire_loses_doubles_and_reorders_nothing() {
-    let rates = Rates { lost: 10, doubled: 10, held: 10, changed: 0 };
+    let rates = Rates { lost: 10, duplicated: 10, held: 10, changed: 0 };
     let settings = Settings { timeout: machine::Nanoseconds(2_000_000), ..Settings::default() };
     for seed in seeds().into_iter().take(4) {
         assert!(pairs(&settings, Some(rates), seed, 600).adapter.retransmitted > 0, "packets were lost");

@@ -78,7 +78,7 @@ impl fmt::Display for Class {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Argument {
     pub name: &'static str,
-    /// In C. In Fortran every argument is.
+    /// Whether C passes it by pointer; Fortran passes every argument so.
     pub by_pointer: bool,
     pub array: bool,
 }
@@ -87,7 +87,7 @@ pub struct Argument {
 pub struct Function {
     pub id: FunctionId,
     pub class: Class,
-    /// Without `MPI_`.
+    /// The function's name without `MPI_`.
     pub name: &'static str,
     /// MPI 4 has a variant `NAME_c` with large counts; it is recorded as this one.
     pub large_counts: bool,

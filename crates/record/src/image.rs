@@ -5,13 +5,17 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use zerocopy::{FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::functions::{self, FunctionId};
-use crate::layout::{Cell, DIRECTORY, FIRST_REGION, Header, MAGIC, PAGE, ROW_CELLS, Region, VERSION, WHOLE_RANK, kind};
+use crate::layout::{
+    COPY, Cell, DIRECTORY, FIRST_REGION, Header, MAGIC, Module, PAGE, Phase, ROW_CELLS, Region, Site, Thread, VERSION,
+    WHOLE_RANK, contents_seal, kind, members_seal,
+};
 use crate::scale::{size_class, time_class};
+use crate::seal;
 
-/// The tables of a rank, part by part.
+/// The tables of a rank, part by part. They are closed where the header says that the process ended.
 pub struct Image {
     pub header: Header,
     regions: Vec<(Region, Vec<u8>)>,
@@ -36,19 +40,23 @@ impl Image {
         (function, group): (u16, u32),
         records: &[T],
     ) {
-        let count = records.len() as u32;
-        let region = Region {
-            kind,
-            thread,
-            function,
-            reserved: 0,
-            group,
-            record_bytes: size_of::<T>() as u32,
-            capacity: count,
-            used: count,
-            offset: 0,
-        };
-        self.regions.push((region, records.as_bytes().to_vec()));
+        let mut bytes = records.as_bytes().to_vec();
+        match kind {
+            kind::THREAD => seal_each(&mut bytes, Thread::sealed),
+            kind::SITES => seal_each(&mut bytes, Site::sealed),
+            kind::MODULES => seal_each(&mut bytes, Module::sealed),
+            kind::PHASES => seal_each(&mut bytes, Phase::sealed),
+            kind::MEMBERS => {
+                let members: Vec<u32> = bytes.chunks_exact(4).flat_map(u32::read_from_bytes).collect();
+                bytes.extend(members_seal(&members).as_bytes());
+            }
+            _ => {}
+        }
+        let count = (bytes.len() / size_of::<T>()) as u32;
+        let record_bytes = size_of::<T>() as u16;
+        let region =
+            Region { kind, thread, function, record_bytes, group, capacity: count, used: count, ..Region::default() };
+        self.regions.push((region, bytes));
     }
 
     /// The calls of a function as their durations and sizes: `(ticks, bytes)` of each.
@@ -95,15 +103,30 @@ impl Image {
 
     fn parts(&self, mut put: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut header = self.header;
-        header.regions = self.regions.len() as u32;
+        header.regions = self.regions.len() as u64;
+        header.dropped_again = header.dropped;
+        let is_closed = header.ended != 0;
+        header.closed = if is_closed { header.own_close() } else { 0 };
+        header.seal = header.own_seal();
         put(0, header.as_bytes())?;
+        put(COPY as u64, &header.as_bytes()[..Header::SEALED + size_of_val(&header.seal)])?;
         let mut free = FIRST_REGION as u64;
         for (place, (region, records)) in self.regions.iter().enumerate() {
-            let region = Region { offset: free, ..*region };
+            let mut region = Region { offset: free, ..*region }.sealed();
+            if is_closed {
+                region.contents = contents_seal(&region, |place| seal::word(records, place));
+            }
             put((DIRECTORY + place * size_of::<Region>()) as u64, region.as_bytes())?;
             put(free, records)?;
             free = (free + records.len() as u64).next_multiple_of(PAGE as u64);
         }
         Ok(())
+    }
+}
+
+fn seal_each<T: FromBytes + IntoBytes + Immutable>(records: &mut [u8], sealed: impl Fn(T) -> T) {
+    for bytes in records.chunks_exact_mut(size_of::<T>()) {
+        let record = T::read_from_bytes(bytes).expect("as long as a record");
+        bytes.copy_from_slice(sealed(record).as_bytes());
     }
 }

@@ -1,22 +1,37 @@
 //! The file of a rank's tables.
 //!
 //! ```text
-//! 0             Header, padded to DIRECTORY
+//! 0             Header
+//! COPY          its sealed part again
 //! DIRECTORY     REGIONS entries of Region: the first `header.regions` are in use
 //! FIRST_REGION  the regions, in any order, each at a multiple of PAGE
 //! ```
 //! Little endian. The rank keeps the file mapped and writes with plain stores of whole words; who reads while it runs sees
 //! each word as it was at some moment. A region's entry is complete before `header.regions` counts it, and `used` of a
 //! region grows after the records that it counts. All that was never written is zero, so that an absent value is 0.
+//!
+//! How a reader tells damage from what is being written:
+//! - What is written once (entries, sites' places, modules, phases, members) has a seal of its own, and is counted after it.
+//!   What a thread is in, and since when, alone has no second word: of a rank that was killed it is as it is found.
+//! - The header changes seldom. Its two copies are written one after the other: one of them is whole at any moment.
+//! - Counters change with every call, and a seal would cost each call. They are counted several times over, though (by
+//!   class of size, of duration, by call site, by peer, by thread), in an order that tells which call is half counted
+//!   ([`crate::rank`] has the sums that must agree).
+//! - When the process ends in order it closes the file: from then on every region is sealed ([`contents_seal`]).
+
+use std::mem::offset_of;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::scale::{SIZE_CLASSES, TIME_CLASSES};
+use crate::seal;
 
 pub const MAGIC: [u8; 8] = *b"PLIMRANK";
 /// Raised when the layout changes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 pub const PAGE: usize = 4096;
+/// Where the sealed part of the header is once more.
+pub const COPY: usize = PAGE / 2;
 pub const DIRECTORY: usize = PAGE;
 pub const REGIONS: usize = 8192;
 pub const FIRST_REGION: usize = DIRECTORY + REGIONS * size_of::<Region>();
@@ -84,19 +99,18 @@ pub struct Dropped {
 pub struct Header {
     pub magic: [u8; 8],
     pub version: u32,
-    /// Entries of the directory in use.
-    pub regions: u32,
+    pub reserved: u32,
     /// [`crate::functions::digest`].
     pub functions: u64,
     pub pid: u32,
     pub family: u32,
     /// 1 once [`Header::rank`] and [`Header::size`] are known.
     pub placed: u32,
-    /// In MPI_COMM_WORLD.
+    /// In MPI_COMM_WORLD; of a process that has sessions alone, in the process set `mpi://WORLD`.
     pub rank: u32,
     pub size: u32,
     pub clock: u32,
-    /// That MPI provides: 0 single .. 3 multiple.
+    /// The level of threads that MPI provides: 0 single .. 3 multiple.
     pub thread_level: u32,
     /// Threads that called MPI.
     pub threads: u32,
@@ -104,22 +118,26 @@ pub struct Header {
     pub started: Moment,
     /// The last moment noted; with `started` it tells the rate of ticks.
     pub latest: Moment,
-    /// Ticks after MPI_Init returned; 0: it did not.
+    /// Ticks after MPI_Init, or the first MPI_Session_init, returned; 0: none did.
     pub initialized: u64,
-    /// Ticks when MPI_Finalize was called; 0: it was not.
+    /// Ticks when MPI_Finalize, or the MPI_Session_finalize after which nothing is open, was called; 0: it was not.
     pub finalized: u64,
     /// Ticks when the process ended in order; 0: it did not.
     pub ended: u64,
     /// Ticks when MPI_Abort was called; 0: it was not.
     pub aborted: u64,
+    /// Ticks when a defect of the library ended recording; 0: none did.
+    pub failed: u64,
     /// Bytes that the file may grow to.
     pub limit: u64,
     /// Ticks that recording a call costs beyond the call, measured at the start.
     pub cost: u64,
+    /// Seal of `regions` and `dropped` once nothing more is written, and every region is sealed; 0: not yet.
+    pub closed: u64,
     /// 1 where a timeline is written.
     pub traced: u32,
-    pub reserved: u32,
-    pub dropped: Dropped,
+    /// What tells the PID namespace in which [`Header::pid`] counts from others of the host; 0 where it is not known.
+    pub pid_namespace: u32,
     /// Texts end at the first 0.
     pub host: [u8; 64],
     /// Of the host's present start, as the kernel gives it: ranks with the same share clocks and cores.
@@ -128,6 +146,28 @@ pub struct Header {
     pub world: [u8; 128],
     pub program: [u8; 256],
     pub library: [u8; 256],
+    /// Of all before it. What follows changes at any time, and is in the first copy alone.
+    pub seal: u64,
+    /// Entries of the directory in use.
+    pub regions: u64,
+    pub dropped: Dropped,
+    /// The same, counted after it.
+    pub dropped_again: Dropped,
+}
+
+impl Header {
+    /// Bytes that are sealed, and in both copies.
+    pub const SEALED: usize = offset_of!(Header, seal);
+
+    /// The seal that belongs to what is there.
+    pub fn own_seal(&self) -> u64 {
+        seal::of(&self.as_bytes()[..Header::SEALED])
+    }
+
+    /// [`Header::closed`] of what is there.
+    pub fn own_close(&self) -> u64 {
+        seal::of(&self.as_bytes()[offset_of!(Header, regions)..offset_of!(Header, dropped_again)])
+    }
 }
 
 /// Kinds of regions, and what their records are.
@@ -144,7 +184,8 @@ pub mod kind {
     pub const MODULES: u16 = 5;
     /// [`super::Phase`], of the rank.
     pub const PHASES: u16 = 6;
-    /// u32 by rank of the communicator: its members' ranks in MPI_COMM_WORLD. `group` is the communicator's number.
+    /// u32 by rank of the communicator: its members' ranks in MPI_COMM_WORLD, and after the last a seal of them. `group` is
+    /// the communicator's number.
     pub const MEMBERS: u16 = 7;
 }
 
@@ -154,15 +195,46 @@ pub struct Region {
     pub kind: u16,
     pub thread: u16,
     pub function: u16,
-    pub reserved: u16,
+    pub record_bytes: u16,
     pub group: u32,
-    pub record_bytes: u32,
     /// Records that it has room for.
     pub capacity: u32,
     /// Records in use.
     pub used: u32,
-    /// From the start of the file.
+    /// Of this entry but for `used` and `contents`.
+    pub seal: u32,
+    /// Offset from the start of the file.
     pub offset: u64,
+    /// [`contents_seal`] once the file is closed.
+    pub contents: u64,
+}
+
+impl Region {
+    pub fn sealed(self) -> Region {
+        let bare = Region { used: 0, seal: 0, contents: 0, ..self };
+        Region { seal: seal::short(seal::of(bare.as_bytes())), ..self }
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.sealed().seal == self.seal
+    }
+
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.record_bytes) * u64::from(self.capacity)
+    }
+}
+
+/// Of a region, and of how much of it is in use. What a thread is in, and since when, is left out: threads of a process
+/// that ends may go on.
+pub fn contents_seal(region: &Region, mut word: impl FnMut(usize) -> u64) -> u64 {
+    let is_thread = region.kind == kind::THREAD;
+    let kept = |place: usize, word: u64| match place {
+        0 if is_thread => word & 0xffff_ffff,
+        1 if is_thread => 0,
+        _ => word,
+    };
+    let sum = seal::of_words(region.bytes() as usize, |place| kept(place, word(place)));
+    seal::of_words(16, |place| [sum, u64::from(region.used), 0, 0][place])
 }
 
 /// A thread's running totals, and what it does now.
@@ -184,7 +256,19 @@ pub struct Thread {
     pub ended: u64,
     /// Bytes of its timeline that are complete.
     pub traced: u64,
-    pub reserved: [u64; 2],
+    /// Of `tid` and `ended`, which change with the thread.
+    pub seal: u64,
+    pub reserved: u64,
+}
+
+impl Thread {
+    pub fn sealed(self) -> Thread {
+        Thread { seal: seal::of([u64::from(self.tid), self.ended].as_bytes()), ..self }
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.sealed().seal == self.seal
+    }
 }
 
 /// The calls of one function with sizes of one class.
@@ -199,7 +283,8 @@ pub struct Cell {
     /// `u64::MAX` less the shortest, so that it grows from 0.
     pub least_from_top: u64,
     pub reserved: [u64; 3],
-    pub histogram: [u32; TIME_CLASSES],
+    /// Calls by class of duration.
+    pub histogram: [u64; TIME_CLASSES],
 }
 
 impl Cell {
@@ -229,7 +314,7 @@ pub struct Site {
     pub address: u64,
     /// The same in the module's file: an address as its symbols have it.
     pub offset: u64,
-    /// Its place in the modules, plus 1; 0: not known.
+    /// The module's place in the list of modules, plus 1; 0: not known.
     pub module: u32,
     pub function: u16,
     pub reserved: u16,
@@ -237,7 +322,18 @@ pub struct Site {
     pub ticks: u64,
     pub most: u64,
     pub bytes: u64,
-    pub reserved_too: u64,
+    /// Of the place: the first four fields.
+    pub seal: u64,
+}
+
+impl Site {
+    pub fn sealed(self) -> Site {
+        Site { seal: seal::of(&self.as_bytes()[..offset_of!(Site, reserved)]), ..self }
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.sealed().seal == self.seal
+    }
 }
 
 /// What was sent to one rank: as messages, and moved by one-sided operations (both ways).
@@ -257,9 +353,21 @@ pub struct Module {
     /// What is added to an address of its file.
     pub base: u64,
     pub build_id_bytes: u32,
-    pub reserved: u32,
+    /// Of all else.
+    pub seal: u32,
     pub build_id: [u8; 32],
     pub path: [u8; 464],
+}
+
+impl Module {
+    pub fn sealed(self) -> Module {
+        let seal = seal::short(seal::of(Module { seal: 0, ..self }.as_bytes()));
+        Module { seal, ..self }
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.sealed().seal == self.seal
+    }
 }
 
 /// MPI_Pcontrol(level) was called.
@@ -269,10 +377,30 @@ pub struct Phase {
     pub ticks: u64,
     pub level: i32,
     pub thread: u32,
+    /// Of all before it.
+    pub seal: u64,
 }
 
-const _: () = assert!(size_of::<Header>() <= DIRECTORY && size_of::<Region>() == 32);
-const _: () = assert!(FIRST_REGION.is_multiple_of(PAGE) && size_of::<Cell>() == 640 && size_of::<Site>() == 64);
+impl Phase {
+    pub fn sealed(self) -> Phase {
+        Phase { seal: seal::of(&self.as_bytes()[..offset_of!(Phase, seal)]), ..self }
+    }
+
+    pub fn is_whole(&self) -> bool {
+        self.sealed().seal == self.seal
+    }
+}
+
+/// The record after the last member of a communicator.
+pub fn members_seal(members: &[u32]) -> u32 {
+    seal::short(seal::of(members.as_bytes()))
+}
+
+const _: () =
+    assert!(size_of::<Header>() <= COPY && COPY + Header::SEALED + 8 <= DIRECTORY && Header::SEALED.is_multiple_of(8));
+const _: () = assert!(FIRST_REGION.is_multiple_of(PAGE) && size_of::<Cell>() == 1216 && size_of::<Site>() == 64);
+const _: () =
+    assert!(size_of::<Region>() == 40 && size_of::<Thread>().is_multiple_of(8) && offset_of!(Thread, since) == 8);
 
 /// A text as the files have it, cut where it does not fit.
 pub fn text<const N: usize>(words: &str) -> [u8; N] {

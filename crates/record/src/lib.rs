@@ -9,10 +9,12 @@
 
 pub mod folder;
 pub mod functions;
+mod header;
 pub mod image;
 pub mod layout;
 pub mod live;
 pub mod rank;
 pub mod samples;
 pub mod scale;
+pub mod seal;
 pub mod trace;

@@ -8,7 +8,8 @@ use machine::{Fault, Result};
 use zerocopy::FromBytes;
 
 use crate::functions;
-use crate::layout::{DIRECTORY, Header, MAGIC, REGIONS, Region, Thread, VERSION, kind};
+use crate::header::{damaged, header};
+use crate::layout::{DIRECTORY, Header, REGIONS, Region, Thread, kind};
 
 /// A rank's file, held open: it stays readable however the rank ends.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Live {
 #[derive(Debug, Clone)]
 pub struct Glance {
     pub header: Header,
-    /// By index, in the order of their first call.
+    /// The threads by index, in the order of their first call.
     pub threads: Vec<(u16, Thread)>,
 }
 
@@ -44,39 +45,60 @@ impl Glance {
 }
 
 impl Live {
-    /// `None` where the file is not there, not yet begun, or of another version.
-    pub fn open(path: &Path) -> Option<Live> {
-        let live = Live { file: File::open(path).ok()?, seen: 0, threads: Vec::new() };
-        live.header().ok()?;
-        Some(live)
+    /// `None` where the file is not there, or not yet begun.
+    ///
+    /// # Errors
+    /// It is damaged, or of another version.
+    pub fn open(path: &Path) -> Result<Option<Live>> {
+        let Ok(file) = File::open(path) else { return Ok(None) };
+        if file.metadata().is_ok_and(|file| file.len() < DIRECTORY as u64) {
+            return Ok(None);
+        }
+        let live = Live { file, seen: 0, threads: Vec::new() };
+        let begun = live.begun().map_err(|fault| fault.within(path.display()))?;
+        Ok(begun.map(|_| live))
+    }
+
+    fn begun(&self) -> Result<Option<Header>> {
+        header(|page| self.bytes(page, 0))
     }
 
     pub fn header(&self) -> Result<Header> {
-        let mut bytes = [0; size_of::<Header>()];
-        self.bytes(&mut bytes, 0)?;
-        let header = Header::read_from_bytes(&bytes).map_err(|_| damaged("it is too short"))?;
-        let ours = header.magic == MAGIC && header.version == VERSION && header.functions == functions::digest();
-        if ours { Ok(header) } else { Err(damaged("it is of another version, or not begun")) }
+        self.begun()?.ok_or_else(|| damaged("it is not begun"))
     }
 
     pub fn glance(&mut self) -> Result<Glance> {
         let header = self.header()?;
-        let regions = header.regions.min(REGIONS as u32);
-        while self.seen < regions {
+        let regions = header.regions.min(REGIONS as u64) as u32;
+        'directory: while self.seen < regions {
             let mut bytes = [0; 64 * size_of::<Region>()];
             let count = (regions - self.seen).min(64);
             let bytes = &mut bytes[..count as usize * size_of::<Region>()];
             self.bytes(bytes, DIRECTORY as u64 + u64::from(self.seen) * size_of::<Region>() as u64)?;
-            let entries = <[Region]>::ref_from_bytes(bytes).map_err(|_| damaged("it ends within its directory"))?;
-            let threads = entries.iter().filter(|region| region.kind == kind::THREAD);
-            self.threads.extend(threads.map(|region| (region.thread, region.offset)));
-            self.seen += count;
+            for entry in bytes.chunks_exact(size_of::<Region>()) {
+                let entry = Region::read_from_bytes(entry).map_err(|_| damaged("it ends within its directory"))?;
+                // On another host it may come later than what counts it.
+                if entry == Region::default() {
+                    break 'directory;
+                }
+                if !entry.is_whole() {
+                    return Err(damaged(&format!("the entry of its part {} is damaged", self.seen)));
+                }
+                if entry.kind == kind::THREAD {
+                    self.threads.push((entry.thread, entry.offset));
+                }
+                self.seen += 1;
+            }
         }
         let mut threads = Vec::with_capacity(self.threads.len());
         for &(index, offset) in &self.threads {
             let mut bytes = [0; size_of::<Thread>()];
             self.bytes(&mut bytes, offset)?;
-            threads.push((index, Thread::read_from_bytes(&bytes).map_err(|_| damaged("a thread is cut off"))?));
+            let thread = Thread::read_from_bytes(&bytes).map_err(|_| damaged("a thread is cut off"))?;
+            if thread.inside as usize > functions::functions().len() {
+                return Err(damaged(&format!("thread {index} is in a function that there is not")));
+            }
+            threads.push((index, thread));
         }
         Ok(Glance { header, threads })
     }
@@ -86,10 +108,6 @@ impl Live {
             .read_exact_at(bytes, at)
             .map_err(|e| Fault::because("the tables of a rank", e, "profile the program again"))
     }
-}
-
-fn damaged(how: &str) -> Fault {
-    Fault::new("the tables of a rank", how, "the file is damaged or of something else; profile the program again")
 }
 
 #[cfg(test)]
@@ -113,11 +131,11 @@ mod tests {
     fn totals_of_all_threads_are_seen_as_they_grow() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("h.1.rank");
-        assert!(Live::open(&path).is_none());
+        assert!(Live::open(&path).unwrap().is_none());
         std::fs::write(&path, [0; 8192]).unwrap();
-        assert!(Live::open(&path).is_none(), "nothing is written yet");
+        assert!(Live::open(&path).unwrap().is_none(), "nothing is written yet");
         image(1).write(&path).unwrap();
-        let mut live = Live::open(&path).unwrap();
+        let mut live = Live::open(&path).unwrap().unwrap();
         assert_eq!(live.glance().unwrap().calls(), 1);
         image(100).write(&path).unwrap();
         let glance = live.glance().unwrap();

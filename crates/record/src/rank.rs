@@ -1,5 +1,7 @@
 //! Reading a rank's tables, also while it writes them.
 
+mod agreement;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -10,10 +12,11 @@ use machine::{Fault, Result};
 use zerocopy::FromBytes;
 
 use crate::functions::{self, FunctionId};
+use crate::header::{damaged, header};
 use crate::layout::{
-    self, Cell, DIRECTORY, Header, MAGIC, Module, PAGE, Peer, Phase, REGIONS, ROW_CELLS, Region, Site, Thread, VERSION,
-    clock, kind,
+    self, Cell, DIRECTORY, Header, Module, PAGE, Peer, Phase, REGIONS, ROW_CELLS, Region, Site, Thread, clock, kind,
 };
+use crate::seal;
 
 /// The calls of one function at groups of one size.
 #[derive(Debug, Clone)]
@@ -23,7 +26,7 @@ pub struct Row {
     pub function: FunctionId,
     /// Ranks of the communicator of a collective call; 0 for calls of other kinds.
     pub group: u32,
-    /// By class of size.
+    /// Its cells, by class of size.
     pub cells: Vec<Cell>,
 }
 
@@ -33,24 +36,25 @@ pub struct Rank {
     pub header: Header,
     pub threads: BTreeMap<u16, Thread>,
     pub rows: Vec<Row>,
-    /// Of all threads, as they wrote them: one place may be there for each thread.
+    /// Call sites of all threads, as they wrote them: one place may be there for each thread.
     pub sites: Vec<Site>,
     pub modules: Vec<Module>,
-    /// By rank of MPI_COMM_WORLD, all threads together. Empty where it sent nothing.
+    /// Traffic by rank of MPI_COMM_WORLD, all threads together. Empty where it sent nothing.
     pub peers: Vec<Peer>,
     pub phases: Vec<Phase>,
-    /// By number of the communicator: its members' ranks in MPI_COMM_WORLD.
+    /// The members of each communicator, by its number: their ranks in MPI_COMM_WORLD.
     pub members: BTreeMap<u32, Vec<u32>>,
+    /// What in it does not agree with itself, though a process that did not end in order may leave it so: its figures are
+    /// not to be trusted. `None`: nothing.
+    pub doubt: Option<String>,
 }
 
 impl Rank {
-    /// Files that are no tables of a rank, of another version or cut off are refused with what is wrong.
+    /// Files that are no tables of a rank, of another version, cut off or damaged are refused with what is wrong.
     ///
-    /// Reads what is in use and not the room around it, of which a file has much.
+    /// Of a rank that runs it reads what is in use and not the room around it, of which a file has much.
     pub fn open(path: &Path) -> Result<Rank> {
-        let unreadable = |e| Fault::because(path.display().to_string(), e, "profile the program again");
-        let file = File::open(path).map_err(unreadable)?;
-        let length = file.metadata().map_err(unreadable)?.len();
+        let (file, length) = opened(path)?;
         Rank::from(&mut Source { bytes: &file, length, left: length }).map_err(|fault| fault.within(path.display()))
     }
 
@@ -60,56 +64,52 @@ impl Rank {
         Rank::from(&mut Source { bytes: &file, length, left: length })
     }
 
-    fn from(file: &mut Source) -> Result<Rank> {
-        let header = header(file)?;
-        let directory: Vec<Region> = file.records(DIRECTORY as u64, header.regions)?;
-        let mut rank = Rank {
-            header,
-            threads: BTreeMap::new(),
-            rows: Vec::new(),
-            sites: Vec::new(),
-            modules: Vec::new(),
-            peers: Vec::new(),
-            phases: Vec::new(),
-            members: BTreeMap::new(),
-        };
-        for region in &directory {
-            rank.take(region, file)?;
-        }
-        Ok(rank)
+    /// The header alone: whose the tables are, also where the rest of them is damaged.
+    pub fn header(path: &Path) -> Result<Header> {
+        let (file, length) = opened(path)?;
+        Source { bytes: &file, length, left: length }.header().map_err(|fault| fault.within(path.display()))
     }
 
-    fn take(&mut self, region: &Region, file: &mut Source) -> Result<()> {
-        match region.kind {
-            kind::THREAD => {
-                self.threads
-                    .extend(file.region::<Thread>(region, 1)?.into_iter().map(|thread| (region.thread, thread)));
-            }
-            kind::ROW => {
-                let cells = file.region::<Cell>(region, ROW_CELLS as u32)?;
-                let function = FunctionId(region.function);
-                functions::function(function).ok_or_else(|| damaged("a row is of no function that there is"))?;
-                self.rows.push(Row { thread: region.thread, function, group: region.group, cells });
-            }
-            kind::SITES => self.sites.extend(file.region::<Site>(region, region.used)?),
-            kind::PEERS => {
-                let peers = file.region::<Peer>(region, region.used)?;
-                self.peers.resize(self.peers.len().max(peers.len()), Peer::default());
-                for (sum, peer) in self.peers.iter_mut().zip(&peers) {
-                    sum.messages = sum.messages.wrapping_add(peer.messages);
-                    sum.bytes = sum.bytes.wrapping_add(peer.bytes);
-                    sum.operations = sum.operations.wrapping_add(peer.operations);
-                    sum.operation_bytes = sum.operation_bytes.wrapping_add(peer.operation_bytes);
-                }
-            }
-            kind::MODULES => self.modules.extend(file.region::<Module>(region, region.used)?),
-            kind::PHASES => self.phases.extend(file.region::<Phase>(region, region.used)?),
-            kind::MEMBERS => {
-                self.members.insert(region.group, file.region::<u32>(region, region.used)?);
-            }
-            _ => return Err(damaged("a region is of no kind that there is")),
+    fn from(file: &mut Source) -> Result<Rank> {
+        let mut read = Read::default();
+        // A thread counts a call in its totals last. They are read first, and once more at the end: what the rest says is
+        // between the two.
+        let first = file.header()?;
+        for region in file.directory(&first)?.iter().filter(|region| region.kind == kind::THREAD && region.is_whole()) {
+            let thread = file.again(region).ok().and_then(|bytes| records::<Thread>(&bytes).next());
+            read.before.extend(thread.map(|thread| (region.thread, thread)));
         }
-        Ok(())
+        let header = file.header()?;
+        let is_closed = header.closed != 0;
+        let directory = file.directory(&header)?;
+        for (place, region) in directory.iter().enumerate() {
+            let refused = |how| in_region(place, region, how);
+            if *region == Region::default() && !is_closed {
+                read.note(format!("its part {place} is not there yet"));
+                continue;
+            }
+            let bytes = file.region(region, is_closed).map_err(refused)?;
+            if is_closed && region.contents != layout::contents_seal(region, |at| seal::word(&bytes, at)) {
+                read.changed.get_or_insert_with(|| named(place, region));
+            }
+            // While it was read there may have come more.
+            let now = if is_closed { region.used } else { file.entry(place)?.used };
+            read.take(region, &bytes, now, is_closed).map_err(refused)?;
+        }
+        let after = file.header()?;
+        if is_closed && header.closed != header.own_close() {
+            read.changed.get_or_insert_with(|| "what it says to have left out".into());
+        }
+        if !is_closed || read.changed.is_some() {
+            for region in directory.iter().filter(|region| region.kind == kind::THREAD) {
+                let bytes = file.again(region)?;
+                read.after.extend(records::<Thread>(&bytes).map(|thread| (region.thread, thread)));
+            }
+            if let Some(why) = agreement::disagreement(&read, &after) {
+                read.note(why);
+            }
+        }
+        read.finish(after)
     }
 
     pub fn host(&self) -> String {
@@ -150,6 +150,156 @@ impl Header {
     }
 }
 
+/// What was read so far.
+#[derive(Default)]
+struct Read {
+    /// By index, before all else was read.
+    before: BTreeMap<u16, Thread>,
+    /// The same afterwards; empty where the file is closed and whole.
+    after: BTreeMap<u16, Thread>,
+    rows: Vec<Row>,
+    /// With the thread that came by.
+    sites: Vec<(u16, Site)>,
+    modules: Vec<Module>,
+    peers: Vec<(u16, Vec<Peer>)>,
+    phases: Vec<Phase>,
+    members: BTreeMap<u32, Vec<u32>>,
+    /// The first part that is not what it was when the file was closed.
+    changed: Option<String>,
+    doubt: Option<String>,
+}
+
+impl Read {
+    fn note(&mut self, doubt: String) {
+        self.doubt.get_or_insert(doubt);
+    }
+
+    /// `now`: records in use after it was read.
+    fn take(
+        &mut self,
+        region: &Region,
+        bytes: &[u8],
+        now: u32,
+        is_closed: bool,
+    ) -> std::result::Result<(), &'static str> {
+        let whole = |is_whole: bool| if is_whole { Ok(()) } else { Err("a record in it is damaged") };
+        match region.kind {
+            kind::THREAD if is_closed => {
+                self.before.extend(records::<Thread>(bytes).map(|thread| (region.thread, thread)));
+            }
+            // Where it was not there before it had counted nothing.
+            kind::THREAD => _ = self.before.entry(region.thread).or_default(),
+            kind::ROW => {
+                let cells: Vec<Cell> = records(bytes).collect();
+                let function = FunctionId(region.function);
+                functions::function(function).ok_or("it is of no function that there is")?;
+                self.rows.push(Row { thread: region.thread, function, group: region.group, cells });
+            }
+            kind::SITES => {
+                for site in self.used::<Site>(region, bytes, now) {
+                    whole(site.is_whole())?;
+                    self.sites.push((region.thread, site));
+                }
+            }
+            kind::PEERS => self.peers.push((region.thread, records(bytes).collect())),
+            kind::MODULES => {
+                for module in self.used::<Module>(region, bytes, now) {
+                    whole(module.is_whole())?;
+                    self.modules.push(module);
+                }
+            }
+            kind::PHASES => {
+                for phase in self.used::<Phase>(region, bytes, now) {
+                    whole(phase.is_whole())?;
+                    self.phases.push(phase);
+                }
+            }
+            kind::MEMBERS => {
+                let mut members: Vec<u32> = records(bytes).take(region.used as usize).collect();
+                let seal = members.pop();
+                if region.used == region.capacity {
+                    whole(seal == Some(layout::members_seal(&members)))?;
+                    self.members.insert(region.group, members);
+                } else {
+                    whole(region.used == 0)?;
+                }
+            }
+            _ => return Err("it is of no kind that there is"),
+        }
+        Ok(())
+    }
+
+    /// Records in use. Where the file's parts are of several ages, as another host may see them, those that are not there
+    /// yet are 0.
+    fn used<T: FromBytes>(&mut self, region: &Region, bytes: &[u8], now: u32) -> Vec<T> {
+        let size = size_of::<T>();
+        let is_there = |record: &&[u8]| record.iter().any(|byte| *byte != 0);
+        let (used, rest) = bytes.split_at((region.used as usize * size).min(bytes.len()));
+        let there: Vec<&[u8]> = used.chunks_exact(size).filter(is_there).collect();
+        // One more may be on its way.
+        let more = now.saturating_sub(region.used) as usize + 1;
+        if there.len() < region.used as usize || rest.chunks_exact(size).skip(more).any(|record| is_there(&record)) {
+            self.note("how many records a part of it has is not what it says".into());
+        }
+        there.into_iter().filter_map(|record| T::read_from_bytes(record).ok()).collect()
+    }
+
+    fn finish(self, header: Header) -> Result<Rank> {
+        let doubt = match (self.changed, self.doubt) {
+            (Some(changed), Some(why)) => return Err(damaged(&format!("{changed} was changed afterwards: {why}"))),
+            (Some(changed), None) => Some(format!("{changed} was changed after the process had ended")),
+            (None, doubt) => doubt,
+        };
+        let mut threads = if self.after.is_empty() { self.before } else { self.after };
+        if header.finalized != 0 {
+            // What threads are in after that is nobody's call of MPI.
+            threads.values_mut().for_each(|thread| (thread.inside, thread.since) = (0, 0));
+        }
+        let mut peers: Vec<Peer> = Vec::new();
+        for (_, of_thread) in &self.peers {
+            peers.resize(peers.len().max(of_thread.len()), Peer::default());
+            for (sum, peer) in peers.iter_mut().zip(of_thread) {
+                sum.messages = sum.messages.wrapping_add(peer.messages);
+                sum.bytes = sum.bytes.wrapping_add(peer.bytes);
+                sum.operations = sum.operations.wrapping_add(peer.operations);
+                sum.operation_bytes = sum.operation_bytes.wrapping_add(peer.operation_bytes);
+            }
+        }
+        Ok(Rank {
+            header,
+            threads,
+            rows: self.rows,
+            sites: self.sites.into_iter().map(|(_, site)| site).collect(),
+            modules: self.modules,
+            peers,
+            phases: self.phases,
+            members: self.members,
+            doubt,
+        })
+    }
+}
+
+fn records<T: FromBytes>(bytes: &[u8]) -> impl Iterator<Item = T> {
+    bytes.chunks_exact(size_of::<T>()).filter_map(|record| T::read_from_bytes(record).ok())
+}
+
+/// A region as its reader may look for it.
+fn named(place: usize, region: &Region) -> String {
+    let function =
+        || functions::function(FunctionId(region.function)).map_or("of no function", |function| function.name);
+    match region.kind {
+        kind::THREAD => format!("its part {place}, the totals of thread {},", region.thread),
+        kind::ROW => format!("its part {place}, the calls of MPI_{} by thread {},", function(), region.thread),
+        kind::SITES => format!("its part {place}, the call sites of thread {},", region.thread),
+        kind::PEERS => format!("its part {place}, the messages of thread {},", region.thread),
+        _ => format!("its part {place}"),
+    }
+}
+
+fn in_region(place: usize, region: &Region, how: &str) -> Fault {
+    damaged(&format!("{} cannot be: {how}", named(place, region)))
+}
+
 /// Where the bytes come from.
 trait Bytes {
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
@@ -169,6 +319,13 @@ impl Bytes for &[u8] {
     }
 }
 
+fn opened(path: &Path) -> Result<(File, u64)> {
+    let unreadable = |e| Fault::because(path.display().to_string(), e, "profile the program again");
+    let file = File::open(path).map_err(unreadable)?;
+    let length = file.metadata().map_err(unreadable)?.len();
+    Ok((file, length))
+}
+
 struct Source<'a> {
     bytes: &'a dyn Bytes,
     length: u64,
@@ -177,50 +334,79 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn records<T: FromBytes>(&mut self, offset: u64, count: u32) -> Result<Vec<T>> {
-        let bytes = u64::from(count) * size_of::<T>() as u64;
+    fn header(&self) -> Result<Header> {
+        if self.length < DIRECTORY as u64 {
+            return Err(damaged("it is too short"));
+        }
+        let header = header(|page| self.at(page, 0))?.ok_or_else(|| damaged("it is not begun"))?;
+        if self.length < layout::FIRST_REGION as u64 || header.regions > REGIONS as u64 {
+            return Err(damaged("it ends within its directory"));
+        }
+        Ok(header)
+    }
+
+    fn directory(&self, header: &Header) -> Result<Vec<Region>> {
+        let mut bytes = vec![0; header.regions as usize * size_of::<Region>()];
+        self.at(&mut bytes, DIRECTORY as u64)?;
+        Ok(records(&bytes).collect())
+    }
+
+    /// An entry of the directory as it is now.
+    fn entry(&self, place: usize) -> Result<Region> {
+        let mut bytes = [0; size_of::<Region>()];
+        self.at(&mut bytes, (DIRECTORY + place * size_of::<Region>()) as u64)?;
+        Region::read_from_bytes(&bytes).map_err(|_| damaged("it ends within its directory"))
+    }
+
+    fn at(&self, into: &mut [u8], offset: u64) -> Result<()> {
+        self.bytes
+            .read_at(into, offset)
+            .map_err(|e| Fault::because("the tables of a rank", e, "profile the program again"))
+    }
+
+    fn bytes(&mut self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
         if offset.checked_add(bytes).is_none_or(|end| end > self.length) {
             return Err(damaged("a part reaches beyond its end"));
         }
-        self.left = self.left.checked_sub(bytes).ok_or_else(|| damaged("its regions overlap"))?;
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| damaged("its parts overlap"))?;
         let mut read = vec![0; bytes as usize];
-        self.bytes
-            .read_at(&mut read, offset)
-            .map_err(|e| Fault::because("the tables of a rank", e, "profile the program again"))?;
-        Ok(read.chunks_exact(size_of::<T>()).filter_map(|record| T::read_from_bytes(record).ok()).collect())
+        self.at(&mut read, offset)?;
+        Ok(read)
     }
 
-    /// The first `count` records of a region.
-    fn region<T: FromBytes>(&mut self, region: &Region, count: u32) -> Result<Vec<T>> {
-        if region.record_bytes as usize != size_of::<T>() || count > region.capacity {
-            return Err(damaged("a region is not of the size that its records have"));
+    /// What is in use of a region and a little more, or all of it.
+    fn region(&mut self, region: &Region, all: bool) -> std::result::Result<Vec<u8>, &'static str> {
+        if !region.is_whole() {
+            return Err("its entry is damaged");
+        }
+        let (records, fixed) = match region.kind {
+            kind::THREAD => (size_of::<Thread>(), Some(1)),
+            kind::ROW => (size_of::<Cell>(), Some(ROW_CELLS as u32)),
+            kind::SITES => (size_of::<Site>(), None),
+            kind::PEERS => (size_of::<Peer>(), Some(region.capacity)),
+            kind::MODULES => (size_of::<Module>(), None),
+            kind::PHASES => (size_of::<Phase>(), None),
+            kind::MEMBERS => (size_of::<u32>(), None),
+            _ => return Err("it is of no kind that there is"),
+        };
+        if usize::from(region.record_bytes) != records || fixed.is_some_and(|count| count != region.capacity) {
+            return Err("it is not of the size that its records have");
+        }
+        if region.used > region.capacity || fixed.is_some_and(|count| count != region.used) {
+            return Err("it says to have more records than it has room for");
         }
         if !region.offset.is_multiple_of(PAGE as u64) || region.offset < layout::FIRST_REGION as u64 {
-            return Err(damaged("a region lies where none can be"));
+            return Err("it lies where none can be");
         }
-        self.records(region.offset, count)
+        let count = if all { region.capacity } else { region.capacity.min(region.used.saturating_add(3)) };
+        let bytes = self.bytes(region.offset, u64::from(count) * records as u64);
+        bytes.map_err(|_| "it reaches beyond the file's end, or into another")
     }
-}
 
-fn header(file: &mut Source) -> Result<Header> {
-    let short = |_| damaged("it is too short");
-    let header: Header = file.records(0, 1).map_err(short)?.pop().ok_or_else(|| damaged("it is too short"))?;
-    if header.magic != MAGIC {
-        return Err(damaged("it does not begin as one"));
+    /// A region's contents as they are now.
+    fn again(&self, region: &Region) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; region.bytes().min(self.length) as usize];
+        self.at(&mut bytes, region.offset)?;
+        Ok(bytes)
     }
-    if header.version != VERSION || header.functions != functions::digest() {
-        return Err(Fault::new(
-            "the tables of a rank",
-            "another version of plimsoll wrote them",
-            "read them with the plimsoll that profiled the program, or profile it again",
-        ));
-    }
-    if file.length < layout::FIRST_REGION as u64 || header.regions as usize > REGIONS {
-        return Err(damaged("it ends within its directory"));
-    }
-    Ok(header)
-}
-
-fn damaged(how: &str) -> Fault {
-    Fault::new("the tables of a rank", how, "the file is damaged or of something else; profile the program again")
 }

@@ -1,12 +1,12 @@
 //! What the cores of a host did while its ranks ran, and the ranks on them, moment by moment on one clock.
 //!
 //! ```text
-//! MAGIC  VERSION (u32)  frame*         frame: length, kind, contents
+//! MAGIC  VERSION (u32)  frame*         frame: length, kind, contents, seal (u32) of kind and contents
 //! ```
-//! Numbers are little-endian base-128 (LEB128) but for the version. Of each subject (a core, a thread of a rank, a rank,
+//! Numbers are little-endian base-128 (LEB128) but for the version and seals. Of each subject (a core, a thread of a rank, a rank,
 //! a zone of energy) running totals are kept, so that a moment that is missing costs resolution and nothing else. A
 //! frame of a moment holds what changed since the last: most of its totals grow by little, and an idle core takes no
-//! byte. A file that was cut off is read up to its last whole frame.
+//! byte. A file that was cut off is read up to its last whole frame, a damaged one up to the damage.
 //!
 //! Work is looked at often, load (which the kernel itself knows only to some ms, or tells at length) less often.
 
@@ -27,7 +27,7 @@ pub use writer::Writer;
 
 pub const MAGIC: [u8; 8] = *b"PLIMSAMP";
 /// Raised when the format changes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What the samples are of. Times are of CLOCK_MONOTONIC of the host, ns, where nothing else is said.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,13 +35,16 @@ pub struct Head {
     pub host: String,
     /// Of the host's present start, as the kernel gives it. Ranks whose tables have the same are the ones sampled here.
     pub boot: String,
-    /// Of the process that samples.
+    /// Number of the process that samples.
     pub pid: u32,
     /// One moment on two clocks: CLOCK_MONOTONIC, and CLOCK_REALTIME in ns since 1970.
     pub monotonic: u64,
     pub realtime: u64,
-    /// From one look to the next, as it began; later intervals are in [`SamplerCost`].
+    /// Time from one sample to the next, as it was at the start; later intervals are in [`SamplerCost`].
     pub interval: u64,
+    /// Cores that the host's ranks may use, threads of one core counted once; `None` where it is not known, as in heads of
+    /// version 1.
+    pub for_ranks: Option<u32>,
     /// Cores that are on line, and the package that each is in.
     pub cores: Vec<(u32, u32)>,
     pub origins: Origins,
@@ -60,7 +63,7 @@ pub struct Origins {
     /// [`CoreLoad`].
     pub load: Reading<String>,
     pub energy: Reading<String>,
-    /// [`ThreadWork`] and [`ThreadLoad`].
+    /// [`ThreadWork`], [`ThreadLoad`], [`ThreadStop`] and [`ThreadDelay`].
     pub ranks: Reading<String>,
 }
 
@@ -130,6 +133,18 @@ series::totals! {
         core: absolute,
         /// From one look to the next at present, ns.
         interval: absolute,
+    }
+
+    /// How long a thread of a rank was stopped, by what the looks found. It has none where its state cannot be read.
+    ThreadStop: 8 {
+        /// By a signal or by a debugger, ns.
+        stopped,
+    }
+
+    /// How long a thread of a rank was runnable while others had its core. It has none where the kernel does not count that.
+    ThreadDelay: 9 {
+        /// ns.
+        delayed,
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! 0                    Header
-//! size_of::<Header>()  calls, one after the other, until a byte 0 or the end
+//! size_of::<Header>()  blocks, one after the other: a word that says how long it is and seals it ([`block`]), then calls
 //! ```
+//! The last block may be open: its calls go on until a byte 0 or the end, and nothing seals them yet.
+//!
 //! What a call is (function, communicator, peer, tag, bytes, the requests it completes as distances back) recurs in nearly
 //! every program, so writer and reader both keep the shapes seen lately, and which shape followed which. A call is then
 //! ```text
@@ -16,18 +18,22 @@
 //! ```
 //! Every call can be decoded once it is written, so that what a killed process leaves is good up to its last whole call.
 
+pub mod block;
 mod decoder;
 mod encoder;
 
 pub use decoder::{Decoder, Event};
 pub use encoder::Encoder;
 
+use std::mem::offset_of;
+
 use crate::functions::FunctionId;
+use crate::seal;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub const MAGIC: [u8; 8] = *b"PLIMTRAC";
 /// Raised when the format changes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -43,21 +49,20 @@ pub struct Header {
     pub pid: u32,
     /// The thread's index in the tables of the rank.
     pub thread: u32,
-    pub reserved: [u64; 3],
+    /// Of all before it.
+    pub seal: u64,
+    pub reserved: [u64; 2],
 }
 
 impl Header {
     pub fn new(shift: u32, started: u64, pid: u32, thread: u16) -> Header {
-        Header {
-            magic: MAGIC,
-            version: VERSION,
-            shift,
-            functions: crate::functions::digest(),
-            started,
-            pid,
-            thread: u32::from(thread),
-            reserved: [0; 3],
-        }
+        let (functions, thread) = (crate::functions::digest(), u32::from(thread));
+        let (seal, reserved) = (0, [0; 2]);
+        Header { magic: MAGIC, version: VERSION, shift, functions, started, pid, thread, seal, reserved }.sealed()
+    }
+
+    pub fn sealed(self) -> Header {
+        Header { seal: seal::of(&self.as_bytes()[..offset_of!(Header, seal)]), ..self }
     }
 }
 
@@ -97,7 +102,7 @@ pub struct Call {
     /// Rank of MPI_COMM_WORLD, or one of [`peer`]: destination, source, root or target.
     pub peer: i32,
     pub tag: i32,
-    /// By the rule of the function.
+    /// Bytes of the call, by the rule of the function.
     pub bytes: u64,
     /// The receiving half of a send and receive in one; elsewhere `NONE`, `NONE` and 0.
     pub source: i32,
@@ -131,7 +136,7 @@ impl Call {
 pub struct Reference {
     /// Index of the thread that began it.
     pub thread: u16,
-    /// Its number among those that this thread began.
+    /// Number of the operation among those that this thread began.
     pub ordinal: u64,
 }
 

@@ -80,7 +80,7 @@ pub enum Sites {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
     pub site: Site,
-    /// At `xdp`, and only there.
+    /// The mode at `xdp`, and only there.
     pub mode: Option<XdpMode>,
 }
 
@@ -126,7 +126,7 @@ pub struct Agent {
 /// What a site may take, where it is not the usual.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Capacity {
-    /// In cores.
+    /// The load that the site takes, in cores.
     pub load: Option<f64>,
     pub memory: Option<Bytes>,
     pub offcodes: Option<usize>,

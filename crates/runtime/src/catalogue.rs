@@ -47,7 +47,7 @@ impl Catalogue {
         &self.manifests
     }
 
-    /// By GUID or by the package's name.
+    /// The manifest of a GUID or package name.
     pub fn find(&self, wanted: &str) -> Result<Arc<Manifest>> {
         let guid: Option<Guid> = wanted.parse().ok();
         let found = self.manifests.iter().find(|m| m.package.name == wanted || Some(m.package.guid) == guid);

@@ -19,7 +19,7 @@ pub struct Closure {
 #[derive(Debug, Clone)]
 pub struct Member {
     pub manifest: Arc<Manifest>,
-    /// For each peer of the manifest, in its order, who meets the requirement.
+    /// For each peer of the manifest, in its order, the member that meets the requirement.
     pub peers: Vec<usize>,
     /// Set by the application or the manifest, or else inherited: the highest of all that require it by Pull or Gang.
     pub priority: u32,

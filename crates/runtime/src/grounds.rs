@@ -1,5 +1,6 @@
 //! The grounds of an application file on this host: what each site could hold, or why it is closed.
 
+use machine::choice::Choice;
 use machine::interface::{Interface, Xdp};
 use machine::{CoreId, Machine, Site};
 use offcode::manifest::XdpMode;
@@ -14,7 +15,9 @@ pub fn survey(app: &AppFile, machine: &Machine, usable: &[CoreId]) -> Vec<Ground
     let chosen = match &app.sites {
         Sites::Named(chosen) => chosen.clone(),
         Sites::All => {
-            let cores = usable.iter().map(|core| Site::Core(*core));
+            // A second thread of a core takes from the first: it is a place for those who name it.
+            let choice = Choice::among(&machine.topology, usable.iter().copied());
+            let cores = choice.for_polling(machine.network_node()).into_iter().map(Site::Core);
             let agents = app.agents.keys().map(|host| Site::Agent(host.clone()));
             let all = std::iter::once(Site::App).chain(cores).chain(agents);
             all.map(|site| Chosen { site, mode: None }).collect()

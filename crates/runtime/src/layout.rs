@@ -18,7 +18,7 @@ pub type HasCode<'a> = &'a dyn Fn(&Manifest, SiteKind) -> Result<()>;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ground {
     pub site: Site,
-    /// Only at `xdp`.
+    /// The driver mode, at `xdp` only.
     pub mode: Option<XdpMode>,
     pub capacity: Load,
     pub memory: Bytes,
@@ -75,7 +75,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// From orders of magnitude, not from this machine.
+    /// Costs from orders of magnitude, not from this machine.
     pub fn modelled(grounds: &[Ground]) -> Costs {
         let row = |a: &Ground| grounds.iter().map(|b| modelled_ns(&a.site, &b.site)).collect();
         Costs { crossing_ns: grounds.iter().map(row).collect(), work_ns: 500.0 }

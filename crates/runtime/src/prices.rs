@@ -4,6 +4,8 @@
 use std::time::{Duration, Instant};
 
 use linux::{affinity, channel, probe};
+use machine::choice::Choice;
+use machine::topology::Topology;
 use machine::{CoreId, Reading, Result, Site, SiteKind};
 use offcode::channel::{Buffers, Policy};
 use offcode::{Channel, Specification};
@@ -23,9 +25,9 @@ const MESSAGE: usize = 40;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Price {
     pub between: [Site; 2],
-    /// In nanoseconds.
+    /// The price in nanoseconds.
     pub ns: Reading<f64>,
-    /// By which measurement, or from which model.
+    /// The measurement that gave it, or the model.
     pub how: String,
 }
 
@@ -66,7 +68,7 @@ impl Prices {
         Prices(pairs.map(|(one, other)| modelled([one.site.clone(), other.site.clone()])).collect())
     }
 
-    /// For a layout over `grounds`; what was not priced comes from the model.
+    /// Costs for a layout over `grounds`; a crossing without a price gets the model's.
     pub fn costs(&self, grounds: &[Ground]) -> Costs {
         let mut costs = Costs::modelled(grounds);
         let place = |site: &Site| grounds.iter().position(|ground| ground.site == *site);
@@ -129,11 +131,11 @@ fn not_measured(between: [Site; 2], why: &str) -> Price {
 
 /// Where the application's thread probably is: on a core that is not dedicated, if there is one.
 fn app_core(grounds: &[Ground], between: &[Site; 2]) -> Option<CoreId> {
-    let allowed = affinity::allowed().ok()?;
-    let dedicated = |core: &CoreId| grounds.iter().any(|ground| ground.site == Site::Core(*core));
-    let taken = |core: &CoreId| between.contains(&Site::Core(*core));
-    let free = allowed.iter().find(|core| !dedicated(core));
-    free.or_else(|| allowed.iter().find(|core| !taken(core))).copied()
+    let core = |site: &Site| if let Site::Core(core) = site { Some(*core) } else { None };
+    let allowed = Choice::among(Topology::live().ok()?, affinity::allowed().ok()?);
+    let dedicated = allowed.clone().without(grounds.iter().filter_map(|ground| core(&ground.site)));
+    let taken = allowed.without(between.iter().filter_map(core));
+    dedicated.first(None).or_else(|| taken.first(None))
 }
 
 fn modelled(between: [Site; 2]) -> Price {

@@ -25,9 +25,14 @@ pub enum Code {
     Native(Constructor),
     /// The module's bytes.
     Wasm(Arc<[u8]>),
+    /// The same, compiled: see [`SiteDriver::preparation`].
+    Compiled(wasm::Module),
     /// The ELF object's bytes.
     Bpf(Arc<[u8]>),
 }
+
+/// Makes of code what takes the site less time to deploy.
+pub type Preparation = fn(Code) -> Result<Code>;
 
 /// One offcode to deploy.
 #[derive(Clone)]
@@ -53,6 +58,11 @@ pub trait SiteDriver: Send {
     /// What the site offers to a layout.
     fn ground(&self) -> Ground {
         Ground::of(self.site().clone())
+    }
+
+    /// What may be done with code on any thread before it is deployed, so that the site's own goes on meanwhile.
+    fn preparation(&self) -> Preparation {
+        Ok
     }
 
     /// Takes the code in: links, compiles or verifies it. Nothing of it runs yet.

@@ -8,13 +8,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use machine::bounds::{CALLS_OPEN, CALLS_WAITING};
 use machine::{Bytes, Fault, Result};
 use offcode::call::{Header, Kind};
 use offcode::channel::{Buffers, Content, Policy, Synchronization};
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 
 /// Calls that may wait for one offcode that does not read.
-const WAITING: usize = 256;
+const WAITING: usize = CALLS_WAITING.each.count();
+/// Calls of one offcode that have no answer yet.
+const OPEN: usize = CALLS_OPEN.each.count();
 /// Messages handed on one way before the other way gets its turn.
 const RELAYED: usize = 64;
 /// Rests of the thread while nothing moves, from the shortest to the longest.
@@ -350,6 +353,12 @@ impl Board {
                     }
                     return;
                 };
+                if header.kind == Kind::Call && self.open.len() >= OPEN {
+                    let is = |origin: &Origin| matches!(origin, Origin::Party { party, .. } if *party == from);
+                    if self.open.values().filter(|(_, origin)| is(origin)).count() >= OPEN {
+                        return self.refuse(origin, header.id, "too many calls wait for their answers");
+                    }
+                }
                 let id = self.next_id();
                 if header.kind == Kind::Call {
                     self.open.insert(id, (to, origin));
@@ -372,5 +381,35 @@ impl Board {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_nobody_answers_are_bounded() {
+        let ends = || linux::channel::unicast(&OUT_OF_BAND).unwrap();
+        let ((caller, mut calls), (silent, mut called)) = (ends(), ends());
+        let party = |end: linux::channel::Memory, peers: &[(u8, PartyId)]| {
+            let peers = peers.iter().copied().collect();
+            Some(Party { name: "test".into(), end: Box::new(end), peers, waiting: VecDeque::new() })
+        };
+        let parties = vec![party(caller, &[(0, PartyId(1))]), party(silent, &[])];
+        let mut board = Board { parties, ..Board::default() };
+        let mut answers = Vec::new();
+        for id in 0..=OPEN as u32 {
+            let mut message = [0; Header::LENGTH];
+            Header { interface: 1, method: 0, kind: Kind::Call, route: 1, id }.write(&mut message);
+            assert_eq!(calls.write(&message).unwrap(), Written::Taken);
+            board.turn();
+            assert!(called.read_with(&mut |_| ()).unwrap() || id == OPEN as u32, "call {id} arrives");
+            let mut take =
+                |message: &[u8]| answers.push(String::from_utf8_lossy(&message[Header::LENGTH..]).into_owned());
+            while calls.read_with(&mut take).unwrap() {}
+        }
+        assert_eq!(answers, ["too many calls wait for their answers"]);
+        assert_eq!(board.open.len(), OPEN);
     }
 }

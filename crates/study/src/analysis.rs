@@ -1,21 +1,25 @@
 //! From a stored study to its findings.
 
-use crate::conduct::left_out;
 use crate::cost::cpu_per_message;
+use crate::design::REFERENCE_ROUNDS;
 use crate::findings::{Findings, PointFindings};
 use crate::point::PointSpec;
 use crate::ranges::collect_interval;
 use crate::statistics::median_interval;
 use crate::store::{Contents, Study};
+use crate::tally::Tally;
 use crate::verdict::judge;
 
-/// Everything a report shows of `study`. Points without a block are named in the notes only.
+/// Everything a report shows of `study`. Groups short of the first look's rounds are named in the notes only.
 pub fn findings(study: &Study, contents: &Contents) -> Findings {
-    let points: Vec<PointFindings> =
-        study.design.points().into_iter().filter_map(|spec| point(study, contents, spec)).collect();
+    let tally = Tally::of(&study.design);
+    let judged = tally.groups().filter(|&group| tally.is_judged(contents, group));
+    let mut specs: Vec<&PointSpec> = judged.flat_map(|group| &study.design.groups[group].points).collect();
+    specs.sort();
+    let points: Vec<PointFindings> = specs.into_iter().filter_map(|spec| point(study, contents, spec)).collect();
     let network = &study.design.grounds.network;
     let mut notes = study.design.notes.clone();
-    notes.extend(left_out(&study.design, contents));
+    notes.extend(tally.left_out(contents, study.spent));
     if study.finished.is_none() {
         notes.push("the study is not finished; `plimsoll study` goes on with it".into());
     }
@@ -25,7 +29,7 @@ pub fn findings(study: &Study, contents: &Contents) -> Findings {
         started: study.started,
         took: study.spent,
         machine: study.facts.clone(),
-        verdict: judge(&points, network),
+        verdict: judge(&points, network, study.design.grounds.distance),
         points,
         notes,
     }
@@ -33,11 +37,16 @@ pub fn findings(study: &Study, contents: &Contents) -> Findings {
 
 fn point(study: &Study, contents: &Contents, spec: &PointSpec) -> Option<PointFindings> {
     let key = spec.key();
+    let candidate = study.design.is_candidate(spec);
+    if !candidate && contents.samples_of(&key).len() < REFERENCE_ROUNDS as usize {
+        return None;
+    }
     let samples = contents.samples.get(&key)?.clone();
     let values: Vec<f64> = samples.iter().map(|s| s.value).collect();
     Some(PointFindings {
         key,
         questions: study.design.questions_of(spec),
+        candidate,
         value: median_interval(&values)?,
         cpu_per_message: collect_interval(samples.iter().map(cpu_per_message)),
         spec: spec.clone(),

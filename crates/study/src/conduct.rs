@@ -1,20 +1,21 @@
 //! Carries a design out: round by round, each block stored before the next, until all is decided or the budget spent.
+//!
+//! The budget is planned before it is spent. A first round calibrates: it tells what a block of each point costs. What
+//! does not fit with the first look's rounds is then left out, whole groups at a time; after that look, rounds go where
+//! a group is open (see [`crate::comparison::LOOKS`]). A round in which the machine changed between two contenders is
+//! asked again.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::time::Instant;
+use std::collections::{BTreeMap, HashSet};
 
 use machine::{Fault, Nanoseconds, Result};
 
-use crate::comparison::{LOOKS, undecided};
-use crate::design::{Design, Group};
+use crate::comparison::LOOKS;
+use crate::design::{Group, too_short};
 use crate::order::turns;
 use crate::point::{PointKey, PointSpec};
 use crate::sample::{Runner, Sample};
-use crate::statistics::median;
 use crate::store::{Contents, Store, Study};
-
-/// A point that failed this often is left out of the rest of the study.
-const FAILURES: usize = 2;
+use crate::tally::{FAILURES, Tally, most_tries};
 
 /// So many blocks that fail one after the other, and none that worked, end the study: it is not about one point.
 const HOPELESS: usize = 12;
@@ -22,14 +23,14 @@ const HOPELESS: usize = 12;
 /// How far a study is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// From 0.
+    /// Number of the round, from 0.
     pub round: u32,
     /// Blocks measured, in this sitting and before.
     pub done: usize,
-    /// Points still being measured.
-    pub points: usize,
+    /// Groups that still get rounds.
+    pub open: usize,
     pub spent: Nanoseconds,
-    /// At most: the study ends earlier where everything is decided.
+    /// Most time that is left: the study ends earlier where everything is decided.
     pub left: Nanoseconds,
 }
 
@@ -63,43 +64,37 @@ pub fn conduct(
     stop: &dyn Fn() -> bool,
 ) -> Result<Outcome> {
     let mut standing = Standing::of(study, store.contents(study)?);
-    loop {
-        let active = standing.active(observer);
-        if active.is_empty() {
-            break;
-        }
-        for turn in turns(&standing.design, study.seed, standing.round) {
-            if !active.contains(&turn.group) {
-                continue;
-            }
-            let spec = standing.design.groups[turn.group].points[turn.point].clone();
+    let mut prepared = HashSet::new();
+    while standing.plan(observer) {
+        for turn in turns(&standing.tally.design, study.seed, standing.round) {
+            let spec = standing.tally.design.groups[turn.group].points[turn.point].clone();
             let key = spec.key();
-            if standing.has(&key, standing.round) || standing.failed(&key) || standing.is_shown(&spec, &key) {
+            if !standing.is_due(turn.group, &spec, &key) {
                 continue;
             }
             if stop() {
                 return Ok(Outcome::Interrupted);
             }
-            if !standing.may_start(turn.group) {
-                continue;
-            }
             observer.block_starts(&spec, &standing.progress());
-            let began = Instant::now();
-            let outcome = runner.run_block(&spec, standing.round, turn.order);
-            let took = Nanoseconds(began.elapsed().as_nanos() as u64);
+            let began = runner.now();
+            let ready = if prepared.insert(key.clone()) { runner.prepare(&spec) } else { Ok(()) };
+            let from = runner.now();
+            let outcome = ready.and_then(|()| runner.run_block(&spec, standing.round, turn.order));
+            let now = runner.now().0;
+            let (took, spent) = (Nanoseconds(now - from.0), Nanoseconds(now - began.0));
+            standing.spent = standing.spent + spent;
+            study.spent = standing.spent;
             match outcome {
                 Ok(sample) => {
-                    store.keep(study, &spec, &sample, took)?;
+                    store.keep(study, &spec, &sample, took, spent)?;
                     standing.took(key, sample.clone(), took);
-                    study.spent = standing.spent;
                     observer.block_done(&spec, &sample, &standing.progress());
                 }
                 // The signal that interrupts a study reaches its peers too: that is no failure of the point.
                 Err(_) if stop() => return Ok(Outcome::Interrupted),
                 Err(fault) => {
-                    store.keep_failure(study, &spec, standing.round, &fault, took)?;
-                    let left_out = standing.could_not(key, &fault, took);
-                    study.spent = standing.spent;
+                    store.keep_failure(study, &spec, standing.round, &fault, spent)?;
+                    let left_out = standing.could_not(key, &fault);
                     let end = if left_out { "; it is left out of the rest" } else { "" };
                     observer.note(&format!("{} {} {}: {fault}{end}", spec.contender(), spec.pattern, spec.size));
                     if standing.hopeless() {
@@ -115,212 +110,165 @@ pub fn conduct(
 
 /// What is known while a study runs.
 struct Standing {
-    design: Design,
+    tally: Tally,
     contents: Contents,
     spent: Nanoseconds,
     round: u32,
     blocks: usize,
-    points: usize,
     failed_in_a_row: usize,
-    /// Groups whose comparisons are decided.
-    settled: HashSet<usize>,
-    left_out: HashSet<usize>,
-    keys: Vec<Vec<PointKey>>,
+    /// Rounds that each group is to have; 0 where it is left out.
+    wanted: Vec<u32>,
+    /// Points beside the candidates that get no more rounds.
+    spared: HashSet<PointKey>,
+    /// Groups that run in the current round.
+    due: HashSet<usize>,
 }
 
 impl Standing {
     fn of(study: &Study, contents: Contents) -> Standing {
         let rounds = contents.samples.values().flatten().map(|s| s.round);
         let failed = contents.failures.values().flatten().map(|f| f.0);
-        let keys = study.design.groups.iter().map(|g| g.points.iter().map(PointSpec::key).collect()).collect();
         Standing {
-            design: study.design.clone(),
+            tally: Tally::of(&study.design),
             spent: study.spent,
             round: rounds.chain(failed).max().unwrap_or(0),
             blocks: contents.samples.values().map(Vec::len).sum(),
-            points: 0,
             failed_in_a_row: 0,
-            settled: HashSet::new(),
-            left_out: HashSet::new(),
+            wanted: vec![study.design.minimum_rounds; study.design.groups.len()],
+            spared: HashSet::new(),
+            due: HashSet::new(),
             contents,
-            keys,
         }
     }
 
-    fn samples(&self, key: &PointKey) -> &[Sample] {
-        self.contents.samples.get(key).map_or(&[], Vec::as_slice)
+    /// Decides what runs in this round; false where the study is at its end.
+    fn plan(&mut self, observer: &mut dyn Observer) -> bool {
+        self.leave_out(observer);
+        self.due = self.short();
+        if self.due.is_empty() && self.look() {
+            self.due = self.short();
+        }
+        !self.due.is_empty()
     }
 
-    fn has(&self, key: &PointKey, round: u32) -> bool {
-        let failures = self.contents.failures.get(key).map_or(&[][..], Vec::as_slice);
-        self.samples(key).iter().any(|s| s.round == round) || failures.iter().any(|f| f.0 == round)
+    /// Groups that have not all rounds that they are to have. A round under way is ended.
+    fn short(&self) -> HashSet<usize> {
+        let short = |&group: &usize| {
+            let wanted = self.wanted[group];
+            let has = self.tally.rounds(&self.contents, group).map_or(usize::MAX, |rounds| rounds.len());
+            let tried = self.tally.tries(&self.contents, group) >= most_tries(wanted);
+            self.under_way(group) || (has < wanted as usize && !tried && self.may_start(group))
+        };
+        self.tally.groups().filter(short).collect()
     }
 
-    fn failed(&self, key: &PointKey) -> bool {
-        self.contents.failures.get(key).is_some_and(|f| f.len() >= FAILURES)
+    /// A look at all groups: those that are open get the next look's rounds, the most telling first, each whole or not
+    /// at all. False where none gets any.
+    fn look(&mut self) -> bool {
+        let mut left = self.budget().saturating_sub(self.spent.0);
+        let mut open: Vec<(usize, u32)> = (self.tally.groups())
+            .filter(|&group| self.wanted[group] > 0)
+            .filter_map(|group| Some((group, self.tally.next_look(&self.contents, group)?)))
+            .collect();
+        open.sort_by_key(|&(group, next)| (next, self.tally.design.groups[group].rank));
+        let mut granted = false;
+        for (group, next) in open {
+            let cost = self.tally.cost(&self.contents, group, next).0;
+            if self.wanted[group] < next && cost <= left {
+                left -= cost;
+                self.wanted[group] = next;
+                granted = true;
+            }
+        }
+        granted
     }
 
-    /// A reference with its minimum of rounds: more would decide nothing, and some are slow to run.
-    fn is_shown(&self, spec: &PointSpec, key: &PointKey) -> bool {
-        !spec.stack.is_candidate() && self.samples(key).len() >= self.design.minimum_rounds as usize
+    /// Where the first look's rounds of all do not fit the budget: leaves out first what stands beside, the costliest
+    /// first, then the groups of highest rank.
+    fn leave_out(&mut self, observer: &mut dyn Observer) {
+        if self.round == 0 {
+            return;
+        }
+        let asked = |group: &usize| self.wanted[*group] > 0 && !self.tally.is_judged(&self.contents, *group);
+        let mut need: BTreeMap<u32, u64> = BTreeMap::new();
+        for group in self.tally.groups().filter(asked) {
+            let cost = self.tally.cost(&self.contents, group, self.tally.design.minimum_rounds);
+            *need.entry(self.tally.design.groups[group].rank).or_default() += cost.0;
+        }
+        let beside = self.tally.beside(&self.contents).filter(|(_, key, _)| !self.spared.contains(key));
+        let mut beside: Vec<(u64, PointKey)> = beside.map(|(_, key, cost)| (cost.0, key.clone())).collect();
+        beside.sort();
+        // A little over the budget is borne rather than a comparison lost to the jitter of the estimate.
+        let limit = (self.budget() + self.budget() / 10).saturating_sub(self.spent.0);
+        let mut total = need.values().sum::<u64>() + beside.iter().map(|(cost, _)| cost).sum::<u64>();
+        while total > limit
+            && let Some((cost, key)) = beside.pop()
+        {
+            total -= cost;
+            self.spared.insert(key);
+        }
+        let enough = self.spent + Nanoseconds(total);
+        let mut dropped = Vec::new();
+        while total > limit && need.len() > 1 {
+            let (rank, saved) = need.pop_last().expect("more than one is left");
+            total -= saved;
+            let of_rank = |group: &usize| asked(group) && self.tally.design.groups[*group].rank == rank;
+            dropped.extend(self.tally.groups().filter(of_rank));
+        }
+        for &group in &dropped {
+            self.wanted[group] = 0;
+        }
+        if !dropped.is_empty() {
+            let groups: Vec<&Group> = dropped.iter().map(|&g| &self.tally.design.groups[g]).collect();
+            observer.note(&too_short(&groups, self.tally.design.grounds.budget, enough));
+        }
+    }
+
+    fn budget(&self) -> u64 {
+        self.tally.design.grounds.budget.0
     }
 
     /// A block of the group was measured in this round already.
     fn under_way(&self, group: usize) -> bool {
-        self.keys[group].iter().any(|key| self.has(key, self.round))
+        self.tally.keys(group).iter().any(|key| self.contents.was_tried(key, self.round))
     }
 
-    /// Samples of one round up to, but not with, the current one: what decides must not depend on where a resumed
-    /// round stood.
-    fn before(&self, key: &PointKey) -> &[Sample] {
-        let samples = self.samples(key);
-        &samples[..samples.partition_point(|s| s.round < self.round)]
-    }
-
-    fn measurable(&self, group: usize) -> impl Iterator<Item = (&PointKey, &PointSpec)> {
-        self.keys[group].iter().zip(&self.design.groups[group].points).filter(|(key, _)| !self.failed(key))
-    }
-
-    /// Rounds that every measurable point of the group has; those of a reference with its minimum do not count.
-    fn rounds_of(&self, group: usize) -> u32 {
-        let rounds = self.measurable(group).filter(|(key, spec)| !self.is_shown(spec, key));
-        rounds.map(|(key, _)| self.before(key).len() as u32).min().unwrap_or(u32::MAX)
-    }
-
-    /// Groups that run in the current round: those short of the minimum and those not decided.
-    fn active(&mut self, observer: &mut dyn Observer) -> HashSet<usize> {
-        let mut active = HashSet::new();
-        if self.round < LOOKS[LOOKS.len() - 1] {
-            for group in 0..self.design.groups.len() {
-                if !self.settled.contains(&group) && LOOKS.contains(&self.rounds_of(group)) && !self.is_open(group) {
-                    self.settled.insert(group);
-                }
-            }
-            let wanted = (0..self.design.groups.len()).filter(|g| !self.left_out.contains(g) && self.may_start(*g));
-            active.extend(
-                wanted.filter(|&g| self.is_short(g) || (self.rounds_of(g) != u32::MAX && !self.settled.contains(&g))),
-            );
-        }
-        self.leave_out(&mut active, observer);
-        self.points = active.iter().map(|&g| self.measurable(g).count()).sum();
-        active
-    }
-
-    fn is_short(&self, group: usize) -> bool {
-        self.rounds_of(group) < self.design.minimum_rounds
-    }
-
-    /// Asked between groups only, since a group cut in two would be no comparison: one under way is ended.
+    /// Asked between groups only, since a group cut in two would be no comparison.
     fn may_start(&self, group: usize) -> bool {
-        let budget = self.design.grounds.budget.0;
-        let limit = if self.is_short(group) { budget + budget / 8 } else { budget };
-        self.under_way(group) || self.spent.0 < limit
+        let budget = self.budget();
+        let first = self.wanted[group] <= LOOKS[0];
+        self.spent.0 < if first { budget + budget / 8 } else { budget }
     }
 
-    fn is_open(&self, group: usize) -> bool {
-        let Group { questions, pattern, .. } = &self.design.groups[group];
-        questions.iter().any(|question| {
-            let candidates = self
-                .measurable(group)
-                .filter(|(_, spec)| question.asks(spec, &self.design.grounds.network) && spec.stack.is_candidate());
-            let samples: Vec<&[Sample]> = candidates.map(|(key, _)| self.before(key)).collect();
-            undecided(&samples, pattern.metric())
-        })
-    }
-
-    /// Leaves out the groups of highest rank while the minimum of rounds does not fit the budget.
-    fn leave_out(&mut self, active: &mut HashSet<usize>, observer: &mut dyn Observer) {
-        let Some(typical) = self.typical_block() else { return };
-        let minimum = self.design.minimum_rounds;
-        let mut need: BTreeMap<u32, f64> = BTreeMap::new();
-        for &group in active.iter() {
-            let missing = minimum.saturating_sub(self.rounds_of(group));
-            let round: f64 = self.measurable(group).map(|(key, _)| self.block_cost(key, typical)).sum();
-            *need.entry(self.design.groups[group].rank).or_default() += f64::from(missing) * round;
-        }
-        let mut total: f64 = need.values().sum();
-        let budget = self.design.grounds.budget.0.saturating_sub(self.spent.0) as f64;
-        // A little over the budget is borne rather than a comparison lost to the jitter of the estimate.
-        while total > budget * 1.1 && need.len() > 1 {
-            let (rank, saved) = need.pop_last().expect("more than one is left");
-            total -= saved;
-            let dropped: Vec<usize> =
-                active.iter().copied().filter(|&g| self.design.groups[g].rank == rank && saved > 0.0).collect();
-            for group in dropped {
-                active.remove(&group);
-                self.left_out.insert(group);
-                let Group { pattern, size, .. } = &self.design.groups[group];
-                observer.note(&format!(
-                    "{pattern} at {size} gets no more rounds: a block takes {} here, the budget is {}",
-                    Nanoseconds(typical as u64),
-                    self.design.grounds.budget
-                ));
-            }
-        }
-    }
-
-    fn typical_block(&self) -> Option<f64> {
-        let all: Vec<f64> = self.contents.took.values().flatten().map(|t| t.0 as f64).collect();
-        median(&all)
-    }
-
-    fn block_cost(&self, key: &PointKey, typical: f64) -> f64 {
-        let took = self.contents.took.get(key).map(|t| t.iter().map(|t| t.0 as f64).collect::<Vec<_>>());
-        took.and_then(|t| median(&t)).unwrap_or(typical)
+    fn is_due(&self, group: usize, spec: &PointSpec, key: &PointKey) -> bool {
+        let done = self.contents.was_tried(key, self.round)
+            || self.contents.has_failed(key)
+            || self.spared.contains(key)
+            || self.tally.is_shown(&self.contents, spec, key);
+        self.due.contains(&group) && !done && (self.under_way(group) || self.may_start(group))
     }
 
     fn took(&mut self, key: PointKey, sample: Sample, took: Nanoseconds) {
         self.contents.samples.entry(key.clone()).or_default().push(sample);
         self.contents.took.entry(key).or_default().push(took);
-        self.spent = self.spent + took;
         self.blocks += 1;
         self.failed_in_a_row = 0;
     }
 
     /// Whether the point is left out from now on.
-    fn could_not(&mut self, key: PointKey, fault: &Fault, took: Nanoseconds) -> bool {
+    fn could_not(&mut self, key: PointKey, fault: &Fault) -> bool {
         self.contents.failures.entry(key.clone()).or_default().push((self.round, fault.to_string()));
-        self.spent = self.spent + took;
         self.failed_in_a_row += 1;
-        self.failed(&key)
+        self.contents.has_failed(&key)
     }
 
     fn hopeless(&self) -> bool {
-        self.blocks == 0 && self.failed_in_a_row >= HOPELESS.min(self.keys.iter().map(Vec::len).sum())
+        let points: usize = self.tally.groups().map(|group| self.tally.keys(group).len()).sum();
+        self.blocks == 0 && self.failed_in_a_row >= HOPELESS.min(points * FAILURES)
     }
 
     fn progress(&self) -> Progress {
-        let left = Nanoseconds(self.design.grounds.budget.0.saturating_sub(self.spent.0));
-        Progress { round: self.round, done: self.blocks, points: self.points, spent: self.spent, left }
+        let left = Nanoseconds(self.budget().saturating_sub(self.spent.0));
+        Progress { round: self.round, done: self.blocks, open: self.due.len(), spent: self.spent, left }
     }
-}
-
-/// What a study left out, for the report: points that failed, comparisons short of the minimum of rounds.
-pub fn left_out(design: &Design, contents: &Contents) -> Vec<String> {
-    let mut notes = Vec::new();
-    let specs: HashMap<PointKey, &PointSpec> = design.points().into_iter().map(|s| (s.key(), s)).collect();
-    let mut failures: Vec<_> = contents.failures.iter().filter_map(|(key, f)| Some((specs.get(key)?, f))).collect();
-    failures.sort_by_key(|(spec, _)| **spec);
-    for (spec, failures) in failures {
-        let what = if failures.len() >= FAILURES { "left out" } else { "one block failed" };
-        let (_, fault) = failures.last().expect("an entry holds a failure");
-        notes.push(format!("{}, {} at {}: {what}: {fault}", spec.contender(), spec.pattern, spec.size));
-    }
-    for group in &design.groups {
-        let rounds = group.points.iter().map(PointSpec::key);
-        let rounds = rounds.filter(|k| contents.failures.get(k).is_none_or(|f| f.len() < FAILURES));
-        let rounds = rounds.map(|key| contents.samples.get(&key).map_or(0, Vec::len)).min();
-        if let Some(rounds) = rounds.filter(|&r| r < design.minimum_rounds as usize) {
-            let questions: Vec<_> = group.questions.iter().map(|q| q.name()).collect();
-            notes.push(format!(
-                "{} at {} ({}) has {rounds} rounds of the {} that a decision needs: the budget of {} was spent",
-                group.pattern,
-                group.size,
-                questions.join(", "),
-                design.minimum_rounds,
-                design.grounds.budget
-            ));
-        }
-    }
-    notes
 }

@@ -1,28 +1,42 @@
 //! The designed set of points: what is compared with what, at which sizes, within a time budget.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use machine::choice::Distance;
 use machine::{Bytes, CoreId, Fault, Nanoseconds, Result, Site};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::comparison::LOOKS;
 use crate::findings::Question;
 use crate::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use crate::sweep::sender;
 
-/// Rounds that every comparison gets before any is decided. With fewer than five no 95 % interval of a median exists
-/// (the whole range of five samples covers it in 15 of 16 draws).
-pub const MINIMUM_ROUNDS: u32 = 5;
+/// Rounds that every comparison gets before any is decided. The whole range of eight samples covers their median in
+/// 99.2 % of draws: more than any look asks for, whatever the distribution.
+pub const MINIMUM_ROUNDS: u32 = LOOKS[0];
 
-/// What one block is taken to cost until the first round has shown it: warm-up, about 50 ms of messages, probe and
-/// counters.
+/// Rounds that a point beside the candidates gets: the whole range of six covers the median in 96.9 % of draws.
+pub const REFERENCE_ROUNDS: u32 = 6;
+
+/// What a point's first block is taken to cost, sessions opened and pace found.
 const BLOCK: Nanoseconds = Nanoseconds(100_000_000);
+
+/// Share of the budget that the calibrating round may take: 1 over this.
+const CALIBRATING: u64 = 4;
+
+/// Cores that an engine on a core of its own takes where both ends are on one host: an application's and an engine's
+/// for each end.
+const OWN_CORES: usize = 4;
 
 /// What a design is made for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grounds {
     /// Cores that the study may use, the two of the applications first, then the one for a dedicated engine.
     pub cores: Vec<CoreId>,
+    /// What the first two share, where the machine shows it and can be believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distance: Option<Distance>,
     /// What stands for the network.
     pub network: Path,
     /// Core to which receive processing can be pinned (RPS); `None` where it cannot be steered.
@@ -31,6 +45,13 @@ pub struct Grounds {
     pub open_mpi: bool,
     /// Time that the blocks may take in all.
     pub budget: Nanoseconds,
+}
+
+impl Grounds {
+    /// Whether each engine can have a core of its own that no application needs.
+    fn has_own_cores(&self) -> bool {
+        self.cores.len() >= OWN_CORES
+    }
 }
 
 /// Points that are measured side by side in every round, so that drift touches all alike.
@@ -64,6 +85,9 @@ const OTHERS: [(Pattern, &[u64]); 4] = [
     (Pattern::Bidirectional, &[512, 64 << 10]),
     (Pattern::StreamNoCache, &[64 << 10, 1 << 20]),
 ];
+
+/// Where an engine on a core of its own is measured although this machine has no core to spare.
+const BESIDE: [u64; 2] = [8, 64 << 10];
 
 /// Cores that the sweep visits at most: evenly spread over those that there are.
 const SWEPT: usize = 8;
@@ -102,6 +126,7 @@ impl Design {
     pub(crate) fn empty() -> Design {
         let grounds = Grounds {
             cores: Vec::new(),
+            distance: None,
             network: Path::Loopback,
             protocol_core: None,
             open_mpi: false,
@@ -127,6 +152,12 @@ impl Design {
         Question::ALL.into_iter().filter(|q| q.asks(spec, &self.grounds.network)).collect()
     }
 
+    /// Whether a verdict may choose `spec`. An engine on a core of its own that would have to share it with an
+    /// application is measured beside, since nobody would choose it.
+    pub fn is_candidate(&self, spec: &PointSpec) -> bool {
+        spec.stack.is_candidate() && (spec.placement == Site::App || self.grounds.has_own_cores())
+    }
+
     fn notes_on_grounds(&mut self, local: CoreId, remote: CoreId) {
         if self.grounds.network == Path::Loopback {
             self.notes.push(
@@ -147,9 +178,14 @@ impl Design {
         }
         if local == remote {
             self.notes.push(format!("both ends share {local}: this machine offers no second one"));
-        } else if self.grounds.cores.len() == 2 {
+        }
+        if !self.grounds.has_own_cores() {
+            let sizes: Vec<String> = BESIDE.into_iter().map(|size| Bytes(size).to_string()).collect();
             self.notes.push(format!(
-                "the dedicated engine shares {remote} with the remote application: this machine offers no third core"
+                "a core of its own needs {OWN_CORES} cores, an application's and an engine's for each end; of the {} \
+                 here an engine has to share one, so it is measured beside at {} only",
+                self.grounds.cores.len(),
+                sizes.join(" and ")
             ));
         }
     }
@@ -169,22 +205,22 @@ impl Design {
             receiver: Receiver::Reads,
         };
         let host = Path::Loopback;
-        let mut same = vec![
-            point(Stack::EngineShm, &Site::App, &host),
-            point(Stack::EngineShm, &own, &host),
-            point(Stack::Tcp, &Site::App, &host),
-        ];
+        let placements =
+            match self.grounds.has_own_cores() || (pattern == Pattern::PingPong && BESIDE.contains(&size.0)) {
+                true => &[Site::App, own][..],
+                false => &[Site::App],
+            };
+        let placed = |stack, path: &Path| placements.iter().map(|place| point(stack, place, path)).collect::<Vec<_>>();
+        let mut same = placed(Stack::EngineShm, &host);
+        same.push(point(Stack::Tcp, &Site::App, &host));
         // A run of NPopenmpi starts two processes anew: seconds a block, so only where it says most.
         let reference = matches!(pattern, Pattern::PingPong | Pattern::Stream) && SIZES[..3].contains(&size.0);
         if self.grounds.open_mpi && reference {
             same.push(point(Stack::OpenMpi, &Site::App, &host));
         }
         let network = &self.grounds.network;
-        let mut between = vec![
-            point(Stack::EngineUdp, &Site::App, network),
-            point(Stack::EngineUdp, &own, network),
-            point(Stack::Tcp, &Site::App, network),
-        ];
+        let mut between = placed(Stack::EngineUdp, network);
+        between.push(point(Stack::Tcp, &Site::App, network));
         // A datagram holds at most 65,507 bytes.
         if size.0 + perturbation(size).0 <= 65_507 && matches!(pattern, Pattern::PingPong) {
             between.push(point(Stack::Udp, &Site::App, network));
@@ -237,31 +273,41 @@ impl Design {
         }
     }
 
-    /// Leaves out the groups of highest rank until the rest is expected to fit the budget; the first round's real
-    /// costs may leave out more.
+    /// Leaves out the groups of highest rank until the calibrating round of the rest takes no more than its share of the
+    /// budget. What blocks really cost, which that round shows, may leave out more.
     fn fit(&mut self) {
-        let cost = |groups: &[Group]| {
-            let blocks: usize = groups.iter().map(|g| g.points.len()).sum();
-            blocks as u64 * u64::from(MINIMUM_ROUNDS) * BLOCK.0
-        };
-        let mut left_out = Vec::new();
-        while cost(&self.groups) > self.grounds.budget.0 {
+        let round = |groups: &[Group]| groups.iter().map(|g| g.points.len() as u64).sum::<u64>() * BLOCK.0;
+        let whole = Nanoseconds(round(&self.groups) * u64::from(MINIMUM_ROUNDS));
+        let mut dropped = Vec::new();
+        while round(&self.groups) > self.grounds.budget.0 / CALIBRATING {
             let last = self.groups.iter().map(|g| g.rank).max();
             let Some(last) = last.filter(|&rank| rank > 0) else { break };
-            for group in self.groups.extract_if(.., |g| g.rank == last) {
-                left_out.push(format!("{} at {}", group.pattern, group.size));
-            }
+            dropped.extend(self.groups.extract_if(.., |g| g.rank == last));
         }
-        if !left_out.is_empty() {
-            left_out.sort();
-            left_out.dedup();
-            self.notes.push(format!(
-                "left out to fit {}: {}; give a longer --budget to measure them",
-                self.grounds.budget,
-                left_out.join(", ")
-            ));
+        if !dropped.is_empty() {
+            self.notes.push(too_short(&dropped.iter().collect::<Vec<_>>(), self.grounds.budget, whole));
         }
     }
+}
+
+/// Names groups that `budget` does not hold, and one that would: `enough`, rounded up.
+pub fn too_short(groups: &[&Group], budget: Nanoseconds, enough: Nanoseconds) -> String {
+    let named = places(groups.iter().map(|group| (group.pattern, group.size)));
+    let enough = enough.0.div_ceil(10_000_000_000) * 10;
+    format!("left out to fit {budget}: {named}; --budget {enough} would hold them")
+}
+
+/// `ping-pong at 8 B, 64 KiB; stream at 2 B`: sizes of one pattern together.
+pub fn places(of: impl Iterator<Item = (Pattern, Bytes)>) -> String {
+    let mut sizes: BTreeMap<Pattern, BTreeSet<Bytes>> = BTreeMap::new();
+    for (pattern, size) in of {
+        sizes.entry(pattern).or_default().insert(size);
+    }
+    let named = sizes.iter().map(|(pattern, sizes)| {
+        let sizes: Vec<String> = sizes.iter().map(Bytes::to_string).collect();
+        format!("{pattern} at {}", sizes.join(", "))
+    });
+    named.collect::<Vec<_>>().join("; ")
 }
 
 /// NetPIPE's perturbation: 3 bytes either side, less where a message would vanish.
@@ -276,6 +322,7 @@ mod tests {
     fn grounds(cores: u32, network: Path) -> Grounds {
         Grounds {
             cores: (0..cores).map(CoreId).collect(),
+            distance: None,
             protocol_core: (network == Path::Lab).then_some(CoreId(0)),
             network,
             open_mpi: true,
@@ -338,13 +385,14 @@ mod tests {
         let design = Design::of(short).unwrap();
         assert!(design.points().iter().any(|p| p.size == Bytes(8) && p.pattern == Pattern::PingPong));
         assert!(design.points().iter().all(|p| p.pattern != Pattern::Bidirectional));
-        assert!(design.notes.iter().any(|n| n.contains("bidirectional at 64 KiB")), "{:?}", design.notes);
+        let left_out = design.notes.iter().find(|n| n.starts_with("left out")).expect("it says so");
+        assert!(left_out.contains("bidirectional at 512 B, 64 KiB") && left_out.contains("--budget "), "{left_out}");
     }
 
     #[test]
     fn one_core_is_said_and_none_is_a_fault() {
         let design = Design::of(grounds(1, Path::Loopback)).unwrap();
-        assert!(design.notes.iter().any(|n| n.contains("both ends share core 0")));
+        assert!(design.notes.iter().any(|n| n.contains("both ends share core 0")), "{:?}", design.notes);
         assert!(Design::of(grounds(0, Path::Loopback)).is_err());
     }
 
@@ -354,6 +402,17 @@ mod tests {
         let dedicated: BTreeSet<_> =
             design.points().into_iter().map(|p| p.placement.clone()).filter(|s| *s != Site::App).collect();
         assert_eq!(dedicated.into_iter().collect::<Vec<_>>(), [Site::Core(CoreId(2))]);
+    }
+
+    #[test]
+    fn an_engine_that_must_share_its_core_is_measured_beside_and_in_few_questions() {
+        for (cores, candidates) in [(2, false), (3, false), (4, true)] {
+            let design = Design::of(grounds(cores, Path::Lab)).unwrap();
+            let own: Vec<_> = design.points().into_iter().filter(|p| p.placement != Site::App).collect();
+            assert!(own.iter().all(|p| design.is_candidate(p) == candidates), "{cores} cores");
+            assert_eq!(own.len() > 4, candidates, "{cores} cores: {}", own.len());
+            assert_eq!(design.notes.iter().any(|n| n.contains("measured beside")), !candidates);
+        }
     }
 
     #[test]

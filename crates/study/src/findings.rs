@@ -5,6 +5,7 @@ use std::fmt;
 use machine::{Bytes, CoreId, Nanoseconds, Reading};
 use serde::{Deserialize, Serialize};
 
+use crate::comparison::Standing;
 use crate::point::{Contender, Path, Pattern, PointKey, PointSpec, Receiver, Stack};
 use crate::sample::Sample;
 
@@ -31,7 +32,7 @@ impl Question {
         }
     }
 
-    /// As a heading.
+    /// The question as a heading.
     pub fn title(self) -> &'static str {
         match self {
             Question::SameHost => "Within this host",
@@ -63,7 +64,7 @@ impl fmt::Display for Question {
     }
 }
 
-/// A median with its 95 % bootstrap interval.
+/// A median with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     pub median: f64,
@@ -80,7 +81,9 @@ pub struct PointFindings {
     pub spec: PointSpec,
     /// Every question that it takes part in; TCP over loopback may serve two.
     pub questions: Vec<Question>,
-    /// In the unit of the pattern's metric.
+    /// Whether a verdict may choose it; else it stands beside.
+    pub candidate: bool,
+    /// The value, in the unit of the pattern's metric.
     pub value: Interval,
     /// CPU time per message, all participating threads and network softirqs of both ends.
     pub cpu_per_message: Reading<Interval>,
@@ -92,11 +95,28 @@ pub struct PointFindings {
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
     Place(Contender),
+    /// They perform the same within 2 %, and none costs clearly less CPU.
+    Either(Vec<Contender>),
     /// The intervals overlap, or the machine was too noisy: no coin is tossed.
     CannotTell {
         between: Vec<Contender>,
         why: String,
     },
+}
+
+impl Choice {
+    /// The place that is chosen, or those between which the choice is open.
+    pub fn contenders(&self) -> &[Contender] {
+        match self {
+            Choice::Place(contender) => std::slice::from_ref(contender),
+            Choice::Either(between) | Choice::CannotTell { between, .. } => between,
+        }
+    }
+
+    /// Whether it answers the question: a place, or either.
+    pub fn is_told(&self) -> bool {
+        !matches!(self, Choice::CannotTell { .. })
+    }
 }
 
 /// Why a contender was not taken for a range.
@@ -127,6 +147,8 @@ pub struct SizeRange {
     pub choice: Choice,
     /// Choice over the best other contender: a ratio above 1 in the choice's favour; paired by round.
     pub gain: Option<Interval>,
+    /// CPU time of the next best over the choice's, where that decided because they perform alike.
+    pub saving: Option<Interval>,
     /// CPU nanoseconds per message of the choice.
     pub cpu_per_message: Reading<Interval>,
     pub rejected: Vec<Rejected>,
@@ -143,11 +165,13 @@ pub struct SweepRow {
     /// Core of the receiving process.
     pub core: CoreId,
     pub protocol_core: CoreId,
-    /// In the unit of the pattern's metric.
+    /// The value, in the unit of the pattern's metric.
     pub value: Interval,
     /// Over the row of the same receiver on the protocol core itself, paired by round; above 1 where this core is
     /// better; absent on that row.
     pub gain: Option<Interval>,
+    /// What that gain decides.
+    pub standing: Option<Standing>,
     /// NET_RX softirqs of all cores for one message (paper 002 Fig. 4a, counted by softirq).
     pub softirqs_per_message: Reading<f64>,
     /// Share of network softirq time on each core, 0 to 1.
@@ -160,17 +184,37 @@ pub struct SweepRow {
 pub struct Nearness {
     /// One way, nanoseconds.
     pub one_way_ns: Interval,
-    /// Share of blocks in which the cores were near (below 60 ns one way), 0 to 1.
-    pub near_share: f64,
-    /// "near throughout", "far throughout", "flipped between near and far".
+    /// Share of blocks in which the cores were near, 0 to 1: where they moved, in the nearest of their places. `None` where
+    /// they did not, and the machine does not show what they share.
+    pub near_share: Option<f64>,
+    /// "near throughout", "far throughout", "one distance throughout", "flipped between near and far".
     pub note: String,
+}
+
+/// An answer in at most a dozen words: `Same host, any size` and `in the application, 4.1x faster`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    pub asked: String,
+    pub answer: String,
+    /// Whether it answers the question.
+    pub told: bool,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.asked, self.answer)
+    }
 }
 
 /// The decision, in words and rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// One sentence that a reader can act on.
-    pub sentence: String,
+    /// What to do, a line for each answer.
+    pub lines: Vec<Line>,
+    /// Questions that were asked: same host or between hosts, pattern by pattern, and the receiver's core.
+    pub asked: usize,
+    /// Number of those that are answered at every size.
+    pub answered: usize,
     pub ranges: Vec<SizeRange>,
     /// Empty where receive processing could not be steered.
     pub sweep: Vec<SweepRow>,
@@ -191,7 +235,7 @@ pub struct Findings {
     pub title: String,
     /// The path that stands for the network in this study.
     pub path: Path,
-    /// Since the Unix epoch.
+    /// When it started, since the Unix epoch.
     pub started: Nanoseconds,
     pub took: Nanoseconds,
     pub machine: Vec<Fact>,

@@ -39,6 +39,7 @@ mod tests {
     fn design() -> Design {
         Design::of(Grounds {
             cores: vec![CoreId(0), CoreId(1)],
+            distance: None,
             network: Path::Lab,
             protocol_core: Some(CoreId(0)),
             open_mpi: false,

@@ -2,24 +2,27 @@
 
 use machine::{Bytes, CoreId, Reading, Site};
 
-use crate::comparison::{Paired, Standing, leader};
-use crate::design::MINIMUM_ROUNDS;
+use crate::comparison::{Answer, EQUALITY, Paired, answer, leader};
 use crate::findings::{Choice, Interval, PointFindings, Question, Reference, Rejected, SizeRange};
 use crate::point::{Contender, Metric, Path, Pattern, PointSpec, Stack};
 use crate::sample::Sample;
 use crate::statistics::median_interval;
 
-/// CPU cost breaks a tie only where no more performance than this can be lost by it.
-const TIE: f64 = 1.10;
-
 /// What one size of one pattern calls for.
 struct Decision<'a> {
     size: Bytes,
-    /// `None` where they cannot be told apart.
-    place: Option<&'a PointFindings>,
-    /// Candidates that cannot be told apart, the leader first; with a place, only that.
+    kind: Kind,
+    /// Candidates between which the choice is open, the leader first; with a place, only that.
     between: Vec<&'a PointFindings>,
     points: Vec<&'a PointFindings>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Better,
+    NoWorse,
+    Either,
+    CannotTell,
 }
 
 /// Rows of one question, pattern by pattern, sizes ascending.
@@ -48,7 +51,7 @@ fn same_choice(a: &Decision, b: &Decision) -> bool {
         names.sort();
         names
     };
-    a.place.is_some() == b.place.is_some() && names(a) == names(b)
+    a.kind == b.kind && names(a) == names(b)
 }
 
 fn performance(a: &PointFindings, b: &PointFindings) -> Paired {
@@ -57,65 +60,58 @@ fn performance(a: &PointFindings, b: &PointFindings) -> Paired {
 
 fn decide(size: Bytes, points: Vec<&PointFindings>) -> Option<Decision<'_>> {
     let candidates: Vec<&PointFindings> =
-        points.iter().copied().filter(|p| p.spec.stack.is_candidate() && !p.samples.is_empty()).collect();
+        points.iter().copied().filter(|p| p.candidate && !p.samples.is_empty()).collect();
     let samples: Vec<&[Sample]> = candidates.iter().map(|p| p.samples.as_slice()).collect();
-    let first = candidates[leader(&samples, candidates.first()?.spec.pattern.metric())?];
-    let not_beaten = candidates
-        .iter()
-        .copied()
-        .filter(|other| other.key != first.key && performance(first, other).standing() != Standing::Better);
-    let mut between = vec![first];
-    between.extend(not_beaten);
-    let place = match between.len() {
-        1 => (candidates.len() > 1).then_some(first),
-        _ => cheapest(&between),
+    let (kind, between) = match answer(&samples, candidates.first()?.spec.pattern.metric())? {
+        Answer::Place(one) => (Kind::Better, vec![one]),
+        Answer::Safe(one) => (Kind::NoWorse, vec![one]),
+        Answer::Either(between) => (Kind::Either, between),
+        Answer::Open(between) => (Kind::CannotTell, between),
     };
-    if let Some(place) = place {
-        between = vec![place];
-    }
-    Some(Decision { size, place, between, points })
-}
-
-/// The one that costs clearly less CPU than every other, where all perform alike within [`TIE`].
-fn cheapest<'a>(tied: &[&'a PointFindings]) -> Option<&'a PointFindings> {
-    let alike = tied[1..]
-        .iter()
-        .all(|other| performance(tied[0], other).deciding().is_some_and(|(low, high)| low > 1.0 / TIE && high < TIE));
-    let cheaper =
-        |a: &PointFindings, b: &PointFindings| Paired::cost(&a.samples, &b.samples).standing() == Standing::Better;
-    tied.iter().copied().find(|one| alike && tied.iter().all(|other| other.key == one.key || cheaper(one, other)))
+    Some(Decision { size, kind, between: between.into_iter().map(|nth| candidates[nth]).collect(), points })
 }
 
 fn row(question: Question, pattern: Pattern, run: &[Decision]) -> SizeRange {
     let (first, last) = (&run[0], &run[run.len() - 1]);
-    let held = first.place.unwrap_or(first.between[0]).spec.contender();
-    let choice = match first.place {
-        Some(place) => Choice::Place(place.spec.contender()),
-        None => cannot_tell(first, run),
+    let held = first.between[0].spec.contender();
+    let between = || first.between.iter().map(|p| p.spec.contender()).collect();
+    let choice = match first.kind {
+        Kind::Better | Kind::NoWorse => Choice::Place(held.clone()),
+        Kind::Either => Choice::Either(between()),
+        Kind::CannotTell => Choice::CannotTell { between: between(), why: why_open(run) },
     };
-    let mut others: Vec<&PointSpec> = Vec::new();
+    let placed = matches!(first.kind, Kind::Better | Kind::NoWorse);
+    let gain = over_the_next_best(run, &held, performance).filter(|_| placed);
+    let saving = gain.filter(|gain| gain.low <= 1.0).and_then(|_| {
+        over_the_next_best(run, &held, |a, b| Paired::cost(&a.samples, &b.samples))
+            .filter(|cost| cost.low > 1.0 + EQUALITY)
+    });
+    let mut others: Vec<&PointFindings> = Vec::new();
     for decision in run {
         for point in &decision.points {
-            let known = others.iter().any(|o| o.contender() == point.spec.contender());
+            let known = others.iter().any(|o| o.spec.contender() == point.spec.contender());
             let between = decision.between.iter().any(|b| b.spec.contender() == point.spec.contender());
             if !known && !between {
-                others.push(&point.spec);
+                others.push(point);
             }
         }
     }
     let mut rejected = Vec::new();
     let mut references = Vec::new();
-    for spec in others {
+    for point in others {
+        let spec = &point.spec;
         let contender = spec.contender();
         let gain = pooled(run, &held, &contender, performance);
-        if spec.stack.is_candidate() {
+        if point.candidate {
             rejected.push(Rejected { why: why_not(run, &held, spec, gain), contender });
         } else {
-            let why = match spec.stack {
-                Stack::Udp => "reference: it loses messages, which the others do not".into(),
-                _ => "reference: another implementation over the same path, not a place".into(),
+            let why = match (spec.stack, shares(spec)) {
+                (Stack::Udp, _) => "reference: it loses messages, which the others do not".into(),
+                (Stack::OpenMpi, _) => "reference: another implementation over the same path, not a place".into(),
+                (_, Some((core, whose))) => format!("measured beside: its engine had to share {core} with {whose}"),
+                (_, None) => "measured beside: this machine has no core to spare for the peer's engine".into(),
             };
-            references.push(Reference { contender, gain: gain.filter(|_| first.place.is_some()), why });
+            references.push(Reference { contender, gain: gain.filter(|_| placed), why });
         }
     }
     SizeRange {
@@ -124,10 +120,11 @@ fn row(question: Question, pattern: Pattern, run: &[Decision]) -> SizeRange {
         pattern,
         from: first.size,
         to: last.size,
-        gain: first.place.and_then(|_| over_the_next_best(run, &held)),
-        cpu_per_message: match first.place {
-            Some(_) => pooled_cost(run, &held),
-            None => Reading::absent("there is no choice to cost"),
+        gain,
+        saving,
+        cpu_per_message: match placed {
+            true => pooled_cost(run, &held),
+            false => Reading::absent("there is no one choice to cost"),
         },
         choice,
         rejected,
@@ -136,29 +133,22 @@ fn row(question: Question, pattern: Pattern, run: &[Decision]) -> SizeRange {
     }
 }
 
-fn cannot_tell(first: &Decision, run: &[Decision]) -> Choice {
-    let between: Vec<Contender> = first.between.iter().map(|p| p.spec.contender()).collect();
-    let rounds = run.iter().flat_map(|d| d.between.iter().map(|p| p.samples.len())).min().unwrap_or(0);
+fn why_open(run: &[Decision]) -> String {
     let pairs: Vec<Paired> =
         run.iter().flat_map(|d| d.between[1..].iter().map(|other| performance(d.between[0], other))).collect();
-    let margin = pairs.iter().map(|p| p.margin).fold(0.0, f64::max) * 100.0;
     let ends = pairs.iter().filter_map(Paired::deciding);
     let (low, high) = ends.fold((f64::INFINITY, 0.0f64), |(l, h), (low, high)| (l.min(low), h.max(high)));
-    let why = if between.len() == 1 {
+    if pairs.is_empty() {
         "nothing else could be measured beside it".into()
-    } else if rounds < MINIMUM_ROUNDS as usize {
-        format!("only {rounds} rounds were measured; a decision needs {MINIMUM_ROUNDS}")
-    } else if pairs.iter().all(|p| p.standing() == Standing::Equal) {
-        format!("they perform the same within {margin:.0} %, and neither costs clearly less CPU")
     } else if !high.is_normal() {
-        "no two of their blocks ran side by side under the same conditions".into()
+        "too few of their blocks ran side by side under the same conditions".into()
     } else {
         format!(
-            "block by block, the ratio of their performance lies between {low:.2} and {high:.2}: noise as large as \
-             the difference, or a difference within {margin:.0} %"
+            "block by block, the ratio of their performance lies between {low:.2} and {high:.2}: too wide to tell a \
+             difference from equality within {:.0} %",
+            EQUALITY * 100.0
         )
-    };
-    Choice::CannotTell { between, why }
+    }
 }
 
 fn find<'a>(decision: &Decision<'a>, contender: &Contender) -> Option<&'a PointFindings> {
@@ -174,10 +164,15 @@ fn pooled(
 ) -> Option<Interval> {
     let pairs = run.iter().filter_map(|d| Some(pair(find(d, one)?, find(d, other)?)));
     let ratios: Vec<f64> = pairs.flat_map(|p| p.ratios).collect();
-    median_interval(&ratios)
+    Paired { ratios }.interval()
 }
 
-fn over_the_next_best(run: &[Decision], held: &Contender) -> Option<Interval> {
+/// Ratios of the choice over the next best, size by size, as one interval.
+fn over_the_next_best(
+    run: &[Decision],
+    held: &Contender,
+    pair: impl Fn(&PointFindings, &PointFindings) -> Paired,
+) -> Option<Interval> {
     let mut ratios = Vec::new();
     for decision in run {
         let Some(choice) = find(decision, held) else { continue };
@@ -185,14 +180,14 @@ fn over_the_next_best(run: &[Decision], held: &Contender) -> Option<Interval> {
             .points
             .iter()
             .copied()
-            .filter(|p| p.key != choice.key && p.spec.stack.is_candidate() && !p.samples.is_empty())
+            .filter(|p| p.key != choice.key && p.candidate && !p.samples.is_empty())
             .collect();
         let samples: Vec<&[Sample]> = others.iter().map(|p| p.samples.as_slice()).collect();
         if let Some(next) = leader(&samples, choice.spec.pattern.metric()) {
-            ratios.extend(performance(choice, others[next]).ratios);
+            ratios.extend(pair(choice, others[next]).ratios);
         }
     }
-    median_interval(&ratios)
+    Paired { ratios }.interval()
 }
 
 fn pooled_cost(run: &[Decision], held: &Contender) -> Reading<Interval> {
@@ -245,9 +240,6 @@ fn why_not(run: &[Decision], held: &Contender, spec: &PointSpec, gain: Option<In
     if let Some(cost) = cost.filter(|c| c.low > 1.0 || c.high < 1.0) {
         let joint = if cost.median > 1.0 || gain.low <= 1.0 { "at" } else { "though at" };
         why += &format!(", {joint} {:.2} times its CPU time per message", cost.median);
-    }
-    if let Some((core, whose)) = shares(spec) {
-        why += &format!("; its engine had to share {core} with {whose}");
     }
     why
 }

@@ -1,13 +1,16 @@
 //! A sample: what one block of a point gave.
 
+use std::sync::LazyLock;
+use std::time::Instant;
+
 use machine::accounting::Accounting;
 use machine::{Nanoseconds, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::point::PointSpec;
 
-/// Core-to-core latency of the two application cores, one way, probed beside a block (DESIGN rule 3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Core-to-core latency of the two application cores, one way, probed beside a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Probe {
     /// Half the median round trip of a raw cache-line ping-pong, in picoseconds to keep its precision.
     pub half_round_trip_ps: u64,
@@ -24,7 +27,7 @@ pub struct Sample {
     pub started: Nanoseconds,
     pub messages: u64,
     pub elapsed: Nanoseconds,
-    /// In the unit of the pattern's metric.
+    /// The value, in the unit of the pattern's metric.
     pub value: f64,
     /// Messages lost, where the stack may lose them.
     pub lost: u64,
@@ -37,6 +40,18 @@ pub struct Sample {
 
 /// Measures points. The real one drives two processes; tests and the simulator bring their own.
 pub trait Runner {
+    /// Makes ready for blocks of `spec`: what the first block would otherwise do besides, so that it costs as much as
+    /// those that follow.
+    fn prepare(&mut self, _spec: &PointSpec) -> Result<()> {
+        Ok(())
+    }
+
     /// Measures one block of `spec`.
     fn run_block(&mut self, spec: &PointSpec, round: u32, order: u32) -> Result<Sample>;
+
+    /// The clock that the budget is counted by.
+    fn now(&self) -> Nanoseconds {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        Nanoseconds(START.elapsed().as_nanos() as u64)
+    }
 }

@@ -1,11 +1,15 @@
 //! The results store: SQLite, a row for each point, each block and each study. Nothing that was finished is lost:
-//! every block is committed before the next one starts.
+//! every block is committed before the next one starts, and a study is added to those that are there. One process at a
+//! time measures into a store; others may read it meanwhile.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::fs::{File, TryLockError};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
-use machine::{Fault, Nanoseconds, Result};
+use chart::clock;
+use machine::{Fault, Nanoseconds, Result, count};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 use crate::design::Design;
@@ -62,10 +66,13 @@ CREATE TABLE failure (
 ) WITHOUT ROWID;
 ";
 
-/// An open store. One process at a time holds it.
+/// An open store.
 pub struct Store {
     connection: Connection,
     path: PathBuf,
+    /// Locked for as long as this measures; `None` for a reader. Closed after the connection, whose own locks on the file
+    /// end with any descriptor of it that this process closes.
+    _measures: Option<File>,
 }
 
 /// A study as its row tells it.
@@ -77,12 +84,30 @@ pub struct Study {
     pub host: String,
     pub version: String,
     pub facts: Vec<Fact>,
-    /// Since the Unix epoch.
+    /// When it started, since the Unix epoch.
     pub started: Nanoseconds,
-    /// Since the Unix epoch; `None` while it can go on.
+    /// When it finished, since the Unix epoch; `None` while it can continue.
     pub finished: Option<Nanoseconds>,
     /// Time that its blocks took so far, over all sittings.
     pub spent: Nanoseconds,
+}
+
+/// A study among those of its store, for a reader who wants another than the latest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub id: i64,
+    /// When it started, since the Unix epoch.
+    pub started: Nanoseconds,
+    pub finished: bool,
+    pub blocks: u64,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = if self.finished { "" } else { ", not finished" };
+        let blocks = count::of(self.blocks, "block");
+        write!(f, "{}, begun {}, {blocks}{end}", self.id, clock::date(self.started))
+    }
 }
 
 /// What a new study is begun with.
@@ -99,7 +124,7 @@ pub struct Beginning<'a> {
 /// Blocks of a study, and what it could not measure.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// In round order.
+    /// The samples of each point, in round order.
     pub samples: HashMap<PointKey, Vec<Sample>>,
     /// Wall time of each block, set-up and counters included.
     pub took: HashMap<PointKey, Vec<Nanoseconds>>,
@@ -108,46 +133,62 @@ pub struct Contents {
 }
 
 impl Store {
-    /// Opens the store at `path`, or makes it. Faults where it is corrupt, foreign, newer, locked or not writable;
-    /// the file is left as it is.
+    /// Opens the store at `path` to measure into, or makes it. Faults where it is corrupt, foreign, newer, measured into
+    /// by another process or not writable; the file is left as it is.
     pub fn open(path: &FilePath) -> Result<Store> {
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|error| {
                 Fault::because(format!("store {}", path.display()), error, "give another place with --store FILE")
             })?;
         }
-        Store::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)
-    }
-
-    /// Opens a store that must be there.
-    pub fn open_existing(path: &FilePath) -> Result<Store> {
-        if !path.exists() {
-            return Err(Fault::new(
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(|error| {
+            Fault::because(
                 format!("store {}", path.display()),
-                "there is no such file",
-                "run `plimsoll study` first, or name its store with --store FILE",
-            ));
-        }
-        Store::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
-    }
-
-    fn open_with(path: &FilePath, flags: OpenFlags) -> Result<Store> {
+                error,
+                "give a place that you may write with --store FILE",
+            )
+        })?;
+        // The kernel lets it go when the process ends, however it ends.
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => in_use(path),
+            TryLockError::Error(error) => {
+                let next = "give a place on another file system with --store FILE";
+                Fault::because(format!("store {}: its lock", path.display()), error, next)
+            }
+        })?;
         let fail = |error| fault(path, error);
-        let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(fail)?;
-        connection.busy_timeout(Duration::from_millis(200)).map_err(fail)?;
-        // Exclusive before the first look at the file: the lock is then held until the store closes or its process
-        // dies, and the log needs no shared memory. A commit is in the log, hence in the kernel, before it returns:
-        // kill -9 loses nothing; NORMAL keeps fsync out of the time between two blocks.
-        connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(fail)?;
-        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(fail)?;
-        connection.pragma_update(None, "synchronous", "NORMAL").map_err(fail)?;
-        connection.pragma_update(None, "foreign_keys", true).map_err(fail)?;
-        let store = Store { connection, path: path.to_path_buf() };
-        store.check()?;
+        let connection = connect(path.as_os_str(), OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fail)?;
+        let store = Store { connection, path: path.to_path_buf(), _measures: Some(file) };
+        store.check(true)?;
+        // A commit is in the log, hence in the kernel, before it returns: kill -9 loses nothing; NORMAL keeps fsync out of
+        // the time between two blocks.
+        store.try_to(|c| c.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())))?;
+        store.try_to(|c| c.pragma_update(None, "synchronous", "NORMAL"))?;
+        store.try_to(|c| c.pragma_update(None, "foreign_keys", true))?;
         Ok(store)
     }
 
-    fn check(&self) -> Result<()> {
+    /// Opens a store that must be there, to read it, also while a study measures into it.
+    pub fn read(path: &FilePath) -> Result<Store> {
+        let there = path.canonicalize().map_err(|error| {
+            let next = "run `plimsoll study` first, or name its store with --store FILE";
+            Fault::because(format!("store {}", path.display()), error, next)
+        })?;
+        let mut log = there.clone().into_os_string();
+        log.push("-wal");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let connection = match FilePath::new(&log).exists() {
+            true => connect(there.as_os_str(), flags),
+            // Nobody measures, and the file is whole: no lock and no file beside it is needed, nor a folder to write to.
+            false => connect(uri(&there), flags | OpenFlags::SQLITE_OPEN_URI),
+        };
+        let connection = connection.map_err(|error| fault(path, error))?;
+        let store = Store { connection, path: path.to_path_buf(), _measures: None };
+        store.check(false)?;
+        Ok(store)
+    }
+
+    fn check(&self, may_make: bool) -> Result<()> {
         let verdict: String = self.try_to(|c| c.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)))?;
         if verdict != "ok" {
             return Err(corrupt(&self.path, &verdict));
@@ -155,8 +196,8 @@ impl Store {
         let layout: i64 = self.try_to(|c| c.query_row("PRAGMA user_version", [], |row| row.get(0)))?;
         let application: i64 = self.try_to(|c| c.query_row("PRAGMA application_id", [], |row| row.get(0)))?;
         let tables: i64 = self.try_to(|c| c.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)))?;
-        let subject = || format!("store {}", self.path.display());
         match (application, layout) {
+            (0, 0) if tables == 0 && !may_make => Err(self.holds_none()),
             (0, 0) if tables == 0 => self.try_to(|c| {
                 c.execute_batch(&format!(
                     "BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; \
@@ -165,12 +206,12 @@ impl Store {
             }),
             (APPLICATION, LAYOUT) => Ok(()),
             (APPLICATION, newer) => Err(Fault::new(
-                subject(),
+                self.subject(),
                 format!("it has layout {newer}; this version knows layout {LAYOUT}"),
                 "use the version that wrote it, or give another place with --store FILE",
             )),
             _ => Err(Fault::new(
-                subject(),
+                self.subject(),
                 "it is a database of another program",
                 "give another place with --store FILE",
             )),
@@ -233,10 +274,52 @@ impl Store {
         id.map(|id| self.study(id)).transpose()
     }
 
-    /// The latest study, finished or not.
-    pub fn last(&self) -> Result<Option<Study>> {
-        let id: Option<i64> = self.try_to(|c| c.query_row("SELECT max(id) FROM study", [], |row| row.get(0)))?;
-        id.map(|id| self.study(id)).transpose()
+    /// Every study, the earliest first.
+    pub fn entries(&self) -> Result<Vec<Entry>> {
+        self.try_to(|c| {
+            let mut statement = c.prepare(
+                "SELECT id, started_ns, finished_ns, (SELECT count(*) FROM sample WHERE study = study.id)
+                 FROM study ORDER BY id",
+            )?;
+            let rows = statement.query_map([], |row| {
+                Ok(Entry {
+                    id: row.get(0)?,
+                    started: nanoseconds(row.get(1)?),
+                    finished: row.get::<_, Option<i64>>(2)?.is_some(),
+                    blocks: row.get::<_, i64>(3)? as u64,
+                })
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// The study of that number, or the latest that finished; the latest of all where none has.
+    ///
+    /// # Errors
+    /// There is none, or none of that number.
+    pub fn study_to_show(&self, id: Option<i64>) -> Result<Study> {
+        let entries = self.entries()?;
+        let wanted = match id {
+            Some(id) => entries.iter().find(|entry| entry.id == id),
+            None => entries.iter().rfind(|entry| entry.finished).or(entries.last()),
+        };
+        match (wanted, &entries[..]) {
+            (Some(entry), _) => self.study(entry.id),
+            (None, []) => Err(self.holds_none()),
+            (None, several) => {
+                let them: Vec<String> = several.iter().map(|entry| entry.id.to_string()).collect();
+                let cause = format!("it holds no study {}", id.unwrap_or_default());
+                Err(Fault::new(self.subject(), cause, format!("choose one of {}", them.join(", "))))
+            }
+        }
+    }
+
+    fn subject(&self) -> String {
+        format!("store {}", self.path.display())
+    }
+
+    fn holds_none(&self) -> Fault {
+        Fault::new(self.subject(), "it holds no study", "run `plimsoll study` first, or name another with --store FILE")
     }
 
     fn study(&self, id: i64) -> Result<Study> {
@@ -263,7 +346,14 @@ impl Store {
     }
 
     /// Commits one block, with the time it took in all, and charges the study for it.
-    pub fn keep(&mut self, study: &Study, spec: &PointSpec, sample: &Sample, took: Nanoseconds) -> Result<()> {
+    pub fn keep(
+        &mut self,
+        study: &Study,
+        spec: &PointSpec,
+        sample: &Sample,
+        took: Nanoseconds,
+        spent: Nanoseconds,
+    ) -> Result<()> {
         self.try_to(|c| {
             let transaction = c.unchecked_transaction()?;
             transaction
@@ -287,7 +377,7 @@ impl Store {
                     sample.accounting.as_ref().map(json),
                     json(&sample.notes),
                 ])?;
-            charge(&transaction, study, took)?;
+            charge(&transaction, study, spent)?;
             transaction.commit()
         })
     }
@@ -299,7 +389,7 @@ impl Store {
         spec: &PointSpec,
         round: u32,
         reason: &Fault,
-        took: Nanoseconds,
+        spent: Nanoseconds,
     ) -> Result<()> {
         self.try_to(|c| {
             let transaction = c.unchecked_transaction()?;
@@ -307,7 +397,7 @@ impl Store {
                 "INSERT OR REPLACE INTO failure (study, point, round, fault) VALUES (?1, ?2, ?3, ?4)",
                 params![study.id, spec.key().0, round, reason.to_string()],
             )?;
-            charge(&transaction, study, took)?;
+            charge(&transaction, study, spent)?;
             transaction.commit()
         })
     }
@@ -372,6 +462,24 @@ impl Store {
     }
 }
 
+fn connect(name: impl AsRef<FilePath>, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(Duration::from_millis(200))?;
+    Ok(connection)
+}
+
+/// SQLite's name of a file that nobody writes to.
+fn uri(path: &FilePath) -> String {
+    let mut name = String::from("file:");
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(byte.into()),
+            other => name += &format!("%{other:02x}"),
+        }
+    }
+    name + "?immutable=1"
+}
+
 fn charge(connection: &Connection, study: &Study, took: Nanoseconds) -> rusqlite::Result<usize> {
     connection
         .prepare_cached("UPDATE study SET spent_ns = spent_ns + ?2 WHERE id = ?1")?
@@ -394,6 +502,14 @@ fn corrupt(path: &FilePath, cause: &str) -> Fault {
     )
 }
 
+fn in_use(path: &FilePath) -> Fault {
+    Fault::new(
+        format!("store {}", path.display()),
+        "another study measures into it",
+        "wait until that one ends, or give another place with --store FILE",
+    )
+}
+
 fn fault(path: &FilePath, error: rusqlite::Error) -> Fault {
     let subject = format!("store {}", path.display());
     match error.sqlite_error_code() {
@@ -403,11 +519,7 @@ fn fault(path: &FilePath, error: rusqlite::Error) -> Fault {
             error,
             "free some space and run `plimsoll study` again: it goes on where it stopped",
         ),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::new(
-            subject,
-            "another study has it open",
-            "wait until that one ends, or give another place with --store FILE",
-        ),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => in_use(path),
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
             Fault::because(subject, error, "give a place that you may write with --store FILE")
         }

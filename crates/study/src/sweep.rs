@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use machine::{CoreId, Reading};
 
-use crate::comparison::Paired;
+use crate::comparison::{Paired, SETTLED, Standing};
 use crate::cost::{receive_softirqs_per_message, softirq_time};
 use crate::findings::{PointFindings, Question, SweepRow};
+use crate::point::PointSpec;
 use crate::ranges::collect_interval;
 use crate::sample::Sample;
+use crate::statistics::median;
 
 /// The sender's core while the receiving process is on `process`: another one, if there is one, and not the protocol's,
 /// if there are three.
@@ -31,9 +33,9 @@ pub fn rows(points: &[PointFindings]) -> Vec<SweepRow> {
                     && (p.spec.receiver, p.spec.size, p.spec.pattern) == (spec.receiver, spec.size, spec.pattern)
                     && p.spec.contender() == spec.contender()
             });
-            let gain = on_protocol_core
+            let pair = on_protocol_core
                 .filter(|base| base.key != point.key)
-                .and_then(|base| Paired::performance(&point.samples, &base.samples, spec.pattern.metric()).interval);
+                .map(|base| Paired::performance(&point.samples, &base.samples, spec.pattern.metric()));
             Some(SweepRow {
                 pattern: spec.pattern,
                 size: spec.size,
@@ -41,7 +43,8 @@ pub fn rows(points: &[PointFindings]) -> Vec<SweepRow> {
                 core: spec.remote_core,
                 protocol_core,
                 value: point.value,
-                gain,
+                gain: pair.as_ref().and_then(Paired::interval),
+                standing: pair.as_ref().map(Paired::standing),
                 softirqs_per_message: softirqs(&point.samples),
                 softirq_share: shares(&point.samples),
                 evidence: point.key.clone(),
@@ -50,6 +53,46 @@ pub fn rows(points: &[PointFindings]) -> Vec<SweepRow> {
         .collect();
     rows.sort_by_key(|r| (r.receiver, r.size, r.core));
     rows
+}
+
+/// Where the receiving process should be: on the core that does the protocol's work, or on another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Together,
+    Apart,
+    /// They perform the same.
+    Either,
+}
+
+/// What the standings of the other cores over the protocol's own decide; `best` is that of the best of them. `None` where
+/// they cannot be told apart. Which other core is best is not asked.
+pub fn side(best: Standing, all: &[Standing]) -> Option<Side> {
+    use Standing::{Better, Equal, NotBetter, NotWorse, Worse};
+    match best {
+        Better => Some(Side::Apart),
+        _ if all.iter().all(|standing| *standing == Equal) => Some(Side::Either),
+        _ if all.iter().all(|standing| matches!(standing, Worse | Equal | NotBetter)) => Some(Side::Together),
+        NotWorse | Equal => Some(Side::Apart),
+        _ => None,
+    }
+}
+
+/// Whether more rounds could still tell the protocol's own core from another.
+pub fn is_open(points: &[(&PointSpec, &[Sample])]) -> bool {
+    let of =
+        |beside: bool| points.iter().filter(move |(spec, _)| (spec.protocol_core == Some(spec.remote_core)) == beside);
+    let Some((spec, base)) = of(true).next() else { return false };
+    let pairs: Vec<Paired> =
+        of(false).map(|(_, samples)| Paired::performance(samples, base, spec.pattern.metric())).collect();
+    let by = |pair: &Paired| median(&pair.ratios).unwrap_or(0.0);
+    let standings: Vec<Standing> = pairs.iter().map(Paired::standing).collect();
+    let best = (0..pairs.len()).max_by(|&a, &b| by(&pairs[a]).total_cmp(&by(&pairs[b])));
+    best.is_some_and(|best| match side(standings[best], &standings) {
+        None => true,
+        Some(_) => {
+            matches!(standings[best], Standing::NotWorse | Standing::NotBetter) && pairs[best].ratios.len() < SETTLED
+        }
+    })
 }
 
 fn softirqs(samples: &[Sample]) -> Reading<f64> {

@@ -2,49 +2,48 @@
 
 use std::collections::BTreeSet;
 
-use crate::comparison::{EQUALITY, near, overhead_share};
+use machine::choice::Distance;
+use machine::count;
+
 use crate::cost::softirqs_missing;
 use crate::findings::{Nearness, PointFindings, Question, Verdict};
+use crate::nearness;
 use crate::point::Path;
 use crate::ranges::{ranges, shares};
-use crate::sample::{Probe, Sample};
-use crate::statistics::{median_interval, relative_spread};
-use crate::{sweep, wording};
+use crate::statistics::relative_spread;
+use crate::sweep;
+use crate::wording::lines;
 
 /// Points whose blocks spread by more than this are called noisy.
 const NOISY: f64 = 0.25;
 
-/// Judges what was measured; `network` is the path that stands for the network.
-pub fn judge(points: &[PointFindings], network: &Path) -> Verdict {
+/// Judges what was measured; `network` is the path that stands for the network, `distance` what the topology says of the
+/// two application cores.
+pub fn judge(points: &[PointFindings], network: &Path, distance: Option<Distance>) -> Verdict {
     let mut rows = ranges(Question::SameHost, points);
     rows.extend(ranges(Question::BetweenHosts, points));
     let sweep = sweep::rows(points);
-    let nearness = nearness(points.iter().flat_map(|p| &p.samples));
-    let shared = points.iter().find_map(|p| shares(&p.spec));
+    let nearness = nearness::of(points, distance);
+    let receiver = lines(&[], &sweep);
+    let of_rows: BTreeSet<_> = rows.iter().map(|r| (r.question, r.pattern)).collect();
+    let open: BTreeSet<_> = rows.iter().filter(|r| !r.choice.is_told()).map(|r| (r.question, r.pattern)).collect();
+    let told = !receiver.is_empty() && receiver.iter().all(|line| line.told);
     Verdict {
-        sentence: wording::sentence(&rows, network, shared),
-        warnings: warnings(points, nearness.as_ref()),
+        lines: lines(&rows, &sweep),
+        asked: of_rows.len() + usize::from(!receiver.is_empty()),
+        answered: of_rows.len() - open.len() + usize::from(told),
+        warnings: warnings(points, network, nearness.as_ref()),
         ranges: rows,
         sweep,
         nearness,
     }
 }
 
-fn nearness<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Nearness> {
-    let probes: Vec<Probe> = samples.filter_map(|s| s.probe).collect();
-    let one_way: Vec<f64> = probes.iter().map(|p| p.half_round_trip_ps as f64 / 1000.0).collect();
-    let one_way_ns = median_interval(&one_way)?;
-    let near_share = probes.iter().filter(|p| near(**p)).count() as f64 / probes.len() as f64;
-    let note = match near_share {
-        s if s > 0.98 => "near throughout",
-        s if s < 0.02 => "far throughout",
-        _ => "flipped between near and far",
-    };
-    Some(Nearness { one_way_ns, near_share, note: note.into() })
-}
-
-fn warnings(points: &[PointFindings], nearness: Option<&Nearness>) -> Vec<String> {
+fn warnings(points: &[PointFindings], network: &Path, nearness: Option<&Nearness>) -> Vec<String> {
     let mut warnings = Vec::new();
+    if *network == Path::Loopback && !points.is_empty() {
+        warnings.push("between hosts: loopback stood in for the network".into());
+    }
     let measured: Vec<&PointFindings> = points.iter().filter(|p| !p.samples.is_empty()).collect();
     let spread = |p: &PointFindings| relative_spread(&p.samples.iter().map(|s| s.value).collect::<Vec<_>>());
     let noisy = measured.iter().filter(|p| spread(p).is_some_and(|s| s > NOISY)).count();
@@ -59,22 +58,15 @@ fn warnings(points: &[PointFindings], nearness: Option<&Nearness>) -> Vec<String
     if nearness.is_some_and(|n| n.note.starts_with("flipped")) {
         warnings.push(
             "the two cores moved between near and far while the study ran, as a virtual machine's may; only blocks \
-             of the same nearness are compared"
+             measured at the same distance are compared"
                 .into(),
         );
     }
-    let shared: BTreeSet<_> = measured.iter().filter_map(|p| shares(&p.spec)).collect();
-    for (core, whose) in shared {
+    let beside = measured.iter().filter(|p| !p.candidate).filter_map(|p| shares(&p.spec)).next();
+    if let Some((core, whose)) = beside {
         warnings.push(format!(
-            "the dedicated engine shared {core} with {whose}: this is what it costs on this machine, not what a free \
-             core would give"
-        ));
-    }
-    let overhead = measured.iter().map(|p| overhead_share(&p.samples)).fold(0.0, f64::max);
-    if overhead > EQUALITY {
-        warnings.push(format!(
-            "counting beside a block cost up to {:.1} % of it; smaller differences are not told apart there",
-            overhead * 100.0
+            "a core of its own is no choice here: its engine had to share {core} with {whose}, and was only measured \
+             beside"
         ));
     }
     if let Some(reason) = measured.iter().flat_map(|p| &p.samples).find_map(softirqs_missing) {
@@ -82,7 +74,8 @@ fn warnings(points: &[PointFindings], nearness: Option<&Nearness>) -> Vec<String
     }
     let lost: u64 = measured.iter().flat_map(|p| &p.samples).map(|s| s.lost).sum();
     if lost > 0 {
-        warnings.push(format!("{lost} datagrams were lost over kernel UDP; its figures count those that arrived"));
+        let (datagrams, were) = (count::of(lost, "datagram"), count::either(lost, "was", "were"));
+        warnings.push(format!("{datagrams} {were} lost over kernel UDP; its figures count those that arrived"));
     }
     warnings
 }

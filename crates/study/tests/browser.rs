@@ -8,10 +8,12 @@ use chart::browser::{Browser, LEGIBLE, VISIBLE, too_faint};
 use serde_json::json;
 
 /// Where text stands on the page.
-const TEXT: [&str; 17] = [
+const TEXT: [&str; 19] = [
     "h1",
     "h2",
     "h3",
+    ".lines dt",
+    ".lines dd",
     "p.lead",
     ".meta",
     ".warnings li",
@@ -33,7 +35,7 @@ fn the_report_holds_in_a_browser() {
     let mut browser = match Browser::start() {
         Ok(browser) => browser,
         Err(why) => {
-            eprintln!("SKIPPED: {why}");
+            skip::test(why);
             return;
         }
     };
@@ -111,7 +113,7 @@ fn the_browser_notices_errors_and_spills() {
     let mut browser = match Browser::start() {
         Ok(browser) => browser,
         Err(why) => {
-            eprintln!("SKIPPED: {why}");
+            skip::test(why);
             return;
         }
     };

@@ -20,6 +20,16 @@ fn the_terminal_shows_the_verdict() {
 }
 
 #[test]
+fn without_reasons_the_lines_come_first_and_the_rows_not_at_all() {
+    let findings = fixture::findings();
+    let text = render(&findings, Screen { width: 100, colour: false, reasons: false }, None);
+    let lines = findings.verdict.lines.iter().map(|line| format!("{:<32}  {}", line.asked, line.answer));
+    let verdict = lines.collect::<Vec<_>>().join("\n");
+    assert!(text.contains(&verdict), "{text}");
+    assert!(!text.contains("Latency, ping-pong") && !text.contains("of CPU a message"), "{text}");
+}
+
+#[test]
 fn text_keeps_to_the_screen_and_colour_only_adds() {
     let findings = fixture::findings();
     for width in [40, 60, 80, 200] {
@@ -43,7 +53,8 @@ fn text_keeps_to_the_screen_and_colour_only_adds() {
 fn hostile_names_stay_text() {
     let mut findings = fixture::findings();
     findings.title = fixture::HOSTILE.into();
-    findings.verdict.sentence = fixture::HOSTILE.into();
+    findings.verdict.lines[0].asked = fixture::HOSTILE.into();
+    findings.verdict.lines[1].answer = fixture::HOSTILE.into();
     findings.verdict.warnings.push(fixture::HOSTILE.into());
     findings.verdict.ranges[0].rejected[0].why = fixture::HOSTILE.into();
     findings.points[0].spec.placement = machine::Site::Xdp(fixture::HOSTILE.into());
@@ -98,7 +109,9 @@ fn a_study_without_a_point_still_reports() {
     let empty = Findings {
         machine: vec![],
         verdict: Verdict {
-            sentence: "Nothing can be said: no comparison was measured.".into(),
+            lines: vec![],
+            asked: 0,
+            answered: 0,
             ranges: vec![],
             sweep: vec![],
             nearness: None,

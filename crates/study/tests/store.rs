@@ -36,12 +36,12 @@ fn blocks(contents: &Contents) -> BTreeSet<(PointKey, u32)> {
 /// Runs the ignored test `name` of this binary in a process of its own.
 fn child(name: &str, store: &FilePath) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", name, "--ignored", "--nocapture"]).env(STORE, store).stdout(Stdio::null());
+    command.args(["--exact", name, "--nocapture"]).env(STORE, store).stdout(Stdio::null());
     command
 }
 
-fn store_of_child() -> PathBuf {
-    std::env::var_os(STORE).expect("the parent test names the store").into()
+fn store_of_child() -> Option<PathBuf> {
+    std::env::var_os(STORE).map(PathBuf::from)
 }
 
 /// A child that must not outlive its test.
@@ -54,10 +54,11 @@ impl Drop for Reaped {
     }
 }
 
+/// Not a test by itself: run by those that kill it.
 #[test]
-#[ignore = "run by the tests that kill it"]
 fn child_measures_slowly() {
-    let mut store = Store::open(&store_of_child()).unwrap();
+    let Some(path) = store_of_child() else { return };
+    let mut store = Store::open(&path).unwrap();
     let design = Design::of(grounds()).unwrap();
     let mut study = take_up(&mut store, &design);
     let mut runner = Simulated::new(plausible, 1);
@@ -127,7 +128,7 @@ fn a_resumed_study_draws_the_order_of_the_first() {
         }
     }
     let store = Store::open(&path).unwrap();
-    let parts = store.contents(&store.last().unwrap().unwrap()).unwrap();
+    let parts = store.contents(&store.study_to_show(None).unwrap()).unwrap();
     let order = |contents: &Contents| -> BTreeSet<(PointKey, u32, u32)> {
         let samples = contents.samples.iter();
         samples.flat_map(|(k, s)| s.iter().filter(|s| s.round < 5).map(|s| (k.clone(), s.round, s.order))).collect()
@@ -146,7 +147,62 @@ fn another_design_or_another_boot_is_not_gone_on_with() {
     assert_eq!(store.unfinished(&design, "simulated boot 2").unwrap(), None);
     store.finish(&mut study, Nanoseconds(2)).unwrap();
     assert_eq!(store.unfinished(&design, "simulated boot 1").unwrap(), None);
-    assert_eq!(store.last().unwrap().unwrap(), study);
+    assert_eq!(store.study_to_show(None).unwrap(), study);
+}
+
+#[test]
+fn a_finished_study_is_kept_and_shown_while_the_next_one_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("study.sqlite");
+    let design = Design::of(grounds()).unwrap();
+    let finished = {
+        let mut store = Store::open(&path).unwrap();
+        let mut study = store.begin(&beginning(&design)).unwrap();
+        conduct(&mut store, &mut study, &mut Simulated::new(plausible, 1), &mut Silent, &|| false).unwrap();
+        store.finish(&mut study, Nanoseconds(2)).unwrap();
+        study
+    };
+    let whole = blocks(&Store::read(&path).unwrap().contents(&finished).unwrap());
+    let _running = Reaped(child("child_measures_slowly", &path).stderr(Stdio::null()).spawn().unwrap());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let store = loop {
+        // The child may be in the midst of opening it.
+        match Store::read(&path) {
+            Ok(store) if store.entries().unwrap().get(1).is_some_and(|next| next.blocks > 0) => break store,
+            _ => assert!(Instant::now() < deadline, "the second study was not seen"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(store.study_to_show(None).unwrap(), finished, "the latest that finished");
+    assert_eq!(blocks(&store.contents(&finished).unwrap()), whole);
+    let next = store.study_to_show(Some(2)).unwrap();
+    assert_eq!((next.id, next.finished), (2, None));
+    let fault = store.study_to_show(Some(7)).unwrap_err();
+    assert_eq!((fault.cause(), fault.next()), ("it holds no study 7", "choose one of 1, 2"));
+}
+
+#[test]
+fn who_reads_changes_nothing_and_needs_no_place_to_write() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    // A name that SQLite would read something into.
+    let place = folder.path().join("a?b#c%41");
+    let path = place.join("study.sqlite");
+    let design = duel();
+    let mut study = Store::open(&path).unwrap().begin(&beginning(&design)).unwrap();
+    Store::open(&path).unwrap().finish(&mut study, Nanoseconds(2)).unwrap();
+    let listed = || -> Vec<_> {
+        let entries = std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap());
+        entries.map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap())).collect()
+    };
+    let before = listed();
+    std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o555)).unwrap();
+    let shown = Store::read(&path).and_then(|store| store.study_to_show(None));
+    std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(shown.unwrap(), study);
+    assert_eq!(listed(), before);
+    let mut reader = Store::read(&path).unwrap();
+    assert!(reader.begin(&beginning(&design)).is_err(), "a reader writes");
 }
 
 fn refusal(path: &FilePath) -> Fault {
@@ -197,7 +253,7 @@ fn a_store_in_use_says_so() {
     let path = folder.path().join("study.sqlite");
     let held = Store::open(&path).unwrap();
     let fault = refusal(&path);
-    assert_eq!(fault.cause(), "another study has it open");
+    assert_eq!(fault.cause(), "another study measures into it");
     drop(held);
     Store::open(&path).unwrap();
 }
@@ -209,13 +265,13 @@ fn a_place_that_cannot_be_written_is_named() {
     std::fs::write(&file, "").unwrap();
     let fault = refusal(&file.join("study.sqlite"));
     assert!(fault.next().contains("--store"), "{fault}");
-    assert!(Store::open_existing(&folder.path().join("none")).err().unwrap().cause().contains("no such file"));
+    assert!(Store::read(&folder.path().join("none")).err().unwrap().cause().contains("No such file"));
 }
 
+/// Not a test by itself: run by the one that gives it a small disk.
 #[test]
-#[ignore = "run by the test that gives it a small disk"]
 fn child_fills_the_disk() {
-    let path = store_of_child();
+    let Some(path) = store_of_child() else { return };
     let mut store = Store::open(&path).unwrap();
     let design = Design::of(grounds()).unwrap();
     let mut study = store.begin(&beginning(&design)).unwrap();
@@ -234,17 +290,15 @@ fn a_full_disk_is_a_fault_and_everything_finished_stays() {
     // A file system of half a megabyte in a mount namespace of the child's own: it goes when the child does.
     let child = child("child_fills_the_disk", &folder.path().join("study.sqlite"));
     let script = "mount -t tmpfs -o size=512k plimsoll-test \"$1\" || exit 77; shift; exec \"$@\"";
-    let mut command = Command::new("unshare");
+    let Some(unshare) = skip::tool("unshare") else { return };
+    let mut command = Command::new(unshare);
     let user: &[&str] = if run_as_root() { &[] } else { &["--map-root-user"] };
     command.args(user).args(["--mount", "sh", "-c", script, "sh"]).arg(folder.path());
     command.arg(child.get_program()).args(child.get_args()).env(STORE, folder.path().join("study.sqlite"));
-    let output = match command.output() {
-        Ok(output) => output,
-        Err(error) => return eprintln!("SKIPPED: unshare cannot be run: {error}"),
-    };
+    let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(77) || said.contains("unshare failed") || said.contains("Operation not permitted") {
-        return eprintln!("SKIPPED: no mount namespace may be made here: {said}");
+        return skip::test(format_args!("no mount namespace may be made here: {said}"));
     }
     assert!(output.status.success(), "{said}");
     assert!(said.contains("the disk is full; every finished point is kept"), "{said}");

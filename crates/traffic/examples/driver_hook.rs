@@ -68,10 +68,10 @@ fn main() -> Result<()> {
     println!("sent     {:10.0} frames/s, {} missed, latest {}", left as f64 / time, progress.missed, progress.latest);
     let found = receiver.read();
     println!(
-        "received {:10.0} frames/s, {} lost, {} doubled, {} reordered",
+        "received {:10.0} frames/s, {} lost, {} duplicated, {} reordered",
         arrived as f64 / time,
         found.lost,
-        found.doubled,
+        found.duplicated,
         found.reordered
     );
     if let Some(gaps) = found.gaps {

@@ -17,9 +17,9 @@ const ETHERNET_HEADER: u32 = 14;
 /// One packet of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// After the first.
+    /// Time after the first frame.
     pub at: Nanoseconds,
-    /// Of its Ethernet frame, frame check sequence not counted, as long as it was on the wire.
+    /// Length of its Ethernet frame as it was on the wire, frame check sequence not counted.
     pub length: u32,
 }
 

@@ -65,7 +65,7 @@ impl Words for Vec<AtomicU64> {
 pub struct Entry {
     /// Bytes of this frame, frame check sequence not counted.
     pub length: u16,
-    /// From when this frame is due to when the next one is; below 2^48. Not looked at in [`Pacing::Rate`].
+    /// Time from when this frame is due to when the next one is; below 2^48. Not used in [`Pacing::Rate`].
     pub gap: Nanoseconds,
 }
 
@@ -246,7 +246,7 @@ impl ControlBlock {
         bytes.take(length).collect()
     }
 
-    /// Of the longest frame.
+    /// Length of the longest frame.
     pub fn length(&self) -> usize {
         self.words()[word::LENGTH].load(Ordering::Relaxed) as usize
     }
@@ -263,7 +263,7 @@ impl ControlBlock {
         }
     }
 
-    /// Of this stream.
+    /// The tag of this stream.
     pub fn tag(&self) -> u16 {
         self.words()[word::TAG].load(Ordering::Relaxed) as u16
     }

@@ -1,6 +1,7 @@
 //! A process that always wants one core: the neighbour that a sender is tried beside.
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use linux::affinity;
@@ -32,6 +33,8 @@ impl Hog {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "plimsoll-hog", &MOST_SECONDS.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Ctrl-C at the terminal is for the owner: the shell would go and leave the spinner, which ignores it.
+        command.process_group(0);
         affinity::pin_child(&mut command, core)?;
         let subject = || format!("hog on {core}");
         let shell = command.spawn().map_err(|error| match error.raw_os_error() {

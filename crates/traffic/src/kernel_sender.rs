@@ -40,7 +40,7 @@ pub struct KernelSender {
     paced_runs: u32,
 }
 
-/// It runs until it has finished or is stopped. Dropped, it is stopped.
+/// A sender that runs until it has finished or is stopped; dropping it stops it.
 pub struct Running {
     object: Arc<Object>,
     block: ControlBlock,
@@ -48,7 +48,7 @@ pub struct Running {
 }
 
 impl KernelSender {
-    /// For an interface of the calling thread's network namespace.
+    /// Opens the sender for an interface of the calling thread's network namespace.
     pub fn open(interface: &str) -> Result<KernelSender> {
         let code = bpf::TRAFFIC_SEND.ok_or_else(|| {
             let why = bpf::MISSING.unwrap_or("built without BPF programs");

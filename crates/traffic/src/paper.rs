@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use linux::lab::Lab;
 use linux::shield::Wanted;
-use machine::{CoreId, Nanoseconds, Result};
+use machine::{CoreId, Fault, Nanoseconds, Result, count};
 use offcode::manifest::XdpMode;
 use runtime::site::residents::Log;
 
@@ -39,7 +39,7 @@ pub struct Paper<'a> {
     pub flow: Flow,
     pub application: CoreId,
     pub device: CoreId,
-    /// Of each run that the ratios rest on.
+    /// Rounds of each run that the ratios rest on.
     pub rounds: usize,
     pub log: Log,
 }
@@ -61,6 +61,10 @@ impl Paper<'_> {
         }
         say(&self.deviations(Neighbour::OnApplication, "one hog")?)?;
         say(&self.deviations(Neighbour::CrowdOnApplication, "four hogs")?)
+    }
+
+    fn interleaved(&self) -> String {
+        count::of(self.rounds as u64, "interleaved round")
     }
 
     fn naive(&self) -> Place {
@@ -93,7 +97,12 @@ impl Paper<'_> {
             receiver: XdpMode::Native,
             log: self.log.clone(),
         };
-        session.run()
+        let report = session.run()?;
+        if linux::signal::interrupted() {
+            let cause = "a signal ended it; the tables above are whole, the one under way is not shown";
+            return Err(Fault::new("traffic --paper", cause, "run it again for the rest"));
+        }
+        Ok(report)
     }
 
     fn paced(&self, place: Place, size: u16, neighbour: Neighbour) -> Result<Report> {
@@ -117,7 +126,7 @@ impl Paper<'_> {
                 rates.push(report.received.rate.value().copied().unwrap_or(0.0));
             }
         }
-        let mut text = format!("64 B at full rate, median of {} interleaved rounds (least to most)\n", self.rounds);
+        let mut text = format!("64 B at full rate, median of {} (least to most)\n", self.interleaved());
         for ((name, _), own) in bodies.iter().zip(&rates) {
             let _ = writeln!(text, "  {name:<9}{:>8.3} Mpps", median(own) / 1e6);
         }
@@ -144,9 +153,9 @@ impl Paper<'_> {
             }
         }
         let mut text = format!(
-            "64 B every {} us with {hogs} on the application's core, median of {} interleaved rounds (least to most)\n",
+            "64 B every {} us with {hogs} on the application's core, median of {} (least to most)\n",
             GAP.0 / 1000,
-            self.rounds
+            self.interleaved()
         );
         for (n, (name, _)) in bodies.iter().enumerate() {
             let _ = writeln!(
@@ -188,8 +197,9 @@ impl Paper<'_> {
                 other => other,
             };
             let full = self.once(flood, Timing::Flood, size, Neighbour::Nobody)?;
-            let throughput = full.received.throughput.value().map_or(0.0, |bits| bits.0 / 1e6);
-            let _ = write!(text, "{size:>6} {throughput:>11.1}");
+            let throughput = full.received.throughput.value();
+            let throughput = throughput.map_or("unknown".into(), |bits| format!("{:.1}", bits.0 / 1e6));
+            let _ = write!(text, "{size:>6} {throughput:>11}");
             for neighbour in &columns {
                 let report = self.paced(place, size, *neighbour)?;
                 let gap = match report.gaps.value() {

@@ -72,15 +72,15 @@ pub struct Profile {
     pub duration: Option<Nanoseconds>,
     /// Frames handed over together; only with [`Timing::Flood`].
     pub batch: u32,
-    /// Of the link, where it has one: veth has none.
+    /// Speed of the link, where it has one: veth has none.
     pub link: Option<BitsPerSecond>,
-    /// Of the interface, in bytes; the Ethernet header is not counted.
+    /// MTU of the interface, in bytes; the Ethernet header is not counted.
     pub mtu: u16,
     pub seed: u64,
 }
 
 impl Profile {
-    /// Without an end yet; one frame at a time over a link without speed and with an MTU of 1500.
+    /// A profile without an end yet; one frame at a time over a link without speed and with an MTU of 1500.
     pub fn new(flow: Flow, timing: Timing, sizes: Sizes) -> Profile {
         Profile { timing, sizes, flow, frames: None, duration: None, batch: 1, link: None, mtu: 1500, seed: 1 }
     }
@@ -127,7 +127,7 @@ impl Profile {
         if let Timing::Constant(rate) | Timing::Poisson(rate) | Timing::Bursty { rate, .. } = self.timing {
             let (Rate::Packets(number) | Rate::Bits(BitsPerSecond(number))) = rate;
             if !(number.is_finite() && number > 0.0) {
-                let next = "ask for a positive rate, or for `max` to send as fast as the body can";
+                let next = "ask for a rate above 0, or for none to send as fast as the body can";
                 return Err(refuse("rate", format!("{number} sends nothing"), next));
             }
         }
@@ -145,14 +145,16 @@ impl Profile {
             return Err(refuse(
                 "batch",
                 format!("the {} frames of a batch leave together, so the gaps between them cannot be kept", self.batch),
-                "pace with a batch of 1, or send batches as fast as the body can (rate `max`)",
+                "pace with a batch of 1, or ask for no rate and no gap: batches then leave as fast as the body can",
             ));
         }
         self.check_sizes()?;
         match self.timing {
-            Timing::Capture if !matches!(self.sizes, Sizes::Capture(_)) => {
-                Err(refuse("timing", "the gaps of a capture go with its sizes", "take the sizes from the capture too"))
-            }
+            Timing::Capture if !matches!(self.sizes, Sizes::Capture(_)) => Err(refuse(
+                "timing",
+                "the gaps of a capture go with its sizes",
+                "take the sizes from the capture too (pcap:FILE)",
+            )),
             Timing::Bursty { frames: 0 | 1, .. } => {
                 Err(refuse("bursts", "a burst has two frames or more", "ask for longer bursts, or for constant gaps"))
             }

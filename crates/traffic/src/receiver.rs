@@ -16,7 +16,7 @@ pub mod word {
     pub const LAST_NS: usize = 4;
     pub const NEXT: usize = 5;
     pub const LOWEST: usize = 6;
-    pub const DOUBLED: usize = 7;
+    pub const DUPLICATED: usize = 7;
     pub const REORDERED: usize = 8;
     pub const STALE: usize = 9;
     pub const GAPS: usize = 10;
@@ -35,7 +35,7 @@ pub mod word {
     pub const WORDS: usize = 1088;
 }
 
-/// How far late a frame may be and still be told from a doubled one.
+/// How far late a frame may be and still be told from a duplicated one.
 pub const WINDOW_BITS: u64 = 1024;
 const HISTOGRAM_BUCKETS: usize = 1024;
 
@@ -45,7 +45,7 @@ pub const BANDS: [u64; 5] = [64, 128, 256, 512, 1000];
 /// What to look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
-    /// Of the stream: [`crate::control::Asked::tag`].
+    /// Tag of the stream: [`crate::control::Asked::tag`].
     pub tag: u16,
     /// UDP destination port.
     pub port: u16,
@@ -53,7 +53,7 @@ pub struct Expected {
     pub target: Nanoseconds,
     /// A gap of at most this belongs to a burst: the frame's time on the wire, or what is taken for it.
     pub burst: Nanoseconds,
-    /// Without it no clock is read and no gap known: for the highest rate.
+    /// Whether arrivals are timed: without it no clock is read and no gap known, for the highest rate.
     pub timing: bool,
     /// Hand the frames on to the kernel after they were counted, instead of dropping them.
     pub pass: bool,
@@ -76,9 +76,9 @@ pub struct Arrivals {
     pub bytes: u64,
     /// Other frames, which were passed on.
     pub foreign: u64,
-    /// Never seen, of the numbers between the lowest and the highest that were.
+    /// Numbers between the lowest and the highest seen that never arrived.
     pub lost: u64,
-    pub doubled: u64,
+    pub duplicated: u64,
     /// Arrived after a frame with a higher number.
     pub reordered: u64,
     /// More than 1024 numbers late: either of the two above.
@@ -101,7 +101,7 @@ pub struct Gaps {
     pub deviation: f64,
     pub least: u64,
     pub most: u64,
-    /// For each of [`BANDS`]: gaps whose distance from the target is at most that.
+    /// For each of [`BANDS`] the number of gaps whose distance from the target is at most that.
     pub within: [u64; 5],
     /// Gaps of at most the burst gap.
     pub bursts: u64,
@@ -176,14 +176,14 @@ impl Arrivals {
         let least = |at: usize| used.iter().map(|words| words[at]).min();
         let highest = most(word::NEXT).map(|next| next - 1);
         let lowest = least(word::LOWEST).unwrap_or(0);
-        let (received, doubled, stale) = (sum(word::RECEIVED), sum(word::DOUBLED), sum(word::STALE));
+        let (received, duplicated, stale) = (sum(word::RECEIVED), sum(word::DUPLICATED), sum(word::STALE));
         let numbers = highest.map_or(0, |highest| highest + 1 - lowest);
         Arrivals {
             received,
             bytes: sum(word::BYTES),
             foreign,
-            lost: numbers.saturating_sub(received - doubled - stale),
-            doubled,
+            lost: numbers.saturating_sub(received - duplicated - stale),
+            duplicated,
             reordered: sum(word::REORDERED),
             stale,
             lowest,
@@ -283,7 +283,7 @@ mod tests {
                 [$((concat!("RESULT_", stringify!($name)), word::$name)),*]
             };
         }
-        let ours = same!(RECEIVED BYTES FOREIGN FIRST_NS LAST_NS NEXT LOWEST DOUBLED REORDERED STALE GAPS GAP_MAX_NS
+        let ours = same!(RECEIVED BYTES FOREIGN FIRST_NS LAST_NS NEXT LOWEST DUPLICATED REORDERED STALE GAPS GAP_MAX_NS
             GAP_MIN_NS SQUARES_LOW SQUARES_HIGH BURSTS WITHIN_64 WITHIN_128 WITHIN_256 WITHIN_512 WITHIN_1000 WINDOW
             HISTOGRAM WORDS);
         for (name, at) in ours {
@@ -307,7 +307,7 @@ mod tests {
                 Some((object, result))
             }
             Err(fault) if fault.next().contains("root") || fault.next().contains("clang") => {
-                eprintln!("SKIPPED: {fault}");
+                skip::test(fault);
                 None
             }
             Err(fault) => panic!("{fault}"),
@@ -321,7 +321,7 @@ mod tests {
     /// What the program must find, from a list of all numbers in the order of arrival.
     fn model(numbers: &[u64]) -> (u64, u64, u64, u64) {
         let (mut seen, mut highest) = (std::collections::BTreeSet::new(), None::<u64>);
-        let (mut doubled, mut reordered, mut stale) = (0, 0, 0);
+        let (mut duplicated, mut reordered, mut stale) = (0, 0, 0);
         for &number in numbers {
             match highest {
                 Some(top) if number <= top && top / 64 - number / 64 >= WINDOW_BITS / 64 => {
@@ -329,7 +329,7 @@ mod tests {
                     continue;
                 }
                 Some(top) if number <= top => match seen.contains(&number) {
-                    true => doubled += 1,
+                    true => duplicated += 1,
                     false => reordered += 1,
                 },
                 _ => highest = Some(number),
@@ -337,13 +337,13 @@ mod tests {
             seen.insert(number);
         }
         let span = seen.last().map_or(0, |last| last - seen.first().unwrap() + 1);
-        (span - seen.len() as u64, doubled, reordered, stale)
+        (span - seen.len() as u64, duplicated, reordered, stale)
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn lost_doubled_and_reordered_are_found(
+        fn lost_duplicated_and_reordered_are_found(
             start in 0u64..3000,
             steps in proptest::collection::vec(prop_oneof![6 => Just(1i64), 2 => -80i64..80, 1 => -2500i64..2500], 1..400),
         ) {
@@ -367,10 +367,10 @@ mod tests {
             }
             let in_user_space = Arrivals::of(std::iter::once(tally.words()), &EXPECTED);
             prop_assert_eq!(
-                (found.lost, found.doubled, found.reordered, found.stale, found.lowest, found.highest, found.bytes),
+                (found.lost, found.duplicated, found.reordered, found.stale, found.lowest, found.highest, found.bytes),
                 (
                     in_user_space.lost,
-                    in_user_space.doubled,
+                    in_user_space.duplicated,
                     in_user_space.reordered,
                     in_user_space.stale,
                     in_user_space.lowest,
@@ -378,7 +378,7 @@ mod tests {
                     in_user_space.bytes
                 )
             );
-            prop_assert_eq!((found.lost, found.doubled, found.reordered, found.stale), model(&numbers));
+            prop_assert_eq!((found.lost, found.duplicated, found.reordered, found.stale), model(&numbers));
             prop_assert_eq!(found.received, numbers.len() as u64);
             prop_assert_eq!(found.gaps.map_or(0, |gaps| gaps.count), numbers.len() as u64 - 1);
         }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use machine::count::{self, grouped};
 use machine::{Nanoseconds, Reading};
 use serde::Serialize;
 
@@ -27,11 +28,11 @@ pub struct Report {
 /// What sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Body {
-    /// As the user named it: `app`, `core:1`, `xdp:eth0`.
+    /// The site as the user named it: `app`, `core:1`, `xdp:eth0`.
     pub site: String,
     /// What ran there, with what proves it: 'program 41, native mode, 1,000,000 runs'.
     pub proof: String,
-    /// By what its core was kept from others; 'none' is an answer.
+    /// What kept other work off its core; 'none' is an answer.
     pub shield: String,
 }
 
@@ -39,11 +40,11 @@ pub struct Body {
 pub struct Asked {
     pub timing: String,
     pub sizes: String,
-    /// In bytes, frame check sequence not counted.
+    /// Mean size in bytes, frame check sequence not counted.
     pub mean_size: f64,
     /// Frames a second; `None` where it was to be as many as possible.
     pub rate: Option<f64>,
-    /// In ns.
+    /// The gap in ns.
     pub gap: Option<f64>,
     pub frames: Option<u64>,
     pub duration: Option<Nanoseconds>,
@@ -70,13 +71,13 @@ pub struct Received {
     pub bytes: u64,
     /// Frames a second between the first and the last.
     pub rate: Reading<f64>,
-    /// Of frames without check sequence, preamble and gap.
+    /// Throughput of frames without check sequence, preamble and gap.
     pub throughput: Reading<BitsPerSecond>,
-    /// Sent and never seen.
+    /// Frames that were sent and never arrived.
     pub lost: u64,
-    pub doubled: u64,
+    pub duplicated: u64,
     pub reordered: u64,
-    /// So late that they are doubled or reordered, nobody knows which.
+    /// Frames so late that it is not known whether they are duplicated or reordered.
     pub stale: u64,
 }
 
@@ -90,7 +91,7 @@ pub struct GapReport {
     pub within: Vec<(Nanoseconds, f64)>,
     pub bursts: f64,
     pub least: u64,
-    /// To the upper end of a bucket of the histogram, at most 3.2 % too high.
+    /// The median, to the upper end of a bucket of the histogram, at most 3.2 % too high.
     pub p50: u64,
     pub p99: u64,
     pub p99_9: u64,
@@ -131,12 +132,13 @@ impl Report {
                     .into(),
             );
         }
-        if progress.sent.checked_sub(arrivals.received - arrivals.doubled.min(arrivals.received)).is_none() {
+        if progress.sent.checked_sub(arrivals.received - arrivals.duplicated.min(arrivals.received)).is_none() {
             notes.push("more frames arrived than were sent: another sender uses the same tag".into());
         }
         let short = schedule.frames.filter(|&frames| progress.sent < frames);
         if let (Some(frames), None) = (short, profile.duration) {
-            notes.push(format!("{} of {frames} frames were sent before the run was stopped", progress.sent));
+            let (sent, frames) = (grouped(progress.sent), count::of(frames, "frame"));
+            notes.push(format!("{sent} of {frames} left before the run was stopped"));
         }
         let paced = profile.is_paced();
         Report {
@@ -194,12 +196,16 @@ impl Report {
         line(
             "frames",
             format!(
-                "{} sent, {} received, {} lost, {} doubled, {} reordered",
-                sent.frames, received.frames, received.lost, received.doubled, received.reordered
+                "{} sent, {} received, {} lost, {} duplicated, {} reordered",
+                grouped(sent.frames),
+                grouped(received.frames),
+                grouped(received.lost),
+                grouped(received.duplicated),
+                grouped(received.reordered)
             ),
         );
         if received.stale > 0 {
-            line("", format!("{} more than 1024 numbers late: doubled or reordered", received.stale));
+            line("", format!("{} more than 1024 numbers late: duplicated or reordered", grouped(received.stale)));
         }
         match (self.gaps.value(), asked.gap) {
             (Some(gaps), wanted) => {
@@ -219,12 +225,12 @@ impl Report {
             (None, _) => line("gap", unknown(&self.gaps)),
         }
         let late = match asked.gap {
-            Some(_) => format!("{} by more than {LATE}, the latest by {}", sent.missed_deadlines, sent.latest),
+            Some(_) => format!("{} by more than {LATE}, the latest by {}", grouped(sent.missed_deadlines), sent.latest),
             None => "none was set".into(),
         };
         line("missed deadlines", late);
         if sent.errors > 0 {
-            line("send errors", format!("{}, tried again", sent.errors));
+            line("send errors", format!("{}, tried again", grouped(sent.errors)));
         }
         line("application's CPU", cores.application.text());
         line("device's CPU", cores.device.text());
@@ -266,8 +272,8 @@ pub fn table(reports: &[Report]) -> String {
             gap(|gaps| gaps.standard_deviation),
             gaps.and_then(|gaps| gaps.within.last()).map_or("-".into(), |(_, share)| format!("{:.1} %", 100.0 * share)),
             gap(|gaps| gaps.p99_9 as f64),
-            report.sent.missed_deadlines.to_string(),
-            report.received.lost.to_string(),
+            grouped(report.sent.missed_deadlines),
+            grouped(report.received.lost),
             load(&report.cores.application),
             load(&report.cores.device),
         ]
@@ -300,7 +306,7 @@ impl Sent {
 
 impl Received {
     fn of(progress: &Progress, arrivals: &Arrivals) -> Received {
-        let different = arrivals.received.saturating_sub(arrivals.doubled + arrivals.stale);
+        let different = arrivals.received.saturating_sub(arrivals.duplicated + arrivals.stale);
         let rate = match arrivals.rate() {
             Some(rate) => Reading::Measured(rate),
             None => Reading::absent("the receiver read no clock, or got fewer than two frames"),
@@ -312,7 +318,7 @@ impl Received {
             throughput: rate.clone().map(|rate| BitsPerSecond(rate * mean_size * 8.0)),
             rate,
             lost: progress.sent.saturating_sub(different),
-            doubled: arrivals.doubled,
+            duplicated: arrivals.duplicated,
             reordered: arrivals.reordered,
             stale: arrivals.stale,
         }
@@ -402,11 +408,11 @@ mod tests {
         Report::new(body, &profile, &schedule, &progress, &arrivals, cores)
     }
 
-    /// 998 of 1000 frames: two lost (one of them the last), one doubled; all gaps 1000 ns but one of 3000.
+    /// 998 of 1000 frames: two lost (one of them the last), one duplicated; all gaps 1000 ns but one of 3000.
     fn some() -> Report {
         let words = [
             (word::RECEIVED, 999),
-            (word::DOUBLED, 1),
+            (word::DUPLICATED, 1),
             (word::BYTES, 999 * 60),
             (word::NEXT, 999),
             (word::FIRST_NS, 5),
@@ -430,7 +436,7 @@ asked             1.000 Mpps, constant gaps, 60 B
 rate received     998.00 kpps, 99.80 % of the asked
 rate sent         1.000 Mpps
 throughput        479.0 Mbit/s
-frames            1000 sent, 999 received, 2 lost, 1 doubled, 0 reordered
+frames            1,000 sent, 999 received, 2 lost, 1 duplicated, 0 reordered
 gap               1.00 us +- 0.06 us (asked 1.00 us)
 within            64 ns 99.9 %, 128 ns 99.9 %, 256 ns 99.9 %, 512 ns 99.9 %, 1000 ns 99.9 %
 bursts            0.0 %

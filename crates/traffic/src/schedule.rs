@@ -18,9 +18,9 @@ const CLOCK_EVERY: u64 = 16;
 pub struct Schedule {
     /// Repeated from the start when it ends.
     pub entries: Vec<Entry>,
-    /// Of the table, in ns; 0 where no gap is kept.
+    /// Mean gap of the table, in ns; 0 where no gap is kept.
     pub mean_gap: f64,
-    /// Of the table, in bytes.
+    /// Mean size of the table, in bytes.
     pub mean_size: f64,
     /// Frames that the profile ends after.
     pub frames: Option<u64>,

@@ -1,15 +1,15 @@
 //! One run of traffic: sender and receiver placed, asked, watched and reported.
 
 use std::net::UdpSocket;
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use linux::accounting::BusyMeter;
 use linux::lab::{Host, Lab};
 use linux::shield::{Shield, Wanted};
 use linux::{affinity, afxdp, clock};
-use machine::{CoreId, Fault, Nanoseconds, Reading, Result, Site};
+use machine::{CoreId, Fault, Nanoseconds, Reading, Result, Site, count};
 use offcode::manifest::XdpMode;
 use offcode::{Attributes, Manifest};
 use runtime::site::app::AppSite;
@@ -106,7 +106,8 @@ impl Session<'_> {
             report.received.throughput = Reading::Measured(BitsPerSecond(8.0 * per_second(report.received.bytes)));
         }
         if count > 0 {
-            report.notes.push(format!("{count} processes that never rest were let loose on {core}"));
+            let (hogs, were) = (count::of(count as u64, "hog"), count::either(count as u64, "was", "were"));
+            report.notes.push(format!("{hogs}, busy all the time, {were} let loose on {core}"));
         }
         Ok(report)
     }
@@ -222,17 +223,21 @@ impl Session<'_> {
 
     fn at_core(&self, schedule: &Schedule, core: CoreId, shield: Wanted) -> Result<Sent> {
         let block = ControlBlock::in_process();
-        let (lab, ours) = (self.lab.clone(), block.clone());
+        let (lab, ours, mode) = (self.lab.clone(), block.clone(), Arc::new(OnceLock::new()));
+        let found = mode.clone();
         let open: OpenFrames = Arc::new(move || {
             let interface = lab.interface(Host::A);
-            lab.inside(Host::A, || afxdp::Sender::open(interface, &afxdp::Options::default()))?
+            let sender = lab.inside(Host::A, || afxdp::Sender::open(interface, &afxdp::Options::default()))??;
+            let _ = found.set(sender.in_force().mode);
+            Ok(sender)
         });
         let code = Code::Native(Arc::new(move || Box::new(FrameSender::new(ours.clone(), open.clone()))));
         let (mut site, _beside) = CoreSite::protected(core, shield, Instant::now(), self.log.clone())?;
         let by = site.protection().to_string();
         let rest = Some(Duration::from_millis(1));
         let (busy, evidence) = self.see_through(schedule, &mut site, code, &block, rest)?;
-        Ok(Sent { cores: self.cores(&busy, Some(core))?, block, proof: proof(&evidence), shield: by })
+        let mode = mode.get().map_or(String::new(), |mode| format!("AF_XDP ({mode}), "));
+        Ok(Sent { cores: self.cores(&busy, Some(core))?, block, proof: mode + &proof(&evidence), shield: by })
     }
 
     fn at_hook(&self, schedule: &Schedule, core: CoreId, wanted: Wanted) -> Result<Sent> {
@@ -269,7 +274,8 @@ impl Session<'_> {
         let cores = self.cores(&busy, Some(core))?;
         running.join()?;
         let sent = block.progress().sent;
-        let proof = format!("the program counted {sent} frames that it made in the kernel, run from {core}");
+        let sent = count::of(sent, "frame");
+        let proof = format!("the program counted {sent} that it made in the kernel, run from {core}");
         Ok(Sent { cores, block, proof, shield: by.try_recv().unwrap_or_else(|_| "unknown".into()) })
     }
 }
@@ -283,6 +289,7 @@ struct Sent {
 }
 
 fn proof(evidence: &runtime::site::Evidence) -> String {
-    let counters: Vec<_> = evidence.counters.iter().map(|c| format!("{} {}", c.value, c.name)).collect();
+    let counters: Vec<_> =
+        evidence.counters.iter().map(|c| format!("{} {}", count::grouped(c.value), c.name)).collect();
     format!("{}: {}", evidence.whereabouts, counters.join(", "))
 }

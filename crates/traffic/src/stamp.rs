@@ -4,7 +4,7 @@
 
 use machine::{Fault, Nanoseconds, Result};
 
-/// Of the sequence number and the timestamp.
+/// Bytes of the sequence number and the timestamp.
 pub const PAYLOAD_BYTES: usize = 16;
 
 const ETHERNET: usize = 14;
@@ -93,7 +93,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// For frames made of `template`. IPv6 always has a UDP checksum.
+    /// A stamp for frames made of `template`. IPv6 always has a UDP checksum.
     pub fn new(template: &[u8], tag: u16, udp_checksum: bool) -> Result<Stamp> {
         let layout = Layout::of(template)?;
         let udp_sum = (udp_checksum || layout.ipv6).then(|| layout.udp_sum(template));

@@ -91,7 +91,7 @@ impl Tally {
         } else if (next - 1) / 64 - sequence / 64 >= WINDOW_WORDS {
             return self.add(word::STALE, 1);
         } else if self.get(window) & bit != 0 {
-            return self.add(word::DOUBLED, 1);
+            return self.add(word::DUPLICATED, 1);
         } else {
             self.add(word::REORDERED, 1);
             self.put(word::LOWEST, sequence.min(self.get(word::LOWEST)));

@@ -1,5 +1,6 @@
 //! What a guest may use.
 
+use machine::bounds::*;
 use machine::{Bytes, Nanoseconds};
 
 /// The bounds of one module and of each of its instances.
@@ -32,14 +33,14 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            memory: Bytes(16 << 20),
-            table_elements: 10_000,
+            memory: WASM_MEMORY.each.bytes(),
+            table_elements: WASM_TABLES.each.count(),
             time: Nanoseconds(20_000_000),
-            output: Bytes(1 << 20),
-            reply: Bytes(64 << 10),
-            kept: 64,
-            module: Bytes(2 << 20),
-            function: Bytes(128 << 10),
+            output: WASM_OUTPUT.each.bytes(),
+            reply: WASM_REPLY.each.bytes(),
+            kept: WASM_KEPT.each.count() as u32,
+            module: WASM_MODULE.each.bytes(),
+            function: WASM_FUNCTION.each.bytes(),
         }
     }
 }

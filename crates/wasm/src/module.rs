@@ -1,6 +1,6 @@
 //! A compiled module, from which any number of instances are made.
 
-use machine::{Fault, Result};
+use machine::{Bytes, Fault, Result};
 use offcode::{Attributes, Manifest};
 
 use crate::engine::engine;
@@ -27,6 +27,14 @@ impl Module {
             )
         })?;
         Ok(Module { compiled, limits: *limits })
+    }
+
+    /// What the machine code and one instance may take.
+    pub fn memory(&self) -> Bytes {
+        let code = self.compiled.image_range();
+        let tables = self.limits.table_elements * size_of::<usize>();
+        let code = code.end as usize - code.start as usize;
+        Bytes((code + tables) as u64) + self.limits.memory + self.limits.output
     }
 
     /// Makes an instance for an offcode: memory of its own, the module's start function run, and its interfaces compared

@@ -57,9 +57,8 @@ impl Drop for Ticker {
 /// A thread inherits the affinity of the one that started it. Where that is a dedicated core, whose thread never
 /// sleeps, no tick would come when it is needed: so it runs where the process's first thread may.
 fn leave_the_creators_core() {
-    let process = rustix::process::getpid();
-    if let Ok(cores) = rustix::thread::sched_getaffinity(Some(process)) {
+    if let Ok(cores) = linux::affinity::of_process(std::process::id()) {
         // Failing leaves it where it is, where ticks come late but come.
-        let _ = rustix::thread::sched_setaffinity(None, &cores);
+        let _ = linux::mask::set(0, &cores);
     }
 }

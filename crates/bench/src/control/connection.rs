@@ -4,32 +4,35 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use machine::{Fault, Result};
+use machine::{Bytes, Fault, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+/// Bytes of a peer that are taken in after the last message to it.
+const UNHEEDED: usize = 1 << 20;
 
 /// JSON lines over a connected stream socket.
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
     peer: String,
-    /// Bytes that one line may have.
-    longest_line: usize,
+    /// What was read and not taken yet; never more than `most`, the longest line with its end.
     inbox: Vec<u8>,
+    most: usize,
     /// Start of `inbox` known to hold no line end.
     scanned: usize,
 }
 
 impl Connection {
-    /// `peer` as a fault names it, `longest_line` in bytes.
-    pub fn new(socket: impl Into<OwnedFd>, peer: impl Into<String>, longest_line: usize) -> Result<Connection> {
+    /// `peer` as a fault names it. At most `inbox` is read ahead of what is asked for, and so no line may be longer.
+    pub fn new(socket: impl Into<OwnedFd>, peer: impl Into<String>, inbox: Bytes) -> Result<Connection> {
         let socket = socket.into();
         rustix::io::ioctl_fionbio(&socket, true)
             .map_err(|e| Fault::because("control connection", io::Error::from(e), "run again"))?;
-        Ok(Connection { socket, peer: peer.into(), longest_line, inbox: Vec::new(), scanned: 0 })
+        Ok(Connection { socket, peer: peer.into(), inbox: Vec::new(), most: inbox.0 as usize, scanned: 0 })
     }
 
     pub fn peer(&self) -> &str {
@@ -40,7 +43,7 @@ impl Connection {
         self.peer = peer.into();
     }
 
-    /// For a message path that passes descriptors to the peer between two lines.
+    /// The socket, for a message path that passes descriptors to the peer between two lines.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -59,6 +62,25 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// Sends the last message, and takes in a little of what the peer still says until it has closed or the time is up:
+    /// bytes left unread would reset the connection before it has read why.
+    pub fn part(mut self, last: &impl Serialize, within: Duration) {
+        let until = Instant::now() + within;
+        if self.send(last, within).is_err() || shutdown(&self.socket, Shutdown::Write).is_err() {
+            return;
+        }
+        let mut unheeded = [0; 4096];
+        let mut left = UNHEEDED;
+        while left > 0 {
+            match recv(&self.socket, &mut unheeded[..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return,
+                Ok((_, count)) => left = left.saturating_sub(count),
+                Err(Errno::AGAIN | Errno::INTR) if self.wait(PollFlags::IN, until).is_ok() => {}
+                Err(_) => return,
+            }
+        }
     }
 
     pub fn receive<T: DeserializeOwned>(&mut self, within: Duration) -> Result<T> {
@@ -84,15 +106,19 @@ impl Connection {
         self.line_end().is_some()
     }
 
-    /// Takes in what has arrived; false where nothing has.
+    /// Takes in what has arrived, as far as the inbox has room; false where nothing has.
     fn fill(&mut self) -> Result<bool> {
         let mut chunk = [0; 4096];
-        match recv(&self.socket, &mut chunk[..], RecvFlags::DONTWAIT) {
+        let room = chunk.len().min(self.most - self.inbox.len());
+        if room == 0 {
+            return Err(self.garbage(&format!("{} bytes ahead of the answers", self.most)));
+        }
+        match recv(&self.socket, &mut chunk[..room], RecvFlags::DONTWAIT) {
             Ok((_, 0)) => Err(self.closed("it closed the control connection")),
             Ok((_, count)) => {
                 self.inbox.extend_from_slice(&chunk[..count]);
-                if self.inbox.len() > self.longest_line && self.line_end().is_none_or(|end| end > self.longest_line) {
-                    return Err(self.garbage(&format!("a line of more than {} bytes", self.longest_line)));
+                if self.inbox.len() == self.most && self.line_end().is_none() {
+                    return Err(self.garbage(&format!("a line that does not end within {} bytes", self.most)));
                 }
                 Ok(true)
             }
@@ -167,7 +193,7 @@ mod tests {
 
     fn pair() -> (Connection, UnixStream) {
         let (near, far) = UnixStream::pair().unwrap();
-        (Connection::new(near, "peer", 64).unwrap(), far)
+        (Connection::new(near, "peer", Bytes(64)).unwrap(), far)
     }
 
     #[test]
@@ -194,11 +220,39 @@ mod tests {
 
         let (mut connection, mut far) = pair();
         far.write_all(&[b'x'; 65]).unwrap();
-        assert!(connection.receive::<String>(PATIENCE).unwrap_err().cause().contains("more than 64 bytes"));
+        assert!(connection.receive::<String>(PATIENCE).unwrap_err().cause().contains("end within 64 bytes"));
 
         let (mut connection, far) = pair();
         drop(far);
         assert!(connection.receive::<String>(PATIENCE).unwrap_err().cause().contains("closed"));
+    }
+
+    #[test]
+    fn a_flood_behind_a_line_fills_the_inbox_and_no_more() {
+        for flood in [&b"\n"[..], b"\"line\"\n"] {
+            let (mut connection, mut far) = pair();
+            far.write_all(&flood.repeat(10_000 / flood.len())).unwrap();
+            assert!(connection.check().unwrap_err().cause().contains("64 bytes ahead of the answers"));
+            assert_eq!(connection.inbox.len(), 64);
+            assert!(connection.inbox.capacity() <= 128);
+        }
+        let (mut connection, mut far) = pair();
+        far.write_all(b"\n").unwrap();
+        far.write_all(&[b'x'; 10_000]).unwrap();
+        assert!(connection.check().is_err());
+        assert_eq!(connection.inbox.len(), 64);
+    }
+
+    #[test]
+    fn last_words_are_read_by_a_peer_that_talks_on() {
+        let (connection, mut far) = pair();
+        far.write_all(&[b'x'; 10_000]).unwrap();
+        let parting = std::thread::spawn(move || connection.part(&"why", PATIENCE));
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut far, &mut said).unwrap();
+        assert_eq!(said, "\"why\"\n");
+        drop(far);
+        parting.join().unwrap();
     }
 
     #[test]

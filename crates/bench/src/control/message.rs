@@ -8,8 +8,8 @@ use machine::accounting::{CoreCost, ThreadCost};
 use machine::{Fault, Reading};
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::{Job, Outcome};
-use crate::stack::{Offer, Prepare};
+use exchange::endpoint::{Job, Outcome};
+use exchange::stack::{Offer, Prepare};
 
 /// Raised with every change of these messages; both ends must have the same.
 pub const VERSION: u32 = 1;

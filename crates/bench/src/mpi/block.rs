@@ -14,7 +14,7 @@ use launch::running::{Running, Scratch, Streams, exit_code};
 use linux::accounting::HostMeter;
 use linux::lab::{Host, Lab, Options};
 use machine::accounting::CoreCost;
-use machine::{CoreId, Fault, Nanoseconds, Reading, Result};
+use machine::{CoreId, Fault, Nanoseconds, Reading, Result, count};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use serde::Serialize;
 use tempfile::TempDir;
@@ -34,7 +34,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     pub task: Task,
-    /// In the unit of the pattern.
+    /// The measured value, in the unit of the pattern.
     pub value: f64,
     pub messages: u64,
     pub ranks: [Figures; 2],
@@ -175,7 +175,7 @@ impl Bench {
         if contender.is_engine() && reports.endpoints.is_empty() {
             let cause = match reports.damaged {
                 0 => "plimsoll did not carry it: no rank reported".to_owned(),
-                damaged => format!("{damaged} report lines came mixed or cut, and no other"),
+                damaged => format!("{} came mixed or cut, and no other", count::of(damaged as u64, "report line")),
             };
             return Err(failed(cause));
         }

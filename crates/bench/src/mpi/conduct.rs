@@ -1,6 +1,6 @@
 //! Rounds: each contender once in each, in an order drawn anew, so that drift of the machine meets all alike.
 
-use machine::{Fault, Result};
+use machine::{Fault, Result, count};
 use serde::Serialize;
 use study::random::Random;
 
@@ -39,7 +39,7 @@ pub struct Measured {
     pub seats: Seats,
     pub contender: Contender,
     pub blocks: Vec<Block>,
-    /// With timed MPI calls: one task each, slower by that.
+    /// Blocks with timed MPI calls: one for each task, slower by the timing.
     pub accounted: Vec<Block>,
     /// Why starts failed; what was measured before is kept.
     pub failures: Vec<String>,
@@ -76,7 +76,8 @@ pub fn conduct(bench: &mut Bench, plan: &Plan, mut progress: impl FnMut(usize)) 
                 }
                 let block = bench.run(&measured.contender, &measured.seats, part, round, accounted);
                 if linux::signal::interrupted() {
-                    let cause = format!("a signal ended it after {} of {starts} starts", done - 1);
+                    let starts = count::of(starts as u64, "start");
+                    let cause = format!("a signal ended it after {} of {starts}", done - 1);
                     return (all, Err(Fault::new("plimsoll bench --mpi", cause, "run it again")));
                 }
                 match block {

@@ -80,7 +80,7 @@ pub enum Hosts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Seats {
     pub hosts: Hosts,
-    /// Of rank 0, which sends, and of rank 1.
+    /// The cores of rank 0, which sends, and of rank 1.
     pub cores: (CoreId, CoreId),
     /// The core that receive processing of both hosts is pinned to.
     pub protocol_core: Option<CoreId>,
@@ -103,16 +103,11 @@ impl fmt::Display for Seats {
     }
 }
 
-/// Contenders for `hosts` on a machine with `allowed` cores, and why others were left out.
-pub fn usual(
-    hosts: Hosts,
-    cores: (CoreId, CoreId),
-    allowed: &[CoreId],
-    interface: &str,
-) -> (Vec<Contender>, Vec<String>) {
+/// Contenders for `hosts` on a machine with so many `cores`, of which one may be `free` beside those of the ranks, and why
+/// others were left out.
+pub fn usual(hosts: Hosts, free: Option<CoreId>, cores: usize, interface: &str) -> (Vec<Contender>, Vec<String>) {
     let mut contenders = Vec::new();
     let mut notes = Vec::new();
-    let free = allowed.iter().copied().find(|core| *core != cores.0 && *core != cores.1);
     let networks = match hosts {
         Hosts::One => vec![None],
         Hosts::Lab => vec![
@@ -129,8 +124,7 @@ pub fn usual(
             contenders.push(Contender::Engine { placement: Site::Core(core), network: networks[0].clone() });
         }
         None => notes.push(format!(
-            "plimsoll at core:N left out: two ranks and the engine's core need 3 cores, this process has {}",
-            allowed.len()
+            "plimsoll at core:N left out: two ranks and the engine's core need 3 cores, this process has {cores}"
         )),
     }
     contenders.extend(
@@ -150,11 +144,10 @@ mod tests {
 
     #[test]
     fn an_engine_on_a_core_takes_part_where_there_is_one_to_spare() {
-        let cores = (CoreId(0), CoreId(1));
-        let (two, notes) = usual(Hosts::One, cores, &[CoreId(0), CoreId(1)], "lab0");
+        let (two, notes) = usual(Hosts::One, None, 2, "lab0");
         assert_eq!(two.iter().filter(|contender| contender.is_engine()).count(), 1);
         assert!(notes[0].contains("need 3 cores, this process has 2"));
-        let (three, notes) = usual(Hosts::Lab, cores, &[CoreId(0), CoreId(1), CoreId(2)], "lab0");
+        let (three, notes) = usual(Hosts::Lab, Some(CoreId(2)), 3, "lab0");
         let names: Vec<_> = three.iter().map(Contender::to_string).collect();
         let all = "plimsoll at app, udp|plimsoll at app, afxdp:lab0|plimsoll at app, xdp:lab0|plimsoll at core:2, udp|ucx|tcp";
         assert_eq!((names.join("|").as_str(), notes.len()), (all, 0));

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
-use machine::{CoreId, Reading};
-use study::comparison;
+use machine::{CoreId, Reading, count};
 use study::findings::Interval;
+use study::nearness;
 use study::sample::Probe;
 use study::statistics::median;
 
@@ -183,21 +183,28 @@ fn softirqs(here: &[&Measured], tasks: &[Task]) -> String {
 
 /// The probe beside each block.
 fn nearness(all: &[Measured]) -> Vec<String> {
-    let blocks = || all.iter().flat_map(|measured| measured.blocks.iter().chain(&measured.accounted));
-    let probes: Vec<u64> = blocks().flat_map(|block| block.probes).flatten().collect();
-    let near = |probe: u64| comparison::near(Probe { half_round_trip_ps: probe });
-    let flipped = blocks().filter(|b| matches!(b.probes, [Some(before), Some(after)] if near(before) != near(after)));
-    let flipped = flipped.count();
-    let Some(middle) = median(&probes.iter().map(|probe| *probe as f64 / 1e3).collect::<Vec<_>>()) else {
-        return vec!["no probe between the cores: they are one, or others kept them busy".to_owned()];
+    let blocks = |measured: &Measured| -> Vec<[Option<u64>; 2]> {
+        measured.blocks.iter().chain(&measured.accounted).map(|block| block.probes).collect()
     };
-    let close = probes.iter().filter(|probe| near(**probe)).count();
-    let mut notes = vec![format!(
-        "probe before and after each start: {middle:.0} ns one way between the ranks' cores (median), near in {close} of {}",
-        probes.len()
-    )];
+    let probe = |half_round_trip_ps| Probe { half_round_trip_ps };
+    let of = |measured: &Measured| -> Vec<_> {
+        let cores = measured.seats.cores;
+        blocks(measured).into_iter().flatten().flatten().map(|ps| (cores, probe(ps))).collect()
+    };
+    let sentences = nearness::said(all.iter().flat_map(of));
+    let mut notes: Vec<String> =
+        sentences.into_iter().map(|said| format!("probe before and after each start: {said}")).collect();
+    if notes.is_empty() {
+        return vec!["no probe between the cores: they are one, or others kept them busy".to_owned()];
+    }
+    let moved = |probes: &[Option<u64>; 2]| match probes {
+        [Some(before), Some(after)] => !nearness::as_near(probe(*before), probe(*after)),
+        _ => false,
+    };
+    let flipped = all.iter().flat_map(blocks).filter(moved).count();
     if flipped > 0 {
-        notes.push(format!("the cores moved between near and far during {flipped} starts: their values are a mixture"));
+        let starts = count::of(flipped as u64, "start");
+        notes.push(format!("the cores moved between near and far during {starts}: values of these are a mixture"));
     }
     notes
 }
@@ -243,7 +250,7 @@ fn carried(all: &[Measured]) -> Vec<String> {
         let carried: Vec<String> = packets
             .into_iter()
             .filter(|(_, packets)| *packets > 0)
-            .map(|(port, packets)| format!("{packets} packets over {port}"))
+            .map(|(port, packets)| format!("{} over {port}", count::of(packets, "packet")))
             .collect();
         if !carried.is_empty() {
             add(format!("{name}: its engines received {} in all", carried.join(", ")));
@@ -315,7 +322,7 @@ mod tests {
             "not measured",
             "ucx under Open MPI: exit code 1",
             "note of the caller",
-            "50 ns one way between the ranks' cores (median), near in 6 of 6",
+            "50 ns one way between cores 0 and 1 (median), at one distance in all 6",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -251,11 +251,16 @@ static void pin(const char *cores)
 {
     const char *comma = strchr(cores, ',');
     int core = atoi(rank == 0 || comma == NULL ? cores : comma + 1);
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    if (sched_setaffinity(0, sizeof set, &set) != 0)
+    /* A cpu_set_t ends at 1,024 cores. */
+    cpu_set_t *set = CPU_ALLOC(core + 1);
+    size_t size = CPU_ALLOC_SIZE(core + 1);
+    if (set == NULL)
+        die("memory");
+    CPU_ZERO_S(size, set);
+    CPU_SET_S(core, size, set);
+    if (sched_setaffinity(0, size, set) != 0)
         die("core");
+    CPU_FREE(set);
 }
 
 int main(int argc, char **argv)

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use launch::installation::{Choice, Family, Installation};
-use machine::{Bytes, CoreId, Fault, Result};
+use machine::choice::for_polling_here;
+use machine::topology::Topology;
+use machine::{Bytes, CoreId, Fault, Result, count};
 use serde::Serialize;
 use study::point::Receiver;
 
@@ -61,7 +63,7 @@ pub struct Request {
     pub tasks: Vec<Task>,
     /// What the engine is held to, and nothing else.
     pub targets: bool,
-    /// Of the ranks; `None`: chosen by probing.
+    /// The cores of the ranks; `None`: chosen by probing.
     pub cores: Option<(CoreId, CoreId)>,
     pub protocol_core: Option<CoreId>,
     pub rounds: u32,
@@ -84,9 +86,9 @@ pub struct Findings {
 /// Measures it. Findings come back also where a signal ended it; `begin` is told how often `mpirun` will be started.
 pub fn run(request: &Request, begin: impl FnOnce(usize)) -> Result<(Findings, Result<()>)> {
     let installation = Installation::chosen(&request.mpi)?;
-    let allowed = linux::affinity::allowed()?;
+    let cores = for_polling_here(&linux::affinity::allowed()?)?;
     let mut notes = Vec::new();
-    let mut plan = plan(request, &allowed, &mut notes)?;
+    let mut plan = plan(request, &cores, &mut notes)?;
     if installation.family != Family::OpenMpi {
         notes.push(format!("{installation}: its own transports are not compared, only Open MPI's are known here"));
         for (_, contenders) in &mut plan.places {
@@ -108,22 +110,23 @@ pub fn run(request: &Request, begin: impl FnOnce(usize)) -> Result<(Findings, Re
     Ok((findings, end))
 }
 
-fn plan(request: &Request, allowed: &[CoreId], notes: &mut Vec<String>) -> Result<Plan> {
+/// `cores` are those to choose from, near ones first.
+fn plan(request: &Request, cores: &[CoreId], notes: &mut Vec<String>) -> Result<Plan> {
     let pairs = match request.cores {
-        Some(cores) if cores.0 == cores.1 => {
+        Some(named) if named.0 == named.1 => {
             let next = "choose two cores";
             return Err(Fault::new(
-                format!("cores {},{}", cores.0.0, cores.1.0),
+                format!("cores {},{}", named.0.0, named.1.0),
                 "two ranks that poll would share one",
                 next,
             ));
         }
-        Some(cores) => {
-            linux::affinity::check(cores.0)?;
-            linux::affinity::check(cores.1)?;
-            vec![cores]
+        Some(named) => {
+            linux::affinity::check(named.0)?;
+            linux::affinity::check(named.1)?;
+            vec![named]
         }
-        None => seats::pairs(allowed)?,
+        None => seats::pairs(cores)?,
     };
     let root = rustix::process::geteuid().is_root();
     let mut all: Vec<Seats> = Vec::new();
@@ -139,7 +142,7 @@ fn plan(request: &Request, allowed: &[CoreId], notes: &mut Vec<String>) -> Resul
         (Paths::Both, false, None) => notes.push("two hosts left out: the lab needs root".to_owned()),
         // As the near pair: two hosts have no cores in common.
         (_, _, None) => all.push(Seats { hosts: Hosts::Lab, cores: pairs[0], protocol_core: None }),
-        (_, _, Some(core)) => all.extend(seats::around(core, allowed)?),
+        (_, _, Some(core)) => all.extend(seats::around(core, cores)?),
     }
     let mut tasks = request.tasks.clone();
     if request.targets {
@@ -153,10 +156,14 @@ fn plan(request: &Request, allowed: &[CoreId], notes: &mut Vec<String>) -> Resul
             tasks.push(Task { pattern: Pattern::Bandwidth, size: Bytes(1 << 16), receiver: Receiver::Works });
         }
     }
+    let choice = machine::choice::Choice::among(Topology::live()?, cores.iter().copied());
     let places = all
         .into_iter()
         .map(|seats| {
-            let (contenders, left_out) = usual(seats.hosts, seats.cores, allowed, INTERFACE);
+            let (first, second) = seats.cores;
+            let beside = choice.clone().without([first, second]);
+            let free = beside.nearest(first).filter(|core| beside.is_free(*core));
+            let (contenders, left_out) = usual(seats.hosts, free, cores.len(), INTERFACE);
             for note in left_out {
                 if !notes.contains(&note) {
                     notes.push(note);
@@ -179,10 +186,11 @@ impl Findings {
         targets::judge(&self.measured)
     }
 
-    /// For readers.
+    /// The plan in words, for the user.
     pub fn page(&self) -> String {
         let done = self.measured.iter().map(|measured| measured.blocks.len()).max().unwrap_or(0);
-        let heading = format!("two ranks of {}, {done} of {} rounds, each a start of its own", self.mpi, self.rounds);
+        let rounds = count::of(self.rounds.into(), "round");
+        let heading = format!("two ranks of {}, {done} of {rounds}, each a start of its own", self.mpi);
         let page = page::page(&heading, &self.measured, &self.tasks, &self.notes);
         match self.targets_only {
             true => format!("{}\n{page}", page::targets(&self.judged())),
@@ -221,7 +229,7 @@ mod tests {
     fn the_targets_are_measured_without_timed_calls() {
         let allowed = linux::affinity::allowed().unwrap();
         if allowed.len() < 2 {
-            return eprintln!("SKIPPED: one core only");
+            return skip::test("one core only");
         }
         let plan_of = |request: &Request| plan(request, &allowed[..2], &mut Vec::new());
         let plan = plan_of(&Request { targets: true, paths: Paths::One, ..request() }).unwrap();

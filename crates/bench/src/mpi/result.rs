@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Figures {
     pub rounds: u64,
     pub elapsed: u64,
-    /// Of the whole process (`CLOCK_PROCESS_CPUTIME_ID`).
+    /// CPU time of the whole process (`CLOCK_PROCESS_CPUTIME_ID`).
     pub cpu: u64,
     /// The same, as the kernel divides it by its clock ticks.
     pub user: u64,

@@ -1,4 +1,4 @@
-//! Which cores the ranks of a bench have.
+//! Seats: the cores that the ranks of a bench run on.
 
 use machine::{CoreId, Fault, Result};
 

@@ -18,9 +18,9 @@ pub struct Split {
     pub application: Reading<f64>,
     /// Inside MPI calls, but not in what carries the messages.
     pub mpi: Reading<f64>,
-    /// In what carries the messages: the provider's own time. Waiting by polling is in it.
+    /// CPU time in what carries the messages: the provider's own time, waiting by polling included.
     pub protocol: Reading<f64>,
-    /// In the kernel on behalf of the rank; part of the values above.
+    /// CPU time in the kernel on behalf of the rank; part of the values above.
     pub kernel: Reading<f64>,
     /// Network softirqs on all cores. What ran on top of a rank is part of its values as well.
     pub softirq: Reading<f64>,

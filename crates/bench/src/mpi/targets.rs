@@ -1,4 +1,4 @@
-//! What Open MPI over the engine is held to, as ratios to the best peer in the same run.
+//! Targets of Open MPI over the engine, as ratios to the best peer in the same run.
 
 use std::fmt;
 

@@ -53,7 +53,10 @@ pub fn measure(
             }
             progress(&format!("{installation}, {}, round {} of {}", Mode::ALL[nth].word(), round + 1, request.rounds));
             let run = run(request, installation, &program, Mode::ALL[nth], library);
-            found[nth].push(run.map_err(|fault| failures[nth].push(fault.to_string())).ok());
+            if let (Err(fault), false) = (&run, linux::signal::interrupted()) {
+                failures[nth].push(fault.to_string());
+            }
+            found[nth].push(run.ok());
         }
     }
     let [bare, tables, timeline] = &found;

@@ -53,7 +53,9 @@ pub fn measure(
                     None
                 }
                 Err(fault) => {
-                    failures[nth].push(fault.to_string());
+                    if !linux::signal::interrupted() {
+                        failures[nth].push(fault.to_string());
+                    }
                     None
                 }
             });

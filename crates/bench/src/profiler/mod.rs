@@ -54,7 +54,7 @@ pub const MESSAGE_RATIO: f64 = 1.05;
 pub struct Request {
     pub installations: Vec<Installation>,
     pub rounds: u32,
-    /// Of the two ranks of NetPIPE; the first also for the calls.
+    /// The cores of the two ranks of NetPIPE; the first also runs the calls.
     pub cores: (CoreId, CoreId),
     /// This program, beside which the profiler's library lies.
     pub command: PathBuf,
@@ -66,12 +66,12 @@ pub struct Call {
     pub library: String,
     /// Nanoseconds a call without the profiler.
     pub bare: Option<Interval>,
-    /// Without the profiler, MPI_Send beyond PMPI_Send: what the method finds where there is nothing.
+    /// MPI_Send over PMPI_Send without the profiler: what the method finds where nothing is added.
     pub unloaded: Option<Interval>,
     /// Nanoseconds that it adds: of each start the difference between blocks of MPI_Send and of PMPI_Send in turns.
     pub tables: Option<Interval>,
     pub timeline: Option<Interval>,
-    /// Of them for two reads of the clock.
+    /// The part of it that two reads of the clock take.
     pub clock: Option<Interval>,
     /// Bytes of timeline a call.
     pub bytes: Option<f64>,
@@ -93,25 +93,30 @@ pub struct Message {
 pub struct Findings {
     pub rounds: u32,
     pub calls: Vec<Call>,
-    /// `None` where NetPIPE is not installed.
+    /// `None` where NetPIPE is not installed, or a signal came before.
     pub message: Option<Message>,
     pub probes: Vec<u64>,
 }
 
-/// Measures all; `progress` hears of each start.
+/// Measures all, or as much as there is time for until a signal; `progress` hears of each start.
 pub fn measure(request: &Request, mut progress: impl FnMut(&str)) -> Result<Findings> {
     let library = preload::library(&request.command)?;
     let mut calls = Vec::new();
     let mut probes = Vec::new();
     for installation in &request.installations {
-        calls.push(calls::measure(request, installation, &library, &mut progress)?);
-        if linux::signal::interrupted() {
-            return Err(Fault::new("plimsoll bench --profiler", "a signal ended it", "run it again"));
+        match calls::measure(request, installation, &library, &mut progress) {
+            // The signal reaches compilers and launchers too.
+            Err(_) if linux::signal::interrupted() => break,
+            measured => calls.push(measured?),
         }
     }
-    let message = crate::reference::netpipe::is_installed()
+    let message = (crate::reference::netpipe::is_installed() && !linux::signal::interrupted())
         .then(|| message::measure(request, &library, &mut probes, &mut progress))
         .transpose()?;
+    if linux::signal::interrupted() && calls.iter().all(|call| call.bare.is_none()) {
+        let cause = "a signal ended it before anything was measured";
+        return Err(Fault::new("plimsoll bench --profiler", cause, "run it again"));
+    }
     Ok(Findings { rounds: request.rounds, calls, message, probes })
 }
 

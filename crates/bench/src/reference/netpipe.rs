@@ -32,7 +32,7 @@ pub struct Row {
 /// What one run gave.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reference {
-    /// In the unit of the pattern's metric: the mean over the perturbed sizes.
+    /// The measured value in the unit of the pattern's metric: the mean over the perturbed sizes.
     pub value: f64,
     pub messages: u64,
     pub elapsed: Duration,

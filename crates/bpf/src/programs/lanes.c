@@ -231,7 +231,7 @@ int receive(struct xdp_md *ctx)
 	place &= SESSIONS - 1;
 	u32 taken = *(volatile u32 *)&session->taken;
 
-	enum { PLACE, DOUBLED, FULL, FAR } outcome = PLACE;
+	enum { PLACE, DUPLICATED, FULL, FAR } outcome = PLACE;
 	u32 ahead = 0, filled = 0;
 	spin_lock(&state->lock);
 	struct progress *progress = &state->progress[place];
@@ -254,7 +254,7 @@ int receive(struct xdp_md *ctx)
 		ahead = header.sequence - progress->expected;
 		u64 bit = 1ull << ((ahead - 1) & 63);
 		if ((int)ahead < 0 || (ahead - 1 < 64 && progress->beyond & bit))
-			outcome = DOUBLED;
+			outcome = DUPLICATED;
 		else if (ahead > 64)
 			outcome = FAR;
 		else if (waiting >= SLOTS)
@@ -272,7 +272,7 @@ int receive(struct xdp_md *ctx)
 	/* Where a quarter of the slots wait the peer is told nothing new: what its window still lets it send fits the rest,
 	 * and the endpoint lets it go on once it has caught up. */
 	u32 open = waiting < SLOTS / 4;
-	u32 answer = header.flags & FLAG_PING || outcome == DOUBLED || (outcome == PLACE && ahead) || filled ||
+	u32 answer = header.flags & FLAG_PING || outcome == DUPLICATED || (outcome == PLACE && ahead) || filled ||
 		     (open && progress->expected - progress->told >= ACKNOWLEDGE_EVERY);
 	if (outcome == FAR)
 		answer = 0;
@@ -306,7 +306,7 @@ int receive(struct xdp_md *ctx)
 			__sync_fetch_and_add(&lane->count[COUNT_AHEAD], 1);
 		__sync_lock_test_and_set(&slot->published, tail + 1);
 	} else {
-		__sync_fetch_and_add(&lane->count[outcome == FULL ? COUNT_FULL : COUNT_DOUBLED], 1);
+		__sync_fetch_and_add(&lane->count[outcome == FULL ? COUNT_FULL : COUNT_DUPLICATED], 1);
 	}
 	return answer ? acknowledge(ctx, header.session, expected, beyond) : XDP_DROP;
 }

@@ -53,7 +53,7 @@ struct slot {
 enum {
 	COUNT_PLACED = 0,
 	COUNT_ACKNOWLEDGED = 1, /* acknowledgements sent */
-	COUNT_DOUBLED = 2,      /* packets that were there already */
+	COUNT_DUPLICATED = 2,      /* packets that were there already */
 	COUNT_AHEAD = 3,        /* packets placed before one that was sent earlier */
 	COUNT_FULL = 4,         /* packets dropped: no slot was free */
 	COUNT_HELD_BACK = 5,    /* acknowledgements that tell nothing new, since a quarter of the slots wait */

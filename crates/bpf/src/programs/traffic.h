@@ -60,9 +60,9 @@ enum {
 	RESULT_LAST_NS = 4,
 	RESULT_NEXT = 5,          /* highest sequence number + 1 */
 	RESULT_LOWEST = 6,        /* lowest sequence number */
-	RESULT_DOUBLED = 7,
+	RESULT_DUPLICATED = 7,
 	RESULT_REORDERED = 8,     /* arrived after a higher number */
-	RESULT_STALE = 9,         /* too late to tell doubled from reordered */
+	RESULT_STALE = 9,         /* too late to tell duplicated from reordered */
 	RESULT_GAPS = 10,
 	RESULT_GAP_MAX_NS = 11,
 	RESULT_GAP_MIN_NS = 12,

@@ -1,5 +1,5 @@
 /* The traffic generator's receiver at the driver hook: times arrivals, keeps the histogram of gaps, and finds by sequence
- * number what was lost, doubled or reordered. */
+ * number what was lost, duplicated or reordered. */
 #include "traffic.h"
 
 /* As asked; set before the program is verified, so that what is not asked for costs nothing. */
@@ -127,7 +127,7 @@ ALWAYS_INLINE void follow(u64 *word, u64 sequence)
 	}
 	u64 *window = window_of(word, sequence);
 	if (*window & bit) {
-		word[RESULT_DOUBLED] += 1;
+		word[RESULT_DUPLICATED] += 1;
 	} else {
 		*window |= bit;
 		word[RESULT_REORDERED] += 1;

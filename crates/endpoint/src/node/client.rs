@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use engine::{Claim, Direction, Envelope, Label, Source, Status, TagSelector};
+use engine::{Claim, Direction, Envelope, Label, Source, StandIn, Status, TagSelector};
 use linux::shm::{Geometry, Role, ShmPort};
 use machine::{CoreId, Fault, Notice, PeerIndex, Port, Result, Sent, Site};
 use slotmap::{Key, KeyData, SlotMap};
@@ -71,6 +71,7 @@ pub(crate) struct NodeClient<B> {
     ended: VecDeque<Completion<B>>,
     answer: Option<Answered>,
     failed: Option<Fault>,
+    lost: VecDeque<(PeerIndex, Fault)>,
     polls: u32,
     yields: bool,
     /// Numbers of sends that end as they are made.
@@ -79,13 +80,14 @@ pub(crate) struct NodeClient<B> {
 }
 
 impl<B: Buffer> NodeClient<B> {
-    /// Takes a seat in the engine's process on `core`, which is started where there is none.
+    /// Joins the engine's process on `core`, which is started where there is none.
     pub fn join(core: CoreId, settings: &Settings, program: Option<&Path>) -> Result<(Self, Placed)> {
         // Whether this rank may use the core says nothing: launchers bind ranks elsewhere. Who starts the engine checks it.
         let stream = launch::call(core, program)?;
-        if let Ok(engine) = rustix::net::sockopt::socket_peercred(&stream) {
-            // Where Yama restricts it, the engine alone may read and write this process's memory.
-            let _ = rustix::process::set_ptracer(rustix::process::PTracer::ProcessID(engine.pid));
+        // Where Yama restricts it, the engine alone may read and write this process's memory. One that has no number here
+        // (another PID namespace) gets no leave, and refuses where it needs it.
+        if let Ok(Some(engine)) = linux::credentials::of_peer(&stream).map(|engine| engine.process) {
+            let _ = rustix::process::set_ptracer(rustix::process::PTracer::ProcessID(engine));
         }
         let word = Box::new(introduction::random()?);
         let cores = linux::affinity::current()?;
@@ -118,6 +120,7 @@ impl<B: Buffer> NodeClient<B> {
             ended: VecDeque::new(),
             answer: None,
             failed: None,
+            lost: VecDeque::new(),
             polls: 0,
             yields,
             short: 0,
@@ -177,7 +180,7 @@ impl<B: Buffer> NodeClient<B> {
     /// Takes in what the engine has said. True if there was anything.
     #[inline]
     fn take_events(&mut self) -> Result<bool> {
-        let NodeClient { rings, waiting, ended, answer, failed, .. } = self;
+        let NodeClient { rings, waiting, ended, answer, failed, lost, .. } = self;
         let came = rings.receive(EVENTS, |_, bytes| {
             let Some(event) = Event::parse(bytes) else {
                 *failed =
@@ -206,6 +209,11 @@ impl<B: Buffer> NodeClient<B> {
                 Event::Failed(text) => {
                     let cause = String::from_utf8_lossy(text).into_owned();
                     *failed = Some(Fault::new("node's engine", cause, "start the job again"));
+                }
+                Event::Lost { peer, fault } => {
+                    if let Ok([subject, cause, next]) = serde_json::from_slice::<[String; 3]>(fault) {
+                        lost.push_back((peer, Fault::new(subject, cause, next)));
+                    }
                 }
             }
         })?;
@@ -237,7 +245,7 @@ impl<B: Buffer> NodeClient<B> {
         Ok(ticket)
     }
 
-    /// As a short send of which nothing completes. False where `bytes` are too many for a command.
+    /// Sends as a short send does, but nothing completes. False where `bytes` are too many for a command.
     #[inline]
     pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
         if bytes.len() > INLINE {
@@ -295,7 +303,22 @@ impl<B: Buffer> NodeClient<B> {
         }
     }
 
-    /// As [`NodeClient::cancel`], by the context; walks all requests.
+    /// See [`crate::Endpoint::take_back`].
+    pub fn take_back(&mut self, ticket: Ticket, stand_in: StandIn<B>) -> Result<bool> {
+        if !self.waiting.contains_key(ticket) {
+            return Ok(false);
+        }
+        let Answered::Cancelled(done) = self.ask(&Command::TakeBack { ticket: ticket.data().as_ffi() })? else {
+            return Err(astray());
+        };
+        // The end of the request may bring a short message, which is written here.
+        if let Some(waiting) = self.waiting.get_mut(ticket) {
+            waiting.buffer = stand_in(&waiting.buffer, false);
+        }
+        Ok(done)
+    }
+
+    /// Cancels as [`NodeClient::cancel`] does, by the context; walks all requests.
     pub fn cancel_context(&mut self, context: u64) -> Result<bool> {
         let found = self.waiting.iter().find(|(_, waiting)| waiting.context == context).map(|(ticket, _)| ticket);
         found.map_or(Ok(false), |ticket| self.cancel(ticket))
@@ -320,6 +343,10 @@ impl<B: Buffer> NodeClient<B> {
             Answered::Inserted(peer) => Ok(peer),
             _ => Err(astray()),
         }
+    }
+
+    pub fn next_lost(&mut self) -> Option<(PeerIndex, Fault)> {
+        self.lost.pop_front()
     }
 
     pub fn report(&mut self) -> Result<Report> {
@@ -359,6 +386,32 @@ impl<B: Buffer> NodeClient<B> {
     pub fn take_ended(&mut self) -> Option<Completion<B>> {
         self.ended.pop_front()
     }
+}
+
+impl<B> Drop for NodeClient<B> {
+    /// Until its end of the rings is closed, the engine's process reads and writes the memory of requests in progress.
+    fn drop(&mut self) {
+        let _ = leave(&mut self.rings);
+    }
+}
+
+fn leave(rings: &mut ShmPort) -> Result<()> {
+    let command = Command::Leave;
+    let deadline = Instant::now() + ANSWER_WITHIN;
+    let (mut said, mut gone) = (false, false);
+    while !gone && Instant::now() < deadline {
+        if !said {
+            match rings.send(ENGINE, command.length(), |into| command.write(into))? {
+                Sent::Taken => said = true,
+                Sent::Full => {}
+                Sent::Gone => return Ok(()),
+            }
+        }
+        rings.receive(EVENTS, |_, _| ())?;
+        rings.notices(|notice| gone |= matches!(notice, Notice::Dead(_) | Notice::Closed(_)))?;
+        std::thread::yield_now();
+    }
+    Ok(())
 }
 
 fn gone() -> Fault {

@@ -12,11 +12,24 @@ pub(super) enum RankMemory {
     /// Lies in the rank's memory. `landing` gathers a short message, which then travels with the event instead of by a
     /// system call of its own.
     There { pid: Pid, address: u64, length: usize, landing: Vec<u8>, landed: usize, failed: bool },
+    /// Stands for memory that the rank has taken back. Where the bytes are still to be sent they are here.
+    TakenBack { kept: Option<Vec<u8>>, length: usize },
 }
 
 impl RankMemory {
     pub fn there(pid: Pid, address: u64, length: usize) -> Self {
         RankMemory::There { pid, address, length, landing: Vec::new(), landed: 0, failed: false }
+    }
+
+    /// See [`engine::StandIn`].
+    pub fn stand_in(&self, needed: bool) -> RankMemory {
+        let length = self.length();
+        let kept = needed.then(|| {
+            let mut bytes = vec![0; length];
+            self.read(0, &mut bytes);
+            bytes
+        });
+        RankMemory::TakenBack { kept, length }
     }
 
     /// What is still to be handed over with the event.
@@ -37,21 +50,24 @@ impl Buffer for RankMemory {
     fn length(&self) -> usize {
         match self {
             RankMemory::Here(bytes) => bytes.len(),
-            RankMemory::There { length, .. } => *length,
+            RankMemory::There { length, .. } | RankMemory::TakenBack { length, .. } => *length,
         }
     }
 
     fn address(&self) -> u64 {
         match self {
             // Bytes of this process, which peers do not read from: such messages are short and go in packets.
-            RankMemory::Here(_) => 0,
+            RankMemory::Here(_) | RankMemory::TakenBack { .. } => 0,
             RankMemory::There { address, .. } => *address,
         }
     }
 
     fn read(&self, offset: usize, into: &mut [u8]) {
         match self {
-            RankMemory::Here(bytes) => into.copy_from_slice(&bytes[offset..offset + into.len()]),
+            RankMemory::Here(bytes) | RankMemory::TakenBack { kept: Some(bytes), .. } => {
+                into.copy_from_slice(&bytes[offset..offset + into.len()]);
+            }
+            RankMemory::TakenBack { kept: None, .. } => into.fill(0),
             RankMemory::There { pid, address, .. } => {
                 if linux::remote::read(*pid, address.wrapping_add(offset as u64), into).is_err() {
                     // The rank has gone, and with it whoever could ask for these bytes; nothing else may leak into them.
@@ -64,6 +80,7 @@ impl Buffer for RankMemory {
     fn write(&mut self, offset: usize, from: &[u8]) {
         match self {
             RankMemory::Here(bytes) => bytes[offset..offset + from.len()].copy_from_slice(from),
+            RankMemory::TakenBack { .. } => {}
             RankMemory::There { pid, address, landing, landed, failed, .. } => {
                 if *landed == 0 && offset == landing.len() && offset + from.len() <= INLINE {
                     landing.extend_from_slice(from);
@@ -85,7 +102,7 @@ impl Buffer for RankMemory {
     fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match self {
             RankMemory::Here(bytes) => Some(bytes),
-            RankMemory::There { .. } => None,
+            RankMemory::There { .. } | RankMemory::TakenBack { .. } => None,
         }
     }
 }

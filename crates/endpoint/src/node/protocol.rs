@@ -26,17 +26,52 @@ pub(super) enum Place<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command<'a> {
-    Send { peer: PeerIndex, label: Label, confirmed: bool, ticket: u64, place: Place<'a> },
-    Receive { source: Source, selector: Wanted, ticket: u64, address: u64, length: u64 },
-    Cancel { ticket: u64 },
-    Probe { source: Source, selector: Wanted },
-    Claim { source: Source, selector: Wanted },
-    ReceiveClaimed { claim: Claim, ticket: u64, address: u64, length: u64 },
-    Discard { claim: Claim },
-    Insert { name: Name },
+    Send {
+        peer: PeerIndex,
+        label: Label,
+        confirmed: bool,
+        ticket: u64,
+        place: Place<'a>,
+    },
+    Receive {
+        source: Source,
+        selector: Wanted,
+        ticket: u64,
+        address: u64,
+        length: u64,
+    },
+    Cancel {
+        ticket: u64,
+    },
+    Probe {
+        source: Source,
+        selector: Wanted,
+    },
+    Claim {
+        source: Source,
+        selector: Wanted,
+    },
+    ReceiveClaimed {
+        claim: Claim,
+        ticket: u64,
+        address: u64,
+        length: u64,
+    },
+    Discard {
+        claim: Claim,
+    },
+    Insert {
+        name: Name,
+    },
     Report,
     IsQuiet,
     IsFlushed,
+    /// The memory of this request is not to be touched any more.
+    TakeBack {
+        ticket: u64,
+    },
+    /// The rank goes; its memory is not to be touched any more. The answer is the end of the rings.
+    Leave,
 }
 
 /// A [`TagSelector`] in its parts.
@@ -68,6 +103,7 @@ pub(super) enum Event<'a> {
         status: Status,
         payload: Option<&'a [u8]>,
     },
+    /// Answers a cancellation, and a buffer taken back.
     Cancelled(bool),
     /// Answers a probe, with `claim` a claim.
     Found(Option<(Envelope, Option<Claim>)>),
@@ -77,6 +113,11 @@ pub(super) enum Event<'a> {
     IsQuiet(bool),
     /// The engine has given this rank up; what for.
     Failed(&'a [u8]),
+    /// A peer could not be reached; the fault's parts as a JSON list.
+    Lost {
+        peer: PeerIndex,
+        fault: &'a [u8],
+    },
 }
 
 fn space(byte: u8) -> Option<Space> {
@@ -146,6 +187,7 @@ fn source_parts(source: Source) -> (u8, u32) {
 }
 
 impl<'a> Command<'a> {
+    #[inline]
     pub fn length(&self) -> usize {
         let mut count = Writer { into: None, at: 0 };
         self.put(&mut count);
@@ -153,6 +195,7 @@ impl<'a> Command<'a> {
     }
 
     /// Over the whole of `into`, whose length is [`Command::length`].
+    #[inline]
     pub fn write(&self, into: &mut [u8]) {
         self.put(&mut Writer { into: Some(into), at: 0 });
     }
@@ -212,6 +255,11 @@ impl<'a> Command<'a> {
             Command::Report => out.head(9, Space::Tagged, 0, 0, 0),
             Command::IsQuiet => out.head(10, Space::Tagged, 0, 0, 0),
             Command::IsFlushed => out.head(11, Space::Tagged, 0, 0, 0),
+            Command::TakeBack { ticket } => {
+                out.head(12, Space::Tagged, 0, 0, 0);
+                out.u64(ticket);
+            }
+            Command::Leave => out.head(13, Space::Tagged, 0, 0, 0),
         }
     }
 
@@ -263,6 +311,11 @@ impl<'a> Command<'a> {
             9 => from.end(Command::Report),
             10 => from.end(Command::IsQuiet),
             11 => from.end(Command::IsFlushed),
+            12 => {
+                let ticket = from.u64()?;
+                from.end(Command::TakeBack { ticket })
+            }
+            13 => from.end(Command::Leave),
             _ => None,
         }
     }
@@ -274,6 +327,7 @@ fn status_byte(status: Status) -> u8 {
         Status::Truncated => 1,
         Status::Cancelled => 2,
         Status::PeerDead => 3,
+        Status::Withdrawn => 4,
     }
 }
 
@@ -292,6 +346,7 @@ fn read_envelope(from: &mut Reader, flags: u8, space: Space, peer: u32) -> Optio
 }
 
 impl<'a> Event<'a> {
+    #[inline]
     pub fn length(&self) -> usize {
         let mut count = Writer { into: None, at: 0 };
         self.put(&mut count);
@@ -299,6 +354,7 @@ impl<'a> Event<'a> {
     }
 
     /// Over the whole of `into`, whose length is [`Event::length`].
+    #[inline]
     pub fn write(&self, into: &mut [u8]) {
         self.put(&mut Writer { into: Some(into), at: 0 });
     }
@@ -335,6 +391,10 @@ impl<'a> Event<'a> {
                 out.head(7, plain, 0, 0, 0);
                 out.bytes(text);
             }
+            Event::Lost { peer, fault } => {
+                out.head(8, plain, 0, 0, peer.0);
+                out.bytes(fault);
+            }
         }
     }
 
@@ -350,6 +410,7 @@ impl<'a> Event<'a> {
                     1 => Status::Truncated,
                     2 => Status::Cancelled,
                     3 => Status::PeerDead,
+                    4 => Status::Withdrawn,
                     _ => return None,
                 };
                 let ticket = from.u64()?;
@@ -372,6 +433,7 @@ impl<'a> Event<'a> {
             5 => Some(Event::Report(from.0)),
             6 => from.end(Event::IsQuiet(last != 0)),
             7 => Some(Event::Failed(from.0)),
+            8 => Some(Event::Lost { peer: PeerIndex(word), fault: from.0 }),
             _ => None,
         }
     }
@@ -395,7 +457,7 @@ mod tests {
         }
 
         #[test]
-        fn commands_read_back_as_written(kind in 0..12, a: u64, b: u64, c: u64, payload in proptest::collection::vec(any::<u8>(), 0..100)) {
+        fn commands_read_back_as_written(kind in 0..14, a: u64, b: u64, c: u64, payload in proptest::collection::vec(any::<u8>(), 0..100)) {
             let peer = PeerIndex(a as u32);
             let source = if b.is_multiple_of(2) { Source::Any } else { Source::Peer(peer) };
             let selector = Wanted { space: label(c).space, tag: a & b, mask: b };
@@ -411,6 +473,8 @@ mod tests {
                 8 => Command::Insert { name: Name::example() },
                 9 => Command::Report,
                 10 => Command::IsQuiet,
+                11 => Command::TakeBack { ticket: a },
+                12 => Command::Leave,
                 _ => Command::IsFlushed,
             };
             let mut bytes = vec![0xAA; command.length()];
@@ -419,9 +483,11 @@ mod tests {
         }
 
         #[test]
-        fn events_read_back_as_written(kind in 0..8, a: u64, b: u64, payload in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let envelope = Envelope::new(PeerIndex(a as u32), label(b), a);
-            let status = [Status::Done, Status::Truncated, Status::Cancelled, Status::PeerDead][(a % 4) as usize];
+        fn events_read_back_as_written(kind in 0..9, a: u64, b: u64, payload in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let peer = PeerIndex(a as u32);
+            let envelope = Envelope::new(peer, label(b), a);
+            let statuses = [Status::Done, Status::Truncated, Status::Cancelled, Status::PeerDead, Status::Withdrawn];
+            let status = statuses[(a % 5) as usize];
             let event = match kind {
                 0 => Event::Completed { ticket: b, direction: Direction::Send, envelope, status, payload: None },
                 1 => Event::Completed { ticket: b, direction: Direction::Receive, envelope, status, payload: Some(&payload) },
@@ -430,6 +496,7 @@ mod tests {
                 4 => Event::Found(Some((envelope, b.is_multiple_of(2).then_some(Claim::from_bits(1 << 32 | 5))))),
                 5 => Event::Inserted(PeerIndex(3)),
                 6 => Event::Report(&payload),
+                7 => Event::Lost { peer, fault: &payload },
                 _ => Event::Failed(&payload),
             };
             let mut bytes = vec![0xAA; event.length()];

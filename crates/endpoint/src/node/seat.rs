@@ -1,4 +1,4 @@
-//! One rank in the engine's process: its engine, its ways to others, and the rings to the rank itself.
+//! One rank in the engine's process: its engine, its paths to peers, and the rings to the rank itself.
 
 use std::collections::VecDeque;
 
@@ -27,6 +27,7 @@ const TURNS_PER_NOTICE: u32 = 4096;
 const UNTOLD: u64 = u64::MAX;
 
 pub(super) struct Seat {
+    /// Goes before the rings, whose end tells the rank that nothing touches its memory any more.
     driver: Driver<Paths, RankMemory>,
     rings: ShmPort,
     rank: Pid,
@@ -109,6 +110,9 @@ impl Seat {
         if direction == Direction::Send && matches!(buffer, RankMemory::Here(_)) {
             self.pending -= 1;
         }
+        if status == Status::PeerDead {
+            self.tell_lost()?;
+        }
         if context == UNTOLD {
             return Ok(());
         }
@@ -138,6 +142,18 @@ impl Seat {
                 Sent::Full => break,
                 Sent::Gone => return Err(End::RankGone),
             }
+        }
+        Ok(())
+    }
+
+    /// Tells the rank why peers could not be reached.
+    #[cold]
+    fn tell_lost(&mut self) -> Result<(), End> {
+        while let Some((peer, fault)) = self.driver.port_mut().next_lost() {
+            let parts = [fault.subject(), fault.cause(), fault.next()];
+            let json = serde_json::to_vec(&parts)
+                .map_err(|e| Fault::because("fault", e, "report this as a bug of plimsoll"))?;
+            self.tell(&Event::Lost { peer, fault: &json })?;
         }
         Ok(())
     }
@@ -205,6 +221,16 @@ impl Work<'_> {
                 let request = self.requests.get(slot(ticket)).copied().flatten();
                 let done = request.is_some_and(|request| self.driver.engine.cancel(request));
                 self.answer(&Event::Cancelled(done));
+            }
+            Command::TakeBack { ticket } => {
+                let request = self.requests.get(slot(ticket)).copied().flatten();
+                let done = request.is_some_and(|request| self.driver.engine.take_back(request, RankMemory::stand_in));
+                self.answer(&Event::Cancelled(done));
+            }
+            Command::Leave => {
+                // What was sent last may wait for company.
+                self.driver.flush()?;
+                return Err(End::RankGone);
             }
             Command::Probe { source, selector } => {
                 let found = self.driver.engine.probe(source, selector.into());

@@ -10,8 +10,11 @@ use std::time::{Duration, Instant};
 
 use linux::rendezvous::Meeting;
 use linux::shm::{Geometry, Memory, Role, ShmPort};
-use linux::{affinity, contention};
+use linux::{affinity, contention, shortage};
+use machine::bounds::NODE_RANKS;
+use machine::topology::Topology;
 use machine::{CoreId, Fault, Result, Site};
+use rustix::process::Pid;
 
 use super::greeting::{self, Answer, VERSION, Wishes};
 use super::meeting_name;
@@ -42,6 +45,8 @@ pub fn serve(core: CoreId) -> Result<()> {
     // Whoever started this process may be a rank that is bound elsewhere.
     affinity::unbind()?;
     affinity::check(core)?;
+    // It serves many ranks, and nothing in it calls `select`.
+    shortage::raise_descriptor_limit();
     let meeting = Meeting::open(&meeting_name(core))?;
     let (seats, arrivals) = channel();
     let joining = Arc::new(AtomicUsize::new(0));
@@ -142,10 +147,18 @@ struct Doorman {
 
 impl Doorman {
     fn run(self) {
-        while let Ok(stream) = self.meeting.accept() {
+        loop {
+            let stream = self.meeting.accept();
             self.joining.fetch_add(1, Ordering::Relaxed);
-            let met = self.meet(&stream);
-            if let Err(fault) = met {
+            if let Err(fault) = self.meet(&stream) {
+                let fault = match shortage::may_pass(&fault) {
+                    true => Fault::new(
+                        format!("node's engine on {}", self.core),
+                        format!("{}: {}", fault.subject(), fault.cause()),
+                        "raise its limits (ulimit -n, memory), or start fewer ranks",
+                    ),
+                    false => fault,
+                };
                 let refusal = Answer::Refused {
                     subject: fault.subject().to_string(),
                     cause: fault.cause().to_string(),
@@ -166,10 +179,19 @@ impl Doorman {
                 "end the old engine, or wait 3 s after the last job",
             ));
         }
-        let caller = rustix::net::sockopt::socket_peercred(stream)
-            .map_err(|e| Fault::because("rank", e, "see that it still runs"))?;
+        let caller = linux::credentials::of_peer(stream)
+            .map_err(|e| Fault::because("rank", e, "see that it still runs"))?
+            .process
+            .ok_or_else(|| {
+                Fault::new(
+                    "placement core:N",
+                    "this rank is in a PID namespace that the engine's process does not see (another container), so that \
+                     its memory cannot be read",
+                    "start engine and ranks in one PID namespace, or run at app",
+                )
+            })?;
         let mut word = [0; 8];
-        let read = linux::remote::read(caller.pid, wishes.word_at, &mut word);
+        let read = linux::remote::read(caller, wishes.word_at, &mut word);
         if read.is_err() || u64::from_ne_bytes(word) != wishes.word {
             return Err(Fault::new(
                 "placement core:N",
@@ -177,7 +199,7 @@ impl Doorman {
                 "permit it (seccomp filter, container option CAP_SYS_PTRACE), or run at app",
             ));
         }
-        let rank = caller.pid.as_raw_nonzero().get() as u32;
+        let rank = caller.as_raw_nonzero().get() as u32;
         let settings = Settings::read(|key| match key {
             "NETWORK" => Some(wishes.network.clone()),
             "ADDRESS" => wishes.address.clone(),
@@ -188,6 +210,21 @@ impl Doorman {
         let memory = Memory { pid: rank, address: wishes.word_at, word: wishes.word };
         let paths = Paths::on_behalf(&settings, memory)?;
         let placed = self.settle(rank, &wishes.cores)?;
+        let seated = self.seat(stream, caller, paths, placed);
+        if seated.is_err()
+            && let Ok(mut ranks) = self.ranks.lock()
+            && let Some(place) = ranks.iter().position(|known| known.process == rank)
+        {
+            ranks.swap_remove(place);
+        }
+        seated
+    }
+
+    /// Welcomes a rank and hands it to the loop.
+    fn seat(&self, stream: &UnixStream, rank: Pid, paths: Paths, placed: Placed) -> Result<()> {
+        let mut rings = ShmPort::new(Geometry { slots: 128, mtu: LARGEST.next_multiple_of(64), ..Geometry::default() });
+        // What fails after the welcome cannot be told.
+        rings.prepare()?;
         let answer = Answer::Welcome {
             name: paths.name().as_bytes().to_vec(),
             process: std::process::id(),
@@ -195,19 +232,27 @@ impl Doorman {
             notes: placed.notes.clone(),
         };
         greeting::say(stream, &answer)?;
-        let mut rings = ShmPort::new(Geometry { slots: 128, mtu: LARGEST.next_multiple_of(64), ..Geometry::default() });
         rings.connect(stream, Role::Create)?;
         let yields = placed.yields;
-        let seat = Seat::new(Driver::admitting(paths, Paths::admit), rings, caller.pid, placed);
+        let seat = Seat::new(Driver::admitting(paths, Paths::admit), rings, rank, placed);
         let gone = |_| Fault::new("node's engine", "it is ending", "start the job again");
         self.seats.send(Arrival { seat, yields, ranks: self.ranks.clone() }).map_err(gone)
     }
 
-    /// Who else needs the engine's core (DESIGN rule 6): ranks that outnumber the other cores, or who are pinned to it.
+    /// Who else needs the engine's core: ranks that outnumber the other cores, or who are pinned to it.
     fn settle(&self, rank: u32, cores: &[u32]) -> Result<Placed> {
         let site = Site::Core(self.core);
         let mut placed = Placed { asked: site.clone(), ran: site, yields: false, notes: Vec::new() };
+        let pinned = contention::pinned_to(self.core)?;
+        let threads = Topology::live()?.cpu(self.core).map(|cpu| cpu.threads.clone()).unwrap_or_default();
         let mut ranks = self.ranks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if ranks.len() >= NODE_RANKS.total.count() {
+            return Err(Fault::new(
+                format!("node's engine on {}", self.core),
+                format!("it serves {} ranks already", ranks.len()),
+                "start fewer ranks, or spread them over engines on several cores",
+            ));
+        }
         ranks.push(Rank { process: rank, cores: cores.to_vec() });
         let mut why = Vec::new();
         if cores == [self.core.0] {
@@ -218,10 +263,16 @@ impl Doorman {
         if ranks.len() > others.len() {
             why.push(format!("{} ranks have {} other cores", ranks.len(), others.len()));
         }
-        for occupant in contention::pinned_to(self.core)? {
+        for occupant in pinned {
             if !ranks.iter().any(|rank| rank.process == occupant.process) {
                 why.push(format!("a thread of {} is pinned to it", occupant.name));
             }
+        }
+        if cores != [self.core.0] && cores.iter().all(|core| threads.contains(CoreId(*core))) {
+            placed.notes.push(format!(
+                "this rank has the other thread of {}: it and the engine slow each other; leave the engine both threads",
+                self.core
+            ));
         }
         if !why.is_empty() {
             placed.yields = true;

@@ -58,11 +58,11 @@ impl Hook {
         }
         let mut ahead = 0;
         let mut outcome = if waiting >= slots { Verdict::Dropped } else { Verdict::Placed };
-        let (mut doubled, mut filled) = (false, false);
+        let (mut duplicated, mut filled) = (false, false);
         if flags & CARRIES != 0 {
             ahead = sequence.wrapping_sub(self.expected);
-            doubled = ahead.cast_signed() < 0 || (1..=64).contains(&ahead) && self.beyond >> (ahead - 1) & 1 != 0;
-            if doubled {
+            duplicated = ahead.cast_signed() < 0 || (1..=64).contains(&ahead) && self.beyond >> (ahead - 1) & 1 != 0;
+            if duplicated {
                 outcome = Verdict::Dropped;
             } else if ahead > 64 {
                 return (Verdict::Passed, None);
@@ -76,7 +76,7 @@ impl Hook {
         }
         let open = waiting < slots / 4;
         let answer = flags & PING != 0
-            || doubled
+            || duplicated
             || filled
             || (outcome == Verdict::Placed && ahead > 0)
             || (open && self.expected.wrapping_sub(self.told) >= ACKNOWLEDGE_EVERY);

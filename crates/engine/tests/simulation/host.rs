@@ -246,7 +246,7 @@ impl Host {
                     Status::Done => {}
                     Status::Cancelled => self.sent[from] -= 1,
                     Status::PeerDead => assert!(!self.engine.is_alive(envelope.peer)),
-                    Status::Truncated => panic!("a send was truncated"),
+                    Status::Truncated | Status::Withdrawn => panic!("a send ended as a receive"),
                 }
                 if length <= 64 {
                     let mut sent = [0; 64];
@@ -265,6 +265,7 @@ impl Host {
                     Status::Truncated => assert!(length > capacity),
                     Status::PeerDead => assert!(!self.engine.is_alive(envelope.peer)),
                     Status::Cancelled => assert_eq!((length, envelope.tag, probed), (0, 0, None)),
+                    Status::Withdrawn => panic!("nothing is taken back"),
                 }
                 let matched = matches!(status, Status::Done | Status::Truncated) || length > 0;
                 if matched {

@@ -91,7 +91,7 @@ impl Ledger {
             let gaps = died(stream.0) || died(stream.1);
             for receipt in &received {
                 loop {
-                    let Some(message) = sent.next() else { panic!("{stream:?}: a message doubled or altered") };
+                    let Some(message) = sent.next() else { panic!("{stream:?}: a message duplicated or altered") };
                     if agrees(message, receipt) {
                         break;
                     }

@@ -1,4 +1,4 @@
-//! Seeded simulation: two to five engines on wires that lose, double, delay and reorder, are cut for a while or for
+//! Seeded simulation: two to five engines on wires that lose, duplicate, delay and reorder, are cut for a while or for
 //! good, with ports that are full and applications that sleep, do not read, cancel, or die. Some ports receive at
 //! the driver hook. A seed replays a world:
 //! `PLIMSOLL_SEED=n cargo test -p engine --test simulation`. `PLIMSOLL_MESSAGES=n` sets how many messages are moved.

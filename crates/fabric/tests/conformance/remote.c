@@ -1,16 +1,17 @@
 /* One-sided transfers and atomic operations: fi_rma(3), fi_atomic(3), fi_mr(3). */
 #include "conform.h"
 
+#include <sys/mman.h>
+
 struct region {
     struct fid_mr *mr;
     char *bytes;
     uint64_t base, key; /* as the other side must name it */
 };
 
-/* Registers memory and trades its key with the other side, whose base and key come back in `theirs`. */
-static struct region share(struct end *end, size_t length, uint64_t access, uint64_t key, struct region *theirs) {
-    struct region mine = {.bytes = memory(length)};
-    memset(mine.bytes, 0, length);
+/* Registers these bytes and trades their key with the other side, whose base and key come back in `theirs`. */
+static struct region share_bytes(struct end *end, char *bytes, size_t length, uint64_t access, uint64_t key, struct region *theirs) {
+    struct region mine = {.bytes = bytes};
     MUST(fi_mr_reg(end->domain, mine.bytes, length, access, 0, key, 0, &mine.mr, NULL));
     if (end->info->domain_attr->mr_mode & FI_MR_ENDPOINT) {
         MUST(fi_mr_bind(mine.mr, &end->ep->fid, 0));
@@ -21,6 +22,12 @@ static struct region share(struct end *end, size_t length, uint64_t access, uint
     tell(&mine, sizeof mine);
     hear(theirs, sizeof *theirs);
     return mine;
+}
+
+static struct region share(struct end *end, size_t length, uint64_t access, uint64_t key, struct region *theirs) {
+    char *bytes = memory(length);
+    memset(bytes, 0, length);
+    return share_bytes(end, bytes, length, access, key, theirs);
 }
 
 static void withdraw(struct region *mine) {
@@ -154,6 +161,7 @@ static void bounds_and_rights(void) {
     int touched = 0;
     for (int i = 0; i < 4096; i++) touched += mine.bytes[i] != 0 || open_mine.bytes[i] != 0;
     CHECK_EQUAL(touched, 0);
+    meet(end); /* neither side goes on before the other has looked */
     /* And what is allowed still goes. */
     MUST(AGAIN(end, fi_write(end->ep, local, 4096, NULL, end->peer, open_theirs.base, open_theirs.key, local)));
     EXPECT(end, end->sent, local);
@@ -182,6 +190,164 @@ static void closed_region(void) {
     meet(end);
     CHECK(mine.bytes[0] == 0);
     free(mine.bytes);
+    close_end(end);
+}
+
+static size_t other_bytes(const char *bytes, size_t length, char expected) {
+    size_t other = 0;
+    for (size_t i = 0; i < length; i++) other += bytes[i] != expected;
+    return other;
+}
+
+enum { LONG = 128 << 20 };
+
+/* Once its region is closed a peer's write goes no further, however much of it is still to come. */
+static void closed_while_written(void) {
+    struct end *end = open_remote(FI_RMA);
+    if (!end) return;
+    struct region theirs, mine = share(end, side == 1 ? LONG : 8, ALL_ACCESS, 5, &theirs);
+    if (side == 0) {
+        struct fi_cq_tagged_entry entry;
+        char *local = memory(LONG);
+        memset(local, 1, LONG);
+        MUST(AGAIN(end, fi_write(end->ep, local, LONG, NULL, end->peer, theirs.base, theirs.key, local)));
+        CHECK(take(end, end->sent, &entry, NULL) != 0);
+        meet(end);
+        free(local);
+        withdraw(&mine);
+    } else {
+        volatile char *first = mine.bytes, *last = mine.bytes + LONG - 1;
+        while (!*first) turn(end);
+        CHECK(!*last);
+        CHECK_EQUAL(fi_close(&mine.mr->fid), 0);
+        memset(mine.bytes, 0x5a, LONG);
+        meet(end);
+        CHECK_EQUAL(other_bytes(mine.bytes, LONG, 0x5a), 0);
+        free(mine.bytes);
+    }
+    close_end(end);
+}
+
+/* And a peer's read gets nothing of what is written there afterwards, unless it reads the memory by itself. */
+static void closed_while_read(void) {
+    struct end *end = open_remote(FI_RMA);
+    if (!end) return;
+    struct region theirs, mine = share(end, side == 1 ? LONG : 8, ALL_ACCESS, 5, &theirs);
+    if (side == 0) {
+        struct fi_cq_tagged_entry entry;
+        char *local = memory(LONG);
+        memset(local, 0, LONG);
+        meet(end);
+        MUST(AGAIN(end, fi_read(end->ep, local, LONG, NULL, end->peer, theirs.base, theirs.key, local)));
+        while (!*(volatile char *)local) turn(end);
+        meet(end);
+        int code = take(end, end->sent, &entry, NULL);
+        CHECK_EQUAL(memchr(local, 0x5a, LONG) != NULL, 0);
+        if (code == 0) CHECK_EQUAL(other_bytes(local, LONG, 1), 0);
+        meet(end);
+        free(local);
+        withdraw(&mine);
+    } else {
+        const char *shared = getenv("FI_PLIMSOLL_SHM");
+        memset(mine.bytes, 1, LONG);
+        meet(end);
+        meet(end);
+        CHECK_EQUAL(fi_close(&mine.mr->fid), 0);
+        if (shared && strcmp(shared, "no") == 0) memset(mine.bytes, 0x5a, LONG);
+        meet(end);
+        free(mine.bytes);
+    }
+    close_end(end);
+}
+
+/* What the provider posts for itself is not the application's to cancel. */
+static void cancelled_is_only_what_was_posted(void) {
+    struct end *end = open_remote(FI_RMA);
+    if (!end) return;
+    struct region theirs, mine = share(end, 4096, ALL_ACCESS, 5, &theirs);
+    char local[8] = "written";
+    for (int i = 0; i < 64; i++) CHECK_EQUAL(fi_cancel(&end->ep->fid, NULL), -FI_ENOENT);
+    meet(end);
+    MUST(AGAIN(end, fi_write(end->ep, local, sizeof local, NULL, end->peer, theirs.base, theirs.key, local)));
+    EXPECT(end, end->sent, local);
+    meet(end);
+    CHECK(memcmp(mine.bytes, local, sizeof local) == 0);
+    meet(end);
+    withdraw(&mine);
+    close_end(end);
+}
+
+/* What an atomic changes must be open for writing, what it fetches for reading. */
+static void atomic_rights(void) {
+    struct end *end = open_remote(FI_ATOMIC);
+    if (!end) return;
+    static const uint64_t accesses[] = {FI_REMOTE_READ, FI_REMOTE_WRITE, FI_REMOTE_READ | FI_REMOTE_WRITE};
+    static const char *const names[] = {"sum", "fetched sum", "atomic read", "compare and swap"};
+    static const uint64_t needs[] = {FI_REMOTE_WRITE, FI_REMOTE_READ | FI_REMOTE_WRITE, FI_REMOTE_READ, FI_REMOTE_READ | FI_REMOTE_WRITE};
+    struct region theirs[3], mine[3];
+    size_t count = 0;
+    for (int i = 0; i < 3; i++) mine[i] = share(end, 4096, accesses[i], 70 + (uint64_t)i, &theirs[i]);
+    if (fi_atomicvalid(end->ep, FI_INT64, FI_SUM, &count) || fi_fetch_atomicvalid(end->ep, FI_INT64, FI_ATOMIC_READ, &count) ||
+        fi_compare_atomicvalid(end->ep, FI_INT64, FI_CSWAP, &count))
+        leave_out("the provider lacks one of these atomics");
+    else
+        for (int i = 0; i < 3; i++)
+            for (int form = 0; form < 4; form++) {
+                volatile int64_t *value = (int64_t *)mine[i].bytes;
+                int64_t operand = 100, compare = 5, fetched = -1;
+                struct fi_cq_tagged_entry entry;
+                uint64_t base = theirs[i].base, key = theirs[i].key;
+                *value = 5;
+                meet(end);
+                ssize_t code;
+                switch (form) {
+                case 0: code = AGAIN(end, fi_atomic(end->ep, &operand, 1, NULL, end->peer, base, key, FI_INT64, FI_SUM, NULL)); break;
+                case 1:
+                    code = AGAIN(end, fi_fetch_atomic(end->ep, &operand, 1, NULL, &fetched, NULL, end->peer, base, key, FI_INT64, FI_SUM, NULL));
+                    break;
+                case 2:
+                    code = AGAIN(end, fi_fetch_atomic(end->ep, NULL, 1, NULL, &fetched, NULL, end->peer, base, key, FI_INT64, FI_ATOMIC_READ, NULL));
+                    break;
+                default:
+                    code = AGAIN(end, fi_compare_atomic(end->ep, &operand, 1, NULL, &compare, NULL, &fetched, NULL, end->peer, base, key,
+                                                        FI_INT64, FI_CSWAP, NULL));
+                }
+                if (code == 0) code = take(end, end->sent, &entry, NULL);
+                int granted = (accesses[i] & needs[form]) == needs[form];
+                check((code == 0) == granted, __FILE__, __LINE__, "%s with access 0x%llx gave %zd", names[form],
+                      (unsigned long long)accesses[i], code);
+                if (granted && form > 0) CHECK_EQUAL(fetched, 5);
+                if (!granted) CHECK_EQUAL(fetched, -1);
+                meet(end);
+                CHECK_EQUAL(*value, !granted || form == 2 ? 5 : form == 3 ? 100 : 105);
+                meet(end);
+            }
+    for (int i = 0; i < 3; i++) withdraw(&mine[i]);
+    close_end(end);
+}
+
+/* An atomic read writes nothing, so that memory may be shared that nobody can write. */
+static void atomic_read_of_constants(void) {
+    struct end *end = open_remote(FI_ATOMIC);
+    if (!end) return;
+    char *bytes = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUST(bytes == MAP_FAILED ? -FI_ENOMEM : 0);
+    *(int64_t *)bytes = 42 + side;
+    MUST(mprotect(bytes, 4096, PROT_READ) ? -FI_EINVAL : 0);
+    struct region theirs, mine = share_bytes(end, bytes, 4096, FI_REMOTE_READ, 5, &theirs);
+    size_t count = 0;
+    if (fi_fetch_atomicvalid(end->ep, FI_INT64, FI_ATOMIC_READ, &count)) leave_out("the provider has no atomic read");
+    else {
+        int64_t fetched = -1;
+        meet(end);
+        MUST(AGAIN(end, fi_fetch_atomic(end->ep, NULL, 1, NULL, &fetched, NULL, end->peer, theirs.base, theirs.key, FI_INT64, FI_ATOMIC_READ,
+                                        &fetched)));
+        EXPECT(end, end->sent, &fetched);
+        CHECK_EQUAL(fetched, 43 - side);
+        meet(end);
+    }
+    CHECK_EQUAL(fi_close(&mine.mr->fid), 0);
+    munmap(bytes, 4096);
     close_end(end);
 }
 
@@ -325,8 +491,13 @@ const struct test_case remote_cases[] = {
     {"in_pieces", in_pieces},
     {"bounds_and_rights", bounds_and_rights},
     {"closed_region", closed_region},
+    {"closed_while_written", closed_while_written},
+    {"closed_while_read", closed_while_read},
+    {"cancelled_is_only_what_was_posted", cancelled_is_only_what_was_posted},
     {"atomic_results", atomic_results},
     {"atomic_types", atomic_types},
     {"atomic_contention", atomic_contention},
+    {"atomic_rights", atomic_rights},
+    {"atomic_read_of_constants", atomic_read_of_constants},
     {NULL, NULL},
 };

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::launcher::{Carrier, Mpi};
-use crate::libfabric;
-use crate::place::{Place, sources};
+use testbed::{Carrier, Job, Mpi, Place};
+
+use crate::{libfabric, sources};
 
 /// Far above what detection takes, far below what anybody would call a hang.
 const SECONDS: Duration = Duration::from_secs(45);
@@ -12,10 +12,7 @@ const SECONDS: Duration = Duration::from_secs(45);
 fn operations_end_with_an_error(settings: &[(&str, &str)]) {
     let place = Place::new();
     let Some(program) = libfabric::program(&place, "survivor") else { return };
-    let mut command = place.command(program);
-    command.arg("plimsoll").envs(settings.iter().map(|(name, value)| (format!("FI_PLIMSOLL_{name}"), value)));
-    let ended = place.run(&mut command, SECONDS);
-    assert!(ended.succeeded(), "{:?}\n{}{}", ended.status, ended.out, ended.errors);
+    let ended = place.run(place.libfabric(program, settings).arg("plimsoll"), SECONDS).well("survivor");
     assert_eq!(ended.out.matches("survived: ").count(), 4, "{}", ended.out);
 }
 
@@ -40,15 +37,14 @@ fn ranks(out: &str) -> Option<[i32; 2]> {
 
 fn jobs_end(mpi: &Mpi, settings: &[(&str, &str)]) {
     let place = Place::new();
-    let program = mpi.compile(&place, &sources("mpi-survivor"), "survivor");
-    let mut command = mpi.launch(&place, 2, Carrier::Plimsoll(settings), &program);
-    let mut job = place.start(&mut command);
+    let program = mpi.compile(&place, &sources("mpi-talk"), "talk");
+    let mut job = Job::new(mpi, 2, Carrier::Engine(settings), program).start(&place);
     let out = job.wait_for_output(SECONDS, |out| ranks(out).is_some());
     let [survivor, victim] = ranks(&out).unwrap();
     let victim = rustix::process::Pid::from_raw(victim).unwrap();
     rustix::process::kill_process(victim, rustix::process::Signal::KILL).unwrap();
     let ended = job.finish(SECONDS);
-    let told = format!("{}: {:?}\n{}{}", mpi.launcher.display(), ended.status, ended.out, ended.errors);
+    let told = format!("{mpi}: {}", ended.told());
     assert!(ended.status.is_some_and(|status| !status.success()), "{told}");
     // Whether by an error of MPI or by the launcher: the other rank has ended too.
     let survivor = rustix::process::Pid::from_raw(survivor).unwrap();
@@ -61,7 +57,7 @@ fn jobs_end(mpi: &Mpi, settings: &[(&str, &str)]) {
 
 #[test]
 fn a_job_ends_with_its_killed_rank() {
-    for mpi in Mpi::all() {
+    for mpi in Mpi::all_carried() {
         jobs_end(&mpi, &[]);
         jobs_end(&mpi, &[("SHM", "no"), ("ADDRESS", "127.0.0.1")]);
     }

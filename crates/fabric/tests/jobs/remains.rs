@@ -1,44 +1,27 @@
 //! What is left when an endpoint closes or its process is killed: nothing.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::libfabric;
-use crate::place::Place;
+use testbed::Place;
+use testbed::remains::Remains;
 
-/// Where what a process leaves behind would be: files in shared memory, named sockets, network namespaces.
-fn named_things() -> BTreeSet<String> {
-    let mut things = BTreeSet::new();
-    for folder in ["/dev/shm", "/run/netns"] {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.contains("plimsoll") {
-                things.insert(format!("{folder}/{name}"));
-            }
-        }
-    }
-    things
-}
+use crate::libfabric;
 
 /// The abstract sockets on which endpoints of this process's descendants in `place` are found.
 fn meetings(place: &Place) -> BTreeSet<String> {
-    crate::strangers::sockets_of(place).into_iter().collect()
+    crate::hostile::sockets_of(place.path()).into_iter().collect()
 }
 
 fn cycles(settings: &[(&str, &str)], count: &str) {
-    let before = named_things();
+    let before = Remains::before();
     let place = Place::new();
     let Some(program) = libfabric::program(&place, "cycles") else { return };
-    let mut command = place.command(program);
-    command.args(["plimsoll", count]);
-    command.envs(settings.iter().map(|(name, value)| (format!("FI_PLIMSOLL_{name}"), value)));
-    let ended = place.run(&mut command, Duration::from_secs(240));
-    assert!(ended.succeeded(), "{:?}\n{}{}", ended.status, ended.out, ended.errors);
+    let mut command = place.libfabric(program, settings);
+    let ended = place.run(command.args(["plimsoll", count]), Duration::from_secs(240)).well("cycles");
     assert_eq!(ended.out.matches("cycles: ").count(), 2, "{}", ended.out);
     eprintln!("{}", ended.out);
-    let left: Vec<_> = named_things().difference(&before).cloned().collect();
-    assert!(left.is_empty(), "{left:?}");
+    before.none_since();
 }
 
 #[test]
@@ -53,12 +36,10 @@ fn starts_and_stops_over_udp_leave_nothing() {
 
 #[test]
 fn killed_processes_leave_nothing() {
-    let before = named_things();
+    let before = Remains::before();
     let place = Place::new();
     let Some(program) = libfabric::program(&place, "cycles") else { return };
-    let mut command = place.command(program);
-    command.args(["plimsoll", "1000000"]);
-    let job = place.start(&mut command);
+    let job = place.start(place.libfabric(program, &[]).args(["plimsoll", "1000000"]));
     let deadline = Instant::now() + Duration::from_secs(30);
     let sockets = loop {
         let sockets = meetings(&place);
@@ -81,6 +62,5 @@ fn killed_processes_leave_nothing() {
         assert!(Instant::now() < deadline, "{left:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let left: Vec<_> = named_things().difference(&before).cloned().collect();
-    assert!(left.is_empty(), "{left:?}");
+    before.none_since();
 }

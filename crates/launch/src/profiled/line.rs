@@ -27,7 +27,7 @@ pub struct Program {
 /// What is known of a command before it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// With the place of its word.
+    /// The launcher, with the place of its word.
     pub launcher: Option<(usize, Launcher)>,
     /// Several where parts are separated by `:`.
     pub programs: Vec<Program>,

@@ -41,7 +41,7 @@ pub struct Request {
     pub trace: u64,
     /// Bytes of a rank's tables; `None` leaves it to the library.
     pub memory: Option<u64>,
-    /// Between two samples of cores and ranks; `None`: as often as costs little.
+    /// Time between two samples of cores and ranks; `None`: as short as costs little.
     pub interval: Option<Nanoseconds>,
     /// Sample what the cores do.
     pub cores: bool,
@@ -51,68 +51,106 @@ pub struct Request {
     pub command: PathBuf,
 }
 
+/// A command that records itself once it is started, and the folder for what it leaves.
+pub struct Recorded<'a> {
+    request: &'a Request,
+    pub command: Command,
+    line: Line,
+    place: Place,
+    job: Job,
+}
+
+impl<'a> Recorded<'a> {
+    /// Makes the folder; it goes again unless the command is spawned.
+    ///
+    /// # Errors
+    /// What cannot be profiled, or where, with the next step.
+    pub fn prepare(request: &'a Request) -> Result<Recorded<'a>> {
+        let line = Line::read(&request.words);
+        if let Some(fault) = line.programs.iter().filter(|p| p.certain).find_map(|p| refusal::of_program(&p.path)) {
+            return Err(fault);
+        }
+        let library = preload::library(&request.command)?;
+        let place = Place::make(request.folder.as_deref())?;
+        let mut variables = preload::variables(&library, place.path(), request.trace, request.memory);
+        if request.cores {
+            variables.push((variable::SAMPLER.to_owned(), request.command.clone().into()));
+        }
+        let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
+        let words = line.exporting(&request.words, &names);
+        let listed = line::listed(&names);
+        variables.extend(listed);
+        let (name, arguments) = words.split_first().ok_or_else(|| {
+            Fault::new("no command", "there would be nothing to run", "name one: plimsoll profile -- mpirun -n 8 ./a")
+        })?;
+        let mut command = Command::new(name);
+        command.args(arguments).envs(variables);
+        let job = Job {
+            command: request.words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            host: host(),
+            boot: boot(),
+            pid: std::process::id(),
+            pid_namespace: linux::accounting::pid_namespace(),
+            started: now(),
+            trace_limit: request.trace,
+            interval: request.interval.map(|interval| interval.0),
+            ..Job::default()
+        };
+        job.write(place.path())?;
+        Ok(Recorded { request, command, line, place, job })
+    }
+
+    /// Where the profile is left: an absolute path.
+    pub fn folder(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// Starts the command; its folder stays from then on.
+    pub fn spawn(&mut self) -> Result<Child> {
+        let child = self.command.spawn().map_err(|e| {
+            let name = self.command.get_program().display();
+            Fault::because(format!("command {name}"), e, "check its name and that it may run")
+        })?;
+        self.place.keep();
+        Ok(child)
+    }
+
+    /// Notes how the command ended, and what the sampler took or failed by. Returns the page that ends a run.
+    pub fn end(mut self, status: ExitStatus, sampling: Option<Result<Account>>) -> Result<String> {
+        let job = &mut self.job;
+        (job.ended, job.exit_code, job.signal) =
+            (Some(now()), status.code(), std::os::unix::process::ExitStatusExt::signal(&status));
+        // What reads the profile from here on reads that of a job that is over.
+        job.write(self.place.path())?;
+        let mut outcome = Outcome::read(self.place.path());
+        match sampling {
+            Some(Ok(account)) => outcome.sampling = Some(account),
+            Some(Err(fault)) => job.notes.push(format!("the cores were not sampled: {fault}")),
+            None => {}
+        }
+        job.notes.extend(outcome.notes());
+        if outcome.ranks == 0 {
+            job.notes.extend(refusal::of_silence(&self.request.words, &self.line, exit_code(status)));
+        }
+        job.write(self.place.path())?;
+        let name = || self.place.path().file_name().unwrap_or_default().into();
+        Ok(outcome.page(&self.request.folder.clone().unwrap_or_else(name), &job.notes))
+    }
+}
+
 /// Runs it; what it has to say goes to standard error. Returns the exit code of the command: what is wrong with the
 /// profile is said, and is no failure of the command, on whose code scripts and batch systems rely.
 pub fn run(request: &Request) -> Result<u8> {
-    let line = Line::read(&request.words);
-    if let Some(fault) = line.programs.iter().filter(|p| p.certain).find_map(|p| refusal::of_program(&p.path)) {
-        return Err(fault);
-    }
-    let library = preload::library(&request.command)?;
-    let mut place = Place::make(request.folder.as_deref())?;
-    let mut variables = preload::variables(&library, place.path(), request.trace, request.memory);
-    if request.cores {
-        variables.push((variable::SAMPLER.to_owned(), request.command.clone().into()));
-    }
-    let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
-    let words = line.exporting(&request.words, &names);
-    let listed = line::listed(&names);
-    variables.extend(listed);
-    let (name, arguments) = words.split_first().ok_or_else(|| {
-        Fault::new("no command", "there would be nothing to run", "name one: plimsoll profile -- mpirun -n 8 ./a")
-    })?;
-    let mut job = Job {
-        command: request.words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        host: host(),
-        boot: boot(),
-        pid: std::process::id(),
-        started: now(),
-        trace_limit: request.trace,
-        interval: request.interval.map(|interval| interval.0),
-        ..Job::default()
-    };
-    job.write(place.path())?;
-
+    let mut recorded = Recorded::prepare(request)?;
     // Signals are kept from here on, before any thread or child is there.
     let relay = Relay::open()?;
     // Opened before the command starts, so that its first moments are seen too.
-    let mut sampling = request.cores.then(|| Sampling::begin(place.path(), request.interval));
-    let mut command = Command::new(name);
-    command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
-    relay.release(&mut command);
-    let mut child = command
-        .spawn()
-        .map_err(|e| Fault::because(format!("command {}", name.display()), e, "check its name and that it may run"))?;
-    place.keep();
+    let sampling = request.cores.then(|| Sampling::begin(recorded.folder(), request.interval));
+    relay.release(&mut recorded.command);
+    let mut child = recorded.spawn()?;
     let status = attend(&mut child, &relay)?;
-
-    let code = exit_code(status);
-    let mut outcome = Outcome::read(place.path());
-    match sampling.take().map(Sampling::end) {
-        Some(Ok(account)) => outcome.sampling = Some(account),
-        Some(Err(fault)) => job.notes.push(format!("the cores were not sampled: {fault}")),
-        None => {}
-    }
-    job.notes.extend(outcome.notes());
-    if outcome.ranks == 0 {
-        job.notes.extend(refusal::of_silence(&request.words, &line, code));
-    }
-    (job.ended, job.exit_code, job.signal) =
-        (Some(now()), status.code(), std::os::unix::process::ExitStatusExt::signal(&status));
-    job.write(place.path())?;
-    let shown = request.folder.clone().unwrap_or_else(|| place.path().file_name().unwrap_or_default().into());
-    eprint!("{}", outcome.page(&shown, &job.notes));
-    Ok(code)
+    eprint!("{}", recorded.end(status, sampling.map(Sampling::end))?);
+    Ok(exit_code(status))
 }
 
 fn attend(child: &mut Child, relay: &Relay) -> Result<ExitStatus> {
@@ -124,14 +162,15 @@ fn attend(child: &mut Child, relay: &Relay) -> Result<ExitStatus> {
     }
 }
 
-/// A sampler in a thread of this process.
-struct Sampling {
+/// A sampler in a thread of this process, which ends with this or before.
+pub struct Sampling {
     stop: mpsc::Sender<()>,
     thread: JoinHandle<Result<Account>>,
 }
 
 impl Sampling {
-    fn begin(folder: &Path, interval: Option<Nanoseconds>) -> Sampling {
+    /// Of this host, for the profile in `folder`. The sensors are open when it returns.
+    pub fn begin(folder: &Path, interval: Option<Nanoseconds>) -> Sampling {
         // No rank of this host starts another.
         let _ = std::fs::File::create(folder::sampled_mark(folder, &boot()));
         let settings = Settings { folder: folder.to_owned(), interval };
@@ -146,7 +185,8 @@ impl Sampling {
         Sampling { stop, thread }
     }
 
-    fn end(self) -> Result<Account> {
+    /// What it took, or failed by.
+    pub fn end(self) -> Result<Account> {
         drop(self.stop);
         let died = || Fault::new("the sampler", "it ended with a panic", "report it, and profile with --no-cores");
         self.thread.join().unwrap_or_else(|_| Err(died()))

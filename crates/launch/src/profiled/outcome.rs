@@ -5,6 +5,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
+use machine::count;
+use profile::profile::Profile;
+use profile::summary::Totals;
+use profile::terminal::percent;
 use record::folder;
 use record::layout::{Dropped, words};
 use record::live::{Glance, Live};
@@ -18,11 +22,10 @@ pub struct Outcome {
     pub ranks: usize,
     /// Ranks that their worlds have.
     pub expected: usize,
-    /// Of those that left tables: ranks that neither called MPI_Finalize nor ended in order.
+    /// Ranks that left tables, but neither called MPI_Finalize nor ended in order.
     pub cut_short: usize,
-    pub calls: u64,
-    /// Inside MPI over the time that ranks ran, MPI_Init and MPI_Finalize left out; `None` where nothing was timed.
-    pub share: Option<f64>,
+    /// Calls, and the share of the ranks' time inside them, as `plimsoll report` has them; `None` where no table can be read.
+    pub calls: Option<(u64, f64)>,
     /// What could not be recorded, by what it is.
     pub dropped: Vec<(&'static str, u64)>,
     /// Files that are no tables of this version.
@@ -32,29 +35,28 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of the profile in `path`.
+    /// Reads the outcome of the profile in `path`.
     pub fn read(path: &Path) -> Outcome {
         let entries = fs::read_dir(path.join(folder::RANKS)).into_iter().flatten().flatten();
         let files: Vec<_> = entries
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|e| e == folder::RANK_SUFFIX))
             .collect();
-        let glances: Vec<Glance> = files.iter().filter_map(|path| Live::open(path)?.glance().ok()).collect();
-        Outcome { unreadable: files.len() - glances.len(), ..Outcome::of(&glances) }
+        let glances: Vec<Glance> = files.iter().filter_map(|path| Live::open(path).ok()??.glance().ok()).collect();
+        let profile = Profile::without_timeline(path).ok().filter(|profile| !profile.ranks.is_empty());
+        let calls = profile.map(|profile| Totals::of(&profile)).map(|totals| (totals.calls, totals.mpi_share));
+        Outcome { calls, unreadable: files.len() - glances.len(), ..Outcome::of(&glances) }
     }
 
     fn of(glances: &[Glance]) -> Outcome {
         let placed = glances.iter().filter(|glance| glance.header.placed != 0);
         let worlds: BTreeMap<String, usize> =
             placed.map(|glance| (words(&glance.header.world), glance.header.size as usize)).collect();
-        let times: Vec<(f64, f64)> = glances.iter().filter_map(shares).collect();
-        let (inside, all) = times.iter().fold((0.0, 0.0), |(a, b), (inside, all)| (a + inside, b + all));
         Outcome {
             ranks: glances.iter().filter(|glance| glance.header.placed != 0).count(),
             expected: worlds.values().sum(),
             cut_short: glances.iter().filter(|g| g.header.finalized == 0 && g.header.ended == 0).count(),
-            calls: glances.iter().fold(0, |sum, glance| sum + glance.calls()),
-            share: (all > 0.0).then(|| inside / all),
+            calls: None,
             dropped: dropped(glances.iter().map(|glance| &glance.header.dropped)),
             unreadable: 0,
             sampling: None,
@@ -66,47 +68,44 @@ impl Outcome {
         let mut notes = Vec::new();
         if self.ranks < self.expected {
             notes.push(format!(
-                "{} of {} ranks left no tables. Next: name a folder with -o that all hosts share, and put `plimsoll \
+                "{} of {} left no tables. Next: name a folder with -o that all hosts share, and put `plimsoll \
                  profile --` directly before the launcher, so that ranks of other hosts are told",
                 self.expected - self.ranks,
-                self.expected
+                count::of(self.expected as u64, "rank")
             ));
         }
         if self.unreadable > 0 {
             notes.push(format!(
-                "{} files of ranks cannot be read. Next: use a plimsoll and a libplimsoll_profile.so of one build",
-                self.unreadable
+                "{} of ranks cannot be read. Next: use a plimsoll and a libplimsoll_profile.so of one build",
+                count::of(self.unreadable as u64, "file")
             ));
         }
-        notes.extend(
-            self.dropped
-                .iter()
-                .map(|(what, count)| format!("{count} {what}. Next: allow more with --memory, or less to record")),
-        );
+        notes.extend(self.dropped.iter().map(|(what, n)| {
+            format!("{} {what}. Next: allow more with --memory, or less to record", count::grouped(*n))
+        }));
         notes
     }
 
     /// The page that ends a run; `profile` is the folder as the user names it.
     pub fn page(&self, profile: &Path, notes: &[String]) -> String {
-        let many = |n: u64, what: &str| format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" });
         if self.ranks == 0 {
             let mut page = String::from("plimsoll: no rank recorded anything\n");
             notes.iter().for_each(|note| page.push_str(&format!("plimsoll: {note}\n")));
             return page;
         }
-        let mut page = format!("plimsoll: {}, {}", many(self.ranks as u64, "rank"), many(self.calls, "MPI call"));
-        if let Some(share) = self.share {
-            let _ = write!(page, ", {:.1} % of their time in MPI", 100.0 * share);
+        let mut page = format!("plimsoll: {}", count::of(self.ranks as u64, "rank"));
+        if let Some((calls, share)) = self.calls {
+            let _ = write!(page, ", {}, {} of their time in MPI", count::of(calls, "MPI call"), percent(share));
         }
         if self.cut_short > 0 {
-            let _ = write!(page, "; {} did not finalize", many(self.cut_short as u64, "rank"));
+            let _ = write!(page, "; {} did not finalize", count::of(self.cut_short as u64, "rank"));
         }
         page.push('\n');
         if let Some(account) = &self.sampling {
             let _ = writeln!(
                 page,
-                "plimsoll: cores sampled {} times, which took {:.2} % of one core",
-                grouped(account.looks),
+                "plimsoll: cores sampled {}, which took {:.2} % of one core",
+                count::of(account.looks, "time"),
                 100.0 * account.share()
             );
         }
@@ -116,17 +115,6 @@ impl Outcome {
         let _ = writeln!(page, "plimsoll: now: plimsoll report {}", quoted(profile));
         page
     }
-}
-
-/// Ticks of a rank in MPI, and all of its threads' between MPI_Init and MPI_Finalize, in ns.
-fn shares(glance: &Glance) -> Option<(f64, f64)> {
-    let header = &glance.header;
-    let begun = if header.initialized != 0 { header.initialized } else { return None };
-    let ended = if header.finalized != 0 { header.finalized } else { header.latest.ticks };
-    let tick = header.tick()?;
-    let all = ended.checked_sub(begun)? as f64 * tick * glance.threads.len().max(1) as f64;
-    let inside = glance.ticks().iter().map(|ticks| *ticks as f64).sum::<f64>() * tick;
-    Some((inside.min(all), all))
 }
 
 fn dropped<'a>(all: impl Iterator<Item = &'a Dropped>) -> Vec<(&'static str, u64)> {
@@ -149,19 +137,6 @@ fn dropped<'a>(all: impl Iterator<Item = &'a Dropped>) -> Vec<(&'static str, u64
     what.into_iter().zip(sums).filter(|(_, sum)| *sum > 0).collect()
 }
 
-/// 1234567 as `1,234,567`.
-fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (nth, digit) in digits.chars().enumerate() {
-        if nth > 0 && (digits.len() - nth).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A path as a shell takes it for one word.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
@@ -179,8 +154,7 @@ mod tests {
             ranks: 3,
             expected: 4,
             cut_short: 1,
-            calls: 1_234_567,
-            share: Some(0.25),
+            calls: Some((1_234_567, 0.25)),
             dropped: vec![("calls found no place for their site", 7)],
             ..Outcome::default()
         };

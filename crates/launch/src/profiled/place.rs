@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use machine::{Fault, Result};
+use profile::job::Job;
 use record::folder;
 
 /// A new folder with the places for what ranks and hosts leave; removed again unless it is kept.
@@ -17,7 +18,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// At `wanted`, which may be there if it is empty, or as the first `plimsoll-profile-N` that is free.
+    /// Makes the folder at `wanted`, which may be there if it is empty or holds a profile without ranks, or as the
+    /// first `plimsoll-profile-N` that is free.
     pub fn make(wanted: Option<&Path>) -> Result<Place> {
         let (path, made) = match wanted {
             Some(path) => (path.to_owned(), wanted_folder(path)?),
@@ -47,14 +49,24 @@ impl Drop for Place {
         if self.kept {
             return;
         }
-        let _ = fs::remove_file(self.path.join(folder::JOB));
-        for part in [folder::RANKS, folder::HOSTS] {
-            let _ = fs::remove_dir_all(self.path.join(part));
-        }
+        clear(&self.path);
         if self.made {
             let _ = fs::remove_dir(&self.path);
         }
     }
+}
+
+fn clear(profile: &Path) {
+    let _ = fs::remove_file(profile.join(folder::JOB));
+    for part in [folder::RANKS, folder::HOSTS] {
+        let _ = fs::remove_dir_all(profile.join(part));
+    }
+}
+
+/// Whether a command ended without a rank that recorded anything: nothing is lost where it is tried again.
+fn is_void(profile: &Path) -> bool {
+    fs::read_dir(profile.join(folder::RANKS)).is_ok_and(|mut ranks| ranks.next().is_none())
+        && Job::read(profile).is_ok_and(|job| job.ended.is_some())
 }
 
 /// Whether it was made here.
@@ -63,6 +75,9 @@ fn wanted_folder(path: &Path) -> Result<bool> {
     match fs::create_dir(path) {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            if is_void(path) {
+                clear(path);
+            }
             let mut inside = fs::read_dir(path).map_err(|e| not_writable(path, e))?;
             match inside.next() {
                 None => Ok(false),
@@ -109,6 +124,26 @@ mod tests {
         assert!(Place::make(Some(&path)).unwrap_err().cause().contains("a profile"));
         let fault = Place::make(Some(&above.path().join("a/b"))).unwrap_err();
         assert!(fault.next().contains("-o"), "{fault}");
+    }
+
+    #[test]
+    fn a_profile_without_ranks_gives_way_to_the_next_try() {
+        let above = tempfile::tempdir().unwrap();
+        let path = above.path().join("p");
+        let made = |ended| {
+            let mut place = Place::make(Some(&path))?;
+            Job { ended, ..Job::default() }.write(place.path())?;
+            place.keep();
+            Ok::<_, Fault>(())
+        };
+        made(Some(1)).unwrap();
+        fs::write(path.join(folder::HOSTS).join("samples"), "").unwrap();
+        made(Some(1)).unwrap();
+        fs::write(path.join(folder::RANKS).join("0"), "").unwrap();
+        assert!(made(None).unwrap_err().cause().contains("a profile"), "a rank recorded something");
+        fs::remove_file(path.join(folder::RANKS).join("0")).unwrap();
+        made(None).unwrap();
+        assert!(made(None).unwrap_err().cause().contains("a profile"), "it may still run");
     }
 
     #[test]

@@ -154,7 +154,7 @@ mod tests {
         assert!(cause(&file).unwrap().contains("statically"));
         fs::write(&path, &own).unwrap();
         if !rustix::process::geteuid().is_root() {
-            return eprintln!("SKIPPED: only root can give a file away");
+            return skip::part("only root can give a file away");
         }
         std::os::unix::fs::chown(&path, Some(1), None).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();

@@ -7,11 +7,16 @@ use std::time::Duration;
 
 use linux::accounting::{CoresSensor, EnergySensor, own_thread_time};
 use linux::clock::monotonic;
+use machine::choice::Choice;
+use machine::topology::Topology;
 use machine::{CoreId, CpuSet, Fault, Nanoseconds, Reading, Result};
 use record::folder;
-use record::samples::{CoreLoad, CoreWork, Energy, Head, Origins, SamplerCost, Writer};
+use record::samples::{CoreLoad, CoreWork, Energy, Head, Origins, SamplerCost, ThreadStop, ThreadWork, Writer};
 
 use super::watched::Watched;
+
+/// The next step where samples cannot be written.
+const WITHOUT: &str = "profile with --no-cores";
 
 /// The interval where none is asked for.
 const USUAL: Nanoseconds = Nanoseconds(20_000_000);
@@ -34,7 +39,7 @@ const STRETCH: u64 = 8 << 20;
 /// What a sampler is told.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Of the profile.
+    /// Folder of the profile.
     pub folder: PathBuf,
     /// `None`: as often as costs little.
     pub interval: Option<Nanoseconds>,
@@ -49,7 +54,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Of one core.
+    /// The share of one core that sampling took.
     pub fn share(&self) -> f64 {
         self.cpu.0 as f64 / (self.elapsed.0 as f64).max(1.0)
     }
@@ -87,6 +92,7 @@ impl Sampler {
             monotonic: now.0,
             realtime,
             interval: interval.0,
+            for_ranks: for_ranks(),
             cores: cores.online().iter().map(|core| (core.0, package(*core))).collect(),
             origins: Origins {
                 softirq_counts: of.softirq_counts,
@@ -99,7 +105,7 @@ impl Sampler {
                     Reading::Absent { reason } => Reading::absent(reason),
                     Reading::NotPermitted { reason, next } => Reading::not_permitted(reason, next),
                 },
-                ranks: Reading::Measured("the ranks' tables, /proc/PID/task/TID/stat and status".to_owned()),
+                ranks: Reading::Measured("the ranks' tables, /proc/PID/task/TID/stat, status and schedstat".to_owned()),
             },
         };
         cores.work()?;
@@ -126,12 +132,14 @@ impl Sampler {
         // Whatever else is to run gets more; what cannot be set here is not missed.
         let _ = linux::scheduling::step_back(SLICE);
         let (mut next, mut next_load, mut next_survey) = (self.begun, self.begun, self.begun);
-        let unwritten =
-            |e| Fault::because("the samples of this host", e, "free disk space, or profile with --no-cores");
+        let unwritten = |e| Fault::unwritable("the samples of this host", e, WITHOUT);
         loop {
             let now = monotonic();
             if now >= next_survey {
                 self.watched.survey();
+                if let Some(news) = self.watched.news() {
+                    self.writer.note(&news).map_err(unwritten)?;
+                }
                 keep_off(&self.watched.bound());
                 self.judge(now).map_err(unwritten)?;
                 next_survey = now + SURVEY;
@@ -159,9 +167,9 @@ impl Sampler {
     }
 
     fn look(&mut self, is_load: bool) -> Result<()> {
-        let unwritten =
-            |e| Fault::because("the samples of this host", e, "free disk space, or profile with --no-cores");
-        let now = monotonic().0;
+        let unwritten = |e| Fault::unwritable("the samples of this host", e, WITHOUT);
+        let moment = monotonic();
+        let now = moment.0;
         for (core, totals) in self.cores.work()? {
             let work = CoreWork {
                 net_rx: totals.net_rx,
@@ -173,7 +181,12 @@ impl Sampler {
             };
             self.writer.core_work(core.0, &work).map_err(unwritten)?;
         }
-        self.watched.work(|pid, index, tid, work| self.writer.thread_work(pid, index, tid, work)).map_err(unwritten)?;
+        let writer = &mut self.writer;
+        let give = |pid, index, tid, work: &ThreadWork, stop: Option<ThreadStop>| {
+            writer.thread_work(pid, index, tid, work)?;
+            stop.map_or(Ok(()), |stop| writer.thread_stop(pid, index, tid, &stop))
+        };
+        self.watched.work(moment, give).map_err(unwritten)?;
         self.writer.end_work(now).map_err(unwritten)?;
         self.looks += 1;
         if is_load {
@@ -228,6 +241,12 @@ impl Sampler {
     }
 }
 
+/// Cores that ranks may use where they were started as this process was: threads of one core count once.
+fn for_ranks() -> Option<u32> {
+    let choice = Choice::among(Topology::live().ok()?, linux::affinity::allowed().ok()?);
+    Some(choice.whole().len() as u32)
+}
+
 /// The package that a core is in; 0 where the kernel does not say.
 fn package(core: CoreId) -> u32 {
     let path = format!("/sys/devices/system/cpu/cpu{}/topology/physical_package_id", core.0);
@@ -251,12 +270,15 @@ fn new_file(profile: &Path, host: &str) -> Result<(PathBuf, fs::File)> {
 }
 
 fn unwritten(path: &Path, error: std::io::Error) -> Fault {
-    Fault::because(path.display().to_string(), error, "free disk space, or profile with --no-cores")
+    Fault::unwritable(path.display().to_string(), error, WITHOUT)
 }
 
-/// Leaves the cores that ranks are bound to, as long as there is another.
+/// Leaves the cores that ranks are bound to and the other threads of these, as long as there is another.
 fn keep_off(bound: &CpuSet) {
-    let Ok(allowed) = linux::affinity::allowed() else { return };
-    let free: Vec<CoreId> = allowed.iter().copied().filter(|core| !bound.contains(*core)).collect();
-    let _ = linux::affinity::settle(if free.is_empty() { &allowed } else { &free });
+    let (Ok(allowed), Ok(topology)) = (linux::affinity::allowed(), Topology::live()) else { return };
+    let choice = Choice::among(topology, allowed.iter().copied()).without(bound.iter());
+    let free: Vec<CoreId> = allowed.iter().copied().filter(|core| choice.is_free(*core)).collect();
+    let beside: Vec<CoreId> = allowed.iter().copied().filter(|core| !bound.contains(*core)).collect();
+    let better = [free, beside].into_iter().find(|cores| !cores.is_empty());
+    let _ = linux::affinity::settle(&better.unwrap_or(allowed));
 }

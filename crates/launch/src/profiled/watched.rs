@@ -7,12 +7,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use linux::accounting::{ThreadWatch, is_there, process_time};
-use machine::CpuSet;
+use linux::accounting::{ThreadWatch, is_there, number_here, process_time};
+use machine::{CpuSet, Nanoseconds, count};
 use record::folder;
 use record::layout::words;
 use record::live::Live;
-use record::samples::{RankLoad, ThreadLoad, ThreadWork, Writer};
+use record::samples::{RankLoad, ThreadDelay, ThreadLoad, ThreadStop, ThreadWork, Writer};
 
 /// Threads of one rank that are sampled; the tables have them all.
 const THREADS: usize = 16;
@@ -22,7 +22,10 @@ const GRAIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 struct Rank {
+    /// As its tables have it.
     pid: u32,
+    /// As it is known here.
+    here: u32,
     live: Live,
     threads: Vec<Thread>,
     /// Its process was gone at the last survey: what it wrote last is looked at once more.
@@ -37,6 +40,62 @@ struct Thread {
     watch: Option<ThreadWatch>,
     /// Where it was last, plus 1.
     core: u64,
+    /// When its state was last read.
+    looked: Option<Nanoseconds>,
+    stopped: Nanoseconds,
+    /// Totals of the threads that had this place in the tables before, and with those of the present one.
+    before: Totals,
+    totals: Totals,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    load: ThreadLoad,
+    delay: Option<ThreadDelay>,
+}
+
+impl Thread {
+    fn new(index: u16) -> Thread {
+        let (before, totals) = (Totals::default(), Totals::default());
+        Thread { index, tid: 0, watch: None, core: 0, looked: None, stopped: Nanoseconds(0), before, totals }
+    }
+
+    /// The place was handed on, from a thread that ended.
+    fn hand_on(&mut self, tid: u32, watch: Option<ThreadWatch>) {
+        (self.tid, self.watch, self.before) = (tid, watch, self.totals);
+    }
+
+    /// The time between two looks counts as the later one finds the thread: as often too much as too little.
+    fn look(&mut self, now: Nanoseconds) {
+        let Some(there) = self.watch.as_ref().and_then(ThreadWatch::whereabouts) else {
+            self.watch = None;
+            return;
+        };
+        self.core = u64::from(there.core.0) + 1;
+        let since = self.looked.replace(now).map_or(Nanoseconds(0), |before| now - before);
+        if there.is_stopped {
+            self.stopped = self.stopped + since;
+        }
+    }
+
+    fn stop(&self) -> Option<ThreadStop> {
+        self.looked.map(|_| ThreadStop { stopped: self.stopped.0 })
+    }
+
+    /// `None` once it has ended.
+    fn load(&mut self) -> Option<Totals> {
+        let watch = self.watch.as_ref()?;
+        let (switches, before) = (watch.switches()?, &self.before);
+        self.totals.load = ThreadLoad {
+            voluntary: before.load.voluntary + switches.voluntary,
+            involuntary: before.load.involuntary + switches.involuntary,
+        };
+        if let Some(delay) = watch.run_delay() {
+            let earlier = before.delay.map_or(0, |delay| delay.delayed);
+            self.totals.delay = Some(ThreadDelay { delayed: earlier + delay.0 });
+        }
+        Some(self.totals)
+    }
 }
 
 #[derive(Debug)]
@@ -49,6 +108,9 @@ pub struct Watched {
     ranks: Vec<Rank>,
     /// Whether a rank of this host was seen at all.
     has_seen: bool,
+    /// Ranks of this host in PID namespaces that are not seen from here, and of how many of them was told.
+    unseen: usize,
+    told: usize,
 }
 
 impl Watched {
@@ -61,13 +123,29 @@ impl Watched {
             known: HashSet::new(),
             ranks: Vec::new(),
             has_seen: false,
+            unseen: 0,
+            told: 0,
         }
+    }
+
+    /// What a reader must know since the last call.
+    pub fn news(&mut self) -> Option<String> {
+        let unseen = self.unseen - std::mem::replace(&mut self.told, self.unseen);
+        (unseen > 0).then(|| {
+            format!(
+                "{} {} in PID namespaces that the sampler does not see (other containers), so that the cores of {} are not \
+                 known; start the ranks of a host in one PID namespace",
+                count::of(unseen as u64, "rank"),
+                count::either(unseen as u64, "is", "are"),
+                count::either(unseen as u64, "it", "these")
+            )
+        })
     }
 
     /// Looks for ranks that came, and lets go of those that went.
     pub fn survey(&mut self) {
         self.ranks.retain(|rank| !rank.is_gone);
-        self.ranks.iter_mut().for_each(|rank| rank.is_gone = !is_there(rank.pid));
+        self.ranks.iter_mut().for_each(|rank| rank.is_gone = !is_there(rank.here));
         let changed = fs::metadata(&self.folder).and_then(|folder| folder.modified()).ok();
         let is_old = changed.is_some_and(|at| at.elapsed().is_ok_and(|age| age > GRAIN));
         if is_old && changed == self.changed {
@@ -82,15 +160,22 @@ impl Watched {
                 continue;
             }
             // One that is not begun is looked at again.
-            let begun = Live::open(&path).and_then(|live| Some((live.header().ok()?, live)));
+            let begun = Live::open(&path).ok().flatten().and_then(|live| Some((live.header().ok()?, live)));
             let Some((header, live)) = begun.filter(|(header, _)| header.boot[0] != 0) else {
                 self.changed = None;
                 continue;
             };
             self.known.insert(entry.file_name());
-            if words(&header.boot) == self.boot {
-                self.has_seen = true;
-                self.ranks.push(Rank { pid: header.pid, live, threads: Vec::new(), is_gone: false });
+            if words(&header.boot) != self.boot {
+                continue;
+            }
+            match number_here(header.pid, header.pid_namespace) {
+                Some(here) => {
+                    self.has_seen = true;
+                    self.ranks.push(Rank { pid: header.pid, here, live, threads: Vec::new(), is_gone: false });
+                }
+                None if header.ended == 0 => self.unseen += 1,
+                None => {}
             }
         }
     }
@@ -107,30 +192,31 @@ impl Watched {
     /// The cores that ranks are bound to; ranks that may run anywhere are bound to none.
     pub fn bound(&self) -> CpuSet {
         let all = linux::affinity::allowed().map_or(0, |cores| cores.len());
-        let masks = self.ranks.iter().filter_map(|rank| linux::affinity::of_process(rank.pid).ok());
+        let masks = self.ranks.iter().filter_map(|rank| linux::affinity::of_process(rank.here).ok());
         masks.filter(|mask| mask.len() < all).flat_map(|mask| mask.iter().collect::<Vec<_>>()).collect()
     }
 
-    /// Gives the present work of every thread: pid, index in the tables, thread number, work.
-    pub fn work(&mut self, mut give: impl FnMut(u32, u16, u32, &ThreadWork) -> io::Result<()>) -> io::Result<()> {
+    /// Gives the present work of every thread: pid, index in the tables, thread number, work, and how long it was stopped.
+    pub fn work(
+        &mut self,
+        now: Nanoseconds,
+        mut give: impl FnMut(u32, u16, u32, &ThreadWork, Option<ThreadStop>) -> io::Result<()>,
+    ) -> io::Result<()> {
         for rank in &mut self.ranks {
             let Ok(glance) = rank.live.glance() else { continue };
             for (index, totals) in glance.threads.iter().take(THREADS) {
                 let thread = match rank.threads.iter_mut().position(|thread| thread.index == *index) {
                     Some(place) => &mut rank.threads[place],
                     None => {
-                        rank.threads.push(Thread { index: *index, tid: 0, watch: None, core: 0 });
+                        rank.threads.push(Thread::new(*index));
                         rank.threads.last_mut().expect("it was just added")
                     }
                 };
                 // A place in the tables is handed on when its thread ends.
                 if thread.tid != totals.tid {
-                    (thread.tid, thread.watch) = (totals.tid, ThreadWatch::open(rank.pid, totals.tid).ok());
+                    thread.hand_on(totals.tid, watch(rank.here, rank.pid, totals.tid));
                 }
-                match thread.watch.as_ref().and_then(ThreadWatch::core) {
-                    Some(core) => thread.core = u64::from(core.0) + 1,
-                    None => thread.watch = None,
-                }
+                thread.look(now);
                 let mut ticks = [0; 12];
                 ticks.copy_from_slice(&totals.ticks[..12]);
                 let work = ThreadWork {
@@ -142,22 +228,23 @@ impl Watched {
                     bytes: totals.bytes,
                     ticks,
                 };
-                give(rank.pid, thread.index, thread.tid, &work)?;
+                give(rank.pid, thread.index, thread.tid, &work, thread.stop())?;
             }
         }
         Ok(())
     }
 
     /// The present load of every rank and thread.
-    pub fn load<W: io::Write>(&self, writer: &mut Writer<W>) -> io::Result<()> {
-        for rank in &self.ranks {
-            if let Some(cpu) = process_time(rank.pid) {
+    pub fn load<W: io::Write>(&mut self, writer: &mut Writer<W>) -> io::Result<()> {
+        for rank in &mut self.ranks {
+            if let Some(cpu) = process_time(rank.here) {
                 writer.rank_load(rank.pid, &RankLoad { cpu: cpu.0 })?;
             }
-            for thread in &rank.threads {
-                if let Some(switches) = thread.watch.as_ref().and_then(ThreadWatch::switches) {
-                    let load = ThreadLoad { voluntary: switches.voluntary, involuntary: switches.involuntary };
-                    writer.thread_load(rank.pid, thread.index, thread.tid, &load)?;
+            for thread in &mut rank.threads {
+                let Some(Totals { load, delay }) = thread.load() else { continue };
+                writer.thread_load(rank.pid, thread.index, thread.tid, &load)?;
+                if let Some(delay) = delay {
+                    writer.thread_delay(rank.pid, thread.index, thread.tid, &delay)?;
                 }
             }
         }
@@ -165,8 +252,20 @@ impl Watched {
     }
 }
 
+/// The thread `tid` of a process that is `here` known here and calls itself `pid`: the number of its first thread is its
+/// own; of others only those of this PID namespace are known.
+fn watch(here: u32, pid: u32, tid: u32) -> Option<ThreadWatch> {
+    match (here == pid, tid == pid) {
+        (true, _) => ThreadWatch::open(here, tid).ok(),
+        (false, true) => ThreadWatch::open(here, here).ok(),
+        (false, false) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use record::image::Image;
     use record::layout::{Thread as Totals, kind, text};
 
@@ -192,11 +291,12 @@ mod tests {
         let mut watched = Watched::new(profile.path(), "here");
         let seen = |watched: &mut Watched| {
             let mut all = Vec::new();
-            let push = |pid, index, _, work: &ThreadWork| {
+            let push = |pid, index, _, work: &ThreadWork, stop: Option<ThreadStop>| {
+                assert_eq!(stop.is_some(), work.on().is_some());
                 all.push((pid, index, work.calls, work.on().is_some()));
                 Ok(())
             };
-            watched.work(push).unwrap();
+            watched.work(linux::clock::monotonic(), push).unwrap();
             all
         };
         watched.survey();
@@ -212,5 +312,40 @@ mod tests {
         assert_eq!(seen(&mut watched), [(child.id(), 0, 4, true)], "what it wrote last is seen, where it was last");
         watched.survey();
         assert!(watched.is_over() && seen(&mut watched).is_empty());
+    }
+
+    /// A thread of this process that has waited so many times, and waits until its end of the channel is gone.
+    fn waiting(times: u32) -> (u32, mpsc::Sender<()>, std::thread::JoinHandle<()>) {
+        let (tell, told) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            (0..times).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
+            tell.send(linux::accounting::current_thread()).unwrap();
+            let _ = released.recv();
+        });
+        (told.recv().unwrap() as u32, release, thread)
+    }
+
+    #[test]
+    fn totals_go_on_where_a_place_in_the_tables_is_handed_on() {
+        let profile = tempfile::tempdir().unwrap();
+        let ranks = profile.path().join(folder::RANKS);
+        fs::create_dir(&ranks).unwrap();
+        let mut watched = Watched::new(profile.path(), "here");
+        let mut totals = |times: u32| {
+            let (tid, release, thread) = waiting(times);
+            let mut image = Image::default();
+            (image.header.pid, image.header.boot) = (std::process::id(), text("here"));
+            image.region(kind::THREAD, 0, (0, 0), &[Totals { tid, calls: 1, ..Totals::default() }]);
+            image.write(&ranks.join("h.1.rank")).unwrap();
+            watched.survey();
+            watched.work(linux::clock::monotonic(), |_, _, _, _, _| Ok(())).unwrap();
+            let totals = watched.ranks[0].threads[0].load().unwrap();
+            drop(release);
+            thread.join().unwrap();
+            (totals.load.voluntary, totals.delay.map_or(0, |delay| delay.delayed))
+        };
+        let (first, second) = (totals(20), totals(0));
+        assert!(first.0 >= 20 && second.0 >= first.0 && second.1 >= first.1, "{first:?}, then {second:?}");
     }
 }

@@ -9,10 +9,10 @@ use machine::{CoreId, Fault, Result};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CoreBusy {
     pub core: CoreId,
-    /// Not idle: 0 to 1. Known to 10 ms, and exact for what runs between timer ticks, since the kernel accounts the idle
-    /// time by its clock (kernels with NO_HZ).
+    /// Share of the time in which the core was not idle: 0 to 1. Known to 10 ms, and exact for what runs
+    /// between timer ticks, since the kernel accounts the idle time by its clock (kernels with NO_HZ).
     pub busy: f64,
-    /// Of this, the time that a hypervisor gave to others.
+    /// The part of it that a hypervisor gave to others.
     pub stolen: f64,
 }
 
@@ -35,7 +35,8 @@ impl BusyMeter {
         Ok(BusyMeter { begun: Instant::now(), ticks })
     }
 
-    /// Since `begin`; cores that went off line meanwhile are left out. A second or more is worth reading.
+    /// What each core did since `begin`; cores that went off line meanwhile are left out. A second or more is worth
+    /// reading.
     pub fn end(&self) -> Result<Vec<CoreBusy>> {
         let elapsed = self.begun.elapsed().as_secs_f64() * rustix::param::clock_ticks_per_second() as f64;
         let now = read()?;

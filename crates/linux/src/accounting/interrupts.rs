@@ -10,9 +10,9 @@ use super::table;
 /// Interrupts that one core took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterruptCounts {
-    /// From devices.
+    /// Interrupts from devices.
     pub device: u64,
-    /// From other cores: wake-ups, function calls (which carry RPS's hand-over).
+    /// Interrupts from other cores: wake-ups, function calls (which carry RPS's hand-over).
     pub interprocessor: u64,
     /// The core's own timer.
     pub timer: u64,

@@ -1,9 +1,10 @@
 //! The host's meter: opened once a session, begun and ended around each block.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use machine::accounting::{CoreCost, Softirq};
-use machine::{CoreId, Fault, Nanoseconds, Reading, Result};
+use machine::{CoreId, CpuSet, Fault, Nanoseconds, Reading, Result};
 use serde::{Deserialize, Serialize};
 
 use super::interrupts::{InterruptCounts, InterruptTable};
@@ -16,7 +17,7 @@ use super::table::advance;
 pub struct CoreCounts {
     pub core: CoreId,
     pub softirqs: SoftirqCounts,
-    /// By kind; `None` where the sensor counted the interrupts, which is cheaper and knows no kinds.
+    /// Interrupts by kind; `None` where the sensor counted them, which is cheaper and knows no kinds.
     pub interrupts: Option<InterruptCounts>,
 }
 
@@ -29,6 +30,8 @@ pub struct HostMeter {
     interrupts: ProcFile,
     /// The sensor counts interrupts; `/proc/interrupts` need not be read.
     interrupts_sensed: bool,
+    /// Cores that were on line when it was opened.
+    online: CpuSet,
     begun: Option<Snapshot>,
     counts: Vec<CoreCounts>,
     overhead: Nanoseconds,
@@ -36,7 +39,7 @@ pub struct HostMeter {
 
 #[derive(Default)]
 struct Snapshot {
-    work: Vec<CoreWork>,
+    work: BTreeMap<CoreId, CoreWork>,
     softirqs: Vec<(CoreId, SoftirqCounts)>,
     interrupts: Option<InterruptTable>,
 }
@@ -52,12 +55,14 @@ impl HostMeter {
             softirqs: ProcFile::open("/proc/softirqs")?,
             interrupts: ProcFile::open("/proc/interrupts")?,
             interrupts_sensed: false,
+            online: CpuSet::default(),
             begun: None,
             counts: Vec::new(),
             overhead: Nanoseconds(0),
         };
         let first = meter.snapshot()?;
-        meter.interrupts_sensed = first.work.first().is_some_and(|core| core.interrupts.is_some());
+        meter.interrupts_sensed = first.work.values().next().is_some_and(|core| core.interrupts.is_some());
+        meter.online = first.interrupts.iter().flat_map(|table| &table.cores).map(|(core, _)| *core).collect();
         Ok(meter)
     }
 
@@ -85,20 +90,7 @@ impl HostMeter {
             .begun
             .take()
             .ok_or_else(|| Fault::new("host meter", "it was ended before it was begun", "call begin first"))?;
-        self.counts = now
-            .softirqs
-            .iter()
-            .zip(&from.softirqs)
-            .filter(|((now, _), (from, _))| now == from)
-            .map(|(&(core, now_counts), (_, from_counts))| CoreCounts {
-                core,
-                softirqs: SoftirqCounts {
-                    net_rx: advance(from_counts.net_rx, now_counts.net_rx),
-                    net_tx: advance(from_counts.net_tx, now_counts.net_tx),
-                },
-                interrupts: interrupts_between(&from, &now, core),
-            })
-            .collect();
+        self.counts = counts_between(&from, &now, &self.online);
         let costs = self.counts.iter().map(|counts| self.cost(counts, &from, &now)).collect();
         self.overhead = self.overhead + since(start);
         Ok(costs)
@@ -115,8 +107,7 @@ impl HostMeter {
     }
 
     fn cost(&self, counts: &CoreCounts, from: &Snapshot, now: &Snapshot) -> CoreCost {
-        let at = counts.core.0 as usize;
-        let work = from.work.get(at).zip(now.work.get(at));
+        let work = from.work.get(&counts.core).zip(now.work.get(&counts.core));
         let softirq = |of: fn(&CoreWork) -> Softirq, seen: u64| match (&self.sensor, work) {
             (Reading::NotPermitted { reason, next }, _) => {
                 Reading::not_permitted(format!("{reason} (it ran {seen} times)"), next)
@@ -144,7 +135,7 @@ impl HostMeter {
     fn snapshot(&mut self) -> Result<Snapshot> {
         let work = match &self.sensor {
             Reading::Measured(sensor) => sensor.read()?,
-            _ => Vec::new(),
+            _ => BTreeMap::new(),
         };
         let softirqs = softirq_counts(self.softirqs.read()?).ok_or_else(|| self.softirqs.misread())?;
         let interrupts = if self.interrupts_sensed {
@@ -154,6 +145,22 @@ impl HostMeter {
         };
         Ok(Snapshot { work, softirqs, interrupts })
     }
+}
+
+/// Of cores that are on line: `/proc/softirqs` has a column for every possible one, which may be thousands.
+fn counts_between(from: &Snapshot, now: &Snapshot, online: &CpuSet) -> Vec<CoreCounts> {
+    let pairs = now.softirqs.iter().zip(&from.softirqs).filter(|((now, _), (from, _))| now == from);
+    let counts = pairs.filter(|((core, now), (_, from))| online.contains(*core) || now != from);
+    counts
+        .map(|(&(core, now_counts), (_, from_counts))| CoreCounts {
+            core,
+            softirqs: SoftirqCounts {
+                net_rx: advance(from_counts.net_rx, now_counts.net_rx),
+                net_tx: advance(from_counts.net_tx, now_counts.net_tx),
+            },
+            interrupts: interrupts_between(from, now, core),
+        })
+        .collect()
 }
 
 fn interrupts_between(from: &Snapshot, now: &Snapshot, core: CoreId) -> Option<InterruptCounts> {
@@ -169,9 +176,8 @@ mod tests {
     use std::net::{SocketAddr, UdpSocket};
     use std::time::Duration;
 
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
     use super::*;
+    use crate::affinity;
     use crate::lab::{Host, Lab, Options};
 
     fn send_over_loopback(datagrams: usize) {
@@ -194,8 +200,8 @@ mod tests {
     fn datagrams_over_loopback_are_seen_with_their_time() {
         let mut meter = HostMeter::open().unwrap();
         match meter.sensor() {
-            Reading::NotPermitted { reason, next } => return eprintln!("SKIPPED: {reason}; {next}"),
-            Reading::Absent { reason } if bpf::SOFTIRQ.is_none() => return eprintln!("SKIPPED: {reason}"),
+            Reading::NotPermitted { reason, next } => return skip::test(format_args!("{reason}; {next}")),
+            Reading::Absent { reason } if bpf::SOFTIRQ.is_none() => return skip::test(reason),
             sensor => assert_eq!(sensor, Reading::Measured(())),
         }
         const DATAGRAMS: u64 = 2000;
@@ -226,7 +232,7 @@ mod tests {
     fn the_sensor_and_the_kernel_agree_on_interrupts() {
         let mut sensed = HostMeter::open().unwrap();
         if !sensed.interrupts_sensed {
-            return eprintln!("SKIPPED: no interrupt tracepoints here: {:?}", sensed.sensor());
+            return skip::test(format_args!("no interrupt tracepoints here: {:?}", sensed.sensor()));
         }
         let mut listed = HostMeter::with_sensor(Reading::absent("left out to compare")).unwrap();
         let total = |costs: Vec<CoreCost>| costs.iter().filter_map(|c| c.interrupts.value()).sum::<u64>();
@@ -249,16 +255,9 @@ mod tests {
     }
 
     /// The first and the last core that this process may use.
-    fn two_cores() -> (usize, usize) {
-        let allowed = sched_getaffinity(None).unwrap();
-        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
+    fn two_cores() -> (CoreId, CoreId) {
+        let cores = affinity::current().unwrap();
         (cores[0], cores[cores.len() - 1])
-    }
-
-    fn pin(core: usize) {
-        let mut only = CpuSet::new();
-        only.set(core);
-        sched_setaffinity(None, &only).unwrap();
     }
 
     /// On two cores where there are two: then most wake-ups are interrupts.
@@ -268,11 +267,11 @@ mod tests {
         let (pong, ponged) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                pin(first);
+                let _pinned = affinity::pin(first).unwrap();
                 pinged.into_iter().for_each(|n: u32| pong.send(n).unwrap());
             });
             scope.spawn(move || {
-                pin(last);
+                let _pinned = affinity::pin(last).unwrap();
                 for n in 0..500 {
                     ping.send(n).unwrap();
                     assert_eq!(ponged.recv(), Ok(n));
@@ -297,6 +296,20 @@ mod tests {
     }
 
     #[test]
+    fn possible_cores_that_are_not_on_line_count_nothing() {
+        let at = |net_rx| {
+            let softirqs = |core| SoftirqCounts { net_rx: if core % 1000 == 1 { net_rx } else { 0 }, net_tx: 0 };
+            let all = (0..2048).map(|core| (CoreId(core), softirqs(core))).collect();
+            Snapshot { softirqs: all, ..Snapshot::default() }
+        };
+        let online: CpuSet = [0, 1].map(CoreId).into_iter().collect();
+        let counts = counts_between(&at(3), &at(10), &online);
+        // Core 1001 and 2001 came on line since.
+        let received: Vec<_> = counts.iter().map(|counts| (counts.core.0, counts.softirqs.net_rx)).collect();
+        assert_eq!(received, [(0, 0), (1, 7), (1001, 7), (2001, 7)]);
+    }
+
+    #[test]
     fn an_end_without_a_begin_is_a_fault() {
         let mut meter = HostMeter::with_sensor(Reading::absent("left out")).unwrap();
         assert!(meter.end().unwrap_err().next().contains("begin"));
@@ -307,7 +320,7 @@ mod tests {
         const DATAGRAMS: u64 = 1000;
         let (first, last) = two_cores();
         if first == last {
-            return eprintln!("SKIPPED: one core only");
+            return skip::test("one core only");
         }
         if !crate::lab::tests::possible() {
             return;
@@ -321,10 +334,10 @@ mod tests {
         let (from, to) = (open(Host::A), open(Host::B));
         let mut meter = HostMeter::open().unwrap();
         for (sender, receiver) in [(first, last), (last, first)] {
-            lab.steer(Some(CoreId(receiver as u32))).unwrap();
+            lab.steer(Some(receiver)).unwrap();
             let costs = std::thread::scope(|scope| {
                 let sending = scope.spawn(|| {
-                    pin(sender);
+                    let _pinned = affinity::pin(sender).unwrap();
                     meter.begin().unwrap();
                     for _ in 0..DATAGRAMS {
                         from.send_to(&[1; 64], to.local_addr().unwrap()).unwrap();
@@ -334,13 +347,13 @@ mod tests {
                 });
                 sending.join().unwrap()
             });
-            let counts = |core: usize| meter.counts().iter().find(|c| c.core.0 as usize == core).unwrap().softirqs;
+            let counts = |core| meter.counts().iter().find(|c| c.core == core).unwrap().softirqs;
             // A softirq may take two datagrams, and the last may not be over yet.
-            assert!(counts(receiver).net_rx >= DATAGRAMS / 2, "steered to core {receiver}: {:?}", meter.counts());
+            assert!(counts(receiver).net_rx >= DATAGRAMS / 2, "steered to {receiver}: {:?}", meter.counts());
             for cost in costs {
                 if let Some(rx) = cost.net_rx.value() {
-                    eprintln!("steered to core {receiver}: {} {} times, {} inside", cost.core, rx.count, rx.time);
-                    assert!(cost.core.0 as usize != receiver || rx.time > Nanoseconds(0));
+                    eprintln!("steered to {receiver}: {} {} times, {} inside", cost.core, rx.count, rx.time);
+                    assert!(cost.core != receiver || rx.time > Nanoseconds(0));
                 }
             }
         }

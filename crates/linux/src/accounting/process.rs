@@ -1,35 +1,54 @@
-//! What processes of others use, looked at again and again: where a thread runs, how often it is taken off its core.
+//! What processes of others use, looked at again and again: where a thread runs, how often it is taken off its core and for
+//! how long.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use machine::{CoreId, Nanoseconds};
 
-use super::thread::{Switches, clock_time, core_of_stat, switches_of_status};
+use super::thread::{Switches, clock_time, core_of_stat, run_delay_of_schedstat, state_of_stat, switches_of_status};
 
 /// A thread of any process of this host, watched by its files of `/proc`, which stay its own when its number is used again.
 #[derive(Debug)]
 pub struct ThreadWatch {
     stat: File,
     status: File,
+    /// `None`: the kernel has no such file.
+    schedstat: Option<File>,
+}
+
+/// Where a thread was when it was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Whereabouts {
+    /// Where it ran last.
+    pub core: CoreId,
+    /// Whether it is stopped, by a signal or by a debugger.
+    pub is_stopped: bool,
 }
 
 impl ThreadWatch {
     pub fn open(process: u32, thread: u32) -> io::Result<ThreadWatch> {
         let open = |name: &str| File::open(format!("/proc/{process}/task/{thread}/{name}"));
-        Ok(ThreadWatch { stat: open("stat")?, status: open("status")? })
+        Ok(ThreadWatch { stat: open("stat")?, status: open("status")?, schedstat: open("schedstat").ok() })
     }
 
-    /// Where it ran last; `None` once it has ended.
-    pub fn core(&self) -> Option<CoreId> {
-        core_of_stat(&text(&self.stat, &mut [0; 1024])?)
+    /// `None` once it has ended.
+    pub fn whereabouts(&self) -> Option<Whereabouts> {
+        let stat = text(&self.stat, &mut [0; 1024])?;
+        Some(Whereabouts { core: core_of_stat(&stat)?, is_stopped: matches!(state_of_stat(&stat)?, 'T' | 't') })
+    }
+
+    /// How long it was runnable while others had its core, so far; `None` once it has ended, and where the kernel does not
+    /// count that.
+    pub fn run_delay(&self) -> Option<Nanoseconds> {
+        run_delay_of_schedstat(&text(self.schedstat.as_ref()?, &mut [0; 128])?)
     }
 
     /// `None` once it has ended.
     pub fn switches(&self) -> Option<Switches> {
-        switches_of_status(&text(&self.status, &mut [0; 4096])?)
+        switches_of_status(&text(&self.status, &mut [0; 16 << 10])?)
     }
 }
 
@@ -55,12 +74,67 @@ pub fn is_there(process: u32) -> bool {
     Path::new(&format!("/proc/{process}")).exists()
 }
 
+/// What tells the PID namespace of this process from others of its host; 0 where `/proc` does not say it.
+pub fn pid_namespace() -> u32 {
+    namespace_of("self").unwrap_or(0)
+}
+
+fn namespace_of(process: &str) -> Option<u32> {
+    fs::metadata(format!("/proc/{process}/ns/pid")).ok().map(|namespace| namespace.ino() as u32)
+}
+
+/// The number by which a process is known here that is `number` in the PID namespace `namespace`, where 0 stands for one
+/// that is not known and taken for this one. `None` where it has ended or is not seen from here.
+pub fn number_here(number: u32, namespace: u32) -> Option<u32> {
+    if namespace == 0 || namespace == pid_namespace() {
+        return Some(number);
+    }
+    let inner = |process: &str| {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        line.split_whitespace().next_back()?.parse::<u32>().ok()
+    };
+    let processes = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    processes
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        .find(|name| namespace_of(name) == Some(namespace) && inner(name) == Some(number))
+        .and_then(|name| name.parse().ok())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
 
     use super::*;
+
+    #[test]
+    fn a_process_of_another_pid_namespace_is_known_by_its_number_here() {
+        let Some(unshare) = skip::tool("unshare") else { return };
+        let script = "stat -Lc %i /proc/self/ns/pid; exec sleep 600";
+        let mut command = Command::new(unshare);
+        command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]).stdout(Stdio::piped());
+        let mut outer = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(outer.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let Ok(namespace) = line.trim().parse() else {
+            outer.wait().unwrap();
+            return skip::test("no PID namespace of its own: run as root");
+        };
+        assert_ne!(namespace, pid_namespace());
+        let found = number_here(1, namespace).unwrap();
+        assert!(found > 1 && is_there(found), "{found}");
+        assert_eq!(number_here(4_000_000, namespace), None);
+        assert_eq!((number_here(1, 0), number_here(7, pid_namespace())), (Some(1), Some(7)));
+        outer.kill().unwrap();
+        outer.wait().unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        while number_here(1, namespace).is_some() {
+            assert!(Instant::now() < until, "it does not end with its parent");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 
     #[test]
     fn another_process_is_watched_until_it_ends() {
@@ -72,11 +146,18 @@ mod tests {
             assert!(Instant::now() < until, "it does not wait");
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert!(watch.core().is_some() && is_there(child.id()));
+        assert!(watch.whereabouts().is_some_and(|there| !there.is_stopped) && is_there(child.id()));
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        while !watch.whereabouts().unwrap().is_stopped {
+            assert!(Instant::now() < until, "it does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
         assert!(process_time(child.id()).unwrap() > Nanoseconds(1_000_000));
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert_eq!((watch.core(), watch.switches()), (None, None));
+        assert_eq!((watch.whereabouts(), watch.switches(), watch.run_delay()), (None, None, None));
         assert_eq!(process_time(child.id()), None);
         assert!(own_thread_time() > Nanoseconds(0));
     }

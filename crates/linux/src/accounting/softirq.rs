@@ -1,14 +1,14 @@
 //! Network softirqs by core: counts from `/proc/softirqs`, time from the kernel's tracepoints.
 
-use aya::Ebpf;
-use aya::maps::{MapData, PerCpuArray};
-use aya::programs::{ProgramError, RawTracePoint};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
 use machine::accounting::Softirq;
 use machine::{CoreId, Fault, Nanoseconds, Reading, Result};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::table;
+use crate::xdp::{Loader, Object, PRIVILEGED};
 
 /// How often each network softirq ran on one core. Every user may read this.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,14 +38,14 @@ pub fn softirq_counts(text: &str) -> Option<Vec<(CoreId, SoftirqCounts)>> {
 pub struct CoreWork {
     pub net_rx: Softirq,
     pub net_tx: Softirq,
-    /// Of all kinds, the network's among them.
+    /// Softirqs of all kinds, the network's among them.
     pub all: Softirq,
-    /// From devices and other cores; `None` where the kernel does not trace all of them.
+    /// Interrupts from devices and other cores; `None` where the kernel does not trace all of them.
     pub interrupts: Option<u64>,
 }
 
-/// `struct core_work` of the programs, field by field.
-type RawWork = [u64; 23];
+/// Words of `struct core_work` of the programs: a count and a time for each vector, then two counts of interrupts.
+const WORDS: usize = 2 * VECTORS + 2;
 const VECTORS: usize = 10;
 const NET_TX: usize = 2;
 const NET_RX: usize = 3;
@@ -57,9 +57,9 @@ const INTERPROCESSOR: [&str; 3] = ["reschedule_entry", "call_function_entry", "c
 ///
 /// Costs every softirq of the host about a tenth of a microsecond, so open it once, not once a thread.
 pub struct SoftirqSensor {
-    work: PerCpuArray<MapData, RawWork>,
+    programs: Object,
     interrupts_traced: bool,
-    _attached: Ebpf,
+    _attached: Vec<OwnedFd>,
 }
 
 impl SoftirqSensor {
@@ -70,35 +70,42 @@ impl SoftirqSensor {
         };
         match Self::load(object) {
             Ok(sensor) => Reading::Measured(sensor),
-            Err(Refused::NotPermitted) => Reading::not_permitted(
+            Err(fault) if fault.next() == PRIVILEGED => Reading::not_permitted(
                 "softirq time: the kernel lets only privileged users trace it",
                 "run as root, or with CAP_BPF and CAP_PERFMON",
             ),
-            Err(Refused::Absent(reason)) => Reading::absent(format!("softirq time: {reason}")),
+            Err(fault) => Reading::absent(format!("softirq time: {}", fault.cause())),
         }
     }
 
-    fn load(object: &[u8]) -> Result<Self, Refused> {
-        let mut programs = Ebpf::load(object)?;
-        attach(&mut programs, "on_softirq_exit", &["softirq_exit"])?;
-        attach(&mut programs, "on_softirq_entry", &["softirq_entry"])?;
-        let interrupts_traced = attach(&mut programs, "on_interprocessor_interrupt", &INTERPROCESSOR).is_ok()
-            && attach(&mut programs, "on_device_interrupt", &["irq_handler_entry"]).is_ok();
-        let map = programs.take_map("WORK").ok_or_else(|| Refused::Absent("the programs have no map WORK".into()))?;
-        let work = PerCpuArray::try_from(map).map_err(|e| Refused::Absent(e.to_string()))?;
-        Ok(SoftirqSensor { work, interrupts_traced, _attached: programs })
+    fn load(object: &[u8]) -> Result<Self> {
+        let programs = Loader::new("softirq", object).traces().load()?;
+        let attach = |name, tracepoints: &[&str]| -> Result<Vec<OwnedFd>> {
+            let program = programs.program(name)?;
+            tracepoints.iter().map(|tracepoint| program.trace(tracepoint)).collect()
+        };
+        let mut attached = attach("on_softirq_exit", &["softirq_exit"])?;
+        attached.extend(attach("on_softirq_entry", &["softirq_entry"])?);
+        let interrupts = attach("on_interprocessor_interrupt", &INTERPROCESSOR)
+            .and_then(|between| Ok((between, attach("on_device_interrupt", &["irq_handler_entry"])?)));
+        let interrupts_traced = interrupts.is_ok();
+        attached.extend(interrupts.into_iter().flat_map(|(between, devices)| between.into_iter().chain(devices)));
+        let sensor = SoftirqSensor { programs, interrupts_traced, _attached: attached };
+        sensor.read()?;
+        Ok(sensor)
     }
 
-    /// The work of every possible core since `open`, by core number. One system call.
-    pub fn read(&self) -> Result<Vec<CoreWork>> {
-        let cores = self
-            .work
-            .get(&0, 0)
-            .map_err(|e| Fault::because("softirq sensor", e, "run again; without this sensor time is not known"))?;
-        Ok(cores.iter().map(|raw| self.core_work(raw)).collect())
+    /// The work of every possible core since `open`. One system call.
+    pub fn read(&self) -> Result<BTreeMap<CoreId, CoreWork>> {
+        let failed =
+            |cause: String| Fault::new("softirq sensor", cause, "run again; without this sensor time is not known");
+        let cores = self.programs.map("WORK")?.of_all_cores(0).map_err(|error| failed(error.to_string()))?;
+        let whole = |raw: &[u64]| (raw.len() >= WORDS).then(|| self.core_work(raw));
+        let shape = || failed("its map has another shape".into());
+        cores.iter().map(|(core, raw)| Ok((*core, whole(raw).ok_or_else(shape)?))).collect()
     }
 
-    fn core_work(&self, raw: &RawWork) -> CoreWork {
+    fn core_work(&self, raw: &[u64]) -> CoreWork {
         let vector = |v: usize| Softirq { count: raw[v], time: Nanoseconds(raw[VECTORS + v]) };
         let interrupts = raw[2 * VECTORS] + raw[2 * VECTORS + 1];
         CoreWork {
@@ -110,51 +117,6 @@ impl SoftirqSensor {
             },
             interrupts: self.interrupts_traced.then_some(interrupts),
         }
-    }
-}
-
-enum Refused {
-    NotPermitted,
-    Absent(String),
-}
-
-fn attach(programs: &mut Ebpf, name: &str, tracepoints: &[&str]) -> Result<(), Refused> {
-    let program = programs.program_mut(name).ok_or_else(|| Refused::Absent(format!("no program {name}")))?;
-    let program: &mut RawTracePoint = program.try_into()?;
-    program.load()?;
-    for tracepoint in tracepoints {
-        program.attach(tracepoint)?;
-    }
-    Ok(())
-}
-
-impl From<aya::EbpfError> for Refused {
-    fn from(e: aya::EbpfError) -> Self {
-        Self::because(&e)
-    }
-}
-
-impl From<ProgramError> for Refused {
-    fn from(e: ProgramError) -> Self {
-        Self::because(&e)
-    }
-}
-
-impl Refused {
-    fn because(e: &(dyn std::error::Error + 'static)) -> Self {
-        let mut chain = vec![e.to_string()];
-        let mut cause = Some(e);
-        while let Some(e) = cause {
-            if let Some(os) = e.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error)
-                && (os == Errno::PERM || os == Errno::ACCESS)
-            {
-                return Refused::NotPermitted;
-            }
-            cause = e.source();
-            chain.extend(cause.map(ToString::to_string));
-        }
-        chain.dedup();
-        Refused::Absent(chain.join(": "))
     }
 }
 
@@ -171,14 +133,6 @@ mod tests {
         let counts = softirq_counts(text).unwrap();
         assert_eq!(counts[1], (CoreId(1), SoftirqCounts { net_rx: 3801, net_tx: 1 }));
         assert_eq!(softirq_counts("nothing of the kind"), None);
-    }
-
-    #[test]
-    fn refusal_by_the_kernel_is_not_absence() {
-        let denied = std::io::Error::from_raw_os_error(libc::EPERM);
-        assert!(matches!(Refused::because(&denied), Refused::NotPermitted));
-        let odd = std::io::Error::from_raw_os_error(libc::ENOENT);
-        assert!(matches!(Refused::because(&odd), Refused::Absent(_)));
     }
 
     proptest! {

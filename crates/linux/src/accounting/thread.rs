@@ -37,7 +37,7 @@ struct Snapshot {
 /// How often a thread left its core.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Switches {
-    /// To wait for something.
+    /// Switches because the thread waited for something.
     pub voluntary: u64,
     /// Because another was to run.
     pub involuntary: u64,
@@ -152,6 +152,20 @@ pub(super) fn core_of_stat(text: &str) -> Option<CoreId> {
     after_name.split_ascii_whitespace().nth(36)?.parse().ok().map(CoreId)
 }
 
+/// The state in the text of a `stat` file: its third field.
+pub(super) fn state_of_stat(text: &str) -> Option<char> {
+    let (_, after_name) = text.rsplit_once(')')?;
+    after_name.trim_start().chars().next()
+}
+
+/// The time on the run queue in the text of a `schedstat` file: its second field. A kernel that keeps no such statistics
+/// writes three times 0, also for a thread that has run.
+pub(super) fn run_delay_of_schedstat(text: &str) -> Option<Nanoseconds> {
+    let mut numbers = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
+    let (ran, delay, times) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    ((ran, delay, times) != (0, 0, 0)).then_some(Nanoseconds(delay))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
@@ -215,6 +229,10 @@ mod tests {
         stop.send(()).unwrap();
         worker.join().unwrap();
         assert!(cost.cpu.value().unwrap().0 > 0, "{cost:?}");
+        // A joined thread is in /proc for a moment longer.
+        while meter.begin().is_ok() && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert!(meter.begin().is_err(), "the thread has ended");
     }
 
@@ -228,16 +246,25 @@ mod tests {
     fn names_do_not_shift_the_core() {
         let fields: Vec<String> = (3..=52).map(|i| if i == 39 { "7".into() } else { "0".to_string() }).collect();
         assert_eq!(core_of_stat(&format!("12 (a) b (c)) {}", fields.join(" "))), Some(CoreId(7)));
+        assert_eq!(state_of_stat(&format!("12 (a) b (c)) {}", "T 1 2")), Some('T'));
         let own = fs::read_to_string(format!("/proc/self/task/{}/stat", current_thread())).unwrap();
-        assert!(core_of_stat(&own).is_some());
+        assert!(core_of_stat(&own).is_some() && state_of_stat(&own) == Some('R'));
         let own = fs::read_to_string("/proc/self/status").unwrap();
         assert!(switches_of_status(&own).is_some());
+    }
+
+    #[test]
+    fn a_kernel_that_counts_no_delay_has_none() {
+        assert_eq!(run_delay_of_schedstat("214785 17 1\n"), Some(Nanoseconds(17)));
+        assert_eq!(run_delay_of_schedstat("214785 0 1\n"), Some(Nanoseconds(0)));
+        assert_eq!(run_delay_of_schedstat("0 0 0\n"), None);
+        assert_eq!(run_delay_of_schedstat("1 2\n"), None);
     }
 
     proptest! {
         #[test]
         fn any_text_reads_without_panic(text in "[ -~\n]{0,300}", n: u64, m: u64) {
-            let _ = (switches_of_status(&text), core_of_stat(&text));
+            let _ = (switches_of_status(&text), core_of_stat(&text), state_of_stat(&text), run_delay_of_schedstat(&text));
             let status = format!("Name:\tx\nvoluntary_ctxt_switches:\t{n}\nnonvoluntary_ctxt_switches:\t{m}\n");
             prop_assert_eq!(switches_of_status(&status), Some(Switches { voluntary: n, involuntary: m }));
         }

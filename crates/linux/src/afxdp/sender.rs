@@ -19,11 +19,11 @@ pub struct Sent {
     pub taken: u64,
     /// Frames whose memory came back. Says nothing of whether they arrived.
     pub completed: u64,
-    /// Of the taken, those that the driver said it dropped: on a veth, because the peer's ring was full.
+    /// Frames of the taken ones that the driver said it dropped: on a veth, because the peer's ring was full.
     pub dropped: u64,
     /// System calls made for sending.
     pub kicks: u64,
-    /// Of these, those that stopped early with frames left.
+    /// Those of these that stopped early with frames left.
     pub stopped: u64,
 }
 

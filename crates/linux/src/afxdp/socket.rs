@@ -22,7 +22,7 @@ pub(super) const DEFAULT_BUDGET: u32 = 32;
 /// What the kernel was found to do, beside what was asked for in [`Options`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InForce {
-    /// Read back from the socket after binding.
+    /// The socket's mode, read back after binding.
     pub mode: Mode,
     /// Frames that one system call sends in copy mode at most.
     pub frames_a_kick: u32,

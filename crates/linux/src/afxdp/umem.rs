@@ -95,6 +95,7 @@ impl Umem {
     /// # Safety
     /// The caller holds the number of the frame that they are in, and there is no other slice of it.
     #[allow(clippy::mut_from_ref)]
+    #[inline]
     pub unsafe fn bytes_mut(&self, at: u64, length: u32) -> &mut [u8] {
         let at = self.check(at, length);
         // SAFETY: in bounds, initialised, and exclusive by this method's contract.

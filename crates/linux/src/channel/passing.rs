@@ -1,5 +1,5 @@
-//! How an end of a channel comes to another process: over a connected Unix socket, with the lock of its seat in the
-//! hand. That descriptor also leads to the memory.
+//! How an end of a channel comes to another process: over a connected Unix socket, as the descriptor that holds the
+//! lock of its seat. The same descriptor gives access to the memory.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;

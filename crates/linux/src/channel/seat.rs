@@ -97,7 +97,7 @@ impl Seat {
         self.departures() != self.seen.get()
     }
 
-    /// That `departures`, read before looking who has left, need not be looked into again.
+    /// Notes that `departures`, read before looking who has left, need not be looked into again.
     pub fn took_note(&self, departures: u64) {
         self.seen.set(departures);
     }

@@ -178,16 +178,23 @@ impl<Owner> Inlet<Owner> {
             return false;
         }
         self.track.slot(self.position).body.with(|body| {
-            // SAFETY: the word said that the message is written, so an honest writer leaves slot and buffer until we
-            // publish; one that does not is of our own user and could write to our memory anyway. The length is read
-            // once and cut to what lies there.
-            let message = unsafe {
-                let length = ((&raw const (*body).length).read_volatile() as usize).min(self.track.size);
-                let payload = (&raw const (*body).payload).cast::<u8>();
-                let start = if length <= INLINE { payload } else { self.track.buffer(self.position).cast_const() };
-                std::slice::from_raw_parts(start, length)
-            };
-            deliver(message);
+            // SAFETY: a word in a slot; it is read once.
+            let length = unsafe { (&raw const (*body).length).read_volatile() };
+            let length = (length as usize).min(self.track.size);
+            if length > INLINE {
+                // SAFETY: a buffer holds `size` bytes, of which this is no more. A writer that breaks the protocol may
+                // write there at any time: the bytes are plain, any value of them is good, and who takes them reads what
+                // it decides on once ([`offcode::channel::Channel`]).
+                return deliver(unsafe { std::slice::from_raw_parts(self.track.buffer(self.position), length) });
+            }
+            // A copy, because a hostile writer could change the bytes between a check and the use of what was checked.
+            let mut copy = [0; INLINE];
+            for (at, word) in copy.chunks_exact_mut(8).enumerate() {
+                // SAFETY: whole aligned words of the payload; a volatile read of plain bytes tolerates a hostile writer.
+                let read = unsafe { (&raw const (*body).payload).cast::<u64>().add(at).read_volatile() };
+                word.copy_from_slice(&read.to_ne_bytes());
+            }
+            deliver(&copy[..length]);
         });
         self.position += 1;
         if self.position - self.published > self.track.mask >> 2 {
@@ -292,6 +299,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_short_message_stays_what_it_is_while_it_is_read() {
+        let (mut outlet, mut inlets) = heap::track(4, 64, 1);
+        outlet.write(48, false, |into| into.fill(1));
+        // What the writer can still reach.
+        let slot = NonNull::from(outlet.track.slot(0));
+        let progress = AtomicU64::new(0);
+        let read = inlets[0].read(
+            || &progress,
+            |message| {
+                // SAFETY: one thread, and no reference to the payload is in use.
+                unsafe { slot.as_ref() }.body.with_mut(|body| unsafe { (*body).payload = [2; INLINE] });
+                assert_eq!(message, [1; 48]);
+            },
+        );
+        assert!(read);
     }
 
     #[test]

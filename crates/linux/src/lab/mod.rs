@@ -39,7 +39,7 @@ use crate::warden::Warden;
 const INTERFACE: &str = "lab0";
 
 /// The next step where namespaces are refused.
-const AS_ROOT: &str = "run as root (CAP_NET_ADMIN and CAP_SYS_ADMIN); without root `plimsoll study` uses loopback";
+const AS_ROOT: &str = "run as root (CAP_NET_ADMIN and CAP_SYS_ADMIN)";
 
 /// One of the two hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -177,7 +177,7 @@ impl Lab {
         host.ipv4().into()
     }
 
-    /// Its IPv6 address on the link; `None` where this kernel runs without IPv6.
+    /// The host's IPv6 address on the link; `None` where this kernel runs without IPv6.
     pub fn address_v6(&self, host: Host) -> Option<IpAddr> {
         link::has_ipv6().then(|| host.ipv6().into())
     }

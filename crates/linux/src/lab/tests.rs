@@ -1,4 +1,4 @@
-//! Labs as their users see them. All need root and `ip`; elsewhere they say SKIPPED.
+//! Labs as their users see them. All need root and `ip`.
 
 use std::fs;
 use std::io::Read;
@@ -20,7 +20,7 @@ pub(crate) fn possible() -> bool {
     match Lab::owned(&Options::default()) {
         Ok(_) => true,
         Err(fault) if [AS_ROOT, link::INSTALL_IP, link::LOAD_VETH].contains(&fault.next()) => {
-            eprintln!("SKIPPED: {fault}");
+            skip::test(fault);
             false
         }
         Err(fault) => panic!("{fault}"),
@@ -144,27 +144,24 @@ fn receive_processing_happens_on_the_core_it_is_steered_to() {
     if !possible() {
         return;
     }
-    let here = rustix::thread::sched_getaffinity(None).unwrap();
-    let cores: Vec<_> = (0..1024).filter(|core| here.is_set(*core)).take(4).collect();
+    let cores: Vec<CoreId> = crate::affinity::current().unwrap().into_iter().take(4).collect();
     if cores.len() < 2 {
-        eprintln!("SKIPPED: one core, nothing to steer to");
+        skip::test("one core, nothing to steer to");
         return;
     }
     const ROUNDS: usize = 300;
     let lab = Lab::owned(&Options::default()).unwrap();
     let (a, b) = connected_pair(&lab, |host| lab.address(host));
-    for target in &cores {
-        let core = CoreId(*target as u32);
+    for &core in &cores {
         let steering = lab.steer(Some(core)).unwrap();
         assert!(steering.holds(), "{steering:?}");
 
         // The traffic comes from another core, so that the work gets to `core` by steering or not at all.
-        let mut elsewhere = rustix::thread::CpuSet::new();
-        cores.iter().filter(|other| *other != target).for_each(|other| elsewhere.set(*other));
-        let before = softirqs(*target);
+        let elsewhere: Vec<CoreId> = cores.iter().copied().filter(|other| *other != core).collect();
+        let before = softirqs(core);
         thread::scope(|scope| {
             scope.spawn(|| {
-                rustix::thread::sched_setaffinity(None, &elsewhere).unwrap();
+                crate::affinity::settle(&elsewhere).unwrap();
                 ping_pong(&a, &b, ROUNDS);
             });
         });
@@ -173,7 +170,7 @@ fn receive_processing_happens_on_the_core_it_is_steered_to() {
             assert_eq!(rustix::net::sockopt::socket_incoming_cpu(socket).unwrap(), core.0);
         }
         // In lockstep each message costs a softirq of its own there.
-        let softirqs = softirqs(*target) - before;
+        let softirqs = softirqs(core) - before;
         assert!(softirqs >= ROUNDS as u64, "{softirqs} receive softirqs on {core} for {} messages", 2 * ROUNDS);
     }
     let steering = lab.steer(None).unwrap();
@@ -181,10 +178,10 @@ fn receive_processing_happens_on_the_core_it_is_steered_to() {
 }
 
 /// NET_RX softirqs of a core since boot. Cores that are off line have no column.
-fn softirqs(core: usize) -> u64 {
+fn softirqs(core: CoreId) -> u64 {
     let table = fs::read_to_string("/proc/softirqs").unwrap();
     let column =
-        table.lines().next().unwrap().split_whitespace().position(|name| name == format!("CPU{core}")).unwrap();
+        table.lines().next().unwrap().split_whitespace().position(|name| name == format!("CPU{}", core.0)).unwrap();
     let row = table.lines().find(|line| line.trim_start().starts_with("NET_RX:")).unwrap();
     row.split_whitespace().nth(column + 1).unwrap().parse().unwrap()
 }

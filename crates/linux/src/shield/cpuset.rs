@@ -1,25 +1,30 @@
 //! A core in a cpuset of its own, and everything else of our group in another.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 
+use machine::topology::Topology;
 use machine::{CoreId, CpuSet, Result};
-use rustix::thread::{Pid, sched_getaffinity, sched_setaffinity};
 
-use super::group::{self, CORE, Group, Maker, REST};
+use super::group::{self, CORE, Group, Maker, REST, Version, start_of};
+use super::keeper::Keeper;
 use super::{Means, not_possible};
 use crate::accounting::current_thread;
+use crate::mask;
 
-/// Undone when dropped.
+/// Undone when dropped, and by a process of its own when the owner is killed.
 pub(super) struct Partition {
     parent: Group,
     core: Group,
     rest: Group,
-    /// Masks of the threads that were moved, as they were: the kernel remembers them only since Linux 6.2.
-    masks: HashMap<i32, rustix::thread::CpuSet>,
+    /// Groups from the parent upwards that were made to give cpusets to those below.
+    given: usize,
+    /// Masks of the threads that were moved, as they were, with when each thread started: the kernel remembers them only
+    /// since Linux 6.2.
+    masks: HashMap<i32, (u64, CpuSet)>,
     bound: usize,
     only_within: Option<String>,
+    keeper: Keeper,
 }
 
 impl Partition {
@@ -31,55 +36,56 @@ impl Partition {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => "run as root",
                 _ => "use deadline scheduling, or `cat` the files of this cpuset to see who has the core",
             };
-            not_possible(core, format!("cpuset {}: {doing}: {e}", parent.0.display()), next)
+            not_possible(core, format!("cpuset {}: {doing}: {e}", parent.path.display()), next)
         };
         let _lock = parent.lock().map_err(|e| failed("locking", e))?;
 
-        let cores = parent.cores().map_err(|e| failed("reading its cores", e))?;
-        let others: CpuSet = cores.iter().filter(|&other| other != core).collect();
-        if !cores.contains(core) {
-            let next = "choose a core of this cpuset";
-            return Err(not_possible(core, format!("cpuset {} does not have it", parent.0.display()), next));
-        }
-        if others.is_empty() {
-            let cause = format!("it is the only core of cpuset {}, and the rest needs one", parent.0.display());
-            return Err(not_possible(core, cause, "give this process another core"));
-        }
-        for sibling in parent.children().map_err(|e| failed("looking at its groups", e))? {
-            let busy = sibling.cores().is_ok_and(|cores| cores.contains(core))
-                && sibling.threads().is_ok_and(|threads| !threads.is_empty());
-            if busy {
-                let cause = format!("cpuset {} has threads that may run there", sibling.0.display());
-                return Err(not_possible(core, cause, "take the core out of it, or use deadline scheduling"));
-            }
-        }
+        let without = parent.without_cpusets().map_err(|e| failed("looking for the controller", e))?;
         let maker = Maker::this_process().map_err(|e| failed("reading /proc/self", e))?;
-        let top = parent.read("cpuset.sched_relax_domain_level").is_ok() && parent.0.join("release_agent").exists();
+        let name = |what| parent.child(&maker.group_name(what, core, without.len()));
+        let (own, rest) = (name(CORE), name(REST));
+        let keeper = Keeper::start(&parent, [&own, &rest], without.len())?;
         // From here on dropping it undoes what was done.
         let mut partition = Partition {
-            core: parent.child(&maker.group_name(CORE, core)),
-            rest: parent.child(&maker.group_name(REST, core)),
-            only_within: (!top).then(|| parent.0.display().to_string()),
+            core: own,
+            rest,
+            given: 0,
+            only_within: (!parent.is_top()).then(|| parent.path.display().to_string()),
             parent: parent.clone(),
             masks: HashMap::new(),
             bound: 0,
+            keeper,
         };
+        // From the top: a group gives what it is given.
+        for above in without.iter().rev() {
+            partition.given = without.len();
+            above.write("cgroup.subtree_control", "+cpuset").map_err(|e| failed("enabling the controller", e))?;
+        }
+
+        let cores = parent.cores().map_err(|e| failed("reading its cores", e))?;
+        if !cores.contains(core) {
+            let next = "choose a core of this cpuset";
+            return Err(not_possible(core, format!("cpuset {} does not have it", parent.path.display()), next));
+        }
+        let others = beside(core, &cores, Topology::live()?);
+        if others.is_empty() {
+            let cause = format!("it is the only core of cpuset {}, and the rest needs one", parent.path.display());
+            return Err(not_possible(core, cause, "give this process another core"));
+        }
+        for sibling in parent.children().map_err(|e| failed("looking at its groups", e))? {
+            if sibling.may_run_on(core) {
+                let cause = format!("cpuset {} has threads that may run there", sibling.path.display());
+                return Err(not_possible(core, cause, "take the core out of it, or use deadline scheduling"));
+            }
+        }
         let only: CpuSet = std::iter::once(core).collect();
-        let memory = parent.read("cpuset.mems").map_err(|e| failed("reading its memory nodes", e))?;
-        let exclusive = parent.read("cpuset.cpu_exclusive").is_ok_and(|flag| flag == "1");
         for (group, cores) in [(&partition.rest, &others), (&partition.core, &only)] {
-            let make = || {
-                fs::create_dir(&group.0)?;
-                group.write("cpuset.mems", &memory)?;
-                group.write("cpuset.cpus", &cores.to_string())?;
-                // So that nobody makes another with this core while it is ours.
-                if exclusive { group.write("cpuset.cpu_exclusive", "1") } else { Ok(()) }
-            };
-            make().map_err(|e| failed("making a group", e))?;
+            group.make(&parent, cores).map_err(|e| failed("making a group", e))?;
         }
         partition.fill().map_err(|e| failed("moving threads", e))?;
-        let mask = sched_getaffinity(None).map_err(|e| failed("reading this thread's cores", e.into()))?;
-        if mask.count() != 1 || !mask.is_set(core.0 as usize) {
+        partition.isolate();
+        let now = mask::get(0).map_err(|e| failed("reading this thread's cores", e))?;
+        if now != only {
             return Err(failed("moving this thread", io::Error::other("the kernel did not confine it to the core")));
         }
         Ok(partition)
@@ -87,19 +93,34 @@ impl Partition {
 
     fn fill(&mut self) -> io::Result<()> {
         let own = current_thread();
-        let masks = &mut self.masks;
-        self.bound = self.parent.move_threads(&self.rest, |thread| {
+        let parents = self.parent.cores()?;
+        let Partition { masks, keeper, parent, rest, .. } = self;
+        self.bound = parent.move_threads(rest, |thread| {
             if thread == own {
-                return false;
+                return Ok(false);
             }
-            if let Some(mask) = Pid::from_raw(thread).and_then(|pid| sched_getaffinity(Some(pid)).ok()) {
-                masks.entry(thread).or_insert(mask);
-            }
-            true
+            remember(thread, &parents, masks, keeper)?;
+            Ok(true)
         })?;
-        self.masks.insert(own, sched_getaffinity(None)?);
+        remember(own, &parents, &mut self.masks, &mut self.keeper)?;
         // A mask without the core would keep it out.
-        self.core.write("tasks", &own.to_string())
+        self.core.take(own)
+    }
+
+    /// Where the kernel lets it, the core leaves everything else on this machine as well: version 2 has partitions for
+    /// that, below a group that is one itself.
+    fn isolate(&mut self) {
+        if self.core.version == Version::One {
+            return;
+        }
+        let file = "cpuset.cpus.partition";
+        let _ = self.core.write(file, "isolated");
+        // What could not be had reads as invalid, and why.
+        if self.core.read(file).is_ok_and(|state| state == "isolated") {
+            self.only_within = None;
+        } else {
+            let _ = self.core.write(file, "member");
+        }
     }
 
     pub fn means(&self) -> Means {
@@ -111,6 +132,29 @@ impl Partition {
     }
 }
 
+/// What others keep: nothing of the core, its other threads included, as long as that leaves any.
+fn beside(core: CoreId, cores: &CpuSet, topology: &Topology) -> CpuSet {
+    let threads = topology.cpu(core).map(|cpu| cpu.threads.clone()).unwrap_or_default();
+    let apart = cores.difference(&threads);
+    if apart.is_empty() { cores.iter().filter(|other| *other != core).collect() } else { apart }
+}
+
+/// Notes a mask that giving the thread back to its group, which has `cores`, would not restore.
+fn remember(
+    thread: i32,
+    cores: &CpuSet,
+    masks: &mut HashMap<i32, (u64, CpuSet)>,
+    keeper: &mut Keeper,
+) -> io::Result<()> {
+    let (Ok(start), Ok(mask)) = (start_of(thread as u32), mask::get(thread)) else { return Ok(()) };
+    if mask == *cores || masks.get(&thread).is_some_and(|(known, _)| *known == start) {
+        return Ok(());
+    }
+    keeper.remember(thread, start, &mask)?;
+    masks.insert(thread, (start, mask));
+    Ok(())
+}
+
 impl Drop for Partition {
     fn drop(&mut self) {
         let _lock = self.parent.lock();
@@ -118,11 +162,28 @@ impl Drop for Partition {
         for group in [&self.core, &self.rest] {
             let _ = group::dissolve(group, &self.parent);
         }
-        for (&thread, mask) in &self.masks {
-            let Some(pid) = Pid::from_raw(thread) else { continue };
-            if sched_getaffinity(Some(pid)).is_ok_and(|now| now != *mask) {
-                let _ = sched_setaffinity(Some(pid), mask);
+        group::take_back(&self.parent, self.given);
+        for (&thread, (start, mask)) in &self.masks {
+            let is_it = start_of(thread as u32).is_ok_and(|now| now == *start);
+            if is_it && mask::get(thread).is_ok_and(|now| now != *mask) {
+                let _ = mask::set(thread, mask);
             }
         }
+        self.keeper.dismiss();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_leave_both_threads_of_a_core_while_they_have_more() {
+        let archive = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines/eight-node-job");
+        let topology = Topology::read(&machine::Source::open(&archive).unwrap()).unwrap();
+        let cores = |text: &str| text.parse::<CpuSet>().unwrap();
+        assert_eq!(beside(CoreId(128), &cores("128-130,1152-1154"), &topology), cores("129-130,1153-1154"));
+        assert_eq!(beside(CoreId(128), &cores("128,1152"), &topology), cores("1152"));
+        assert_eq!(beside(CoreId(128), &cores("128"), &topology), cores(""));
     }
 }

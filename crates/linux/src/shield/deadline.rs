@@ -2,15 +2,18 @@
 
 use std::io;
 
-use machine::{CoreId, Nanoseconds, Result};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use machine::{CoreId, CpuSet, Nanoseconds, Result};
 
 use super::{Means, not_possible};
+use crate::mask::{self, Mask};
 use crate::scheduling::{Attributes, get, set};
 
 /// Nine tenths: the kernel grants 95 % of a core in all, of which its server for ordinary threads has 5 %.
 const RUNTIME: Nanoseconds = Nanoseconds(900_000);
 const PERIOD: Nanoseconds = Nanoseconds(1_000_000);
+
+/// How often the thread goes back to the core where it was moved off on its way.
+const TRIES: u32 = 16;
 
 /// From `linux/sched.h`.
 const SCHED_DEADLINE: u32 = 6;
@@ -27,11 +30,10 @@ pub(super) struct Deadline {
 impl Deadline {
     pub fn enter(core: CoreId) -> Result<Deadline> {
         let failed = |doing: &str, e: io::Error| not_possible(core, format!("{doing}: {e}"), "use a cpuset");
-        let mask = sched_getaffinity(None).map_err(|e| failed("reading this thread's cores", e.into()))?;
+        let mask = mask::get(0).map_err(|e| failed("reading this thread's cores", e))?;
         let policy = get().map_err(|e| failed("reading this thread's scheduling", e))?;
-        let mut only = CpuSet::new();
-        only.set(core.0 as usize);
-        sched_setaffinity(None, &only).map_err(|e| failed("going to the core", e.into()))?;
+        let only = Mask::from(&[core].into_iter().collect::<CpuSet>());
+        only.apply(0).map_err(|e| failed("going to the core", e))?;
         // Made now, so that every way out restores.
         let mut deadline = Deadline { policy, mask, cores: vec![core] };
         let wanted = Attributes {
@@ -45,11 +47,19 @@ impl Deadline {
         // The kernel takes a thread only with a mask of all cores that it schedules deadlines over together, which is
         // this core alone where a cpuset or `isolcpus` made it so.
         if set(&wanted).is_err() {
-            let all = every_core();
-            sched_setaffinity(None, &all).map_err(|e| failed("widening this thread's cores", e.into()))?;
-            set(&wanted).map_err(|e| refusal(core, &e))?;
-            let now = sched_getaffinity(None).map_err(|e| failed("reading this thread's cores", e.into()))?;
-            deadline.cores = (0..CpuSet::MAX_CPU).filter(|&c| now.is_set(c)).map(|c| CoreId(c as u32)).collect();
+            let all = Mask::full().map_err(|e| failed("reading this thread's cores", e))?;
+            // Between the two calls the kernel may take the thread for one that it can move to a core with less work.
+            for left in (0..TRIES).rev() {
+                all.apply(0).map_err(|e| failed("widening this thread's cores", e))?;
+                set(&wanted).map_err(|e| refusal(core, &e))?;
+                if left == 0 || rustix::thread::sched_getcpu() == core.0 as usize {
+                    break;
+                }
+                set(&deadline.policy).map_err(|e| failed("restoring this thread's scheduling", e))?;
+                only.apply(0).map_err(|e| failed("going to the core", e))?;
+            }
+            let now = mask::get(0).map_err(|e| failed("reading this thread's cores", e))?;
+            deadline.cores = now.iter().collect();
         }
         let now = get().map_err(|e| failed("reading this thread's scheduling", e))?;
         if (now.policy, now.runtime, now.period) != (SCHED_DEADLINE, RUNTIME.0, PERIOD.0) {
@@ -73,15 +83,8 @@ impl Drop for Deadline {
     fn drop(&mut self) {
         // A deadline thread's mask cannot be narrowed: first the policy.
         let _ = set(&self.policy);
-        let _ = sched_setaffinity(None, &self.mask);
+        let _ = mask::set(0, &self.mask);
     }
-}
-
-/// The kernel takes those out that are not there.
-fn every_core() -> CpuSet {
-    let mut all = CpuSet::new();
-    (0..CpuSet::MAX_CPU).for_each(|core| all.set(core));
-    all
 }
 
 fn refusal(core: CoreId, error: &io::Error) -> machine::Fault {

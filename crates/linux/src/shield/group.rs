@@ -1,4 +1,8 @@
 //! Control groups of cpusets: where ours is, what they hold, and how a killed owner's are told from a living one's.
+//!
+//! The kernel has cpusets in one of two hierarchies: that of version 1 (`Documentation/admin-guide/cgroup-v1/cpusets.rst`)
+//! or the unified one (`cgroup-v2.rst`). In the latter the groups that a shield makes are threaded, since a process has its
+//! other threads elsewhere.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,70 +14,138 @@ use rustix::fs::FlockOperation;
 
 const SUBJECT: &str = "cpusets";
 
+/// Which hierarchy has the cpusets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    One,
+    Two,
+}
+
 /// A folder of the cpuset hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Group(pub PathBuf);
+pub(super) struct Group {
+    pub path: PathBuf,
+    pub version: Version,
+}
 
 impl Group {
     pub fn read(&self, file: &str) -> io::Result<String> {
-        fs::read_to_string(self.0.join(file)).map(|text| text.trim().to_owned())
+        fs::read_to_string(self.path.join(file)).map(|text| text.trim().to_owned())
     }
 
     /// Writes by one system call, so that the kernel's verdict is on the whole value.
     pub fn write(&self, file: &str, value: &str) -> io::Result<()> {
         use io::Write;
-        File::options().write(true).open(self.0.join(file))?.write_all(value.as_bytes())
+        File::options().write(true).open(self.path.join(file))?.write_all(value.as_bytes())
+    }
+
+    fn at(&self, path: PathBuf) -> Group {
+        Group { path, version: self.version }
     }
 
     pub fn child(&self, name: &str) -> Group {
-        Group(self.0.join(name))
+        self.at(self.path.join(name))
     }
 
     pub fn children(&self) -> io::Result<Vec<Group>> {
         let mut groups = Vec::new();
-        for entry in fs::read_dir(&self.0)? {
+        for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
-                groups.push(Group(entry.path()));
+                groups.push(self.at(entry.path()));
             }
         }
         Ok(groups)
     }
 
     pub fn name(&self) -> &str {
-        self.0.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    /// The root of its hierarchy, beside which there is nothing on this machine.
+    pub fn is_top(&self) -> bool {
+        match self.version {
+            Version::One => {
+                self.path.join("release_agent").exists() && self.read("cpuset.sched_relax_domain_level").is_ok()
+            }
+            Version::Two => !self.path.join("cgroup.type").exists(),
+        }
     }
 
     pub fn cores(&self) -> io::Result<CpuSet> {
-        let text = self.read("cpuset.cpus")?;
-        text.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("cpuset.cpus is '{text}'")))
+        let file = match self.version {
+            Version::One => "cpuset.cpus",
+            Version::Two => "cpuset.cpus.effective",
+        };
+        let text = self.read(file)?;
+        text.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{file} is '{text}'")))
+    }
+
+    /// The file that lists its threads, and takes one.
+    pub fn threads_file(&self) -> &'static str {
+        match self.version {
+            Version::One => "tasks",
+            Version::Two => "cgroup.threads",
+        }
     }
 
     /// Threads, by number.
     pub fn threads(&self) -> io::Result<Vec<i32>> {
-        Ok(self.read("tasks")?.lines().filter_map(|line| line.parse().ok()).collect())
+        // One of another PID namespace is listed as 0.
+        let number = |line: &str| line.parse().ok().filter(|thread| *thread > 0);
+        Ok(self.read(self.threads_file())?.lines().filter_map(number).collect())
+    }
+
+    /// Whether it or a group below it has a thread that may run on `core`.
+    pub fn may_run_on(&self, core: CoreId) -> bool {
+        self.cores().is_ok_and(|cores| cores.contains(core))
+            && (self.threads().is_ok_and(|threads| !threads.is_empty())
+                || self.children().is_ok_and(|children| children.iter().any(|child| child.may_run_on(core))))
+    }
+
+    pub fn take(&self, thread: i32) -> io::Result<()> {
+        self.write(self.threads_file(), &thread.to_string())
+    }
+
+    /// Makes it, below `parent`, with `cores`.
+    pub fn make(&self, parent: &Group, cores: &CpuSet) -> io::Result<()> {
+        fs::create_dir(&self.path)?;
+        if self.version == Version::Two {
+            self.write("cgroup.type", "threaded")?;
+            return self.write("cpuset.cpus", &cores.to_string());
+        }
+        self.write("cpuset.mems", &parent.read("cpuset.mems")?)?;
+        self.write("cpuset.cpus", &cores.to_string())?;
+        // So that nobody makes another with these cores while they are ours.
+        let exclusive = parent.read("cpuset.cpu_exclusive").is_ok_and(|flag| flag == "1");
+        if exclusive { self.write("cpuset.cpu_exclusive", "1") } else { Ok(()) }
     }
 
     /// One maker at a time in this group.
     pub fn lock(&self) -> io::Result<File> {
-        let folder = File::open(&self.0)?;
+        let folder = File::open(&self.path)?;
         rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
         Ok(folder)
+    }
+
+    pub fn check_changeable(&self) -> Result<()> {
+        rustix::fs::access(&self.path, rustix::fs::Access::WRITE_OK)
+            .map_err(|e| Fault::because(format!("{SUBJECT}: {}", self.path.display()), e, "run as root"))
     }
 
     /// Moves every thread that can be moved to `to`. Returns how many stayed.
     ///
     /// Looks again until nothing more moves, since those who are moved may start others meanwhile.
-    pub fn move_threads(&self, to: &Group, mut before_move: impl FnMut(i32) -> bool) -> io::Result<usize> {
+    pub fn move_threads(&self, to: &Group, mut before_move: impl FnMut(i32) -> io::Result<bool>) -> io::Result<usize> {
         let mut stayed = 0;
         for _ in 0..16 {
             let mut moved = 0;
             stayed = 0;
             for thread in self.threads()? {
-                if !before_move(thread) {
+                if !before_move(thread)? {
                     continue;
                 }
-                match to.write("tasks", &thread.to_string()) {
+                match to.take(thread) {
                     Ok(()) => moved += 1,
                     // It has ended.
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
@@ -88,53 +160,103 @@ impl Group {
         }
         Ok(stayed)
     }
+
+    /// The groups from this one upwards that do not give cpusets to those below, though they could: this one first. In
+    /// version 2 a group has cpusets where its parent's `cgroup.subtree_control` names them.
+    pub fn without_cpusets(&self) -> io::Result<Vec<Group>> {
+        let names = |group: &Group, file| -> io::Result<bool> {
+            Ok(group.read(file)?.split_whitespace().any(|name| name == "cpuset"))
+        };
+        let mut without: Vec<Group> = Vec::new();
+        let mut group = self.clone();
+        while self.version == Version::Two && !names(&group, "cgroup.subtree_control")? {
+            without.push(group.clone());
+            if names(&group, "cgroup.controllers")? {
+                break;
+            }
+            let above =
+                group.path.parent().map(Path::to_owned).filter(|above| above.join("cgroup.controllers").exists());
+            let Some(above) = above else {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "its control groups are given no cpusets"));
+            };
+            group = self.at(above);
+        }
+        Ok(without)
+    }
 }
 
-/// The cpuset of the calling thread, in the hierarchy of cgroup version 1.
+/// The cpuset of the calling thread.
 pub(super) fn own() -> Result<Group> {
-    let next = "use deadline scheduling, or mount it: `mount -t cgroup -o cpuset cpuset /sys/fs/cgroup/cpuset`";
     let read = |path: &str| fs::read_to_string(path).map_err(|e| Fault::because(SUBJECT, e, "mount procfs"));
+    // Kernels without version 1 have no such file.
+    let controllers = fs::read_to_string("/proc/cgroups").unwrap_or_default();
+    locate(&read("/proc/self/mountinfo")?, &read("/proc/thread-self/cgroup")?, &controllers)
+}
+
+/// The same by the texts of `mountinfo`, `cgroup` and `/proc/cgroups`.
+fn locate(mounts: &str, groups: &str, controllers: &str) -> Result<Group> {
+    let next = "use deadline scheduling, or mount them: `mount -t cgroup2 none /sys/fs/cgroup`";
     let absent = |cause: &str| Fault::new(SUBJECT, cause, next);
-    let mounts = read("/proc/self/mountinfo")?;
-    let Some((mount, root)) = mount(&mounts) else {
-        return Err(match fs::read_to_string("/sys/fs/cgroup/cgroup.controllers") {
-            Ok(controllers) if controllers.split_whitespace().any(|name| name == "cpuset") => Fault::new(
-                SUBJECT,
-                "this machine has them in cgroup version 2, which shields do not use yet",
-                "use deadline scheduling, or boot with `isolcpus=` of the core",
-            ),
-            _ => absent("no hierarchy of cgroup version 1 with cpusets is mounted here"),
-        });
+    // The kernel binds the controller to one hierarchy; where it is that of version 1, the unified one has none.
+    let mounted = mount(mounts, Version::One).or_else(|| mount(mounts, Version::Two));
+    let Some(Mount { at, root, version }) = mounted else {
+        return Err(absent("no hierarchy of control groups with cpusets is mounted here"));
     };
-    let path = own_path(&read("/proc/thread-self/cgroup")?)
-        .ok_or_else(|| absent("the kernel does not say in which cpuset this thread is"))?;
+    if let (Version::Two, Some(hierarchy)) = (version, hierarchy_of_version_one(controllers)) {
+        let cause = format!(
+            "version 1 of control groups has their controller (hierarchy {hierarchy}), and is not mounted here"
+        );
+        let next =
+            "use deadline scheduling, mount it: `mount -t cgroup -o cpuset none DIR`, or boot with cgroup_no_v1=cpuset";
+        return Err(Fault::new(SUBJECT, cause, next));
+    }
+    let path = own_path(groups, version)
+        .ok_or_else(|| absent("the kernel does not say in which control group this thread is"))?;
     let below = Path::new(&path)
         .strip_prefix(&root)
-        .map_err(|_| absent("this thread's cpuset is outside what is mounted here"))?;
-    Ok(Group(mount.join(below)))
+        .map_err(|_| absent("this thread's control group is outside what is mounted here"))?;
+    Ok(Group { path: at.join(below), version })
 }
 
-/// Mount point and root of the hierarchy in the text of `mountinfo`.
-fn mount(text: &str) -> Option<(PathBuf, String)> {
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    at: PathBuf,
+    root: String,
+    version: Version,
+}
+
+/// The hierarchy's mount in the text of `mountinfo`.
+fn mount(text: &str, version: Version) -> Option<Mount> {
     text.lines().find_map(|line| {
         let (place, system) = line.split_once(" - ")?;
         let mut system = system.split(' ');
         let (kind, _, options) = (system.next()?, system.next()?, system.next()?);
-        if kind != "cgroup" || !options.split(',').any(|option| option == "cpuset") {
-            return None;
-        }
+        let is_it = match version {
+            Version::One => kind == "cgroup" && options.split(',').any(|option| option == "cpuset"),
+            Version::Two => kind == "cgroup2",
+        };
         let mut place = place.split(' ').skip(3);
-        let (root, mount) = (place.next()?, place.next()?);
-        Some((PathBuf::from(mount), root.to_owned()))
+        let (root, at) = (place.next()?, place.next()?);
+        is_it.then(|| Mount { at: PathBuf::from(at), root: root.to_owned(), version })
     })
 }
 
-/// Path of the thread's cpuset in the text of `cgroup`: `3:cpuset:/path`.
-fn own_path(text: &str) -> Option<String> {
+/// The hierarchy of version 1 that has cpusets, by the text of `/proc/cgroups`: there the unified one is 0.
+fn hierarchy_of_version_one(text: &str) -> Option<u32> {
+    let number = |line: &str| line.strip_prefix("cpuset")?.split_whitespace().next()?.parse().ok();
+    text.lines().find_map(number).filter(|hierarchy| *hierarchy != 0)
+}
+
+/// Path of the thread's group in the text of `cgroup`: `3:cpuset:/path`, `0::/path`.
+fn own_path(text: &str, version: Version) -> Option<String> {
     text.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let controllers = fields.next()?;
-        controllers.split(',').any(|name| name == "cpuset").then(|| fields.next().map(str::to_owned))?
+        let is_it = match version {
+            Version::One => controllers.split(',').any(|name| name == "cpuset"),
+            Version::Two => controllers.is_empty(),
+        };
+        is_it.then(|| fields.next().map(str::to_owned))?
     })
 }
 
@@ -154,22 +276,27 @@ impl Maker {
         Ok(Maker { process: std::process::id(), start, namespace: own_namespace()? })
     }
 
-    pub fn group_name(&self, what: &str, core: CoreId) -> String {
-        format!("plimsoll-{what}{}-{}-{}-{}", core.0, self.process, self.start, self.namespace)
+    /// `given` is how many groups, from the parent upwards, were made to give cpusets to those below.
+    pub fn group_name(&self, what: &str, core: CoreId, given: usize) -> String {
+        let given = if given == 0 { String::new() } else { format!("x{given}") };
+        format!("plimsoll-{what}{}{given}-{}-{}-{}", core.0, self.process, self.start, self.namespace)
     }
 
-    /// The maker of a group of this name; `None` for a name that is not of ours.
-    pub fn of(name: &str) -> Option<Maker> {
+    /// The maker of a group of this name, and how many groups give cpusets for its sake; `None` for a name that is not of
+    /// ours.
+    pub fn of(name: &str) -> Option<(Maker, usize)> {
         let mut parts = name.strip_prefix("plimsoll-")?.split('-');
         let what = parts.next()?;
         let core = what.strip_prefix(CORE).or_else(|| what.strip_prefix(REST))?;
+        let (core, given) = core.split_once('x').unwrap_or((core, "0"));
         core.parse::<u32>().ok()?;
+        let given = given.parse().ok()?;
         let maker = Maker {
             process: parts.next()?.parse().ok()?,
             start: parts.next()?.parse().ok()?,
             namespace: parts.next()?.parse().ok()?,
         };
-        parts.next().is_none().then_some(maker)
+        parts.next().is_none().then_some((maker, given))
     }
 
     /// Certainly so: a maker in another namespace is left alone.
@@ -188,7 +315,7 @@ fn own_namespace() -> io::Result<u64> {
 }
 
 /// The 22nd field of `stat`. The second, the name, may hold blanks and parentheses. A zombie has ended.
-fn start_of(process: u32) -> io::Result<u64> {
+pub(super) fn start_of(process: u32) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "no start time in stat");
     let (_, after) = text.rsplit_once(')').ok_or_else(odd)?;
@@ -202,13 +329,14 @@ fn start_of(process: u32) -> io::Result<u64> {
 /// Removes what killed owners left in this thread's cpuset or around it, and gives back the cores. Returns how many
 /// groups there were. Never touches a group that this program did not make, or whose maker lives.
 pub fn remove_remains() -> Result<usize> {
-    let mut group = own()?;
+    // Where no cpuset can be had, none was left.
+    let Ok(mut group) = own() else { return Ok(0) };
     loop {
-        let fault = |e| Fault::because(format!("{SUBJECT}: {}", group.0.display()), e, "run as root");
+        let fault = |e| Fault::because(format!("{SUBJECT}: {}", group.path.display()), e, "run as root");
         // A thread that a killed owner had moved lives in the remains.
-        let around = Maker::of(group.name()).is_some_and(|maker| maker.is_gone());
-        match group.0.parent() {
-            Some(parent) if around => group = Group(parent.to_owned()),
+        let around = Maker::of(group.name()).is_some_and(|(maker, _)| maker.is_gone());
+        match group.path.parent() {
+            Some(parent) if around => group = group.at(parent.to_owned()),
             _ => {
                 let _lock = group.lock().map_err(fault)?;
                 return remove_remains_of(&group).map_err(fault);
@@ -220,25 +348,44 @@ pub fn remove_remains() -> Result<usize> {
 /// The same, of a group that the caller has locked.
 fn remove_remains_of(group: &Group) -> io::Result<usize> {
     let mut removed = 0;
+    let mut given = 0;
     for child in group.children()? {
-        if Maker::of(child.name()).is_some_and(|maker| maker.is_gone()) {
+        if let Some((_, levels)) = Maker::of(child.name()).filter(|(maker, _)| maker.is_gone()) {
             removed += remove_remains_of(&child)?;
             dissolve(&child, group)?;
             removed += 1;
+            given = given.max(levels);
         }
     }
+    take_back(group, given);
     Ok(removed)
+}
+
+/// The groups that were made to give cpusets to those below give none again, from `group` upwards; one of which another
+/// group below has some by now refuses, and keeps it.
+pub(super) fn take_back(group: &Group, given: usize) {
+    for path in group.path.ancestors().take(given) {
+        if group.at(path.to_owned()).write("cgroup.subtree_control", "-cpuset").is_err() {
+            break;
+        }
+    }
 }
 
 /// Gives the threads of `group` to `parent` and removes it; what others made in it stays, with all of its parent's cores.
 pub(super) fn dissolve(group: &Group, parent: &Group) -> io::Result<()> {
-    group.move_threads(parent, |_| true)?;
-    match fs::remove_dir(&group.0) {
+    group.move_threads(parent, |_| Ok(true))?;
+    match fs::remove_dir(&group.path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
-            let _ = group.write("cpuset.cpu_exclusive", "0");
-            group.write("cpuset.cpus", &parent.read("cpuset.cpus")?)
-        }
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => match group.version {
+            Version::One => {
+                let _ = group.write("cpuset.cpu_exclusive", "0");
+                group.write("cpuset.cpus", &parent.read("cpuset.cpus")?)
+            }
+            Version::Two => {
+                let _ = group.write("cpuset.cpus.partition", "member");
+                group.write("cpuset.cpus", "\n")
+            }
+        },
         outcome => outcome,
     }
 }
@@ -251,11 +398,14 @@ mod tests {
     fn names_tell_the_maker_and_others_are_not_ours() {
         let maker = Maker::this_process().unwrap();
         for what in [CORE, REST] {
-            let name = maker.group_name(what, CoreId(3));
-            assert_eq!(Maker::of(&name), Some(maker), "{name}");
+            for given in [0, 3] {
+                let name = maker.group_name(what, CoreId(3), given);
+                assert_eq!(Maker::of(&name), Some((maker, given)), "{name}");
+            }
         }
-        for name in ["docker", "plimsoll", "plimsoll-core", "plimsoll-core1", "plimsoll-core1-2-3", "plimsoll-x1-2-3-4"]
-        {
+        let others =
+            ["docker", "plimsoll", "plimsoll-core", "plimsoll-core1", "plimsoll-core1-2-3", "plimsoll-x1-2-3-4"];
+        for name in others.into_iter().chain(["plimsoll-core1x-2-3-4", "plimsoll-corex1-2-3-4"]) {
             assert_eq!(Maker::of(name), None, "{name}");
         }
         assert!(!maker.is_gone());
@@ -264,13 +414,76 @@ mod tests {
         assert!(!Maker { process: u32::MAX, namespace: 1, ..maker }.is_gone(), "nobody knows");
     }
 
+    /// `/proc/cgroups` where version 1 has the controller, and where the unified hierarchy has it.
+    const BY_ONE: &str = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpuset\t3\t2\t1\ncpu\t1\t1\t1\n";
+    const BY_TWO: &str = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpuset\t0\t70\t1\ncpu\t0\t70\t1\n";
+
     #[test]
     fn reads_where_cpusets_are() {
-        let text = "35 24 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
-                    36 24 0:31 /docker/x /sys/fs/cgroup/cpuset rw,relatime shared:9 - cgroup cgroup rw,cpuset,noprefix\n";
-        assert_eq!(mount(text), Some(("/sys/fs/cgroup/cpuset".into(), "/docker/x".into())));
-        assert_eq!(mount("30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"), None);
-        assert_eq!(own_path("4:memory:/m\n3:cpuset:/a:b\n0::/\n"), Some("/a:b".into()));
-        assert_eq!(own_path("0::/user.slice\n"), None);
+        let one = "35 24 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                   36 24 0:31 /docker/x /sys/fs/cgroup/cpuset rw,relatime shared:9 - cgroup cgroup rw,cpuset,noprefix\n\
+                   37 24 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let found = locate(one, "4:memory:/m\n3:cpuset:/docker/x/a:b\n0::/\n", BY_ONE).unwrap();
+        assert_eq!(found, Group { path: "/sys/fs/cgroup/cpuset/a:b".into(), version: Version::One });
+        // As Debian 12 and Ubuntu boot.
+        let two =
+            "30 1 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot\n";
+        let found = locate(two, "0::/user.slice/user-0.slice/session-1.scope\n", BY_TWO).unwrap();
+        let path = "/sys/fs/cgroup/user.slice/user-0.slice/session-1.scope".into();
+        assert_eq!(found, Group { path, version: Version::Two });
+        assert!(locate("36 24 0:31 / /proc rw - proc proc rw\n", "0::/\n", BY_TWO).is_err());
+        // Both are there, and what is mounted here is the one without the controller.
+        let fault = locate(two, "3:cpuset:/\n0::/\n", BY_ONE).unwrap_err();
+        assert!(fault.cause().contains("(hierarchy 3)") && fault.next().contains("cgroup_no_v1=cpuset"), "{fault}");
+        assert!(locate(two, "0::/\n", "").is_ok(), "a kernel without version 1");
+        assert!(locate(one, "3:cpuset:/elsewhere\n", BY_ONE).unwrap_err().cause().contains("outside what is mounted"));
+        assert!(locate(two, "", BY_TWO).is_err());
+    }
+
+    /// A tree of files as the unified hierarchy has them, to show what is read and asked; only the kernel obeys.
+    fn unified(levels: &[(&str, &str, &str)]) -> (tempfile::TempDir, Group) {
+        let tree = tempfile::tempdir().unwrap();
+        let mut path = tree.path().to_owned();
+        for (name, controllers, given) in levels {
+            path.push(name);
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("cgroup.controllers"), controllers).unwrap();
+            fs::write(path.join("cgroup.subtree_control"), given).unwrap();
+        }
+        (tree, Group { path, version: Version::Two })
+    }
+
+    #[test]
+    fn groups_that_give_no_cpusets_are_found_from_the_own_one_upwards() {
+        let names = |levels: &[(&str, &str, &str)]| {
+            let (_tree, group) = unified(levels);
+            let without = group.without_cpusets();
+            without.map(|groups| groups.iter().map(|group| group.name().to_owned()).collect::<Vec<_>>().join(" ")).ok()
+        };
+        let session =
+            [("root", "cpuset cpu io", "cpuset cpu"), ("user.slice", "cpuset cpu", "cpu"), ("session", "cpu", "")];
+        assert_eq!(names(&session).as_deref(), Some("session user.slice"));
+        assert_eq!(names(&session[..2]).as_deref(), Some("user.slice"));
+        assert_eq!(names(&session[..1]).as_deref(), Some(""));
+        // Bound to version 1, or kept from a container.
+        assert_eq!(names(&[("root", "cpu io", "cpu"), ("session", "cpu", "")]), None);
+    }
+
+    #[test]
+    fn a_group_of_the_unified_hierarchy_is_threaded_and_has_its_cores() {
+        let (_tree, parent) = unified(&[("root", "cpuset", "cpuset")]);
+        let group = parent.child("plimsoll-core3-1-2-3");
+        let made = group.make(&parent, &[CoreId(3)].into_iter().collect());
+        // A file that the kernel would have made is missing: what was asked for is no file of this tree.
+        assert_eq!(made.unwrap_err().kind(), io::ErrorKind::NotFound);
+        for file in ["cgroup.type", "cpuset.cpus", "cgroup.threads", "cpuset.cpus.effective"] {
+            fs::write(group.path.join(file), "").unwrap();
+        }
+        group.write("cgroup.type", "threaded").unwrap();
+        fs::write(group.path.join("cgroup.threads"), "17\n0\n4\n").unwrap();
+        fs::write(group.path.join("cpuset.cpus.effective"), "3\n").unwrap();
+        assert_eq!(group.threads().unwrap(), [17, 4], "one of another PID namespace has no number");
+        assert_eq!(group.cores().unwrap().to_string(), "3");
+        assert!(parent.is_top() && !group.is_top());
     }
 }

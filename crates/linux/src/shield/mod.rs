@@ -1,18 +1,19 @@
-//! Keeping other work off a core that one thread of ours is to have for itself, and saying by what.
+//! Shields: means that keep other work off a core that one of our threads is to have for itself.
 //!
 //! - [`Means::Cpuset`]: all that shares our control group is moved to the other cores, by the kernel's cpusets
-//!   (`Documentation/admin-guide/cgroup-v1/cpusets.rst`; not yet those of version 2). Nothing but the kernel's own bound
-//!   threads can get back.
+//!   (`Documentation/admin-guide/cgroup-v1/cpusets.rst`, `cgroup-v2.rst`), and off its other threads where there are more
+//!   cores. Nothing but the kernel's own bound threads can get back.
 //! - [`Means::Deadline`]: others may run there, in the tenth of the time that deadline scheduling leaves them
 //!   (`Documentation/scheduler/sched-deadline.rst`). The thread's pauses beside a hog were found to be as long as 1 ms.
 //! - [`Means::Pinned`]: nothing, with the reasons. The thread is pinned and shares its core.
 //!
-//! Everything is put back when the shield is dropped. What a killed owner leaves is found by its name and removed when
-//! the next shield is raised, or by [`remove_remains`].
+//! Everything is put back when the shield is dropped, and by a process of its own when the owner is killed. What is left
+//! where that is killed too is found by its name and removed when the next shield is raised, or by [`remove_remains`].
 
 mod cpuset;
 mod deadline;
 mod group;
+mod keeper;
 mod ownership;
 
 #[cfg(test)]
@@ -155,6 +156,19 @@ impl Shield {
     pub fn by(&self) -> &Means {
         &self.means
     }
+}
+
+/// Whether this process may make cpusets that keep other threads off a core. Nothing is tried.
+///
+/// # Errors
+/// Why it may not: there are none that shields use, or they are closed to this user.
+pub fn cpusets_usable() -> Result<()> {
+    let own = group::own()?;
+    own.check_changeable()?;
+    own.without_cpusets().map(drop).map_err(|e| {
+        let next = "use deadline scheduling, or have whoever made this container delegate the cpuset controller to it";
+        Fault::because(format!("cpusets: {}", own.path.display()), e, next)
+    })
 }
 
 fn cpuset(core: CoreId) -> Result<(Holding, Means)> {

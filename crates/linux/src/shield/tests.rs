@@ -1,5 +1,5 @@
-//! Shields in a cpuset of the test's own, so that nothing else on this machine is moved. They need root and cgroup
-//! version 1; elsewhere they say SKIPPED.
+//! Shields in a cpuset of the test's own, so that nothing else on this machine is moved. They need root, and cpusets in
+//! control groups of either version.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::group::{CORE, REST};
+use super::group::{CORE, Group, REST, Version};
 use super::*;
 use crate::lab::tests::{line_of, wait_until};
 
@@ -40,30 +40,45 @@ fn raise(wanted: Wanted) -> Result<Shield> {
 /// A cpuset with all cores of its parent, and processes in it that end with it.
 struct Ground {
     group: PathBuf,
+    version: Version,
     processes: Vec<Child>,
+}
+
+/// Where the tests make theirs: version 2 has no group beside processes that is not threaded, but below the root.
+fn place_for_grounds() -> Result<Group> {
+    let mut group = group::own()?;
+    while group.version == Version::Two && !group.is_top() {
+        let Some(above) = group.path.parent() else { break };
+        group = Group { path: above.to_owned(), ..group };
+    }
+    Ok(group)
 }
 
 impl Ground {
     fn new() -> Option<Ground> {
         if affinity::allowed().unwrap().len() < 2 {
-            eprintln!("SKIPPED: one core only");
+            skip::test("one core only");
             return None;
         }
-        let made = group::own().map_err(|fault| fault.to_string()).and_then(|own| {
+        let made = place_for_grounds().map_err(|fault| fault.to_string()).and_then(|own| {
             let id = std::thread::current().id();
             let name: String = format!("{id:?}").chars().filter(char::is_ascii_digit).collect();
             let group = own.child(&format!("test-of-shields-{}-{name}", std::process::id()));
             let fill = || {
-                fs::create_dir(&group.0)?;
+                if own.version == Version::Two {
+                    own.write("cgroup.subtree_control", "+cpuset")?;
+                    return fs::create_dir(&group.path);
+                }
+                fs::create_dir(&group.path)?;
                 group.write("cpuset.mems", &own.read("cpuset.mems")?)?;
                 group.write("cpuset.cpus", &own.read("cpuset.cpus")?)
             };
-            fill().map(|()| group.0.clone()).map_err(|e| e.to_string())
+            fill().map(|()| group.clone()).map_err(|e| e.to_string())
         });
         match made {
-            Ok(group) => Some(Ground { group, processes: Vec::new() }),
+            Ok(Group { path, version }) => Some(Ground { group: path, version, processes: Vec::new() }),
             Err(reason) => {
-                eprintln!("SKIPPED: no cpuset can be made: {reason}");
+                skip::test(format_args!("no cpuset can be made: {reason}"));
                 None
             }
         }
@@ -71,7 +86,8 @@ impl Ground {
 
     /// Starts `script` in the cpuset; returns its place in `processes`.
     fn start(&mut self, script: &str, role: &str) -> usize {
-        let enter = format!("echo $$ > {}/tasks && {script}", self.group.display());
+        let file = if self.version == Version::One { "tasks" } else { "cgroup.procs" };
+        let enter = format!("echo $$ > {}/{file} && {script}", self.group.display());
         let mut command = Command::new("sh");
         command.args(["-c", &enter]).env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped());
         affinity::inherit_allowed(&mut command).unwrap();
@@ -102,7 +118,7 @@ impl Ground {
     /// Names of groups of ours in it.
     fn groups(&self) -> Vec<String> {
         let of_ours = |name: &String| name.starts_with("plimsoll-");
-        group::Group(self.group.clone())
+        Group { path: self.group.clone(), version: self.version }
             .children()
             .unwrap()
             .iter()
@@ -163,7 +179,12 @@ fn an_actor() {
             Ok(_) => println!("\nrefused: no"),
             Err(fault) => println!("\nrefused: {fault}"),
         },
-        "cleaner" => println!("\nremoved: {}", remove_remains().unwrap()),
+        "cleaner" => {
+            println!("\nremoved: {}", remove_remains().unwrap());
+            if let Err(fault) = cpusets_usable() {
+                println!("no cpusets: {fault}");
+            }
+        }
         _ => {}
     }
 }
@@ -173,10 +194,10 @@ fn a_hog_is_kept_off_the_core_and_everything_comes_back() {
     let _one = one();
     let Some(mut ground) = Ground::new() else { return };
     let core = last_core();
-    let all = cores_of(std::process::id());
+    let all: machine::CpuSet = affinity::allowed().unwrap().into_iter().collect();
     let hogs = [ground.hog(None), ground.hog(Some(core))];
     let before = hogs.map(cores_of);
-    assert_eq!(before, [all.clone(), core.0.to_string()]);
+    assert_eq!(before, [all.to_string(), core.0.to_string()]);
 
     let owner = ground.act("owner");
     let said = line_of(owner, "raised: ");
@@ -206,8 +227,43 @@ fn a_hog_is_kept_off_the_core_and_everything_comes_back() {
     assert_eq!(ground.groups(), Vec::<String>::new());
 }
 
+/// The process that waits for the owner's end.
+fn keeper_of(owner: u32) -> i32 {
+    let tasks = fs::read_dir(format!("/proc/{owner}/task")).unwrap().flatten();
+    // It is a child of the thread that raised the shield.
+    let all: Vec<String> =
+        tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default()).collect();
+    let is_it = |child: &&str| {
+        fs::read_to_string(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.contains("plimsoll-warden"))
+    };
+    let found = all.iter().flat_map(|list| list.split_whitespace()).find(is_it);
+    found.expect("the owner has a keeper").parse().unwrap()
+}
+
 #[test]
-fn a_killed_owner_is_cleaned_up_after_and_a_living_one_is_not() {
+fn a_killed_owners_core_and_masks_are_given_back_at_once() {
+    let _one = one();
+    let Some(mut ground) = Ground::new() else { return };
+    if skip::tool("taskset").is_none() {
+        return;
+    }
+    let hogs = [ground.hog(None), ground.hog(Some(last_core()))];
+    let before = hogs.map(cores_of);
+    let owner = ground.act("owner");
+    line_of(owner, "raised: ");
+    let process = owner.id();
+    assert!(hogs.map(cores_of).iter().zip(&before).all(|(now, before)| now != before), "nobody was moved");
+    let owner = ground.processes.iter_mut().find(|child| child.id() == process).unwrap();
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    wait_until("groups are left", || ground.groups().is_empty());
+    wait_until("masks are not as they were", || hogs.map(cores_of) == before);
+    // And the core can be had again.
+    line_of(ground.act("owner"), "raised: ");
+}
+
+#[test]
+fn what_a_killed_owner_and_its_keeper_leave_is_cleaned_up_after_and_a_living_owners_is_not() {
     let _one = one();
     let Some(mut ground) = Ground::new() else { return };
     let hog = ground.hog(None);
@@ -220,6 +276,8 @@ fn a_killed_owner_is_cleaned_up_after_and_a_living_one_is_not() {
     assert_eq!(removed(&mut ground), 0);
     assert_eq!(ground.groups().len(), 2);
 
+    let keeper = rustix::process::Pid::from_raw(keeper_of(process)).unwrap();
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
     let owner = ground.processes.iter_mut().find(|child| child.id() == process).unwrap();
     owner.kill().unwrap();
     owner.wait().unwrap();
@@ -234,13 +292,13 @@ fn a_killed_owner_is_cleaned_up_after_and_a_living_one_is_not() {
 fn groups_of_others_are_left_alone() {
     let Some(ground) = Ground::new() else { return };
     let own = group::Maker::this_process().unwrap();
-    let strangers = ["docker".to_owned(), own.group_name(CORE, CoreId(0)), own.group_name(REST, CoreId(0))];
-    for name in &strangers {
+    let others = ["docker".to_owned(), own.group_name(CORE, CoreId(0), 0), own.group_name(REST, CoreId(0), 0)];
+    for name in &others {
         fs::create_dir(ground.group.join(name)).unwrap();
     }
     let mut ground = ground;
     assert_eq!(line_of(ground.act("cleaner"), "removed: ").trim(), "0");
-    for name in &strangers {
+    for name in &others {
         assert!(ground.group.join(name).exists());
         fs::remove_dir(ground.group.join(name)).unwrap();
     }
@@ -252,13 +310,14 @@ fn deadline_scheduling_outranks_a_hog_on_the_same_core() {
     let before = affinity::current().unwrap();
     let shield = match raise(Wanted::Deadline) {
         Ok(shield) => shield,
-        Err(fault) => return eprintln!("SKIPPED: {fault}"),
+        Err(fault) => return skip::test(fault),
     };
     assert!(matches!(shield.by(), Means::Deadline { runtime: Nanoseconds(900_000), .. }), "{}", shield.by());
-    let mut hog = Command::new("taskset");
+    let Some(taskset) = skip::tool("taskset") else { return };
+    let mut hog = Command::new(taskset);
     hog.args(["-c", &shield.core().0.to_string(), "sh", "-c", "while :; do :; done"]);
     affinity::inherit_allowed(&mut hog).unwrap();
-    let Ok(mut hog) = hog.spawn() else { return eprintln!("SKIPPED: no taskset") };
+    let mut hog = hog.spawn().unwrap();
     // Until the hog had 3 ticks in what is left to it, or has waited for a second of ours.
     let until = Instant::now() + Duration::from_millis(600);
     let own = || used_by_thread(crate::accounting::current_thread());
@@ -286,7 +345,7 @@ fn a_second_shield_of_one_core_names_the_first_and_pins_need_none() {
     let _one = one();
     let first = match raise(Wanted::Deadline) {
         Ok(first) => first,
-        Err(fault) => return eprintln!("SKIPPED: {fault}"),
+        Err(fault) => return skip::test(fault),
     };
     let other = |wanted| {
         let raise = move || Shield::raise(last_core(), wanted).map(|shield| shield.by().clone());
@@ -315,4 +374,26 @@ fn means_are_said_in_words() {
     assert_eq!(cpuset.to_string(), "cpuset: 3 threads moved off, 2 kernel threads are bound to their cores");
     let pinned = Means::Pinned { because: vec!["no".into(), "nor that".into()] };
     assert_eq!(pinned.to_string(), "nothing: pinned; no; nor that");
+}
+
+/// As where version 1 has the controller and only the unified hierarchy is mounted.
+#[test]
+fn where_no_cpuset_can_be_had_none_was_left() {
+    let Some(unshare) = skip::tool("unshare") else { return };
+    let script = "while read -r _ where kind options _; do case \"$kind:,$options,\" in \
+                  cgroup:*,cpuset,*) umount \"$where\" || exit 77;; esac; done </proc/self/mounts; \
+                  exec \"$0\" --exact --nocapture shield::tests::an_actor";
+    let mut command = Command::new(unshare);
+    command.args(["--mount", "sh", "-c", script]).arg(std::env::current_exe().unwrap()).env(ROLE, "cleaner");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || said.contains("unshare failed") {
+        return skip::test(format_args!("no mount namespace without cpusets may be made here: {said}"));
+    }
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && out.contains("removed: 0"), "{out}{said}");
+    let is_of_version_one = group::own().is_ok_and(|group| group.version == Version::One);
+    if is_of_version_one {
+        assert!(out.contains("no cpusets: cpusets: version 1 of control groups has their controller"), "{out}");
+    }
 }

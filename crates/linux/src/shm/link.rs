@@ -1,23 +1,32 @@
-//! What two peers share: one region with a ring of slots and a bulk ring in each direction.
+//! What two peers share: for each direction control lines, a ring of slots and a bulk ring. There is memory for the first part
+//! of the bulk ring; the rest comes with use.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use machine::bounds::{SHM_GROWN, SHM_LINK};
 use machine::{Bytes, Fault, Result};
 
-use super::bulk::{BulkReader, BulkWriter, Span};
-use crate::region::Region;
-use crate::ring::{Memory, PAYLOAD, Progress, Reader, Slot, Writer};
+use crate::bulk::{Growth, Span};
+use crate::packets::{PacketReader, PacketWriter};
+use crate::region::Mapping;
+use crate::ring::{Memory, PAYLOAD, Progress, Slot};
 
 const PAGE: usize = 4096;
+/// Bytes of the control lines and what follows them.
+const CONTROL: usize = 2048;
+/// Bytes of a bulk ring at first: with the control lines and 64 slots, two pages.
+const FIRST: usize = 2048;
+/// To keep senders from waiting, the rings of all peers together grow by no more than this.
+pub(super) const MOST_GROWN: usize = SHM_GROWN.total.bytes().0 as usize;
 
-/// Sizes of one direction. The peer that creates the region decides.
+/// Sizes of one direction. The peer that creates the memory decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Slots; a power of two from 4 to 65,536.
     pub slots: usize,
-    /// Bytes of the bulk ring; a power of two from 4 times the mtu to 64 MiB.
+    /// Bytes that the bulk ring may grow to; a power of two from 4 times the mtu to 64 MiB.
     pub bulk: usize,
     /// Largest packet, up to 32 KiB.
     pub mtu: usize,
@@ -28,7 +37,7 @@ impl Default for Geometry {
     /// (256 cost 15 % of the 8 B latency and gained no rate); bulk rings of 256 KiB and packets of 8 KiB lost a quarter
     /// of the bandwidth, larger ones gained little.
     fn default() -> Self {
-        Geometry { slots: 64, bulk: 1 << 20, mtu: (16 << 10) + 64 }
+        Geometry { slots: 64, bulk: SHM_LINK.each.bytes().0 as usize, mtu: (16 << 10) + 64 }
     }
 }
 
@@ -51,22 +60,32 @@ impl Geometry {
         Ok(())
     }
 
-    /// Bytes from one direction's start to the next's.
-    fn direction(&self) -> usize {
-        PAGE + (self.slots * size_of::<Slot>()).next_multiple_of(PAGE) + self.bulk
+    /// Bytes from one direction's start to its bulk ring.
+    fn head(&self) -> usize {
+        CONTROL + self.slots * size_of::<Slot>()
     }
 
-    pub(super) fn region_length(&self) -> usize {
+    /// Bytes from one direction's start to the next's.
+    fn direction(&self) -> usize {
+        (self.head() + self.bulk).next_multiple_of(PAGE)
+    }
+
+    pub(super) fn two_way_length(&self) -> usize {
         2 * self.direction()
     }
 
-    /// The region of a link that carries packets one way.
+    /// Of a link that carries packets one way.
     pub(super) fn one_way_length(&self) -> usize {
         self.direction()
     }
+
+    /// Whether links of this geometry take no more memory and no larger packets than those of `ours`.
+    pub(super) fn is_within(&self, ours: &Geometry) -> bool {
+        self.slots <= ours.slots && self.bulk <= ours.bulk && self.mtu <= ours.mtu
+    }
 }
 
-/// The control page of a direction. Producer and consumer write different lines.
+/// The control lines of a direction. Producer and consumer write different ones.
 #[repr(C)]
 struct Control {
     progress: Progress,
@@ -79,173 +98,197 @@ struct Control {
 #[repr(C, align(128))]
 struct Closed(AtomicU64);
 
-const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Control>() <= PAGE);
+const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Control>() <= CONTROL);
 
-/// Pointers to one direction's parts; valid while the region lives.
+/// One direction of a mapping that two processes have; the memory that it starts with is there.
 struct Direction {
-    control: NonNull<Control>,
-    slots: NonNull<Slot>,
-    bulk: NonNull<u8>,
+    mapping: Arc<Mapping>,
+    geometry: Geometry,
+    start: usize,
 }
 
 impl Direction {
-    /// `number` is 0 for packets of the region's creator, 1 for those of the other.
-    fn of(region: &Region, geometry: &Geometry, number: usize) -> Direction {
-        assert!(region.len() >= (number + 1) * geometry.direction() && number < 2);
-        let slots_end = PAGE + (geometry.slots * size_of::<Slot>()).next_multiple_of(PAGE);
-        // SAFETY: all three offsets lie inside the region, as asserted, and are page aligned like its base.
-        unsafe {
-            let base = region.base().add(number * geometry.direction());
-            Direction { control: base.cast(), slots: base.add(PAGE).cast(), bulk: base.add(slots_end) }
-        }
+    /// `number` is 0 for packets of the creator, 1 for those of the other.
+    fn of(mapping: &Arc<Mapping>, geometry: &Geometry, number: usize) -> Result<Direction> {
+        assert!(mapping.len() >= (number + 1) * geometry.direction() && number < 2);
+        let start = number * geometry.direction();
+        mapping.provide(start..start + geometry.head() + FIRST)?;
+        Ok(Direction { mapping: mapping.clone(), geometry: *geometry, start })
+    }
+
+    fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset < self.geometry.direction());
+        // SAFETY: the direction lies inside the mapping, as `of` has asserted.
+        unsafe { self.mapping.base().add(self.start + offset) }
+    }
+
+    fn control(&self) -> NonNull<Control> {
+        self.at(0).cast()
+    }
+
+    fn slots(&self) -> Memory<Arc<Mapping>> {
+        let (slots, control) = (self.at(CONTROL).cast(), self.control().cast::<Progress>());
+        // SAFETY: `Progress` is the control lines' first field; the slots follow these and end before the bulk ring, all
+        // aligned in a mapping that begins a page and that the memory keeps. Of the two processes one makes a direction's one
+        // writer, the other its one reader.
+        unsafe { Memory::new(slots, self.geometry.slots, control, self.mapping.clone()) }
+    }
+
+    fn span(&self) -> Span {
+        // SAFETY: `Geometry::direction` leaves `bulk` bytes there, in the mapping that the slots of the same end keep.
+        unsafe { Span::new(self.at(self.geometry.head()), FIRST, self.geometry.bulk) }
     }
 }
 
-/// The end that sends packets.
+/// The end that sends packets. When it is dropped, the peer learns that no more come.
 pub(super) struct Outgoing {
-    slots: Writer<Arc<Region>>,
-    bulk: BulkWriter,
+    packets: PacketWriter<Arc<Mapping>>,
     control: NonNull<Control>,
+    mapping: Arc<Mapping>,
+    /// Where the bulk ring begins in the mapping.
+    bulk: usize,
+    /// What it has grown by.
+    grown: usize,
 }
 
-// SAFETY: the control page is atomics only, and the region that holds it is kept by `slots`.
+// SAFETY: the control lines are atomics only, and the mapping that holds them is kept.
 unsafe impl Send for Outgoing {}
 
-/// The end that receives packets.
+/// The end that receives packets. When it is dropped, the peer learns that nobody takes any more.
 pub(super) struct Incoming {
-    slots: Reader<Arc<Region>>,
-    bulk: BulkReader,
+    packets: PacketReader<Arc<Mapping>>,
     control: NonNull<Control>,
-    mtu: usize,
 }
 
-// SAFETY: as for `Outgoing`.
+// SAFETY: as for `Outgoing`; `packets` keeps the mapping.
 unsafe impl Send for Incoming {}
 
-/// The sending end of a region with one direction.
-pub(super) fn outgoing(region: Region, geometry: &Geometry) -> Outgoing {
-    let direction = Direction::of(&region, geometry, 0);
-    // SAFETY: as in `ends`: `Progress` is the control page's first field, the memory keeps the region, and the process
-    // that made the region makes its one writer.
-    let memory = unsafe { Memory::new(direction.slots, geometry.slots, direction.control.cast(), Arc::new(region)) };
-    // SAFETY: `Direction::of` leaves `bulk` bytes there, in the region that the slots keep.
-    let span = unsafe { Span::new(direction.bulk, geometry.bulk) };
-    Outgoing { slots: Writer::new(memory), bulk: BulkWriter::new(span), control: direction.control }
+/// The sending end of memory with one direction.
+pub(super) fn outgoing(mapping: Mapping, geometry: &Geometry) -> Result<Outgoing> {
+    Ok(Outgoing::over(&Direction::of(&Arc::new(mapping), geometry, 0)?))
 }
 
-/// The receiving end of a region with one direction.
-pub(super) fn incoming(region: Region, geometry: &Geometry) -> Incoming {
-    let direction = Direction::of(&region, geometry, 0);
-    // SAFETY: as above; the process that was passed the region makes its one reader.
-    let memory = unsafe { Memory::new(direction.slots, geometry.slots, direction.control.cast(), Arc::new(region)) };
-    // SAFETY: as above.
-    let span = unsafe { Span::new(direction.bulk, geometry.bulk) };
-    Incoming { slots: Reader::new(memory), bulk: BulkReader::new(span), control: direction.control, mtu: geometry.mtu }
+/// The receiving end of memory with one direction.
+pub(super) fn incoming(mapping: Mapping, geometry: &Geometry) -> Result<Incoming> {
+    Ok(Incoming::over(&Direction::of(&Arc::new(mapping), geometry, 0)?))
 }
 
-/// Both directions of `region` as its creator (`true`) or the other peer sees them.
-pub(super) fn ends(region: Region, geometry: &Geometry, creator: bool) -> (Outgoing, Incoming) {
-    let region = Arc::new(region);
+/// Both directions as the memory's creator (`true`) or the other peer sees them.
+pub(super) fn ends(mapping: Mapping, geometry: &Geometry, creator: bool) -> Result<(Outgoing, Incoming)> {
+    let mapping = Arc::new(mapping);
     let (out, back) = if creator { (0, 1) } else { (1, 0) };
-    let memory = |direction: &Direction| {
-        // SAFETY: `Progress` is the control page's first field; the region outlives the memory, which keeps it. Each
-        // process makes one writer for its direction out and one reader for the other.
-        unsafe { Memory::new(direction.slots, geometry.slots, direction.control.cast::<Progress>(), region.clone()) }
-    };
-    // SAFETY: `Direction::of` leaves `bulk` bytes there, in the region that the slots of the same end keep.
-    let span = |direction: &Direction| unsafe { Span::new(direction.bulk, geometry.bulk) };
-    let out = Direction::of(&region, geometry, out);
-    let back = Direction::of(&region, geometry, back);
-    (
-        Outgoing { slots: Writer::new(memory(&out)), bulk: BulkWriter::new(span(&out)), control: out.control },
-        Incoming {
-            slots: Reader::new(memory(&back)),
-            bulk: BulkReader::new(span(&back)),
-            control: back.control,
-            mtu: geometry.mtu,
-        },
-    )
+    let out = Direction::of(&mapping, geometry, out)?;
+    let back = Direction::of(&mapping, geometry, back)?;
+    Ok((Outgoing::over(&out), Incoming::over(&back)))
 }
 
 impl Outgoing {
-    /// False where the rings are full. `length` is at most the mtu.
+    fn over(direction: &Direction) -> Outgoing {
+        Outgoing {
+            packets: PacketWriter::new(direction.slots(), direction.span()),
+            control: direction.control(),
+            mapping: direction.mapping.clone(),
+            bulk: direction.start + direction.geometry.head(),
+            grown: 0,
+        }
+    }
+
+    /// False where the rings are full. `length` is at most the mtu. `grown` is what the rings of all peers have grown by.
+    ///
+    /// A fault where the packet needs memory that the kernel does not have.
     #[inline(always)]
-    pub fn send(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> bool {
-        if !self.slots.has_room() {
-            return false;
-        }
-        if length <= PAYLOAD {
-            self.slots.write(length as u16, |payload| fill(&mut payload[..length]));
-            return true;
-        }
-        if !self.bulk.write(length, self.slots.progress(), fill) {
-            return false;
-        }
-        self.slots.write(length as u16, |_| ());
-        true
+    pub fn send(&mut self, length: usize, grown: &mut usize, fill: impl FnOnce(&mut [u8])) -> Result<bool> {
+        let Outgoing { packets, mapping, bulk, grown: of_this, .. } = self;
+        let provide = |Growth { from, to, needed }: Growth| {
+            let more = to - from;
+            if !needed && *grown + more > MOST_GROWN {
+                return Ok(false);
+            }
+            match mapping.provide(*bulk + from..*bulk + to) {
+                Err(fault) if needed => return Err(fault),
+                Err(_) => return Ok(false),
+                Ok(()) => {}
+            }
+            *of_this += more;
+            *grown += more;
+            Ok(true)
+        };
+        packets.send(length, provide, fill)
+    }
+
+    /// What its bulk ring has grown by.
+    pub fn grown(&self) -> usize {
+        self.grown
+    }
+
+    fn control(&self) -> &Control {
+        // SAFETY: valid while the mapping lives, which this end keeps.
+        unsafe { self.control.as_ref() }
     }
 
     /// Whether nobody will take packets out any more.
     pub fn is_left(&self) -> bool {
-        // SAFETY: valid while the region lives, which `slots` keeps.
-        unsafe { self.control.as_ref() }.left.0.load(Ordering::Acquire) != 0
+        self.control().left.0.load(Ordering::Acquire) != 0
     }
+}
 
-    /// Tells the peer that no more packets come.
-    pub fn close(&self) {
-        // SAFETY: valid while the region lives, which `slots` keeps.
-        unsafe { self.control.as_ref() }.closed.0.store(1, Ordering::Release);
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.control().closed.0.store(1, Ordering::Release);
     }
 }
 
 impl Incoming {
-    /// Delivers at most `budget` packets; returns how many.
-    #[inline(always)]
-    pub fn receive(&mut self, budget: usize, mut deliver: impl FnMut(&[u8])) -> usize {
-        let mut delivered = 0;
-        while delivered < budget {
-            let Some(length) = self.slots.peek() else { break };
-            let length = usize::from(length);
-            if length <= PAYLOAD {
-                let payload = self.slots.payload();
-                self.slots.advance();
-                deliver(&payload[..length]);
-            } else {
-                // A length over the mtu is a hostile peer's; what it gets read then is its own garbage.
-                let length = length.min(self.mtu);
-                self.bulk.read(length, self.slots.progress(), &mut deliver);
-                self.slots.advance();
-            }
-            delivered += 1;
-        }
-        delivered
+    fn over(direction: &Direction) -> Incoming {
+        let packets = PacketReader::new(direction.slots(), direction.span(), direction.geometry.mtu);
+        Incoming { packets, control: direction.control() }
     }
 
-    /// Tells the peer that nobody will take packets out any more.
-    pub fn leave(&self) {
-        // SAFETY: valid while the region lives, which `slots` keeps.
-        unsafe { self.control.as_ref() }.left.0.store(1, Ordering::Release);
+    /// Delivers at most `budget` packets; returns how many.
+    #[inline(always)]
+    pub fn receive(&mut self, budget: usize, deliver: impl FnMut(&[u8])) -> usize {
+        self.packets.receive(budget, deliver)
     }
 
     /// Whether everything that was sent has been delivered.
     pub fn is_drained(&self) -> bool {
-        self.slots.peek().is_none()
+        self.packets.is_drained()
+    }
+
+    fn control(&self) -> &Control {
+        // SAFETY: valid while the mapping lives, which `packets` keeps.
+        unsafe { self.control.as_ref() }
     }
 
     /// Whether the peer has said that no more packets come.
     pub fn is_closed(&self) -> bool {
-        // SAFETY: valid while the region lives, which `slots` keeps.
-        unsafe { self.control.as_ref() }.closed.0.load(Ordering::Acquire) != 0
+        self.control().closed.0.load(Ordering::Acquire) != 0
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.control().left.0.store(1, Ordering::Release);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::packets::GROWN;
+    use crate::region;
 
-    const GEOMETRY: Geometry = Geometry { slots: 8, bulk: 4096, mtu: 1000 };
+    const GEOMETRY: Geometry = Geometry { slots: 8, bulk: 8192, mtu: 2000 };
+
+    /// The same memory twice, as two processes have it.
+    fn twice(length: usize) -> [Mapping; 2] {
+        let fd = region::make("test", length).unwrap();
+        [(); 2].map(|()| Mapping::sparse(fd.as_fd(), length).unwrap())
+    }
 
     #[derive(Debug, Clone)]
     enum Step {
@@ -254,10 +297,11 @@ mod tests {
             at: usize,
             word: u64,
         },
-        /// It writes a slot that looks next in line, with any tag.
+        /// It writes a slot that looks next in line, with any tag; the payload begins with any size.
         Forge {
             ahead: u64,
             tag: u16,
+            size: u64,
         },
         /// It claims any progress.
         Claim {
@@ -270,8 +314,13 @@ mod tests {
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
-            (0..GEOMETRY.region_length() / 8, any::<u64>()).prop_map(|(at, word)| Step::Scribble { at: at * 8, word }),
-            (0u64..4, any::<u16>()).prop_map(|(ahead, tag)| Step::Forge { ahead, tag }),
+            (0..GEOMETRY.two_way_length() / 8, any::<u64>()).prop_map(|(at, word)| Step::Scribble { at: at * 8, word }),
+            (
+                0u64..4,
+                prop_oneof![any::<u16>(), Just(GROWN)],
+                prop_oneof![any::<u64>(), (0u32..64).prop_map(|n| 1u64 << n)]
+            )
+                .prop_map(|(ahead, tag, size)| Step::Forge { ahead, tag, size }),
             (prop_oneof![any::<u64>(), 0u64..64], prop_oneof![any::<u64>(), 0u64..100_000])
                 .prop_map(|(slots, bulk)| Step::Claim { slots, bulk }),
             (0..=GEOMETRY.mtu).prop_map(Step::Send),
@@ -280,26 +329,26 @@ mod tests {
         proptest::collection::vec(step, 1..200)
     }
 
-    fn poke(region: &Region, at: usize, word: u64) {
-        assert!(at.is_multiple_of(8) && at + 8 <= region.len());
+    fn poke(mapping: &Mapping, at: usize, word: u64) {
+        assert!(at.is_multiple_of(8) && at + 8 <= mapping.len());
         // SAFETY: in bounds and aligned, of a mapping that this test alone holds.
-        unsafe { region.base().add(at).cast::<AtomicU64>().as_ref() }.store(word, Ordering::Relaxed);
+        unsafe { mapping.base().add(at).cast::<AtomicU64>().as_ref() }.store(word, Ordering::Relaxed);
     }
 
     proptest! {
         /// Whatever a peer writes, packets stay within the mtu, memory within the region, and nothing panics.
         #[test]
         fn a_hostile_peer_garbles_data_and_nothing_else(steps in steps()) {
-            let region = Region::create("test", GEOMETRY.region_length()).unwrap();
-            let theirs = Region::adopt(region.fd().try_clone_to_owned().unwrap(), region.len()).unwrap();
-            let (mut outgoing, mut incoming) = ends(region, &GEOMETRY, true);
-            let mut received = 0u64;
+            let [mine, theirs] = twice(GEOMETRY.two_way_length());
+            let (mut outgoing, mut incoming) = ends(mine, &GEOMETRY, true).unwrap();
+            let (mut received, mut grown) = (0u64, 0);
             for step in steps {
                 match step {
                     Step::Scribble { at, word } => poke(&theirs, at, word),
-                    Step::Forge { ahead, tag } => {
+                    Step::Forge { ahead, tag, size } => {
                         let position = received + ahead;
-                        let slot = GEOMETRY.direction() + PAGE + (position as usize % GEOMETRY.slots) * 64;
+                        let slot = GEOMETRY.direction() + CONTROL + (position as usize % GEOMETRY.slots) * 64;
+                        poke(&theirs, slot + 8, size);
                         poke(&theirs, slot, (position + 1) << 16 | u64::from(tag));
                     }
                     Step::Claim { slots, bulk } => {
@@ -307,10 +356,12 @@ mod tests {
                         poke(&theirs, 8, bulk);
                     }
                     Step::Send(length) => {
-                        outgoing.send(length, |into| {
+                        let fill = |into: &mut [u8]| {
                             assert_eq!(into.len(), length);
                             into.fill(1);
-                        });
+                        };
+                        outgoing.send(length, &mut grown, fill).unwrap();
+                        prop_assert!(grown <= GEOMETRY.bulk - FIRST);
                     }
                     Step::Receive(budget) => {
                         let n = incoming.receive(budget, |packet| assert!(packet.len() <= GEOMETRY.mtu));
@@ -325,17 +376,18 @@ mod tests {
         /// Two honest ends: every packet arrives whole and in order, and a drained ring has room for the largest one.
         #[test]
         fn packets_of_any_size_pass(lengths in proptest::collection::vec((0..=GEOMETRY.mtu, 0usize..5), 1..300)) {
-            let region = Region::create("test", GEOMETRY.region_length()).unwrap();
-            let theirs = Region::adopt(region.fd().try_clone_to_owned().unwrap(), region.len()).unwrap();
-            let (mut outgoing, _) = ends(region, &GEOMETRY, true);
-            let (_, mut incoming) = ends(theirs, &GEOMETRY, false);
+            let [mine, theirs] = twice(GEOMETRY.two_way_length());
+            let (mut outgoing, _in) = ends(mine, &GEOMETRY, true).unwrap();
+            let (_out, mut incoming) = ends(theirs, &GEOMETRY, false).unwrap();
+            let mut grown = 0;
             let mut waiting = std::collections::VecDeque::new();
             for (number, (length, budget)) in lengths.into_iter().enumerate() {
                 let fill = |into: &mut [u8]| into.fill(number as u8);
-                if !outgoing.send(length, fill) {
+                if !outgoing.send(length, &mut grown, fill).unwrap() {
                     incoming.receive(usize::MAX, |packet| check(&mut waiting, packet));
                     prop_assert!(waiting.is_empty() && incoming.is_drained());
-                    prop_assert!(outgoing.send(length, fill), "a drained ring takes any packet");
+                    let sent = outgoing.send(length, &mut grown, fill).unwrap();
+                    prop_assert!(sent, "a drained ring takes any packet");
                 }
                 waiting.push_back((number as u8, length));
                 incoming.receive(budget, |packet| check(&mut waiting, packet));
@@ -364,5 +416,34 @@ mod tests {
         ] {
             assert!(bad.check().is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn memory_comes_with_use_and_no_sooner() {
+        let geometry = Geometry::default();
+        let fd = region::make("test", geometry.one_way_length()).unwrap();
+        let present = || rustix::fs::fstat(&fd).unwrap().st_blocks as usize * 512;
+        let map = || Mapping::sparse(fd.as_fd(), geometry.one_way_length()).unwrap();
+        let mut incoming = incoming(map(), &geometry).unwrap();
+        let mut outgoing = outgoing(map(), &geometry).unwrap();
+        let mut grown = 0;
+        for length in [0, 8, 56, 57, 300, 512].into_iter().cycle().take(3000) {
+            assert!(outgoing.send(length, &mut grown, |into| into.fill(1)).unwrap());
+            assert_eq!(incoming.receive(1, |packet| assert_eq!(packet.len(), length)), 1);
+        }
+        assert_eq!((present(), grown), (2 * PAGE, 0), "short packets fit in two pages");
+        assert!(outgoing.send(geometry.mtu, &mut grown, |into| into.fill(2)).unwrap());
+        assert_eq!(grown, (128 << 10) - FIRST, "four of the longest packets");
+        while outgoing.send(geometry.mtu, &mut grown, |into| into.fill(2)).unwrap() {}
+        assert_eq!((grown, outgoing.grown()), (geometry.bulk - FIRST, grown));
+        assert!(present() <= geometry.one_way_length());
+        assert!(incoming.receive(usize::MAX, |packet| assert!(packet.iter().all(|&byte| byte == 2))) > 50);
+        // Where others have taken what there is to grow by, a ring grows as far as its packets need, and no further.
+        let [mine, theirs] = twice(geometry.one_way_length());
+        let (mut thrifty, _reader) =
+            (super::outgoing(mine, &geometry).unwrap(), super::incoming(theirs, &geometry).unwrap());
+        let mut taken = MOST_GROWN;
+        while thrifty.send(geometry.mtu, &mut taken, |into| into.fill(3)).unwrap() {}
+        assert_eq!(thrifty.grown(), (128 << 10) - FIRST);
     }
 }

@@ -1,58 +1,65 @@
 //! The `shm` port: rings in memory shared with each peer on this host.
 //!
-//! A packet of up to 56 bytes travels inside one cache line; a longer one in the bulk ring beside. Large messages can be
-//! read from the peer's memory by a single copy (`process_vm_readv`), where a test during the handshake showed that the
-//! kernel permits it.
+//! A packet of up to 56 bytes travels inside one cache line; a longer one in the bulk ring beside. A link takes two pages, and
+//! more once longer packets or more of them are under way; it keeps no descriptor open. Large messages can be read from the
+//! peer's memory by a single copy (`process_vm_readv`), where a test during the handshake showed that the kernel permits it.
 
-mod bulk;
 mod handshake;
 mod invitation;
 mod link;
+mod process;
 
-use std::os::fd::OwnedFd;
+use std::hash::{BuildHasher, Hasher};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
+use machine::bounds::SHM_LINKS;
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
-use rustix::event::{PollFd, PollFlags};
-use rustix::io::Errno;
-use rustix::process::Pid;
-use rustix::time::Timespec;
 
-use crate::remote;
+use handshake::{Part, Prepared};
 
 pub use handshake::Role;
-use invitation::Answer;
-pub use invitation::{INTRODUCTION, Invitation, Memory};
+use invitation::{Answer, Said};
+pub use invitation::{INTRODUCTION, Invitation};
 pub use link::Geometry;
 use link::{Incoming, Outgoing};
+pub use process::Memory;
+use process::Process;
 
 /// Packets taken from one peer before the next has its turn.
 const TURN: usize = 32;
+/// Processes that one call of `notices` asks the kernel for.
+const LOOKS: usize = 64;
+/// Peers that may have a way to this end when another makes one by invitation; it bounds what the rings of all of them take.
+const MOST_HEARD: usize = SHM_LINKS.total.count();
 
 /// One process's end of any number of shared-memory links.
 pub struct ShmPort {
     geometry: Geometry,
+    /// For the next link that this end creates.
+    prepared: Option<Prepared>,
     peers: Vec<Peer>,
     /// The peer whose turn it is to be received from.
     turn: usize,
+    /// The peer whose process is looked at next.
+    watched: usize,
+    /// What the outgoing rings have grown by.
+    grown: usize,
+    memory: Memory,
+    /// The word of `memory`; freed after the peers were told that this end closes.
+    _word: Option<Box<u64>>,
 }
 
-/// A peer's ways out and in; links made by invitation are one-way and come one by one.
+/// A peer's links out and in; links made by invitation are one-way and come one by one.
 struct Peer {
     outgoing: Option<Outgoing>,
     incoming: Option<Incoming>,
     process: Option<Process>,
     /// Where the peer says that it has taken our invitation.
     invited: Option<UnixStream>,
+    /// Held for a peer that does not see this process, and hears of its end by them.
+    held: Vec<Arc<UnixStream>>,
     state: State,
-}
-
-struct Process {
-    pid: Pid,
-    pidfd: OwnedFd,
-    /// Whose memory its requests point into.
-    memory: Pid,
-    readable: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +76,30 @@ enum Ending {
     Closed,
 }
 
+impl Peer {
+    /// The end that the peer said that it made.
+    fn has_closed(&self) -> bool {
+        self.incoming.as_ref().is_some_and(Incoming::is_closed) || self.outgoing.as_ref().is_some_and(Outgoing::is_left)
+    }
+
+    /// It has taken our invitation.
+    fn confirmed(&mut self, said: Said) {
+        let Some(stream) = self.invited.take().map(Arc::new) else { return };
+        if said.hold {
+            self.held.push(stream.clone());
+        }
+        if self.process.is_none()
+            && let Ok(listener) = invitation::other_end(&stream)
+        {
+            self.process = Some(said.process(&listener).unwrap_or_else(|| Process::unseen(stream)));
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Incoming::is_drained)
+    }
+}
+
 impl Default for ShmPort {
     fn default() -> Self {
         ShmPort::new(Geometry::default())
@@ -79,7 +110,28 @@ impl ShmPort {
     /// A port without peers. `geometry` holds for the links that this end creates; those it joins have their creator's,
     /// with this mtu as the least that is taken.
     pub fn new(geometry: Geometry) -> Self {
-        ShmPort { geometry, peers: Vec::new(), turn: 0 }
+        // Nobody need be unable to guess it; a later process shall not have the same at the same place.
+        let word = Box::new(std::hash::RandomState::new().build_hasher().finish());
+        let memory = Memory::here(&word);
+        ShmPort { _word: Some(word), ..ShmPort::on_behalf(geometry, memory) }
+    }
+
+    /// A port whose requests point into another process's memory, for which this one works.
+    pub fn on_behalf(geometry: Geometry, memory: Memory) -> Self {
+        let peers = Vec::new();
+        ShmPort { geometry, prepared: None, peers, turn: 0, watched: 0, grown: 0, memory, _word: None }
+    }
+
+    /// What addresses in this end's requests point into.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Makes the memory of the next [`ShmPort::connect`] as [`Role::Create`], which then takes no descriptor, so that a
+    /// shortage shows before the peer is told to connect.
+    pub fn prepare(&mut self) -> Result<()> {
+        self.prepared = Some(Prepared::new(&self.geometry)?);
+        Ok(())
     }
 
     /// Meets the peer at the other end of `stream`, which stays usable afterwards. Blocks up to 5 s a message; the peer
@@ -87,7 +139,11 @@ impl ShmPort {
     ///
     /// A fault where the peer is another user's process, of another version, or does not answer.
     pub fn connect(&mut self, stream: &UnixStream, role: Role) -> Result<PeerIndex> {
-        let met = handshake::meet(stream, role, self.geometry)?;
+        let part = match role {
+            Role::Create => Part::Create(self.prepared.take().map_or_else(|| Prepared::new(&self.geometry), Ok)?),
+            Role::Join => Part::Join,
+        };
+        let met = handshake::meet(stream, part, self.geometry, &self.memory)?;
         if met.mtu < self.geometry.mtu {
             return Err(Fault::new(
                 "peer over shared memory",
@@ -95,66 +151,63 @@ impl ShmPort {
                 "start both ends from the same build",
             ));
         }
-        let index = PeerIndex(self.peers.len() as u32);
-        let process = Process { pid: met.pid, pidfd: met.pidfd, memory: met.pid, readable: met.readable };
-        self.peers.push(Peer {
-            outgoing: Some(met.outgoing),
-            incoming: Some(met.incoming),
-            process: Some(process),
-            invited: None,
-            state: State::Open,
-        });
+        let index = self.add_peer();
+        let peer = &mut self.peers[index.0 as usize];
+        (peer.outgoing, peer.incoming) = (Some(met.outgoing), Some(met.incoming));
+        peer.process = Some(met.process);
+        peer.held.extend(met.held);
         Ok(index)
     }
 
-    /// A peer without ways to it or from it yet: [`ShmPort::invite`] and [`ShmPort::accept`] make them.
+    /// Adds a peer without links to it or from it yet: [`ShmPort::invite`] and [`ShmPort::accept`] make them.
     pub fn add_peer(&mut self) -> PeerIndex {
-        self.peers.push(Peer { outgoing: None, incoming: None, process: None, invited: None, state: State::Open });
+        self.peers.push(Peer {
+            outgoing: None,
+            incoming: None,
+            process: None,
+            invited: None,
+            held: Vec::new(),
+            state: State::Open,
+        });
         PeerIndex(self.peers.len() as u32 - 1)
     }
 
-    /// Makes the way out to `peer`, who listens at the other end of `stream`, and waits for nothing. `memory` is what
-    /// addresses in our requests point into; `introduction` is handed to the peer with the link.
-    pub fn invite(
-        &mut self,
-        peer: PeerIndex,
-        stream: UnixStream,
-        memory: &Memory,
-        introduction: &[u8; INTRODUCTION],
-    ) -> Result<()> {
+    /// Makes the way out to `peer`, who listens at the other end of `stream`, and waits for nothing. `introduction` is handed
+    /// to the peer with the link.
+    pub fn invite(&mut self, peer: PeerIndex, stream: UnixStream, introduction: &[u8; INTRODUCTION]) -> Result<()> {
         let to = self.peers.get_mut(peer.0 as usize).ok_or_else(|| no_such_peer(peer))?;
-        let (outgoing, process) = invitation::invite(&stream, &self.geometry, memory, introduction)?;
-        to.outgoing = Some(outgoing);
+        to.outgoing = Some(invitation::invite(&stream, &self.geometry, &self.memory, introduction)?);
         to.invited = Some(stream);
-        to.process.get_or_insert(process);
         Ok(())
     }
 
-    /// Takes the way in that a peer has made, and tells it so over `stream`, on which the invitation came. A fault where there is one already, or its packets are longer than ours.
-    pub fn accept(&mut self, peer: PeerIndex, invitation: Invitation, stream: &UnixStream) -> Result<()> {
+    /// Takes the way in that a peer has made, and tells it so over `stream`, on which the invitation came. A fault where there
+    /// is one already, its rings may become larger than ours, or there are too many.
+    pub fn accept(&mut self, peer: PeerIndex, invitation: Invitation, stream: UnixStream) -> Result<()> {
+        let heard = self.peers.iter().filter(|peer| peer.incoming.is_some()).count();
         let from = self.peers.get_mut(peer.0 as usize).ok_or_else(|| no_such_peer(peer))?;
+        let refuse = |cause: String, next: &str| Err(Fault::new("peer over shared memory", cause, next));
         if from.incoming.is_some() || from.state == State::Reported {
-            return Err(Fault::new(
-                "peer over shared memory",
-                "it has made its way to us before",
-                "drop its invitation",
-            ));
+            return refuse("it has made its way to us before".into(), "drop its invitation");
         }
-        if invitation.mtu > self.geometry.mtu {
-            return Err(Fault::new(
-                "peer over shared memory",
-                format!("its packets hold {} bytes, ours {}", invitation.mtu, self.geometry.mtu),
-                "start both ends from the same build",
-            ));
+        let Invitation { mapping, geometry, process, hold, .. } = invitation;
+        if !geometry.is_within(&self.geometry) {
+            let cause = format!("its rings may become larger than ours: {geometry:?}");
+            return refuse(cause, "start both ends from the same build");
         }
-        // A peer that has gone meanwhile does not hear it; what it sent before is delivered all the same.
-        invitation::confirm(stream);
-        from.incoming = Some(invitation.incoming);
-        match invitation.process {
-            Some(process) => from.process = Some(process),
-            None if from.state == State::Open => from.state = State::Ending(Ending::Dead),
-            None => {}
+        if heard >= MOST_HEARD {
+            return refuse(
+                format!("{MOST_HEARD} peers have made their way to us"),
+                "start fewer processes on this host",
+            );
         }
+        from.incoming = Some(link::incoming(mapping, &geometry)?);
+        invitation::confirm(&stream, &self.memory)?;
+        let stream = Arc::new(stream);
+        if hold {
+            from.held.push(stream.clone());
+        }
+        from.process = Some(process.unwrap_or_else(|| Process::unseen(stream)));
         Ok(())
     }
 
@@ -163,10 +216,32 @@ impl ShmPort {
         self.peers.get(peer.0 as usize).is_some_and(|peer| peer.outgoing.is_some())
     }
 
-    /// The process behind a peer.
+    /// Whether there is a way in from this peer.
+    pub fn is_heard(&self, peer: PeerIndex) -> bool {
+        self.peers.get(peer.0 as usize).is_some_and(|peer| peer.incoming.is_some())
+    }
+
+    /// The process behind a peer; `None` also where it is in a PID namespace that is not seen from here.
     pub fn process(&self, peer: PeerIndex) -> Option<u32> {
-        let process = self.peers.get(peer.0 as usize)?.process.as_ref()?;
-        Some(process.pid.as_raw_nonzero().get() as u32)
+        self.peers.get(peer.0 as usize)?.process.as_ref()?.number()
+    }
+
+    /// Reports a peer whose end is known and who has nothing left to be delivered, and gives back its memory.
+    fn report_end(&mut self, index: usize, report: &mut impl FnMut(Notice)) {
+        let peer = &mut self.peers[index];
+        let State::Ending(ending) = peer.state else { return };
+        if !peer.is_drained() {
+            return;
+        }
+        peer.state = State::Reported;
+        self.grown -= peer.outgoing.take().map_or(0, |outgoing| outgoing.grown());
+        (peer.incoming, peer.invited, peer.process) = (None, None, None);
+        peer.held.clear();
+        let index = PeerIndex(index as u32);
+        report(match ending {
+            Ending::Dead => Notice::Dead(index),
+            Ending::Closed => Notice::Closed(index),
+        });
     }
 }
 
@@ -181,14 +256,6 @@ fn over_size(length: usize, mtu: usize) -> Fault {
     Fault::new(format!("packet of {}", Bytes(length as u64)), cause, "send it in pieces of at most the mtu")
 }
 
-impl Process {
-    /// Asks the kernel.
-    fn has_ended(&self) -> bool {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(rustix::event::poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now)), Ok(1))
-    }
-}
-
 impl Port for ShmPort {
     /// `remote_read` holds once a peer has connected whose memory may be read.
     fn capabilities(&self) -> Capabilities {
@@ -196,7 +263,7 @@ impl Port for ShmPort {
             ordered: true,
             reliable: true,
             mtu: Bytes(self.geometry.mtu as u64),
-            remote_read: self.peers.iter().any(|peer| peer.process.as_ref().is_some_and(|process| process.readable)),
+            remote_read: self.peers.iter().any(|peer| peer.process.as_ref().is_some_and(Process::is_readable)),
             zero_copy: true,
         }
     }
@@ -210,7 +277,8 @@ impl Port for ShmPort {
         if to.state != State::Open {
             return Ok(Sent::Gone);
         }
-        let taken = to.outgoing.as_mut().is_some_and(|outgoing| outgoing.send(length, fill));
+        let Some(outgoing) = &mut to.outgoing else { return Ok(Sent::Full) };
+        let taken = outgoing.send(length, &mut self.grown, fill)?;
         Ok(if taken { Sent::Taken } else { Sent::Full })
     }
 
@@ -241,63 +309,37 @@ impl Port for ShmPort {
         Ok(delivered)
     }
 
-    /// One system call for all peers. A peer's end is reported once, after the last packet it sent was delivered.
+    /// At most [`LOOKS`] system calls, and one for each invitation that is not answered yet. A peer's end is reported once,
+    /// after the last packet it sent was delivered.
     fn notices(&mut self, mut report: impl FnMut(Notice)) -> Result<()> {
-        let mut open: Vec<usize> = Vec::with_capacity(self.peers.len());
         // A peer without a way in is reported a round later than it was found gone: its invitation may be on its way, made
         // before it went.
-        let reported = |peer: &mut Peer| match peer.state {
-            State::Ending(ending) if peer.incoming.as_ref().is_none_or(Incoming::is_drained) => {
-                peer.state = State::Reported;
-                Some(ending)
-            }
-            _ => None,
-        };
-        let mut tell = |index: usize, ending: Ending| {
-            let index = PeerIndex(index as u32);
-            report(match ending {
-                Ending::Dead => Notice::Dead(index),
-                Ending::Closed => Notice::Closed(index),
-            });
-        };
-        for (index, peer) in self.peers.iter_mut().enumerate() {
-            if let Some(ending) = reported(peer) {
-                tell(index, ending);
+        for index in 0..self.peers.len() {
+            self.report_end(index, &mut report);
+        }
+        for _ in 0..self.peers.len().min(LOOKS) {
+            self.watched = if self.watched + 1 >= self.peers.len() { 0 } else { self.watched + 1 };
+            let peer = &mut self.peers[self.watched];
+            if peer.state == State::Open && peer.process.as_mut().is_some_and(Process::has_ended) {
+                // What it said before it ended is there by now.
+                peer.state = State::Ending(if peer.has_closed() { Ending::Closed } else { Ending::Dead });
             }
         }
-        let alive = |peer: &Peer| peer.state == State::Open && peer.process.is_some();
-        open.extend((0..self.peers.len()).filter(|&i| alive(&self.peers[i])));
-        let processes = open.iter().filter_map(|&i| self.peers[i].process.as_ref());
-        let mut polled: Vec<PollFd<'_>> = processes.map(|process| PollFd::new(&process.pidfd, PollFlags::IN)).collect();
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match rustix::event::poll(&mut polled, Some(&now)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(e) => {
-                return Err(Fault::because("peers over shared memory", e, "report this with the kernel's version"));
+        for peer in self.peers.iter_mut().filter(|peer| peer.state == State::Open) {
+            let mut refused = false;
+            match peer.invited.as_ref().map_or(Answer::None, invitation::answer) {
+                Answer::None => {}
+                Answer::Confirmed(said) => peer.confirmed(said),
+                // Before it has answered, a peer is gone where its socket is.
+                Answer::Refused => refused = true,
             }
-        }
-        let ended: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
-        for (index, ended) in open.into_iter().zip(ended) {
-            let peer = &mut self.peers[index];
-            // Before its confirmation a peer is gone too where its socket is.
-            let refused = peer.invited.as_ref().map(invitation::answer);
-            if refused != Some(Answer::None) {
-                peer.invited = None;
-            }
-            if peer.incoming.as_ref().is_some_and(Incoming::is_closed)
-                || peer.outgoing.as_ref().is_some_and(Outgoing::is_left)
-                || refused == Some(Answer::Refused)
-            {
+            if refused || peer.has_closed() {
                 peer.state = State::Ending(Ending::Closed);
-            } else if ended {
-                peer.state = State::Ending(Ending::Dead);
             }
         }
-        for (index, peer) in self.peers.iter_mut().enumerate() {
-            if peer.incoming.is_some()
-                && let Some(ending) = reported(peer)
-            {
-                tell(index, ending);
+        for index in 0..self.peers.len() {
+            if self.peers[index].incoming.is_some() {
+                self.report_end(index, &mut report);
             }
         }
         Ok(())
@@ -306,31 +348,14 @@ impl Port for ShmPort {
     fn read_remote(&mut self, peer: PeerIndex, address: u64, into: &mut [u8]) -> Result<()> {
         let Some(from) = self.peers.get_mut(peer.0 as usize) else { return Err(no_such_peer(peer)) };
         let subject = || format!("memory of peer {}", peer.0);
-        let Some(process) = from.process.as_mut().filter(|process| process.readable) else {
+        let Some(process) = from.process.as_mut().filter(|process| process.is_readable()) else {
             let cause = "this process may not read it";
             return Err(Fault::new(subject(), cause, "send in packets, or relax kernel.yama.ptrace_scope"));
         };
-        let read = remote::read(process.memory, address, into);
-        // Asked afterwards: while the process lives its number is not given to another, so what was read was its.
-        if process.has_ended() {
-            process.readable = false;
-            return Err(Fault::new(subject(), "its process has ended", "drop the message"));
-        }
-        read.map_err(|e| {
-            process.readable = false;
-            Fault::because(subject(), e, "send in packets")
+        process.read(address, into).map_err(|error| match error {
+            Some(error) => Fault::because(subject(), error, "send in packets"),
+            None => Fault::new(subject(), "its process has ended, or closed this endpoint", "drop the message"),
         })
-    }
-}
-
-impl Drop for ShmPort {
-    fn drop(&mut self) {
-        for outgoing in self.peers.iter().filter_map(|peer| peer.outgoing.as_ref()) {
-            outgoing.close();
-        }
-        for incoming in self.peers.iter().filter_map(|peer| peer.incoming.as_ref()) {
-            incoming.leave();
-        }
     }
 }
 

@@ -81,3 +81,39 @@ fn two_joining_ends_time_out_instead_of_waiting_for_ever() {
     assert!(start.elapsed().as_secs() >= 4, "it waits for a slow peer");
     assert_eq!(one.read_timeout().unwrap(), None, "the stream is as it was");
 }
+
+/// What another port offers for `peer` of `to`.
+fn offer(to: &mut ShmPort, from: Geometry) -> (PeerIndex, Invitation, UnixStream) {
+    let (mine, theirs) = UnixStream::pair().unwrap();
+    let mut inviter = ShmPort::new(from);
+    let peer = inviter.add_peer();
+    inviter.invite(peer, theirs, &[7; INTRODUCTION]).unwrap();
+    (to.add_peer(), Invitation::take(&mine).unwrap().expect("an invitation"), mine)
+}
+
+#[test]
+fn invitations_that_go_too_far_are_refused() {
+    let ours = Geometry::default();
+    let mut port = ShmPort::default();
+    for theirs in [
+        Geometry { slots: 2 * ours.slots, ..ours },
+        Geometry { bulk: 2 * ours.bulk, ..ours },
+        Geometry { mtu: ours.mtu + 64, ..ours },
+    ] {
+        let (peer, invitation, stream) = offer(&mut port, theirs);
+        let fault = port.accept(peer, invitation, stream).unwrap_err();
+        assert!(fault.cause().starts_with("its rings may become larger than ours"), "{fault}");
+        assert!(!port.is_heard(peer));
+    }
+    let (peer, invitation, stream) = offer(&mut port, ours);
+    port.accept(peer, invitation, stream).unwrap();
+    let (_, again, stream) = offer(&mut port, ours);
+    assert_eq!(port.accept(peer, again, stream).unwrap_err().cause(), "it has made its way to us before");
+    for _ in 1..MOST_HEARD {
+        let (peer, invitation, stream) = offer(&mut port, ours);
+        port.accept(peer, invitation, stream).unwrap();
+    }
+    let (peer, invitation, stream) = offer(&mut port, ours);
+    let fault = port.accept(peer, invitation, stream).unwrap_err();
+    assert_eq!(fault.cause(), "4096 peers have made their way to us");
+}

@@ -1,4 +1,5 @@
-//! Control messages (`cmsg(3)`) beside a datagram: written for UDP_SEGMENT, read for UDP_GRO and IP_RECVERR.
+//! Control messages (`cmsg(3)`) beside a message: written for UDP_SEGMENT, read for UDP_GRO and IP_RECVERR, and for
+//! descriptors and credentials that come over Unix sockets.
 
 use std::mem::{align_of, offset_of, size_of};
 
@@ -8,14 +9,14 @@ const ALIGN: usize = align_of::<libc::cmsghdr>();
 
 /// One control message as the kernel wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ControlMessage<'a> {
+pub(crate) struct ControlMessage<'a> {
     pub level: i32,
     pub kind: i32,
     pub data: &'a [u8],
 }
 
 /// Walks the control messages in `buffer`; ends at the first that is cut short or lies about its length.
-pub(super) fn messages(buffer: &[u8]) -> impl Iterator<Item = ControlMessage<'_>> {
+pub(crate) fn messages(buffer: &[u8]) -> impl Iterator<Item = ControlMessage<'_>> {
     let mut rest = buffer;
     std::iter::from_fn(move || {
         let length = usize::from_ne_bytes(field(rest, offset_of!(libc::cmsghdr, cmsg_len))?);
@@ -32,6 +33,7 @@ fn field<const N: usize>(buffer: &[u8], at: usize) -> Option<[u8; N]> {
 }
 
 /// The size of the packets that the kernel joined into this super-packet, if it joined any.
+#[inline]
 pub(super) fn joined_packet_size(control: &[u8]) -> Option<usize> {
     messages(control).find(|m| m.level == libc::SOL_UDP && m.kind == libc::UDP_GRO).and_then(|m| {
         let size = i32::from_ne_bytes(field(m.data, 0)?);

@@ -3,7 +3,7 @@
 mod address;
 #[cfg(test)]
 mod conformance_tests;
-mod control;
+pub(crate) mod control;
 #[cfg(test)]
 mod lab_tests;
 mod pages;
@@ -11,9 +11,9 @@ mod receive;
 mod refusals;
 mod send;
 mod socket;
-mod strangers;
 #[cfg(test)]
 mod tests;
+mod unknown_senders;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ use receive::ReceiveQueue;
 use send::SendQueue;
 use socket::RouteProbe;
 pub use socket::{UdpBuffers, UdpFeatures};
-use strangers::Strangers;
+use unknown_senders::UnknownSenders;
 
 /// What a port did since it was opened. A packet is the engine's; a datagram is what one system call entry carried,
 /// one packet or many.
@@ -100,11 +100,14 @@ pub struct UdpPort {
     sending: SendQueue,
     receiving: ReceiveQueue,
     any_refused: bool,
-    strangers: Strangers,
+    unknown_senders: UnknownSenders,
     counters: UdpCounters,
 }
 
 impl UdpPort {
+    /// What a port takes beside its peers.
+    pub const MEMORY: Bytes = Bytes((receive::MEMORY + send::ARENA) as u64);
+
     /// Opens a socket at `local`; port number 0 takes any free one.
     pub fn open(local: SocketAddr) -> Result<Self> {
         let (socket, local) = socket::open(local)?;
@@ -129,7 +132,7 @@ impl UdpPort {
             known: HashMap::new(),
             last: None,
             any_refused: false,
-            strangers: Strangers::default(),
+            unknown_senders: UnknownSenders::default(),
             counters: UdpCounters::default(),
         })
     }
@@ -207,10 +210,10 @@ impl UdpPort {
         self.routes.payload(address)
     }
 
-    /// Keeps packets of addresses that are no peers, for [`NetworkPort::strangers`]. Before this they are dropped. The
-    /// socket is not connected from now on, which would keep them out.
-    pub fn welcome_strangers(&mut self) {
-        self.strangers.open();
+    /// Keeps packets of addresses that are no peers, for [`NetworkPort::unknown_senders`]; without this call they are
+    /// dropped. The socket stays unconnected after it, since a connected socket gets no packets of others.
+    pub fn keep_unknown_senders(&mut self) {
+        self.unknown_senders.open();
     }
 
     /// Connects a socket that has come into use with one peer. A wildcard address stays as it is: the peer may send to
@@ -221,7 +224,7 @@ impl UdpPort {
             return;
         };
         self.settled = true;
-        if !self.strangers.is_open()
+        if !self.unknown_senders.is_open()
             && !self.local.ip().is_unspecified()
             && socket::connect_to(&self.socket, peer.address()).is_ok()
         {
@@ -312,7 +315,7 @@ impl Port for UdpPort {
         if !self.settled {
             self.settle();
         }
-        let UdpPort { socket, known, last, counters, receiving, strangers, .. } = self;
+        let UdpPort { socket, known, last, counters, receiving, unknown_senders, .. } = self;
         let who = |from: &RawAddress| match last {
             Some((address, index)) if address == from => Some(*index),
             _ => {
@@ -321,7 +324,7 @@ impl Port for UdpPort {
                 Some(index)
             }
         };
-        let (delivered, errors) = receiving.receive(socket, budget, counters, strangers, who, deliver)?;
+        let (delivered, errors) = receiving.receive(socket, budget, counters, unknown_senders, who, deliver)?;
         if errors {
             self.collect_refusals();
         }
@@ -358,9 +361,9 @@ impl NetworkPort for UdpPort {
         UdpPort::add_peer(self, address)
     }
 
-    /// Nothing before [`UdpPort::welcome_strangers`].
-    fn strangers(&mut self, each: impl FnMut(SocketAddr, &[u8])) {
-        self.strangers.hand_over(each);
+    /// Hands over nothing before [`UdpPort::keep_unknown_senders`] is called.
+    fn unknown_senders(&mut self, each: impl FnMut(SocketAddr, &[u8])) {
+        self.unknown_senders.hand_over(each);
     }
 }
 

@@ -31,12 +31,14 @@ impl Pages {
         unsafe { self.base.as_ptr().add(at) }
     }
 
+    #[inline]
     pub fn slice(&self, at: usize, length: usize) -> &[u8] {
         // SAFETY: `pointer` checks the range; the bytes are initialised (zeroed by mmap) and only written through
         // `&mut self` or by a system call that its caller makes with `&mut self`.
         unsafe { std::slice::from_raw_parts(self.pointer(at, length), length) }
     }
 
+    #[inline]
     pub fn slice_mut(&mut self, at: usize, length: usize) -> &mut [u8] {
         // SAFETY: as in `slice`, and `&mut self` makes the borrow exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(at, length), length) }

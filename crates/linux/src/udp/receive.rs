@@ -10,7 +10,7 @@ use super::address::RawAddress;
 use super::control;
 use super::pages::Pages;
 use super::socket::last_errno;
-use super::strangers::Strangers;
+use super::unknown_senders::UnknownSenders;
 
 const MESSAGES: usize = 32;
 const CONTROL: usize = 64;
@@ -20,6 +20,8 @@ const CONTROL_AT: usize = RawAddress::SIZE;
 const PAYLOAD_AT: usize = 128;
 /// An odd number of cache lines: slots do not fall on the same cache sets.
 const STRIDE: usize = PAYLOAD_AT + PAYLOAD + 64;
+/// What a queue takes.
+pub(super) const MEMORY: usize = MESSAGES * STRIDE;
 /// Errors of earlier packets that one `receive` passes over.
 const PATIENCE: u32 = 4;
 
@@ -52,7 +54,7 @@ unsafe impl Send for ReceiveQueue {}
 
 impl ReceiveQueue {
     pub fn new() -> Result<Self> {
-        let slots = Pages::new(MESSAGES * STRIDE)?;
+        let slots = Pages::new(MEMORY)?;
         let mut vectors: Vec<libc::iovec> = (0..MESSAGES)
             .map(|i| libc::iovec { iov_base: slots.pointer(i * STRIDE + PAYLOAD_AT, PAYLOAD).cast(), iov_len: PAYLOAD })
             .collect();
@@ -82,12 +84,12 @@ impl ReceiveQueue {
         socket: &OwnedFd,
         budget: usize,
         counters: &mut UdpCounters,
-        strangers: &mut Strangers,
+        unknown_senders: &mut UnknownSenders,
         mut who: impl FnMut(&RawAddress) -> Option<PeerIndex>,
         mut deliver: impl FnMut(PeerIndex, &[u8]),
     ) -> Result<(usize, bool)> {
         let (mut delivered, mut errors, mut patience) = (0, false, PATIENCE);
-        // Datagrams are counted as well as packets: a flood from strangers must not hold the caller.
+        // Datagrams are counted as well as packets: a flood from unknown senders must not hold the caller.
         let mut datagrams = budget;
         while delivered < budget {
             if let Some(rest) = &mut self.rest {
@@ -101,7 +103,7 @@ impl ReceiveQueue {
                 delivered += 1;
                 deliver(from, self.slots.slice(at, length));
             } else if self.next < self.filled {
-                self.open_next(counters, strangers, &mut who);
+                self.open_next(counters, unknown_senders, &mut who);
             } else if datagrams == 0 {
                 break;
             } else {
@@ -146,7 +148,7 @@ impl ReceiveQueue {
     fn open_next(
         &mut self,
         counters: &mut UdpCounters,
-        strangers: &mut Strangers,
+        unknown_senders: &mut UnknownSenders,
         who: &mut impl FnMut(&RawAddress) -> Option<PeerIndex>,
     ) {
         let slot = self.next * STRIDE;
@@ -170,7 +172,7 @@ impl ReceiveQueue {
         let Some(from) = who(&address) else {
             counters.unknown_sender += packets;
             for piece in self.slots.slice(at, length).chunks(packet.max(1)) {
-                strangers.keep(&address, piece);
+                unknown_senders.keep(&address, piece);
             }
             return;
         };

@@ -16,7 +16,7 @@ use super::{Peer, UdpCounters};
 const MAX_SEGMENTS: usize = 64;
 const MAX_MESSAGES: usize = 64;
 /// Small enough to stay in the second-level cache, large enough for seven of the largest datagrams.
-const ARENA: usize = 512 << 10;
+pub(super) const ARENA: usize = 512 << 10;
 /// Errors of earlier packets that one message may meet before it is given up itself.
 const PATIENCE: u32 = 4;
 

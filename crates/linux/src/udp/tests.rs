@@ -114,11 +114,11 @@ fn the_largest_packet_passes_and_a_larger_one_is_a_fault() {
 }
 
 #[test]
-fn strangers_are_dropped_and_counted() {
+fn unknown_senders_are_dropped_and_counted() {
     let (mut a, mut b, to_b) = pair(V4);
-    let stranger = UdpSocket::bind(V4).unwrap();
+    let unknown = UdpSocket::bind(V4).unwrap();
     for _ in 0..50 {
-        stranger.send_to(b"let me in", b.local_address()).unwrap();
+        unknown.send_to(b"let me in", b.local_address()).unwrap();
     }
     send(&mut a, to_b, b"friend");
     a.flush().unwrap();

@@ -3,11 +3,14 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use machine::{CoreId, CpuSet};
+
 use super::ring::RingReader;
 use super::shared::SharedWords;
 use super::syscall::{self, Command};
 
 const ARRAY: u32 = 2;
+const PER_CORE_ARRAY: u32 = 6;
 const RING: u32 = 27;
 const MAPPABLE: u32 = 1 << 10;
 const READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
@@ -19,6 +22,8 @@ pub enum Kind {
         mappable: bool,
     },
     Ring,
+    /// An array with a value of its own for each core.
+    PerCoreArray,
     /// Made, but only for programs.
     Other,
 }
@@ -81,6 +86,7 @@ impl Map {
         let kind = match number {
             ARRAY => Kind::Array { mappable: flags & MAPPABLE != 0 },
             RING => Kind::Ring,
+            PER_CORE_ARRAY => Kind::PerCoreArray,
             _ => Kind::Other,
         };
         let map =
@@ -113,6 +119,26 @@ impl Map {
         syscall::run(Command::MapDelete, &mut syscall::MapElement { map, key, ..Default::default() })
     }
 
+    /// The values of an array per core at `key`, one for each core that the kernel may ever have, each in words. One
+    /// system call.
+    pub(crate) fn of_all_cores(&self, key: u32) -> io::Result<Vec<(CoreId, Vec<u64>)>> {
+        if self.kind != Kind::PerCoreArray {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
+        let possible = CpuSet::from_list(&possible).ok_or(io::ErrorKind::InvalidData)?;
+        // The kernel writes a value of whole words for each, without asking how many there is room for: as many as its
+        // masks are wide at most, whatever the file says, which a container may have replaced.
+        let room = crate::mask::read(0)?.width().max(possible.len());
+        let words = self.value_size().div_ceil(8);
+        let mut values = vec![0u64; words * room];
+        let (at, value) = (key.to_ne_bytes(), values.as_mut_ptr() as u64);
+        let map = syscall::number(self.as_fd());
+        let mut element = syscall::MapElement { map, key: at.as_ptr() as u64, value, ..Default::default() };
+        syscall::run(Command::MapLookup, &mut element)?;
+        Ok(by_core(&possible, words, &values))
+    }
+
     /// A new map such as this map of maps takes. It is not in it yet.
     pub(crate) fn make_inner(&self, name: &str) -> io::Result<Map> {
         let inner = self.inner.as_ref().ok_or(io::ErrorKind::Unsupported)?;
@@ -142,8 +168,28 @@ impl Map {
     }
 }
 
+/// The kernel writes value after value, in the order of the cores that are possible: their numbers may have gaps.
+fn by_core(possible: &CpuSet, words: usize, values: &[u64]) -> Vec<(CoreId, Vec<u64>)> {
+    possible.iter().zip(values.chunks(words.max(1)).map(<[u64]>::to_vec)).collect()
+}
+
 impl AsFd for Map {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_belong_to_the_cores_that_are_possible_not_to_places_in_a_row() {
+        let possible: CpuSet = "0-1,1024-1025".parse().unwrap();
+        let values: Vec<u64> = (0..8).chain([0; 6]).collect();
+        let found = by_core(&possible, 2, &values);
+        assert_eq!(found.len(), 4);
+        assert_eq!(found[1], (CoreId(1), vec![2, 3]));
+        assert_eq!(found[2], (CoreId(1024), vec![4, 5]));
     }
 }

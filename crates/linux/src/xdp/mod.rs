@@ -1,4 +1,4 @@
-//! The door to BPF at the driver hook: objects, maps as memory, programs that are attached, called, or run on live frames.
+//! BPF at the driver hook: objects, maps as memory, programs that are attached, called, or run on live frames.
 //!
 //! Objects are parsed and linked by `aya-obj`; the system calls are made here, because the `aya` crate knows no `syscall`
 //! programs, maps no array memory, and falls back from a link to an attachment that outlives its holder.
@@ -51,9 +51,12 @@ pub fn exists(id: u32) -> bool {
     interface::program_name(id).is_some()
 }
 
+/// The next step of whoever lacks a right, in the faults of this module.
+pub(crate) const PRIVILEGED: &str = "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
+
 fn next_step(error: &io::Error, otherwise: &str) -> String {
     match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_BPF and CAP_NET_ADMIN".into(),
+        Some(libc::EPERM | libc::EACCES) => PRIVILEGED.into(),
         Some(libc::ENOSYS) => "use a kernel with BPF (CONFIG_BPF_SYSCALL)".into(),
         _ => otherwise.into(),
     }

@@ -34,10 +34,12 @@ pub struct Loader<'a> {
     variables: Vec<(String, Vec<u8>)>,
     wishes: Vec<(String, u64)>,
     device: Option<&'a Interface>,
+    traces: bool,
 }
 
 const PROGRAM_SYSCALL: u32 = 31;
 const PROGRAM_XDP: u32 = 6;
+const PROGRAM_RAW_TRACEPOINT: u32 = 17;
 /// The attach type of XDP programs at an interface.
 pub(super) const ATTACH_XDP: u32 = 37;
 const SLEEPABLE: u32 = 1 << 4;
@@ -49,7 +51,7 @@ const NO_MEMORY_SHARED: &str = "its memory is not shared: add BPF_F_MMAPABLE to 
 impl<'a> Loader<'a> {
     /// `name` is what faults call the object; `code` an ELF object for BPF.
     pub fn new(name: &'a str, code: &'a [u8]) -> Self {
-        Loader { name, code, variables: Vec::new(), wishes: Vec::new(), device: None }
+        Loader { name, code, variables: Vec::new(), wishes: Vec::new(), device: None, traces: false }
     }
 
     /// Sets a variable of the program's, also a constant one, before the verifier sees it. `value` has the variable's
@@ -59,9 +61,15 @@ impl<'a> Loader<'a> {
         self
     }
 
-    /// As [`Loader::variable`], where the object has an integer of this name; else nothing.
+    /// Sets a variable as [`Loader::variable`] does, where the object has an integer of this name; else does nothing.
     pub fn variable_if_any(mut self, name: &str, value: u64) -> Self {
         self.wishes.push((name.into(), value));
+        self
+    }
+
+    /// Also takes programs for tracepoints, sections `raw_tp/NAME`.
+    pub(crate) fn traces(mut self) -> Self {
+        self.traces = true;
         self
     }
 
@@ -91,7 +99,8 @@ impl<'a> Loader<'a> {
         let elf = Elf::read(self.code).map_err(bad)?;
         for section in elf.program_sections() {
             let kind = section.split('/').next().unwrap_or_default();
-            if !matches!(kind, "xdp" | "xdp.frags" | "syscall") {
+            let known = matches!(kind, "xdp" | "xdp.frags" | "syscall") || (self.traces && kind == "raw_tp");
+            if !known {
                 return Err(Fault::new(
                     subject(),
                     format!("section '{section}' is no program for an xdp site"),
@@ -170,6 +179,7 @@ impl<'a> Loader<'a> {
             let (kind, flags) = match program.section {
                 ProgramSection::Xdp { frags: true, .. } => (ProgramKind::Xdp, TAKES_FRAGMENTS),
                 ProgramSection::Xdp { .. } => (ProgramKind::Xdp, 0),
+                ProgramSection::RawTracePoint => (ProgramKind::RawTracepoint, 0),
                 _ => (ProgramKind::Syscall, SLEEPABLE),
             };
             let descriptor = self.verify(name, (kind, flags), function, &program.license, debug.as_ref())?;
@@ -188,7 +198,11 @@ impl<'a> Loader<'a> {
     ) -> Result<OwnedFd> {
         let (functions, lines) = (function.func_info.func_info_bytes(), function.line_info.line_info_bytes());
         let mut attributes = syscall::ProgramLoad {
-            kind: if kind == ProgramKind::Xdp { PROGRAM_XDP } else { PROGRAM_SYSCALL },
+            kind: match kind {
+                ProgramKind::Xdp => PROGRAM_XDP,
+                ProgramKind::Syscall => PROGRAM_SYSCALL,
+                ProgramKind::RawTracepoint => PROGRAM_RAW_TRACEPOINT,
+            },
             instructions: function.instructions.len() as u32,
             code: function.instructions.as_ptr() as u64,
             license: license.as_ptr() as u64,
@@ -249,7 +263,7 @@ impl Object {
         self.programs.contains_key(name)
     }
 
-    /// By the name of its function.
+    /// The program of a function of this name.
     pub fn program(&self, name: &str) -> Result<&Program> {
         self.programs.get(name).ok_or_else(|| self.lacks("program", name, self.programs.keys()))
     }

@@ -1,10 +1,12 @@
 //! A verified program, and what the kernel counts of it.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use machine::{Fault, Nanoseconds, Result};
 
+use super::next_step;
 use super::syscall::{self, Command};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub enum ProgramKind {
     Xdp,
     /// Runs when it is called: [`Program::call`].
     Syscall,
+    /// Runs where the kernel passes a tracepoint: [`Program::trace`].
+    RawTracepoint,
 }
 
 /// A program that the kernel has verified. Runs nowhere until it is attached or called.
@@ -49,7 +53,7 @@ impl Program {
         self.kind
     }
 
-    /// By which the kernel and `bpftool` know it.
+    /// The number by which the kernel and `bpftool` know the program.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -103,6 +107,19 @@ impl Program {
         syscall::run(Command::ProgramRun, &mut attributes)
             .map_err(|error| Fault::because(format!("BPF program {}", self.name), error, "give it a whole frame"))?;
         Ok(attributes.returned)
+    }
+}
+
+impl Program {
+    /// Runs a program for tracepoints at the kernel's tracepoint `name`, until the descriptor is closed.
+    pub(crate) fn trace(&self, name: &str) -> Result<OwnedFd> {
+        let text = CString::new(name).unwrap_or_default();
+        let mut attributes =
+            syscall::TracepointOpen { name: text.as_ptr() as u64, program: syscall::number(self.as_fd()), padding: 0 };
+        syscall::make(Command::TracepointOpen, &mut attributes).map_err(|error| {
+            let next = next_step(&error, "use a kernel that traces it");
+            Fault::because(format!("tracepoint {name}"), error, next)
+        })
     }
 }
 

@@ -32,7 +32,7 @@ impl Mapping {
         Ok(Mapping { base, length, writable })
     }
 
-    /// As words; whoever stores into them made the mapping writable.
+    /// The mapping as words; whoever stores into them made the mapping writable.
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is page aligned, `length` bytes long and lives as long as `self`; every bit pattern is a
         // word, and the other side's writes are what atomics are for.

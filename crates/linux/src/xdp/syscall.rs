@@ -7,12 +7,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 #[repr(i32)]
 pub(super) enum Command {
     MapCreate = 0,
+    MapLookup = 1,
     MapUpdate = 2,
     MapDelete = 3,
     ProgramLoad = 5,
     ProgramRun = 10,
     ProgramOfId = 13,
     Information = 15,
+    TracepointOpen = 17,
     DebugLoad = 18,
     MapFreeze = 22,
     LinkCreate = 28,
@@ -54,6 +56,7 @@ attributes! {
         duration: u32, context_in_size: u32, context_out_size: u32, context_in: u64, context_out: u64, flags: u32,
         cpu: u32, batch: u32, padding: u32,
     }
+    TracepointOpen { name: u64, program: u32, padding: u32 }
     OfId { id: u32, next: u32, flags: u32 }
     Information { of: u32, size: u32, into: u64 }
     DebugLoad { code: u64, log: u64, size: u32, log_size: u32, log_level: u32, padding: u32 }
@@ -91,7 +94,12 @@ pub(super) fn make<A: Attributes>(command: Command, attributes: &mut A) -> io::R
     // `Self::Information`, run and update return 0, which would be taken for a descriptor.
     debug_assert!(!matches!(
         command,
-        Command::Information | Command::ProgramRun | Command::MapUpdate | Command::MapDelete | Command::MapFreeze
+        Command::Information
+            | Command::ProgramRun
+            | Command::MapLookup
+            | Command::MapUpdate
+            | Command::MapDelete
+            | Command::MapFreeze
     ));
     let descriptor = call(command, attributes)?;
     // SAFETY: these commands return a new descriptor, close-on-exec, that nobody else knows.

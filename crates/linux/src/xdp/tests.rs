@@ -12,13 +12,13 @@ use crate::lab::{Host, Lab, Options};
 
 fn echo() -> Option<Object> {
     let Some(code) = bpf::ECHO else {
-        eprintln!("SKIPPED: {}", bpf::MISSING.unwrap_or_default());
+        skip::test(bpf::MISSING.unwrap_or_default());
         return None;
     };
     match Object::load("echo", code) {
         Ok(object) => Some(object),
         Err(fault) if fault.next().contains("run as root") => {
-            eprintln!("SKIPPED: {fault}");
+            skip::test(fault);
             None
         }
         Err(fault) => panic!("{fault}"),
@@ -26,7 +26,7 @@ fn echo() -> Option<Object> {
 }
 
 fn lab() -> Option<Lab> {
-    Lab::owned(&Options::default()).inspect_err(|fault| eprintln!("SKIPPED: {fault}")).ok()
+    Lab::owned(&Options::default()).inspect_err(|why| skip::test(why)).ok()
 }
 
 #[test]
@@ -97,10 +97,10 @@ fn a_full_ring_refuses_and_goes_on_once_it_is_read() {
 
 #[test]
 fn variables_are_set_before_and_after_loading() {
-    let Some(code) = bpf::ECHO else { return eprintln!("SKIPPED: {}", bpf::MISSING.unwrap_or_default()) };
+    let Some(code) = bpf::ECHO else { return skip::test(bpf::MISSING.unwrap_or_default()) };
     let loader = Loader::new("echo", code).variable("LIMIT", &7u64.to_ne_bytes());
     let object = match loader.load() {
-        Err(fault) if fault.next().contains("run as root") => return eprintln!("SKIPPED: {fault}"),
+        Err(fault) if fault.next().contains("run as root") => return skip::test(fault),
         object => object.unwrap(),
     };
     let limit = || {
@@ -128,14 +128,14 @@ fn what_the_verifier_refuses_is_told_in_a_few_words() {
     assert_eq!(object::shortened(""), "");
     let fault = Object::load("text", b"not an object").unwrap_err();
     assert!(fault.to_string().contains("ELF"), "{fault}");
-    let Some(softirq) = bpf::SOFTIRQ else { return };
+    let Some(softirq) = bpf::SOFTIRQ else { return skip::part(bpf::MISSING.unwrap_or_default()) };
     let fault = Object::load("softirq", softirq).unwrap_err();
     assert!(fault.to_string().contains("section 'raw_tp"), "{fault}");
 }
 
 #[test]
 fn a_damaged_object_is_a_fault() {
-    let Some(code) = bpf::ECHO else { return eprintln!("SKIPPED: {}", bpf::MISSING.unwrap_or_default()) };
+    let Some(code) = bpf::ECHO else { return skip::test(bpf::MISSING.unwrap_or_default()) };
     if echo().is_none() {
         return;
     }

@@ -6,6 +6,7 @@ use super::{Notice, PeerIndex, Port, Sent};
 
 /// Wires ports of one implementation together.
 pub trait Bench {
+    /// The implementation that is checked.
     type Port: Port;
 
     /// One port joined to `count` others: the hub, its index for each of them in order, and each of them with its index
@@ -23,11 +24,15 @@ pub trait Bench {
 
 /// A hub and its leaves.
 pub struct Star<P> {
+    /// The port that all others are joined to.
     pub hub: P,
+    /// In the order of the hub's indices for them.
     pub leaves: Vec<Leaf<P>>,
 }
 
+/// A port joined to the hub.
 pub struct Leaf<P> {
+    /// The leaf's own port.
     pub port: P,
     /// The hub as this leaf numbers it.
     pub hub: PeerIndex,
@@ -113,7 +118,7 @@ pub fn sizes(bench: &mut impl Bench) {
     }
 }
 
-/// Where a port promises order, mixed sizes keep it; where it promises delivery, none is missing or doubled.
+/// Where a port promises order, mixed sizes keep it; where it promises delivery, none is missing or duplicated.
 pub fn order(bench: &mut impl Bench) {
     let Star { mut hub, mut leaves } = bench.star(1);
     let leaf = &mut leaves[0];

@@ -18,8 +18,9 @@ const FRAME: usize = 8;
 pub struct Geometry {
     /// Largest packet.
     pub mtu: usize,
-    /// Bytes that may wait at the hub, and at each leaf, each packet with its frame of 8 bytes.
+    /// Bytes that may wait at the hub, each packet with its frame of 8 bytes.
     pub hub: usize,
+    /// Bytes that may wait at each leaf, counted in the same way.
     pub leaf: usize,
 }
 

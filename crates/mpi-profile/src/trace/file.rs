@@ -1,4 +1,5 @@
-//! The file of a thread's timeline: written through a window of it that is mapped, and moved on when it is full.
+//! The file of a thread's timeline: written through a window of it that is mapped, and moved on when it is full. What comes
+//! seldom, the end of a block and that of the window, shares one test with the room that every call needs.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::ptr;
 
 use record::layout::{PAGE, Thread};
-use record::trace::{Encoder, Header};
+use record::trace::{Encoder, Header, block};
 use zerocopy::IntoBytes;
 
 use crate::complaint::Complaint;
@@ -26,6 +27,10 @@ pub struct File {
     base: u64,
     /// Bytes of the window that are written.
     at: usize,
+    /// Where in the window the calls of the present block begin; 0: there is none.
+    block: usize,
+    /// Up to where in the window calls may be written.
+    end: usize,
     file: OwnedFd,
     limit: u64,
     thread: *mut Thread,
@@ -56,8 +61,9 @@ impl File {
         let file = unsafe { OwnedFd::from_raw_fd(file) };
         // Growing beyond would end the process.
         let limit = limit.min(tables::largest_file());
-        let mut file = File { window: ptr::null_mut(), length: 0, base: 0, at: 0, file, limit, thread, full: false };
-        let room = size_of::<Header>() + Encoder::room(0, 0);
+        let (window, full) = (ptr::null_mut(), false);
+        let mut file = File { window, length: 0, base: 0, at: 0, block: 0, end: 0, file, limit, thread, full };
+        let room = size_of::<Header>() + block::HEAD + Encoder::room(0, 0);
         if limit < room as u64 {
             return Err(Complaint::new(
                 format!("{limit} bytes are too few for a timeline"),
@@ -65,11 +71,13 @@ impl File {
             ));
         }
         file.advance(room).map_err(failed)?;
+        file.end = file.length;
         file.write(|out| {
             let header = header.as_bytes();
             out[..header.len()].copy_from_slice(header);
             Some(header.len())
         });
+        file.end = 0;
         Ok(file)
     }
 
@@ -77,7 +85,7 @@ impl File {
     #[inline]
     pub fn put(&mut self, references: usize, matched: usize, encode: impl FnOnce(&mut [u8]) -> Option<usize>) {
         let room = Encoder::room(references, matched);
-        if self.full || self.length - self.at < room && !self.make_room(room) {
+        if self.full || self.end.saturating_sub(self.at) < room && !self.make_room(room) {
             return;
         }
         self.write(encode);
@@ -85,8 +93,8 @@ impl File {
 
     #[inline]
     fn write(&mut self, encode: impl FnOnce(&mut [u8]) -> Option<usize>) {
-        // SAFETY: the window has `length` bytes, all with storage behind them, and nobody else writes to it.
-        let out = unsafe { std::slice::from_raw_parts_mut(self.window.add(self.at), self.length - self.at) };
+        // SAFETY: the window has `length` bytes, `end` at most, all with storage behind them, and nobody else writes to it.
+        let out = unsafe { std::slice::from_raw_parts_mut(self.window.add(self.at), self.end - self.at) };
         if let Some(length) = encode(out) {
             self.at += length;
             // SAFETY: by `create`'s contract. Readers take it for the length of what is whole.
@@ -94,8 +102,39 @@ impl File {
         }
     }
 
+    /// Closes the present block, where there is one: from then on a reader knows its calls from others.
+    pub fn close(&mut self) {
+        if self.block == 0 {
+            return;
+        }
+        // SAFETY: as in `write`; the block is within the window.
+        let calls = unsafe { std::slice::from_raw_parts(self.window.add(self.block), self.at - self.block) };
+        let word = block::closed(self.base + (self.block - block::HEAD) as u64, calls);
+        self.put_word(self.block - block::HEAD, word);
+        (self.block, self.end) = (0, 0);
+    }
+
+    fn put_word(&mut self, at: usize, word: u64) {
+        // SAFETY: as in `write`; there is room for the word. Calls are of any length: it may lie anywhere.
+        unsafe { self.window.add(at).cast::<u64>().write_unaligned(word) };
+    }
+
+    /// The next block, in which there is this much room.
     #[cold]
     fn make_room(&mut self, room: usize) -> bool {
+        self.close();
+        let wanted = room + block::HEAD;
+        if self.length - self.at >= wanted || self.move_on(wanted) {
+            self.put_word(self.at, block::open(self.base + self.at as u64));
+            self.at += block::HEAD;
+            self.block = self.at;
+            self.end = (self.at + room.max(block::BYTES)).min(self.length);
+            return true;
+        }
+        false
+    }
+
+    fn move_on(&mut self, room: usize) -> bool {
         let moved = self.advance(room);
         if let Err(error) = &moved
             && error.raw_os_error().is_some()
@@ -158,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    fn filled(limit: u64, calls: u64) -> (u64, u64, u64, Vec<u8>) {
+    fn filled(limit: u64, calls: u64, is_closed: bool) -> (u64, u64, u64, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.1.0.trace");
         let header = Header::new(0, 1000, 1, 0);
@@ -171,6 +210,9 @@ mod tests {
             call.bytes = at * 7919;
             file.put(0, 0, |out| encoder.encode(&call, &[], &[], out));
             kept += u64::from(!file.full);
+        }
+        if is_closed {
+            file.close();
         }
         drop(file);
         let bytes = std::fs::read(&path).unwrap();
@@ -189,19 +231,36 @@ mod tests {
 
     #[test]
     fn windows_follow_each_other_without_a_seam() {
-        let (kept, complete, length, bytes) = filled(1 << 30, 300_000);
-        assert_eq!(kept, 300_000);
-        assert!(complete > 2 * LARGEST && length - complete <= LARGEST + PAGE as u64);
-        assert_eq!(decoded(&bytes[..complete as usize]), 300_000);
-        // What follows is zero but for what a call wrote ahead of its end.
-        assert_eq!(decoded(&bytes), 300_000);
+        for is_closed in [false, true] {
+            let (kept, complete, length, bytes) = filled(1 << 30, 300_000, is_closed);
+            assert_eq!(kept, 300_000);
+            assert!(complete > 2 * LARGEST && length - complete <= LARGEST + PAGE as u64);
+            assert_eq!(decoded(&bytes[..complete as usize]), 300_000);
+        }
+    }
+
+    #[test]
+    fn what_was_changed_afterwards_is_no_call() {
+        let (kept, complete, _, bytes) = filled(1 << 30, 5000, true);
+        let whole = &bytes[..complete as usize];
+        for at in (0..whole.len()).step_by(211) {
+            let mut bytes = whole.to_vec();
+            bytes[at] ^= 0x10;
+            let Ok(mut decoder) = Decoder::new(&bytes) else { continue };
+            let mut read = 0;
+            while let Ok(Some(event)) = decoder.next_event() {
+                assert_eq!(event.call.bytes, read * 7919, "after the change at {at}");
+                read += 1;
+            }
+            assert!(read < kept && decoder.next_event().is_err(), "{at}");
+        }
     }
 
     #[test]
     fn it_ends_at_its_limit_with_a_whole_call() {
         for limit in [1000, 70_000, 500_001] {
-            let (kept, complete, length, bytes) = filled(limit, 100_000);
-            assert!(kept < 100_000 && length <= limit && limit - complete < 300, "{limit}: {complete} of {length}");
+            let (kept, complete, length, bytes) = filled(limit, 100_000, true);
+            assert!(kept < 100_000 && length <= limit && limit - complete < 500, "{limit}: {complete} of {length}");
             assert_eq!(decoded(&bytes[..complete as usize]), kept);
         }
         let folder = tempfile::tempdir().unwrap();

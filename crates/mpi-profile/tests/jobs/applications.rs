@@ -7,30 +7,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::Path;
 
 use launch::installation::Family;
 use record::rank::Rank;
+use testbed::applications::{self, Gromacs, LIMIT, MELT, installed};
+use testbed::recording::Recording;
+use testbed::{Mpi, Place};
 
 use crate::expectation::{Expectation, consistent};
-use crate::launcher::Mpi;
-use crate::place::{Place, find};
-
-const LIMIT: Duration = Duration::from_secs(90);
+use crate::source;
 
 /// Messages and bytes by sender and receiver.
 type Matrix = BTreeMap<(usize, usize), [u64; 2]>;
-
-/// A program that is linked with Debian's Open MPI.
-fn installed(program: &str, package: &str) -> Option<(Mpi, PathBuf)> {
-    let Some(found) = find(program) else {
-        eprintln!("SKIPPED: no {program} (install {package})");
-        return None;
-    };
-    let mpi = Mpi::system(Family::OpenMpi)?;
-    Some((mpi, found))
-}
 
 /// What each rank's file says: `E  from  to  N bytes  N msgs sent  ..`.
 fn monitored(place: &Place, ranks: usize) -> Matrix {
@@ -58,16 +47,12 @@ fn profiled(tables: &[Rank]) -> Matrix {
 }
 
 /// Runs it with both, and compares.
-fn compare(place: &Place, mpi: &Mpi, program: &PathBuf, ranks: usize, arguments: &[&str]) -> Vec<Rank> {
-    let mut command = mpi.launch(place, ranks, program);
-    command.args(arguments).env("OMP_NUM_THREADS", "1");
+fn compare(place: &Place, mpi: &Mpi, program: &Path, ranks: usize, arguments: &[&str]) -> Vec<Rank> {
+    let mut recording = Recording::under(mpi, ranks, program).arguments(arguments).env("OMP_NUM_THREADS", "1");
     for (name, value) in [("enable", "2"), ("enable_output", "3"), ("filename", "monitored")] {
-        command.env(format!("OMPI_MCA_pml_monitoring_{name}"), value);
+        recording = recording.env(format!("OMPI_MCA_pml_monitoring_{name}"), value);
     }
-    Place::profiled(&mut command, &place.profile());
-    let ended = place.run(&mut command, LIMIT).well(program.display());
-    assert!(!ended.errors.contains("plimsoll:"), "{}", ended.errors);
-    let tables = place.ranks(&place.profile());
+    let tables = recording.run(place, "profile", LIMIT).well(program.display()).ranks();
     assert_eq!(tables.len(), ranks);
     let theirs = monitored(place, ranks);
     let ours = profiled(&tables);
@@ -92,82 +77,34 @@ fn programs_of_ours() {
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     for (name, ranks, arguments) in [("point.c", 3, &["without"][..]), ("halo.c", 8, &[])] {
         let place = Place::new();
-        let program = mpi.compile(&place, name);
+        let program = mpi.compile(&place, &[source(name)], "program");
         compare(&place, &mpi, &program, ranks, arguments);
     }
 }
 
 #[test]
 fn netpipe() {
-    let Some((mpi, netpipe)) = installed("NPopenmpi", "netpipe-openmpi") else { return };
+    let Some((mpi, netpipe)) = installed("NPopenmpi") else { return };
     let place = Place::new();
     compare(&place, &mpi, &netpipe, 2, &["-u", "100000", "-n", "20", "-o", "np.out"]);
 }
 
-/// Atoms in a Lennard-Jones liquid that melts.
-const MELT: &str = "units lj
-atom_style atomic
-lattice fcc 0.8442
-region box block 0 8 0 8 0 8
-create_box 1 box
-create_atoms 1 box
-mass 1 1.0
-velocity all create 1.44 87287 loop geom
-pair_style lj/cut 2.5
-pair_coeff 1 1 1.0 1.0 2.5
-neighbor 0.3 bin
-neigh_modify delay 0 every 5 check no
-fix 1 all nve
-thermo 20
-run 100
-";
-
 #[test]
 fn lammps() {
-    let Some((mpi, lmp)) = installed("lmp", "lammps") else { return };
+    let Some((mpi, lmp)) = installed("lmp") else { return };
     let place = Place::new();
-    fs::write(place.path().join("in.melt"), MELT).unwrap();
-    let tables = compare(&place, &mpi, &lmp, 4, &["-in", "in.melt", "-log", "none"]);
+    let arguments = applications::lammps(&place, MELT);
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let tables = compare(&place, &mpi, &lmp, 4, &words);
     assert!(Expectation::found(&tables[0]).count("Send") > 100);
 }
 
-/// A box of water from GROMACS's own tools.
-const TOPOLOGY: &str = "#include \"oplsaa.ff/forcefield.itp\"
-#include \"oplsaa.ff/spce.itp\"
-[ system ]
-water
-[ molecules ]
-";
-
-const PARAMETERS: &str = "integrator = md
-dt = 0.001
-nsteps = 40
-nstenergy = 10
-nstcalcenergy = 10
-nstlog = 0
-cutoff-scheme = Verlet
-coulombtype = PME
-rcoulomb = 0.8
-rvdw = 0.8
-gen-vel = yes
-gen-temp = 300
-gen-seed = 17
-";
-
 #[test]
 fn gromacs() {
-    let Some((mpi, gmx)) = installed("gmx_mpi", "gromacs") else { return };
+    let Some((mpi, gmx)) = installed("gmx_mpi") else { return };
     let place = Place::new();
-    let tool = |arguments: &[&str]| {
-        let mut command = place.command(&gmx);
-        command.args(["-quiet", "-nobackup"]).args(arguments);
-        place.run(&mut command, LIMIT).well("gmx_mpi");
-    };
-    fs::write(place.path().join("topol.top"), TOPOLOGY).unwrap();
-    fs::write(place.path().join("md.mdp"), PARAMETERS).unwrap();
-    tool(&["solvate", "-cs", "spc216.gro", "-box", "2.4", "2.4", "2.4", "-p", "topol.top", "-o", "box.gro"]);
-    tool(&["grompp", "-f", "md.mdp", "-c", "box.gro", "-p", "topol.top", "-o", "run.tpr", "-maxwarn", "4"]);
-    let run = ["-quiet", "-nobackup", "mdrun", "-s", "run.tpr", "-deffnm", "run", "-pin", "off", "-ntomp", "1"];
-    let tables = compare(&place, &mpi, &gmx, 2, &[&run[..], &["-nb", "cpu", "-notunepme"]].concat());
+    let arguments = Gromacs::prepare(&place, &mpi, &gmx).arguments("run");
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let tables = compare(&place, &mpi, &gmx, 2, &words);
     assert!(Expectation::found(&tables[0]).count("Sendrecv") > 50, "{:?}", Expectation::found(&tables[0]).calls);
 }

@@ -4,23 +4,24 @@ use record::functions::named;
 use record::layout::family;
 use record::rank::Rank;
 
+use testbed::recording::Recording;
+use testbed::{Mpi, Place};
+
 use crate::expectation::{Expectation, consistent};
-use crate::launcher::{LIMIT, Mpi};
-use crate::place::Place;
+use crate::{LIMIT, program};
 
 /// Runs a program under an MPI and compares each rank's tables with what the rank says that it did.
 fn profile(place: &Place, mpi: &Mpi, name: &str, ranks: usize, arguments: &[&str]) -> Vec<Rank> {
-    let program = mpi.compile(place, name);
-    let mut command = mpi.launch(place, ranks, program);
-    command.args(arguments);
-    let folder = place.path().join(format!("profile-{name}"));
-    Place::profiled(&mut command, &folder);
-    let ended = place.run(&mut command, LIMIT).well(format_args!("{name} under {mpi}"));
-    for line in ended.out.lines().filter(|line| line.contains("LEFT OUT")) {
-        eprintln!("SKIPPED: {line} ({name}, {mpi})");
+    let mut recording = Recording::under(mpi, ranks, program(place, mpi, name)).arguments(arguments);
+    if name == "onesided.c" && mpi.is_open_mpi() && mpi.installation.major() < 5 {
+        // Its component rdma fails by itself in shared memory, profiled or not.
+        recording = recording.env("OMPI_MCA_osc", "^rdma");
     }
-    assert!(!ended.errors.contains("plimsoll"), "{}", ended.errors);
-    let tables = place.ranks(&folder);
+    let ended = recording.run(place, "profile", LIMIT).well(format_args!("{name} under {mpi}"));
+    for line in ended.outcome.out.lines().filter(|line| line.contains("LEFT OUT")) {
+        skip::part(format_args!("{line} ({name}, {mpi})"));
+    }
+    let tables = ended.ranks();
     for rank in &tables {
         let header = &rank.header;
         let told = format!("{name}, rank {} of {} under {mpi}", header.rank, header.size);
@@ -48,6 +49,19 @@ fn everywhere(name: &str, ranks: usize) {
         assert_eq!(tables.len(), ranks, "{mpi}");
         for (place, rank) in tables.iter().enumerate() {
             assert_eq!((rank.header.rank as usize, rank.header.size as usize), (place, ranks), "{mpi}");
+        }
+    }
+}
+
+/// No MPI_COMM_WORLD may be asked about, and ranks are known nevertheless.
+#[test]
+fn sessions_alone_and_beside_the_world() {
+    for mpi in Mpi::all() {
+        for how in ["alone", "beside"] {
+            let place = Place::new();
+            let tables = profile(&place, &mpi, "sessions.c", 3, &[how]);
+            let places: Vec<_> = tables.iter().map(|rank| (rank.header.rank, rank.header.size)).collect();
+            assert_eq!(places, [(0, 3), (1, 3), (2, 3)], "{how} under {mpi}");
         }
     }
 }
@@ -125,13 +139,12 @@ fn children_are_a_world_of_their_own() {
 fn a_wait_takes_as_long_as_the_program_measures() {
     for mpi in Mpi::all() {
         let place = Place::new();
-        let program = mpi.compile(&place, "late.c");
-        let mut command = mpi.launch(&place, 2, program);
-        Place::profiled(&mut command, &place.profile());
-        let ended = place.run(&mut command, LIMIT).well(&mpi);
-        let measured = ended.out.lines().find_map(|line| line.strip_prefix("measured ")?.trim().parse::<f64>().ok());
-        let measured = measured.unwrap_or_else(|| panic!("{}", ended.out));
-        let ranks = place.ranks(&place.profile());
+        let recording = Recording::under(&mpi, 2, program(&place, &mpi, "late.c"));
+        let ended = recording.run(&place, "profile", LIMIT).well(&mpi);
+        let out = &ended.outcome.out;
+        let measured = out.lines().find_map(|line| line.strip_prefix("measured ")?.trim().parse::<f64>().ok());
+        let measured = measured.unwrap_or_else(|| panic!("{out}"));
+        let ranks = ended.ranks();
         let receive = named("Recv").unwrap().id;
         let row = ranks[0].rows.iter().find(|row| row.function == receive).unwrap();
         let ticks: u64 = row.cells.iter().map(|cell| cell.ticks).sum();

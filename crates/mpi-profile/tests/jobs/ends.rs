@@ -3,31 +3,30 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 
 use record::functions::named;
 use record::layout::FIRST_REGION;
 use record::rank::Rank;
 
+use testbed::recording::{self, Recording};
+use testbed::{Mpi, Outcome, Place};
+
 use crate::expectation::{Expectation, consistent};
-use crate::launcher::{LIMIT, Mpi};
-use crate::place::{Place, find};
+use crate::{LIMIT, program};
 
 const RANKS: usize = 3;
 
 /// Runs `ends.c` to this end; the tables of all ranks must be those that the ranks noted before it.
 fn end(mpi: &Mpi, how: &str, launcher_may_fail: bool) -> Vec<Rank> {
     let place = Place::new();
-    let program = mpi.compile(&place, "ends.c");
-    let mut command = mpi.launch(&place, RANKS, program);
-    command.arg(how);
-    Place::profiled(&mut command, &place.profile());
-    let ended = place.run(&mut command, LIMIT);
+    let recording = Recording::under(mpi, RANKS, program(&place, mpi, "ends.c")).arguments(&[how]);
+    let recordings = recording.run(&place, "profile", LIMIT);
+    let ended = &recordings.outcome;
     let told = format!("{how} under {mpi}: {:?}\n{}{}", ended.status, ended.out, ended.errors);
     let status = ended.status.unwrap_or_else(|| panic!("it hangs: {told}"));
     assert!(status.success() || launcher_may_fail, "{told}");
     assert!(!ended.errors.contains("plimsoll"), "{told}");
-    let tables = place.ranks(&place.profile());
+    let tables = recordings.ranks();
     assert_eq!(tables.len(), RANKS, "{told}");
     for (number, rank) in tables.iter().enumerate() {
         assert_eq!((rank.header.rank as usize, rank.header.size as usize), (number, RANKS), "{told}");
@@ -106,12 +105,11 @@ fn children_of_a_rank_leave_its_tables_alone() {
 #[test]
 fn other_programs_do_not_notice() {
     let place = Place::new();
-    let mut command = place.command("sh");
-    command.args(["-c", "ls / > /dev/null; (exit 3)"]);
-    Place::profiled(&mut command, &place.profile());
-    let ended = place.run(&mut command, LIMIT);
-    assert_eq!((ended.status.unwrap().code(), ended.out, ended.errors), (Some(3), String::new(), String::new()));
-    assert!(place.ranks(&place.profile()).is_empty());
+    let recording = Recording::new(["sh", "-c", "ls / > /dev/null; (exit 3)"].map(Into::into).to_vec());
+    let recordings = recording.run(&place, "profile", LIMIT);
+    let ended = &recordings.outcome;
+    assert_eq!((ended.status.unwrap().code(), &*ended.out, &*ended.errors), (Some(3), "", ""));
+    assert!(recordings.ranks().is_empty());
 }
 
 /// Without a folder the library lets every call through and says nothing.
@@ -119,34 +117,29 @@ fn other_programs_do_not_notice() {
 fn nothing_is_recorded_where_no_folder_is_named() {
     for mpi in Mpi::all() {
         let place = Place::new();
-        let program = mpi.compile(&place, "halo.c");
-        let mut command = mpi.launch(&place, 8, program);
-        command.arg("2").env("LD_PRELOAD", crate::place::library());
-        let ended = place.run(&mut command, LIMIT).well(&mpi);
+        let recording = Recording::under(&mpi, 8, program(&place, &mpi, "halo.c")).arguments(&["2"]);
+        let ended = recording.env("LD_PRELOAD", recording::library()).run_plainly(&place, LIMIT).well(&mpi);
         assert!(!ended.errors.contains("plimsoll"), "{}", ended.errors);
     }
 }
 
-/// A folder on a file system of `size`, in a mount namespace of the job's own; what was recorded is copied out of it.
-fn on_small_disk(place: &Place, command: Command, size: &str) -> Option<Command> {
-    if !rustix::process::geteuid().is_root() || find("unshare").is_none() {
-        eprintln!("SKIPPED: a full disk takes root and unshare");
+/// Runs `recording` with its folder on a file system of `size`, in a mount namespace of the job's own; what was recorded is
+/// copied out of it. `None`: the test is left out.
+fn on_small_disk(place: &Place, recording: Recording, size: &str) -> Option<Outcome> {
+    let unshare = skip::tool("unshare")?;
+    if !rustix::process::geteuid().is_root() {
+        skip::test("a full disk takes root");
         return None;
     }
-    let folder = place.profile();
-    fs::create_dir_all(place.path().join("copied")).unwrap();
+    let folder = place.path().join("profile");
+    fs::create_dir(place.path().join("copied")).unwrap();
     let script = format!(
-        "mount -t tmpfs -o size={size} none {0} && mkdir {0}/ranks && LD_PRELOAD={1} PLIMSOLL_PROFILE={0} \"$@\"; \
-         status=$?; cp -r {0}/ranks copied/; exit $status",
-        folder.display(),
-        crate::place::library().display()
+        "mount -t tmpfs -o size={size} none {0} && mkdir {0}/ranks && \"$@\"; status=$?; cp -r {0}/ranks copied/; \
+         exit $status",
+        folder.display()
     );
-    fs::create_dir_all(&folder).unwrap();
-    let mut wrapped = place.command("unshare");
-    wrapped.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]);
-    wrapped.arg(command.get_program()).args(command.get_args());
-    wrapped.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Some(wrapped)
+    let within = [unshare.to_str().unwrap(), "--mount", "--propagation", "private", "sh", "-c", &script, "sh"];
+    Some(recording.within(&within).run(place, "profile", LIMIT).outcome)
 }
 
 fn complaints(errors: &str) -> Vec<&str> {
@@ -157,12 +150,10 @@ fn complaints(errors: &str) -> Vec<&str> {
 fn a_full_disk_ends_recording_and_nothing_else() {
     for mpi in Mpi::all() {
         let place = Place::new();
-        let program = mpi.compile(&place, "halo.c");
-        let mut plain = mpi.launch(&place, 8, program);
-        plain.arg("5");
+        let recording = Recording::under(&mpi, 8, program(&place, &mpi, "halo.c")).arguments(&["5"]);
         // Less than the beginning of one file.
-        let Some(mut command) = on_small_disk(&place, plain, "128k") else { return };
-        let ended = place.run(&mut command, LIMIT).well(&mpi);
+        let Some(ended) = on_small_disk(&place, recording, "128k") else { return };
+        let ended = ended.well(&mpi);
         let lines = complaints(&ended.errors);
         assert!((1..=8).contains(&lines.len()), "{mpi}: {}", ended.errors);
         assert!(lines.iter().all(|line| line.contains("Next: ")), "{mpi}: {lines:?}");
@@ -173,12 +164,12 @@ fn a_full_disk_ends_recording_and_nothing_else() {
 fn a_disk_that_fills_up_loses_what_comes_then() {
     for mpi in Mpi::all() {
         let place = Place::new();
-        let program = mpi.compile(&place, "sites.c");
-        let Some(mut command) = on_small_disk(&place, mpi.launch(&place, 2, program), "4m") else { return };
-        let ended = place.run(&mut command, LIMIT).well(&mpi);
+        let recording = Recording::under(&mpi, 2, program(&place, &mpi, "sites.c"));
+        let Some(ended) = on_small_disk(&place, recording, "4m") else { return };
+        let ended = ended.well(&mpi);
         let lines = complaints(&ended.errors);
         assert!((1..=2).contains(&lines.len()), "{mpi}: {}", ended.errors);
-        let tables = place.ranks(&place.path().join("copied"));
+        let tables = recording::ranks(&place.path().join("copied/ranks"));
         assert_eq!(tables.len(), 2, "{mpi}: {}", ended.errors);
         for rank in tables {
             let found = Expectation::found(&rank);
@@ -200,13 +191,12 @@ fn a_disk_that_fills_up_loses_what_comes_then() {
 fn a_folder_that_cannot_be_made() {
     for mpi in Mpi::all() {
         let place = Place::new();
-        let program = mpi.compile(&place, "halo.c");
-        let mut command = mpi.launch(&place, 8, program);
-        command.arg("2");
+        let recording = Recording::under(&mpi, 8, program(&place, &mpi, "halo.c")).arguments(&["2"]);
         let folder = place.path().join("nowhere");
         symlink(Path::new("/proc/1/plimsoll"), &folder).unwrap();
-        command.env("LD_PRELOAD", crate::place::library()).env(record::folder::variable::FOLDER, &folder);
-        let ended = place.run(&mut command, LIMIT).well(&mpi);
+        let recording = recording.env("LD_PRELOAD", recording::library());
+        let recording = recording.env(record::folder::variable::FOLDER, &folder);
+        let ended = recording.run_plainly(&place, LIMIT).well(&mpi);
         let lines = complaints(&ended.errors);
         assert!((1..=8).contains(&lines.len()), "{mpi}: {}", ended.errors);
         assert!(lines.iter().all(|line| line.contains("Next: ")), "{mpi}: {lines:?}");
@@ -218,14 +208,12 @@ fn two_hundred_thousand_places() {
     let mpis = Mpi::all();
     for mpi in &mpis {
         let place = Place::new();
-        let program = mpi.compile(&place, "sites.c");
+        let program = program(&place, mpi, "sites.c");
         let run = |memory: u64| {
-            let folder = place.path().join(format!("profile-{memory}"));
-            let mut command = mpi.launch(&place, 2, &program);
-            Place::profiled(&mut command, &folder);
-            command.env(record::folder::variable::MEMORY, memory.to_string());
-            place.run(&mut command, LIMIT).well(mpi);
-            (place.ranks(&folder), folder)
+            let recording = Recording::under(mpi, 2, &program).memory(memory);
+            let ended = recording.run(&place, &format!("profile-{memory}"), LIMIT);
+            assert!(ended.outcome.succeeded(), "{mpi}: {:?}", ended.outcome);
+            (ended.ranks(), ended.folder)
         };
         let (tables, _) = run(64 << 20);
         assert_eq!(tables.len(), 2);

@@ -9,7 +9,7 @@ use record::layout::{Dropped, Peer};
 use record::rank::Rank;
 use record::scale::size_class;
 
-use crate::place::Place;
+use testbed::Place;
 
 /// Calls by name of the function, size of the group and class of size.
 type Calls = BTreeMap<(String, u32, usize), Count>;
@@ -26,7 +26,7 @@ pub struct Expectation {
     /// By rank in MPI_COMM_WORLD.
     pub peers: BTreeMap<usize, [u64; 4]>,
     /// Messages to others than ranks of MPI_COMM_WORLD.
-    pub strangers: u64,
+    pub outside: u64,
 }
 
 impl Expectation {
@@ -42,7 +42,7 @@ impl Expectation {
                 ["calls", function, _, _, _] => expectation.called(function, number(2) as u32, number(3), number(4)),
                 ["messages", ..] => expectation.moved(number(1), [number(2), number(3), 0, 0]),
                 ["operations", ..] => expectation.moved(number(1), [0, 0, number(2), number(3)]),
-                ["strangers", _] => expectation.strangers += number(1),
+                ["outside", _] => expectation.outside += number(1),
                 _ => panic!("{line}"),
             }
         }
@@ -78,7 +78,7 @@ impl Expectation {
         for (peer, sums) in rank.peers.iter().enumerate().filter(|(_, sums)| **sums != Peer::default()) {
             found.peers.insert(peer, [sums.messages, sums.bytes, sums.operations, sums.operation_bytes]);
         }
-        found.strangers = rank.header.dropped.peers;
+        found.outside = rank.header.dropped.peers;
         found
     }
 
@@ -111,8 +111,9 @@ impl Expectation {
                 let _ = writeln!(text, "  to {peer}: [messages, bytes, operations, bytes] {wanted:?}, found {got:?}");
             }
         }
-        if self.strangers != found.strangers {
-            let _ = writeln!(text, "  to strangers: {} messages, found {}", self.strangers, found.strangers);
+        if self.outside != found.outside {
+            let _ =
+                writeln!(text, "  to processes outside the world: {} messages, found {}", self.outside, found.outside);
         }
         text
     }
@@ -121,7 +122,7 @@ impl Expectation {
 /// What holds of every rank's tables that nothing was dropped from, whatever the program did.
 pub fn consistent(rank: &Rank) {
     let told = || format!("rank {} of {}", rank.header.rank, rank.header.size);
-    // Messages to strangers are in no matrix.
+    // Messages to processes outside the world are in no matrix.
     let dropped = Dropped { peers: 0, ..rank.header.dropped };
     assert_eq!(dropped, Dropped::default(), "{}", told());
     let mut of_rows: BTreeMap<u16, [u64; 2]> = BTreeMap::new();
@@ -129,7 +130,7 @@ pub fn consistent(rank: &Rank) {
     for row in &rank.rows {
         for cell in row.cells.iter().filter(|cell| cell.calls > 0) {
             let told = || format!("{}: {row:?}", told());
-            assert_eq!(cell.histogram.iter().map(|calls| u64::from(*calls)).sum::<u64>(), cell.calls, "{}", told());
+            assert_eq!(cell.histogram.iter().sum::<u64>(), cell.calls, "{}", told());
             let least = cell.least().unwrap();
             assert!(least <= cell.most && cell.most <= cell.ticks && least * cell.calls <= cell.ticks, "{}", told());
             let sums = of_rows.entry(row.function.0).or_default();

@@ -1,12 +1,11 @@
 //! Programs in Fortran, by each of the three ways in which they declare MPI.
 
-use std::process::Command;
-
 use launch::installation::Family;
+use testbed::recording::Recording;
+use testbed::{Mpi, Place};
 
 use crate::expectation::{Expectation, consistent};
-use crate::launcher::{LIMIT, Mpi};
-use crate::place::{Place, source};
+use crate::{LIMIT, source};
 
 fn fortran(ways: &[&str]) {
     for mpi in Mpi::all() {
@@ -19,12 +18,8 @@ fn fortran(ways: &[&str]) {
         if ways == ["-DUSE_F08"] && mpi.installation.family == Family::Mpich && mpi.installation.major() >= 4 {
             flags.push("-DLARGE");
         }
-        let program = place.compile(&compiler, &source("programs/fortran.F90"), &flags);
-        let mut command: Command = mpi.launch(&place, 3, program);
-        Place::profiled(&mut command, &place.profile());
-        let ended = place.run(&mut command, LIMIT).well(&mpi);
-        assert!(!ended.errors.contains("plimsoll"), "{mpi}: {}", ended.errors);
-        let tables = place.ranks(&place.profile());
+        let program = place.compile(&compiler, &[source("fortran.F90")], "fortran", &flags);
+        let tables = Recording::under(&mpi, 3, program).run(&place, "profile", LIMIT).well(&mpi).ranks();
         assert_eq!(tables.len(), 3, "{mpi}");
         for rank in tables {
             let difference = Expectation::of(&place, rank.header.pid).against(&Expectation::found(&rank));

@@ -8,6 +8,21 @@ mod closed_form;
 mod ends;
 mod expectation;
 mod fortran;
-mod launcher;
-mod place;
 mod python;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use testbed::{Mpi, Place};
+
+/// Time for a job that takes seconds on a machine of its own.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A program beside these tests.
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
+}
+
+fn program(place: &Place, mpi: &Mpi, name: &str) -> PathBuf {
+    mpi.compile(place, &[source(name)], name.trim_end_matches(".c"))
+}

@@ -1,15 +1,21 @@
-//! The library preloaded into processes of each MPI of PATH: what it counts, and what processes may do to it.
+//! The library preloaded into processes of each MPI that is installed: what it counts, and what processes may do to it.
 
-use std::fs::File;
+mod standin;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
-use launch::installation::{Family, Installation};
 use record::functions::{FunctionId, function};
 use record::layout::THREADS;
+use record::live::Live;
 use record::rank::Rank;
+use testbed::recording::Recording;
+use testbed::{Mpi, Outcome, Place};
+
+const LIMIT: Duration = Duration::from_secs(60);
 
 const PROGRAM: &str = r#"
 #include <mpi.h>
@@ -44,59 +50,11 @@ fn calls(rank: &Rank, name: &str, group: u32) -> (u64, u64) {
     rows.flat_map(|row| &row.cells).fold((0, 0), |(calls, bytes), cell| (calls + cell.calls, bytes + cell.bytes))
 }
 
-fn run(command: &mut Command, limit: Duration) -> bool {
-    status(command, limit).success()
-}
-
-fn status(command: &mut Command, limit: Duration) -> ExitStatus {
-    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
-    let deadline = Instant::now() + limit;
-    while Instant::now() < deadline {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    panic!("{command:?} took longer than {limit:?}");
-}
-
-fn library() -> PathBuf {
-    // Cargo leaves it beside the test's own executable.
-    let built = std::env::current_exe().unwrap().with_file_name("libplimsoll_profile.so");
-    assert!(built.exists(), "{} was not built", built.display());
-    built
-}
-
-fn profile(mpi: &Installation, folder: &Path) {
-    let Ok(compiler) = mpi.compiler() else {
-        eprintln!("SKIPPED: {mpi} has no mpicc");
-        return;
-    };
-    let source = folder.join("program.c");
-    let program = folder.join("program");
+fn profile(mpi: &Mpi, place: &Place) {
+    let source = place.path().join("program.c");
     std::fs::write(&source, PROGRAM).unwrap();
-    let mut compile = Command::new(compiler);
-    assert!(run(compile.arg("-w").arg(&source).arg("-o").arg(&program), Duration::from_secs(60)));
-
-    let profiled = folder.join("profile");
-    let mut job = Command::new(&mpi.launcher);
-    job.env("PLIMSOLL_PROFILE", &profiled).env("TMPDIR", folder);
-    match mpi.family {
-        Family::OpenMpi => {
-            job.args(["--oversubscribe", "-n", "3", "-x"]).arg(format!("LD_PRELOAD={}", library().display()));
-            job.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        }
-        _ => {
-            job.args(["-n", "3", "-genv", "LD_PRELOAD"]).arg(library());
-        }
-    }
-    assert!(run(job.arg(&program), Duration::from_secs(60)), "{mpi}");
-
-    let files = std::fs::read_dir(profiled.join("ranks")).unwrap();
-    let mut ranks: Vec<Rank> = files.map(|file| Rank::open(&file.unwrap().path()).unwrap()).collect();
-    ranks.sort_by_key(|rank| rank.header.rank);
+    let program = place.compile(&mpi.compiler, &[source], "program", &["-w"]);
+    let ranks = Recording::under(mpi, 3, &program).run(place, "profile", LIMIT).well(mpi).ranks();
     assert_eq!(ranks.len(), 3, "{mpi}");
     // One world of several ranks, whichever launcher started them.
     assert!(ranks.iter().all(|rank| rank.header.world[0] != 0 && rank.header.world == ranks[0].header.world), "{mpi}");
@@ -130,9 +88,10 @@ fn profile(mpi: &Installation, folder: &Path) {
 
 /// A program of one rank without a launcher.
 struct Single<'a> {
-    folder: &'a Path,
-    program: PathBuf,
-    arguments: Vec<String>,
+    mpi: &'a Mpi,
+    place: &'a Place,
+    program: &'a Path,
+    arguments: Vec<&'a str>,
     variables: Vec<(&'static str, String)>,
 }
 
@@ -145,19 +104,15 @@ struct Ended {
 
 impl Single<'_> {
     fn run(&self) -> Ended {
-        let profiled = self.folder.join("profile");
-        let [out, errors] = ["out", "errors"].map(|name| self.folder.join(name));
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).env("LD_PRELOAD", library()).env("PLIMSOLL_PROFILE", &profiled);
-        command.env("TMPDIR", self.folder).envs(self.variables.clone());
-        command.stdout(File::create(&out).unwrap()).stderr(File::create(&errors).unwrap());
-        let status = status(&mut command, Duration::from_secs(60));
-        let files = std::fs::read_dir(profiled.join("ranks"));
-        let files = files.into_iter().flatten().map(|file| file.unwrap().path());
-        let ranks = files.map(|file| Rank::open(&file).unwrap()).collect();
-        let _ = std::fs::remove_dir_all(&profiled);
-        let read = |file: &Path| std::fs::read_to_string(file).unwrap();
-        Ended { status, out: read(&out), errors: read(&errors), ranks }
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("profile-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let recording = Recording::new(vec![self.program.into()]).arguments(&self.arguments);
+        let recording = self.mpi.environment().iter().fold(recording, |all, (name, value)| all.env(name, value));
+        let recording = self.variables.iter().fold(recording, |all, (name, value)| all.env(*name, value));
+        let recordings = recording.run(self.place, &name, LIMIT);
+        let ranks = recordings.ranks();
+        let Outcome { status, out, errors } = recordings.outcome;
+        Ended { status: status.unwrap_or_else(|| panic!("it hangs: {out}{errors}")), out, errors, ranks }
     }
 }
 
@@ -171,25 +126,16 @@ impl Ended {
     }
 }
 
-fn compile(mpi: &Installation, folder: &Path, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
-    let Ok(compiler) = mpi.compiler() else {
-        eprintln!("SKIPPED: {mpi} has no mpicc");
-        return None;
-    };
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process").join(source);
-    let into = folder.join(name);
-    let mut compile = Command::new(compiler);
-    compile.args(["-w", "-D_GNU_SOURCE", "-pthread"]).arg(source).arg("-o").arg(&into).args(flags).arg("-ldl");
-    assert!(run(&mut compile, Duration::from_secs(60)));
-    Some(into)
+fn compile(mpi: &Mpi, place: &Place, name: &str, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/program.c");
+    place.compile(&mpi.compiler, &[source], name, &[&["-w"], flags, &["-ldl"]].concat())
 }
 
 /// What is dropped must be said, and everything else counted.
-fn misbehave(mpi: &Installation, folder: &Path) {
-    let Some(program) = compile(mpi, folder, "program.c", "program", &[]) else { return };
-    let single =
-        |what: &str| Single { folder, program: program.clone(), arguments: vec![what.into()], variables: vec![] };
-    let rank = |what: &str| single(what).run().rank(what);
+fn misbehave(mpi: &Mpi, place: &Place) {
+    let program = &compile(mpi, place, "program", &[]);
+    let single = |what| Single { mpi, place, program, arguments: vec![what], variables: vec![] };
+    let rank = |what| single(what).run().rank(what);
 
     let plain = rank("plain");
     assert_eq!(calls(&plain, "Send", 0), (1, 0));
@@ -227,10 +173,9 @@ fn misbehave(mpi: &Installation, folder: &Path) {
     }
 }
 
-fn run_out(mpi: &Installation, folder: &Path) {
-    let Some(program) = compile(mpi, folder, "program.c", "program", &[]) else { return };
-    let single =
-        |what: &str| Single { folder, program: program.clone(), arguments: vec![what.into()], variables: vec![] };
+fn run_out(mpi: &Mpi, place: &Place) {
+    let program = &compile(mpi, place, "program", &[]);
+    let single = |what| Single { mpi, place, program, arguments: vec![what], variables: vec![] };
 
     let least = (record::layout::FIRST_REGION + (256 << 10)).to_string();
     let scarce = Single { variables: vec![("PLIMSOLL_PROFILE_MEMORY", least)], ..single("threads") }.run();
@@ -255,30 +200,55 @@ fn run_out(mpi: &Installation, folder: &Path) {
     assert!(idle.status.success() && idle.ranks.is_empty() && !idle.errors.contains("plimsoll"), "{}", idle.errors);
 }
 
-fn load(mpi: &Installation, folder: &Path) {
-    let Some(library) = compile(mpi, folder, "program.c", "library.so", &["-DLIBRARY", "-shared", "-fPIC"]) else {
-        return;
-    };
-    let loader = folder.join("loader");
+fn load(mpi: &Mpi, place: &Place) {
+    let library = compile(mpi, place, "library.so", &["-DLIBRARY", "-shared", "-fPIC"]);
+    let Some(cc) = skip::tool("cc") else { return };
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/loader.c");
-    assert!(run(Command::new("cc").arg(source).arg("-o").arg(&loader).arg("-ldl"), Duration::from_secs(60)));
-    let arguments = vec!["plain".into(), library.display().to_string()];
+    let program = &place.compile(&cc, &[source], "loader", &["-w", "-ldl"]);
+    let arguments = vec!["plain", library.to_str().unwrap()];
     // Open MPI's own parts look for its symbols among the global ones.
-    let loaded = Single { folder, program: loader, arguments, variables: vec![] }.run().rank("loaded");
+    let loaded = Single { mpi, place, program, arguments, variables: vec![] }.run().rank("loaded");
     assert_eq!(calls(&loaded, "Send", 0).0, 1, "{mpi}");
     let modules: Vec<String> = loaded.modules.iter().map(|module| record::layout::words(&module.path)).collect();
     assert!(modules.iter().any(|path| *path == library.to_string_lossy()), "{mpi}: {modules:?}");
 }
 
-fn under_each(what: fn(&Installation, &Path)) {
-    let found = Installation::all_in_path();
-    if found.is_empty() {
-        eprintln!("SKIPPED: PATH has no MPI (install openmpi-bin and libopenmpi-dev, or mpich and libmpich-dev)");
+fn under_each(what: fn(&Mpi, &Place)) {
+    for mpi in Mpi::all() {
+        what(&mpi, &Place::new());
     }
-    for mpi in found {
-        let folder = tempfile::tempdir().unwrap();
-        what(&mpi, &folder.path().canonicalize().unwrap());
-    }
+}
+
+/// Looked at while its threads count as fast as they can, and new ones come.
+#[test]
+fn tables_that_are_being_written_are_no_damage() {
+    let Some(mpi) = Mpi::all().into_iter().next() else { return };
+    let place = Place::new();
+    let program = compile(&mpi, &place, "program", &[]);
+    let (ranks, over) = (place.path().join("profile/ranks"), AtomicBool::new(false));
+    let looks = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let (mut looks, mut calls) = (0, 0);
+            while !over.load(Ordering::Relaxed) {
+                let file = std::fs::read_dir(&ranks).ok().and_then(|mut files| Some(files.next()?.ok()?.path()));
+                let begun = file.filter(|file| Live::open(file).is_ok_and(|live| live.is_some()));
+                let Some(file) = begun else { continue };
+                let rank = Rank::open(&file).unwrap_or_else(|fault| panic!("look {looks}: {fault}"));
+                assert_eq!(rank.doubt, None, "look {looks}");
+                let now = rank.threads.values().map(|thread| thread.calls).sum();
+                assert!(now >= calls, "look {looks}: {now} calls after {calls}");
+                (looks, calls) = (looks + 1, now);
+            }
+            looks
+        });
+        let recording = Recording::new(vec![program.into()]).arguments(&["busy"]);
+        let recording = mpi.environment().iter().fold(recording, |all, (name, value)| all.env(name, value));
+        let ended = recording.run(&place, "profile", LIMIT);
+        over.store(true, Ordering::Relaxed);
+        ended.well(&mpi);
+        looking.join().unwrap()
+    });
+    assert!(looks > 10, "{looks} looks");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define THREADS 300
@@ -75,6 +76,36 @@ static void threads(void)
     }
 }
 
+/* As fast as it can, for so many seconds, of sizes and kinds that take turns. */
+static void *hurry(void *seconds)
+{
+    time_t end = time(NULL) + (time_t)(size_t)seconds;
+    char in[300], out[300] = {0};
+    int flag;
+    do {
+        for (int i = 0; i < 300; i++) {
+            MPI_Request request;
+            MPI_Send(out, i, MPI_CHAR, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
+            MPI_Iprobe(MPI_ANY_SOURCE, 7, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+            MPI_Irecv(in, i, MPI_CHAR, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        pthread_t thread;
+        if (seconds && pthread_create(&thread, NULL, alone, NULL) == 0)
+            pthread_join(thread, NULL);
+    } while (time(NULL) < end);
+    return NULL;
+}
+
+static void busy(void)
+{
+    pthread_t thread[3];
+    for (int i = 0; i < 3; i++)
+        pthread_create(&thread[i], NULL, hurry, (void *)3);
+    for (int i = 0; i < 3; i++)
+        pthread_join(thread[i], NULL);
+}
+
 extern int MPI_Psend_init() __attribute__((weak));
 
 int run(int argc, char **argv)
@@ -86,6 +117,9 @@ int run(int argc, char **argv)
         if (provided != MPI_THREAD_MULTIPLE)
             abort();
         threads();
+    } else if (!strcmp(what, "busy")) {
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+        busy();
     } else {
         MPI_Init(&argc, &argv);
     }

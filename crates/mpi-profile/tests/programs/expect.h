@@ -25,8 +25,8 @@ static inline void operations(int peer, long long count, long long bytes) {
 }
 
 // Messages to processes that are not of this MPI_COMM_WORLD.
-static inline void stranger(long long count) {
-    fprintf(expected_file, "strangers %lld\n", count);
+static inline void outside(long long count) {
+    fprintf(expected_file, "outside %lld\n", count);
 }
 
 static inline void expect_open(void) {

@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
         if (rank == 0) {
             MPI_Send(&number, 1, MPI_INT, 1, 0, other);
             calls("Send", 0, 1, 4);
-            stranger(1);
+            outside(1);
         }
     } else {
         other = parent;

@@ -2,74 +2,26 @@
 //! and collective operation matched.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use launch::installation::{Family, Installation};
 use profile::timeline::Timeline;
 use record::functions::function;
 use record::layout::Thread;
 use record::rank::Rank;
 use record::trace::{Event, communicator, peer, tag};
+use testbed::recording::Recording;
+use testbed::{Mpi, Place};
 
 const RANKS: i32 = 3;
 
-fn run(command: &mut Command) -> bool {
-    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while Instant::now() < deadline {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.success();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    panic!("{command:?} took too long");
-}
-
-/// Those of PATH, and those in the folders that PLIMSOLL_MPI_PREFIXES names.
-fn installations() -> Vec<Installation> {
-    let prefixes = std::env::var_os("PLIMSOLL_MPI_PREFIXES").unwrap_or_default();
-    let further = std::env::split_paths(&prefixes).filter(|path| !path.as_os_str().is_empty());
-    let further =
-        further.filter_map(|prefix| Installation::at(&prefix).map_err(|fault| eprintln!("SKIPPED: {fault}")).ok());
-    let found: Vec<_> = Installation::all_in_path().into_iter().chain(further).collect();
-    if found.is_empty() {
-        eprintln!("SKIPPED: PATH has no MPI (install openmpi-bin and libopenmpi-dev, or mpich and libmpich-dev)");
-    }
-    found
-}
-
-/// Runs the program of this folder, with timelines of at most `limit` bytes; `None` where it cannot be compiled.
-fn traced(mpi: &Installation, folder: &Path, limit: u64) -> Option<PathBuf> {
-    let compiler = mpi.compiler().map_err(|fault| eprintln!("SKIPPED: {fault}")).ok()?;
+/// Runs the program of this folder, with timelines of at most `limit` bytes; returns its profile.
+fn traced(place: &Place, mpi: &Mpi, limit: u64) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/timeline/calls.c");
-    let program = folder.join("calls");
-    assert!(run(Command::new(compiler).arg("-w").arg(source).arg("-o").arg(&program)));
-    // Cargo leaves it beside the test's own executable.
-    let library = std::env::current_exe().unwrap().with_file_name("libplimsoll_profile.so");
-    assert!(library.exists(), "{} was not built", library.display());
-    let profile = folder.join("profile");
-    let mut job = Command::new(&mpi.launcher);
-    job.env("PLIMSOLL_PROFILE", &profile).env("PLIMSOLL_PROFILE_TRACE", limit.to_string()).env("TMPDIR", folder);
-    if let Some(libraries) = &mpi.libraries {
-        job.env("LD_LIBRARY_PATH", libraries);
-    }
-    job.args(["-n", &RANKS.to_string()]);
-    match mpi.family {
-        Family::OpenMpi => {
-            job.args(["--oversubscribe", "--bind-to", "none", "-x"]).arg(format!("LD_PRELOAD={}", library.display()));
-            job.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-            // They fail by themselves: one in queries that find no device, the other in 4.1's shared memory.
-            job.env("OMPI_MCA_osc", if mpi.major() == 4 { "^ucx,rdma" } else { "^ucx" });
-        }
-        _ => {
-            job.args(["-genv", "LD_PRELOAD"]).arg(library);
-        }
-    }
-    assert!(run(job.arg(&program)), "{mpi}");
-    Some(profile)
+    let program = place.compile(&mpi.compiler, &[source], "calls", &["-w"]);
+    let recording = Recording::under(mpi, RANKS as usize, program).trace(limit);
+    let ended = recording.run(place, "profile", Duration::from_secs(60));
+    assert!(ended.outcome.succeeded(), "{mpi}: {:?}", ended.outcome);
+    ended.folder
 }
 
 /// A call as a line: what it names, in world ranks and numbers of communicators.
@@ -167,9 +119,9 @@ fn expected(rank: i32, win: u32) -> Vec<String> {
 
 #[test]
 fn a_timeline_has_every_call_in_order_and_matches_all_messages() {
-    for mpi in installations() {
-        let folder = tempfile::tempdir().unwrap();
-        let Some(profile) = traced(&mpi, &folder.path().canonicalize().unwrap(), 1 << 20) else { continue };
+    for mpi in Mpi::all() {
+        let folder = Place::new();
+        let profile = traced(&folder, &mpi, 1 << 20);
         let timeline = Timeline::open(&profile).unwrap().unwrap();
         assert_eq!(timeline.notes, Vec::<String>::new(), "{mpi}");
         assert_eq!(timeline.ranks.len() as i32, RANKS);
@@ -203,9 +155,9 @@ fn a_timeline_has_every_call_in_order_and_matches_all_messages() {
 
 #[test]
 fn a_timeline_that_reaches_its_limit_is_whole_until_there_and_says_so() {
-    for mpi in installations().into_iter().take(1) {
-        let folder = tempfile::tempdir().unwrap();
-        let Some(profile) = traced(&mpi, &folder.path().canonicalize().unwrap(), 400) else { continue };
+    for mpi in Mpi::all().into_iter().take(1) {
+        let folder = Place::new();
+        let profile = traced(&folder, &mpi, 400);
         let timeline = Timeline::open(&profile).unwrap().unwrap();
         assert!(timeline.notes.iter().any(|note| note.contains("complete up to")), "{:?}", timeline.notes);
         for (place, rank) in timeline.ranks.iter().enumerate() {

@@ -130,7 +130,7 @@ impl<R> Call<R> {
         Arguments(&mut self.message)
     }
 
-    /// Appends one argument by an encoder. What it says against the value is said when the call is sent.
+    /// Appends one argument by an encoder. Where the encoder refuses the value, sending the call fails with its reason.
     #[inline]
     pub fn with(mut self, encode: impl FnOnce(&mut Arguments<'_>) -> Result<(), Malformed>) -> Call<R> {
         if let Err(why) = encode(&mut self.arguments()) {
@@ -166,7 +166,7 @@ impl<R> Call<R> {
         self.result
     }
 
-    /// Of the whole message, in bytes.
+    /// Length of the whole message, in bytes.
     pub fn length(&self) -> usize {
         self.message.bytes().len()
     }
@@ -183,7 +183,7 @@ impl<R> Call<R> {
         }
     }
 
-    /// Sends it over `channel` under a number of the sender's choice, which the answer repeats. Most callers use
+    /// Sends the call over `channel` under a number of the sender's choice, which the answer repeats. Most callers use
     /// [`crate::Caller`], which chooses the numbers and finds the answers.
     ///
     /// # Errors
@@ -222,8 +222,8 @@ impl<R> Call<R> {
         self.write_to(channel, 0)
     }
 
-    /// Sends it from inside an offcode. The answer comes to [`crate::Lifecycle::answered`] with the same channel and
-    /// `id`, and [`Call::result`] reads it. May be repeated in a later turn after [`Written::Full`].
+    /// Sends the call from inside an offcode. The answer comes to [`crate::Lifecycle::answered`] with the same channel
+    /// and `id`, and [`Call::result`] reads it. May be repeated in a later turn after [`Written::Full`].
     ///
     /// # Errors
     /// An argument that could not be encoded.
@@ -249,7 +249,7 @@ impl<R> Call<R> {
 }
 
 impl Call<()> {
-    /// A call to which no answer comes.
+    /// A call without arguments yet, to which no answer comes.
     #[inline]
     pub fn one_way(interface: &Guid, method: u16, name: &'static str) -> Call<()> {
         Call::of(interface.short(), method, Kind::OneWay, ResultOf { name, decode: |_| Ok(()) })

@@ -1,4 +1,4 @@
-//! Names that are to be unique everywhere, and are not.
+//! Clashes: names and GUIDs that must be unique and are not.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,7 +10,9 @@ use crate::manifest::{Interface, Manifest};
 
 /// A manifest and where it came from: a file, or 'linked in'.
 pub struct Named<'a> {
+    /// The manifest.
     pub manifest: &'a Manifest,
+    /// Its file, or 'linked in', for the user.
     pub place: String,
 }
 

@@ -5,9 +5,10 @@ use super::{Malformed, Sink, end};
 
 /// A value of known length. Implement it for a structure by putting and taking its fields in order.
 pub trait Fixed: Sized {
-    /// In bytes.
+    /// Length of the encoded value, in bytes.
     const LENGTH: usize;
 
+    /// Appends the value to `sink`.
     fn put(&self, sink: &mut impl Sink);
 
     /// Takes one value off the front.
@@ -27,7 +28,7 @@ pub fn take<T: Fixed>(rest: &mut &[u8]) -> Result<T, Malformed> {
     T::take(rest)
 }
 
-/// Reads one value that is all there is.
+/// Reads the one value that `bytes` hold. Bytes left over are an error.
 #[inline]
 pub fn whole<T: Fixed>(mut bytes: &[u8]) -> Result<T, Malformed> {
     let value = T::take(&mut bytes)?;

@@ -20,7 +20,7 @@ pub fn take<'a, T: Deserialize<'a>>(rest: &mut &'a [u8]) -> Result<T, Malformed>
     Ok(value)
 }
 
-/// Reads one owned value that is all there is: a result.
+/// Reads the one owned value that `bytes` hold, such as a result. Bytes left over are an error.
 #[inline]
 pub fn whole<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T, Malformed> {
     let value = take(&mut bytes)?;
@@ -28,7 +28,7 @@ pub fn whole<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T, Malformed> {
     Ok(value)
 }
 
-/// Bytes copied at once; the same encoding as that of a slice, which serde walks byte by byte.
+/// Bytes that are encoded in one copy, as serde encodes a slice, which it would walk byte by byte.
 pub struct Octets<'a>(pub &'a [u8]);
 
 impl Serialize for Octets<'_> {

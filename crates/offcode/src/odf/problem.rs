@@ -10,10 +10,11 @@ const MOST: usize = 50;
 /// One mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// From 1.
+    /// Line of the file, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// Character of the line, from 1.
     pub column: usize,
+    /// What is wrong, for the user.
     pub cause: String,
     /// What to write instead.
     pub next: String,
@@ -64,16 +65,17 @@ impl Problems {
         (!list.is_empty()).then(|| Problems { text: text.into(), list, more })
     }
 
+    /// The mistakes in the order of the text, the first 50 at most.
     pub fn list(&self) -> &[Problem] {
         &self.list
     }
 
-    /// How many there are, also of those that were only counted.
+    /// Number of mistakes, also of those that are not listed.
     pub fn count(&self) -> usize {
         self.list.len() + self.more
     }
 
-    /// The first as a fault, with the number of the others.
+    /// The first mistake as a fault, with the number of the others.
     pub fn fault(&self, file: &str) -> Fault {
         let first = &self.list[0];
         let others = match self.count() - 1 {
@@ -85,7 +87,7 @@ impl Problems {
         Fault::new(subject, format!("{}{others}", first.cause), first.next.clone())
     }
 
-    /// All of them with their source lines, for a terminal.
+    /// All mistakes with their source lines, for a terminal.
     pub fn render(&self, file: &str, colour: bool) -> String {
         let (bold, red, blue, plain) = match colour {
             true => ("\x1b[1m", "\x1b[1;31m", "\x1b[1;34m", "\x1b[0m"),
@@ -99,7 +101,9 @@ impl Problems {
                 ""
             );
             if let Some((source, before)) = self.excerpt(*offset) {
-                let marks = self.text[*offset..*offset + *length].chars().take(source.chars().count() - before).count();
+                // A carriage return before the line's end is no part of `source`.
+                let rest = source.chars().count().saturating_sub(before);
+                let marks = self.text[*offset..*offset + *length].chars().take(rest).count();
                 let mark = "^".repeat(marks.max(1));
                 page += &format!("{:indent$} {blue}|{plain}\n{blue}{line} |{plain} {source}\n", "");
                 page += &format!("{:indent$} {blue}|{plain} {:before$}{red}{mark}{plain}\n", "", "");

@@ -139,3 +139,13 @@ fn columns_count_characters() {
     let problems = odf::read(text.as_bytes()).unwrap_err();
     assert_eq!((problems.list()[0].line, problems.list()[0].column), (5, 26), "{problems}");
 }
+
+#[test]
+fn mistakes_at_the_ends_of_lines_are_shown() {
+    for text in
+        ["<odf version=\"1\"\n  b/>", "<odf version=\"1\"\r\n  b/>", "\u{feff}\u{feff}<ln]]K\r\n  K;Kfc=\"x\"/>"]
+    {
+        let problems = odf::read(text.as_bytes()).unwrap_err();
+        assert!(problems.render("odf.xml", false).contains("odf.xml:"), "{text}");
+    }
+}

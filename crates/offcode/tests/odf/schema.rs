@@ -1,6 +1,6 @@
 //! The published schema, applied by xmllint.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use offcode::odf;
@@ -11,18 +11,16 @@ use crate::{EXAMPLE, arbitrary};
 
 pub struct Schema {
     folder: tempfile::TempDir,
+    xmllint: PathBuf,
 }
 
 impl Schema {
     /// `None`, said so, where there is no xmllint.
     pub fn here() -> Option<Schema> {
-        if Command::new("xmllint").arg("--version").output().is_err() {
-            eprintln!("SKIPPED: no xmllint, the schema is not checked (package libxml2-utils)");
-            return None;
-        }
+        let xmllint = skip::tool("xmllint")?;
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("odf.xsd"), odf::XSD).unwrap();
-        Some(Schema { folder })
+        Some(Schema { folder, xmllint })
     }
 
     /// Whether each text is valid.
@@ -35,7 +33,7 @@ impl Schema {
         }
         // Many a call: starting the program takes longer than reading a file.
         for chunk in (0..valid.len()).collect::<Vec<_>>().chunks(500) {
-            let mut command = Command::new("xmllint");
+            let mut command = Command::new(&self.xmllint);
             command.current_dir(folder).args(["--nonet", "--noout", "--schema", "odf.xsd"]);
             let output = command.args(chunk.iter().map(|i| format!("{i}.xml"))).output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);

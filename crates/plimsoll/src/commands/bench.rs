@@ -1,7 +1,9 @@
 use std::process::ExitCode;
 
 use bench::runner::Bench;
-use machine::{Bytes, CoreId, Fault, Result, Site};
+use machine::choice::{Choice, for_polling_here};
+use machine::topology::Topology;
+use machine::{Bytes, CoreId, Fault, Result, Site, count};
 use study::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use study::sample::Runner;
 use study::sweep::sender;
@@ -21,28 +23,30 @@ pub struct Arguments {
     /// Where the engine's work runs: app or core:N
     #[arg(long, default_value = "app")]
     placement: Site,
-    /// ping-pong, stream, stream-no-cache, bidirectional, window or message-rate
+    /// Pattern of messages: ping-pong, stream, stream-no-cache, bidirectional, window or message-rate
     #[arg(long, default_value = "ping-pong")]
     pattern: Pattern,
-    /// Message sizes: a list (8,64KiB) or doubling from..to (2..1MiB)
+    /// Message sizes: a list (8,64KiB), or a range from..to in which each size is twice the one before (2..1MiB)
     #[arg(long, default_value = "2..1MiB", value_parser = sizes)]
     sizes: Sizes,
-    /// Bytes by which sizes are varied within a block
+    /// Bytes by which the message size varies within a block, as in NetPIPE
     #[arg(long, default_value = "3")]
     perturbation: Bytes,
-    /// loopback, lab, or HOST[:PORT] of a 'plimsoll serve'
+    /// Path between the two ends: loopback, lab, or the HOST[:PORT] at which `plimsoll serve` listens
     #[arg(long, default_value = "loopback", value_parser = path)]
     path: Path,
-    /// Cores of the local and the remote application thread [default: 0,1; with --mpi a near and a far pair]
-    #[arg(long, value_parser = cores)]
+    /// Cores of the local and the remote application thread, like 0,1 [default: two near ones; with --mpi a near and a far pair]
+    #[arg(long, value_name = "A,B", value_parser = cores)]
     cores: Option<(CoreId, CoreId)>,
     /// Core that does the kernel's receive processing (lab only)
     #[arg(long)]
     protocol_core: Option<u32>,
-    /// What the receiver does with each message: reads or works; for the sweep also both
+    /// What the receiver does with each message: reads, works (computes on its data) or, with --sweep-cores, both in
+    /// turns
     #[arg(long, default_value = "reads", value_parser = receivers)]
     receiver: Receivers,
-    /// Put the receiving process on each core in turn and show interrupts a message and who bears them (paper 002)
+    /// Put the receiving process on each core in turn; show interrupts a message and which core bears them
+    /// (Narayanaswamy, Balaji and Feng, 2007)
     #[arg(long, requires = "protocol_core", conflicts_with_all = ["cores", "mpi"])]
     sweep_cores: bool,
     #[command(flatten)]
@@ -90,25 +94,44 @@ fn path(text: &str) -> Result<Path> {
     }
 }
 
+/// Whether this machine has the cores shows later: the remote one may be another's.
 fn cores(text: &str) -> Result<(CoreId, CoreId)> {
-    let bad = || Fault::new(format!("cores '{text}'"), "not two core numbers", "write them like 0,1");
-    let (local, remote) = text.split_once(',').ok_or_else(bad)?;
-    let core = |text: &str| text.trim().parse().map(CoreId).map_err(|_| bad());
-    Ok((core(local)?, core(remote)?))
+    let bad = |cause: &str| Fault::new(format!("cores '{text}'"), cause, "write two like 0,1, or 0,0 for both on one");
+    let numbers: std::result::Result<Vec<CoreId>, _> = text.split(',').map(|n| n.trim().parse().map(CoreId)).collect();
+    match numbers.map_err(|_| bad("not two core numbers"))?[..] {
+        [local, remote] => Ok((local, remote)),
+        [one] => {
+            linux::affinity::check(one)?;
+            Err(bad("one core, where the two ends of a path need one each"))
+        }
+        _ => Err(bad("not two core numbers")),
+    }
+}
+
+/// Those that were named, or two that are near each other and no threads of one core.
+fn two_cores(named: Option<(CoreId, CoreId)>) -> Result<(CoreId, CoreId)> {
+    if let Some(cores) = named {
+        return Ok(cores);
+    }
+    match for_polling_here(&linux::affinity::allowed()?)?.as_slice() {
+        [one, other, ..] => Ok((*one, *other)),
+        _ => Err(Fault::new(
+            "cores",
+            "both ends poll, and this process may use one core",
+            "give it more cores (taskset, cpuset), or name the one twice with --cores",
+        )),
+    }
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.semantics.asked() {
-        return arguments.semantics.run(
-            arguments.cores.unwrap_or((CoreId(0), CoreId(1))),
-            arguments.rounds,
-            arguments.json,
-        );
+        return arguments.semantics.run(two_cores(arguments.cores)?, arguments.rounds, arguments.json);
     }
     let program = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
     if arguments.profiler.profiler {
-        return bench_profiler::run(arguments.profiler, program, arguments.cores, arguments.rounds, arguments.json);
+        let cores = two_cores(arguments.cores)?;
+        return bench_profiler::run(arguments.profiler, program, cores, arguments.rounds, arguments.json);
     }
     if arguments.mpi.mpi {
         let protocol_core = arguments.protocol_core.map(CoreId);
@@ -141,21 +164,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if measured.iter().any(|point| !point.samples.is_empty()) {
         if arguments.json {
             let text = serde_json::to_string_pretty(&measured).map_err(|e| Fault::because("output", e, "report it"))?;
-            crate::output::print(&format!("{text}\n"))?;
+            linux::output::print(&format!("{text}\n"))?;
         } else if arguments.sweep_cores {
-            crate::output::print(&sweep_page::page(&measured, arguments.rounds))?;
+            linux::output::print(&sweep_page::page(&measured, arguments.rounds))?;
         } else {
-            crate::output::print(&bench_page::page(&measured, arguments.stacks.len(), arguments.rounds))?;
+            linux::output::print(&bench_page::page(&measured, arguments.stacks.len(), arguments.rounds))?;
         }
     }
-    match end {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(fault) if linux::signal::interrupted() => {
-            eprintln!("plimsoll: {fault}");
-            Ok(ExitCode::from(super::INTERRUPTED))
-        }
-        Err(fault) => Err(fault),
-    }
+    end.map(|()| ExitCode::SUCCESS)
 }
 
 /// Round by round, until all is measured, a block fails, or a signal asks to end.
@@ -176,7 +192,7 @@ fn measure(bench: &mut Bench, measured: &mut [Measured], rounds: u32) -> Result<
                 Err(_) => {
                     return Err(Fault::new(
                         "plimsoll bench",
-                        format!("a signal ended it after {done} of {blocks} blocks"),
+                        format!("a signal ended it after {done} of {}", count::of(blocks as u64, "block")),
                         if done == 0 { "run it again" } else { "use what was measured until then, or run it again" },
                     ));
                 }
@@ -192,10 +208,13 @@ fn measure(bench: &mut Bench, measured: &mut [Measured], rounds: u32) -> Result<
 fn points(arguments: &Arguments) -> Result<Vec<Measured>> {
     let protocol_core = arguments.protocol_core.map(CoreId);
     let stops: Vec<(CoreId, CoreId)> = match protocol_core.filter(|_| arguments.sweep_cores) {
-        None => vec![arguments.cores.unwrap_or((CoreId(0), CoreId(1)))],
+        None => vec![two_cores(arguments.cores)?],
         Some(protocol) => {
             let cores = linux::affinity::allowed()?;
-            cores.iter().map(|&process| (sender(&cores, process, protocol), process)).collect()
+            let choice = Choice::among(Topology::live()?, cores.iter().copied());
+            let beside = |process| choice.clone().without([process, protocol]).nearest(process);
+            let sender = |process| beside(process).unwrap_or_else(|| sender(&cores, process, protocol));
+            cores.iter().map(|&process| (sender(process), process)).collect()
         }
     };
     let mut points = Vec::new();

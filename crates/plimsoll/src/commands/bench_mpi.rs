@@ -4,27 +4,28 @@ use std::process::ExitCode;
 use bench::mpi::pattern::Task;
 use bench::mpi::request::{self, Paths, Request};
 use launch::installation::Choice;
-use machine::{CoreId, Fault, Result};
+use machine::{CoreId, Fault, Result, count};
 use serde_json::json;
 
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(next_help_heading = "Two ranks of an MPI program")]
 pub struct Arguments {
-    /// Measure MPI over plimsoll beside its other transports, per place of the ranks and placement of the engine, with each
-    /// rank's CPU split into application, MPI and protocol
+    /// Measure MPI over plimsoll beside MPI's own transports, for each pair of cores and each placement of the engine,
+    /// with each rank's CPU time split into application, MPI and protocol
     #[arg(long, conflicts_with_all = ["stacks", "placement", "pattern", "sizes", "perturbation", "path", "receiver"])]
     pub mpi: bool,
-    /// Only what the fabric is held to: ratios to the best peer, and whether they are met
+    /// Measure only the targets of the libfabric provider: ratios to MPI's best own transport, and whether they are met
     #[arg(long, requires = "mpi", conflicts_with = "tasks")]
     targets: bool,
-    /// latency, bandwidth, rate (window of 64) and exchange (compute and swap), each with :SIZE or its usual ones
+    /// Tasks of the two ranks: latency, bandwidth, rate (window of 64) and exchange (compute, then swap a border); each
+    /// with :SIZE, or without for its usual sizes
     #[arg(long, requires = "mpi", value_delimiter = ',', value_parser = tasks)]
     tasks: Vec<Tasks>,
-    /// one, lab (two hosts, needs root) or both
+    /// Hosts of the ranks: one, lab (two, needs root) or both in turns
     #[arg(long, requires = "mpi", default_value = "both", value_parser = paths)]
     hosts: Paths,
-    /// The MPI: openmpi, mpich or the PREFIX of one
+    /// The MPI: openmpi, mpich, or the PREFIX that one is installed in
     #[arg(long, requires = "mpi", default_value = "openmpi", value_parser = library)]
     library: Choice,
 }
@@ -63,21 +64,17 @@ pub fn run(
         rounds,
         command,
     };
-    let (findings, end) = request::run(&request, |starts| eprintln!("plimsoll: {starts} starts of mpirun"))?;
+    let (findings, end) = request::run(&request, |starts| {
+        eprintln!("plimsoll: {} of mpirun", count::of(starts as u64, "start"));
+    })?;
     if !findings.is_empty() {
         if json {
             let all = json!({ "findings": findings, "targets": findings.judged() });
             let text = serde_json::to_string_pretty(&all).map_err(|e| Fault::because("output", e, "report it"))?;
-            crate::output::print(&format!("{text}\n"))?;
+            linux::output::print(&format!("{text}\n"))?;
         } else {
-            crate::output::print(&findings.page())?;
+            linux::output::print(&findings.page())?;
         }
     }
-    match end {
-        Err(fault) if linux::signal::interrupted() => {
-            eprintln!("plimsoll: {fault}");
-            Ok(ExitCode::from(super::INTERRUPTED))
-        }
-        other => other.map(|()| ExitCode::SUCCESS),
-    }
+    end.map(|()| ExitCode::SUCCESS)
 }

@@ -11,13 +11,14 @@ use machine::{CoreId, Fault, Result};
 #[group(skip)]
 #[command(next_help_heading = "What the profiler costs")]
 pub struct Arguments {
-    /// Measure what profiling adds to a call of MPI and to a message of NetPIPE: bare, tables, and timeline in turns
+    /// Measure what profiling adds to an MPI call and to a message of NetPIPE: without it, with tables, and with the
+    /// timeline, in turns
     #[arg(
         long,
         conflicts_with_all = ["stacks", "placement", "pattern", "sizes", "perturbation", "path", "receiver", "protocol_core", "mpi", "semantics"]
     )]
     pub profiler: bool,
-    /// MPIs: openmpi, mpich or the PREFIX of one [default: those found in PATH]
+    /// The MPIs: openmpi, mpich, or the PREFIX that one is installed in [default: those found in PATH]
     #[arg(long, requires = "profiler", value_delimiter = ',', value_parser = library)]
     libraries: Vec<Choice>,
 }
@@ -29,7 +30,7 @@ fn library(text: &str) -> Result<Choice> {
 pub fn run(
     arguments: Arguments,
     command: PathBuf,
-    cores: Option<(CoreId, CoreId)>,
+    cores: (CoreId, CoreId),
     rounds: u32,
     json: bool,
 ) -> Result<ExitCode> {
@@ -46,7 +47,6 @@ pub fn run(
             "install libopenmpi-dev or libmpich-dev, or name a prefix by --libraries",
         ));
     }
-    let cores = cores.unwrap_or((CoreId(0), CoreId(1)));
     let request = Request { installations, rounds, cores, command };
     let findings = profiler::measure(&request, |start| eprintln!("plimsoll: {start}"))?;
     let page = if json {
@@ -55,6 +55,9 @@ pub fn run(
     } else {
         profiler::page(&findings)
     };
-    crate::output::print(&page)?;
-    Ok(ExitCode::SUCCESS)
+    linux::output::print(&page)?;
+    if linux::signal::interrupted() {
+        eprintln!("plimsoll: a signal ended it before all rounds were measured");
+    }
+    Ok(super::exit_code())
 }

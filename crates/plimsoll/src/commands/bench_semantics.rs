@@ -2,14 +2,15 @@
 
 use std::process::ExitCode;
 
-use bench::semantics::{Carrier, Order, Request, Semantics, measure};
-use machine::{CoreId, Fault, Result};
+use machine::{CoreId, Fault, Result, count};
+use semantics::{Carrier, Order, Request, Semantics, measure};
 
 use crate::semantics_page;
 
 #[derive(clap::Args)]
 pub struct Comparison {
-    /// Compare semantics on the same port instead of stacks: matched, queue-pair, queue-pair-shared (paper 004)
+    /// Compare semantics over the same port instead of stacks: matched, queue-pair, queue-pair-shared;
+    /// docs/semantics.md explains them
     #[arg(
         long,
         value_delimiter = ',',
@@ -83,12 +84,11 @@ impl Comparison {
         } else {
             semantics_page::page(&outcome, &request.semantics)
         };
-        crate::output::print(&page)?;
+        linux::output::print(&page)?;
         if linux::signal::interrupted() {
-            eprintln!("plimsoll: a signal ended it after {} blocks", outcome.samples.len());
-            return Ok(ExitCode::from(super::INTERRUPTED));
+            eprintln!("plimsoll: a signal ended it after {}", count::of(outcome.samples.len() as u64, "block"));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(super::exit_code())
     }
 }
 

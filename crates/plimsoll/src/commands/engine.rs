@@ -2,16 +2,16 @@ use std::process::ExitCode;
 
 use machine::{CoreId, Result};
 
-/// The engine of placement core:N for all ranks of this user on this host; ends with the last of them.
+/// Runs the engine of placement core:N for all ranks of this user on this host; ends with the last of them.
 ///
-/// `plimsoll mpirun --placement core:N` starts it, as do ranks that find none.
+/// Seldom called by hand: `plimsoll mpirun --placement core:N` starts it, and so does a rank that finds none.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The core that it works on.
+    /// Core that the engine works on.
     #[arg(long, value_name = "N")]
     core: u32,
 
-    /// Return once it runs, and leave it in the background.
+    /// Return once the engine runs, and leave it in the background.
     #[arg(long)]
     detach: bool,
 }

@@ -5,11 +5,11 @@ use std::process::{Command, ExitCode};
 
 use comfy_table::{Table, presets};
 use linux::lab::{Host, HostStatus, Lab, Options, Raised, Status};
-use machine::{CoreId, Fault, Result};
+use machine::{CoreId, Fault, Result, count};
 
-use crate::output::print;
+use linux::output::print;
 
-/// Two hosts on this machine, joined by a veth pair.
+/// Makes, uses and removes two hosts on this machine: network namespaces joined by a veth pair.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -36,21 +36,21 @@ struct Name {
 struct Up {
     #[command(flatten)]
     name: Name,
-    /// The core that does the receive processing of both hosts (RPS). Without it: the core on which the sender runs.
+    /// Core that does the receive processing of both hosts (RPS); without it the core on which the sender runs does.
     #[arg(long, value_name = "CORE")]
     protocol_core: Option<u32>,
-    /// Largest packet in bytes, 1280 to 65535.
+    /// MTU of the link: the largest packet in bytes, 1280 to 65535.
     #[arg(long, default_value_t = Options::default().mtu, value_parser = clap::value_parser!(u16).range(1280..))]
     mtu: u16,
     /// Receive in a kernel thread of each interface instead of a softirq.
     #[arg(long)]
     threaded_napi: bool,
-    /// Do not merge received packets.
+    /// Do not merge received packets (GRO off).
     #[arg(long)]
     no_gro: bool,
 }
 
-/// End what runs in the two hosts and remove them.
+/// End the processes that run in the two hosts, and remove the hosts.
 #[derive(clap::Args)]
 struct Down {
     #[command(flatten)]
@@ -62,19 +62,19 @@ struct Down {
 struct Exec {
     #[command(flatten)]
     name: Name,
-    /// a or b.
+    /// The host: a or b.
     host: Host,
     /// The command and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
 
-/// Show what is in force; exit status 1 if the lab is down.
+/// Show the lab's settings; exit status 1 if it is down.
 #[derive(clap::Args)]
 struct Show {
     #[command(flatten)]
     name: Name,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -110,8 +110,10 @@ fn end(name: &str) -> Result<ExitCode> {
     print(&match (ended.was_there, ended.processes) {
         (false, _) => format!("lab {name}: was not up\n"),
         (true, 0) => format!("lab {name}: down\n"),
-        (true, 1) => format!("lab {name}: down; a process in it was ended\n"),
-        (true, processes) => format!("lab {name}: down; {processes} processes in it were ended\n"),
+        (true, n) => {
+            let (processes, were) = (count::of(n as u64, "process"), count::either(n as u64, "was", "were"));
+            format!("lab {name}: down; {processes} in it {were} ended\n")
+        }
     })?;
     Ok(ExitCode::SUCCESS)
 }

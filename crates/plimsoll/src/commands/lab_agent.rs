@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use launch::agent::{self, Entrance};
 use machine::{Fault, Result};
 
-/// What `plimsoll mpirun --lab` gives a launcher in the place of ssh.
+/// Starts a command on a host of the lab: `plimsoll mpirun --lab` gives it to launchers in place of ssh.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// A host: ADDRESS=DOOR
     #[arg(long = "entrance")]
     entrances: Vec<Entrance>,
-    /// As ssh takes them: [OPTIONS] HOST COMMAND...
+    /// Arguments as ssh takes them: [OPTIONS] HOST COMMAND...
     #[arg(last = true)]
     arguments: Vec<OsString>,
 }

@@ -2,10 +2,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use machine::source::write_archive;
-use machine::{Fault, Machine, Result, Source};
+use machine::{Fault, Machine, Result, Source, count};
 
 use crate::machine_page;
-use crate::output;
+use linux::output;
 
 /// Describes this host: sites, ports, controls and sensors.
 #[derive(clap::Args)]
@@ -13,7 +13,7 @@ pub struct Arguments {
     /// Print JSON instead of a page.
     #[arg(long)]
     json: bool,
-    /// Write exactly what was read to DIR, which is made or must be empty; `--root DIR` reads it back.
+    /// Archive every file that was read; DIR must be new or empty, and `--root DIR` reads the archive.
     #[arg(long, value_name = "DIR")]
     capture: Option<PathBuf>,
     /// Describe the machine archived in DIR, or the copy of /sys and /proc under it, instead of this host.
@@ -37,7 +37,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Some(directory) = &arguments.capture {
         let archive = source.captured();
         let file = write_archive(&archive, directory)?;
-        eprintln!("captured {} answers to {}", archive.len(), file.display());
+        eprintln!("captured {} to {}", count::of(archive.len() as u64, "answer"), file.display());
         if !arguments.json {
             text.clear();
         }

@@ -11,10 +11,10 @@ use machine::{Fault, Result, Site};
 /// Runs an MPI program as it is, over the engine, and says what really carried its messages.
 ///
 /// Finds the MPI that the program is linked with (Open MPI, MPICH, Intel MPI) and sets what it needs. The exit status is
-/// mpirun's; the summary goes to standard error.
+/// mpirun's, after Ctrl-C 130; the summary goes to standard error.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Ranks
+    /// Number of ranks
     #[arg(short = 'n', long = "ranks", visible_alias = "np", default_value_t = 2)]
     ranks: u32,
     /// Where the engine's work runs: app or core:N
@@ -23,16 +23,17 @@ pub struct Arguments {
     /// What carries messages between hosts: udp, afxdp:IFACE or xdp:IFACE
     #[arg(long)]
     network: Option<Network>,
-    /// The MPI, where the program does not tell or another is wanted: openmpi, mpich or the PREFIX of one
+    /// The MPI, where the program does not tell or you want another: openmpi, mpich, or the PREFIX that one is
+    /// installed in
     #[arg(long, value_parser = mpi)]
     mpi: Option<Choice>,
     /// Run on two hosts made for this run (network namespaces), half of the ranks on each; needs root
     #[arg(long)]
     lab: bool,
-    /// Let ranks share cores with an engine at core:N where there are too few
+    /// Let ranks share cores with an engine at core:N where there are too few cores
     #[arg(long)]
     oversubscribe: bool,
-    /// No summary, unless plimsoll did not carry the messages
+    /// Print no summary, unless plimsoll did not carry the messages
     #[arg(long, short)]
     quiet: bool,
     /// Write what each rank reported to FILE, as JSON
@@ -71,6 +72,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         quiet: arguments.quiet,
         report: arguments.report,
         options: arguments.mpirun_args.map_or(Vec::new(), |options| options.0),
+        variables: Vec::new(),
         program: program.next().unwrap_or_default(),
         arguments: program.collect(),
         command,

@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use machine::Result;
 
-/// The other end of a bench, started by it.
+/// Runs the other end of a bench, which starts it.
 #[derive(clap::Args)]
 pub struct Arguments {}
 

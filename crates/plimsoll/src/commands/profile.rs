@@ -11,19 +11,21 @@ use machine::{Bytes, Fault, Nanoseconds, Result};
 /// DIR` shows the profile.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The folder to make; on several hosts one that they share [default: plimsoll-profile-N]
+    /// Folder to make for the profile; with several hosts it must be in a file system that they share [default:
+    /// plimsoll-profile-N]
     #[arg(short = 'o', long = "output", value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Record the timeline too: every call, in at most LIMIT bytes a thread
+    /// Record also the timeline, which has every call, in at most LIMIT bytes a thread
     #[arg(long, value_name = "LIMIT", num_args = 0..=1, require_equals = true, default_missing_value = "1GiB")]
     trace: Option<Bytes>,
-    /// Time from one look at cores and ranks to the next, like 20ms [default: 20ms, or what half a percent of a core allows]
+    /// Interval of sampling cores and ranks, like 20ms [default: 20ms, or longer where that would take half a percent
+    /// of a core]
     #[arg(long, value_name = "TIME", value_parser = interval)]
     interval: Option<Nanoseconds>,
-    /// Bytes that a rank's tables may take
+    /// Most bytes that a rank's tables may take
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
-    /// Leave out what the cores do: no sampling
+    /// Do not sample what the cores do
     #[arg(long)]
     no_cores: bool,
     /// The command: a launcher with its program, or a program

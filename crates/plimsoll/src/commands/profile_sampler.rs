@@ -7,7 +7,7 @@ use machine::Result;
 /// Samples the cores of this host for a profile, until its ranks have ended. The first rank of a host starts it.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// It has left what it had from the rank that started it
+    /// Set once the process has detached from the rank that started it
     #[arg(long)]
     alone: bool,
     /// The folder of the profile

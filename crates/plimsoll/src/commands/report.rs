@@ -3,20 +3,21 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use machine::{Fault, Result};
+use machine::{Fault, Result, count};
 use profile::export::{goal, perfetto};
 use profile::page;
+use profile::printable::{json, printable};
 use profile::profile::Profile;
 use profile::summary::Summary;
 use profile::terminal::{self, Screen, paper};
 use profile::timeline::Timeline;
 
-use crate::output;
+use linux::output;
 
 /// Shows what `plimsoll profile` recorded of an MPI program, also while it runs.
 ///
-/// Tables of ranks, functions, call sites, sizes, peers and cores; docs/profile-json.md says what the figures mean. The
-/// same and more, drawn, goes to one HTML file that needs no other: DIR/report.html.
+/// Prints tables of ranks, functions, call sites, sizes, peers and cores; docs/profile-json.md says what the figures
+/// mean. Writes the same and more, with charts, to one HTML file that needs no other: DIR/report.html.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Folder of a profile; with --paper there may be several
@@ -31,16 +32,17 @@ pub struct Arguments {
     /// Write the HTML report here, and not to DIR/report.html
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "paper", "export"])]
     html: Option<PathBuf>,
-    /// Print Tables I and II of paper 000 (section IV.B.2) of these programs, and the figures in its text
+    /// Print Tables I and II of Dosanjh, Grant, Bridges and Brightwell, 'Re-evaluating Network Onload vs. Offload'
+    /// (section IV.B.2), for these programs, and the figures in its text
     #[arg(long)]
     paper: bool,
     /// Write the timeline for another program: for ui.perfetto.dev, or as the schedule that LogGOPSim simulates
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "csv", "paper"])]
     export: Option<Export>,
-    /// Where the export goes, instead of standard output
-    #[arg(long, value_name = "FILE", requires = "export")]
+    /// Write the export to this file instead of standard output
+    #[arg(short, long, value_name = "FILE", requires = "export")]
     output: Option<PathBuf>,
-    /// Show so many call sites, and at most so many functions and ranks
+    /// Number of call sites to show; also the most functions and ranks
     #[arg(long, value_name = "N", default_value_t = 12)]
     sites: usize,
 }
@@ -66,10 +68,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         if profile.ranks.is_empty() {
             let why = match &profile.notes[..] {
                 [] => "no rank left tables".into(),
-                [first, rest @ ..] => format!("there are no tables to show: {first} ({} more notes)", rest.len()),
+                [first] => format!("there are no tables to show: {first}"),
+                [first, rest @ ..] => {
+                    let more = count::either(rest.len() as u64, "note", "notes");
+                    format!("there are no tables to show: {first} ({} more {more})", rest.len())
+                }
             };
             let next = "see that the program calls MPI, is linked dynamically, and ran under plimsoll profile";
-            return Err(Fault::new(folder.display().to_string(), why, next));
+            return Err(Fault::new(folder.display().to_string(), printable(&why), next));
         }
         summaries.push(Summary::of(&profile));
     }
@@ -87,8 +93,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.json {
-        let json = serde_json::to_string_pretty(summary);
-        output::print(&(json.map_err(|e| Fault::because("the summary", e, "report this as a defect"))? + "\n"))?;
+        output::print(&(json(summary)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -102,7 +107,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Ok(()) => output::print(&format!("\nReport: {}\n", file.display()))?,
         Err(e) => {
             let fault =
-                Fault::because(file.display().to_string(), e, "name a file that can be written with --html FILE");
+                Fault::unwritable(file.display().to_string(), e, "name a file that can be written with --html FILE");
             // Who may read a profile need not be allowed to write there; the tables are all the same.
             if asked {
                 return Err(fault);
@@ -115,12 +120,15 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 /// What is left out is said on standard error.
 fn export(folder: &Path, format: Export, output: Option<&Path>) -> Result<ExitCode> {
+    if output.is_none() {
+        output::not_to_a_terminal("an export", "--output")?;
+    }
     let Some(timeline) = Timeline::open(folder)? else {
         let next = "profile the program again with --trace";
         return Err(Fault::new(folder.display().to_string(), "no timeline was recorded", next));
     };
     let place = output.map_or_else(|| "standard output".into(), |path| path.display().to_string());
-    let said = |error: io::Error| Fault::because(place.clone(), error, "name another file with --output");
+    let said = |error: io::Error| Fault::unwritable(place.clone(), error, "name another file with --output");
     let to: Box<dyn Write> = match output {
         Some(path) => Box::new(File::create(path).map_err(said)?),
         None => Box::new(io::stdout().lock()),
@@ -135,7 +143,7 @@ fn export(folder: &Path, format: Export, output: Option<&Path>) -> Result<ExitCo
         Export::Goal => goal(&timeline, 0, &mut to).map(|done| done.notes),
     };
     match written.and_then(|notes| to.flush().map(|()| notes)) {
-        Ok(notes) => notes.iter().for_each(|note| eprintln!("note: {note}")),
+        Ok(notes) => notes.iter().for_each(|note| eprintln!("note: {}", printable(note))),
         // Who reads, as `head` does, has enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe && output.is_none() => {}
         Err(error) => return Err(said(error)),

@@ -8,8 +8,8 @@ use machine::{Fault, Result};
 
 /// Waits for a bench on another host.
 ///
-/// Every request is bounded in size, memory and time, but whoever reaches the port can make this host work: listen on
-/// a network you trust.
+/// Each request is bounded in size, memory and time, but there is no authentication: whoever reaches the port can make
+/// this host work. Listen on a network that you trust.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Address to listen on, with or without a port; port 0 takes a free one
@@ -35,5 +35,5 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     server.run(linux::signal::interrupted, |line| eprintln!("plimsoll serve: {line}"))?;
     // Who started it may have stopped reading.
     let _ = writeln!(std::io::stdout(), "plimsoll serve: ended");
-    Ok(ExitCode::SUCCESS)
+    Ok(linux::signal::exit_status_of_server().map_or(ExitCode::SUCCESS, ExitCode::from))
 }

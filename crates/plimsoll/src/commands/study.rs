@@ -5,56 +5,78 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bench::runner::Bench;
+use clap::ArgGroup;
 use linux::lab::{Lab, Options};
-use machine::{CoreId, Fault, Machine, Nanoseconds, Result, Source};
+use machine::choice::Distance;
+use machine::{CoreId, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count};
 use study::conduct::{Outcome, conduct};
 use study::design::{Design, Grounds};
 use study::export::{Format, export};
 use study::findings::Fact;
 use study::point::Path;
 use study::report::{html, terminal};
+use study::simulate::{simulate, table};
 use study::store::{Beginning, Store, Study};
 
-use crate::output;
 use crate::progress::Display;
+use linux::output;
 
 /// Finds where message processing should run on this machine.
 ///
 /// Measures the engine at each placement beside the kernel's TCP and, where installed, Open MPI; stores every block as it
-/// is measured; ends with a verdict and a report. A study that was cut short goes on where it stopped.
+/// is measured; ends with a verdict and a report. A study that was interrupted continues where it stopped.
+///
+/// The store keeps every study: a new one is added to those that are there. --show, --why and --export measure and change
+/// nothing; they read the latest study that finished, also while another runs, or the one that --study names. With
+/// --report FILE, --show writes its report again.
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("reading").args(["show", "why", "export"]).multiple(true))]
 pub struct Arguments {
     /// Keep the measurements in this file
     #[arg(long, value_name = "FILE", default_value = ".plimsoll/study.sqlite")]
     store: PathBuf,
-    /// Write the report to this file
-    #[arg(long, value_name = "FILE", default_value = "report.html")]
-    report: PathBuf,
-    /// Begin anew, even where an unfinished study could go on
-    #[arg(long)]
+    /// Write the report to this file [default: report.html; with --show and --why none is written]
+    #[arg(long, value_name = "FILE", conflicts_with = "export")]
+    report: Option<PathBuf>,
+    /// Begin a new study, even where an unfinished one could continue
+    #[arg(long, conflicts_with = "reading")]
     fresh: bool,
     /// Time for measuring, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 150, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 150, value_parser = clap::value_parser!(u64).range(1..=86_400), conflicts_with = "reading")]
     budget: u64,
-    /// What stands for the network: lab (needs root) or loopback; by default the lab where permitted
-    #[arg(long, value_name = "PATH", value_parser = network)]
+    /// Path that stands for the network: lab (two hosts on this machine, needs root) or loopback [default: lab where
+    /// permitted]
+    #[arg(long, value_name = "PATH", value_parser = network, conflicts_with = "reading")]
     path: Option<Path>,
-    /// Cores to use: the two applications', then the dedicated engine's
-    #[arg(long, value_name = "A,B,...", value_delimiter = ',', value_parser = core)]
+    /// Cores to use: those of the two applications, then that of the dedicated engine
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',', value_parser = core, conflicts_with = "reading")]
     cores: Option<Vec<CoreId>>,
-    /// Measure nothing; print the last study's verdict and write its report again
+    /// Measure nothing; print a study's verdict
     #[arg(long, conflicts_with = "export")]
     show: bool,
-    /// Say why each other place was not taken
-    #[arg(long)]
+    /// Measure nothing; print a study's verdict with the reason why each other place was not taken
+    #[arg(long, conflicts_with = "export")]
     why: bool,
-    /// Measure nothing; write the raw samples of the last study as csv or json
+    /// Measure nothing; write a study's raw samples as csv or json
     #[arg(long, value_name = "FORMAT")]
     export: Option<Format>,
-    /// Where the export goes, instead of standard output
-    #[arg(long, value_name = "FILE", requires = "export")]
+    /// The number of the study to show or export [default: the latest that finished]
+    #[arg(long, value_name = "N", requires = "reading")]
+    study: Option<i64>,
+    /// Write the export to this file instead of standard output
+    #[arg(short, long, value_name = "FILE", requires = "export")]
     output: Option<PathBuf>,
+    /// Measure nothing; simulate studies whose truth is known, so many of each [default: 2000], and print how often the
+    /// intervals cover it and verdicts are wrong
+    #[arg(long, value_name = "STUDIES", num_args = 0..=1, default_missing_value = "2000", exclusive = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    simulate: Option<u32>,
 }
+
+/// Of simulated studies: the same table every time.
+const SEED: u64 = 1;
+
+/// The report's file where a study ends and none was named.
+const PAGE: &str = "report.html";
 
 fn network(text: &str) -> Result<Path> {
     match text {
@@ -70,19 +92,22 @@ fn core(text: &str) -> Result<CoreId> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    if let Some(format) = arguments.export {
-        return export_last(&arguments.store, format, arguments.output.as_deref());
+    if let Some(studies) = arguments.simulate {
+        output::print(&table(&simulate(studies as usize, SEED)))?;
+        return Ok(ExitCode::SUCCESS);
     }
-    if arguments.show {
-        let (store, study) = last(&arguments.store)?;
-        report(&store, &study, &arguments)?;
+    if let Some(format) = arguments.export {
+        return write_samples(&arguments, format);
+    }
+    if arguments.show || arguments.why {
+        let (store, study) = stored(&arguments)?;
+        report(&store, &study, arguments.report.as_deref(), arguments.why)?;
         return Ok(ExitCode::SUCCESS);
     }
     let source = Source::live();
     let machine = Machine::read(&source)?;
     let (grounds, remarks) = grounds(&arguments, &machine)?;
     let design = Design::of(grounds)?;
-    make_room(&arguments.store)?;
     let mut store = Store::open(&arguments.store)?;
     let mut study = open(&mut store, &design, &arguments, &machine, &source)?;
     for remark in &remarks {
@@ -100,13 +125,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if outcome? == Outcome::Interrupted {
         let blocks: usize = store.contents(&study)?.samples.values().map(Vec::len).sum();
         eprintln!(
-            "Interrupted; {blocks} finished blocks are in {}. Run the same command to go on.",
+            "Interrupted; {} in {}. Run the same command to go on.",
+            count::of(blocks as u64, "finished block") + count::either(blocks as u64, " is", " are"),
             arguments.store.display()
         );
-        return Ok(ExitCode::from(super::INTERRUPTED));
+        return Ok(super::exit_code());
     }
     store.finish(&mut study, now())?;
-    report(&store, &study, &arguments)?;
+    report(&store, &study, Some(arguments.report.as_deref().unwrap_or(FilePath::new(PAGE))), false)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -118,9 +144,23 @@ fn grounds(arguments: &Arguments, machine: &Machine) -> Result<(Grounds, Vec<Str
             for core in cores {
                 machine.core(*core)?;
             }
+            remarks.extend(siblings(cores, machine));
             cores.clone()
         }
-        None => machine.usable_cores().iter().collect(),
+        None => {
+            let usable = machine.usable_cores();
+            let cores = machine.choice().for_polling(machine.network_node());
+            if cores.len() < usable.len() {
+                let used: CpuSet = cores.iter().copied().collect();
+                remarks.push(format!("one thread of each core is used: {used} of {usable}"));
+            }
+            cores
+        }
+    };
+    // A hypervisor moves its guest's cores to where the guest cannot see.
+    let distance = match (machine.processor.hypervisor.is_some(), cores.as_slice()) {
+        (false, [one, other, ..]) => Some(machine.topology.distance(*one, *other)),
+        _ => None,
     };
     let network = match arguments.path {
         Some(Path::Lab) => Lab::owned(&Options::default()).map(|_| Path::Lab)?,
@@ -136,12 +176,21 @@ fn grounds(arguments: &Arguments, machine: &Machine) -> Result<(Grounds, Vec<Str
     let protocol_core = (network == Path::Lab).then(|| cores.first().copied()).flatten();
     let grounds = Grounds {
         cores,
+        distance,
         network,
         protocol_core,
         open_mpi: bench::reference::netpipe::is_installed(),
         budget: Nanoseconds(arguments.budget * 1_000_000_000),
     };
     Ok((grounds, remarks))
+}
+
+/// Where named cores are threads of one: what runs on the one slows the other.
+fn siblings(cores: &[CoreId], machine: &Machine) -> Option<String> {
+    let pairs = cores.iter().enumerate().flat_map(|(at, one)| cores[..at].iter().map(move |other| (other, one)));
+    let mut beside = pairs.filter(|(one, other)| machine.topology.distance(**one, **other) == Distance::Core);
+    let (one, other) = beside.next()?;
+    Some(format!("{one} and {other} are threads of one core: what runs on the one slows the other"))
 }
 
 /// Goes on with an unfinished study of this design on this boot of this machine, or begins one.
@@ -158,7 +207,8 @@ fn open(
         && let Some(study) = store.unfinished(design, &host)?
     {
         let blocks: usize = store.contents(&study)?.samples.values().map(Vec::len).sum();
-        eprintln!("Going on with the study in {} ({blocks} blocks measured).", arguments.store.display());
+        let blocks = count::of(blocks as u64, "block");
+        eprintln!("Going on with the study in {} ({blocks} measured).", arguments.store.display());
         return Ok(study);
     }
     let now = now();
@@ -170,27 +220,18 @@ fn now() -> Nanoseconds {
     Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
 }
 
-fn make_room(file: &FilePath) -> Result<()> {
-    match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => std::fs::create_dir_all(folder).map_err(|e| {
-            Fault::because(format!("folder {}", folder.display()), e, "choose another place with --store")
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// Writes the page, prints the verdict.
-fn report(store: &Store, study: &Study, arguments: &Arguments) -> Result<()> {
-    let page = arguments.report.as_path();
+/// Writes the page, where there is to be one, and prints the verdict.
+fn report(store: &Store, study: &Study, page: Option<&FilePath>, reasons: bool) -> Result<()> {
     let findings = study::analysis::findings(study, &store.contents(study)?);
-    let next = "free the disk or choose another file with --report; the measurements are safe, `plimsoll study --show` \
-                writes the report again";
-    let text = html::render(&findings)?;
-    std::fs::write(page, text).map_err(|e| Fault::because(format!("report {}", page.display()), e, next))?;
-    let path = std::path::absolute(page).unwrap_or_else(|_| page.to_path_buf());
+    if let Some(page) = page {
+        let next = "choose another: `plimsoll study --show --report FILE`; the measurements are in the store";
+        let written = std::fs::write(page, html::render(&findings)?);
+        written.map_err(|e| Fault::unwritable(format!("report {}", page.display()), e, next))?;
+    }
+    let path = page.map(|page| std::path::absolute(page).unwrap_or_else(|_| page.to_path_buf()));
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let screen = terminal::Screen { width: width(), colour, reasons: arguments.why };
-    output::print(&terminal::render(&findings, screen, Some(&path)))
+    let screen = terminal::Screen { width: width(), colour, reasons };
+    output::print(&terminal::render(&findings, screen, path.as_deref()))
 }
 
 /// Columns to wrap at.
@@ -199,29 +240,40 @@ fn width() -> usize {
     columns.unwrap_or(100).clamp(40, 140)
 }
 
-fn last(store: &FilePath) -> Result<(Store, Study)> {
-    let store = Store::open_existing(store)?;
-    let study = store.last()?.ok_or_else(|| {
-        Fault::new(format!("store {}", store.path().display()), "it holds no study", "run `plimsoll study` first")
-    })?;
+/// The study to read, and its store. Others that the store holds are named on standard error.
+fn stored(arguments: &Arguments) -> Result<(Store, Study)> {
+    let store = Store::read(&arguments.store)?;
+    let study = store.study_to_show(arguments.study)?;
+    let others: Vec<String> = store
+        .entries()?
+        .iter()
+        .rev()
+        .filter(|other| other.id != study.id)
+        .take(OTHERS)
+        .map(|other| other.to_string())
+        .collect();
+    if !others.is_empty() {
+        eprintln!("note: this is study {}; --study N shows another: {}", study.id, others.join("; "));
+    }
     Ok((store, study))
 }
 
-fn export_last(store: &FilePath, format: Format, output: Option<&FilePath>) -> Result<ExitCode> {
-    let (store, study) = last(store)?;
-    let contents = store.contents(&study)?;
-    match output {
-        Some(path) => {
-            let failed = |e| Fault::because(format!("file {}", path.display()), e, "choose another file");
-            let mut file = std::io::BufWriter::new(File::create(path).map_err(failed)?);
-            export(&study, &contents, format, &mut file)?;
-            file.flush().map_err(failed)?;
-        }
-        None => {
-            let mut text = Vec::new();
-            export(&study, &contents, format, &mut text)?;
-            output::print(&String::from_utf8_lossy(&text))?;
-        }
-    }
+/// So many are named.
+const OTHERS: usize = 5;
+
+fn write_samples(arguments: &Arguments, format: Format) -> Result<ExitCode> {
+    let Some(path) = &arguments.output else {
+        output::not_to_a_terminal("an export", "--output")?;
+        let (store, study) = stored(arguments)?;
+        let mut text = Vec::new();
+        export(&study, &store.contents(&study)?, format, &mut text)?;
+        output::print(&String::from_utf8_lossy(&text))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (store, study) = stored(arguments)?;
+    let failed = |e| Fault::unwritable(format!("file {}", path.display()), e, "choose another file");
+    let mut file = std::io::BufWriter::new(File::create(path).map_err(failed)?);
+    export(&study, &store.contents(&study)?, format, &mut file)?;
+    file.flush().map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,23 +8,24 @@ use machine::{Fault, Result};
 use profile::job::Job;
 use profile::live::screen::{self, Sort, Window};
 use profile::live::{Here, JobState, Look, Watch};
+use profile::printable::printable;
 use record::folder::variable;
 
-use crate::output;
+use linux::output;
 
 /// Shows what a job under `plimsoll profile` does now: ranks, cores and calls, as `top` shows processes.
 ///
-/// It only reads what the job writes, from any terminal of a user who may read it. Keys: q quits, s sorts by the next
-/// column, arrows and page keys scroll.
+/// It only reads the files that the job writes, so any user who may read them can run it. Keys: q quits, s sorts by the
+/// next column, arrows and page keys scroll.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The profile's folder, or the process number of its plimsoll profile [default: the one that runs]
+    /// The profile's folder, or the process number of its `plimsoll profile` [default: the one that runs]
     #[arg(value_name = "JOB")]
     job: Option<PathBuf>,
-    /// Print once what happened within one interval, every rank of it
+    /// Print once what every rank did within one interval, and end
     #[arg(long)]
     once: bool,
-    /// Time from one look to the next, in seconds
+    /// Time from one refresh to the next, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
 }
@@ -43,6 +44,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let here = Here {
         boot,
         monotonic: &|| linux::clock::monotonic().0,
+        pid_namespace: linux::accounting::pid_namespace(),
         is_alive: &|pid| Path::new(&format!("/proc/{pid}")).exists(),
     };
     let interval = Duration::from_secs_f64(arguments.interval);
@@ -50,6 +52,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.once || !terminal::is_there() {
         std::thread::sleep(interval);
         let look = watch.look(&here);
+        if let ([], [first, ..]) = (&look.ranks[..], &look.notes[..]) {
+            let next = "see what it printed, or profile the program again";
+            return Err(Fault::new(folder.display().to_string(), printable(first), next));
+        }
         let columns = terminal::columns().unwrap_or(usize::MAX);
         let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let window = Window { columns, rows: None, sort: Sort::Rank, scroll: 0, colour };
@@ -57,12 +63,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     linux::signal::watch()?;
-    attend(watch, &here, interval)?;
-    Ok(ExitCode::SUCCESS)
+    attend(watch, &here, interval)
 }
 
 /// Until the reader has seen enough. The last state of a job that ends stays.
-fn attend(mut watch: Watch, here: &Here, interval: Duration) -> Result<()> {
+fn attend(mut watch: Watch, here: &Here, interval: Duration) -> Result<ExitCode> {
     let mut screen = Screen::take()?;
     let colour = std::env::var_os("NO_COLOR").is_none();
     let (mut sort, mut scroll) = (Sort::Rank, 0_usize);
@@ -75,7 +80,9 @@ fn attend(mut watch: Watch, here: &Here, interval: Duration) -> Result<()> {
         screen.show(&screen::lines(&look, Window { columns, rows: Some(rows), sort, scroll, colour }))?;
         let page = rows / 2;
         match screen.key(due.saturating_duration_since(Instant::now()))? {
-            Some(Key::Letter('q' | 'Q')) => return Ok(()),
+            Some(Key::Letter('q' | 'Q')) => return Ok(ExitCode::SUCCESS),
+            // What the signal of the key would have made of it.
+            Some(Key::Interrupt) => return Ok(ExitCode::from(130)),
             Some(Key::Letter('s')) => sort = sort.next(),
             Some(Key::Up | Key::Letter('k')) => scroll = scroll.saturating_sub(1),
             Some(Key::Down | Key::Letter('j')) => scroll += 1,
@@ -86,7 +93,7 @@ fn attend(mut watch: Watch, here: &Here, interval: Duration) -> Result<()> {
             _ => {}
         }
         if linux::signal::interrupted() {
-            return Ok(());
+            return Ok(super::exit_code());
         }
         if Instant::now() >= due {
             due = Instant::now() + interval;

@@ -9,7 +9,7 @@ pub fn check(golden: &Path, actual: &str) {
         fs::write(golden, actual).unwrap_or_else(|error| panic!("{}: {error}", golden.display()));
         return;
     }
-    let how = "if the change is meant, run `BLESS=1 cargo test -p plimsoll` and read the diff";
+    let how = "if the change is meant, run `make bless` and read the diff";
     let expected = fs::read_to_string(golden).unwrap_or_else(|error| panic!("{}: {error}; {how}", golden.display()));
     if expected != actual {
         let differing = |(_, (e, a)): &(usize, (&str, &str))| e != a;

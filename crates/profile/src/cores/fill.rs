@@ -1,6 +1,7 @@
 //! The samples' part of a summary: cores, what ranks met on them, phases and columns.
 
 use machine::Reading;
+use record::functions::Class;
 use record::samples::Samples;
 
 use super::{CoreActivity, Joined, Presence, RankActivity, Window};
@@ -37,6 +38,11 @@ pub fn fill(profile: &Profile, summary: &mut Summary) {
         let Some(met) = met else { continue };
         rank.cores = met.cores.clone().map(|cores| cores.into_iter().map(|(core, _)| core).collect());
         (rank.softirq, rank.involuntary) = (met.softirq.clone(), met.involuntary.clone());
+        // Looks find stops as often too long as too short; what the kernel counts is exact.
+        let rest = rank.thread_seconds - met.run_delay.value().copied().unwrap_or(0.0);
+        rank.stopped = met.stopped.clone().map(|stopped| stopped.min(rest.max(0.0)));
+        (rank.run_delay, rank.stolen) = (met.run_delay.clone(), met.stolen.clone());
+        off_core(rank, met);
     }
 
     let Some(whole) = around(runs.iter().flatten()) else { return };
@@ -62,6 +68,22 @@ fn window(joined: &Joined, samples: &Samples, rank: &Tables, from: u64, to: u64)
     Window { from: at(from), to: at(to) }
 }
 
+/// What of a rank's parts was off its core. A timeline tells that of its calls by itself.
+fn off_core(rank: &mut RankSummary, met: &RankActivity) {
+    let inside = met.off_core.clone();
+    let whole = [&met.stopped, &met.run_delay].into_iter().filter_map(|seconds| seconds.value()).sum::<f64>();
+    let outside = inside.clone().map(|inside| (whole - inside.iter().sum::<f64>()).clamp(0.0, rank.compute));
+    rank.compute_off_core = outside;
+    let Some(inside) = inside.value().filter(|_| rank.split.off_core.value().is_none()) else { return };
+    for class in Class::ALL {
+        let seconds = inside[class as usize];
+        if let Some(of_class) = rank.classes.get_mut(class.word()) {
+            of_class.split = std::mem::take(&mut of_class.split).apart(seconds);
+        }
+    }
+    rank.split = std::mem::take(&mut rank.split).apart(inside.iter().sum());
+}
+
 fn around<'a>(windows: impl Iterator<Item = &'a Window>) -> Option<Window> {
     let both = |a: Window, b: Window| Window { from: a.from.min(b.from), to: a.to.max(b.to) };
     windows.copied().reduce(both).filter(|whole| whole.from < whole.to)
@@ -74,7 +96,10 @@ fn hosts(profile: &Profile, joined: &Joined, summary: &mut Summary) {
             .map(|boot| record::layout::words(&boot))
             .find_map(|boot| joined.samples.iter().find(|samples| samples.head.boot == boot));
         if let Some(samples) = of_host {
-            host.cores = Reading::Measured(samples.head.cores.len() as u32);
+            host.cores = match samples.head.for_ranks {
+                Some(cores) => Reading::Measured(cores),
+                None => Reading::absent("the sampler does not know which cores its ranks may use"),
+            };
         }
     }
 }

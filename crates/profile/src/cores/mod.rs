@@ -18,7 +18,10 @@ pub use presence::Presence;
 use crate::profile::Profile;
 use crate::tables::Tables;
 
-/// From, to: seconds since the job began.
+/// Classes of functions that samples tell apart.
+pub const CLASSES: usize = 12;
+
+/// A window of time, from and to: seconds since the job began.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
     pub from: f64,
@@ -40,9 +43,9 @@ pub struct CoreActivity {
     pub rx_seconds: Reading<f64>,
     pub tx: Reading<f64>,
     pub tx_seconds: Reading<f64>,
-    /// In softirqs of all kinds.
+    /// Time in softirqs of all kinds.
     pub softirq_seconds: Reading<f64>,
-    /// From devices and other cores.
+    /// Interrupts from devices and other cores.
     pub interrupts: Reading<f64>,
     /// Joules of its package.
     pub energy: Reading<f64>,
@@ -57,6 +60,14 @@ pub struct RankActivity {
     pub softirq: Reading<f64>,
     /// Times that it was taken off its core because another was to run.
     pub involuntary: Reading<u64>,
+    /// Seconds that a hypervisor took from those cores while it was there.
+    pub stolen: Reading<f64>,
+    /// Seconds that its threads were stopped.
+    pub stopped: Reading<f64>,
+    /// Seconds that its threads were runnable while others had their core.
+    pub run_delay: Reading<f64>,
+    /// Of both: by class of function, inside MPI.
+    pub off_core: Reading<[f64; CLASSES]>,
     /// Seconds inside MPI, of all its threads.
     pub mpi: Reading<f64>,
     pub calls: Reading<f64>,
@@ -115,6 +126,10 @@ impl Joined {
                 cores: Reading::absent(reason),
                 softirq: Reading::absent(reason),
                 involuntary: Reading::absent(reason),
+                stolen: Reading::absent(reason),
+                stopped: Reading::absent(reason),
+                run_delay: Reading::absent(reason),
+                off_core: Reading::absent(reason),
                 mpi: Reading::absent(reason),
                 calls: Reading::absent(reason),
                 cpu: Reading::absent(reason),
@@ -135,16 +150,18 @@ impl Joined {
         let span = self.span(samples, window);
         let origins = &samples.head.origins;
         let seconds = |work: &CoreWork| work.net_rx_time.wrapping_add(work.net_tx_time);
-        let softirq = presence.stays_within(span).try_fold(0.0, |sum, (core, stay)| {
-            let work = &samples.cores.get(&core)?.work;
-            Some(sum + work.between(stay.0, stay.1, seconds).unwrap_or(0.0) / 1e9)
-        });
+        let softirq = |core: &CoreSamples, (from, to): Span| core.work.between(from, to, seconds);
+        let stolen = |core: &CoreSamples, (from, to): Span| core.load.between(from, to, |load| load.stolen);
         let cores = presence.cores(span);
         let or_absent = |value: Option<f64>| value.map_or_else(unseen, Reading::Measured);
         RankActivity {
-            softirq: of(&origins.softirq_times, softirq.filter(|_| !cores.is_empty())),
+            softirq: of(&origins.softirq_times, met(samples, presence, span, softirq)),
+            stolen: of(&origins.load, met(samples, presence, span, stolen)),
             cores: if cores.is_empty() { unseen() } else { Reading::Measured(cores) },
             involuntary: presence.involuntary(span).map_or_else(unseen, |n| Reading::Measured(n.round() as u64)),
+            stopped: presence.stopped(span).map_or_else(untold, Reading::Measured),
+            run_delay: presence.run_delay(span).map_or_else(untold, Reading::Measured),
+            off_core: presence.off_core(span).map_or_else(untold, Reading::Modelled),
             mpi: or_absent(presence.mpi(span)),
             calls: or_absent(presence.calls(span)),
             cpu: or_absent(presence.cpu(span)),
@@ -166,6 +183,24 @@ impl Joined {
         let since = samples.head.realtime.wrapping_sub(self.origin) as i64 as f64;
         (monotonic - samples.head.monotonic as f64 + since) / 1e9
     }
+}
+
+/// What happened on the cores of a rank while it was there, s. `None` where a core is not in the samples, or none of it was
+/// looked at then.
+fn met(
+    samples: &Samples,
+    presence: &Presence,
+    span: Span,
+    of: impl Fn(&CoreSamples, Span) -> Option<f64>,
+) -> Option<f64> {
+    let mut sum = None;
+    for (core, stay) in presence.stays_within(span) {
+        let core = samples.cores.get(&core)?;
+        if let Some(nanoseconds) = of(core, stay) {
+            *sum.get_or_insert(0.0) += nanoseconds / 1e9;
+        }
+    }
+    sum
 }
 
 fn activity(samples: &Samples, core: u32, of_core: &CoreSamples, span: Span) -> CoreActivity {
@@ -213,6 +248,10 @@ fn of(origin: &Reading<String>, value: Option<f64>) -> Reading<f64> {
         (Reading::Absent { reason }, _) => Reading::absent(reason),
         (Reading::NotPermitted { reason, next }, _) => Reading::not_permitted(reason, next),
     }
+}
+
+fn untold<T>() -> Reading<T> {
+    Reading::absent("the kernel of its host does not tell it")
 }
 
 fn unseen<T>() -> Reading<T> {

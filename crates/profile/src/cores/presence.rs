@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use record::samples::{RankSamples, Samples, ThreadSamples};
+use record::functions::{FunctionId, function};
+use record::samples::{RankSamples, Samples, ThreadSamples, ThreadWork};
 
-use super::Span;
+use super::{CLASSES, Span};
 use crate::tables::Tables;
 
 /// One rank in the samples of its host. Times are of the host's CLOCK_MONOTONIC, ns.
@@ -14,6 +15,8 @@ pub struct Presence<'a> {
     stays: Vec<(u32, Span)>,
     /// Of each thread: ns inside MPI so far, at the moments of the samples.
     inside: Vec<Vec<(u64, f64)>>,
+    /// The same by class of function.
+    by_class: Vec<Vec<(u64, [f64; CLASSES])>>,
     samples: &'a RankSamples,
 }
 
@@ -36,6 +39,7 @@ impl<'a> Presence<'a> {
         Some(Presence {
             stays: stays.collect(),
             inside: of_rank.threads.values().map(|thread| inside(thread, rank)).collect(),
+            by_class: of_rank.threads.values().map(|thread| by_class(thread, rank)).collect(),
             samples: of_rank,
         })
     }
@@ -63,6 +67,43 @@ impl<'a> Presence<'a> {
     pub(super) fn involuntary(&self, span: Span) -> Option<f64> {
         let threads = self.samples.threads.values();
         sum(threads.map(|thread| thread.load.between(span.0, span.1, |load| load.involuntary)))
+    }
+
+    /// Seconds, of all threads.
+    pub(super) fn stopped(&self, span: Span) -> Option<f64> {
+        let threads = self.samples.threads.values();
+        sum(threads.map(|thread| thread.stop.between(span.0, span.1, |stop| stop.stopped))).map(|ns| ns / 1e9)
+    }
+
+    /// Seconds, of all threads.
+    pub(super) fn run_delay(&self, span: Span) -> Option<f64> {
+        let threads = self.samples.threads.values();
+        sum(threads.map(|thread| thread.delay.between(span.0, span.1, |delay| delay.delayed))).map(|ns| ns / 1e9)
+    }
+
+    /// Seconds inside MPI in which a thread was stopped or had no core, by class of function: between two looks it is spread
+    /// as the time of the thread is.
+    pub(super) fn off_core(&self, span: Span) -> Option<[f64; CLASSES]> {
+        let mut off = None;
+        for (thread, points) in self.samples.threads.values().zip(&self.by_class) {
+            let first = points.partition_point(|(at, _)| *at <= span.0).saturating_sub(1);
+            for pair in points[first..].windows(2).take_while(|pair| pair[0].0 < span.1) {
+                let [(from, before), (to, after)] = pair else { continue };
+                let cut = (span.0.max(*from), span.1.min(*to));
+                if cut.0 >= cut.1 {
+                    continue;
+                }
+                let stopped = thread.stop.between(cut.0, cut.1, |stop| stop.stopped);
+                let delayed = thread.delay.between(cut.0, cut.1, |delay| delay.delayed);
+                let Some(away) = sum([stopped, delayed].into_iter()) else { continue };
+                let away = away.min((cut.1 - cut.0) as f64);
+                let grown: [f64; CLASSES] = std::array::from_fn(|class| (after[class] - before[class]).max(0.0));
+                let all = grown.iter().sum::<f64>().max((to - from) as f64);
+                let off = off.get_or_insert([0.0; CLASSES]);
+                off.iter_mut().zip(grown).for_each(|(sum, grown)| *sum += away * grown / all / 1e9);
+            }
+        }
+        off
     }
 
     pub(super) fn calls(&self, span: Span) -> Option<f64> {
@@ -129,6 +170,19 @@ fn inside(thread: &ThreadSamples, rank: &Tables) -> Vec<(u64, f64)> {
         points.push((*at, total));
     }
     points
+}
+
+/// The same by class of function, as it was read.
+fn by_class(thread: &ThreadSamples, rank: &Tables) -> Vec<(u64, [f64; CLASSES])> {
+    let at_moment = |(at, work): &(u64, ThreadWork)| {
+        let mut inside = work.ticks.map(|ticks| ticks as f64 * rank.tick * 1e9);
+        let id = work.inside.checked_sub(1).and_then(|id| u16::try_from(id).ok());
+        if let Some(function) = id.and_then(|id| function(FunctionId(id))) {
+            inside[function.class as usize] += at.saturating_sub(moment(rank, work.since)) as f64;
+        }
+        (*at, inside)
+    };
+    thread.work.points().iter().map(at_moment).collect()
 }
 
 /// How far a total went, interpolated; `None` where the span holds no time between the first point and the last.

@@ -2,9 +2,12 @@
 
 use machine::Reading;
 use record::folder;
+use record::functions::FunctionId;
 use record::image::Image;
 use record::layout::{Moment, Phase, Thread, clock, kind, text};
-use record::samples::{CoreLoad, CoreWork, Head, Origins, Samples, ThreadLoad, ThreadWork, Writer};
+use record::samples::{
+    CoreLoad, CoreWork, Head, Origins, Samples, ThreadDelay, ThreadLoad, ThreadStop, ThreadWork, Writer,
+};
 
 use crate::job::Job;
 use crate::profile::Profile;
@@ -28,6 +31,7 @@ fn head(softirq_times: Reading<String>) -> Head {
         monotonic: BEGUN - 200 * MS,
         realtime: REALTIME - 200 * MS,
         interval: 10 * MS,
+        for_ranks: Some(2),
         cores: vec![(0, 0), (1, 0)],
         origins: Origins {
             softirq_counts: measured("traced"),
@@ -41,8 +45,8 @@ fn head(softirq_times: Reading<String>) -> Head {
     }
 }
 
-/// Rank 0 stays on core 0 and is in no call; rank 1 is on core 1 until the middle, then on core 0, and from 700 ms on in
-/// a call that does not end.
+/// Rank 0 stays on core 0, is in no call and has it for half of the time; rank 1 is on core 1 until the middle, then on core 0,
+/// and from 700 ms on in a call that does not end, stopped from 800 ms to 900 ms. Core 0 loses a tenth to the hypervisor.
 fn samples(head: &Head) -> Vec<u8> {
     let mut file = Vec::new();
     let mut writer = Writer::begin(&mut file, head).unwrap();
@@ -66,14 +70,18 @@ fn samples(head: &Head) -> Vec<u8> {
             let inside = if waits { 4 } else { 0 };
             let since = if waits { BEGUN + 700 * MS } else { 0 };
             writer.thread_work(11, 0, 11, &ThreadWork { core, inside, since, ..ThreadWork::default() }).unwrap();
+            let stopped = ran.clamp(800 * MS, 900 * MS) - 800 * MS;
+            writer.thread_stop(10, 0, 10, &ThreadStop::default()).unwrap();
+            writer.thread_stop(11, 0, 11, &ThreadStop { stopped }).unwrap();
         }
         writer.end_work(now).unwrap();
-        writer.core_load(0, &CoreLoad::default()).unwrap();
+        writer.core_load(0, &CoreLoad { idle: 0, stolen: since / 10 }).unwrap();
         writer.core_load(1, &CoreLoad { idle: since / 2, stolen: 0 }).unwrap();
         if now >= BEGUN {
             let involuntary = (now - BEGUN) / (10 * MS);
             writer.thread_load(10, 0, 10, &ThreadLoad { voluntary: 0, involuntary }).unwrap();
             writer.thread_load(11, 0, 11, &ThreadLoad { voluntary: 9, involuntary: 5 }).unwrap();
+            writer.thread_delay(10, 0, 10, &ThreadDelay { delayed: (now - BEGUN) / 2 }).unwrap();
         }
         writer.end_load(now).unwrap();
     }
@@ -90,7 +98,11 @@ fn rank(rank: u32, pid: u32) -> Image {
     header.latest = Moment { ticks: ENDED, monotonic: ENDED, realtime: REALTIME + 1_000 * MS };
     (header.initialized, header.finalized, header.ended) = (BEGUN, ENDED, ENDED + MS);
     image.region(kind::THREAD, 0, (0, 0), &[Thread { tid: pid, ..Thread::default() }]);
-    let phase = |after: u64, level| Phase { ticks: BEGUN + after * MS, level, thread: 0 };
+    if rank == 1 {
+        // That which is sampled from 700 ms on.
+        image.row(0, FunctionId(3), 0, [(300 * MS, 8)]);
+    }
+    let phase = |after: u64, level| Phase { ticks: BEGUN + after * MS, level, ..Phase::default() };
     image.of_rank(kind::PHASES, &[phase(0, 2), phase(500, 3)]);
     image
 }
@@ -171,6 +183,27 @@ fn what_could_not_be_measured_is_not_nought() {
     assert!(near(&summary.cores[0].softirq_rx, 1000.0));
     let series = summary.series.unwrap();
     assert!(series.cores[0].softirq.iter().all(Option::is_none) && series.cores[0].softirqs[5].is_some());
+}
+
+#[test]
+fn what_kept_a_rank_off_its_core_is_told_apart_and_is_neither_computing_nor_transfer() {
+    let (_place, profile) = profile(&samples(&head(measured("traced"))));
+    let summary = Summary::of(&profile);
+    let [zero, one] = &summary.ranks[..] else { panic!("there are two ranks") };
+    assert!(near(&zero.run_delay, 0.5) && near(&zero.stopped, 0.0) && near(&zero.stolen, 0.1), "{zero:?}");
+    assert!(near(&zero.compute_off_core, 0.25), "the other half is inside MPI: {:?}", zero.compute_off_core);
+    assert!(near(&one.stopped, 0.1) && near(&one.split.off_core, 0.1), "{one:?}");
+    assert!(near(&one.compute_off_core, 0.0) && near(&one.stolen, 0.05), "{one:?}");
+    assert!(matches!(&one.run_delay, Reading::Absent { reason } if reason.contains("does not tell")), "{one:?}");
+    for rank in [zero, one] {
+        let split = &rank.split;
+        let known = [&split.transfer, &split.wait, &split.off_core].map(|part| part.value().copied().unwrap_or(0.0));
+        assert!((known.iter().sum::<f64>() + split.undivided - rank.mpi).abs() < 1e-9, "{split:?} of {}", rank.mpi);
+    }
+    let verdict = summary.verdict.unwrap();
+    let said = "Rank 1 (core 0 of h) was stopped for 10.0 % of its time";
+    assert!(verdict.sentence.starts_with(said), "{}", verdict.sentence);
+    assert!(verdict.hindrances[1].words.contains("rank 0 (core 0 of h) was runnable"), "{:?}", verdict.hindrances);
 }
 
 #[test]

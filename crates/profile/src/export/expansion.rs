@@ -27,7 +27,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Of a function without `MPI_`, blocking, nonblocking or persistent.
+    /// The pattern of a function without `MPI_`, blocking, nonblocking or persistent.
     pub fn of(function: &str) -> Pattern {
         let base = function.trim_end_matches("_init");
         let base = match base.strip_prefix('I') {

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
+use machine::count;
 use record::functions::{Class, function};
 use record::trace::peer;
 
@@ -95,14 +96,15 @@ pub fn goal(timeline: &Timeline, world: usize, out: &mut impl Write) -> io::Resu
     }
     if done.unmatched > 0 {
         done.notes.push(format!(
-            "{} sends and receives were left out: their other end is not in the timeline",
-            done.unmatched
+            "sends and receives that are left out, since their other end is not in the timeline: {}",
+            count::grouped(done.unmatched)
         ));
     }
     if done.opaque > 0 {
         done.notes.push(format!(
-            "{} calls count as computing: GOAL has no one-sided operations, or not every member's call is in the timeline",
-            done.opaque
+            "calls that count as computing, since GOAL has no one-sided operations or not every member's call is in the \
+             timeline: {}",
+            count::grouped(done.opaque)
         ));
     }
     done.notes.extend(timeline.notes.iter().cloned());

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use record::functions::function;
 use record::trace::{communicator, peer, tag};
 
+use crate::printable::escaped;
 use crate::summary::Series;
 use crate::timeline::{Kind, Rank, Step, Timeline};
 
@@ -44,7 +45,7 @@ impl<W: Write> Events<'_, W> {
     }
 
     fn name(&mut self, what: &str, process: usize, thread: u16, name: &str) -> io::Result<()> {
-        let name = serde_json::Value::from(name);
+        let name = escaped(&serde_json::Value::from(name).to_string());
         self.put(format_args!(
             r#"{{"ph":"M","name":"{what}","pid":{process},"tid":{thread},"args":{{"name":{name}}}}}"#
         ))
@@ -125,8 +126,14 @@ fn call<W: Write>(events: &mut Events<W>, timeline: &Timeline, place: usize, ste
             matched.bytes
         ));
     }
-    if let (Some(wait), _) = timeline.wait_of(&timeline.ranks[place], step) {
-        argument(format_args!("\"waited_us\":{},\"wait\":\"{}\"", Micro(wait.nanoseconds), wait.state.words()));
+    if let (Some(wait), _) = timeline.wait_of(place, step) {
+        // A partner that came in time may have been away afterwards.
+        if wait.nanoseconds > 0 {
+            argument(format_args!("\"waited_us\":{},\"wait\":\"{}\"", Micro(wait.nanoseconds), wait.state.words()));
+        }
+        if wait.away > 0 {
+            argument(format_args!("\"away_us\":{}", Micro(wait.away)));
+        }
         if let Some(whom) = wait.whom {
             argument(format_args!("\"waited_for\":{}", timeline.ranks[whom].rank));
         }

@@ -116,6 +116,28 @@ fn a_trace_event_file_has_every_call_and_an_arrow_for_each_message() {
     assert_eq!(names[0]["args"]["name"], "rank 0 (here, pid 100)");
 }
 
+/// The first receive's partner had begun in time and then computed, the second's had not begun.
+#[test]
+fn a_partner_that_is_away_is_not_called_late() {
+    let (mut a, mut b) = (Lines::default(), Lines::default());
+    let sent = a.call("Isend", (1_000, 1_100), (1, 7, 1 << 20));
+    b.call("Recv", (4_000, 21_500), (0, 7, 1 << 20));
+    a.complete("Wait", (21_000, 22_000), &[sent]);
+    b.call("Recv", (30_000, 36_000), (0, 8, 8));
+    a.call("Send", (34_000, 34_500), (1, 8, 8));
+    let folder = profile(vec![a, b]);
+    let timeline = Timeline::open(folder.path()).unwrap().unwrap();
+    let mut text = Vec::new();
+    perfetto(&timeline, None, &mut text).unwrap();
+    let events = check(std::str::from_utf8(&text).unwrap());
+    let receives: Vec<&Value> = events.iter().filter(|e| e["name"] == "MPI_Recv").map(|e| &e["args"]).collect();
+    let told =
+        |nth: usize| (&receives[nth]["wait"], receives[nth]["waited_us"].as_f64(), receives[nth]["away_us"].as_f64());
+    assert_eq!(told(0), (&Value::Null, None, Some(17.0)));
+    assert_eq!(told(1), (&Value::from("late sender"), Some(4.0), None));
+    assert!(receives.iter().all(|arguments| arguments["waited_for"] == 0));
+}
+
 /// A schedule as the simulator reads it.
 #[derive(Default)]
 struct Schedule {
@@ -230,7 +252,7 @@ fn what_cannot_be_expressed_is_said_and_computed() {
 #[test]
 fn the_simulator_reads_a_schedule_and_ends_it() {
     let Some(tools) = std::env::var_os("PLIMSOLL_LOGGOPSIM").map(std::path::PathBuf::from) else {
-        eprintln!("SKIPPED: PLIMSOLL_LOGGOPSIM does not name the folder of txt2bin and LogGOPSim");
+        skip::test("PLIMSOLL_LOGGOPSIM does not name the folder of txt2bin and LogGOPSim");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

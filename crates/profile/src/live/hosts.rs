@@ -17,7 +17,8 @@ pub struct Host {
     pub switches: BTreeMap<(u32, u16), ThreadLoad>,
     /// From the look before to this one: times that a process was taken off its cores, a second.
     pub involuntary: BTreeMap<u32, f64>,
-    broken: bool,
+    /// Why nothing more is read.
+    broken: Option<String>,
 }
 
 /// Opens what is new and reads what came.
@@ -34,9 +35,9 @@ pub fn follow(folder: &Path, hosts: &mut BTreeMap<PathBuf, Host>, notes: &mut Ve
     }
     for (path, host) in hosts.iter_mut() {
         if let Err(fault) = host.advance() {
-            host.broken = true;
-            notes.push(fault.within(path.display().to_string()).to_string());
+            host.broken = Some(fault.within(path.display().to_string()).to_string());
         }
+        notes.extend(host.broken.clone());
     }
 }
 
@@ -50,12 +51,12 @@ impl Host {
             threads: BTreeMap::new(),
             switches: BTreeMap::new(),
             involuntary: BTreeMap::new(),
-            broken: false,
+            broken: None,
         }
     }
 
     fn advance(&mut self) -> machine::Result<()> {
-        if self.broken {
+        if self.broken.is_some() {
             return Ok(());
         }
         self.tail.advance()?;
@@ -89,7 +90,7 @@ impl Host {
         self.threads.range((pid, 0)..=(pid, u16::MAX)).find_map(|(_, work)| work.on())
     }
 
-    /// Since the look before. Rates need two of them.
+    /// What the cores did since the look before. Rates need two looks.
     pub fn cores(&mut self, ranks: &[RankNow]) -> Vec<CoreNow> {
         let Some(head) = self.tail.head() else { return vec![] };
         let (work, load, time) = (self.tail.core_work(), self.tail.core_load(), self.tail.time());

@@ -1,5 +1,5 @@
-//! What a job does now, from the tables that its ranks write and the samples of its hosts: rates and shares of the time
-//! between two looks.
+//! What a running job does, from the tables that its ranks write and the samples of its hosts: rates and shares of the
+//! time between two looks.
 
 mod hosts;
 mod ranks;
@@ -27,19 +27,29 @@ pub struct Here<'a> {
     pub boot: String,
     /// CLOCK_MONOTONIC, ns.
     pub monotonic: &'a dyn Fn() -> u64,
+    /// Of the process that looks: what tells it from others of its host.
+    pub pid_namespace: u32,
     pub is_alive: &'a dyn Fn(u32) -> bool,
+}
+
+impl Here<'_> {
+    /// Whether a process of the host with this `boot` is known to have ended: its number counts in its own PID namespace,
+    /// where 0 stands for one that is not known.
+    fn has_ended(&self, boot: &str, namespace: u32, pid: u32) -> bool {
+        boot == self.boot && (namespace == 0 || namespace == self.pid_namespace) && !(self.is_alive)(pid)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Look {
     pub job: JobNow,
-    /// Since the look before; `None` at the first one, which can tell no rate.
+    /// Time since the look before; `None` at the first one, which can tell no rate.
     pub seconds: Option<f64>,
-    /// By world, then by rank.
+    /// The ranks, by world, then by rank.
     pub ranks: Vec<RankNow>,
-    /// Those with ranks or network softirqs, by host.
+    /// The cores with ranks or network softirqs, by host.
     pub cores: Vec<CoreNow>,
-    /// By share of the time in MPI, most first.
+    /// The functions, by share of the time in MPI, most first.
     pub functions: Vec<FunctionNow>,
     /// What could not be read, and why.
     pub notes: Vec<String>,
@@ -50,7 +60,7 @@ pub struct JobNow {
     pub command: Vec<String>,
     pub folder: PathBuf,
     pub state: JobState,
-    /// Since 1970, ns.
+    /// When the job started, in ns since 1970.
     pub started: u64,
 }
 
@@ -118,15 +128,15 @@ pub struct CoreNow {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct FunctionNow {
-    /// With `MPI_`.
+    /// The function's name with `MPI_`.
     pub name: String,
     /// Ranks of the communicator of a collective call; 0 for calls of other kinds.
     pub group: u32,
     /// A second, of all ranks that were read.
     pub calls: f64,
-    /// Of the time in MPI.
+    /// Its share of the time in MPI.
     pub share: f64,
-    /// Of its own time; `None` where its calls are too few to divide.
+    /// The part of its own time that was waiting; `None` where its calls are too few to divide.
     pub wait: Option<f64>,
 }
 
@@ -164,7 +174,7 @@ impl Watch {
             Err(fault) => notes.push(fault.to_string()),
         }
         hosts::follow(&self.folder, &mut self.hosts, &mut notes);
-        ranks::follow(&self.folder, &mut self.ranks);
+        ranks::follow(&self.folder, &mut self.ranks, &mut notes);
         let now = (here.monotonic)();
         let seconds = self.before.map(|before| now.saturating_sub(before) as f64 / 1e9);
         self.before = Some(now);
@@ -175,10 +185,20 @@ impl Watch {
         let ticks = ranks::ticks(&self.ranks);
         let mut read: Vec<(PathBuf, Tables)> = Vec::new();
         for path in whole {
-            // One that does not know its rank yet has nothing to tell.
-            if let Ok(mut tables) = Tables::open(&path) {
-                tables.tick = ticks.get(&tables.header.boot).map_or(tables.tick, |tick| tick / 1e9);
-                read.push((path, tables));
+            // One that does not know its rank yet has nothing to tell; what is damaged was said.
+            let Some(followed) = self.ranks.get_mut(&path).filter(|followed| followed.is_placed()) else { continue };
+            match Tables::open(&path) {
+                Ok(mut tables) => {
+                    if let Some(doubt) = &tables.doubt {
+                        let rank = tables.header.rank;
+                        notes.push(format!(
+                            "rank {rank}: its figures may be wrong, since its tables disagree ({doubt})"
+                        ));
+                    }
+                    tables.tick = ticks.get(&tables.header.boot).map_or(tables.tick, |tick| tick / 1e9);
+                    read.push((path, tables));
+                }
+                Err(fault) => notes.extend(followed.give_up(&path, fault.cause())),
             }
         }
         let (paths, tables): (Vec<_>, Vec<_>) = read.into_iter().unzip();
@@ -207,7 +227,7 @@ impl Watch {
         let job = &self.job;
         let state = match job.ended {
             Some(_) => JobState::Ended { exit_code: job.exit_code, signal: job.signal },
-            None if job.boot == here.boot && !(here.is_alive)(job.pid) => JobState::Orphaned,
+            None if here.has_ended(&job.boot, job.pid_namespace, job.pid) => JobState::Orphaned,
             None => JobState::Running,
         };
         JobNow { command: job.command.clone(), folder: self.folder.clone(), state, started: job.started }

@@ -11,6 +11,7 @@ use record::live::{Glance, Live};
 
 use super::hosts::Host;
 use super::{FunctionNow, Here, RankNow, RankState};
+use crate::profile::left_out;
 use crate::split::{Model, Parts};
 use crate::tables::{Calls, Tables};
 
@@ -20,6 +21,8 @@ pub type Ticks = HashMap<[u8; 40], f64>;
 /// A rank's file, with what it said at the look before.
 pub struct Followed {
     live: Live,
+    /// Why it is followed no more.
+    damage: Option<String>,
     glance: Option<Glance>,
     before: Option<Seen>,
     tables: Option<(u64, Vec<Calls>)>,
@@ -49,22 +52,39 @@ pub struct Sum {
 }
 
 /// Opens what is new and looks at every rank.
-pub fn follow(folder: &Path, ranks: &mut BTreeMap<PathBuf, Followed>) {
+pub fn follow(folder: &Path, ranks: &mut BTreeMap<PathBuf, Followed>, notes: &mut Vec<String>) {
     let entries = fs::read_dir(folder.join(RANKS)).into_iter().flatten().flatten();
     let files = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|s| s == RANK_SUFFIX));
     for path in files {
-        if !ranks.contains_key(&path)
-            && let Some(live) = Live::open(&path)
-        {
-            ranks.insert(path, Followed { live, glance: None, before: None, tables: None, wait: None, held: vec![] });
+        if ranks.contains_key(&path) {
+            continue;
+        }
+        match Live::open(&path) {
+            Ok(None) => {}
+            Ok(Some(live)) => _ = ranks.insert(path, Followed::new(live)),
+            Err(fault) => notes.push(left_out(&path, &fault)),
         }
     }
-    for followed in ranks.values_mut() {
-        // What cannot be read any more stays as it was seen last.
-        if let Ok(glance) = followed.live.glance() {
-            followed.glance = Some(glance);
+    for (path, followed) in ranks.iter_mut() {
+        if followed.damage.is_none() {
+            match followed.live.glance() {
+                Ok(glance) if followed.glance.as_ref().is_none_or(|before| has_grown(before, &glance)) => {
+                    followed.glance = Some(glance);
+                }
+                Ok(_) => _ = followed.give_up(path, "the totals of a thread went backwards"),
+                Err(fault) => _ = followed.give_up(path, fault.cause()),
+            }
         }
+        notes.extend(followed.damage.clone());
     }
+}
+
+/// Totals only grow; a thread's place may be handed on, but not its totals.
+fn has_grown(before: &Glance, now: &Glance) -> bool {
+    before.threads.iter().zip(&now.threads).all(|((_, before), (_, now))| {
+        let grew = now.calls >= before.calls && now.messages >= before.messages && now.bytes >= before.bytes;
+        grew && now.ticks.iter().zip(before.ticks).all(|(now, before)| *now >= before)
+    })
 }
 
 /// The length of a tick on each host, ns, as the rank that ran longest knows it.
@@ -131,6 +151,25 @@ fn inside(thread: &Thread) -> Option<FunctionId> {
 }
 
 impl Followed {
+    fn new(live: Live) -> Followed {
+        Followed { live, damage: None, glance: None, before: None, tables: None, wait: None, held: vec![] }
+    }
+
+    /// Its figures would be nobody's: it is named and shown no more.
+    pub fn give_up(&mut self, path: &Path, why: &str) -> Option<String> {
+        let whose = self.glance.take().filter(|glance| glance.header.placed != 0);
+        let rank = whose.map_or_else(String::new, |glance| format!("rank {}, ", glance.header.rank));
+        self.held.clear();
+        let next = "profile the program again";
+        self.damage = Some(format!("left out: {rank}{}: its tables are damaged: {why}. Next: {next}", path.display()));
+        self.damage.clone()
+    }
+
+    /// Whether it knows its rank.
+    pub fn is_placed(&self) -> bool {
+        self.glance.as_ref().is_some_and(|glance| glance.header.placed != 0)
+    }
+
     /// Takes whole tables in, and adds what the calls since the last ones took.
     pub fn compare(
         &mut self,
@@ -200,7 +239,8 @@ impl Followed {
             _ => ticks.get(&header.boot).copied().or_else(|| header.tick()),
         };
         let now = clock.zip(tick).map(|(clock, tick)| counter(header, clock, tick));
-        let state = state(glance, over || (is_here && !(here.is_alive)(header.pid)), now.zip(tick));
+        let has_ended = here.has_ended(&boot, header.pid_namespace, header.pid);
+        let state = state(glance, over || has_ended, now.zip(tick));
         let is_over = !matches!(state, RankState::Starting | RankState::Computing | RankState::Inside { .. });
 
         let live = || glance.threads.iter().map(|(_, thread)| thread).filter(|thread| thread.ended == 0);

@@ -1,9 +1,10 @@
 //! A look as lines of text: on a terminal as many as fit, in a file all of them.
 
-use machine::Nanoseconds;
+use machine::{Nanoseconds, count};
 
 use super::{CoreNow, FunctionNow, JobState, Look, RankNow, RankState};
 use crate::page::words;
+use crate::printable::printable;
 
 /// What ranks are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +153,7 @@ fn title(look: &Look) -> String {
         JobState::Ended { .. } => "ended; this is its last state".into(),
     };
     let since = chart::clock::date(Nanoseconds(job.started));
-    let ranks = words::plural(look.ranks.len(), "rank");
+    let ranks = count::of(look.ranks.len() as u64, "rank");
     format!("{} · {ranks}{on} · started {since} · {state}", job.command.join(" "))
 }
 
@@ -259,7 +260,7 @@ fn core(look: &Look, core: &CoreNow, hosts: bool) -> Vec<String> {
 fn function(function: &FunctionNow) -> Vec<String> {
     let name = match function.group {
         0 => function.name.clone(),
-        group => format!("{}, {}", function.name, words::plural(group as usize, "rank")),
+        group => format!("{}, {}", function.name, count::of(group.into(), "rank")),
     };
     vec![name, words::amount(function.calls), words::percent(function.share), known(function.wait, words::percent)]
 }
@@ -299,10 +300,10 @@ fn table(heads: &Heads, rows: Vec<Vec<String>>) -> Vec<String> {
 
 /// No wider than the window, and nothing in it that a terminal would obey.
 fn cut(line: &str, columns: usize) -> String {
-    let safe = |c: char| if c.is_control() { '\u{FFFD}' } else { c };
+    let line = printable(line);
     match line.chars().count() > columns && columns > 0 {
-        false => line.chars().map(safe).collect(),
-        true => line.chars().take(columns - 1).map(safe).chain(['…']).collect(),
+        false => line,
+        true => line.chars().take(columns - 1).chain(['…']).collect(),
     }
 }
 

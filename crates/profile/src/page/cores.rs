@@ -1,7 +1,7 @@
 //! The kernel's network work on each core against the wait of the ranks on it (paper 002, Figures 4, 7 and 11).
 
 use chart::{Absences, number};
-use machine::Reading;
+use machine::{Reading, count};
 
 use super::panel::{Panel, Part, WAIT};
 use super::rows::{self, Bar, Row};
@@ -67,7 +67,8 @@ pub fn panels(summary: &Summary) -> Vec<Panel> {
     let head = if timed { "network softirq time" } else { "network softirqs" };
     let mut missing = absences.lines();
     if left_out > 0 {
-        missing.push(format!("{left_out} cores with less network work are in the table of cores"));
+        let more = count::of(left_out as u64, "core");
+        missing.push(format!("the table of cores has {more} more, with less network work"));
     }
     let legend = vec![RECEIVING.key(), SENDING.key(), WAIT.key()];
     vec![Panel {

@@ -1,13 +1,15 @@
 //! Which calls take the time, and collectives by the size of their communicator.
 
-use super::panel::{Panel, Part, TRANSFER, UNDIVIDED, WAIT};
+use machine::count;
+
+use super::panel::{OFF_CORE, Panel, Part, TRANSFER, UNDIVIDED, WAIT};
 use super::ranks::divided;
 use super::rows::{self, Bar, Row};
 use super::words;
 use crate::summary::{FunctionSummary, Summary};
 
 const ROWS: usize = 12;
-const SPLIT: [Part; 3] = [TRANSFER, WAIT, UNDIVIDED];
+const SPLIT: [Part; 4] = [TRANSFER, WAIT, OFF_CORE, UNDIVIDED];
 
 pub fn panels(summary: &Summary) -> Vec<Panel> {
     let counted = || summary.functions.iter().filter(|f| f.counted && f.calls > 0);
@@ -18,14 +20,14 @@ pub fn panels(summary: &Summary) -> Vec<Panel> {
         counted().collect(),
         |f| match f.group {
             0 => f.name.clone(),
-            group => format!("{}, {}", f.name, words::plural(group as usize, "rank")),
+            group => format!("{}, {}", f.name, count::of(group.into(), "rank")),
         },
         "Of all ranks together. Beside each bar: its share of the time in MPI.",
     );
     let groups = panel(
         "Collectives by size of communicator",
         by_group,
-        |f| format!("{}: {}", words::plural(f.group as usize, "rank"), f.name),
+        |f| format!("{}: {}", count::of(f.group.into(), "rank"), f.name),
         "A collective's wait is for the last rank to arrive.",
     );
     [by_seconds, groups].into_iter().flatten().collect()
@@ -55,7 +57,12 @@ fn panel(
         let title = title.map(|(part, value)| format!("{} {}", part.name, words::seconds(*value)));
         Row {
             name: name(f),
-            note: format!("{} calls, median {}", words::amount(f.calls as f64), words::seconds(f.p50)),
+            note: format!(
+                "{} {}, median {}",
+                words::amount(f.calls as f64),
+                count::either(f.calls, "call", "calls"),
+                words::seconds(f.p50)
+            ),
             bars: vec![Bar {
                 text: format!("{} ({})", words::seconds(f.seconds), words::percent(f.time_share)),
                 title: title.collect::<Vec<_>>().join(", "),

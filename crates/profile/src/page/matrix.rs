@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use machine::count;
+
 use super::heat::{self, Log};
 use super::panel::Panel;
 use super::plot::{Plot, names, rectangle};
@@ -43,12 +45,12 @@ impl Traffic {
         let mut parts = Vec::new();
         if self.messages > 0 {
             let each = words::bytes(self.bytes as f64 / self.messages as f64);
-            let (messages, bytes) = (words::grouped(self.messages), words::bytes(self.bytes as f64));
-            parts.push(format!("{messages} messages, {bytes} ({each} each)"));
+            let (messages, bytes) = (count::of(self.messages, "message"), words::bytes(self.bytes as f64));
+            parts.push(format!("{messages}, {bytes} ({each} each)"));
         }
         if self.operations > 0 {
-            let (operations, bytes) = (words::grouped(self.operations), words::bytes(self.operation_bytes as f64));
-            parts.push(format!("{operations} one-sided operations, {bytes}"));
+            let operations = count::of(self.operations, "one-sided operation");
+            parts.push(format!("{operations}, {}", words::bytes(self.operation_bytes as f64)));
         }
         parts.join("; ")
     }
@@ -72,12 +74,12 @@ fn panel(nth: usize, matrix: &Matrix, several: bool) -> Panel {
     let each = ranks.div_ceil(CELLS);
     let count = ranks.div_ceil(each);
     let mut cells = BTreeMap::<(usize, usize), Traffic>::new();
-    let mut strangers = 0;
+    let mut unknown = 0;
     for cell in &matrix.cells {
         let [from, to] = [cell[0], cell[1]].map(|rank| usize::try_from(rank).ok().filter(|rank| *rank < ranks));
         match (from, to) {
             (Some(from), Some(to)) => cells.entry((from / each, to / each)).or_default().add(cell),
-            _ => strangers += 1,
+            _ => unknown += 1,
         }
     }
     let title = match several {
@@ -85,8 +87,8 @@ fn panel(nth: usize, matrix: &Matrix, several: bool) -> Panel {
         false => "Who sends to whom".into(),
     };
     let mut missing = Vec::new();
-    if strangers > 0 {
-        missing.push(format!("{strangers} entries name ranks that this world has not; they are left out"));
+    if unknown > 0 {
+        missing.push(format!("{unknown} entries name ranks that this world has not; they are left out"));
     }
     let (Some(bytes), Some(calls)) = (
         Log::over(cells.values().map(Traffic::all_bytes)).or_else(|| Log::over([1.0].into_iter())),

@@ -16,13 +16,14 @@ pub(crate) mod words;
 
 use askama::Template;
 use chart::{clock, number};
-use machine::{Fault, Nanoseconds, Reading, Result};
+use machine::{Fault, Nanoseconds, Reading, Result, count};
 use sha2::{Digest, Sha256};
 
 use self::panel::Section;
 use self::tables::Table;
 use crate::summary::{State, Summary};
-use crate::verdict::{Answer, Judgement};
+use crate::terminal::NOT_COUNTED;
+use crate::verdict::{Answer, Hindrance, Judgement};
 
 /// What the page's content security policy lets run, by its hash: whatever text a profile may hold, nothing else runs.
 const SCRIPT: &str = include_str!("../../templates/profile.js");
@@ -45,6 +46,7 @@ struct Page {
     command: String,
     meta: Vec<String>,
     sentence: String,
+    hindrances: Vec<Hindrance>,
     program: Vec<String>,
     warnings: Vec<String>,
     judgements: Vec<JudgementRow>,
@@ -105,6 +107,7 @@ impl Page {
             command,
             meta,
             sentence: verdict.map_or_else(|| where_time_went(summary), |verdict| verdict.sentence.clone()),
+            hindrances: verdict.map_or_else(Vec::new, |verdict| verdict.hindrances.clone()),
             program: verdict.map_or_else(Vec::new, |verdict| verdict.program.clone()),
             warnings: warnings(summary),
             judgements: verdict.map_or_else(Vec::new, |verdict| verdict.judgements.iter().map(judgement).collect()),
@@ -128,13 +131,13 @@ fn first_words(library: &str) -> String {
 fn ranks_on_hosts(summary: &Summary) -> String {
     let job = &summary.job;
     let ranks = match job.ranks == job.expected {
-        true => words::plural(job.ranks, "rank"),
-        false => format!("{} of {}", job.ranks, words::plural(job.expected, "rank")),
+        true => count::of(job.ranks as u64, "rank"),
+        false => format!("{} of {}", job.ranks, count::of(job.expected as u64, "rank")),
     };
     match job.hosts.as_slice() {
         [] => ranks,
         [one] => format!("{ranks} on {}", one.name),
-        many => format!("{ranks} on {}", words::plural(many.len(), "host")),
+        many => format!("{ranks} on {}", count::of(many.len() as u64, "host")),
     }
 }
 
@@ -148,7 +151,7 @@ fn where_time_went(summary: &Summary) -> String {
         return format!("{} were recorded, none of them for long enough to tell anything.", ranks_on_hosts(summary));
     }
     let share = |seconds: f64| words::percent(seconds / totals.thread_seconds);
-    let [transfer, wait, _] = ranks::divided(totals.mpi, &totals.split);
+    let [transfer, wait, ..] = ranks::divided(totals.mpi, &totals.split);
     let split = match (&totals.split.transfer, &totals.split.wait) {
         (Reading::Measured(_) | Reading::Modelled(_), Reading::Measured(_) | Reading::Modelled(_)) => {
             let how = if matches!(totals.split.wait, Reading::Modelled(_)) { " (modelled)" } else { "" };
@@ -156,7 +159,7 @@ fn where_time_went(summary: &Summary) -> String {
         }
         _ => String::new(),
     };
-    let them = if summary.ranks.len() == 1 { "The rank" } else { "The ranks" };
+    let them = count::either(summary.ranks.len() as u64, "The rank", "The ranks");
     format!("{them} spent {} of the time in MPI{split}.", words::percent(totals.mpi_share))
 }
 
@@ -180,8 +183,8 @@ fn warnings(summary: &Summary) -> Vec<String> {
         let ranks = count(state);
         if ranks > 0 {
             let of: Vec<u32> = summary.ranks.iter().filter(|r| r.state == state).map(|r| r.rank).take(512).collect();
-            let name = if ranks == 1 { "rank" } else { "ranks" };
-            let each = if ranks == 1 { "" } else { "each " };
+            let name = count::either(ranks as u64, "rank", "ranks");
+            let each = count::either(ranks as u64, "", "each ");
             warnings.push(format!("{name} {}: {each}{what}", words::runs(of)));
         }
     }
@@ -195,15 +198,10 @@ fn judgement(of: &Judgement) -> JudgementRow {
         Answer::DoesNot => ("does not gain", "does-not"),
         Answer::CannotTell => ("cannot tell", "untold"),
     };
-    let points = |share: f64| format!("{:.1}", share * 100.0);
-    let gain = match of.gain {
-        None => "nothing bounds it".into(),
-        Some((least, most)) if (most - least).abs() < 0.0005 => format!("{} %", points(least)),
-        Some((least, most)) => format!("{} to {} %", points(least), points(most)),
-    };
     let name = of.choice.to_string();
     let mut letters = name.chars();
     let choice = letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect());
+    let gain = of.gain_in_words();
     JudgementRow { choice, answer, class, gain, why: of.why.clone(), next: of.next.clone() }
 }
 
@@ -315,8 +313,8 @@ fn how(summary: &Summary) -> Vec<Fact> {
         add("MPI library", library.trim().to_string());
     }
     for host in job.hosts.iter().take(64) {
-        let cores = number::reading(&host.cores, |cores| words::plural(*cores as usize, "core"));
-        add("Host", format!("{}: {}, {cores}", host.name, words::plural(host.ranks, "rank")));
+        let cores = number::reading(&host.cores, |cores| count::of((*cores).into(), "core"));
+        add("Host", format!("{}: {}, {cores}", host.name, count::of(host.ranks as u64, "rank")));
     }
     if job.hosts.len() > 64 {
         add("Host", format!("{} more", job.hosts.len() - 64));
@@ -335,6 +333,7 @@ fn how(summary: &Summary) -> Vec<Fact> {
             Some(each) => format!("{} a call", words::seconds(*each)),
         },
     );
+    add("Not counted", NOT_COUNTED.into());
     add(
         "Complete",
         match job.complete {

@@ -123,6 +123,9 @@ fn tracks(summary: &Summary, series: &Series, id: &str, title: &str, what: &str,
     if per_row > 1 {
         caption += &format!(" {per_row} share a row, their mean.");
     }
+    if all.iter().any(|track| track.shares.iter().any(Option::is_none)) {
+        caption += " Blank is nothing, or a moment that was not sampled.";
+    }
     if !summary.phases.is_empty() {
         caption += " Lines mark phases (MPI_Pcontrol).";
     }

@@ -46,4 +46,5 @@ impl Part {
 pub const COMPUTE: Part = Part { class: "fill s6", name: "compute" };
 pub const TRANSFER: Part = Part { class: "fill s1", name: "transfer" };
 pub const WAIT: Part = Part { class: "fill s3", name: "wait" };
+pub const OFF_CORE: Part = Part { class: "fill s5", name: "off its core" };
 pub const UNDIVIDED: Part = Part { class: "fill s4 hollow", name: "in MPI, too few calls to divide" };

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use chart::escape;
+use machine::Reading;
 
-use super::panel::{COMPUTE, Panel, Part, TRANSFER, UNDIVIDED, WAIT};
+use super::panel::{COMPUTE, OFF_CORE, Panel, Part, TRANSFER, UNDIVIDED, WAIT};
 use super::plot::{HEIGHT, Plot, heights, names, rectangle};
 use super::words;
 use crate::summary::{RankSummary, Split, Summary};
@@ -14,7 +15,7 @@ const COLUMNS: usize = 256;
 /// From so many on, order by rank hides who waits: a second drawing sorts them.
 const SORTED_FROM: usize = 24;
 
-const SPLIT: [Part; 4] = [COMPUTE, TRANSFER, WAIT, UNDIVIDED];
+const SPLIT: [Part; 5] = [COMPUTE, TRANSFER, WAIT, OFF_CORE, UNDIVIDED];
 
 /// Paper 002's Figure 11 tells a rank's time in MPI apart by what it called.
 const CALLED: [(Part, &[&str]); 6] = [
@@ -31,13 +32,14 @@ pub fn part_of_class(class: &str) -> Part {
     CALLED.iter().find(|(_, classes)| classes.contains(&class)).map_or(CALLED[5].0, |(part, _)| *part)
 }
 
-/// Transfer, wait and what is not divided of so many seconds in MPI.
-pub fn divided(mpi: f64, split: &Split) -> [f64; 3] {
-    let transfer = split.transfer.value().copied().unwrap_or(0.0);
-    let wait = split.wait.value().copied().unwrap_or(0.0);
-    let left = mpi - transfer - wait;
+/// Transfer, wait, what is off the core and what is not divided of so many seconds in MPI. A part that is not known is in the
+/// last.
+pub fn divided(mpi: f64, split: &Split) -> [f64; 4] {
+    let part = |reading: &Reading<f64>| reading.value().copied().unwrap_or(0.0);
+    let [transfer, wait, off_core] = [&split.transfer, &split.wait, &split.off_core].map(part);
+    let left = mpi - transfer - wait - off_core;
     // What rounding leaves is no part.
-    [transfer, wait, if left > mpi * 1e-6 { left } else { 0.0 }]
+    [transfer, wait, off_core, if left > mpi * 1e-6 { left } else { 0.0 }]
 }
 
 pub fn wait_share(rank: &RankSummary) -> f64 {
@@ -52,8 +54,9 @@ pub fn panels(summary: &Summary) -> Vec<Panel> {
         return vec![];
     }
     let split = |rank: &RankSummary| {
-        let [transfer, wait, undivided] = divided(rank.mpi, &rank.split);
-        vec![rank.compute.max(0.0), transfer, wait, undivided]
+        let [transfer, wait, off_core, undivided] = divided(rank.mpi, &rank.split);
+        let outside = rank.compute - rank.computing();
+        vec![rank.computing().max(0.0), transfer, wait, off_core + outside, undivided]
     };
     let called = |rank: &RankSummary| {
         let sum =
@@ -84,7 +87,6 @@ pub fn panels(summary: &Summary) -> Vec<Panel> {
 
 /// How transfer and wait were told apart.
 pub fn how_divided(summary: &Summary) -> String {
-    use machine::Reading;
     match &summary.totals.split.wait {
         Reading::Measured(_) => "Transfer and wait are measured: the ranks' own timelines say who was late.".into(),
         Reading::Modelled(_) => {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use chart::escape;
+use machine::count;
 
 use super::panel::{Panel, Part};
 use super::plot::{HEIGHT, Plot, Tick, heights, names, rectangle};
@@ -43,7 +44,7 @@ fn panel(id: &str, title: &str, count: Part, what: &str, rows: &[(u64, u64, u64)
         let text = format!(
             "{}: {} {what} ({}), {} ({})",
             words::size_class(floor),
-            words::grouped(calls),
+            count::grouped(calls),
             words::percent(share(calls, all)),
             words::bytes(bytes as f64),
             words::percent(share(bytes, all_bytes)),

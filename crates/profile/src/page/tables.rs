@@ -2,7 +2,7 @@
 //! the summary.
 
 use chart::{Scale, Svg, number};
-use machine::Reading;
+use machine::{Reading, count};
 
 use super::{cores, words};
 use crate::summary::{FunctionSummary, State, Summary};
@@ -72,7 +72,7 @@ fn value(value: f64, write: impl Fn(f64) -> String) -> Cell {
 }
 
 fn count(value: u64) -> Cell {
-    Cell { text: words::grouped(value), sort: value.to_string(), ..Cell::default() }
+    Cell { text: count::grouped(value), sort: value.to_string(), ..Cell::default() }
 }
 
 fn reading(of: &Reading<f64>, write: impl Fn(f64) -> String) -> Cell {
@@ -158,7 +158,7 @@ fn durations(nth: usize, f: &FunctionSummary) -> Option<String> {
         let wide = (x.at(time.floor.max(1e-9) * 1.25) - left).max(1.0);
         // A single call among millions still shows.
         let high = ((time.calls as f64 + 1.0).ln() / (most + 1.0).ln() * 24.0).max(1.5);
-        let title = format!("{} calls of about {}", words::grouped(time.calls), words::seconds(time.floor));
+        let title = format!("{} of about {}", count::of(time.calls, "call"), words::seconds(time.floor));
         svg.rectangle("fill s1", (left, 26.0 - high), wide, high, &title);
     }
     Some(svg.finish())
@@ -233,6 +233,9 @@ pub fn ranks(summary: &Summary) -> Table {
         head("Transfer", "what its calls take when nobody is late"),
         head("Wait", "in MPI beyond that"),
         head("Wait share", "of its time"),
+        head("Stopped", "by a signal or a debugger"),
+        head("No core", "runnable while others had its core"),
+        head("Stolen", "by a hypervisor from its cores while it was there"),
         head("Calls", ""),
         head("Messages", "begun to other ranks"),
         head("Bytes", "of those"),
@@ -249,7 +252,7 @@ pub fn ranks(summary: &Summary) -> Table {
             .inside
             .as_ref()
             .map_or(String::new(), |inside| format!("in {} for {}", inside.function, words::seconds(inside.seconds)));
-        let threads = if rank.threads > 1 { words::plural(rank.threads as usize, "thread") } else { String::new() };
+        let threads = if rank.threads > 1 { count::of(rank.threads.into(), "thread") } else { String::new() };
         let wait = rank.split.wait.clone().map(|wait| match rank.thread_seconds > 0.0 {
             true => wait / rank.thread_seconds,
             false => 0.0,
@@ -263,11 +266,14 @@ pub fn ranks(summary: &Summary) -> Table {
             reading(&rank.split.transfer, words::seconds),
             reading(&rank.split.wait, words::seconds),
             reading(&wait, words::percent),
+            reading(&rank.stopped, words::seconds),
+            reading(&rank.run_delay, words::seconds),
+            reading(&rank.stolen, words::seconds),
             count(rank.calls),
             count(rank.messages),
             value(rank.bytes as f64, words::bytes),
             reading(&rank.softirq, words::seconds),
-            reading(&rank.involuntary.clone().map(|n| n as f64), |n| words::grouped(n as u64)),
+            reading(&rank.involuntary.clone().map(|n| n as f64), |n| count::grouped(n as u64)),
         ]
     });
     Table { left_out: left_out(summary.ranks.len(), ROWS, "ranks", ""), ..Table::new("ranks", "Ranks", heads, rows) }
@@ -336,6 +342,9 @@ pub fn absences(summary: &Summary) -> Vec<String> {
         add("cores of ranks", number::why_missing(&rank.cores));
         add("softirq time of ranks", number::why_missing(&rank.softirq));
         add("involuntary switches of ranks", number::why_missing(&rank.involuntary));
+        add("time that ranks were stopped", number::why_missing(&rank.stopped));
+        add("time that ranks were runnable without a core", number::why_missing(&rank.run_delay));
+        add("time stolen from ranks", number::why_missing(&rank.stolen));
         add("transfer of ranks", number::why_missing(&rank.split.transfer));
         add("wait of ranks", number::why_missing(&rank.split.wait));
     }

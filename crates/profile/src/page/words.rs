@@ -1,13 +1,13 @@
 //! Figures of a profile in words.
 
 use chart::number;
-use machine::Reading;
+use machine::{Reading, count};
 
 use crate::summary::{Frame, RankSummary, Summary};
 
 pub fn seconds(value: f64) -> String {
     match value.is_finite() && value.abs() >= 999.5 {
-        true => format!("{} s", grouped(value.round() as u64)),
+        true => format!("{} s", count::grouped(value.round() as u64)),
         false => number::nanoseconds(value * 1e9),
     }
 }
@@ -33,19 +33,6 @@ pub fn percent(share: f64) -> String {
         p if p.abs() < 99.95 => format!("{p:.1} %"),
         p => format!("{p:.0} %"),
     }
-}
-
-/// `4,011,216`.
-pub fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A rate or a number too long to read: `1.3 M`.
@@ -82,10 +69,6 @@ pub fn size_class(floor: u64) -> String {
         1 => "1 B".into(),
         _ => format!("{} to under {}", bytes(floor as f64), bytes(2.0 * floor as f64)),
     }
-}
-
-pub fn plural(count: usize, what: &str) -> String {
-    format!("{} {what}{}", grouped(count as u64), if count == 1 { "" } else { "s" })
 }
 
 /// How a rank is called: with its world only where there are several.
@@ -149,7 +132,6 @@ mod tests {
 
     #[test]
     fn numbers_read_as_an_engineer_writes_them() {
-        assert_eq!([0, 999, 1000, 4_011_216].map(grouped), ["0", "999", "1,000", "4,011,216"]);
         assert_eq!([0.0, 0.0001, 0.0312, 0.9999, 1.0].map(percent), ["0 %", "< 0.1 %", "3.1 %", "100 %", "100 %"]);
         assert_eq!([0.0, 1.0, 1000.0, 65536.0, 1.5e9].map(bytes), ["0 B", "1 B", "1000 B", "64 KiB", "1.4 GiB"]);
         assert_eq!([2.4e-6, 1.5, 1382.45].map(seconds), ["2.40 µs", "1.50 s", "1,382 s"]);

@@ -5,8 +5,9 @@ mod tables;
 
 use chart::{clock, number};
 use comfy_table::{CellAlignment, Table, presets};
-use machine::{Nanoseconds, Reading};
+use machine::{Nanoseconds, Reading, count};
 
+use crate::printable::printable;
 use crate::summary::{State, Summary};
 
 /// What the reader wants to see, and where.
@@ -27,6 +28,13 @@ pub fn render(summary: &Summary, screen: Screen) -> String {
     if let Some(verdict) = &summary.verdict {
         page.text.push('\n');
         page.bold(&verdict.sentence);
+        // The sentence has the words of the first.
+        for (nth, hindrance) in verdict.hindrances.iter().enumerate() {
+            match nth {
+                0 => page.paragraph(2, &format!("- first: {}", hindrance.next)),
+                _ => page.paragraph(2, &format!("- then: {}; {}", hindrance.words, hindrance.next)),
+            }
+        }
         for judgement in &verdict.judgements {
             for why in &judgement.why {
                 page.paragraph(2, &format!("- {}: {why}", judgement.choice));
@@ -51,8 +59,14 @@ pub fn render(summary: &Summary, screen: Screen) -> String {
             page.paragraph(2, &format!("- {note}"));
         }
     }
+    page.text.push('\n');
+    page.paragraph(0, &format!("Not counted: {NOT_COUNTED}"));
     page.text
 }
+
+/// What no figure of a profile has.
+pub const NOT_COUNTED: &str = "inquiries (MPI_Comm_rank, MPI_Cart_shift, MPI_Wtime), datatypes, groups and MPI-IO; \
+                               their time is compute.";
 
 struct Page {
     screen: Screen,
@@ -69,7 +83,8 @@ impl Page {
             0..=4 => hosts.join(", "),
             many => format!("{many} hosts"),
         };
-        let of = if job.ranks == job.expected { String::new() } else { format!(" of {}", job.expected) };
+        let expected = count::of(job.expected as u64, "rank");
+        let ranks = if job.ranks == job.expected { expected } else { format!("{} of {expected}", job.ranks) };
         let worlds = if job.worlds > 1 { format!(" in {} worlds", job.worlds) } else { String::new() };
         let ended = match (job.signal, job.exit_code) {
             (Some(signal), _) => format!(", ended by signal {signal}"),
@@ -80,9 +95,7 @@ impl Page {
         self.paragraph(
             0,
             &format!(
-                "{}{of} {}{worlds} on {hosts}; {}; {}{ended}",
-                job.ranks,
-                if job.expected == 1 { "rank" } else { "ranks" },
+                "{ranks}{worlds} on {hosts}; {}; {}{ended}",
                 libraries.join(", "),
                 clock::date(Nanoseconds(job.started)),
             ),
@@ -90,12 +103,12 @@ impl Page {
         self.paragraph(
             0,
             &format!(
-                "{} between MPI_Init and MPI_Finalize, {} of it in MPI: {} calls, {} a second; {} messages, {}",
+                "{} between MPI_Init and MPI_Finalize, {} of it in MPI: {}, {} a second; {}, {}",
                 seconds(totals.seconds),
                 percent(totals.mpi_share),
-                count(totals.calls),
+                count::of(totals.calls, "call"),
                 rate(totals.calls_per_second),
-                count(totals.messages),
+                count::of(totals.messages, "message"),
                 bytes(totals.bytes),
             ),
         );
@@ -114,8 +127,8 @@ impl Page {
         let lost: Vec<String> = [State::Aborted, State::Killed, State::Exited, State::Running]
             .into_iter()
             .filter_map(|state| {
-                let ranks = summary.ranks.iter().filter(|rank| rank.state == state).count();
-                (ranks > 0).then(|| format!("{ranks} {}", word(state)))
+                let ranks = summary.ranks.iter().filter(|rank| rank.state == state).count() as u64;
+                (ranks > 0).then(|| format!("{} {}", count::of(ranks, "rank"), word(state, ranks)))
             })
             .collect();
         if !lost.is_empty() {
@@ -146,7 +159,7 @@ impl Page {
 /// A table whose columns stand at the right, but for those in `left`.
 fn table(header: &[&str], left: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header.iter().map(|name| (*name).to_owned()));
+    table.load_preset(presets::NOTHING).set_header(header.iter().map(|name| printable(name)));
     for row in rows {
         table.add_row(row.iter().map(|cell| printable(cell)));
     }
@@ -162,7 +175,7 @@ fn wrap(text: &str, width: usize, first: usize, rest: usize) -> String {
     let mut out = String::new();
     let mut line = " ".repeat(first);
     let mut empty = true;
-    for word in printable(text).split_whitespace() {
+    for word in text.split_whitespace().map(printable) {
         if !empty && line.chars().count() + 1 + word.chars().count() > width {
             out.push_str(line.trim_end());
             out.push('\n');
@@ -172,7 +185,7 @@ fn wrap(text: &str, width: usize, first: usize, rest: usize) -> String {
         if !empty {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&word);
         empty = false;
     }
     out.push_str(line.trim_end());
@@ -180,22 +193,18 @@ fn wrap(text: &str, width: usize, first: usize, rest: usize) -> String {
     out
 }
 
-/// Names in a profile are a stranger's: they must not drive the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !c.is_whitespace() { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}
-
 fn first_line(text: &str) -> &str {
     text.split([',', '\n']).next().unwrap_or("").trim()
 }
 
-fn word(state: State) -> &'static str {
+/// What `ranks` of them did.
+fn word(state: State, ranks: u64) -> &'static str {
     match state {
         State::Finalized => "finalized",
         State::Exited => "ended without MPI_Finalize",
         State::Aborted => "called MPI_Abort",
-        State::Killed => "was killed",
-        State::Running => "is running",
+        State::Killed => count::either(ranks, "was killed", "were killed"),
+        State::Running => count::either(ranks, "is running", "are running"),
     }
 }
 
@@ -221,21 +230,8 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// Digits in groups of three.
-pub fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (place, digit) in digits.char_indices() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 fn rate(value: f64) -> String {
-    if value >= 1000.0 { count(value.round() as u64) } else { number::digits(value) }
+    if value >= 1000.0 { count::grouped(value.round() as u64) } else { number::digits(value) }
 }
 
 #[cfg(test)]
@@ -244,7 +240,6 @@ mod tests {
 
     #[test]
     fn figures_read_as_people_write_them() {
-        assert_eq!([0, 999, 1000, 1234567].map(count), ["0", "999", "1 000", "1 234 567"]);
         assert_eq!([0.0, 0.0001, 0.123, 1.0].map(percent), ["0 %", "<0.1 %", "12.3 %", "100.0 %"]);
         assert_eq!([0, 1023, 1024, 1 << 31].map(bytes), ["0 B", "1023 B", "1.00 KiB", "2.00 GiB"]);
     }
@@ -252,5 +247,7 @@ mod tests {
     #[test]
     fn a_name_cannot_drive_the_terminal() {
         assert!(!wrap("a \x1b[2J b", 80, 0, 0).contains('\x1b'));
+        let table = table(&["a\x0bb"], &[], [vec!["c\rd\x0c\u{85}".to_owned()]]).to_string();
+        assert!(!table.contains(|c: char| c.is_control() && c != '\n'), "{table:?}");
     }
 }

@@ -1,7 +1,9 @@
 //! Tables I and II of paper 000 (section IV.B.2) of the profiled programs, beside each other as there.
 
+use machine::count::grouped;
+
+use crate::printable::printable;
 use crate::summary::Summary;
-use crate::terminal::count;
 
 /// The rows of Table I and of Table II.
 const CALLS: [&str; 5] = ["Allreduce", "Irecv", "Isend", "Wait", "Waitall"];
@@ -46,7 +48,7 @@ pub fn render(programs: &[Summary]) -> String {
 fn name(program: &Summary) -> String {
     let path = program.ranks.first().map(|rank| rank.program.as_str()).unwrap_or("");
     let name = path.rsplit('/').next().unwrap_or("");
-    if name.is_empty() { "program".into() } else { name.into() }
+    if name.is_empty() { "program".into() } else { printable(name) }
 }
 
 fn table(programs: &[Summary], names: &[String], rows: &[&str], share: Share) -> String {
@@ -95,8 +97,4 @@ fn others<'a>(program: &'a Summary, rows: &[&str], share: Share) -> Vec<(&'a str
     }
     sums.sort_by(|a, b| b.1.total_cmp(&a.1));
     sums
-}
-
-fn grouped(value: u64) -> String {
-    count(value).replace(' ', ",")
 }

@@ -1,9 +1,11 @@
 //! The tables of the page.
 
+use chart::number;
 use comfy_table::Table;
 use machine::Reading;
+use machine::count::{self, grouped};
 
-use super::{Screen, bytes, count, percent, seconds, table};
+use super::{Screen, bytes, percent, seconds, table};
 use crate::summarize::ratio;
 use crate::summary::{RankSummary, SiteSummary, Split, State, Summary};
 
@@ -35,23 +37,25 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
     let sampled = all.iter().any(|rank| rank.cores.value().is_some() || rank.softirq.value().is_some());
     let cores = |cores: &Vec<u32>| cores.iter().take(3).map(u32::to_string).collect::<Vec<_>>().join(",");
     let told = all.iter().any(|rank| rank.caused.value().is_some());
+    let off = |rank: &RankSummary| rank.off_core().map_or_else(|| "-".into(), |off| share(rank, off));
+    let watched = all.iter().any(|rank| rank.off_core().is_some());
     let row = |rank: &RankSummary| {
         let number = if worlds { format!("{}:{}", rank.world, rank.rank) } else { rank.rank.to_string() };
         let mut row = vec![
             number,
             rank.host.clone(),
-            share(rank, rank.compute),
+            share(rank, rank.computing()),
             part(rank, &rank.split.transfer),
             part(rank, &rank.split.wait),
-            share(rank, rank.split.undivided),
-            count(rank.calls),
-            count(rank.messages),
-            bytes(rank.bytes),
         ];
+        if watched {
+            row.push(off(rank));
+        }
+        row.extend([share(rank, rank.split.undivided), grouped(rank.calls), grouped(rank.messages), bytes(rank.bytes)]);
         if sampled {
             row.push(shown(&rank.cores, cores));
             row.push(shown(&rank.softirq, |value| seconds(*value)));
-            row.push(shown(&rank.involuntary, |value| count(*value)));
+            row.push(shown(&rank.involuntary, |value| grouped(*value)));
         }
         if told {
             row.push(shown(&rank.away, |value| seconds(*value)));
@@ -61,11 +65,15 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
         }
         let inside =
             rank.inside.as_ref().map(|inside| format!("in {} for {}", inside.function, seconds(inside.seconds)));
-        let state = (rank.state != State::Finalized).then(|| super::word(rank.state).to_owned());
+        let state = (rank.state != State::Finalized).then(|| super::word(rank.state, 1).to_owned());
         row.push([state, inside].into_iter().flatten().collect::<Vec<_>>().join(", "));
         row
     };
-    let mut header = vec!["rank", "host", "compute", "transfer", "wait", "cannot tell", "calls", "messages", "bytes"];
+    let mut header = vec!["rank", "host", "compute", "transfer", "wait"];
+    if watched {
+        header.push("off core");
+    }
+    header.extend(["cannot tell", "calls", "messages", "bytes"]);
     if sampled {
         header.extend(["cores", "softirq", "taken off"]);
     }
@@ -85,7 +93,13 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
         true => format!("Ranks: the {ends} that compute least and the {ends} that compute most of {}", all.len()),
         false => "Ranks".into(),
     };
-    let remark = "shares of each rank's time; transfer is what its calls take when nobody is late, wait all beyond";
+    let off = match all.iter().find_map(|rank| number::why_missing(&rank.stopped)).filter(|_| !watched) {
+        None => "; off core: stopped, or runnable while others had its core".into(),
+        Some(why) => format!("; time off the core is {why}"),
+    };
+    let remark = format!(
+        "shares of each rank's time; transfer is what its calls take when nobody is late, wait all beyond{off}"
+    );
     let how = match measured(all) {
         true => {
             "measured from the timeline; away: of the wait, for partners that had begun and then were outside of MPI; \
@@ -117,7 +131,7 @@ fn functions(summary: &Summary, screen: Screen) -> Option<Titled> {
         vec![
             function.name.clone(),
             if function.group > 0 { function.group.to_string() } else { String::new() },
-            count(function.calls),
+            grouped(function.calls),
             percent(function.calls_share),
             seconds(function.seconds),
             percent(function.time_share),
@@ -134,7 +148,7 @@ fn functions(summary: &Summary, screen: Screen) -> Option<Titled> {
     let remark = "ranks: of the communicator of a collective call; wait: share of the function's time, a range or - where calls are too few to tell";
     let remark = match more {
         0 => remark.into(),
-        more => format!("{remark}; {more} more rows: --sites {}", counted.len()),
+        more => format!("{remark}; {} more: --sites {}", count::of(more as u64, "row"), counted.len()),
     };
     (!counted.is_empty()).then(|| ("Functions, all ranks".into(), Some(remark), table(&header, &[0], rows)))
 }
@@ -146,7 +160,7 @@ fn sites(summary: &Summary, screen: Screen) -> Option<Titled> {
     let rows = all.iter().take(screen.sites).map(|site| {
         vec![
             site.function.clone(),
-            count(site.calls),
+            grouped(site.calls),
             seconds(site.seconds),
             percent(site.time_share),
             seconds(ratio(site.seconds, site.calls as f64)),
@@ -161,7 +175,7 @@ fn sites(summary: &Summary, screen: Screen) -> Option<Titled> {
     why.dedup();
     let mut remark: Vec<String> = why.into_iter().map(str::to_owned).collect();
     if all.len() > screen.sites {
-        remark.push(format!("{} of {} sites: --sites N shows more", screen.sites, all.len()));
+        remark.push(format!("{} of {}: --sites N shows more", screen.sites, count::of(all.len() as u64, "site")));
     }
     let remark = (!remark.is_empty()).then(|| remark.join("; "));
     (!all.is_empty()).then(|| ("Call sites, all ranks".into(), remark, table(&header, &[0, 7], rows)))
@@ -216,10 +230,10 @@ fn sizes(summary: &Summary) -> Option<Titled> {
         };
         vec![
             range,
-            count(size.messages),
+            grouped(size.messages),
             percent(ratio(size.messages as f64, messages as f64)),
             bytes(size.bytes),
-            count(size.collectives),
+            grouped(size.collectives),
             bytes(size.collective_bytes),
         ]
     });
@@ -235,10 +249,10 @@ fn cores(summary: &Summary) -> Option<Titled> {
             core.host.clone(),
             core.core.to_string(),
             shown(&core.busy, |share| percent(*share)),
-            shown(&core.softirq_rx, |n| count(n.round() as u64)),
+            shown(&core.softirq_rx, |n| grouped(n.round() as u64)),
             shown(&core.softirq_rx_seconds, |s| seconds(*s)),
-            shown(&core.softirq_tx, |n| count(n.round() as u64)),
-            shown(&core.interrupts, |n| count(n.round() as u64)),
+            shown(&core.softirq_tx, |n| grouped(n.round() as u64)),
+            shown(&core.interrupts, |n| grouped(n.round() as u64)),
             ranks.join(","),
             shown(&core.wait_share, |share| percent(*share)),
         ]

@@ -1,7 +1,7 @@
 //! When a rank was outside of MPI, where most libraries move no data.
 
 /// Shorter ones make no difference, and are many.
-const SHORTEST: i64 = 2_000;
+pub const SHORTEST: i64 = 2_000;
 
 /// Stretches of a rank's time in which none of its threads was in MPI, in ns, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,11 +22,13 @@ impl Absences {
         self.inside_until = Some(self.inside_until.map_or(left, |until| until.max(left)));
     }
 
-    /// How long it was away between two moments, without the stretch that lasts beyond.
-    pub fn within(&self, from: i64, to: i64) -> i64 {
+    /// How long it was away between two moments, without the stretch that lasts beyond, and less what `off` says that it
+    /// could not come back in such a stretch.
+    pub fn within(&self, from: i64, to: i64, off: impl Fn(i64, i64) -> i64) -> i64 {
         let first = self.stretches.partition_point(|(_, end)| *end <= from);
         let over = self.stretches[first..].iter().take_while(|(_, end)| *end <= to);
-        over.map(|(start, end)| end - start.max(&from)).sum()
+        let parts = over.map(|(start, end)| ((*start).max(from), *end));
+        parts.map(|(start, end)| (end - start - off(start, end)).max(0)).sum()
     }
 }
 
@@ -41,8 +43,10 @@ mod tests {
             away.call(entered, left);
         }
         assert_eq!(away.stretches, [(3_000, 13_000), (20_000, 50_000)]);
-        assert_eq!(away.within(0, 60_000), 40_000);
-        assert_eq!(away.within(8_000, 40_000), 5_000);
-        assert_eq!(away.within(14_000, 19_000), 0);
+        let never = |_, _| 0;
+        assert_eq!(away.within(0, 60_000, never), 40_000);
+        assert_eq!(away.within(8_000, 40_000, never), 5_000);
+        assert_eq!(away.within(14_000, 19_000, never), 0);
+        assert_eq!(away.within(0, 60_000, |start, end| (end - start) / 2), 20_000);
     }
 }

@@ -18,6 +18,8 @@ pub struct Lane {
     pub file: Vec<u8>,
     /// Ticks when its last call ended.
     pub end: u64,
+    /// Why calls are missing in it that were written; `None`: none are.
+    pub damage: Option<Fault>,
 }
 
 /// Turns ticks of a rank into nanoseconds since the time 0 of the timeline.
@@ -55,9 +57,18 @@ impl Source {
             if state.traced == 0 || !path.exists() {
                 continue;
             }
+            let rank = tables.header.rank;
             match Lane::open(&path, *thread, state.traced) {
-                Ok(lane) => lanes.push(lane),
-                Err(fault) => notes.push(format!("left out: {fault}")),
+                Ok(lane) => {
+                    notes.extend(lane.damage.as_ref().map(|fault| {
+                        let (cause, next) = (fault.cause(), fault.next());
+                        format!(
+                            "rank {rank}, thread {thread}: its timeline ends before its calls do: {cause}. Next: {next}"
+                        )
+                    }));
+                    lanes.push(lane);
+                }
+                Err(fault) => notes.push(format!("rank {rank}, thread {thread}: its timeline is left out: {fault}")),
             }
         }
         Ok(Some(Source { tables, lanes }))
@@ -69,9 +80,8 @@ impl Lane {
         let named = |fault: Fault| fault.within(path.display());
         let mut file = fs::read(path)
             .map_err(|error| Fault::because(path.display().to_string(), error, "profile the program again"))?;
-        file.truncate(usize::try_from(complete).unwrap_or(usize::MAX));
-        file.shrink_to_fit();
-        let mut decoder = Decoder::new(&file).map_err(named)?;
+        let complete = usize::try_from(complete).unwrap_or(usize::MAX);
+        let mut decoder = Decoder::up_to(&file, complete).map_err(named)?;
         let mut end = decoder.header().started;
         let damage = loop {
             match decoder.next_event() {
@@ -81,11 +91,17 @@ impl Lane {
             }
         };
         let good = decoder.position();
-        if let Some(fault) = damage.filter(|_| good == size_of::<record::trace::Header>()) {
+        let is_short = || format!("of its {complete} bytes {good} can be read");
+        let damage = damage
+            .or_else(|| (good < complete).then(|| Fault::new("a timeline", is_short(), "profile the program again")));
+        if good == size_of::<record::trace::Header>()
+            && let Some(fault) = damage
+        {
             return Err(named(fault));
         }
         file.truncate(good);
-        Ok(Lane { thread, file, end })
+        file.shrink_to_fit();
+        Ok(Lane { thread, file, end, damage })
     }
 }
 

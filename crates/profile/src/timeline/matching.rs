@@ -43,7 +43,7 @@ impl Channel {
 pub struct Entry {
     /// When it entered, ns; [`ABSENT`]: that is not in the timeline.
     pub posted: i64,
-    /// That it contributes.
+    /// Bytes that it contributes.
     pub bytes: u64,
     pub function: FunctionId,
 }

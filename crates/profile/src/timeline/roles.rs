@@ -42,9 +42,9 @@ pub enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     pub role: Role,
-    /// It is over when the call is.
+    /// Whether the operation is over when the call is.
     pub blocking: bool,
-    /// Only described, for MPI_Start.
+    /// Whether the call only describes the operation, for MPI_Start.
     pub persistent: bool,
 }
 

@@ -5,9 +5,9 @@ use std::path::Path;
 use record::functions::named;
 use record::image::Image;
 use record::layout::{Moment, Thread, kind, text};
-use record::trace::{Call, Encoder, Header, Matched, Reference, peer, tag};
+use record::samples::{Head, Origins, ThreadStop, ThreadWork, Writer};
+use record::trace::{Call, Encoder, Header, Matched, Reference, block, peer, tag};
 use tempfile::TempDir;
-use zerocopy::IntoBytes;
 
 use super::*;
 
@@ -68,14 +68,14 @@ impl Lines {
 
     fn file(&self, shift: u32) -> Vec<u8> {
         let header = Header::new(shift, STARTED, 1, self.thread);
-        let mut file = header.as_bytes().to_vec();
+        let mut file = Vec::new();
         let mut encoder = Encoder::new(&header);
         for (call, references, matched) in &self.calls {
             let mut out = vec![0; Encoder::room(references.len(), matched.len())];
             let length = encoder.encode(call, references, matched, &mut out).unwrap();
             file.extend_from_slice(&out[..length]);
         }
-        file
+        block::file(&header, &file)
     }
 }
 
@@ -193,6 +193,107 @@ fn a_receive_waits_for_a_partner_that_is_away_if_it_is_not_over_before() {
     assert_eq!(((waits.away * 1e9).round() as i64, waits.ns()), (17_000, [0; 4]));
     assert!((timeline.waits().caused()[0] - 17e-6).abs() < 1e-12);
     assert_eq!(waits_of(&timeline, 0, "Wait").away, 0.0);
+}
+
+/// Samples of a host whose rank 0 was stopped between these times, ns since the start, as a look at the end of each finds.
+pub(crate) fn sample_stops(folder: &Path, ranks: u32, stops: &[(u64, u64)]) {
+    let told = || machine::Reading::Measured("told".to_owned());
+    let origins = Origins {
+        softirq_counts: told(),
+        softirq_times: told(),
+        softirq_all: told(),
+        interrupts: told(),
+        load: told(),
+        energy: told(),
+        ranks: told(),
+    };
+    let (monotonic, realtime) = (5_000, 7_000_000_000);
+    let cores = vec![(0, 0), (1, 0)];
+    let (host, boot) = ("here".into(), "b".into());
+    let head = Head { host, boot, pid: 9, monotonic, realtime, interval: 1, for_ranks: Some(2), cores, origins };
+    let mut file = Vec::new();
+    let mut writer = Writer::begin(&mut file, &head).unwrap();
+    let mut look = |since: u64, stopped: u64| {
+        for rank in 0..ranks {
+            let pid = 100 + rank;
+            let work = ThreadWork { core: 1 + u64::from(rank), ..ThreadWork::default() };
+            writer.thread_work(pid, 0, pid, &work).unwrap();
+            writer.thread_stop(pid, 0, pid, &ThreadStop { stopped: if rank == 0 { stopped } else { 0 } }).unwrap();
+        }
+        writer.end_work(monotonic + since).unwrap();
+    };
+    look(0, 0);
+    let mut stopped = 0;
+    for (from, to) in stops {
+        look(*from, stopped);
+        stopped += to - from;
+        look(*to, stopped);
+    }
+    look(500_000_000, stopped);
+    writer.finish(monotonic + 500_000_000).unwrap();
+    let hosts = folder.join(record::folder::HOSTS);
+    std::fs::create_dir_all(hosts).unwrap();
+    std::fs::write(record::folder::samples_file(folder, "here"), file).unwrap();
+}
+
+const MS: u64 = 1_000_000;
+
+/// Rank 0 is stopped in a collective operation that both have entered, and in MPI_Wait for a message that rank 1 waits for.
+#[test]
+fn a_rank_that_is_stopped_inside_mpi_holds_up_the_others_and_does_not_transfer() {
+    let (mut a, mut b) = (Lines::default(), Lines::default());
+    for lines in [&mut a, &mut b] {
+        lines.collective("Allreduce", (0, 100 * MS), NONE, 8);
+    }
+    let sent = a.call("Isend", (200 * MS, 201 * MS), (1, 7, 1 << 20));
+    a.complete("Wait", (201 * MS, 300 * MS), &[sent]);
+    b.call("Recv", (205 * MS, 300 * MS), (0, 7, 1 << 20));
+    let folder = profile(vec![a, b]);
+    let before = open(&folder);
+    assert!(before.ranks.iter().all(|rank| rank.off_core.is_none()));
+    let transfer = |timeline: &Timeline, rank, name| (waits_of(timeline, rank, name).transfer() * 1e3).round();
+    assert_eq!(transfer(&before, 1, "Recv"), 95.0, "without samples nothing is known of it");
+
+    sample_stops(folder.path(), 2, &[(10 * MS, 90 * MS), (210 * MS, 290 * MS)]);
+    let timeline = open(&folder);
+    for name in ["Allreduce", "Wait"] {
+        let own = waits_of(&timeline, 0, name);
+        assert_eq!(((own.off_core * 1e3).round(), own.kept_off), (80.0, 0.0), "{name}");
+    }
+    for name in ["Allreduce", "Recv"] {
+        let other = waits_of(&timeline, 1, name);
+        assert_eq!(((other.kept_off * 1e3).round(), other.off_core), (80.0, 0.0), "{name}");
+    }
+    let left = [(0, "Allreduce"), (0, "Wait"), (1, "Allreduce"), (1, "Recv")];
+    assert_eq!(left.map(|(rank, name)| transfer(&timeline, rank, name)), [20.0, 15.0, 20.0, 15.0]);
+    let waits = timeline.waits();
+    // Rank 0 came to its message 4 ms before the other.
+    let caused = waits.caused().iter().map(|seconds| (seconds * 1e3).round()).collect::<Vec<_>>();
+    assert_eq!(caused, [160.0, 4.0]);
+}
+
+/// A partner that is stopped outside of MPI could not have come back: no device makes up for that.
+#[test]
+fn a_stop_outside_of_mpi_is_no_absence() {
+    let (mut a, mut b) = (Lines::default(), Lines::default());
+    let sent = a.call("Isend", (0, MS), (1, 7, 1 << 20));
+    a.complete("Wait", (101 * MS, 102 * MS), &[sent]);
+    b.call("Recv", (MS, 103 * MS), (0, 7, 1 << 20));
+    let folder = profile(vec![a, b]);
+    sample_stops(folder.path(), 2, &[(20 * MS, 90 * MS)]);
+    let waits = waits_of(&open(&folder), 1, "Recv");
+    assert_eq!(((waits.away * 1e3).round(), (waits.kept_off * 1e3).round()), (30.0, 70.0));
+}
+
+#[test]
+fn a_message_that_is_there_needs_nothing_of_a_sender_that_is_stopped() {
+    let (mut a, mut b) = (Lines::default(), Lines::default());
+    a.call("Send", (0, MS), (1, 7, 1 << 16));
+    b.call("Recv", (40 * MS, 41 * MS), (0, 7, 1 << 16));
+    let folder = profile(vec![a, b]);
+    sample_stops(folder.path(), 2, &[(20 * MS, 90 * MS)]);
+    let waits = waits_of(&open(&folder), 1, "Recv");
+    assert_eq!((waits.wait(), (waits.transfer() * 1e3).round()), (0.0, 1.0));
 }
 
 #[test]

@@ -8,41 +8,51 @@
 //! where no library without a helper moves data. That is counted from when both halves have begun, as far as the partner
 //! came back before the call was over: had the message arrived without it, the call would not have lasted so long. In a call
 //! that completes several operations the partner may be away from one that was over already.
+//!
+//! A partner that has begun may also be *kept off* its core: stopped, or runnable while others have it, wherever it is. Samples
+//! tell that of what was off for long. The same of the calling rank itself is neither wait nor work of its call.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use record::functions::{Class, FunctionId, function};
 
+use super::absence::SHORTEST;
 use super::roles::{Collective, Role, part_of};
 use super::walk::{Kind, Operation, Step};
-use super::{Rank, Timeline};
+use super::{Communicator, Rank, Timeline};
+use crate::tables::counted;
 
 /// Seconds. The calls of one function at groups of one size.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FunctionWaits {
     pub calls: u64,
-    /// In the calls.
+    /// Time in the calls.
     pub seconds: f64,
-    /// For a sender that had not begun.
+    /// Waiting for a sender that had not begun.
     pub late_sender: f64,
-    /// For a receiver that had not begun.
+    /// Waiting for a receiver that had not begun.
     pub late_receiver: f64,
-    /// For others to enter a collective operation.
+    /// Waiting for others to enter a collective operation.
     pub collective: f64,
-    /// For a partner that had begun its half and was outside of MPI.
+    /// Waiting for a partner that had begun its half and was outside of MPI.
     pub away: f64,
-    /// In calls whose waiting cannot be seen: their other end is not in the timeline, or they only ask.
+    /// Waiting for a partner that had begun its half, or entered, and was off its core.
+    pub kept_off: f64,
+    /// Time in which the calling thread, waiting for nobody, was off its own core.
+    pub off_core: f64,
+    /// Time in calls whose waiting cannot be seen: their other end is not in the timeline, or they only ask.
     pub undivided: f64,
 }
 
 impl FunctionWaits {
     pub fn wait(&self) -> f64 {
-        self.late_sender + self.late_receiver + self.collective + self.away
+        self.late_sender + self.late_receiver + self.collective + self.away + self.kept_off
     }
 
     /// What is left: the calls' own work.
     pub fn transfer(&self) -> f64 {
-        (self.seconds - self.wait() - self.undivided).max(0.0)
+        (self.seconds - self.wait() - self.off_core - self.undivided).max(0.0)
     }
 
     pub fn add(&mut self, other: &FunctionWaits) {
@@ -52,24 +62,26 @@ impl FunctionWaits {
         self.late_receiver += other.late_receiver;
         self.collective += other.collective;
         self.away += other.away;
+        self.kept_off += other.kept_off;
+        self.off_core += other.off_core;
         self.undivided += other.undivided;
     }
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RankWaits {
-    /// By function and, of collective functions, ranks of the communicator (elsewhere 0).
+    /// Waits by function and, for collective functions, ranks of the communicator (elsewhere 0).
     pub functions: BTreeMap<(FunctionId, u32), FunctionWaits>,
     /// Seconds that it waited for each other rank, by place in [`Timeline::ranks`].
     pub for_whom: BTreeMap<usize, f64>,
 }
 
 impl RankWaits {
-    /// Of all functions but MPI_Init and MPI_Finalize.
+    /// The sum over all functions but MPI_Init and MPI_Finalize.
     pub fn total(&self) -> FunctionWaits {
         let mut total = FunctionWaits::default();
         for ((id, _), waits) in &self.functions {
-            if function(*id).is_some_and(|f| !matches!(f.name, "Init" | "Init_thread" | "Finalize")) {
+            if counted(*id) {
                 total.add(waits);
             }
         }
@@ -79,7 +91,7 @@ impl RankWaits {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Waits {
-    /// By place in [`Timeline::ranks`].
+    /// Waits of each rank, by place in [`Timeline::ranks`].
     pub ranks: Vec<RankWaits>,
     /// Messages that were received before they were sent, by these clocks, and by how many ns at most: the clocks of the
     /// hosts disagree by at least that.
@@ -117,20 +129,24 @@ impl State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
-    /// Until the other came.
+    /// Waiting until the other came.
     pub nanoseconds: i64,
-    /// After that, while the other was outside of MPI again.
+    /// Waiting after that, while the other was outside of MPI again.
     pub away: i64,
+    /// Waiting after that, while the other, or some other of a collective operation, was off its core.
+    pub kept_off: i64,
     pub state: State,
     /// Place in [`Timeline::ranks`] of whom it waited for.
     pub whom: Option<usize>,
+    /// The same of who was off its core.
+    pub kept_by: Option<usize>,
     /// By how many ns the call was over before that one came, which only clocks that disagree can make so.
     backwards: i64,
 }
 
 impl Wait {
     pub fn all(&self) -> i64 {
-        self.nanoseconds + self.away
+        self.nanoseconds + self.away + self.kept_off
     }
 }
 
@@ -141,15 +157,17 @@ impl Timeline {
             let mut own = RankWaits::default();
             let mut walk = self.walk(place);
             while let Some(step) = walk.step() {
-                self.judge(&self.ranks[place], &step, &mut own, &mut waits);
+                self.judge(place, &step, &mut own, &mut waits);
             }
             waits.ranks.push(own);
         }
         waits
     }
 
-    /// What a call of `rank` waited for longest. The second value says whether all that it may have waited for is known.
-    pub fn wait_of(&self, rank: &Rank, step: &Step) -> (Option<Wait>, bool) {
+    /// What a call of the rank at `place` waited for longest. The second value says whether all that it may have waited for is
+    /// known.
+    pub fn wait_of(&self, place: usize, step: &Step) -> (Option<Wait>, bool) {
+        let rank = &self.ranks[place];
         let mut longest: Option<Wait> = None;
         let mut seen = tells(step);
         let operations = step.completed.iter().map(|operation| (operation, false));
@@ -166,42 +184,90 @@ impl Timeline {
             if state == State::LateReceiver && until > step.left {
                 continue;
             }
-            let held = until.min(step.left).saturating_sub(step.entered).max(0);
-            let away = if probe { 0 } else { self.away(operation, whom, until.max(step.entered), step) };
-            if held + away > 0 && longest.is_none_or(|longest| held + away > longest.all()) {
-                longest = Some(Wait { nanoseconds: held, away, state, whom, backwards: until - step.left });
+            let nanoseconds = until.min(step.left).saturating_sub(step.entered).max(0);
+            let begun = until.max(step.entered);
+            let may_hold = !probe && begun < step.left && !is_over_before(operation, step);
+            let (kept_off, kept_by) =
+                if may_hold { self.kept_off(place, operation, whom, begun, step) } else { (0, None) };
+            let away = if may_hold { self.away(operation, whom, begun, step) } else { 0 };
+            let backwards = until.saturating_sub(step.left);
+            let wait = Wait { nanoseconds, away, kept_off, state, whom, kept_by, backwards };
+            if wait.all() > 0 && longest.is_none_or(|longest| wait.all() > longest.all()) {
+                longest = Some(wait);
             }
         }
         (longest, seen)
     }
 
-    /// How long the partner of a message was outside of MPI, after both had begun.
+    /// How long the partner of a message was outside of MPI, after both had begun, and could have come back.
     fn away(&self, operation: &Operation, whom: Option<usize>, from: i64, step: &Step) -> i64 {
         let (Some(whom), Kind::Send | Kind::Receive) = (whom, operation.kind) else { return 0 };
-        // A send is often over before its call, a receive never.
-        if operation.kind == Kind::Send && step.completed.iter().any(|other| other.kind == Kind::Receive) {
-            return 0;
-        }
-        if from < step.left { self.absences[whom].within(from, step.left) } else { 0 }
+        self.absences[whom].within(from, step.left, |from, to| self.off_core(whom, from, to))
     }
 
-    fn judge(&self, rank: &Rank, step: &Step, own: &mut RankWaits, waits: &mut Waits) {
+    /// How long the partner of an operation was off its core after all had begun, and which rank that was: of a collective
+    /// operation the one that was so longest.
+    fn kept_off(
+        &self,
+        place: usize,
+        operation: &Operation,
+        whom: Option<usize>,
+        from: i64,
+        step: &Step,
+    ) -> (i64, Option<usize>) {
+        // What is over while the other is still off needed nothing of it.
+        let beyond = step.left + SHORTEST;
+        let is_needless = |other: usize| 100 * self.off_core(other, from, beyond) >= 99 * (beyond - from);
+        let off = |other: usize| match is_needless(other) {
+            true => (0, None),
+            false => (self.off_core(other, from, step.left), Some(other)),
+        };
+        let Kind::Collective { who, .. } = operation.kind else { return whom.map_or((0, None), off) };
+        let rank = &self.ranks[place];
+        let needed = operation.communicator.and_then(|id| {
+            let communicator = &self.communicators[id as usize];
+            Some((communicator, needed(who, communicator, operation.peer, communicator.place_of(rank.rank)?)?))
+        });
+        let Some((communicator, needed)) = needed else { return (0, None) };
+        let is_member = |other: &Rank| {
+            other.world == communicator.world
+                && communicator.place_of(other.rank).is_some_and(|member| needed.contains(&member))
+        };
+        let others = self.ever_off.iter().copied().filter(|other| *other != place && is_member(&self.ranks[*other]));
+        others.map(off).filter(|(long, _)| *long > 0).max_by_key(|(long, _)| *long).unwrap_or((0, None))
+    }
+
+    /// How long no thread of a rank had a core, as far as is known, ns.
+    fn off_core(&self, place: usize, from: i64, to: i64) -> i64 {
+        self.ranks[place].off_core.as_ref().map_or(0, |off| off.of_rank(from, to))
+    }
+
+    fn judge(&self, place: usize, step: &Step, own: &mut RankWaits, waits: &mut Waits) {
+        let rank = &self.ranks[place];
         let seconds = (step.left - step.entered) as f64 / 1e9;
         let sum = own.functions.entry((step.event.call.function, self.group(rank, step))).or_default();
         sum.calls += 1;
         sum.seconds += seconds;
-        let (wait, seen) = self.wait_of(rank, step);
+        let (wait, seen) = self.wait_of(place, step);
         let waited = wait.map_or(0.0, |wait| wait.all() as f64 / 1e9);
+        let alone = step.entered + wait.map_or(0, |wait| wait.nanoseconds);
+        let off = rank.off_core.as_ref().map_or(0, |off| off.of_thread(step.thread, alone, step.left));
+        let off = (off as f64 / 1e9).min(seconds - waited);
+        sum.off_core += off;
         if let Some(wait) = wait {
             let until = wait.nanoseconds as f64 / 1e9;
             sum.away += wait.away as f64 / 1e9;
+            sum.kept_off += wait.kept_off as f64 / 1e9;
             match wait.state {
                 State::LateSender => sum.late_sender += until,
                 State::LateReceiver => sum.late_receiver += until,
                 State::Collective => sum.collective += until,
             }
-            if let Some(whom) = wait.whom {
-                *own.for_whom.entry(whom).or_default() += waited;
+            let apart = wait.kept_off as f64 / 1e9;
+            for (whom, seconds) in [(wait.whom, waited - apart), (wait.kept_by, apart)] {
+                if let Some(whom) = whom.filter(|_| seconds > 0.0) {
+                    *own.for_whom.entry(whom).or_default() += seconds;
+                }
             }
             if wait.state == State::LateSender && wait.nanoseconds > 0 && wait.backwards > 0 {
                 waits.backwards += 1;
@@ -209,7 +275,7 @@ impl Timeline {
             }
         }
         if !seen {
-            sum.undivided += seconds - waited;
+            sum.undivided += seconds - waited - off;
         }
     }
 
@@ -229,22 +295,12 @@ impl Timeline {
         let instance = self.matches.instance(operation)?;
         let communicator = &self.communicators[operation.communicator? as usize];
         let own = communicator.place_of(rank.rank)?;
-        let everyone = 0..communicator.members.len();
         let nobody = Some((i64::MIN, State::Collective, None));
-        let last = match who {
-            Collective::All => instance.last(everyone)?,
-            Collective::FromRoot | Collective::ToRoot => {
-                let root = communicator.place_of(u32::try_from(operation.peer).ok()?)?;
-                match who {
-                    Collective::FromRoot if root != own => instance.last(root..root + 1)?,
-                    Collective::ToRoot if root == own => instance.last(everyone)?,
-                    _ => return nobody,
-                }
-            }
-            Collective::Prefix => instance.last(0..own + 1)?,
-            Collective::Neighbours => return None,
-        };
-        let (member, entry) = last;
+        let needed = needed(who, communicator, operation.peer, own)?;
+        if needed.is_empty() {
+            return nobody;
+        }
+        let (member, entry) = instance.last(needed)?;
         if member == own {
             return nobody;
         }
@@ -262,6 +318,24 @@ impl Timeline {
         let communicator = rank.communicators.get(&step.event.call.communicator);
         communicator.map_or(0, |id| self.communicators[*id as usize].members.len() as u32)
     }
+}
+
+/// Members of a communicator whom one of them needs in a collective operation with this root; `None`: that is not known.
+fn needed(who: Collective, communicator: &Communicator, root: i32, own: usize) -> Option<Range<usize>> {
+    let everyone = 0..communicator.members.len();
+    let root = || communicator.place_of(u32::try_from(root).ok()?);
+    match who {
+        Collective::All => Some(everyone),
+        Collective::FromRoot => root().map(|root| if root == own { 0..0 } else { root..root + 1 }),
+        Collective::ToRoot => root().map(|root| if root == own { everyone } else { 0..0 }),
+        Collective::Prefix => Some(0..own + 1),
+        Collective::Neighbours => None,
+    }
+}
+
+/// A send is often over before its call, a receive never.
+fn is_over_before(operation: &Operation, step: &Step) -> bool {
+    operation.kind == Kind::Send && step.completed.iter().any(|other| other.kind == Kind::Receive)
 }
 
 /// Whether all waiting of a call can be seen in its operations.

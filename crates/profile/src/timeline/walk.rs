@@ -25,7 +25,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
     pub kind: Kind,
-    /// That began it.
+    /// The function that began it.
     pub function: FunctionId,
     /// Place in [`Timeline::communicators`]; `None` where the timeline does not tell which it is.
     pub communicator: Option<u32>,

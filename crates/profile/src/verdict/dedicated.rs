@@ -1,6 +1,9 @@
 //! Would the program gain if a core of its own did the protocol's work?
 
-use super::{Answer, Choice, Evidence, Judgement, answer, share};
+use chart::number;
+use machine::Reading;
+
+use super::{Answer, Choice, Evidence, Judgement, judged, share};
 
 /// What a message costs the rank to hand it to another core and take the answer, in seconds: two crossings of a cache line
 /// at 130 ns and the work around them (docs/performance.md, `core:N`).
@@ -8,50 +11,61 @@ const HANDOVER: f64 = 0.35e-6;
 
 pub fn judge(evidence: &Evidence) -> Judgement {
     let posting = evidence.mean(|rank| (rank.posting - rank.messages as f64 * HANDOVER).max(0.0));
-    let interrupting = evidence.mean(|rank| rank.interrupting());
-    let protocol = evidence.mean(|rank| rank.protocol.value().copied().unwrap_or(0.0));
-    let transfer = evidence.mean_of(|rank| rank.transfer.value().copied());
-    let taken = posting + interrupting;
-    let away = evidence.mean(|rank| rank.away.value().copied().unwrap_or(0.0));
-    let at_most = (transfer.unwrap_or(evidence.mean(|rank| rank.mpi)) + away + protocol).max(taken);
+    let (transfer, away) = (evidence.bounds(|rank| &rank.transfer), evidence.bounds(|rank| &rank.away));
+    let protocol = evidence.bounds(|rank| &rank.protocol);
+    let taken = posting + evidence.mean(|rank| rank.interrupting());
+    let at_most = (evidence.mean(|rank| rank.moving()) + protocol.most).min(1.0).max(taken);
 
-    let mut why = vec![format!("it would take over {} to {} of the run", share(taken), share(at_most))];
-    let mut cost: f64 = 0.0;
-    for (index, host) in evidence.hosts.iter().enumerate() {
-        let ranks: Vec<_> = evidence.ranks.iter().filter(|rank| rank.host == index).collect();
-        let Some(cores) = host.cores else {
-            why.push(format!("how many cores host {} has is not known", host.name));
-            return Judgement {
-                choice: Choice::DedicatedCore,
-                answer: Answer::CannotTell,
-                gain: None,
-                why,
-                next: None,
-            };
-        };
-        if (ranks.len() as u32) < cores {
-            why.push(format!("host {} has {} cores for {} ranks: one is free", host.name, cores, ranks.len()));
-            continue;
+    let mut why = vec![match at_most < 1.0 {
+        true => format!("it would take over {} to {} of the run", share(taken), share(at_most)),
+        false => format!("it would take over {} of the run or more, which nothing bounds", share(taken)),
+    }];
+    for (what, bounds) in [
+        ("transfer", &transfer),
+        ("waiting for data that such a core would have moved", &away),
+        ("the kernel's network work on the ranks' cores", &protocol),
+    ] {
+        if let Some(reason) = bounds.unknown() {
+            why.push(format!("how much is {what} is not known: {reason}"));
         }
-        if ranks.len() < 2 {
-            why.push(format!("host {} has one core: there is none to give", host.name));
-            return Judgement { choice: Choice::DedicatedCore, answer: Answer::DoesNot, gain: None, why, next: None };
-        }
-        let run = evidence.runtime();
-        let compute = ranks.iter().map(|rank| rank.compute()).sum::<f64>() / ranks.len() as f64;
-        let lost = if run > 0.0 { compute / run / (ranks.len() - 1) as f64 } else { 0.0 };
-        if lost > cost {
-            cost = lost;
-        }
-        why.push(format!(
-            "host {} computes on all its {} cores: giving one up costs {} of the run",
-            host.name,
-            cores,
-            share(lost)
-        ));
     }
-    let gain = (taken - cost, at_most - cost);
-    let answer = answer(gain);
+    // What giving up a core costs, on the host where that is most.
+    let (mut least_cost, mut most_cost): (f64, f64) = (0.0, 0.0);
+    for (index, host) in evidence.hosts.iter().enumerate() {
+        let ranks = evidence.ranks_on(index).count();
+        let cores = number::reading(&host.cores, u32::to_string);
+        let run = evidence.runtime();
+        let compute = evidence.ranks_on(index).map(|(_, rank)| rank.compute).sum::<f64>() / ranks.max(1) as f64;
+        let lost = if run > 0.0 { compute / run / ranks.saturating_sub(1).max(1) as f64 } else { 0.0 };
+        match evidence.has_free_core(index) {
+            Reading::Measured(true) | Reading::Modelled(true) => {
+                why.push(format!("host {} has {cores} cores for {ranks} ranks: one is free", host.name));
+            }
+            Reading::Measured(false) | Reading::Modelled(false) if ranks < 2 => {
+                why.push(format!("host {} has one core: there is none to give", host.name));
+                return Judgement {
+                    choice: Choice::DedicatedCore,
+                    answer: Answer::DoesNot,
+                    gain: None,
+                    why,
+                    next: None,
+                };
+            }
+            Reading::Measured(false) | Reading::Modelled(false) => {
+                (least_cost, most_cost) = (least_cost.max(lost), most_cost.max(lost));
+                why.push(format!(
+                    "host {} computes on all its {cores} cores: giving one up costs {} of the run",
+                    host.name,
+                    share(lost)
+                ));
+            }
+            Reading::Absent { reason } | Reading::NotPermitted { reason, .. } => {
+                most_cost = most_cost.max(lost);
+                why.push(format!("whether host {} has a core to spare is not known: {reason}", host.name));
+            }
+        }
+    }
+    let (answer, gain) = judged(taken - most_cost, at_most - least_cost);
     let next = match answer {
         Answer::Gains => Some("plimsoll mpirun --placement core:N -- PROGRAM".into()),
         Answer::CannotTell => {
@@ -59,5 +73,5 @@ pub fn judge(evidence: &Evidence) -> Judgement {
         }
         Answer::DoesNot => None,
     };
-    Judgement { choice: Choice::DedicatedCore, answer, gain: Some(gain), why, next }
+    Judgement { choice: Choice::DedicatedCore, answer, gain, why, next }
 }

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use machine::Reading;
+use machine::{Reading, count};
 
-use super::{amount, share};
-use crate::summary::{FunctionSize, Summary};
+use super::{Bounds, NOISE, amount, share};
+use crate::profile::ranges;
+use crate::summary::{FunctionSize, RankSummary, Summary};
 
-/// One rank, in seconds of its run.
+/// One rank, in seconds of its run. What is missing is not 0: its bounds are wide, or it says why.
 #[derive(Debug, Clone)]
 pub struct RankEvidence {
-    /// In MPI_COMM_WORLD.
+    /// Its rank in MPI_COMM_WORLD.
     pub rank: u32,
     /// Index into [`Evidence::hosts`].
     pub host: usize,
@@ -18,85 +19,82 @@ pub struct RankEvidence {
     pub core: Option<u32>,
     pub runtime: f64,
     pub mpi: f64,
+    /// Outside MPI and, as far as that is known, on its core.
+    pub compute: f64,
     pub calls: u64,
     /// Messages it began.
     pub messages: u64,
     pub bytes: u64,
-    /// In calls that only begin messages or hand them over: work of the host, not waiting.
+    /// Least time in calls that only begin messages or hand them over: work of the host, not waiting.
     pub posting: f64,
-    /// What its calls take when nobody is late: protocol, copies and wire. Absent where only sums are known.
-    pub transfer: Reading<f64>,
-    pub wait: Reading<f64>,
-    /// Of the wait: for partners that had begun their half of a message and were outside of MPI.
-    pub away: Reading<f64>,
+    /// What its calls take when nobody is late: protocol, copies and wire.
+    pub transfer: Bounds,
+    pub wait: Bounds,
+    /// The part of the wait for partners that had begun their half of a message and were outside of MPI.
+    pub away: Bounds,
     /// The kernel's network work (softirqs) on the rank's core while it was there.
-    pub protocol: Reading<f64>,
+    pub protocol: Bounds,
+    pub stopped: Reading<f64>,
+    /// Runnable while others had its core.
+    pub run_delay: Reading<f64>,
+    /// Time that a hypervisor took from its core while it was there.
+    pub stolen: Reading<f64>,
+    /// Time that others waited for it.
+    pub caused: Reading<f64>,
 }
 
 impl RankEvidence {
-    pub fn compute(&self) -> f64 {
-        (self.runtime - self.mpi).max(0.0)
+    /// The kernel's network work that interrupts this rank's own computing, at least, taken as evenly spread over the run.
+    pub fn interrupting(&self) -> f64 {
+        if self.runtime > 0.0 { self.protocol.least * self.compute / self.runtime } else { 0.0 }
     }
 
-    /// The kernel's network work that interrupts this rank's own computing, taken as evenly spread over the run.
-    pub fn interrupting(&self) -> f64 {
-        let protocol = self.protocol.value().copied().unwrap_or(0.0);
-        if self.runtime > 0.0 { protocol * self.compute() / self.runtime } else { 0.0 }
+    /// Most seconds of transfer, and of waits for data that another would have moved.
+    pub fn moving(&self) -> f64 {
+        (self.transfer.most + self.away.most).min(self.mpi)
     }
 }
 
 #[derive(Debug, Clone)]
 pub struct HostEvidence {
     pub name: String,
-    /// Cores that ranks could use.
-    pub cores: Option<u32>,
+    /// Cores that are on line.
+    pub cores: Reading<u32>,
 }
 
 #[derive(Debug, Clone)]
 pub struct Evidence {
     pub ranks: Vec<RankEvidence>,
     pub hosts: Vec<HostEvidence>,
-    /// Share of the messages whose receiver is on another host.
-    pub between_hosts: Reading<f64>,
+    /// Ranks of which there are no tables.
+    pub missing: usize,
+    /// Share of what the ranks send whose receiver is on another host.
+    pub between_hosts: Bounds,
 }
 
 /// Classes of calls whose unhindered part is the host's work for messages: they begin them or hand them over.
 const POSTING: [&str; 2] = ["post", "send"];
 
+/// Classes of calls that may wait for a message of which both halves have begun.
+const MAY_MISS: [&str; 4] = ["send", "receive", "exchange", "completion"];
+
 impl Evidence {
     pub fn of(summary: &Summary) -> Evidence {
-        let host = |name: &str| summary.job.hosts.iter().position(|host| host.name == name).unwrap_or(0);
         let work: BTreeMap<&str, f64> = POSTING.map(|class| (class, unhindered(summary, class))).into();
-        let ranks = summary.ranks.iter().map(|rank| {
-            let working = |class: &str| {
-                let known = rank.classes.get(class)?;
-                let transfer = known.split.transfer.value().copied()?;
-                Some(transfer.min(known.seconds * work.get(class).copied().unwrap_or(0.0)))
-            };
-            // Calls that are too few to tell how long they take unhindered may all have waited, or not at all.
-            let part = |reading: &Reading<f64>| match rank.split.undivided <= rank.seconds * super::NOISE / 2.0 {
-                true => reading.clone(),
-                false => Reading::absent("too few calls of a kind to tell"),
-            };
-            RankEvidence {
-                rank: rank.rank,
-                host: host(&rank.host),
-                core: rank.cores.value().and_then(|cores| cores.first().copied()),
-                runtime: rank.seconds,
-                mpi: rank.mpi,
-                calls: rank.calls,
-                messages: rank.messages,
-                bytes: rank.bytes,
-                posting: POSTING.into_iter().filter_map(working).sum(),
-                transfer: part(&rank.split.transfer),
-                wait: part(&rank.split.wait),
-                away: rank.away.clone(),
-                protocol: rank.softirq.clone(),
-            }
-        });
         let hosts = summary.job.hosts.iter();
-        let hosts = hosts.map(|host| HostEvidence { name: host.name.clone(), cores: host.cores.value().copied() });
-        Evidence { ranks: ranks.collect(), hosts: hosts.collect(), between_hosts: between_hosts(summary) }
+        let mut hosts: Vec<_> =
+            hosts.map(|host| HostEvidence { name: host.name.clone(), cores: host.cores.clone() }).collect();
+        let ranks = summary.ranks.iter().map(|rank| {
+            let host = hosts.iter().position(|host| host.name == rank.host).unwrap_or_else(|| {
+                let cores = Reading::absent("nothing is known of this host");
+                hosts.push(HostEvidence { name: rank.host.clone(), cores });
+                hosts.len() - 1
+            });
+            of_rank(rank, host, &work)
+        });
+        let ranks = ranks.collect();
+        let missing = summary.job.expected.saturating_sub(summary.job.ranks);
+        Evidence { ranks, hosts, missing, between_hosts: between_hosts(summary, missing) }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -114,14 +112,49 @@ impl Evidence {
         if run > 0.0 { self.ranks.iter().map(seconds).sum::<f64>() / run } else { 0.0 }
     }
 
-    /// The same, where every rank knows.
-    pub fn mean_of(&self, seconds: impl Fn(&RankEvidence) -> Option<f64>) -> Option<f64> {
-        self.ranks.iter().all(|rank| seconds(rank).is_some()).then(|| self.mean(|rank| seconds(rank).unwrap_or(0.0)))
+    /// The same between bounds, with the reasons of all ranks for what is not known.
+    pub fn bounds(&self, of: impl Fn(&RankEvidence) -> &Bounds) -> Bounds {
+        let mut reasons: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for rank in &self.ranks {
+            if let Some(reason) = &of(rank).unknown {
+                reasons.entry(reason).or_default().push(rank.rank);
+            }
+        }
+        let all = |ranks: &Vec<u32>| ranks.len() == self.ranks.len();
+        let said = reasons.iter().map(|(reason, ranks)| match all(ranks) {
+            true => (*reason).to_owned(),
+            false => {
+                let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+                format!("{reason} ({noun} {})", ranges(ranks.iter().copied()))
+            }
+        });
+        let said: Vec<String> = said.collect();
+        Bounds {
+            least: self.mean(|rank| of(rank).least),
+            most: self.mean(|rank| of(rank).most),
+            unknown: (!said.is_empty()).then(|| said.join("; ")),
+        }
     }
 
     pub fn messages_per_second(&self) -> f64 {
         let run = self.runtime();
         if run > 0.0 { self.ranks.iter().map(|rank| rank.messages as f64).sum::<f64>() / run } else { 0.0 }
+    }
+
+    pub fn ranks_on(&self, host: usize) -> impl Iterator<Item = (usize, &RankEvidence)> {
+        self.ranks.iter().enumerate().filter(move |(_, rank)| rank.host == host)
+    }
+
+    /// Whether a host has a core that no rank needs.
+    pub fn has_free_core(&self, host: usize) -> Reading<bool> {
+        let ranks = self.ranks_on(host).count();
+        match self.hosts[host].cores.clone().map(|cores| ranks < cores as usize) {
+            Reading::Measured(true) | Reading::Modelled(true) if self.missing > 0 => {
+                let ranks = count::of(self.missing as u64, "rank");
+                Reading::absent(format!("there are no tables of {ranks}, which may have run there"))
+            }
+            known => known,
+        }
     }
 
     pub(super) fn words(&self) -> Vec<String> {
@@ -145,54 +178,127 @@ impl Evidence {
                 if messages > 0 { amount(bytes as f64 / messages as f64) } else { "0".into() }
             ),
         ];
-        if let (Some(transfer), Some(wait)) =
-            (self.mean_of(|rank| rank.transfer.value().copied()), self.mean_of(|rank| rank.wait.value().copied()))
+        let (transfer, wait) = (self.bounds(|rank| &rank.transfer), self.bounds(|rank| &rank.wait));
+        if transfer.unknown().is_none() && wait.unknown().is_none() {
+            words.push(format!(
+                "{} of the run is transfer, {} waiting for other ranks",
+                share(transfer.least),
+                share(wait.least)
+            ));
+        }
+        let off_core = self.ranks.iter().flat_map(|rank| [&rank.stopped, &rank.run_delay]);
+        if let Some(Reading::Absent { reason } | Reading::NotPermitted { reason, .. }) =
+            off_core.into_iter().find(|seconds| seconds.value().is_none())
         {
-            words.push(format!("{} of the run is transfer, {} waiting for other ranks", share(transfer), share(wait)));
+            words.push(format!("whether every rank had a core all the time is not known: {reason}"));
         }
         words
     }
 
     pub(super) fn where_time_goes(&self) -> String {
-        let compute = self.mean(RankEvidence::compute);
-        let wait = self.mean_of(|rank| rank.wait.value().copied());
-        match wait {
-            Some(wait) if wait > super::NOISE => {
-                format!("{} of the run is computing and {} waiting for other ranks", share(compute), share(wait))
+        let compute = self.mean(|rank| rank.compute);
+        let wait = self.bounds(|rank| &rank.wait);
+        match wait.unknown().is_none() && wait.least > NOISE {
+            true => {
+                format!("{} of the run is computing and {} waiting for other ranks", share(compute), share(wait.least))
             }
-            _ => format!("{} of the run is computing", share(compute)),
+            false => format!("{} of the run is computing", share(compute)),
         }
     }
 }
 
-/// Which part of the time in calls of a class they would have taken had nothing come between: what a timeline leaves as
-/// transfer also has the time in which a rank was off its core.
+fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>) -> RankEvidence {
+    let split = &rank.split;
+    // At least: what is not known of a class of calls adds nothing.
+    let working = |class: &str| {
+        let known = rank.classes.get(class)?;
+        Some(known.split.transfer.value()?.min(known.seconds * work.get(class)?))
+    };
+    // What could not be divided may be all of either.
+    let part = |reading: &Reading<f64>| {
+        let least = reading.value().copied().unwrap_or(0.0);
+        Bounds::between(least, least + split.undivided, "too few calls of a kind to tell")
+    };
+    let classes = MAY_MISS.iter().filter_map(|class| rank.classes.get(*class));
+    let may_miss = classes.map(|class| part_of(&class.split.wait) + class.split.undivided).sum();
+    // Threads are taken as one, their mean.
+    let of_run = |reading: &Reading<f64>| {
+        reading
+            .clone()
+            .map(|seconds| if rank.thread_seconds > 0.0 { seconds * rank.seconds / rank.thread_seconds } else { 0.0 })
+    };
+    RankEvidence {
+        rank: rank.rank,
+        host,
+        core: rank.cores.value().and_then(|cores| cores.first().copied()),
+        runtime: rank.seconds,
+        mpi: rank.mpi,
+        compute: (rank.seconds - rank.mpi - part_of(&rank.compute_off_core)).max(0.0),
+        calls: rank.calls,
+        messages: rank.messages,
+        bytes: rank.bytes,
+        posting: POSTING.into_iter().filter_map(working).sum(),
+        transfer: part(&split.transfer),
+        wait: part(&split.wait),
+        away: Bounds::of(&rank.away, may_miss),
+        protocol: Bounds::of(&rank.softirq, rank.seconds),
+        stopped: of_run(&rank.stopped),
+        run_delay: of_run(&rank.run_delay),
+        stolen: rank.stolen.clone(),
+        caused: rank.caused.clone(),
+    }
+}
+
+/// Of a part whose rest, where it is not known, is counted elsewhere.
+fn part_of(reading: &Reading<f64>) -> f64 {
+    reading.value().copied().unwrap_or(0.0)
+}
+
+/// Which part of the time in calls of a class they would have taken had nothing come between, at least: what a timeline leaves
+/// as transfer also has the time in which others had the wire.
 fn unhindered(summary: &Summary, class: &str) -> f64 {
     let sizes =
         || summary.functions.iter().filter(|function| function.class == class).flat_map(|function| &function.sizes);
     let seconds: f64 = sizes().map(|size| size.seconds).sum();
-    let work =
-        |size: &FunctionSize| size.unhindered.value().map_or(0.0, |each| each * size.calls as f64).min(size.seconds);
-    if seconds > 0.0 { sizes().map(work).sum::<f64>() / seconds } else { 0.0 }
+    let work = |size: &FunctionSize| Some((size.unhindered.value()? * size.calls as f64).min(size.seconds));
+    if seconds > 0.0 { sizes().filter_map(work).sum::<f64>() / seconds } else { 0.0 }
 }
 
-fn between_hosts(summary: &Summary) -> Reading<f64> {
-    let (mut all, mut crossing) = (0, 0);
+fn between_hosts(summary: &Summary, missing: usize) -> Bounds {
+    let (mut all, mut crossing, mut listed, mut known) = (0, 0, 0, 0);
     for (world, matrix) in summary.matrices.iter().enumerate() {
         let ranks = summary.ranks.iter().filter(|rank| rank.world == world);
         let hosts: BTreeMap<u64, &str> = ranks.map(|rank| (rank.rank.into(), rank.host.as_str())).collect();
         for [from, to, messages, _, operations, _] in &matrix.cells {
-            let count = messages + operations;
+            let count = messages.saturating_add(*operations);
             all += count;
+            listed += messages;
             if let (Some(from), Some(to)) = (hosts.get(from), hosts.get(to)) {
+                known += count;
                 crossing += if from == to { 0 } else { count };
             }
         }
     }
-    match all {
-        // Collective calls alone cross hosts as well.
-        0 if summary.job.hosts.len() > 1 => Reading::absent("no message from rank to rank"),
-        0 => Reading::Measured(0.0),
-        all => Reading::Measured(crossing as f64 / all as f64),
+    let unlisted = summary.totals.messages.saturating_sub(listed);
+    let all = all.saturating_add(unlisted);
+    let unknown = all - known;
+    let collectives = ["collective", "neighbour"]
+        .iter()
+        .any(|class| summary.ranks.iter().any(|rank| rank.classes.contains_key(*class)));
+    let mut why = Vec::new();
+    if missing > 0 {
+        why.push(format!(
+            "there are no tables of {missing} of {} ranks, which say where they ran",
+            summary.job.expected
+        ));
+    } else if unknown > 0 {
+        why.push(format!("whom {unknown} messages went to is not known"));
     }
+    if summary.job.hosts.len() > 1 && collectives {
+        why.push("collective calls, which are in no matrix, go between the hosts too".into());
+    }
+    let part = |count: u64| if all > 0 { count as f64 / all as f64 } else { 0.0 };
+    let certain = missing == 0 && (summary.job.hosts.len() < 2 || !collectives);
+    let most = if certain { part(crossing + unknown) } else { 1.0 };
+    Bounds::between(part(crossing), most, why.join("; "))
 }

@@ -1,34 +1,47 @@
 //! Would the program gain if its ranks sat on other cores? Paper 002 (6.1): a rank that computes much on the core that does
 //! the protocol's work keeps all others waiting; a rank that waits anyway can have that core.
 
-use super::{Answer, Choice, Evidence, Judgement, NOISE, RankEvidence, answer, share};
+use machine::{Reading, count};
+
+use super::{Answer, Choice, Evidence, Judgement, NOISE, RankEvidence, judged, share};
 
 pub fn judge(evidence: &Evidence) -> Judgement {
     let judgement = |answer, gain, why, next| Judgement { choice: Choice::Mapping, answer, gain, why, next };
-    let unknown = evidence.ranks.iter().find(|rank| rank.protocol.value().is_none());
-    if let Some(RankEvidence {
-        protocol: machine::Reading::Absent { reason } | machine::Reading::NotPermitted { reason, .. },
-        ..
-    }) = unknown
-    {
-        let why = vec![format!("which core does the network's work is not known: {reason}")];
-        return judgement(
-            Answer::CannotTell,
-            None,
-            why,
-            Some("profile as root, where the kernel has tracepoints".into()),
-        );
-    }
+    let cannot_tell = |why: String, next: &str| judgement(Answer::CannotTell, None, vec![why], Some(next.into()));
     let run = evidence.runtime();
+    if evidence.ranks.len() < 2 && evidence.missing > 0 {
+        let why = format!("there are no tables of {}", count::of(evidence.missing as u64, "rank"));
+        return cannot_tell(why, "copy the tables of all ranks from their hosts");
+    }
     if run <= 0.0 || evidence.ranks.len() < 2 {
         let why = vec!["there are no two ranks whose cores could be exchanged".into()];
         return judgement(Answer::DoesNot, Some((0.0, 0.0)), why, None);
+    }
+    if let Some(reason) = evidence.bounds(|rank| &rank.protocol).unknown {
+        let why = format!("which core does the network's work is not known: {reason}");
+        return cannot_tell(why, "profile as root and with the cores sampled, where the kernel has tracepoints");
+    }
+    let most = evidence.ranks.iter().map(|rank| protocol(rank) / run).fold(0.0, f64::max);
+    let wait = evidence.bounds(|rank| &rank.wait);
+    if let Some(reason) = wait.unknown().filter(|_| most >= NOISE) {
+        let why = format!(
+            "a rank shares its core with network work of {} of the run, but who waits is not known: {reason}",
+            share(most)
+        );
+        return cannot_tell(why, "plimsoll profile --trace measures it");
     }
     let best = (0..evidence.hosts.len())
         .filter_map(|host| exchange(evidence, host))
         .max_by(|a, b| a.gain.1.total_cmp(&b.gain.1));
     let Some(found) = best else {
-        let most = evidence.ranks.iter().map(|rank| protocol(rank) / run).fold(0.0, f64::max);
+        let unknown = (0..evidence.hosts.len()).find_map(|host| match evidence.has_free_core(host) {
+            Reading::Absent { reason } | Reading::NotPermitted { reason, .. } => Some((host, reason)),
+            _ => None,
+        });
+        if let Some((host, reason)) = unknown.filter(|_| most >= NOISE) {
+            let why = format!("whether host {} has a core to spare is not known: {reason}", evidence.hosts[host].name);
+            return cannot_tell(why, "profile with the cores sampled, and keep the tables of all ranks");
+        }
         let why = vec![format!(
             "no rank shares its core with more network work than {} of the run, or none waits that could take it",
             share(most)
@@ -43,7 +56,7 @@ pub fn judge(evidence: &Evidence) -> Judgement {
         core(loaded),
         share(protocol(loaded) / run),
         loaded.rank,
-        share(loaded.compute() / run)
+        share(loaded.compute / run)
     )];
     let target = match idle {
         Some(rank) => {
@@ -62,7 +75,8 @@ pub fn judge(evidence: &Evidence) -> Judgement {
             share(waiting(loaded) / run)
         ));
     }
-    judgement(answer(gain), Some(gain), why, Some(target))
+    let (answer, gain) = judged(gain.0, gain.1);
+    judgement(answer, gain, why, Some(target))
 }
 
 struct Exchange<'a> {
@@ -75,9 +89,9 @@ struct Exchange<'a> {
 /// The exchange of cores on one host that gains most.
 fn exchange(evidence: &Evidence, host: usize) -> Option<Exchange<'_>> {
     let run = evidence.runtime();
-    let mine: Vec<_> = evidence.ranks.iter().filter(|rank| rank.host == host).collect();
+    let mine: Vec<_> = evidence.ranks_on(host).map(|(_, rank)| rank).collect();
     let loaded = *mine.iter().max_by(|a, b| protocol(a).total_cmp(&protocol(b)))?;
-    let free = evidence.hosts[host].cores.is_some_and(|cores| (mine.len() as u32) < cores);
+    let free = evidence.has_free_core(host).value() == Some(&true);
     let idle =
         mine.iter().copied().filter(|rank| rank.rank != loaded.rank).max_by(|a, b| waiting(a).total_cmp(&waiting(b)));
     let idle = if free { None } else { Some(idle?) };
@@ -92,17 +106,19 @@ fn exchange(evidence: &Evidence, host: usize) -> Option<Exchange<'_>> {
     let most = removed.min(mean_wait) / run;
     // The others surely wait for it only if nobody waits less.
     let least = if waiting(loaded) <= least_wait {
-        (removed * loaded.compute() / loaded.runtime.max(f64::MIN_POSITIVE)).min(least_wait - waiting(loaded)) / run
+        (removed * loaded.compute / loaded.runtime.max(f64::MIN_POSITIVE)).min(least_wait - waiting(loaded)) / run
     } else {
         0.0
     };
     Some(Exchange { loaded, idle, gain: (least.min(most), most) })
 }
 
+// Both are known where these are asked for, as near as makes a difference.
+
 fn protocol(rank: &RankEvidence) -> f64 {
-    rank.protocol.value().copied().unwrap_or(0.0)
+    rank.protocol.least
 }
 
 fn waiting(rank: &RankEvidence) -> f64 {
-    rank.wait.value().copied().unwrap_or(0.0)
+    rank.wait.least
 }

@@ -1,13 +1,17 @@
 //! The verdict: would this program gain from offload, from a core of its own for the protocol, from another mapping of
 //! ranks to cores, or from none of them?
 //!
+//! What keeps ranks from running comes before all of these ([`Hindrance`]).
+//!
 //! Each answer is an interval, in shares of the run, from what is certainly protocol work on the ranks' cores to all that
-//! may be. Only an interval that lies above what runs differ by anyway is a gain; one below it is none; in between the
+//! may be; what is not known widens it. Only an interval that lies above what runs differ by anyway is a gain; one below it is none; in between the
 //! profile cannot tell. This is how paper 000 (IV.B.2) argues from mpiP's tables that MILC gains and LULESH does not; the
 //! tests hold the rules to its figures (claims A13, A15-A17, A19-A24).
 
+mod bounds;
 mod dedicated;
 pub mod evidence;
+mod hindrance;
 mod mapping;
 mod offload;
 
@@ -15,7 +19,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use bounds::Bounds;
 pub use evidence::{Evidence, HostEvidence, RankEvidence};
+pub use hindrance::{Cause, Hindrance};
 
 /// Runs of one program differ by this share of their time: 'below 1 % of the mean in 80 % of the runs' (claim A13).
 pub const NOISE: f64 = 0.01;
@@ -49,33 +55,62 @@ pub enum Answer {
 /// What one choice would bring.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// `offload`, `dedicated_core` or `mapping`.
+    /// What is judged: `offload`, `dedicated_core` or `mapping`.
     pub choice: Choice,
-    /// `gains`, `does_not` or `cannot_tell`.
+    /// Whether it would gain: `gains`, `does_not` or `cannot_tell`.
     pub answer: Answer,
-    /// Share of the run, at least and at most; negative where it costs. `None` where nothing bounds it.
+    /// The gain as a share of the run, at least and at most; negative where it costs. `None` where nothing bounds it.
     pub gain: Option<(f64, f64)>,
-    /// The numbers that say so, a sentence each.
+    /// The numbers behind the answer, a sentence each.
     pub why: Vec<String>,
-    /// What would tell, or how to do it.
+    /// What to do: the measurement that would decide, or how to get the gain.
     pub next: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The answer in words.
+    /// The verdict in words: first what hinders, then the answer.
     pub sentence: String,
-    /// How often the program calls MPI, how large its messages are, how long it waits: what the judgements rest on.
+    /// What kept ranks from running, and others waiting for them: to be dealt with before any placement, the worst first.
+    #[serde(default)]
+    pub hindrances: Vec<Hindrance>,
+    /// The facts behind the judgements: how often the program calls MPI, how large its messages are, how long it waits.
     pub program: Vec<String>,
-    /// One for each choice.
+    /// The judgement of each choice.
     pub judgements: Vec<Judgement>,
 }
 
 impl Verdict {
     pub fn of(evidence: &Evidence) -> Verdict {
         let judgements = vec![offload::judge(evidence), dedicated::judge(evidence), mapping::judge(evidence)];
-        Verdict { sentence: sentence(evidence, &judgements), program: evidence.words(), judgements }
+        let hindrances = hindrance::find(evidence);
+        let placement = sentence(evidence, &judgements);
+        let sentence = match &hindrances[..] {
+            [] => placement,
+            [first, rest @ ..] => {
+                let more = match rest.len() {
+                    0 => String::new(),
+                    more => format!(" ({more} more below)"),
+                };
+                format!("{}{more}. Beside that: {placement}", capitalised(&first.words))
+            }
+        };
+        Verdict { sentence, hindrances, program: evidence.words(), judgements }
     }
+}
+
+impl Judgement {
+    /// The gain in words, without its unit: a share of the run.
+    pub fn gain_in_words(&self) -> String {
+        self.gain.map_or_else(|| "nothing bounds it".into(), percent)
+    }
+}
+
+/// The answer and the gain between these shares of the run. A gain that may be all of it has no bound.
+fn judged(least: f64, most: f64) -> (Answer, Option<(f64, f64)>) {
+    let gain = (least, most.min(1.0));
+    let answer = answer(gain);
+    (answer, (gain.1 < 1.0 || answer == Answer::Gains).then_some(gain))
 }
 
 /// A gain between these bounds, against what runs differ by anyway.
@@ -97,16 +132,16 @@ fn sentence(evidence: &Evidence, judgements: &[Judgement]) -> String {
     let Some(best) = best else {
         let without: Vec<String> = with(Answer::DoesNot).map(|judgement| judgement.choice.to_string()).collect();
         return match (without.is_empty(), unsure.is_empty()) {
-            (_, true) => format!("None of them gains: {}.", evidence.where_time_goes()),
+            (_, true) => format!("No placement gains: {}.", evidence.where_time_goes()),
             (true, false) => format!("This profile cannot tell whether {} would gain.", or(&unsure)),
             (false, false) => {
                 format!("No gain from {}; this profile cannot tell whether {} would.", or(&without), or(&unsure))
             }
         };
     };
-    let mut said = format!("This program gains from {}: {} of its run.", best.choice, percent(best.gain));
+    let mut said = format!("This program gains from {}: {} of its run.", best.choice, best.gain_in_words());
     for other in with(Answer::Gains).filter(|other| other.choice != best.choice) {
-        said += &format!(" From {} too: {}.", other.choice, percent(other.gain));
+        said += &format!(" From {} too: {}.", other.choice, other.gain_in_words());
     }
     if !unsure.is_empty() {
         said += &format!(" Whether {} would, the profile cannot tell.", or(&unsure));
@@ -114,23 +149,33 @@ fn sentence(evidence: &Evidence, judgements: &[Judgement]) -> String {
     said
 }
 
+/// What gains has a gain.
 fn least(judgement: &Judgement) -> f64 {
-    judgement.gain.map_or(0.0, |(least, _)| least)
+    judgement.gain.map_or(f64::NEG_INFINITY, |(least, _)| least)
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn or(words: &[String]) -> String {
+    list(words, "or")
+}
+
+fn list(words: &[String], last_by: &str) -> String {
     match words {
         [] => String::new(),
         [one] => one.clone(),
-        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+        [first @ .., last] => format!("{} {last_by} {last}", first.join(", ")),
     }
 }
 
-fn percent(gain: Option<(f64, f64)>) -> String {
-    match gain {
-        None => "an unknown share".into(),
-        Some((least, most)) if (most - least) < 0.0005 => format!("{:.1} %", 100.0 * least),
-        Some((least, most)) => format!("{:.1} to {:.1} %", 100.0 * least, 100.0 * most),
+fn percent((least, most): (f64, f64)) -> String {
+    match most - least {
+        width if width < 0.0005 => format!("{:.1} %", 100.0 * least),
+        _ if most >= 1.0 => format!("at least {:.1} %", 100.0 * least),
+        _ => format!("{:.1} to {:.1} %", 100.0 * least, 100.0 * most),
     }
 }
 

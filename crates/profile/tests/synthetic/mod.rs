@@ -25,6 +25,8 @@ pub struct Rank {
     calls: u64,
     ticks: [u64; 16],
     peers: Vec<(u64, u64)>,
+    /// Messages that are in no matrix.
+    unlisted: u64,
 }
 
 impl Rank {
@@ -50,7 +52,8 @@ impl Rank {
         header.world = text("world-1");
         header.program = text("/bin/app");
         header.library = text("Open MPI v4.1.4");
-        let mut rank = Rank { image, thread: Thread::default(), calls: 0, ticks: [0; 16], peers: Vec::new() };
+        let mut rank =
+            Rank { image, thread: Thread::default(), calls: 0, ticks: [0; 16], peers: Vec::new(), unlisted: 0 };
         rank.calls("Init", 0, [(SECOND / 10, 0)]);
         rank.calls("Finalize", 0, [(SECOND / 20, 0)]);
         rank
@@ -71,6 +74,12 @@ impl Rank {
         let peer = |&(messages, bytes): &(u64, u64)| Peer { messages, bytes, ..Peer::default() };
         self.peers.extend(peers);
         self.image.region(kind::PEERS, 0, (0, 0), &peers.iter().map(peer).collect::<Vec<_>>());
+        self
+    }
+
+    /// So many messages more than to known peers.
+    pub fn unlisted(&mut self, messages: u64) -> &mut Rank {
+        self.unlisted += messages;
         self
     }
 
@@ -95,7 +104,7 @@ impl Rank {
 
     /// With what its one thread counted.
     pub fn finished(&mut self) -> &Image {
-        let (mut messages, mut bytes) = (0, 0);
+        let (mut messages, mut bytes) = (self.unlisted, 0);
         for (more, sum) in &self.peers {
             (messages, bytes) = (messages + more, bytes + sum);
         }

@@ -4,11 +4,11 @@ use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
 
 use super::Random;
 
-/// Out of 1000 packets, how many are lost, doubled, held back behind the next, and changed in one byte.
+/// Out of 1000 packets, how many are lost, duplicated, held back behind the next, and changed in one byte.
 #[derive(Clone, Copy, Default)]
 pub struct Rates {
     pub lost: usize,
-    pub doubled: usize,
+    pub duplicated: usize,
     pub held: usize,
     pub changed: usize,
 }
@@ -39,7 +39,7 @@ impl<P> Faulty<P> {
 impl<P: Port> Port for Faulty<P> {
     fn capabilities(&self) -> Capabilities {
         // A port that changes packets is tried as the reliable one it says to be.
-        let reliable = self.rates.lost + self.rates.doubled + self.rates.held == 0;
+        let reliable = self.rates.lost + self.rates.duplicated + self.rates.held == 0;
         Capabilities { reliable, ordered: reliable, ..self.inner.capabilities() }
     }
 
@@ -52,14 +52,14 @@ impl<P: Port> Port for Faulty<P> {
     }
 
     fn receive(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
-        // Room for what is doubled and for what was held back.
+        // Room for what is duplicated and for what was held back.
         let Faulty { inner, rates, random, held, only } = self;
         let mut delivered = 0;
         inner.receive(budget / 4, |peer, packet| {
             let spared = only.is_some_and(|only| only != peer);
             let mut hit = |rate| random.below(1000) < rate && !spared;
-            let (lost, doubled, hold, change) =
-                (hit(rates.lost), hit(rates.doubled), hit(rates.held), hit(rates.changed));
+            let (lost, duplicated, hold, change) =
+                (hit(rates.lost), hit(rates.duplicated), hit(rates.held), hit(rates.changed));
             let mut packet = packet.to_vec();
             if change && !packet.is_empty() {
                 let (at, to) = (random.below(packet.len().min(64)), random.draw() as u8);
@@ -74,7 +74,7 @@ impl<P: Port> Port for Faulty<P> {
             if hold {
                 return held.push((peer, packet));
             }
-            for _ in 0..1 + usize::from(doubled) {
+            for _ in 0..1 + usize::from(duplicated) {
                 deliver(peer, &packet);
                 delivered += 1;
             }

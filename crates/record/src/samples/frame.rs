@@ -2,6 +2,8 @@
 
 use machine::Reading;
 
+use crate::seal;
+
 /// Kinds of frames. Readers pass over those that they do not know.
 pub mod kind {
     /// [`super::super::Head`].
@@ -100,12 +102,41 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next frame: its kind and contents; `None` where it is not whole.
-    pub fn frame(&mut self) -> Option<(u8, Cursor<'a>)> {
+    pub fn frame(&mut self) -> Result<Option<(u8, Cursor<'a>)>, Damaged> {
         let mut ahead = *self;
-        let length = usize::try_from(ahead.number()?).ok()?;
-        let mut contents = Cursor(ahead.take(length)?);
-        let kind = contents.byte()?;
+        let Some(length) = ahead.number() else {
+            // Ten bytes are enough for any number.
+            return if self.0.len() < 10 { Ok(None) } else { Err(Damaged) };
+        };
+        let length = usize::try_from(length).map_err(|_| Damaged)?;
+        let Some(framed) = ahead.take(length) else { return Ok(None) };
+        let Some(sealed) = ahead.take(SEAL) else { return Ok(None) };
+        if sealed != seal_of(framed) {
+            return Err(Damaged);
+        }
+        let mut contents = Cursor(framed);
+        let kind = contents.byte().ok_or(Damaged)?;
         *self = ahead;
-        Some((kind, contents))
+        Ok(Some((kind, contents)))
     }
+}
+
+/// A frame is not what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damaged;
+
+const SEAL: usize = size_of::<u32>();
+
+/// Of a frame's kind and contents.
+fn seal_of(framed: &[u8]) -> [u8; SEAL] {
+    seal::short(seal::of(framed)).to_le_bytes()
+}
+
+pub fn put_frame(out: &mut Vec<u8>, kind: u8, contents: &[u8]) {
+    put(out, contents.len() as u64 + 1);
+    let start = out.len();
+    out.push(kind);
+    out.extend_from_slice(contents);
+    let seal = seal_of(&out[start..]);
+    out.extend(seal);
 }

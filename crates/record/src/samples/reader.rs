@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 
 use machine::{Fault, Result};
 
-use super::frame::{Cursor, kind};
+use super::frame::{Cursor, Damaged, kind};
 use super::series::{MOST, Series, Totals};
-use super::{CoreLoad, CoreWork, Energy, Head, MAGIC, Origins, RankLoad, SamplerCost, ThreadLoad, ThreadWork, VERSION};
+use super::{
+    CoreLoad, CoreWork, Energy, Head, MAGIC, Origins, RankLoad, SamplerCost, ThreadDelay, ThreadLoad, ThreadStop,
+    ThreadWork, VERSION,
+};
 use crate::folder;
 
 /// Points that are kept of a file. Of a longer one moments are left out evenly.
@@ -18,14 +21,14 @@ const MOST_POINTS: u64 = 1 << 20;
 pub struct Samples {
     pub head: Head,
     pub cores: BTreeMap<u32, CoreSamples>,
-    /// By process number.
+    /// Samples of ranks, by process number.
     pub ranks: BTreeMap<u32, RankSamples>,
     /// Zones of energy by name.
     pub zones: Vec<(String, Series<Energy>)>,
     pub cost: Series<SamplerCost>,
     /// What who sampled had to say.
     pub notes: Vec<String>,
-    /// Of the first and the last moment.
+    /// Times of the first and the last moment.
     pub span: Option<(u64, u64)>,
     /// When sampling ended in order; `None`: it goes on, was killed, or the file was cut off.
     pub ended: Option<u64>,
@@ -42,7 +45,7 @@ pub struct CoreSamples {
 #[derive(Debug, Clone, Default)]
 pub struct RankSamples {
     pub load: Series<RankLoad>,
-    /// By index in the rank's tables.
+    /// Samples of threads, by index in the rank's tables.
     pub threads: BTreeMap<u16, ThreadSamples>,
 }
 
@@ -51,6 +54,8 @@ pub struct ThreadSamples {
     pub tid: u32,
     pub work: Series<ThreadWork>,
     pub load: Series<ThreadLoad>,
+    pub stop: Series<ThreadStop>,
+    pub delay: Series<ThreadDelay>,
 }
 
 impl Samples {
@@ -88,16 +93,28 @@ impl Samples {
             None => return Err(refused("the file ends within its start")),
         }
         let head = match cursor.frame() {
-            Some((kind::HEAD, contents)) => head(contents).ok_or_else(|| refused("their head is damaged"))?,
-            _ => return Err(refused("the file ends before their head")),
+            Ok(Some((kind::HEAD, contents))) => head(contents),
+            Ok(None) => return Err(refused("the file ends before their head")),
+            _ => None,
         };
+        let head = head.ok_or_else(|| refused("their head is damaged"))?;
         let changes = changes(cursor);
         let stride = changes.div_ceil(most.max(1)).max(1);
         let mut progress = Progress::new(head, stride);
-        while let Some((kind, contents)) = cursor.frame() {
-            // What follows a frame that makes no sense would make none either.
-            if progress.take(kind, contents).is_none() {
-                progress.samples.notes.push("the samples are damaged: what follows was left out".to_owned());
+        loop {
+            let at = file.len() - cursor.0.len();
+            let taken = match cursor.frame() {
+                Ok(None) => break,
+                Ok(Some((kind, contents))) => progress.take(kind, contents).ok_or(Damaged),
+                Err(damaged) => Err(damaged),
+            };
+            // What follows builds on it.
+            if taken.is_err() {
+                let bytes = file.len();
+                progress
+                    .samples
+                    .notes
+                    .push(format!("they are damaged from byte {at} of {bytes} on, and left out from there"));
                 break;
             }
         }
@@ -108,7 +125,7 @@ impl Samples {
 /// About how many points the frames hold.
 fn changes(mut cursor: Cursor) -> u64 {
     let mut bytes = 0;
-    while let Some((kind, contents)) = cursor.frame() {
+    while let Ok(Some((kind, contents))) = cursor.frame() {
         if matches!(kind, kind::WORK | kind::LOAD) {
             bytes += contents.0.len() as u64;
         }
@@ -132,7 +149,9 @@ pub(super) fn head(mut contents: Cursor) -> Option<Head> {
         energy: contents.reading()?,
         ranks: contents.reading()?,
     };
-    Some(Head { host, boot, pid, monotonic, realtime, interval, cores, origins })
+    // Earlier heads end here.
+    let for_ranks = contents.small();
+    Some(Head { host, boot, pid, monotonic, realtime, interval, for_ranks, cores, origins })
 }
 
 /// A subject, and how far it was read.
@@ -284,6 +303,8 @@ pub(super) fn shape(kind: u8) -> Option<(usize, u32)> {
         of::<RankLoad>(),
         of::<Energy>(),
         of::<SamplerCost>(),
+        of::<ThreadStop>(),
+        of::<ThreadDelay>(),
     ];
     kinds.into_iter().find(|(known, ..)| *known == kind).map(|(_, fields, absolute)| (fields, absolute))
 }
@@ -323,6 +344,8 @@ fn with_series(samples: &mut Samples, track: &Track, push: Push) {
         CoreLoad::KIND => push.onto(&mut samples.cores.entry(first).or_default().load),
         ThreadWork::KIND => thread(samples, &|thread| push.onto(&mut thread.work)),
         ThreadLoad::KIND => thread(samples, &|thread| push.onto(&mut thread.load)),
+        ThreadStop::KIND => thread(samples, &|thread| push.onto(&mut thread.stop)),
+        ThreadDelay::KIND => thread(samples, &|thread| push.onto(&mut thread.delay)),
         RankLoad::KIND => push.onto(&mut samples.ranks.entry(first).or_default().load),
         Energy::KIND => push.onto(&mut samples.zones[track.zone].1),
         SamplerCost::KIND => push.onto(&mut samples.cost),

@@ -86,7 +86,7 @@ pub struct Series<T> {
 }
 
 impl<T: Totals> Series<T> {
-    /// In the order of time: CLOCK_MONOTONIC, ns.
+    /// The totals in the order of time: CLOCK_MONOTONIC, ns.
     pub fn points(&self) -> &[(u64, T)] {
         &self.points
     }

@@ -66,8 +66,9 @@ impl Tail {
                 self.rest = rest;
                 continue;
             }
-            while let Some((kind, contents)) = cursor.frame() {
-                self.take(kind, contents).ok_or_else(|| refused("a frame of them makes no sense"))?;
+            let damaged = || refused("a frame of them is damaged");
+            while let Some((kind, contents)) = cursor.frame().map_err(|_| damaged())? {
+                self.take(kind, contents).ok_or_else(damaged)?;
             }
             if cursor.0.len() > LONGEST {
                 return Err(refused("a frame of them is longer than any"));
@@ -84,8 +85,11 @@ impl Tail {
             return Err(refused("the file does not begin as samples of this version do"));
         }
         let mut ahead = Cursor(&cursor.0[start..]);
-        let Some((kind, contents)) = ahead.frame() else { return Ok(false) };
-        let head = (kind == kind::HEAD).then(|| head(contents)).flatten();
+        let frame = match ahead.frame() {
+            Ok(None) => return Ok(false),
+            frame => frame.ok().flatten(),
+        };
+        let head = frame.filter(|(kind, _)| *kind == kind::HEAD).and_then(|(_, contents)| head(contents));
         let head = head.ok_or_else(|| refused("their head is damaged"))?;
         self.time = head.monotonic;
         self.head = Some(head);
@@ -128,7 +132,7 @@ impl Tail {
         self.head.as_ref()
     }
 
-    /// Of the last moment: CLOCK_MONOTONIC of the host, ns.
+    /// Time of the last moment: CLOCK_MONOTONIC of the host, ns.
     pub fn time(&self) -> u64 {
         self.time
     }
@@ -146,12 +150,12 @@ impl Tail {
         self.of(|numbers| numbers[0])
     }
 
-    /// By process and the thread's index in its tables.
+    /// Work of each thread, by process and the thread's index in its tables.
     pub fn thread_work(&self) -> BTreeMap<(u32, u16), ThreadWork> {
         self.of(|numbers| (numbers[0], numbers[1] as u16))
     }
 
-    /// By process and the thread's index in its tables.
+    /// Load of each thread, by process and the thread's index in its tables.
     pub fn thread_load(&self) -> BTreeMap<(u32, u16), ThreadLoad> {
         self.of(|numbers| (numbers[0], numbers[1] as u16))
     }
@@ -180,6 +184,7 @@ mod tests {
             monotonic: 1000,
             realtime: 5000,
             interval: 10,
+            for_ranks: Some(2),
             cores: vec![(0, 0), (1, 0)],
             origins: Origins {
                 softirq_counts: how(),

@@ -12,6 +12,7 @@ fn head() -> Head {
         monotonic: 1000,
         realtime: 5000,
         interval: 20,
+        for_ranks: Some(2),
         cores: vec![(0, 0), (1, 0), (300, 1)],
         origins: Origins {
             softirq_counts: measured("counted"),
@@ -99,13 +100,26 @@ fn what_is_no_file_of_samples_is_refused() {
     for (bytes, wanted) in [
         (&b"PLIM"[..], "does not begin"),
         (&b"PLIMSAMP\x01"[..], "within its start"),
-        (&b"PLIMSAMP\x02\0\0\0"[..], "another version"),
+        (&b"PLIMSAMP\x01\0\0\0"[..], "another version"),
+        (&b"PLIMSAMP\x03\0\0\0"[..], "another version"),
         (&file[..file.len() - 1], "before their head"),
-        (&b"PLIMSAMP\x01\0\0\0\x02\x01\x05"[..], "head is damaged"),
+        (&b"PLIMSAMP\x02\0\0\0\x02\x01\x05\0\0\0\0"[..], "head is damaged"),
     ] {
         let fault = Samples::read(bytes).unwrap_err();
         assert!(fault.cause().contains(wanted), "{fault}");
     }
+}
+
+/// As files of samples before heads had it.
+#[test]
+fn a_head_without_cores_for_ranks_is_read() {
+    let mut file = Vec::new();
+    let before = Head { for_ranks: None, ..head() };
+    Writer::begin(&mut file, &before).unwrap();
+    assert_eq!(Samples::read(&file).unwrap().head, before);
+    let mut longer = Vec::new();
+    Writer::begin(&mut longer, &head()).unwrap();
+    assert_eq!(longer.len(), file.len() + 1, "it comes after all that earlier heads have");
 }
 
 #[test]

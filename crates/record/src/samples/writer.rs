@@ -3,9 +3,12 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::frame::{kind, put, put_reading, put_text};
+use super::frame::{kind, put, put_frame, put_reading, put_text};
 use super::series::{MOST, Totals};
-use super::{CoreLoad, CoreWork, Energy, Head, MAGIC, RankLoad, SamplerCost, ThreadLoad, ThreadWork, VERSION};
+use super::{
+    CoreLoad, CoreWork, Energy, Head, MAGIC, RankLoad, SamplerCost, ThreadDelay, ThreadLoad, ThreadStop, ThreadWork,
+    VERSION,
+};
 
 /// What totals are of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -58,6 +61,9 @@ impl<W: Write> Writer<W> {
         ] {
             put_reading(&mut contents, reading);
         }
+        if let Some(cores) = head.for_ranks {
+            put(&mut contents, cores.into());
+        }
         let mut writer = Writer {
             out,
             tracks: HashMap::new(),
@@ -91,6 +97,16 @@ impl<W: Write> Writer<W> {
 
     pub fn thread_load(&mut self, pid: u32, index: u16, tid: u32, load: &ThreadLoad) -> io::Result<()> {
         self.totals([pid, index.into(), tid], "", load)
+    }
+
+    /// With work, as the core that the same look finds.
+    pub fn thread_stop(&mut self, pid: u32, index: u16, tid: u32, stop: &ThreadStop) -> io::Result<()> {
+        self.totals([pid, index.into(), tid], "", stop)
+    }
+
+    /// With load.
+    pub fn thread_delay(&mut self, pid: u32, index: u16, tid: u32, delay: &ThreadDelay) -> io::Result<()> {
+        self.totals([pid, index.into(), tid], "", delay)
     }
 
     pub fn rank_load(&mut self, pid: u32, load: &RankLoad) -> io::Result<()> {
@@ -174,9 +190,7 @@ impl<W: Write> Writer<W> {
 
     fn frame(&mut self, kind: u8, contents: &[u8]) -> io::Result<()> {
         let before = self.gathered.len();
-        put(&mut self.gathered, contents.len() as u64 + 1);
-        self.gathered.push(kind);
-        self.gathered.extend_from_slice(contents);
+        put_frame(&mut self.gathered, kind, contents);
         self.written += (self.gathered.len() - before) as u64;
         if self.gathered.len() >= GATHER { self.flush() } else { Ok(()) }
     }

@@ -1,7 +1,7 @@
 use machine::{Fault, Result};
 use zerocopy::FromBytes;
 
-use super::{Call, Header, LONGEST_RUN, MAGIC, Matched, Reference, Shape, Shapes, VERSION, extra, mode, unfold};
+use super::{Call, Header, LONGEST_RUN, MAGIC, Matched, Reference, Shape, Shapes, VERSION, block, extra, mode, unfold};
 use crate::functions::{self, FunctionId};
 
 /// A call as it was read.
@@ -20,7 +20,11 @@ pub struct Event {
 pub struct Decoder<'a> {
     header: Header,
     bytes: &'a [u8],
+    /// Up to where an open block goes.
+    complete: usize,
     at: usize,
+    /// Of the present block.
+    end: usize,
     shapes: Shapes,
     begun: u64,
     left: u64,
@@ -28,8 +32,13 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// `file` is the whole file or, where the tables of the rank tell how much of it is complete, so much of it.
+    /// `file` is the whole file. One that was cut off may end within its last block only where that is open.
     pub fn new(file: &'a [u8]) -> Result<Decoder<'a>> {
+        Decoder::up_to(file, file.len())
+    }
+
+    /// Of a block that is still written only what ends before byte `complete`, as the tables of the rank tell it.
+    pub fn up_to(file: &'a [u8], complete: usize) -> Result<Decoder<'a>> {
         let (header, _) = Header::read_from_prefix(file).map_err(|_| damaged("it is too short"))?;
         if header.magic != MAGIC {
             return Err(damaged("it does not begin as one"));
@@ -41,13 +50,15 @@ impl<'a> Decoder<'a> {
                 "read it with the plimsoll that profiled the program, or profile it again",
             ));
         }
-        if header.shift > 16 {
-            return Err(damaged("its unit of time is none"));
+        if header.seal != header.sealed().seal || header.shift > 16 {
+            return Err(damaged("its header is damaged"));
         }
         Ok(Decoder {
             header,
             bytes: file,
+            complete: complete.min(file.len()),
             at: size_of::<Header>(),
+            end: size_of::<Header>(),
             shapes: Shapes::new(),
             begun: 0,
             left: header.started >> header.shift,
@@ -71,7 +82,20 @@ impl<'a> Decoder<'a> {
 
     /// The next call; `None` after the last whole one. A call that cannot be is a fault, and the calls before it are good.
     pub fn next_event(&mut self) -> Result<Option<&Event>> {
-        let mut cursor = Cursor { bytes: self.bytes, at: self.at };
+        let mut at = self.at;
+        if at == self.end {
+            let end = match block::end(self.bytes, at) {
+                None => return Ok(None),
+                Some(Err(())) => return Err(damaged(&format!("the block at byte {at} is not what was written"))),
+                Some(Ok(block::End::Closed(end))) => end,
+                Some(Ok(block::End::Open)) => self.complete,
+            };
+            at += block::HEAD;
+            self.end = end.max(at);
+            // A block without calls is the last.
+            self.at = at;
+        }
+        let mut cursor = Cursor { bytes: &self.bytes[..self.end], at };
         match self.read(&mut cursor) {
             Ok(()) => {
                 self.at = cursor.at;

@@ -19,14 +19,33 @@ fn header() -> Header {
     Header::new(SHIFT, STARTED, 77, THREAD)
 }
 
-fn written(calls: &[Made]) -> Vec<u8> {
-    let mut file = header().as_bytes().to_vec();
+fn encoded(calls: &[Made]) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
     let mut encoder = Encoder::new(&header());
     for made in calls {
         let mut out = vec![0xee; Encoder::room(made.references.len(), made.matched.len())];
         assert_eq!(encoder.encode(&made.call, &made.references, &made.matched, &mut out[1..]), None);
         let length = encoder.encode(&made.call, &made.references, &made.matched, &mut out).expect("room for it");
-        file.extend_from_slice(&out[..length]);
+        all.push(out[..length].to_vec());
+    }
+    all
+}
+
+/// In one block, which is closed.
+fn written(calls: &[Made]) -> Vec<u8> {
+    block::file(&header(), &encoded(calls).concat())
+}
+
+/// In blocks of so many calls, of which the last is open.
+fn written_open(calls: &[Made], many: usize) -> Vec<u8> {
+    let mut file = header().as_bytes().to_vec();
+    let encoded = encoded(calls);
+    let blocks: Vec<Vec<u8>> = encoded.chunks(many).map(|calls| calls.concat()).collect();
+    for (place, calls) in blocks.iter().enumerate() {
+        let at = file.len() as u64;
+        let word = if place + 1 == blocks.len() { block::open(at) } else { block::closed(at, calls) };
+        file.extend(word.to_le_bytes());
+        file.extend(calls);
     }
     file
 }
@@ -137,9 +156,17 @@ proptest! {
     }
 
     #[test]
-    fn a_file_cut_anywhere_gives_its_whole_calls(seeds in seeds(), cut in any::<prop::sample::Index>()) {
+    fn blocks_follow_each_other_without_a_seam(seeds in seeds(), many in 1usize..20) {
         let calls = made(seeds);
-        let file = written(&calls);
+        let (events, whole) = read(&written_open(&calls, many));
+        prop_assert!(whole);
+        prop_assert_eq!(events, expected(&calls));
+    }
+
+    #[test]
+    fn an_open_block_cut_anywhere_gives_its_whole_calls(seeds in seeds(), cut in any::<prop::sample::Index>()) {
+        let calls = made(seeds);
+        let file = written_open(&calls, usize::MAX);
         let cut = size_of::<Header>() + cut.index(file.len() + 1 - size_of::<Header>());
         let (events, whole) = read(&file[..cut]);
         prop_assert!(whole);
@@ -151,7 +178,8 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-        let mut file = header().as_bytes().to_vec();
+        let mut file = written_open(&[], 1);
+        file.extend(block::open(file.len() as u64).to_le_bytes());
         file.extend(&bytes);
         let (events, _) = read(&file);
         prop_assert!(events.len() <= bytes.len());
@@ -159,13 +187,40 @@ proptest! {
         let _ = Decoder::new(&bytes);
     }
 
+    /// Random bytes over a random place: what is read is what was written before it, and that something is wrong is said.
     #[test]
-    fn a_damaged_byte_never_panics(seeds in seeds(), at in any::<prop::sample::Index>(), value in any::<u8>()) {
-        let mut file = written(&made(seeds));
+    fn a_closed_block_that_was_overwritten_is_no_calls(
+        seeds in seeds(),
+        many in 1usize..20,
+        at in any::<prop::sample::Index>(),
+        noise in proptest::collection::vec(any::<u8>(), 1..300),
+    ) {
+        let calls = made(seeds);
+        let open = written_open(&calls, many);
+        // All blocks closed.
+        let mut file = header().as_bytes().to_vec();
+        for calls in encoded(&calls).chunks(many) {
+            let calls = calls.concat();
+            file.extend(block::closed(file.len() as u64, &calls).to_le_bytes());
+            file.extend(calls);
+        }
+        prop_assert_eq!(open.len(), file.len());
+        let whole = file.clone();
         let at = at.index(file.len());
-        file[at] = value;
-        if Decoder::new(&file).is_ok() {
-            read(&file);
+        let length = noise.len().min(file.len() - at);
+        file[at..at + length].copy_from_slice(&noise[..length]);
+        if let Ok(mut decoder) = Decoder::new(&file) {
+            let all = expected(&calls);
+            let mut events = Vec::new();
+            let end = loop {
+                match decoder.next_event() {
+                    Ok(Some(event)) => events.push(event.clone()),
+                    end => break end.map(|_| ()),
+                }
+            };
+            prop_assert_eq!(&events[..], &all[..events.len()]);
+            prop_assert!(events.len() == all.len() || end.is_err(), "{} of {} calls, and no fault", events.len(), all.len());
+            prop_assert!(end.is_err() || file[..40] == whole[..40]);
         }
     }
 }

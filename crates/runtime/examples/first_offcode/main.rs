@@ -37,11 +37,11 @@ pub fn run(say: &dyn Fn(&str)) -> Result<(Totals, u64)> {
     let log: Log = Arc::new(|line| eprintln!("{line}"));
     let origin = Instant::now();
 
-    // Which offcodes there are, and where they may go: this thread, and the last core that this process may use.
+    // Which offcodes there are, and where they may go: this thread, and a core near the one where it may begin.
     let registry = Registry::new().with::<LengthFilter>().with::<Aggregator>().with::<Reporter>();
-    let core = linux::affinity::allowed()?
-        .pop()
-        .ok_or_else(|| Fault::new("this process", "has no core", "run it elsewhere"))?;
+    let cores = machine::choice::for_polling_here(&linux::affinity::allowed()?)?;
+    let core =
+        *cores.get(1).or(cores.first()).ok_or_else(|| Fault::new("this process", "has no core", "run it elsewhere"))?;
     let app = AppSite::new(Residents::new(Site::App, origin, log.clone()));
     let (core, _excluded) = CoreSite::open(core, origin, log.clone())?;
     let mut runtime = Runtime::new(Catalogue::new(registry, Vec::new())?, vec![Box::new(app), Box::new(core)], log)?;

@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use engine::{Direction, Source, Status, TagSelector};
+use engine::{Direction, LinkConfig, Source, Status, TagSelector};
 use linux::udp::UdpPort;
 use machine::{Bytes, Fault, Nanoseconds, PeerIndex, Port, Result};
 use offcode::channel::{Counted, Policy, Synchronization};
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::flow::Flow;
+use super::flow::{Flow, ON_THE_WAY};
+use super::limits::Shares;
 use super::out_of_band::{not_blocking, too_long};
 use super::pump;
 use super::sealed::SealedPort;
@@ -77,7 +78,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// At the address by which the control connection reaches this host, and a free port.
+    /// Opens a socket at the address by which the control connection reaches this host, and a free port.
     pub fn open(mut address: SocketAddr) -> Result<Prepared> {
         address.set_port(0);
         Ok(Prepared { port: UdpPort::open(address)? })
@@ -88,6 +89,7 @@ impl Prepared {
     }
 
     /// Joins the other end at `peer`. `near`: this is the creator's end, the one that writes where the channel is multicast.
+    /// `grant` is asked before memory is taken whether the end may have so much; the end keeps what it gives.
     pub fn join(
         mut self,
         peer: SocketAddr,
@@ -95,6 +97,7 @@ impl Prepared {
         specification: Specification,
         near: bool,
         link: Arc<Link>,
+        grant: impl FnOnce(Bytes) -> Result<Shares>,
     ) -> Result<EngineChannel> {
         self.port.add_peer(peer)?;
         let wake = self.port.as_fd().try_clone_to_owned();
@@ -104,7 +107,9 @@ impl Prepared {
         for link in &mut links {
             link.mtu = port.capabilities().mtu;
         }
+        let shares = grant(memory(&specification, &links[0]))?;
         let mut inner = Inner {
+            _shares: shares,
             driver: Driver::new(port, &links),
             capacity: (specification.buffers.size.0 as usize).max(8),
             flow: Flow::new(specification.buffers.count),
@@ -125,6 +130,17 @@ impl Prepared {
         let may_write = near || specification.cast == Cast::Unicast;
         Ok(EngineChannel { shared, specification, link, may_write, wake })
     }
+}
+
+/// What an end may take: messages either way, those that receives are posted for, and what the engine and the port keep
+/// of packets.
+fn memory(specification: &Specification, link: &LinkConfig) -> Bytes {
+    let buffers = &specification.buffers;
+    let count = u64::from(buffers.count);
+    let messages = 2 * count * (1 + ON_THE_WAY) + count.min(POSTED.into());
+    // Out of order and unacknowledged.
+    let packets = link.reliability.as_ref().map_or(0, |reliability| 2 * u64::from(reliability.window) * link.mtu.0);
+    Bytes(messages.saturating_mul(buffers.size.0) + packets + link.credit_bytes.0 + UdpPort::MEMORY.0)
 }
 
 /// Checks what a channel between hosts can be.
@@ -161,6 +177,8 @@ pub(crate) fn check_buffers(specification: &Specification, largest: Bytes) -> Re
 
 /// The part of an end that its owner and the pump share.
 pub(crate) struct Inner {
+    /// Given back when nothing of the channel is left, which may be after its owner has let go of it.
+    _shares: Shares,
     driver: Driver<SealedPort<UdpPort>, Vec<u8>>,
     /// Bytes of a receive.
     capacity: usize,

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use machine::{Fault, Result, Site};
 use offcode::{Activity, Channel};
 
 use super::journal::Reason;
+use super::limits::{Budgets, LIMIT, Shares};
 use super::protocol::{Answer, Frame};
 use super::session::Common;
 use super::wire::Outbox;
@@ -25,7 +25,8 @@ const NAP: Duration = Duration::from_micros(200);
 const REST: Duration = Duration::from_millis(100);
 
 pub(crate) enum Task {
-    Deploy(Box<Deployment>),
+    /// The shares are the offcode's while it is here.
+    Deploy(Box<Deployment>, Shares),
     Initialize,
     Start,
     /// The far end of a channel, and the UDP port that the answer tells.
@@ -40,6 +41,8 @@ pub(crate) enum Task {
     },
     Remove,
     Evidence,
+    /// Carried out.
+    Done,
 }
 
 /// One request, and where its answer goes.
@@ -50,8 +53,23 @@ pub(crate) struct Job {
     pub slot: u32,
     pub task: Task,
     pub outbox: Arc<Outbox>,
-    /// Requests of that client that wait.
-    pub outstanding: Arc<AtomicUsize>,
+    /// What the client may use.
+    pub budgets: Arc<Budgets>,
+    /// What the request takes while it waits.
+    pub waiting: Shares,
+}
+
+impl Job {
+    pub fn answer(self, outcome: Result<Answer>, common: &Common) {
+        if let Err(fault) = &outcome
+            && fault.subject() == LIMIT
+        {
+            common.journal.refused(self.from, Reason::Limit, fault.cause());
+        }
+        // Before the answer: who has it may ask again.
+        drop(self.waiting);
+        self.outbox.push(&Frame::Answer { id: self.id, outcome: outcome.map_err(|fault| (&fault).into()) });
+    }
 }
 
 pub(crate) enum Order {
@@ -66,8 +84,13 @@ pub(crate) enum Order {
 pub(crate) struct Host {
     site: Box<dyn SiteDriver>,
     /// Whose offcode is in which slot.
-    owners: BTreeMap<u32, u64>,
+    owners: BTreeMap<u32, Owner>,
     common: Arc<Common>,
+}
+
+struct Owner {
+    session: u64,
+    _shares: Shares,
 }
 
 impl Host {
@@ -75,7 +98,7 @@ impl Host {
         Host { site, owners: BTreeMap::new(), common }
     }
 
-    /// Until every sender of orders is gone.
+    /// Carries out orders until every sender of them is gone.
     pub fn run(mut self, orders: &Receiver<Order>) {
         let mut idle = 0u32;
         loop {
@@ -115,21 +138,14 @@ impl Host {
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Do(Job { session, from, id, slot, task, outbox, outstanding }) => {
-                let outcome = self.perform(session, slot, task);
-                if let Err(fault) = &outcome
-                    && fault.subject() == LIMIT
-                {
-                    self.common.journal.refused(from, Reason::Limit, fault.cause());
-                }
-                let outcome = outcome.as_ref().map_err(Into::into);
-                // Before the answer: who has it may ask again.
-                outstanding.fetch_sub(1, Ordering::AcqRel);
-                outbox.push(&Frame::Answer { id, outcome: outcome.cloned() });
+            Order::Do(mut job) => {
+                let task = std::mem::replace(&mut job.task, Task::Done);
+                let outcome = self.perform(job.session, job.slot, task);
+                job.answer(outcome, &self.common);
             }
             Order::Clear { session, removed } => {
                 let theirs: Vec<u32> =
-                    self.owners.iter().filter(|(_, owner)| **owner == session).map(|(slot, _)| *slot).collect();
+                    self.owners.iter().filter(|(_, owner)| owner.session == session).map(|(slot, _)| *slot).collect();
                 for slot in &theirs {
                     self.remove(*slot);
                 }
@@ -147,20 +163,14 @@ impl Host {
 
     fn perform(&mut self, session: u64, number: u32, task: Task) -> Result<Answer> {
         let slot = Slot(number);
-        let owned = self.owners.get(&number) == Some(&session);
-        if !owned && !matches!(task, Task::Deploy(_) | Task::Remove) {
+        let owned = self.owners.get(&number).is_some_and(|owner| owner.session == session);
+        if !owned && !matches!(task, Task::Deploy(..) | Task::Remove) {
             return Err(Fault::new(format!("slot {number}"), "this client has no offcode there", "deploy one first"));
         }
         Ok(match task {
-            Task::Deploy(_) if self.owners.len() >= self.common.limits.offcodes => {
-                let most = self.common.limits.offcodes;
-                let cause = format!("{most} offcodes are here, the most that this agent takes");
-                let next = "remove some, or start the agent with a larger --limit offcodes=N";
-                return Err(Fault::new(LIMIT, cause, next));
-            }
-            Task::Deploy(deployment) => {
+            Task::Deploy(deployment, shares) => {
                 let slot = self.site.deploy(*deployment)?;
-                self.owners.insert(slot.0, session);
+                self.owners.insert(slot.0, Owner { session, _shares: shares });
                 Answer::Deployed { slot: slot.0 }
             }
             Task::Initialize => self.site.initialize(slot).map(|()| Answer::Done)?,
@@ -180,9 +190,7 @@ impl Host {
                 Answer::Done
             }
             Task::Evidence => Answer::Evidence(self.site.evidence(slot)?),
+            Task::Done => Answer::Done,
         })
     }
 }
-
-/// The subject of a fault that a limit of the agent caused.
-pub(crate) const LIMIT: &str = "limit of the agent";

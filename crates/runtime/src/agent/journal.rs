@@ -4,11 +4,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Lines about refusals for one reason in one second.
-const LINES_A_SECOND: u32 = 20;
+use machine::bounds::AGENT_LOG;
+
+use crate::site::residents::Log;
+
+/// Lines in one second about refusals for one reason, and of all offcodes.
+const LINES_A_SECOND: u32 = AGENT_LOG.total.count() as u32;
 
 /// Why a connection or a request was refused, or ended by the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,6 +123,28 @@ impl Journal {
     }
 }
 
+/// A log for the offcodes of an agent, whose lines clients cause: it passes on a bounded number a second, and says how many
+/// it left out.
+pub fn sparing(log: Log) -> Log {
+    let state = Mutex::new((Instant::now(), 0u32, 0u64));
+    Arc::new(move |line| {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (second, lines, left_out) = &mut *state;
+        if second.elapsed() >= Duration::from_secs(1) {
+            if *left_out > 0 {
+                log(&format!("offcodes: {left_out} more lines, not listed"));
+            }
+            (*second, *lines, *left_out) = (Instant::now(), 0, 0);
+        }
+        if *lines == LINES_A_SECOND {
+            *left_out += 1;
+            return;
+        }
+        *lines += 1;
+        log(line);
+    })
+}
+
 /// One line, whatever a peer put into it.
 fn printable(text: &str) -> String {
     text.chars().take(300).map(|c| if c.is_control() { '?' } else { c }).collect()
@@ -134,8 +160,6 @@ fn timestamp(time: SystemTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     #[test]
@@ -151,6 +175,18 @@ mod tests {
         let lines = lines.lock().unwrap();
         assert!(lines.len() < 10_000, "{}", lines.len());
         assert!(lines[0].ends_with("192.0.2.1:5 refused: not TLS 1.3: line?break"), "{}", lines[0]);
+    }
+
+    #[test]
+    fn lines_of_offcodes_are_passed_on_in_part() {
+        let lines = Arc::new(Mutex::new(0));
+        let theirs = lines.clone();
+        let log = sparing(Arc::new(move |_| *theirs.lock().unwrap() += 1));
+        let before = Instant::now();
+        (0..100_000).for_each(|_| log("a line"));
+        let seconds = before.elapsed().as_secs() as u32 + 1;
+        assert!(*lines.lock().unwrap() <= seconds * (LINES_A_SECOND + 1));
+        assert!(*lines.lock().unwrap() >= LINES_A_SECOND);
     }
 
     #[test]

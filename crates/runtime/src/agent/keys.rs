@@ -47,7 +47,7 @@ pub struct Made {
     pub for_whom: String,
     /// The day it ends, as 2027-02-19.
     pub until: String,
-    /// It replaced one for the same name.
+    /// Whether it replaced one for the same name.
     pub renewed: bool,
 }
 

@@ -1,15 +1,18 @@
-//! What an agent grants its clients at most. Everything that a peer can make grow has a row here.
+//! What an agent grants its clients at most, from [`machine::bounds`] unless it is told otherwise.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use machine::{Bytes, Fault, Result};
+use machine::bounds::*;
+use machine::budget::{Exhausted, Share};
+use machine::{Budget, Bytes, Fault, Result};
 
 /// Bounds of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Authenticated clients at once.
     pub clients: usize,
-    /// Of these, from one address.
+    /// Most authenticated clients from one address.
     pub clients_per_address: usize,
     /// Connections at once that have not authenticated. Beyond it the one that least looks like a client goes.
     pub pending: usize,
@@ -25,12 +28,26 @@ pub struct Limits {
     pub cache: Bytes,
     /// Offcodes at once, of all clients.
     pub offcodes: usize,
+    /// Most offcodes of one client.
+    pub offcodes_per_client: usize,
+    /// Memory and machine code of all clients' sandboxed bodies.
+    pub sandboxes: Bytes,
+    /// Most memory and machine code of one client's sandboxed bodies.
+    pub sandboxes_per_client: Bytes,
     /// Channels of one client at once.
     pub channels: usize,
+    /// Most channels of all clients.
+    pub channels_total: usize,
     /// Buffers of one channel, count times size.
     pub buffers: Bytes,
+    /// What all clients' channels may take.
+    pub channel_memory: Bytes,
+    /// Most memory of one client's channels.
+    pub channel_memory_per_client: Bytes,
     /// Requests of one client that wait for their answer.
     pub requests: usize,
+    /// Most bytes of those requests' frames.
+    pub request_bytes: Bytes,
     /// Answers and out-of-band messages that wait for one client to read them.
     pub backlog: Bytes,
 }
@@ -38,19 +55,26 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            clients: 32,
-            clients_per_address: 16,
-            pending: 256,
+            clients: AGENT_CLIENTS.total.count(),
+            clients_per_address: AGENT_CLIENTS.each.count(),
+            pending: AGENT_PENDING.total.count(),
             handshake: Duration::from_secs(5),
             idle: Duration::from_secs(10),
-            frame: Bytes(1 << 20),
-            code: Bytes(16 << 20),
-            cache: Bytes(64 << 20),
-            offcodes: 256,
-            channels: 256,
-            buffers: Bytes(64 << 20),
-            requests: 64,
-            backlog: Bytes(8 << 20),
+            frame: AGENT_FRAME.each.bytes(),
+            code: AGENT_CODE.each.bytes(),
+            cache: AGENT_CACHE.total.bytes(),
+            offcodes: AGENT_OFFCODES.total.count(),
+            offcodes_per_client: AGENT_OFFCODES.each.count(),
+            sandboxes: AGENT_SANDBOXES.total.bytes(),
+            sandboxes_per_client: AGENT_SANDBOXES.each.bytes(),
+            channels: AGENT_CHANNELS.each.count(),
+            channels_total: AGENT_CHANNELS.total.count(),
+            buffers: AGENT_BUFFERS.each.bytes(),
+            channel_memory: AGENT_CHANNEL_MEMORY.total.bytes(),
+            channel_memory_per_client: AGENT_CHANNEL_MEMORY.each.bytes(),
+            requests: AGENT_REQUESTS.each.count(),
+            request_bytes: AGENT_REQUEST_BYTES.each.bytes(),
+            backlog: AGENT_BACKLOG.each.bytes(),
         }
     }
 }
@@ -62,18 +86,25 @@ impl Limits {
     /// The names that [`Limits::set`] takes, with what the numbers mean.
     pub const NAMES: &[(&str, &str)] = &[
         ("clients", "authenticated clients at once"),
-        ("clients-per-address", "of these, from one address"),
-        ("pending", "connections that have not authenticated"),
-        ("handshake", "milliseconds to authenticate"),
-        ("idle", "milliseconds of silence of a client"),
+        ("clients-per-address", "authenticated clients from one address at once"),
+        ("pending", "connections at once that have not authenticated"),
+        ("handshake", "milliseconds within which a connection must authenticate"),
+        ("idle", "milliseconds of silence after which a client is given up"),
         ("frame", "bytes of one request"),
         ("code", "bytes of one body"),
-        ("cache", "bytes of all bodies kept"),
-        ("offcodes", "offcodes at once"),
+        ("cache", "bytes of all bodies that are kept for later deployments"),
+        ("offcodes", "offcodes of all clients at once"),
+        ("offcodes-per-client", "offcodes of one client at once"),
+        ("sandboxes", "bytes of memory and machine code of all sandboxed bodies"),
+        ("sandboxes-per-client", "bytes of memory and machine code of one client's sandboxed bodies"),
         ("channels", "channels of one client"),
+        ("channels-total", "channels of all clients"),
         ("buffers", "bytes of one channel's buffers"),
-        ("requests", "requests of one client that wait"),
-        ("backlog", "bytes that wait for one client to read them"),
+        ("channel-memory", "bytes that all channels may take"),
+        ("channel-memory-per-client", "bytes that one client's channels may take"),
+        ("requests", "requests of one client that wait for their answers"),
+        ("request-bytes", "bytes of one client's requests that wait for their answers"),
+        ("backlog", "bytes of answers and messages that one client has not read"),
     ];
 
     /// Sets one by its name. A fault names the names, or the values that will do.
@@ -97,9 +128,16 @@ impl Limits {
             "code" => self.code = Bytes(value),
             "cache" => self.cache = Bytes(value),
             "offcodes" => self.offcodes = count,
+            "offcodes-per-client" => self.offcodes_per_client = count,
+            "sandboxes" => self.sandboxes = Bytes(value),
+            "sandboxes-per-client" => self.sandboxes_per_client = Bytes(value),
             "channels" => self.channels = count,
+            "channels-total" => self.channels_total = count,
             "buffers" => self.buffers = Bytes(value),
+            "channel-memory" => self.channel_memory = Bytes(value),
+            "channel-memory-per-client" => self.channel_memory_per_client = Bytes(value),
             "requests" => self.requests = count,
+            "request-bytes" => self.request_bytes = Bytes(value),
             "backlog" => self.backlog = Bytes(value),
             _ => {
                 let names: Vec<&str> = Limits::NAMES.iter().map(|(name, _)| *name).collect();
@@ -108,6 +146,114 @@ impl Limits {
         }
         Ok(())
     }
+}
+
+/// What was drawn from limits, until it is dropped.
+pub(crate) type Shares = Vec<Share>;
+
+/// What is left of an agent's limits: for all clients, or for one of them.
+#[derive(Debug)]
+pub(crate) struct Budgets {
+    offcodes: Arc<Budget>,
+    sandboxes: Arc<Budget>,
+    channels: Arc<Budget>,
+    channel_memory: Arc<Budget>,
+    requests: Arc<Budget>,
+    request_bytes: Arc<Budget>,
+}
+
+impl Budgets {
+    pub fn of_all(limits: &Limits) -> Budgets {
+        // Requests have no total but that of the clients' own.
+        Budgets {
+            offcodes: Budget::new(limits.offcodes as u64),
+            sandboxes: Budget::new(limits.sandboxes.0),
+            channels: Budget::new(limits.channels_total as u64),
+            channel_memory: Budget::new(limits.channel_memory.0),
+            requests: Budget::new(u64::MAX),
+            request_bytes: Budget::new(u64::MAX),
+        }
+    }
+
+    pub fn of_client(&self, limits: &Limits) -> Budgets {
+        Budgets {
+            offcodes: self.offcodes.part(limits.offcodes_per_client as u64),
+            sandboxes: self.sandboxes.part(limits.sandboxes_per_client.0),
+            channels: self.channels.part(limits.channels as u64),
+            channel_memory: self.channel_memory.part(limits.channel_memory_per_client.0),
+            requests: self.requests.part(limits.requests as u64),
+            request_bytes: self.request_bytes.part(limits.request_bytes.0),
+        }
+    }
+
+    pub fn offcode(&self) -> Result<Share> {
+        self.offcodes.draw(1).map_err(|exhausted| match exhausted {
+            Exhausted::Own => {
+                let cause = format!("the client has {} offcodes, the most of one client", self.offcodes.total());
+                limit(cause, "remove some, or start the agent with a larger --limit offcodes-per-client=N")
+            }
+            Exhausted::Whole => {
+                let cause =
+                    format!("{} offcodes are here, the most that this agent takes", self.offcodes.total_of_all());
+                limit(cause, "remove some, or start the agent with a larger --limit offcodes=N")
+            }
+        })
+    }
+
+    pub fn sandbox(&self, size: Bytes) -> Result<Share> {
+        self.sandboxes.draw(size.0).map_err(|exhausted| {
+            let (whose, name) = match exhausted {
+                Exhausted::Own => ("the client's", "sandboxes-per-client"),
+                Exhausted::Whole => ("all clients'", "sandboxes"),
+            };
+            let cause = format!("{size} more are beyond what {whose} sandboxed bodies may take");
+            limit(cause, &format!("remove some, or start the agent with a larger --limit {name}=BYTES"))
+        })
+    }
+
+    /// One that takes so much memory.
+    pub fn channel(&self, size: Bytes) -> Result<Shares> {
+        let one = self.channels.draw(1).map_err(|exhausted| match exhausted {
+            Exhausted::Own => {
+                let cause =
+                    format!("the client has {} channels, the most that this agent takes", self.channels.total());
+                limit(cause, "close some, or start the agent with --limit channels=N")
+            }
+            Exhausted::Whole => {
+                let cause = "all clients together have the most channels that this agent takes".to_owned();
+                limit(cause, "close some, or start the agent with --limit channels-total=N")
+            }
+        })?;
+        let memory = self.channel_memory.draw(size.0).map_err(|exhausted| {
+            let (whose, name) = match exhausted {
+                Exhausted::Own => ("the client's", "channel-memory-per-client"),
+                Exhausted::Whole => ("all clients'", "channel-memory"),
+            };
+            let cause = format!("{size} more are beyond what {whose} channels may take");
+            limit(cause, &format!("choose fewer or smaller buffers, or start the agent with --limit {name}=BYTES"))
+        })?;
+        Ok(vec![one, memory])
+    }
+
+    /// One whose frame has so many bytes.
+    pub fn request(&self, length: usize) -> Result<Shares> {
+        let one = self.requests.draw(1).map_err(|_| {
+            let cause = format!("{} requests wait for their answers", self.requests.total());
+            limit(cause, "wait for answers before asking for more")
+        })?;
+        let bytes = self.request_bytes.draw(length as u64).map_err(|_| {
+            let cause = format!("the requests that wait would exceed {}", Bytes(self.request_bytes.total()));
+            limit(cause, "wait for answers, or start the agent with a larger --limit request-bytes=BYTES")
+        })?;
+        Ok(vec![one, bytes])
+    }
+}
+
+/// The subject of a fault that a limit of the agent caused.
+pub(crate) const LIMIT: &str = "limit of the agent";
+
+pub(crate) fn limit(cause: String, next: &str) -> Fault {
+    Fault::new(LIMIT, cause, next)
 }
 
 #[cfg(test)]

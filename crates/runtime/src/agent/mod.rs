@@ -8,7 +8,8 @@
 //!   which every packet is encrypted and authenticated (AES-256-GCM); what was not made with the key is dropped
 //!   and counted. An observer still sees addresses, sizes and times, and one who can drop packets can stop a channel.
 //! - An authenticated client is trusted with the agent's processor time and with what its native bodies can do. A wasm
-//!   body is bounded in memory and time; what a client asks for is bounded by [`Limits`].
+//!   body is bounded in memory and time, and compiled beside the site's thread, one client's after another's; what a
+//!   client asks for is bounded by [`Limits`], alone and together with all others.
 //!
 //! # Who may end whom
 //! A client that closes, dies or falls silent loses its offcodes: they are stopped and removed. An agent that dies is
@@ -17,6 +18,7 @@
 //! An agent with native bodies of one's own is a program that calls [`serve`] with a [`Registry`] of them.
 
 mod code_cache;
+mod compiler;
 pub(crate) mod engine_channel;
 mod flow;
 mod frame;
@@ -43,14 +45,16 @@ use offcode::Registry;
 use rustls::ServerConfig;
 
 pub(crate) use code_cache::hash;
-pub use journal::Reason;
+pub use journal::{Reason, sparing};
 pub use limits::Limits;
 pub use protocol::DEFAULT_PORT;
 
 use code_cache::CodeCache;
+use compiler::Compiler;
 use gate::Gate;
 use host::{Host, Order};
 use journal::Journal;
+use limits::Budgets;
 use protocol::{Frame, Trouble};
 use session::{Common, Session};
 use wire::{Outbox, Wire};
@@ -108,6 +112,7 @@ impl Agent {
         listener.set_nonblocking(true).map_err(failed)?;
         let common = Common {
             limits: options.limits.clone(),
+            budgets: Budgets::of_all(&options.limits),
             registry,
             cache: Mutex::new(CodeCache::new(options.limits.cache)),
             journal: Journal::new(Box::new(log)),
@@ -123,11 +128,12 @@ impl Agent {
     pub fn run(self, stop: impl Fn() -> bool) -> Result<Summary> {
         let Agent { listener, config, common, site } = self;
         let (orders, obeyed) = std::sync::mpsc::channel();
+        let compiler = Arc::new(Compiler::start(site.preparation(), common.clone(), orders.clone())?);
         let host = Host::new(site, common.clone());
         let failed = |e| Fault::because("thread of the agent's site", e, "raise the limit on processes (ulimit -u)");
         let host = thread::Builder::new().name("agent site".into()).spawn(move || host.run(&obeyed)).map_err(failed)?;
         let mut gate = Gate::new(listener, config, common.clone());
-        let mut hall = Hall { common: common.clone(), orders, seats: Vec::new(), admitted: 0 };
+        let mut hall = Hall { common: common.clone(), orders, compiler, seats: Vec::new(), admitted: 0 };
         let mut outcome = Ok(());
         while !stop() && outcome.is_ok() {
             outcome = gate.turn(|wire, from| hall.admit(wire, from));
@@ -139,7 +145,7 @@ impl Agent {
         }
         let clients = hall.admitted;
         hall.clear();
-        // The hall held the last sender of orders.
+        // The hall held the last sender of orders, and its compiler another.
         let _ = host.join();
         outcome.map(|()| Summary { clients, refused: common.journal.counts() })
     }
@@ -156,6 +162,7 @@ struct Seat {
 struct Hall {
     common: Arc<Common>,
     orders: std::sync::mpsc::Sender<Order>,
+    compiler: Arc<Compiler>,
     seats: Vec<Seat>,
     admitted: u64,
 }
@@ -186,8 +193,8 @@ impl Hall {
     fn seat(&mut self, wire: Wire, from: SocketAddr) -> Result<(), String> {
         let here = wire.stream.local_addr().map_err(|e| e.to_string())?;
         let outbox = Arc::new(Outbox::new(self.common.limits.backlog.0 as usize).map_err(|e| e.to_string())?);
-        let session =
-            Session::new(self.admitted, (from, here), self.common.clone(), self.orders.clone(), outbox.clone());
+        let (common, orders, compiler) = (self.common.clone(), self.orders.clone(), self.compiler.clone());
+        let session = Session::new(self.admitted, (from, here), common, orders, compiler, outbox.clone());
         let thread = thread::Builder::new().name("agent client".into()).spawn(move || session.run(wire));
         let thread = thread.map_err(|e| e.to_string())?;
         self.admitted += 1;

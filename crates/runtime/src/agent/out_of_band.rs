@@ -4,11 +4,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use machine::{Fault, Nanoseconds, Result};
+use machine::{Bytes, Fault, Nanoseconds, Result};
 use offcode::channel::{Counted, Policy, Synchronization};
 use offcode::{Channel, Delivery, Specification, Written};
 
-use super::flow::Flow;
+use super::flow::{Flow, ON_THE_WAY};
+use super::limits::Shares;
 use super::protocol::Frame;
 use super::wire::Outbox;
 
@@ -46,8 +47,14 @@ impl Channels {
         self.table.lock().unwrap_or_else(PoisonError::into_inner).get(&number)?.upgrade()
     }
 
-    /// Makes this process's end of channel `number`; `None` if there is one.
-    pub fn open(&self, number: u32, specification: Specification, outbox: Arc<Outbox>) -> Option<OutOfBand> {
+    /// Makes this process's end of channel `number`, which keeps `shares`; `None` if there is one.
+    pub fn open(
+        &self,
+        number: u32,
+        specification: Specification,
+        outbox: Arc<Outbox>,
+        shares: Shares,
+    ) -> Option<OutOfBand> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.retain(|_, shared| shared.strong_count() > 0);
         if table.contains_key(&number) {
@@ -69,12 +76,7 @@ impl Channels {
             changed: Condvar::new(),
         });
         table.insert(number, Arc::downgrade(&shared));
-        Some(OutOfBand { shared, specification })
-    }
-
-    pub fn count(&self) -> usize {
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.values().filter(|shared| shared.strong_count() > 0).count()
+        Some(OutOfBand { shared, specification, _shares: shares })
     }
 
     /// A message came. `Err`: the peer broke the rules. One for a channel that was just closed here is dropped.
@@ -118,6 +120,13 @@ impl Channels {
 pub(crate) struct OutOfBand {
     shared: Arc<Shared>,
     specification: Specification,
+    _shares: Shares,
+}
+
+/// What may wait here to be read; what waits to be sent is the outbox's.
+pub(crate) fn memory(specification: &Specification) -> Bytes {
+    let buffers = &specification.buffers;
+    Bytes(buffers.size.0.saturating_mul(u64::from(buffers.count) * (1 + ON_THE_WAY)))
 }
 
 /// The fault of a message that no buffer holds.

@@ -6,7 +6,7 @@
 //!
 //! Each direction has a key of its own, made for one channel and sent over TLS. The number is the nonce: it is used once
 //! under its key. What does not open is dropped and counted. A packet that is caught and sent again does open; the engine
-//! drops it, as it drops every double.
+//! drops it, as it drops every duplicate.
 
 use machine::{Bytes, Capabilities, Notice, PeerIndex, Port, Result, Sent};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};

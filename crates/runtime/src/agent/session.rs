@@ -2,26 +2,29 @@
 //! channels, and passes the rest to the site's thread.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use machine::{Fault, Result, SiteKind};
+use machine::bounds::AGENT_ENTRIES;
+use machine::{Bytes, Fault, Result, SiteKind};
 use offcode::{Attributes, Channel, Manifest, Registry, Specification};
 
 use super::Limits;
 use super::code_cache::{CodeCache, Upload};
+use super::compiler::Compiler;
 use super::engine_channel::{self, Agreement, Inner, Link, Prepared};
-use super::host::{Job, LIMIT, Order, Task};
+use super::host::{Job, Order, Task};
 use super::journal::{Journal, Reason};
-use super::out_of_band::Channels;
-use super::protocol::{Answer, Body, Frame, Request, VERSION, Way};
+use super::limits::{Budgets, LIMIT, limit};
+use super::out_of_band::{self, Channels};
+use super::protocol::{Answer, Body, Frame, Hash, Request, VERSION, Way};
 use super::wire::{Handler, Outbox, Wire};
 use crate::site::{Code, Deployment};
 
 /// What all sessions of an agent share.
 pub(crate) struct Common {
     pub limits: Limits,
+    pub budgets: Budgets,
     pub registry: Registry,
     pub cache: Mutex<CodeCache>,
     pub journal: Journal,
@@ -33,12 +36,15 @@ pub(crate) struct Session {
     pub here: SocketAddr,
     pub common: Arc<Common>,
     pub orders: Sender<Order>,
+    compiler: Arc<Compiler>,
     outbox: Arc<Outbox>,
-    outstanding: Arc<AtomicUsize>,
+    budgets: Arc<Budgets>,
     channels: Channels,
     engine_channels: Vec<Weak<Mutex<Inner>>>,
     link: Arc<Link>,
     upload: Option<Upload>,
+    /// The last that came whole: others' bodies may push it out of the cache before it is deployed.
+    uploaded: Option<(Hash, Arc<[u8]>)>,
     greeted: bool,
 }
 
@@ -54,20 +60,24 @@ impl Session {
         (from, here): (SocketAddr, SocketAddr),
         common: Arc<Common>,
         orders: Sender<Order>,
+        compiler: Arc<Compiler>,
         outbox: Arc<Outbox>,
     ) -> Session {
+        let budgets = Arc::new(common.budgets.of_client(&common.limits));
         Session {
             number,
             from,
             here,
             common,
             orders,
+            compiler,
             outbox,
-            outstanding: Arc::new(AtomicUsize::new(0)),
+            budgets,
             channels: Channels::default(),
             engine_channels: Vec::new(),
             link: Arc::new(Link::default()),
             upload: None,
+            uploaded: None,
             greeted: false,
         }
     }
@@ -81,6 +91,7 @@ impl Session {
         let ended = wire.run(&outbox, largest, common.limits.idle, &mut self);
         self.link.lose();
         self.channels.close_all();
+        self.compiler.forget(self.number);
         let (removed, count) = channel();
         // Without a host thread there is nothing left to remove.
         let _ = self.orders.send(Order::Clear { session: self.number, removed });
@@ -95,24 +106,22 @@ impl Session {
         common.journal.say(&format!("{} ended: {}; {removed}", self.from, ended.sentence()));
     }
 
-    fn request(&mut self, id: u32, request: Request<'_>) {
-        let outcome = if self.outstanding.load(Ordering::Acquire) >= self.common.limits.requests {
-            let cause = format!("{} requests wait for their answers", self.common.limits.requests);
-            Err(Fault::new(LIMIT, cause, "wait for answers before asking for more"))
-        } else {
-            self.consider(request)
-        };
+    fn request(&mut self, id: u32, request: Request<'_>, length: usize) {
+        let budgets = self.budgets.clone();
+        let outcome = budgets.request(length).and_then(|waiting| Ok((waiting, self.consider(request)?)));
         match outcome {
-            Ok(Outcome::Task(slot, task)) => {
-                self.outstanding.fetch_add(1, Ordering::AcqRel);
-                let (outbox, outstanding) = (self.outbox.clone(), self.outstanding.clone());
-                let job = Job { session: self.number, from: self.from, id, slot, task, outbox, outstanding };
-                if self.orders.send(Order::Do(job)).is_err() {
+            Ok((waiting, Outcome::Task(slot, task))) => {
+                let (session, from, outbox) = (self.number, self.from, self.outbox.clone());
+                let compiled = matches!(&task, Task::Deploy(deployment, _) if matches!(deployment.code, Code::Wasm(_)));
+                let job = Job { session, from, id, slot, task, outbox, budgets, waiting };
+                if compiled {
+                    self.compiler.put(job);
+                } else if self.orders.send(Order::Do(job)).is_err() {
                     let fault = Fault::new("agent", "the thread of its site has ended", "start the agent again");
                     self.outbox.push(&Frame::Answer { id, outcome: Err((&fault).into()) });
                 }
             }
-            Ok(Outcome::Answer(answer)) => drop(self.outbox.push(&Frame::Answer { id, outcome: Ok(answer) })),
+            Ok((_, Outcome::Answer(answer))) => drop(self.outbox.push(&Frame::Answer { id, outcome: Ok(answer) })),
             Err(fault) => {
                 if fault.subject() == LIMIT {
                     self.common.journal.refused(self.from, Reason::Limit, fault.cause());
@@ -125,25 +134,23 @@ impl Session {
     fn consider(&mut self, request: Request<'_>) -> Result<Outcome> {
         Ok(match request {
             Request::Deploy { name, manifest, body, attributes } => {
+                check_entries(&manifest, attributes.len())?;
                 let Some(code) = self.code(&manifest, body)? else { return Ok(Outcome::Answer(Answer::NeedsCode)) };
                 let mut checked = Attributes::default();
                 for (name, value) in &attributes {
                     checked.set(name, value)?;
                 }
                 let deployment = Deployment { name, manifest: Arc::new(*manifest), code, attributes: checked };
-                Outcome::Task(0, Task::Deploy(Box::new(deployment)))
+                Outcome::Task(0, Task::Deploy(Box::new(deployment), vec![self.budgets.offcode()?]))
             }
             Request::Upload { hash, length, offset, bytes } => {
                 let most = self.common.limits.code.0;
                 if length > most {
                     let cause = format!("a body of {length} bytes is beyond the {most} that this agent takes");
-                    return Err(Fault::new(
-                        LIMIT,
-                        cause,
-                        "make it smaller, or start the agent with --limit code=BYTES",
-                    ));
+                    return Err(limit(cause, "make it smaller, or start the agent with --limit code=BYTES"));
                 }
                 if let Some(code) = Upload::take(&mut self.upload, hash, length, offset, bytes)? {
+                    self.uploaded = Some((hash, code.clone()));
                     self.common.cache.lock().unwrap_or_else(PoisonError::into_inner).put(hash, code);
                 }
                 Outcome::Answer(Answer::Done)
@@ -164,6 +171,11 @@ impl Session {
     fn code(&self, manifest: &Manifest, body: Body) -> Result<Option<Code>> {
         match body {
             Body::Wasm(hash) => {
+                if let Some((uploaded, code)) = &self.uploaded
+                    && *uploaded == hash
+                {
+                    return Ok(Some(Code::Wasm(code.clone())));
+                }
                 let mut cache = self.common.cache.lock().unwrap_or_else(PoisonError::into_inner);
                 Ok(cache.get(&hash).map(Code::Wasm))
             }
@@ -181,14 +193,19 @@ impl Session {
     fn far_end(&mut self, specification: Specification, way: Way) -> Result<(Box<dyn Channel>, u16)> {
         let limits = &self.common.limits;
         self.engine_channels.retain(|channel| channel.strong_count() > 0);
-        if self.engine_channels.len() + self.channels.count() >= limits.channels {
-            let cause = format!("the client has {} channels, the most that this agent takes", limits.channels);
-            return Err(Fault::new(LIMIT, cause, "close some, or start the agent with --limit channels=N"));
-        }
         match way {
             Way::OutOfBand { channel } => {
                 engine_channel::check_buffers(&specification, limits.buffers)?;
-                let end = self.channels.open(channel, specification, self.outbox.clone());
+                if specification.buffers.size.0 + FRAMING > limits.frame.0 {
+                    let cause =
+                        format!("buffers of {} do not fit a frame of {}", specification.buffers.size, limits.frame);
+                    return Err(limit(
+                        cause,
+                        "make a channel with a name, or start the agent with --limit frame=BYTES",
+                    ));
+                }
+                let shares = self.budgets.channel(out_of_band::memory(&specification))?;
+                let end = self.channels.open(channel, specification, self.outbox.clone(), shares);
                 let taken = || Fault::new(format!("channel {channel}"), "its number is taken", "choose another");
                 Ok((Box::new(end.ok_or_else(taken)?), 0))
             }
@@ -200,7 +217,8 @@ impl Session {
                 let agreement = Agreement { session, outward: to_client, inward: to_agent };
                 let prepared = Prepared::open(self.here)?;
                 let own = prepared.port();
-                let end = prepared.join(peer, &agreement, specification, false, self.link.clone())?;
+                let grant = |size: Bytes| self.budgets.channel(size);
+                let end = prepared.join(peer, &agreement, specification, false, self.link.clone(), grant)?;
                 self.engine_channels.push(end.life());
                 Ok((Box::new(end), own))
             }
@@ -208,8 +226,31 @@ impl Session {
     }
 }
 
+/// Bytes of a message's frame beside the message.
+const FRAMING: u64 = 32;
+
+/// A few bytes of a frame may stand for many entries, each of which takes tens of bytes here.
+fn check_entries(manifest: &Manifest, attributes: usize) -> Result<()> {
+    let Manifest { package, hardware, software } = manifest;
+    let entries = attributes
+        + package.attributes.len()
+        + package.interfaces.iter().map(|interface| 1 + interface.methods.len()).sum::<usize>()
+        + package.bodies.iter().map(|body| 1 + body.sites.len()).sum::<usize>()
+        + hardware.iter().map(|target| 1 + target.modes.len()).sum::<usize>()
+        + software.environment.len()
+        + software.peers.len();
+    let most = AGENT_ENTRIES.each.count();
+    if entries > most {
+        return Err(limit(
+            format!("the manifest has {entries} entries, of which {most} are taken"),
+            "shorten its lists",
+        ));
+    }
+    Ok(())
+}
+
 impl Handler for Session {
-    fn frame(&mut self, frame: Frame<'_>) -> Result<(), (Reason, String)> {
+    fn frame(&mut self, frame: Frame<'_>, length: usize) -> Result<(), (Reason, String)> {
         let unexpected = |what: &str| Err((Reason::Protocol, format!("{what} at the wrong moment")));
         let broken = |why| (Reason::Protocol, why);
         match frame {
@@ -226,7 +267,7 @@ impl Handler for Session {
                 self.common.journal.refused(self.from, Reason::Version, &cause);
             }
             _ if !self.greeted => return unexpected("a frame before the greeting"),
-            Frame::Request { id, request } => self.request(id, request),
+            Frame::Request { id, request } => self.request(id, request, length),
             Frame::Message { channel, payload } => self.channels.message(channel, payload).map_err(broken)?,
             Frame::Credit { channel, read } => self.channels.credit(channel, read).map_err(broken)?,
             Frame::Close { channel } => self.channels.close(channel),

@@ -140,7 +140,8 @@ impl Ended {
 
 /// What a connection tells of. An error ends it.
 pub(crate) trait Handler {
-    fn frame(&mut self, frame: Frame<'_>) -> Result<(), (Reason, String)>;
+    /// `length` in bytes, as it came.
+    fn frame(&mut self, frame: Frame<'_>, length: usize) -> Result<(), (Reason, String)>;
 
     /// Now and then.
     fn tick(&mut self) -> Result<(), (Reason, String)>;
@@ -296,7 +297,7 @@ impl Wire {
                     any = true;
                     let frame = postcard::from_bytes(bytes)
                         .map_err(|e| Ended::Broken(Reason::Protocol, format!("a frame does not decode: {e}")))?;
-                    handler.frame(frame).map_err(|(reason, why)| Ended::Broken(reason, why))?;
+                    handler.frame(frame, bytes.len()).map_err(|(reason, why)| Ended::Broken(reason, why))?;
                 }
                 Ok(Cut::Nothing) => return Ok(any),
                 Ok(Cut::Oversized { length }) => {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use machine::bounds::{SITE_BACKLOG, SITE_FRAME};
 use machine::{Bytes, Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -37,9 +38,9 @@ const PING: Duration = Duration::from_secs(1);
 /// Bytes of a body in one request.
 const PART: usize = 64 << 10;
 /// Requests and messages that may wait to be sent.
-const BACKLOG: usize = 64 << 20;
+const BACKLOG: usize = SITE_BACKLOG.each.bytes().0 as usize;
 /// Buffers of one channel, both hosts alike.
-const BUFFERS: Bytes = Bytes(64 << 20);
+const BUFFERS: Bytes = SITE_FRAME.each.bytes();
 
 type Outcome = Result<Answer, Trouble>;
 
@@ -73,7 +74,7 @@ struct Reader {
 }
 
 impl Handler for Reader {
-    fn frame(&mut self, frame: Frame<'_>) -> Result<(), (Reason, String)> {
+    fn frame(&mut self, frame: Frame<'_>, _: usize) -> Result<(), (Reason, String)> {
         let broken = |why| (Reason::Protocol, why);
         match frame {
             Frame::Welcome { process, frame, code, .. } if self.greeting.is_some() => {
@@ -376,6 +377,14 @@ impl SiteDriver for AgentSite {
         let body = match &deployment.code {
             Code::Native(_) => Body::Native,
             Code::Wasm(code) => Body::Wasm(agent::hash(code)),
+            Code::Compiled(_) => {
+                let cause = "a body that was compiled for this host does not run on another";
+                return Err(Fault::new(
+                    format!("{}: {}", self.site, deployment.name),
+                    cause,
+                    "give the module's bytes",
+                ));
+            }
             Code::Bpf(_) => {
                 let cause = "an agent runs wasm and native bodies, and this is a bpf body";
                 return Err(Fault::new(format!("{}: {}", self.site, deployment.name), cause, "bring a wasm body too"));
@@ -422,7 +431,7 @@ impl SiteDriver for AgentSite {
         if name.is_empty() {
             engine_channel::check_buffers(&specification, BUFFERS).map_err(|fault| fault.within(&self.site))?;
             let channel = self.next.fetch_add(1, Ordering::Relaxed);
-            let end = self.shared.channels.open(channel, specification, self.shared.outbox.clone());
+            let end = self.shared.channels.open(channel, specification, self.shared.outbox.clone(), Vec::new());
             let end = end.ok_or_else(|| self.unexpected("the numbers of its channels have run out"))?;
             self.done(Request::Connect { slot, name, specification, way: Way::OutOfBand { channel } })?;
             return Ok(Box::new(end));
@@ -438,7 +447,9 @@ impl SiteDriver for AgentSite {
         let mut peer = self.address;
         peer.set_port(port);
         let agreement = Agreement { session, outward: to_agent, inward: to_client };
-        Ok(Box::new(prepared.join(peer, &agreement, specification, true, self.shared.link.clone())?))
+        // What the application asks for here is its own.
+        let grant = |_| Ok(Vec::new());
+        Ok(Box::new(prepared.join(peer, &agreement, specification, true, self.shared.link.clone(), grant)?))
     }
 
     fn adopt(&mut self, _slot: Slot, _name: &str, _end: Box<dyn Channel>) -> Result<ChannelId> {

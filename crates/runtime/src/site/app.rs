@@ -4,7 +4,7 @@ use machine::{Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification};
 
 use super::residents::Residents;
-use super::{Deployment, Evidence, SiteDriver, Slot};
+use super::{Deployment, Evidence, Preparation, SiteDriver, Slot, body};
 
 /// The application's thread as a site.
 pub struct AppSite(Residents);
@@ -19,6 +19,10 @@ impl AppSite {
 impl SiteDriver for AppSite {
     fn site(&self) -> &Site {
         self.0.site()
+    }
+
+    fn preparation(&self) -> Preparation {
+        body::compiled
     }
 
     fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {

@@ -6,17 +6,25 @@ use wasm::{Limits, Module};
 
 use super::{Code, Deployment};
 
-/// Makes the offcode of a deployment. Nothing of the author's code runs but its constructor; of a sandboxed body nothing.
+/// Compiles what is to be compiled.
+pub(super) fn compiled(code: Code) -> Result<Code> {
+    match code {
+        Code::Wasm(bytes) => Module::compile(&bytes, &Limits::default()).map(Code::Compiled),
+        other => Ok(other),
+    }
+}
+
+/// Makes the offcode of a deployment. Nothing of the author's code runs but its constructor; of a sandboxed body what
+/// prepares it, within its limits.
 pub(super) fn embody(deployment: &Deployment) -> Result<Box<dyn Offcode>> {
     let outer = |fault: Fault| fault.within(format!("offcode {}", deployment.name));
-    match &deployment.code {
+    match compiled(deployment.code.clone()).map_err(outer)? {
         Code::Native(construct) => Ok(construct()),
-        Code::Wasm(bytes) => {
-            let module = Module::compile(bytes, &Limits::default()).map_err(outer)?;
+        Code::Compiled(module) => {
             let sandboxed = module.instantiate(&deployment.manifest, &deployment.attributes).map_err(outer)?;
             Ok(Box::new(sandboxed))
         }
-        Code::Bpf(_) => Err(outer(Fault::new(
+        Code::Wasm(_) | Code::Bpf(_) => Err(outer(Fault::new(
             "bpf body",
             "the kernel runs it in a driver hook only",
             "let it be placed at xdp:IFACE, or give the offcode a native or wasm body",

@@ -13,10 +13,10 @@ use machine::{CoreId, Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification};
 
 use super::residents::{Log, Residents};
-use super::{Deployment, Evidence, SiteDriver, Slot};
+use super::{Deployment, Evidence, Preparation, SiteDriver, Slot, body};
 use endpoint::{Placed, settle};
 
-/// How long an offcode may keep its site from answering: a wasm body is compiled within this.
+/// How long an offcode may keep its site from answering.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Idle turns before a thread that shares its core lets others run.
 const TURNS_BEFORE_YIELD: u32 = 16;
@@ -153,7 +153,14 @@ impl SiteDriver for CoreSite {
         &self.site
     }
 
-    fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
+    fn preparation(&self) -> Preparation {
+        body::compiled
+    }
+
+    fn deploy(&mut self, mut deployment: Deployment) -> Result<Slot> {
+        // Not on the core, where other offcodes would wait for it.
+        let outer = |fault: Fault| fault.within(format!("offcode {}", deployment.name));
+        deployment.code = body::compiled(deployment.code).map_err(outer)?;
         self.there(move |residents| residents.deploy(deployment))?
     }
 

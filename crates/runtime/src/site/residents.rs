@@ -23,14 +23,16 @@ pub struct Residents {
     site: Site,
     origin: Instant,
     log: Log,
-    seats: Vec<Option<Seat>>,
+    /// By slot, ascending; those removed leave no gap.
+    seats: Vec<(u32, Seat)>,
+    next: u32,
     turns: u64,
 }
 
 impl Residents {
     /// An empty set. Offcodes see the time since `origin`.
     pub fn new(site: Site, origin: Instant, log: Log) -> Self {
-        Residents { site, origin, log, seats: Vec::new(), turns: 0 }
+        Residents { site, origin, log, seats: Vec::new(), next: 0, turns: 0 }
     }
 
     pub fn site(&self) -> &Site {
@@ -44,19 +46,26 @@ impl Residents {
 
     /// How many offcodes are here.
     pub fn population(&self) -> usize {
-        self.seats.iter().flatten().count()
+        self.seats.len()
+    }
+
+    fn at(&self, slot: Slot) -> Result<usize, usize> {
+        self.seats.binary_search_by_key(&slot.0, |(number, _)| *number)
     }
 
     fn seat(&mut self, slot: Slot) -> Result<&mut Seat> {
-        let gone = || Fault::new(format!("slot {}", slot.0), "no offcode is there any more", "create it again");
-        self.seats.get_mut(slot.0 as usize).and_then(Option::as_mut).ok_or_else(gone)
+        let gone = |_| Fault::new(format!("slot {}", slot.0), "no offcode is there any more", "create it again");
+        let at = self.at(slot).map_err(gone)?;
+        Ok(&mut self.seats[at].1)
     }
 
     pub fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
         let offcode = guarded(&deployment.name, || body::embody(&deployment))??;
         let seat = Seat::new(offcode, deployment, self.origin, self.log.clone());
-        self.seats.push(Some(seat));
-        Ok(Slot(self.seats.len() as u32 - 1))
+        let slot = self.next;
+        self.next += 1;
+        self.seats.push((slot, seat));
+        Ok(Slot(slot))
     }
 
     pub fn initialize(&mut self, slot: Slot) -> Result<()> {
@@ -84,8 +93,8 @@ impl Residents {
     }
 
     pub fn remove(&mut self, slot: Slot) {
-        if let Some(mut seat) = self.seats.get_mut(slot.0 as usize).and_then(Option::take) {
-            seat.stop();
+        if let Ok(at) = self.at(slot) {
+            self.seats.remove(at).1.stop();
         }
     }
 
@@ -108,7 +117,7 @@ impl Residents {
     pub fn turn(&mut self) -> Activity {
         self.turns += 1;
         let mut activity = Activity::Idle;
-        for seat in self.seats.iter_mut().flatten() {
+        for (_, seat) in &mut self.seats {
             if seat.turn() == Activity::Worked {
                 activity = Activity::Worked;
             }
@@ -119,7 +128,7 @@ impl Residents {
 
 impl Drop for Residents {
     fn drop(&mut self) {
-        for seat in self.seats.iter_mut().rev().flatten() {
+        for (_, seat) in self.seats.iter_mut().rev() {
             seat.stop();
         }
     }
@@ -135,4 +144,66 @@ fn guarded<R>(name: &str, work: impl FnOnce() -> R) -> Result<R> {
             .unwrap_or_else(|| "without a message".into());
         Fault::new(format!("offcode {name}"), format!("it panicked: {said}"), "mend the offcode")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use offcode::manifest::Package;
+    use offcode::{Attributes, Context, Guid, Incoming, Manifest, Offcode, Refusal};
+
+    use super::*;
+    use crate::site::Code;
+
+    struct Idle;
+
+    impl Offcode for Idle {
+        fn interfaces(&self) -> &[Guid] {
+            &[]
+        }
+        fn initialize(&mut self, _: &mut dyn Context) -> Result<()> {
+            Ok(())
+        }
+        fn start(&mut self, _: &mut dyn Context) -> Result<()> {
+            Ok(())
+        }
+        fn call(&mut self, _: Incoming<'_>, _: &mut Vec<u8>, _: &mut dyn Context) -> Result<(), Refusal> {
+            Ok(())
+        }
+        fn answered(&mut self, _: ChannelId, _: u32, _: Result<&[u8], &Refusal>, _: &mut dyn Context) {}
+        fn attached(&mut self, _: ChannelId, _: &str, _: &mut dyn Context) {}
+        fn message(&mut self, _: ChannelId, _: &[u8], _: &mut dyn Context) {}
+        fn turn(&mut self, _: &mut dyn Context) -> Activity {
+            Activity::Idle
+        }
+        fn attribute_set(&mut self, _: &str, _: &str, _: &mut dyn Context) {}
+        fn stop(&mut self, _: &mut dyn Context) {}
+    }
+
+    #[test]
+    fn offcodes_that_were_removed_leave_nothing() {
+        let package = Package {
+            guid: Guid::named("idle"),
+            name: "test.idle".into(),
+            version: "1".into(),
+            description: String::new(),
+            interfaces: Vec::new(),
+            bodies: Vec::new(),
+            attributes: Vec::new(),
+        };
+        let manifest = Arc::new(Manifest { package, hardware: Vec::new(), software: Default::default() });
+        let code = Code::Native(Arc::new(|| Box::new(Idle)));
+        let deployment = Deployment { name: "idle".into(), manifest, code, attributes: Attributes::default() };
+        let mut residents = Residents::new(Site::App, Instant::now(), Arc::new(|_| {}));
+        let kept = residents.deploy(deployment.clone()).unwrap();
+        for n in 1..10_000 {
+            let slot = residents.deploy(deployment.clone()).unwrap();
+            assert_eq!(slot, Slot(n), "slots are never used again");
+            residents.remove(slot);
+            residents.remove(slot);
+        }
+        assert_eq!(residents.population(), 1);
+        assert!(residents.seats.capacity() < 100);
+        residents.initialize(kept).unwrap();
+        assert!(residents.initialize(Slot(5)).is_err());
+    }
 }

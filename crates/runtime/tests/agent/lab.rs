@@ -11,7 +11,7 @@ fn lab() -> Option<Lab> {
     match Lab::owned(&Options::default()) {
         Ok(lab) => Some(lab),
         Err(fault) => {
-            eprintln!("SKIPPED: {fault}");
+            skip::test(fault);
             None
         }
     }
@@ -106,17 +106,17 @@ fn one_host_dies_and_the_other_goes_on() {
 }
 
 #[test]
-fn packets_of_a_stranger_change_nothing() {
+fn packets_of_an_unknown_sender_change_nothing() {
     let Some(lab) = lab() else { return };
     let keys = keys();
     let [(_player_a, _a), (_player_b, mut b)] = two(&lab, keys.path());
     let slot = launch(&mut b, "echo");
     let mut end = lab.inside(Host::A, || b.connect(slot, "fast", specification()).unwrap()).unwrap();
-    let stranger = lab.inside(Host::A, || std::net::UdpSocket::bind("198.18.0.1:0").unwrap()).unwrap();
+    let unknown = lab.inside(Host::A, || std::net::UdpSocket::bind("198.18.0.1:0").unwrap()).unwrap();
     for n in 0..50u32 {
         // Every port that the agent's end may have: those of the ephemeral range, a part each time.
         for port in (32768..61000u16).skip(n as usize).step_by(997) {
-            let _ = stranger.send_to(&[n as u8; 200], ("198.18.0.2", port));
+            let _ = unknown.send_to(&[n as u8; 200], ("198.18.0.2", port));
         }
         echoed(&mut *end, &n.to_le_bytes());
     }

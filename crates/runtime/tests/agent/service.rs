@@ -53,11 +53,11 @@ fn code_is_sent_once() {
 fn what_is_not_linked_in_is_not_run() {
     let agent = Running::start(Limits::default());
     let mut site = agent.client();
-    let mut stranger = deployment("stranger", native());
+    let mut other = deployment("other", native());
     let mut manifest = (*manifest()).clone();
     manifest.package.guid = offcode::Guid::named("someone else");
-    stranger.manifest = manifest.into();
-    let fault = site.deploy(stranger).unwrap_err().to_string();
+    other.manifest = manifest.into();
+    let fault = site.deploy(other).unwrap_err().to_string();
     assert!(fault.contains("no body of this GUID is linked into the agent"), "{fault}");
     assert!(site.deploy(deployment("bpf", Code::Bpf([0].into()))).is_err());
     assert_eq!(site.deploy(deployment("echo", native())).unwrap(), Slot(0));

@@ -135,7 +135,7 @@ impl SiteDriver for PlainSite {
         let (offcode, code): (Box<dyn Offcode>, usize) = match &deployment.code {
             Code::Native(constructor) => (constructor(), 0),
             Code::Wasm(bytes) => (Box::new(Echo::default()), bytes.len()),
-            Code::Bpf(_) => return Err(Fault::new("bpf", "not here", "elsewhere")),
+            Code::Compiled(_) | Code::Bpf(_) => return Err(Fault::new("body", "not here", "elsewhere")),
         };
         let attributes = deployment.attributes;
         let resident = Resident { offcode, attributes, ends: BTreeMap::new(), code, started: false, messages: 0 };

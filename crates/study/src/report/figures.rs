@@ -8,10 +8,8 @@ use machine::{Bytes, CoreId};
 use super::look::Looks;
 use super::wording;
 use crate::findings::{Findings, Interval, PointFindings, Question};
+use crate::nearness;
 use crate::point::{Contender, Metric, Pattern, Receiver};
-
-/// Near and far cores part here (one way).
-const NEAR_NS: f64 = 60.0;
 
 /// The points of one contender along the sizes.
 pub struct Line<'a> {
@@ -168,7 +166,8 @@ pub fn nearness_figure(findings: &Findings) -> Option<Figure> {
     let caption = "A raw cache-line ping-pong between the two application cores, beside each block. A virtual machine's \
                    cores can move between near and far within seconds; where they did, the compared blocks did not all \
                    meet the same machine.";
-    let threshold = Some(Threshold { y: NEAR_NS, label: "near below, far above".into() });
+    let threshold = nearness::parted_at(&findings.points)
+        .map(|near| Threshold { y: near.half_round_trip_ps as f64 / 1e3, label: "near below, far above".into() });
     let title = "How near the cores were".to_string();
     render("nearness", title, caption.into(), (time, axis), &series, threshold, vec![])
 }

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
 use chart::{Entry, Figure, Frame, clock, entry, number, swatch};
-use machine::{Fault, Nanoseconds, Result};
+use machine::{Fault, Nanoseconds, Result, count};
 
 use super::figures::{cpu_figure, nearness_figure, value_figure};
 use super::look::Looks;
 use super::ruler::{Ruler, Segment, Track, untold_swatch};
 use super::strip::strip;
 use super::{softirqs, sweep, wording};
-use crate::findings::{Choice, Fact, Findings, PointFindings, Question, SizeRange};
+use crate::comparison::LOOKS;
+use crate::findings::{Choice, Fact, Findings, Line, PointFindings, Question, SizeRange};
 use crate::point::{Pattern, PointKey};
 
 /// Renders the page. Control characters, which HTML does not allow, become U+FFFD.
@@ -30,7 +31,7 @@ struct Page<'a> {
     when: String,
     took: String,
     path: String,
-    sentence: &'a str,
+    lines: &'a [Line],
     nearness: Option<String>,
     warnings: &'a [String],
     ruler: Option<Figure>,
@@ -51,10 +52,10 @@ struct QuestionRows {
 
 struct Row {
     sizes: String,
-    told: bool,
+    placed: bool,
     swatches: Vec<Entry>,
     choice: String,
-    why_untold: Option<String>,
+    why_no_place: Option<String>,
     gain: String,
     cpu: String,
     cpu_known: bool,
@@ -104,7 +105,7 @@ struct PointRow {
     value: String,
     cpu: String,
     blocks: usize,
-    messages: u64,
+    messages: String,
     lost: String,
     strip: String,
 }
@@ -119,12 +120,13 @@ impl<'a> Page<'a> {
             when: clock::date(findings.started),
             took: clock::duration(findings.took),
             path: wording::path(&findings.path),
-            sentence: &verdict.sentence,
+            lines: &verdict.lines,
             nearness: verdict.nearness.as_ref().map(|n| {
+                let share = n.near_share.map(|share| format!(", near in {:.0} % of the blocks", share * 100.0));
                 format!(
-                    "The two application cores were {} from each other one way, near in {:.0} % of the blocks: {}.",
+                    "The two application cores were {} from each other one way{}: {}.",
                     wording::interval(&n.one_way_ns, number::nanoseconds),
-                    n.near_share * 100.0,
+                    share.unwrap_or_default(),
                     n.note.trim_end_matches('.')
                 )
             }),
@@ -166,8 +168,8 @@ fn ruler(findings: &Findings, looks: &Looks) -> Option<Figure> {
             legend.insert(contender.to_string(), looks.get(contender));
         }
     }
-    let cannot_tell = findings.verdict.ranges.iter().any(|r| matches!(r.choice, Choice::CannotTell { .. }));
-    let untold = cannot_tell.then(|| Entry { swatch: untold_swatch().into(), name: "cannot tell".into() });
+    let open = findings.verdict.ranges.iter().any(|r| !matches!(r.choice, Choice::Place(_)));
+    let untold = open.then(|| Entry { swatch: untold_swatch().into(), name: "either, or cannot tell".into() });
     let title = "Where to run, by message size";
     let description = tracks.iter().flat_map(|t| &t.segments).map(|s| s.title.clone()).collect::<Vec<_>>().join("; ");
     let write = |size: f64| machine::Bytes(size as u64).to_string();
@@ -201,12 +203,9 @@ fn segments(name: &str, ranges: &[&SizeRange], looks: &Looks) -> Vec<Segment> {
             to: after.map_or(to * step, |start| (to * start).sqrt()),
             class: match &range.choice {
                 Choice::Place(contender) => Some(looks.get(contender).class()),
-                Choice::CannotTell { .. } => None,
+                Choice::Either(_) | Choice::CannotTell { .. } => None,
             },
-            name: match &range.choice {
-                Choice::Place(contender) => contender.to_string(),
-                Choice::CannotTell { .. } => "cannot tell".into(),
-            },
+            name: wording::brief(&range.choice),
             title: format!("{name}, {}: {}", wording::sizes(range.from, range.to), wording::choice(&range.choice)),
         });
     }
@@ -222,12 +221,6 @@ fn questions(findings: &Findings, looks: &Looks) -> Vec<QuestionRows> {
 }
 
 fn row(range: &SizeRange, points: &BTreeMap<&PointKey, &PointFindings>, looks: &Looks) -> Row {
-    let (told, choice, chosen, why_untold) = match &range.choice {
-        Choice::Place(contender) => (true, contender.to_string(), vec![contender], None),
-        Choice::CannotTell { between, why } => {
-            (false, "cannot tell".to_string(), between.iter().collect(), Some(why.clone()))
-        }
-    };
     let mut evidence: Vec<Evidence> = Vec::new();
     for key in &range.evidence {
         let (contender, link) = match points.get(key) {
@@ -247,15 +240,11 @@ fn row(range: &SizeRange, points: &BTreeMap<&PointKey, &PointFindings>, looks: &
     }
     Row {
         sizes: wording::sizes(range.from, range.to),
-        told,
-        swatches: chosen.into_iter().map(|c| entry(looks.get(c), &c.to_string())).collect(),
-        choice,
-        why_untold,
-        gain: match (&range.gain, told) {
-            (Some(gain), _) => wording::gain(gain),
-            (None, true) => "nothing to compare with".into(),
-            (None, false) => "none that can be told".into(),
-        },
+        placed: matches!(range.choice, Choice::Place(_)),
+        swatches: range.choice.contenders().iter().map(|c| entry(looks.get(c), &c.to_string())).collect(),
+        choice: wording::brief(&range.choice),
+        why_no_place: wording::why_no_place(&range.choice).map(str::to_owned),
+        gain: wording::gain_of(range),
         cpu: number::reading(&range.cpu_per_message, |i| wording::interval(i, number::nanoseconds)),
         cpu_known: range.cpu_per_message.value().is_some(),
         rejected: range
@@ -332,7 +321,7 @@ fn asked_on(findings: &Findings, question: Question) -> String {
 /// How it was measured: what a reader needs to trust the figures or repeat them.
 fn how(findings: &Findings) -> Vec<Fact> {
     let samples = || findings.points.iter().flat_map(|p| &p.samples);
-    let rounds = samples().map(|s| s.round).max().map_or(0, |r| r + 1);
+    let rounds = count::of(samples().map(|s| s.round).max().map_or(0, |r| u64::from(r) + 1), "interleaved round");
     let messages: u64 = samples().map(|s| s.messages).sum();
     let mut overheads: Vec<u64> = samples().filter_map(|s| Some(s.accounting.as_ref()?.overhead.0)).collect();
     overheads.sort_unstable();
@@ -348,35 +337,47 @@ fn how(findings: &Findings) -> Vec<Fact> {
         ),
     };
     vec![
+        fact("Questions", wording::answered(&findings.verdict)),
         fact("Points", findings.points.len().to_string()),
-        fact("Blocks", format!("{} in {rounds} interleaved rounds, order drawn at random", samples().count())),
-        fact("Messages", messages.to_string()),
+        fact("Blocks", format!("{} in {rounds}, order drawn at random", count::grouped(samples().count() as u64))),
+        fact("Messages", count::grouped(messages)),
         fact("Time inside blocks", clock::duration(measured)),
         fact("Cost of the accounting itself", overhead),
-        fact("Statistics", "median of the blocks, 95 % bootstrap interval; gains paired by round".into()),
+        fact(
+            "Statistics",
+            format!(
+                "median of the blocks, 95 % interval; gains paired by round; decided at the first of {} rounds \
+                 that can tell, each held to more than 95 % so that all together are wrong in 5 of 100 studies at most",
+                LOOKS.map(|look| look.to_string()).join(", ")
+            ),
+        ),
     ]
 }
 
 /// The study's notes, losses, and what blocks said of themselves, each once with how often.
 pub(super) fn notes(findings: &Findings) -> Vec<String> {
     let mut notes = findings.notes.clone();
-    let mut said = BTreeMap::<(String, &str), usize>::new();
+    let mut said = BTreeMap::<&str, (BTreeSet<String>, usize)>::new();
     let mut losses = BTreeMap::<String, (u64, u64)>::new();
     for point in &findings.points {
         let contender = point.spec.contender().to_string();
         for sample in &point.samples {
             for note in &sample.notes {
-                *said.entry((contender.clone(), note)).or_default() += 1;
+                let (by, blocks) = said.entry(note).or_default();
+                by.insert(contender.clone());
+                *blocks += 1;
             }
             let loss = losses.entry(contender.clone()).or_default();
             *loss = (loss.0 + sample.lost, loss.1 + sample.messages);
         }
     }
-    for ((contender, note), blocks) in said {
-        notes.push(format!("{contender}: {} ({blocks} blocks)", note.trim_end_matches('.')));
+    for (note, (by, blocks)) in said {
+        let by = by.into_iter().collect::<Vec<_>>().join(", ");
+        notes.push(format!("{by}: {} ({})", note.trim_end_matches('.'), count::of(blocks as u64, "block")));
     }
     for (contender, (lost, messages)) in losses.into_iter().filter(|(_, (lost, _))| *lost > 0) {
-        notes.push(format!("{contender} lost {lost} of {messages} messages"));
+        let messages = count::of(messages, "message");
+        notes.push(format!("{contender} lost {} of {messages}", count::grouped(lost)));
     }
     notes
 }
@@ -400,7 +401,7 @@ fn point_row(index: usize, point: &PointFindings, looks: &Looks) -> PointRow {
         value: wording::interval(&point.value, |v| wording::value(metric, v)),
         cpu: number::reading(&point.cpu_per_message, |i| wording::interval(i, number::nanoseconds)),
         blocks: point.samples.len(),
-        messages: point.samples.iter().map(|s| s.messages).sum(),
+        messages: count::grouped(point.samples.iter().map(|s| s.messages).sum()),
         lost: if lost == 0 { "none".into() } else { lost.to_string() },
         strip: strip(&format!("strip-{index}"), &listed, &values, &point.value).unwrap_or_default(),
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chart::{Look, Shape};
 
-use crate::findings::{Choice, Findings};
+use crate::findings::Findings;
 use crate::point::{Contender, Stack};
 
 /// One look for each contender, the same on every chart of a report.
@@ -15,10 +15,7 @@ impl Looks {
     pub fn of(findings: &Findings) -> Self {
         let mut contenders: BTreeSet<Contender> = findings.points.iter().map(|p| p.spec.contender()).collect();
         for range in &findings.verdict.ranges {
-            match &range.choice {
-                Choice::Place(contender) => contenders.extend([contender.clone()]),
-                Choice::CannotTell { between, .. } => contenders.extend(between.iter().cloned()),
-            }
+            contenders.extend(range.choice.contenders().iter().cloned());
             contenders.extend(range.rejected.iter().map(|r| r.contender.clone()));
             contenders.extend(range.references.iter().map(|r| r.contender.clone()));
         }

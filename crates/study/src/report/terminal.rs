@@ -5,7 +5,7 @@ use std::path::Path;
 use chart::{clock, number};
 
 use super::{html, wording};
-use crate::findings::{Findings, SizeRange};
+use crate::findings::{Findings, Line, SizeRange};
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Screen {
     pub width: usize,
     /// Whether escape sequences for bold and colour may be written.
     pub colour: bool,
-    /// Whether the reader wants all reasons: why each other place was not taken, and the notes.
+    /// Whether the reader wants all reasons: the rows behind the lines, why each other place was not taken, the notes.
     pub reasons: bool,
 }
 
@@ -34,22 +34,15 @@ pub fn render(findings: &Findings, screen: Screen, report: Option<&Path>) -> Str
         ),
     );
     page.blank();
-    page.styled(Style::Bold, 0, &verdict.sentence);
-
-    let mut asked = String::new();
-    let columns = Columns::of(&verdict.ranges, screen.width);
-    for range in &verdict.ranges {
-        let question = wording::asked(range);
-        if question != asked {
+    page.lines(&verdict.lines);
+    page.blank();
+    page.paragraph(0, 0, &format!("Questions: {}.", wording::answered(verdict)));
+    if screen.reasons {
+        page.ranges(&verdict.ranges);
+        if !verdict.sweep.is_empty() {
             page.blank();
-            page.styled(Style::Heading, 0, &question);
-            asked = question;
+            page.sweep(findings);
         }
-        page.range(range, columns.as_ref());
-    }
-    if !verdict.sweep.is_empty() {
-        page.blank();
-        page.sweep(findings);
     }
     if let Some(nearness) = &verdict.nearness {
         page.blank();
@@ -66,7 +59,11 @@ pub fn render(findings: &Findings, screen: Screen, report: Option<&Path>) -> Str
     for (title, lines) in [("Warnings", verdict.warnings.clone()), ("Notes", html::notes(findings))] {
         if title == "Notes" && !screen.reasons {
             page.blank();
-            page.paragraph(0, 0, "Why each other place was not taken, and all notes: `plimsoll study --show --why`.");
+            page.paragraph(
+                0,
+                0,
+                "Gains with their intervals, CPU, why each other place was not taken, and notes: `plimsoll study --why`.",
+            );
             continue;
         }
         if !lines.is_empty() {
@@ -102,7 +99,7 @@ impl Columns {
         let widest = |write: fn(&SizeRange) -> String| {
             ranges.iter().map(|range| printable(&write(range)).chars().count()).max().unwrap_or(0)
         };
-        let columns = Columns { sizes: widest(sizes), choice: widest(choice), gain: widest(gain) };
+        let columns = Columns { sizes: widest(sizes), choice: widest(choice), gain: widest(wording::gain_of) };
         (columns.before_cpu() + CPU_WIDTH <= width).then_some(columns)
     }
 
@@ -116,14 +113,7 @@ fn sizes(range: &SizeRange) -> String {
 }
 
 fn choice(range: &SizeRange) -> String {
-    match &range.choice {
-        crate::findings::Choice::Place(contender) => contender.to_string(),
-        crate::findings::Choice::CannotTell { .. } => "cannot tell".into(),
-    }
-}
-
-fn gain(range: &SizeRange) -> String {
-    range.gain.as_ref().map_or("no gain to tell".into(), wording::gain)
+    wording::brief(&range.choice)
 }
 
 enum Style {
@@ -143,25 +133,52 @@ impl Page {
         self.text.push('\n');
     }
 
+    /// The verdict: what is asked to the left, the answer to the right.
+    fn lines(&mut self, lines: &[Line]) {
+        if lines.is_empty() {
+            self.styled(Style::Bold, 0, "Nothing can be said: no comparison was measured.");
+        }
+        let asked = lines.iter().map(|line| printable(&line.asked).chars().count()).max().unwrap_or(0);
+        let answer = lines.iter().map(|line| printable(&line.answer).chars().count()).max().unwrap_or(0);
+        for line in lines {
+            let style = if line.told { Style::Bold } else { Style::Quiet };
+            self.in_style(style, |page| match asked + GAP + answer <= page.screen.width {
+                true => page.paragraph_after(&format!("{:asked$}  ", line.asked), asked + GAP, &line.answer),
+                false => page.paragraph(0, 2, &line.to_string()),
+            });
+        }
+    }
+
+    fn ranges(&mut self, ranges: &[SizeRange]) {
+        let mut asked = String::new();
+        let columns = Columns::of(ranges, self.screen.width);
+        for range in ranges {
+            let question = wording::asked(range);
+            if question != asked {
+                self.blank();
+                self.styled(Style::Heading, 0, &question);
+                asked = question;
+            }
+            self.range(range, columns.as_ref());
+        }
+    }
+
     fn range(&mut self, range: &SizeRange, columns: Option<&Columns>) {
         let cpu =
             number::reading(&range.cpu_per_message, |i| format!("{} of CPU a message", number::nanoseconds(i.median)));
         match columns {
             Some(columns) => {
                 let Columns { sizes: a, choice: b, gain: c } = columns;
-                let row = format!("  {:a$}  {:b$}  {:c$}  ", sizes(range), choice(range), gain(range));
+                let row = format!("  {:a$}  {:b$}  {:c$}  ", sizes(range), choice(range), wording::gain_of(range));
                 self.paragraph_after(&row, columns.before_cpu(), &cpu);
             }
             None => {
                 self.paragraph(2, 4, &format!("{}: {}", sizes(range), choice(range)));
-                self.paragraph(4, 6, &format!("{}; {cpu}", gain(range)));
+                self.paragraph(4, 6, &format!("{}; {cpu}", wording::gain_of(range)));
             }
         }
-        if let crate::findings::Choice::CannotTell { why, .. } = &range.choice {
+        if let Some(why) = wording::why_no_place(&range.choice) {
             self.styled(Style::Quiet, 4, &format!("{}: {why}", wording::choice(&range.choice)));
-        }
-        if !self.screen.reasons {
-            return;
         }
         for rejected in &range.rejected {
             self.styled(Style::Quiet, 4, &format!("not {}: {}", rejected.contender, rejected.why));
@@ -221,6 +238,10 @@ impl Page {
     }
 
     fn styled(&mut self, style: Style, indent: usize, text: &str) {
+        self.in_style(style, |page| page.paragraph(indent, indent + 2, text));
+    }
+
+    fn in_style(&mut self, style: Style, write: impl FnOnce(&mut Self)) {
         let code = match style {
             Style::Bold => "1",
             Style::Heading => "1;36",
@@ -230,7 +251,7 @@ impl Page {
         if self.screen.colour {
             self.text.push_str(&format!("\x1b[{code}m"));
         }
-        self.paragraph(indent, indent + 2, text);
+        write(self);
         if self.screen.colour {
             self.text.insert_str(self.text.len() - 1, "\x1b[0m");
         }

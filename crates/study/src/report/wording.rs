@@ -1,12 +1,12 @@
 //! Figures in words: the same in every rendering.
 
 use chart::number::{digits, nanoseconds, scaled};
-use machine::Bytes;
+use machine::{Bytes, count};
 
-use crate::findings::{Choice, Interval, PointFindings, SizeRange};
+use crate::findings::{Choice, Interval, PointFindings, SizeRange, Verdict};
 use crate::point::{Metric, Path, Pattern, PointSpec, Receiver};
 
-/// In the unit of the metric.
+/// The value with the unit of its metric.
 pub fn value(metric: Metric, value: f64) -> String {
     match metric {
         Metric::HalfRoundTrip => nanoseconds(value),
@@ -30,13 +30,46 @@ pub fn sizes(from: Bytes, to: Bytes) -> String {
 }
 
 pub fn choice(of: &Choice) -> String {
+    let names = || of.contenders().iter().map(ToString::to_string).collect::<Vec<_>>();
     match of {
         Choice::Place(contender) => contender.to_string(),
-        Choice::CannotTell { between, .. } => {
-            let names: Vec<_> = between.iter().map(ToString::to_string).collect();
-            format!("cannot tell between {}", names.join(" and "))
-        }
+        Choice::Either(_) => format!("either {}", names().join(" or ")),
+        Choice::CannotTell { .. } => format!("cannot tell between {}", names().join(" and ")),
     }
+}
+
+/// The same where its contenders are named beside it.
+pub fn brief(of: &Choice) -> String {
+    match of {
+        Choice::Place(contender) => contender.to_string(),
+        Choice::Either(_) => "either".into(),
+        Choice::CannotTell { .. } => "cannot tell".into(),
+    }
+}
+
+/// Why no one place was chosen; `None` where one was.
+pub fn why_no_place(of: &Choice) -> Option<&str> {
+    match of {
+        Choice::Place(_) => None,
+        Choice::Either(_) => Some("they perform the same within 2 %, and none costs clearly less CPU"),
+        Choice::CannotTell { why, .. } => Some(why),
+    }
+}
+
+/// The choice over the next best.
+pub fn gain_of(range: &SizeRange) -> String {
+    match (&range.saving, &range.gain, &range.choice) {
+        (Some(saving), ..) => format!("as fast, CPU {}", gain(saving)),
+        (None, Some(found), _) => gain(found),
+        (None, None, Choice::Place(_)) => "nothing to compare with".into(),
+        (None, None, Choice::Either(_)) => "none, equal within 2 %".into(),
+        (None, None, Choice::CannotTell { .. }) => "none that can be told".into(),
+    }
+}
+
+/// `12 of 13 answered at every size`.
+pub fn answered(of: &Verdict) -> String {
+    format!("{} of {} answered at every size", of.answered, of.asked)
 }
 
 /// Two characters or more for each of the three cores that matter.
@@ -90,11 +123,11 @@ pub fn quantity(of: Metric) -> &'static str {
 pub fn point(of: &PointFindings) -> String {
     let metric = of.spec.pattern.metric();
     format!(
-        "{}, {}: {}, {} blocks",
+        "{}, {}: {}, {}",
         of.spec.contender(),
         of.spec.size,
         interval(&of.value, |v| value(metric, v)),
-        of.value.samples
+        count::of(of.value.samples as u64, "block")
     )
 }
 

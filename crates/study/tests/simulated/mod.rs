@@ -3,12 +3,13 @@
 
 use machine::accounting::{Accounting, CoreCost, Softirq, ThreadCost};
 use machine::{Bytes, CoreId, Fault, Nanoseconds, Reading, Result, Site};
-use study::conduct::{Observer, Progress};
-use study::design::{Design, Grounds, Group};
+use study::conduct::{Observer, Outcome, Progress, conduct};
+use study::design::{Design, Grounds, Group, MINIMUM_ROUNDS};
 use study::findings::Question;
 use study::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use study::random::Random;
 use study::sample::{Probe, Runner, Sample};
+use study::store::{Beginning, Contents, Store, Study};
 
 /// Value and CPU nanoseconds per message of a point, before noise.
 pub type Truth = fn(&PointSpec) -> Result<(f64, f64)>;
@@ -23,11 +24,26 @@ pub struct Simulated {
     pub blocks: usize,
     /// Called before a block, with how many were run.
     pub before: fn(usize),
+    /// What a block of a point takes.
+    pub cost: fn(&PointSpec) -> Nanoseconds,
+    /// Whether the cores are near at a time of the clock.
+    pub near: fn(Nanoseconds) -> bool,
+    pub clock: Nanoseconds,
 }
 
 impl Simulated {
     pub fn new(truth: Truth, seed: u64) -> Self {
-        Simulated { truth, random: Random::new(seed), noise: 0.02, drift: 0.0, blocks: 0, before: |_| {} }
+        Simulated {
+            truth,
+            random: Random::new(seed),
+            noise: 0.02,
+            drift: 0.0,
+            blocks: 0,
+            before: |_| {},
+            cost: |_| Nanoseconds(50_000_000),
+            near: |_| true,
+            clock: Nanoseconds(0),
+        }
     }
 
     fn normal(&mut self) -> f64 {
@@ -43,19 +59,25 @@ impl Runner for Simulated {
         let (value, cpu) = (self.truth)(spec)?;
         let noise = (1.0 + self.noise * self.normal()).max(0.1) * (1.0 + self.drift * f64::from(round));
         let messages = 1000;
-        let started = 1_700_000_000_000_000_000 + u64::from(round) * 20_000_000_000 + u64::from(order) * 50_000_000;
+        let started = Nanoseconds(1_700_000_000_000_000_000) + self.clock;
+        let one_way = if (self.near)(self.clock) { 45_000 } else { 135_000 };
+        self.clock = self.clock + (self.cost)(spec);
         Ok(Sample {
             round,
             order,
-            started: Nanoseconds(started),
+            started,
             messages,
             elapsed: Nanoseconds(50_000_000),
             value: value * noise,
             lost: 0,
-            probe: Some(Probe { half_round_trip_ps: 45_000 }),
+            probe: Some(Probe { half_round_trip_ps: one_way }),
             accounting: Some(accounting(spec, cpu * messages as f64 * (1.0 + self.noise * self.normal()).max(0.1))),
             notes: Vec::new(),
         })
+    }
+
+    fn now(&self) -> Nanoseconds {
+        self.clock
     }
 }
 
@@ -85,6 +107,20 @@ fn accounting(spec: &PointSpec, cpu: f64) -> Accounting {
     }
 }
 
+/// Conducts a study of `design` to its end in a store of its own.
+pub fn run(design: &Design, runner: &mut dyn Runner, seed: u64) -> (Study, Contents) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&folder.path().join("study.sqlite")).unwrap();
+    let beginning =
+        Beginning { design, seed, host: "simulated", version: "0", facts: &[], now: Nanoseconds(1_700_000_000) };
+    let mut study = store.begin(&beginning).unwrap();
+    let outcome = conduct(&mut store, &mut study, runner, &mut Silent, &|| false).unwrap();
+    assert_eq!(outcome, Outcome::Finished);
+    store.finish(&mut study, Nanoseconds(1_700_000_001)).unwrap();
+    let contents = store.contents(&study).unwrap();
+    (study, contents)
+}
+
 /// Says nothing.
 pub struct Silent;
 
@@ -97,10 +133,11 @@ impl Observer for Silent {
 pub fn grounds() -> Grounds {
     Grounds {
         cores: vec![CoreId(0), CoreId(1)],
+        distance: None,
         network: Path::Lab,
         protocol_core: Some(CoreId(0)),
         open_mpi: false,
-        budget: Nanoseconds(170_000_000_000),
+        budget: Nanoseconds(150_000_000_000),
     }
 }
 
@@ -120,7 +157,7 @@ pub fn duel() -> Design {
     };
     Design {
         grounds: grounds(),
-        minimum_rounds: 5,
+        minimum_rounds: MINIMUM_ROUNDS,
         groups: vec![Group {
             questions: vec![Question::BetweenHosts],
             pattern: Pattern::PingPong,

@@ -119,10 +119,8 @@ impl Offcode for FrameSender {
         &[]
     }
 
-    fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
-        let socket = (self.open)()?;
-        context.log(&format!("AF_XDP: {:?}", socket.in_force()));
-        self.socket = Some(socket);
+    fn initialize(&mut self, _: &mut dyn Context) -> Result<()> {
+        self.socket = Some((self.open)()?);
         self.prepare()
     }
 
@@ -174,10 +172,9 @@ impl Offcode for FrameSender {
 
     fn attribute_set(&mut self, _: &str, _: &str, _: &mut dyn Context) {}
 
-    fn stop(&mut self, context: &mut dyn Context) {
+    fn stop(&mut self, _: &mut dyn Context) {
         if let Some(mut socket) = self.socket.take() {
             let _ = socket.flush();
-            context.log(&format!("AF_XDP: {:?}", socket.sent()));
         }
         self.run = None;
     }

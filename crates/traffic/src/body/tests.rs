@@ -64,7 +64,7 @@ impl Two {
         let lab = match Lab::owned(&lab::Options::default()) {
             Ok(lab) => Arc::new(lab),
             Err(fault) => {
-                eprintln!("SKIPPED: {fault}");
+                skip::test(fault);
                 return None;
             }
         };

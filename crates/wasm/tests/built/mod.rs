@@ -14,7 +14,7 @@ fn here() -> &'static Path {
 
 /// `None`, said on standard error, where a tool is missing.
 pub fn or_skip(built: &Built) -> Option<&[u8]> {
-    built.as_ref().inspect_err(|reason| eprintln!("SKIPPED: {reason}")).ok().map(Vec::as_slice)
+    built.as_ref().inspect_err(|why| skip::test(why)).ok().map(Vec::as_slice)
 }
 
 fn output(command: &mut Command) -> Result<String, String> {
@@ -22,7 +22,14 @@ fn output(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{program} does not start: {error}"))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => panic!("{program} failed:\n{}", String::from_utf8_lossy(&output.stderr)),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let next = match said.contains("--offline") {
+                true => "Next: make tools, which fetches what guests depend on",
+                false => "",
+            };
+            panic!("{program} failed:\n{said}{next}")
+        }
     }
 }
 

@@ -112,6 +112,7 @@ impl Template {
 }
 
 /// Of the frame that carries `payload` bytes.
+#[inline]
 pub(super) fn length_of(headers: usize, payload: usize) -> usize {
     (headers + payload).max(SHORTEST)
 }

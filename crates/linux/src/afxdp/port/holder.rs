@@ -6,7 +6,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::credentials;
 
 /// The name of one queue, held while this lives.
 #[derive(Debug)]
@@ -35,14 +37,25 @@ impl Holder {
     }
 }
 
-/// The process that has a queue, in words; `None` where nobody says so.
-pub(super) fn of(interface: u32, queue: u32) -> Option<String> {
+/// The process that has a queue.
+pub(super) struct Found {
+    pub words: String,
+    /// It is this one.
+    pub is_ours: bool,
+}
+
+/// `None` where nobody says that the queue is theirs.
+pub(super) fn of(interface: u32, queue: u32) -> Option<Found> {
     let socket = open().ok()?;
     rustix::net::connect(&socket, &name(interface, queue).ok()?).ok()?;
-    let process = sockopt::socket_peercred(&socket).ok()?.pid.as_raw_nonzero().get();
+    let Some(process) = credentials::of_peer(&socket).ok()?.process else {
+        return Some(Found { words: "a process of another PID namespace (another container)".into(), is_ours: false });
+    };
+    let is_ours = process == rustix::process::getpid();
+    let process = process.as_raw_nonzero();
     let command = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-    let ours = if process as u32 == std::process::id() { ", which is this one," } else { "" };
-    Some(format!("process {process}{ours} ({})", command.trim()))
+    let ours = if is_ours { ", which is this one," } else { "" };
+    Some(Found { words: format!("process {process}{ours} ({})", command.trim()), is_ours })
 }
 
 fn open() -> io::Result<OwnedFd> {

@@ -27,6 +27,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use machine::bounds::UNKNOWN_SENDERS;
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
 
 use burst::{BURST, Burst};
@@ -55,8 +56,8 @@ const ASK_FIRST: Duration = Duration::from_micros(20);
 const ASK_LAST: Duration = Duration::from_millis(50);
 /// Between two packets that make the kernel confirm an address.
 const CONFIRM: Duration = Duration::from_secs(5);
-/// Packets of strangers that are kept between two looks.
-const STRANGERS: usize = 64;
+/// Packets of unknown senders that are kept between two calls of [`NetworkPort::unknown_senders`].
+const MOST_UNKNOWN: usize = UNKNOWN_SENDERS.total.count();
 
 const _: () = assert!(PAYLOAD_AT >= frame::headers(false));
 
@@ -69,17 +70,18 @@ pub struct AfxdpCounters {
     /// Packets by the kernel socket; [`AfxdpPort::kernel_counters`] says more.
     pub kernel_sent: u64,
     pub kernel_received: u64,
-    /// Of those sent by the kernel: in bursts.
+    /// Packets that the kernel sent because they were part of a burst.
     pub burst_sent: u64,
-    /// Of those sent by the kernel: so that it confirms an address.
+    /// Packets that the kernel sent so that it confirms an address.
     pub confirmations: u64,
     /// System calls that looked at the kernel socket.
     pub kernel_looks: u64,
     /// Sends answered with [`Sent::Full`].
     pub full: u64,
-    /// Packets from addresses that are no peers, and of these those dropped because too many waited.
-    pub strangers: u64,
-    pub strangers_dropped: u64,
+    /// Packets from addresses that are no peers.
+    pub unknown_senders: u64,
+    /// Those of them that were dropped because too many waited.
+    pub unknown_senders_dropped: u64,
 }
 
 /// How packets to a peer go now.
@@ -153,7 +155,7 @@ pub struct AfxdpPort {
     looks: u32,
     always_look: bool,
     receives: u32,
-    strangers: Vec<(SocketAddr, Vec<u8>)>,
+    unknown_senders: Vec<(SocketAddr, Vec<u8>)>,
     /// Packets to one peer between two flushes from which on they are a burst; `None` where none is.
     burst: Option<u32>,
     /// Flushes with something to send.
@@ -169,7 +171,7 @@ impl AfxdpPort {
         AfxdpPort::on(Nic::shared(interface, &NicOptions::default())?, local)
     }
 
-    /// As [`AfxdpPort::open`], on an interface opened with options of the caller's.
+    /// Opens a port as [`AfxdpPort::open`] does, on an interface that was opened with options of the caller's.
     pub fn on(nic: Arc<Nic>, local: SocketAddr) -> Result<AfxdpPort> {
         if local.ip().is_unspecified() {
             let next = format!("give one of its addresses; `ip address show {}` lists them", nic.interface().name());
@@ -177,7 +179,7 @@ impl AfxdpPort {
         }
         let mut kernel = UdpPort::open(local)?;
         // Which also keeps it unconnected: what the program passes may be of anybody.
-        kernel.welcome_strangers();
+        kernel.keep_unknown_senders();
         let local = kernel.local_address();
         nic.register(local)?;
         let memory = nic.memory();
@@ -205,7 +207,7 @@ impl AfxdpPort {
             looks: 0,
             always_look: false,
             receives: 0,
-            strangers: Vec::new(),
+            unknown_senders: Vec::new(),
             burst: (nic.in_force().mode == super::Mode::Copy).then_some(BURST),
             round: 0,
             anything: false,
@@ -222,7 +224,7 @@ impl AfxdpPort {
         self.counters
     }
 
-    /// Of the kernel socket at the same address.
+    /// Counters of the kernel socket at the same address.
     pub fn kernel_counters(&self) -> UdpCounters {
         self.kernel.counters()
     }
@@ -235,7 +237,7 @@ impl AfxdpPort {
         self.peers.get(peer.0 as usize).map(Peer::way)
     }
 
-    /// Of all peers, in their order.
+    /// How packets to each peer go, in the peers' order.
     pub fn ways(&self) -> impl Iterator<Item = Way> {
         self.peers.iter().map(Peer::way)
     }
@@ -369,14 +371,14 @@ impl AfxdpPort {
     }
 
     #[cold]
-    fn stranger(&mut self, from: SocketAddr, at: usize) {
-        self.counters.strangers += 1;
-        if self.strangers.len() == STRANGERS {
-            self.counters.strangers_dropped += 1;
+    fn keep_unknown(&mut self, from: SocketAddr, at: usize) {
+        self.counters.unknown_senders += 1;
+        if self.unknown_senders.len() == MOST_UNKNOWN {
+            self.counters.unknown_senders_dropped += 1;
             return;
         }
         let Arrived { held, at, length, .. } = &self.arrived[at];
-        self.strangers.push((from, self.memory.held(held)[*at..*at + *length].to_vec()));
+        self.unknown_senders.push((from, self.memory.held(held)[*at..*at + *length].to_vec()));
     }
 }
 
@@ -469,7 +471,7 @@ impl Port for AfxdpPort {
                     delivered += 1;
                     self.counters.frames_received += 1;
                 }
-                None => self.stranger(from, at),
+                None => self.keep_unknown(from, at),
             }
         }
         self.done.extend(self.arrived.drain(..).map(|arrived| arrived.held));
@@ -555,11 +557,11 @@ impl NetworkPort for AfxdpPort {
         Ok(index)
     }
 
-    fn strangers(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) {
-        for (from, packet) in self.strangers.drain(..) {
+    fn unknown_senders(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) {
+        for (from, packet) in self.unknown_senders.drain(..) {
             each(from, &packet);
         }
-        self.kernel.strangers(each);
+        self.kernel.unknown_senders(each);
     }
 }
 

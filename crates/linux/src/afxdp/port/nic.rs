@@ -53,9 +53,9 @@ impl Default for NicOptions {
 pub struct NicInForce {
     pub interface: String,
     pub queue: u32,
-    /// As read back from the socket.
+    /// The socket's mode, as read back from it.
     pub mode: Mode,
-    /// As read back from the interface.
+    /// The program's mode, as read back from the interface.
     pub hook: XdpMode,
     pub busy_poll: Option<BusyPoll>,
     /// Frames that one system call sends at most in copy mode.
@@ -87,7 +87,7 @@ pub struct Dropped {
     pub checksum: u64,
     /// No port here has the address.
     pub no_port: u64,
-    /// Its port did not receive for too long.
+    /// Frames dropped because their port did not receive for too long.
     pub inbox_full: u64,
 }
 
@@ -202,7 +202,7 @@ impl Nic {
         if xdp::check_vacant(&interface).is_err()
             && let Some(holder) = others.into_iter().find_map(|queue| holder::of(interface.index(), queue))
         {
-            return Err(taken(interface.name(), &format!("the program of {}", interface.name()), &holder));
+            return Err(taken(interface.name(), &format!("the program of {}", interface.name()), &holder.words));
         }
         let (object, attachment) = match options.hook {
             Some(hook) => attach(hook)?,
@@ -472,12 +472,13 @@ fn bind(
                 }
                 Why::Taken => {
                     let holder = holder::of(interface.index(), queue);
-                    if holder.is_none() && started.elapsed() < LINGERING {
-                        // The kernel takes a moment to free the queue of a socket that has ended.
+                    // No port of this process has it, or it would have been shared. A child has what this process had, from
+                    // the fork until its exec; and the kernel takes a moment to free the queue of a socket that has ended.
+                    if holder.as_ref().is_none_or(|holder| holder.is_ours) && started.elapsed() < LINGERING {
                         std::thread::sleep(Duration::from_millis(2));
                         continue;
                     }
-                    let who = holder.unwrap_or_else(|| "a process that `ss --xdp -p` shows".into());
+                    let who = holder.map_or("a process that `ss --xdp -p` shows".into(), |holder| holder.words);
                     let what = format!("queue {queue} of {}", interface.name());
                     first.get_or_insert_with(|| taken(interface.name(), &what, &who));
                     break;

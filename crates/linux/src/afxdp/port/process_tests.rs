@@ -1,6 +1,7 @@
 //! The port of another process: who has the queue, what its end leaves, how its peers come to know.
 
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use super::tests::{Hosts, PATIENCE, collect, put, until};
@@ -151,4 +152,22 @@ fn frames_of_ports_that_end_come_back() {
     }
     let mut rings = stays.nic().rings();
     assert!(rings.is_whole(4096, 2048), "frames are missing");
+}
+
+#[test]
+fn a_queue_that_a_child_has_until_its_exec_is_waited_for() {
+    let Some(hosts) = Hosts::new(&Default::default()) else { return };
+    let first = hosts.port(Host::A);
+    let mut child = Command::new("true");
+    let hold = || {
+        std::thread::sleep(Duration::from_millis(400));
+        Ok(())
+    };
+    // SAFETY: the closure sleeps, which a child of a process with threads may do.
+    unsafe { child.pre_exec(hold) };
+    let child = std::thread::spawn(move || child.status().unwrap());
+    std::thread::sleep(Duration::from_millis(200));
+    drop(first);
+    hosts.port(Host::A);
+    assert!(child.join().unwrap().success());
 }

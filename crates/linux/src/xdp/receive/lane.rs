@@ -17,7 +17,7 @@ pub struct LaneCounters {
     /// Acknowledgements that the program sent.
     pub acknowledged: u64,
     /// Packets dropped: they were there already.
-    pub doubled: u64,
+    pub duplicated: u64,
     /// Packets placed before one that was sent earlier.
     pub ahead: u64,
     /// Packets dropped: the endpoint had left no slot free.
@@ -39,7 +39,7 @@ impl Add for LaneCounters {
         LaneCounters {
             placed: self.placed + other.placed,
             acknowledged: self.acknowledged + other.acknowledged,
-            doubled: self.doubled + other.doubled,
+            duplicated: self.duplicated + other.duplicated,
             ahead: self.ahead + other.ahead,
             full: self.full + other.full,
             held_back: self.held_back + other.held_back,
@@ -130,7 +130,7 @@ impl Lane {
         LaneCounters {
             placed: count(0),
             acknowledged: count(1),
-            doubled: count(2),
+            duplicated: count(2),
             ahead: count(3),
             full: count(4),
             held_back: count(5),

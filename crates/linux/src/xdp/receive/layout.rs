@@ -2,7 +2,7 @@
 
 use std::net::SocketAddrV4;
 
-pub(super) const LANES: u32 = 64;
+pub(super) const LANES: u32 = machine::bounds::LANES.total.count() as u32;
 pub(super) const SESSIONS: usize = 4096;
 pub(super) const PROBES: usize = 16;
 pub(super) const SLOTS: usize = 2048;
@@ -66,6 +66,7 @@ pub(super) mod header {
     pub const BYTES: usize = 24;
 
     /// The session that a packet is of and what its sender has not yet; `None` where it is too short.
+    #[inline]
     pub fn session_and_expected(packet: &[u8]) -> Option<(u32, u32)> {
         let word = |at: usize| Some(u32::from_le_bytes(packet.get(at..at + 4)?.try_into().ok()?));
         (packet.len() >= BYTES).then_some(())?;

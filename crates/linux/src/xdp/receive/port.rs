@@ -105,9 +105,9 @@ impl XdpPort {
         }
     }
 
-    /// As [`UdpPort::welcome_strangers`].
-    pub fn welcome_strangers(&mut self) {
-        self.udp.welcome_strangers();
+    /// Keeps packets of unknown senders, as [`UdpPort::keep_unknown_senders`] does.
+    pub fn keep_unknown_senders(&mut self) {
+        self.udp.keep_unknown_senders();
     }
 
     /// What the kernel says is attached. A fault where it is not the program that serves this port.
@@ -322,8 +322,8 @@ impl NetworkPort for XdpPort {
         Ok(index)
     }
 
-    fn strangers(&mut self, each: impl FnMut(SocketAddr, &[u8])) {
-        self.udp.strangers(each);
+    fn unknown_senders(&mut self, each: impl FnMut(SocketAddr, &[u8])) {
+        self.udp.unknown_senders(each);
     }
 
     /// Has the program take care of the engine's packets of `session` with `peer`, of which `expected` comes next. A

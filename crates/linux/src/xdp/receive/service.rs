@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use machine::{Fault, Result};
 use offcode::manifest::XdpMode;
@@ -16,6 +17,8 @@ use crate::rendezvous::{self, Meeting};
 const PROTOCOL: u64 = u64::from_le_bytes(*b"plimlane");
 /// Raised with every change of `lanes.h` or of these messages.
 const VERSION: u64 = 1;
+/// Rest of a service that cannot take a caller, for want of a descriptor.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The name of who serves the lanes of `interface`, in its network namespace.
 pub(super) fn name(interface: &str) -> String {
@@ -30,8 +33,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// On a thread of its own that sleeps but for the moments in which a process comes or goes. `meeting` is held in
-    /// the interface's namespace.
+    /// Serves on a thread of its own that sleeps but for the moments in which a process comes or goes. `meeting` is
+    /// held in the interface's namespace.
     pub fn start(hook: Arc<Hook>, meeting: Meeting) -> Result<Service> {
         let broken = |e: std::io::Error| Fault::because("serving lanes", e, "raise the limits of files and threads");
         let (wake, woken) = UnixStream::pair().map_err(broken)?;
@@ -65,9 +68,19 @@ fn serve(hook: &Arc<Hook>, meeting: &Meeting, woken: &UnixStream) {
         }
         let mut gone = happened[2..].iter();
         guests.retain(|_| !gone.next().expect("one for each"));
-        while let Ok(Some(stream)) = meeting.try_accept() {
-            if let Ok(seat) = lend(hook, &stream) {
-                guests.push((stream, seat));
+        loop {
+            match meeting.try_accept() {
+                Ok(Some(stream)) => {
+                    if let Ok(seat) = lend(hook, &stream) {
+                        guests.push((stream, seat));
+                    }
+                }
+                Ok(None) => break,
+                // The caller stays, and the next poll is over at once.
+                Err(_) => {
+                    thread::sleep(PAUSE);
+                    break;
+                }
             }
         }
     }

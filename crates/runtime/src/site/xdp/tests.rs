@@ -18,10 +18,10 @@ use crate::site::conformance::Subject;
 
 fn lab() -> Option<Lab> {
     if let Some(why) = bpf::MISSING {
-        eprintln!("SKIPPED: {why}");
+        skip::test(why);
         return None;
     }
-    Lab::owned(&Options::default()).inspect_err(|fault| eprintln!("SKIPPED: {fault}")).ok()
+    Lab::owned(&Options::default()).inspect_err(|why| skip::test(why)).ok()
 }
 
 fn site(lab: &Lab, host: Host, mode: XdpMode) -> XdpSite {

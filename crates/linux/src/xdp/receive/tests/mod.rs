@@ -24,7 +24,7 @@ pub fn lab() -> Option<Lab> {
     if let Err(fault) = possible() {
         let excused = bpf::LANES.is_none() || fault.next().contains("run as root");
         assert!(excused, "{fault}");
-        eprintln!("SKIPPED: {fault}");
+        skip::test(fault);
         return None;
     }
     crate::lab::tests::possible().then(|| Lab::owned(&Options::default()).unwrap())
@@ -165,7 +165,7 @@ impl Pair {
         let end = Instant::now() + Duration::from_secs(20);
         let seen = || {
             let counted = self.port.lane_counters();
-            counted.placed + counted.doubled + counted.full + counted.far + counted.long + counted.unknown
+            counted.placed + counted.duplicated + counted.full + counted.far + counted.long + counted.unknown
         };
         while seen() < packets {
             assert!(Instant::now() < end, "not within 20 s: {:?}", self.port.lane_counters());

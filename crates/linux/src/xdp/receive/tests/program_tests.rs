@@ -26,7 +26,7 @@ fn packets_in_order_are_placed_and_acknowledged_while_the_application_sleeps() {
             assert_eq!(word(packet, 12) & 0xffff, CARRIES | if told { ACKNOWLEDGED } else { 0 }, "packet {number}");
         }
         let counted = pair.port.lane_counters();
-        assert_eq!((counted.placed, counted.acknowledged, counted.doubled, counted.full), (161, 11, 0, 0));
+        assert_eq!((counted.placed, counted.acknowledged, counted.duplicated, counted.full), (161, 11, 0, 0));
         // One packet came by the socket: the introduction.
         assert_eq!(pair.port.counters().packets_received, 1);
     }
@@ -45,7 +45,7 @@ fn doubles_are_dropped_and_gaps_told() {
     pair.until("all packets", |pair| pair.got.len() == 6);
     assert_eq!(pair.numbers(), [0, 1, 3, 5, 2, 4]);
     let counted = pair.port.lane_counters();
-    assert_eq!((counted.placed, counted.doubled, counted.ahead), (6, 2, 2));
+    assert_eq!((counted.placed, counted.duplicated, counted.ahead), (6, 2, 2));
 }
 
 #[test]

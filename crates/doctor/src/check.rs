@@ -1,0 +1,86 @@
+//! One check and its answer.
+
+use machine::Fault;
+use machine::availability::Availability;
+use serde::Serialize;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    Yes,
+    No,
+    /// It is there, but not for this user.
+    NotPermitted,
+    /// It can be told neither by reading nor by trying.
+    Unknown,
+}
+
+impl State {
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Yes => "yes",
+            State::No => "no",
+            State::NotPermitted => "not permitted",
+            State::Unknown => "unknown",
+        }
+    }
+}
+
+/// A thing that can be used or not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    pub name: String,
+    pub state: State,
+    /// What was found, or why it cannot be used.
+    pub found: String,
+    /// What can be done with it.
+    pub gives: String,
+    /// What is lost without it.
+    pub cost: String,
+    /// What to do about it; `None` where it can be used.
+    pub next: Option<String>,
+}
+
+/// What a thing is good for: with it, and without it.
+pub struct Worth {
+    pub name: &'static str,
+    pub gives: &'static str,
+    pub cost: &'static str,
+}
+
+impl Worth {
+    pub fn check(&self, state: State, found: impl Into<String>, next: Option<String>) -> Check {
+        let Worth { name, gives, cost } = *self;
+        Check { name: name.into(), state, found: found.into(), gives: gives.into(), cost: cost.into(), next }
+    }
+
+    pub fn yes(&self, found: impl Into<String>) -> Check {
+        self.check(State::Yes, found, None)
+    }
+
+    pub fn no(&self, found: impl Into<String>, next: impl Into<String>) -> Check {
+        self.check(State::No, found, Some(next.into()))
+    }
+
+    pub fn not_permitted(&self, found: impl Into<String>, next: impl Into<String>) -> Check {
+        self.check(State::NotPermitted, found, Some(next.into()))
+    }
+
+    pub fn unknown(&self, found: impl Into<String>, next: impl Into<String>) -> Check {
+        self.check(State::Unknown, found, Some(next.into()))
+    }
+
+    pub fn of(&self, availability: &Availability) -> Check {
+        let state = match availability {
+            Availability::Present { .. } => State::Yes,
+            Availability::Absent { .. } => State::No,
+            Availability::NotPermitted { .. } => State::NotPermitted,
+        };
+        self.check(state, availability.explanation(), availability.next().map(String::from))
+    }
+
+    /// The answer of a check that a fault tells.
+    pub fn failed(&self, fault: &Fault) -> Check {
+        self.no(fault.cause(), fault.next())
+    }
+}

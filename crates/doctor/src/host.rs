@@ -1,0 +1,87 @@
+//! Checks of this machine's cores, interfaces and sensors.
+
+use machine::Machine;
+use machine::availability::{Availability, Feature};
+
+use crate::check::{Check, Worth};
+
+const DEDICATED: Worth = Worth {
+    name: "dedicated core",
+    gives: "placement core:N",
+    cost: "an engine at core:N takes the application's time",
+};
+const HOOK: Worth = Worth { name: "driver hook", gives: "sites xdp:IFACE", cost: "no site xdp:IFACE" };
+const AF_XDP: Worth = Worth { name: "AF_XDP", gives: "ports afxdp:IFACE", cost: "no port afxdp:IFACE" };
+const COUNTERS: Worth =
+    Worth { name: "counters", gives: "cycles and cache misses of a message", cost: "absent in results" };
+const ENERGY: Worth = Worth { name: "energy", gives: "joules of each measurement", cost: "absent in results" };
+
+pub fn checks(machine: &Machine) -> Vec<Check> {
+    vec![
+        dedicated_core(machine),
+        at_interfaces(&HOOK, "xdp", &machine.sites),
+        at_interfaces(&AF_XDP, "afxdp", &machine.ports),
+        sensor(&COUNTERS, machine),
+        sensor(&ENERGY, machine),
+    ]
+}
+
+fn dedicated_core(machine: &Machine) -> Check {
+    let usable = machine.usable_cores();
+    let (threads, cores) = (usable.len(), machine.choice().whole().len());
+    let next = "use a machine with more cores, or widen the affinity (taskset) or cpuset of this process";
+    match cores {
+        0 | 1 if threads > 1 => DEDICATED.no(format!("threads {usable} are one core"), next),
+        0 | 1 => DEDICATED.no(format!("this process has one core, {usable}"), next),
+        _ => {
+            let threads = if threads > cores { format!(" of {threads} threads") } else { String::new() };
+            // An application's and an engine's for each of two ends.
+            let few = if cores < 4 { "; a study needs 4 to judge it" } else { "" };
+            DEDICATED.yes(format!(
+                "{cores} cores{threads}, {} of them for ranks{few}{}",
+                cores - 1,
+                near_network(machine)
+            ))
+        }
+    }
+}
+
+/// Which of several nodes an engine should be on that serves ranks on other hosts too.
+fn near_network(machine: &Machine) -> String {
+    let nodes = machine.topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
+    let node = machine.network_node().filter(|_| nodes > 1);
+    let best = node.and_then(|node| machine.choice().first(Some(node)).and_then(|core| machine.topology.cpu(core)));
+    match best.filter(|cpu| cpu.node == node) {
+        Some(cpu) => format!("; core:{} is on the NUMA node of the fastest interface", cpu.id.0),
+        None => String::new(),
+    }
+}
+
+/// The best that any interface offers; loopback, which has no driver, last.
+fn at_interfaces(worth: &Worth, kind: &str, features: &[Feature]) -> Check {
+    let mut candidates: Vec<(&str, &Availability)> = features
+        .iter()
+        .filter_map(|feature| Some((feature.name.strip_prefix(kind)?.strip_prefix(':')?, &feature.availability)))
+        .collect();
+    candidates.sort_by_key(|(name, availability)| {
+        let rank = match availability {
+            Availability::Present { .. } => 0,
+            Availability::NotPermitted { .. } => 1,
+            Availability::Absent { .. } => 2,
+        };
+        (*name == "lo", rank)
+    });
+    let Some((name, availability)) = candidates.first() else {
+        return worth.no("there is no interface", "`ip link set dev IFACE up`");
+    };
+    let mut check = worth.of(availability);
+    check.found = format!("{name}: {}", check.found);
+    check
+}
+
+fn sensor(worth: &Worth, machine: &Machine) -> Check {
+    match machine.sensors.iter().find(|sensor| sensor.name == worth.name) {
+        Some(sensor) => worth.of(&sensor.availability),
+        None => worth.unknown("not archived", "capture it again"),
+    }
+}

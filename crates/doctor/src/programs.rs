@@ -1,0 +1,66 @@
+//! Where programs are looked for, and what they say when they are asked.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use machine::{Fault, Result};
+
+/// Some programs ask a server that may not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The folders of PATH, and the command that the parts of plimsoll lie around.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    pub folders: Vec<PathBuf>,
+    pub command: PathBuf,
+}
+
+impl Programs {
+    /// The programs that this process sees.
+    ///
+    /// # Errors
+    /// The system does not tell where this program's own file is.
+    pub fn of_this_process() -> Result<Programs> {
+        let command = env::current_exe()
+            .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+        let folders = env::var_os("PATH").map(|folders| env::split_paths(&folders).collect()).unwrap_or_default();
+        Ok(Programs { folders, command })
+    }
+
+    /// The first of that name.
+    pub fn find(&self, name: &str) -> Option<PathBuf> {
+        self.folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
+    }
+}
+
+/// What a program said.
+pub enum Answer {
+    Said(String),
+    /// It ended with a failure, or did not start.
+    Failed,
+    /// It was ended after this time.
+    Silent(Duration),
+}
+
+/// Runs a program that says little and reads nothing.
+pub fn ask(program: &Path, arguments: &[&str]) -> Answer {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut child) = command.spawn() else { return Answer::Failed };
+    let until = Instant::now() + PATIENCE;
+    while let Ok(None) = child.try_wait() {
+        if Instant::now() > until {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Answer::Silent(PATIENCE);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    match child.wait_with_output() {
+        Ok(output) if output.status.success() => Answer::Said(String::from_utf8_lossy(&output.stdout).into_owned()),
+        _ => Answer::Failed,
+    }
+}

@@ -1,0 +1,230 @@
+//! Stacks: what one end of a message path implements, and how two ends meet.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use linux::shm::ShmPort;
+use linux::udp::UdpPort;
+use machine::{CoreId, Fault, Result, Site};
+use serde::{Deserialize, Serialize};
+use study::point::Stack as StackName;
+
+use crate::buffer::Buffer;
+use crate::endpoint::{Job, Outcome, Role, Watch};
+use crate::pattern::{self, Pools};
+
+pub mod engine;
+pub mod tcp;
+pub mod udp;
+
+/// How long two ends may take to meet.
+pub const MEETING_TIME: Duration = Duration::from_secs(5);
+
+/// Something that a stack finished. The buffer comes back to its owner.
+#[derive(Debug)]
+pub enum Completion {
+    /// The oldest posted receive now holds a message of exactly the posted length.
+    Received(Buffer),
+    /// The oldest posted send's buffer may be used again.
+    Sent(Buffer),
+    /// The oldest posted receive's message was lost; `waited` is the time spent to be sure.
+    Lost { buffer: Buffer, waited: Duration },
+}
+
+/// One end of a message path to one peer. Never blocks.
+///
+/// Messages match posted receives in the order of posting, on both ends. A message whose length is not the posted
+/// one is a fault. A stack that may lose messages completes each posted receive within a bounded time, if need be
+/// as [`Completion::Lost`]; completions of receives come in the order of posting.
+pub trait Stack {
+    /// Hands over room for the next message that no earlier receive is posted for.
+    fn post_receive(&mut self, buffer: Buffer) -> Result<()>;
+
+    /// Hands over a message; it may leave at once.
+    fn post_send(&mut self, buffer: Buffer) -> Result<()>;
+
+    /// Moves what can move now and reports what completed.
+    fn progress(&mut self, done: &mut impl FnMut(Completion)) -> Result<()>;
+
+    /// A job begins on both ends, with nothing posted. `job` counts from 1 and is the same on both ends.
+    fn begin(&mut self, job: u64) -> Result<()>;
+
+    /// No traffic until the next block: threads of the stack's own stop spinning.
+    fn idle(&mut self) -> Result<()>;
+
+    /// A block begins: threads of the stack's own wake, and have woken when this returns.
+    fn resume(&mut self) -> Result<()>;
+
+    /// Threads of the stack's own, as the kernel numbers them, with what each does (`engine`).
+    fn threads(&self) -> Vec<(String, i32)> {
+        Vec::new()
+    }
+
+    /// What ran otherwise than asked, or needs a word.
+    fn notes(&self) -> Vec<String>;
+}
+
+/// What both ends of a session are told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prepare {
+    pub stack: StackName,
+    pub placement: Site,
+    /// Core to which this end's application thread is pinned; `None` leaves it where it is.
+    pub core: Option<CoreId>,
+    /// Address at which the responder waits; it takes its control connection's where this is `None`.
+    pub address: Option<IpAddr>,
+    /// Whether both ends need the same core: then polls that find nothing yield it.
+    pub polite: bool,
+}
+
+/// Where and with what secret the responder can be met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Offer {
+    pub port: u16,
+    pub token: String,
+}
+
+/// The responder's end before the initiator has come.
+pub enum Waiting {
+    EngineShm(engine::ShmWaiting),
+    EngineUdp(Box<engine::UdpWaiting>),
+    Tcp(tcp::Waiting),
+    Udp(udp::Waiting),
+}
+
+/// The initiator's end before the responder expects it.
+pub enum Calling {
+    EngineUdp(Box<engine::UdpCaller>),
+    /// Stacks whose responder learns by itself who comes.
+    Unannounced,
+}
+
+/// One end of a session's message path, whatever its stack.
+pub enum Path {
+    EngineShm(engine::EngineStack<ShmPort>),
+    EngineUdp(engine::EngineStack<UdpPort>),
+    Tcp(tcp::Tcp),
+    Udp(udp::Udp),
+}
+
+macro_rules! each {
+    ($path:expr, $stack:ident => $body:expr) => {
+        match $path {
+            Path::EngineShm($stack) => $body,
+            Path::EngineUdp($stack) => $body,
+            Path::Tcp($stack) => $body,
+            Path::Udp($stack) => $body,
+        }
+    };
+}
+
+impl Waiting {
+    /// The responder's first step; the offer goes to the initiator.
+    pub fn new(prepare: &Prepare, address: IpAddr) -> Result<(Waiting, Offer)> {
+        match prepare.stack {
+            StackName::EngineShm => {
+                engine::ShmWaiting::new(&prepare.placement).map(|(w, o)| (Waiting::EngineShm(w), o))
+            }
+            StackName::EngineUdp => {
+                engine::UdpWaiting::new(address, &prepare.placement).map(|(w, o)| (Waiting::EngineUdp(Box::new(w)), o))
+            }
+            StackName::Tcp => tcp::Waiting::new(address).map(|(waiting, offer)| (Waiting::Tcp(waiting), offer)),
+            StackName::Udp => udp::Waiting::new(address).map(|(waiting, offer)| (Waiting::Udp(waiting), offer)),
+            stack => Err(unavailable(stack)),
+        }
+    }
+
+    /// The responder's second step: waits until the initiator has come, from `from` where it has said so.
+    pub fn accept(self, from: Option<SocketAddr>) -> Result<Path> {
+        match self {
+            Waiting::EngineShm(waiting) => waiting.accept().map(Path::EngineShm),
+            Waiting::EngineUdp(waiting) => {
+                let from = from.ok_or_else(|| {
+                    Fault::new(
+                        "the initiator",
+                        "it did not say where its UDP port is",
+                        "use the same version on both ends",
+                    )
+                })?;
+                waiting.accept(from).map(Path::EngineUdp)
+            }
+            Waiting::Tcp(waiting) => waiting.accept().map(Path::Tcp),
+            Waiting::Udp(waiting) => waiting.accept().map(Path::Udp),
+        }
+    }
+}
+
+impl Calling {
+    /// The initiator's first step towards the responder at `address`.
+    pub fn new(prepare: &Prepare, address: IpAddr, offer: &Offer) -> Result<Calling> {
+        match prepare.stack {
+            StackName::EngineUdp => engine::UdpCaller::new(SocketAddr::new(address, offer.port))
+                .map(|caller| Calling::EngineUdp(Box::new(caller))),
+            _ => Ok(Calling::Unannounced),
+        }
+    }
+
+    /// Where the responder will see this end, where it must know beforehand.
+    pub fn from(&self) -> Option<SocketAddr> {
+        match self {
+            Calling::EngineUdp(caller) => Some(caller.address()),
+            Calling::Unannounced => None,
+        }
+    }
+
+    /// The initiator's second step, while the responder accepts.
+    pub fn connect(self, prepare: &Prepare, address: IpAddr, offer: &Offer) -> Result<Path> {
+        match (self, prepare.stack) {
+            (Calling::EngineUdp(caller), _) => {
+                caller.connect(SocketAddr::new(address, offer.port), &prepare.placement, offer).map(Path::EngineUdp)
+            }
+            (_, StackName::EngineShm) => engine::connect_shm(&prepare.placement, offer).map(Path::EngineShm),
+            (_, StackName::Tcp) => tcp::Tcp::connect(address, offer).map(Path::Tcp),
+            (_, StackName::Udp) => udp::Udp::connect(address, offer).map(Path::Udp),
+            (_, stack) => Err(unavailable(stack)),
+        }
+    }
+}
+
+impl Path {
+    /// Runs one job at this end. `ready` is called when every receive that the initiator may count on is posted.
+    #[allow(clippy::too_many_arguments)]
+    pub fn perform(
+        &mut self,
+        job: &Job,
+        role: Role,
+        number: u64,
+        pools: &mut Pools,
+        polite: bool,
+        watch: Watch<'_>,
+        ready: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Outcome> {
+        each!(self, stack => pattern::perform(stack, job, role, number, pools, polite, watch, ready))
+    }
+
+    pub fn idle(&mut self) -> Result<()> {
+        each!(self, stack => stack.idle())
+    }
+
+    pub fn resume(&mut self) -> Result<()> {
+        each!(self, stack => stack.resume())
+    }
+
+    pub fn threads(&self) -> Vec<(String, i32)> {
+        each!(self, stack => stack.threads())
+    }
+
+    pub fn notes(&self) -> Vec<String> {
+        each!(self, stack => stack.notes())
+    }
+}
+
+fn unavailable(stack: StackName) -> Fault {
+    Fault::new(
+        format!("stack {stack}"),
+        "this build has no such message path",
+        "choose engine-shm, engine-udp, tcp or udp",
+    )
+}

@@ -1,0 +1,96 @@
+//! What an MPI was built with to move messages, and what its configuration switches off.
+
+use std::collections::HashMap;
+use std::process::{Command, Stdio};
+
+use crate::installation::{Family, Installation};
+
+/// A transport in the MPI's own word: `vader`, `tcp`, `ucx`, `ofi` (libfabric).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transport {
+    pub name: String,
+    /// A configuration file or the environment leaves it out, unless a job asks for it.
+    pub switched_off: bool,
+}
+
+/// The transports in the order in which the MPI tells them; `None` where it does not tell.
+pub fn of(installation: &Installation) -> Option<Vec<Transport>> {
+    let on = |name: &str| Transport { name: name.to_owned(), switched_off: false };
+    match installation.family {
+        Family::OpenMpi => {
+            let information = installation.launcher.parent()?.join("ompi_info");
+            let mut command = Command::new(information);
+            let output = command.args(["--parsable", "--all"]).stdin(Stdio::null()).stderr(Stdio::null()).output();
+            let output = output.ok().filter(|output| output.status.success())?;
+            Some(of_open_mpi(&String::from_utf8_lossy(&output.stdout)))
+        }
+        // `ch4:ucx,ofi`
+        Family::Mpich => Some(installation.device.as_deref()?.split_once(':')?.1.split(',').map(on).collect()),
+        Family::IntelMpi => Some(vec![on("ofi")]),
+    }
+}
+
+/// Reads `ompi_info --parsable --all`. Components of the frameworks pml, mtl and btl move messages, but for those that
+/// only hand them to another (`cm`, `ob1`), loop back, or serve one-sided calls alone (`btl ofi`, `btl uct`).
+fn of_open_mpi(text: &str) -> Vec<Transport> {
+    let mut components: Vec<(&str, &str)> = Vec::new();
+    let mut selections: HashMap<&str, &str> = HashMap::new();
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix("mca:") else { continue };
+        let mut words = rest.splitn(5, ':');
+        let mut next = || words.next().unwrap_or_default();
+        match [next(), next(), next(), next(), next()] {
+            [framework, component, "version", _, _] if moves(framework, component) => {
+                components.push((framework, component));
+            }
+            [framework, "base", "param", name, value] if name == framework => {
+                selections.extend(value.strip_prefix("value:").map(|selection| (framework, selection)));
+            }
+            _ => {}
+        }
+    }
+    // Each is told once for each of its versions: of the component and of interfaces.
+    components.dedup();
+    let transport = |(framework, component): (&str, &str)| {
+        let switched_off = selections.get(framework).is_some_and(|selection| !selects(selection, component));
+        Transport { name: component.to_owned(), switched_off }
+    };
+    components.into_iter().map(transport).collect()
+}
+
+fn moves(framework: &str, component: &str) -> bool {
+    match framework {
+        "pml" => matches!(component, "ucx" | "yalla"),
+        "mtl" => true,
+        "btl" => !matches!(component, "self" | "ofi" | "uct"),
+        _ => false,
+    }
+}
+
+/// Open MPI's rule: `a,b` takes these alone, `^a,b` all but these, nothing all.
+fn selects(selection: &str, component: &str) -> bool {
+    match selection.strip_prefix('^') {
+        Some(without) => !without.split(',').any(|name| name == component),
+        None => selection.is_empty() || selection.split(',').any(|name| name == component),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_configuration_switches_off_is_told() {
+        let text = "mca:btl:ofi:version:\"mca:2.1.0\"\nmca:btl:vader:version:\"mca:2.1.0\"\n\
+                    mca:btl:vader:version:\"component:4.1.4\"\nmca:btl:openib:version:\"component:4.1.4\"\n\
+                    mca:btl:base:param:btl:value:^uct,openib,ofi\nmca:btl:self:version:\"component:4.1.4\"\n\
+                    mca:mtl:ofi:version:\"component:4.1.4\"\nmca:mtl:base:param:mtl:value:^ofi\n\
+                    mca:pml:base:param:pml:value:\nmca:pml:cm:version:\"component:4.1.4\"\n\
+                    mca:pml:ucx:version:\"component:4.1.4\"\nbindings:c:yes\n";
+        let told: Vec<(String, bool)> =
+            of_open_mpi(text).into_iter().map(|transport| (transport.name, transport.switched_off)).collect();
+        let told: Vec<(&str, bool)> = told.iter().map(|(name, off)| (name.as_str(), *off)).collect();
+        assert_eq!(told, [("vader", false), ("openib", true), ("ofi", true), ("ucx", false)]);
+        assert!(!selects("cm", "ucx") && selects("cm,ucx", "ucx"));
+    }
+}

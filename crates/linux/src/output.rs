@@ -1,0 +1,28 @@
+//! Standard output: a full disk is a fault, a closed pipe is not.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+
+use machine::{Fault, Result};
+
+/// Refuses to write what is for a program, `what`, to a person's terminal. `option` names a file instead.
+pub fn not_to_a_terminal(what: &str, option: &str) -> Result<()> {
+    if !std::io::stdout().is_terminal() {
+        return Ok(());
+    }
+    let next = format!("name a file with {option} FILE, or redirect standard output (> FILE, | less)");
+    Err(Fault::new("standard output", format!("it is a terminal, and {what} is for a program to read"), next))
+}
+
+/// Prints `text` to standard output.
+///
+/// # Errors
+/// It cannot be written, except when the reader has closed the pipe (`| head`): then the rest is not wanted.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Fault::unwritable("standard output", error, "choose another file"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,120 @@
+//! Shortages of a process, above all of descriptors.
+//!
+//! A process that calls others holds a descriptor for each until it is answered. Where all of them are held so, at both
+//! ends, nobody can answer. A reserve, never spent on calling, prevents it: one descriptor for a caller, one for the memory
+//! that it passes.
+
+use std::error::Error;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard};
+
+use machine::{Fault, Reading, Result};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Whether the same may succeed later: the kernel had too little of something that others, or this process, give back.
+pub fn may_pass(fault: &Fault) -> bool {
+    let Some(source) = fault.source() else { return false };
+    let number = source
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::raw_os_error)
+        .or_else(|| source.downcast_ref::<Errno>().map(|errno| errno.raw_os_error()));
+    let short = [
+        Errno::MFILE,
+        Errno::NFILE,
+        // Descriptors that this user has under way in sockets.
+        Errno::TOOMANYREFS,
+        Errno::NOMEM,
+        Errno::NOBUFS,
+        // A listener has no room for more callers.
+        Errno::AGAIN,
+        Errno::INTR,
+    ];
+    number.is_some_and(|number| short.contains(&Errno::from_raw_os_error(number)))
+}
+
+/// Whether this process has as many descriptors as it may have.
+pub(crate) fn is_of_descriptors(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
+}
+
+static RESERVE: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+
+/// What the reserve is spent on, and how much of it is left then.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Need {
+    Memory = 0,
+    Caller = 1,
+    Nothing = 2,
+}
+
+fn reserve() -> MutexGuard<'static, Vec<OwnedFd>> {
+    RESERVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Fills the reserve of this process up.
+///
+/// # Errors
+/// One that may pass: other descriptors must be closed first.
+pub fn keep_reserve() -> Result<()> {
+    let mut reserve = reserve();
+    while reserve.len() < Need::Nothing as usize {
+        let next = "raise the limit on open files (ulimit -n)";
+        let filler = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
+        reserve.push(filler.map_err(|e| Fault::because("reserve of descriptors", io::Error::from(e), next))?);
+    }
+    Ok(())
+}
+
+/// Frees a descriptor for `need`. False where the reserve is spent as far as it may be.
+pub(crate) fn spend_reserve(need: Need) -> bool {
+    let mut reserve = reserve();
+    reserve.len() > need as usize && reserve.pop().is_some()
+}
+
+/// Lets this process have as many descriptors as it may give itself. Where even that is refused, what needs one too many
+/// fails and says so. Not for processes of others: programs that call `select` write beyond its sets once a descriptor is
+/// 1024 or more.
+pub fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Descriptors that this process has open.
+pub fn descriptors() -> Reading<u64> {
+    match std::fs::read_dir("/proc/self/fd") {
+        // One is the folder's.
+        Ok(open) => Reading::Measured(open.count() as u64 - 1),
+        Err(e) => Reading::absent(format!("/proc/self/fd: {e}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_give_back_may_pass() {
+        let short = |number: Errno| Fault::because("x", io::Error::from(number), "");
+        assert!(may_pass(&short(Errno::MFILE)) && may_pass(&short(Errno::MFILE).within("outer")));
+        assert!(may_pass(&Fault::because("x", Errno::TOOMANYREFS, "")));
+        assert!(!may_pass(&short(Errno::CONNREFUSED)) && !may_pass(&Fault::new("x", "too many open files", "")));
+    }
+
+    #[test]
+    fn the_soft_limit_is_raised_to_the_hard_one() {
+        raise_descriptor_limit();
+        let limit = getrlimit(Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
+    }
+
+    #[test]
+    fn descriptors_are_counted() {
+        let before = *descriptors().value().unwrap();
+        let open: Vec<_> = (0..200).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+        // Other tests open and close some meanwhile.
+        assert!(*descriptors().value().unwrap() >= before + 100);
+        drop(open);
+    }
+}

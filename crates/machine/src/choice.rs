@@ -1,0 +1,170 @@
+//! Which cores to take: by what they share, not by their numbers.
+//!
+//! Threads of one core (SMT) share its execution units, so that a core is free only while none of its threads is taken.
+//! What works together should be near: caches first, then the NUMA node, then the package.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpuset::CpuSet;
+use crate::description::Machine;
+use crate::fault::Result;
+use crate::site::CoreId;
+use crate::topology::{Cache, CacheKind, Topology};
+
+/// The nearest that two logical CPUs share. What is nearer is less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distance {
+    /// They are one.
+    Same,
+    /// The core: they are its threads.
+    Core,
+    /// A cache of this level, and none of a lower one.
+    Cache(u32),
+    /// The memory of one NUMA node.
+    Node,
+    /// The package, and no NUMA node.
+    Package,
+    /// Nothing; their nodes are so far apart by the firmware's table (ACPI SLIT), 0 where there is none.
+    Machine(u32),
+}
+
+impl Topology {
+    /// What is the nearest that two cores share.
+    pub fn distance(&self, one: CoreId, other: CoreId) -> Distance {
+        self.distances_of(one)(other)
+    }
+
+    /// How far others are from `one`; what is known of it is looked up once.
+    fn distances_of(&self, one: CoreId) -> impl Fn(CoreId) -> Distance + '_ {
+        let reaches = |cache: &&Cache| cache.kind != CacheKind::Instruction && cache.shared_by.contains(one);
+        let mut caches: Vec<&Cache> = self.caches.iter().filter(reaches).collect();
+        caches.sort_by_key(|cache| cache.level);
+        let own = self.cpu(one);
+        move |other| {
+            if one == other {
+                return Distance::Same;
+            }
+            let (Some(own), Some(its)) = (own, self.cpu(other)) else { return Distance::Machine(0) };
+            if own.threads.contains(other) {
+                return Distance::Core;
+            }
+            if let Some(cache) = caches.iter().find(|cache| cache.shared_by.contains(other)) {
+                return Distance::Cache(cache.level);
+            }
+            match (own.node, its.node) {
+                (Some(a), Some(b)) if a == b => Distance::Node,
+                _ if own.package == its.package => Distance::Package,
+                (Some(a), Some(b)) => Distance::Machine(self.between_nodes(a, b).unwrap_or(0)),
+                _ => Distance::Machine(0),
+            }
+        }
+    }
+
+    fn between_nodes(&self, one: u32, other: u32) -> Option<u32> {
+        let column = self.nodes.iter().position(|node| node.id == other)?;
+        self.nodes.iter().find(|node| node.id == one)?.distances.get(column).copied()
+    }
+}
+
+impl Machine {
+    /// The NUMA node of the fastest interface that is up, where the firmware says it.
+    pub fn network_node(&self) -> Option<u32> {
+        let up = self.interfaces.iter().filter(|interface| interface.up && !interface.loopback);
+        let speed = |interface: &crate::interface::Interface| interface.speed.value().map_or(0.0, |speed| speed.0);
+        let known = up.filter_map(|interface| Some((speed(interface), interface.node?)));
+        known.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, node)| node)
+    }
+
+    /// Its cores to choose from: those that this process may use.
+    pub fn choice(&self) -> Choice<'_> {
+        Choice::among(&self.topology, self.usable_cores().iter())
+    }
+}
+
+/// Logical CPUs to choose from. Those that are not a job's to use (its cpuset, its affinity) are not among them.
+#[derive(Debug, Clone)]
+pub struct Choice<'a> {
+    topology: &'a Topology,
+    usable: CpuSet,
+    taken: BTreeSet<CoreId>,
+}
+
+impl<'a> Choice<'a> {
+    /// Of the cores `usable`, none of which is taken.
+    pub fn among(topology: &'a Topology, usable: impl IntoIterator<Item = CoreId>) -> Self {
+        Choice { topology, usable: usable.into_iter().collect(), taken: BTreeSet::new() }
+    }
+
+    /// `cores` are no longer free, nor are the other threads of these.
+    pub fn without(mut self, cores: impl IntoIterator<Item = CoreId>) -> Self {
+        self.taken.extend(cores);
+        self
+    }
+
+    fn threads(&self, core: CoreId) -> CpuSet {
+        let threads = self.topology.cpu(core).map(|cpu| cpu.threads.clone());
+        threads.unwrap_or_else(|| [core].into_iter().collect())
+    }
+
+    /// Whether `core` may be used and is not taken, nor any thread of the same core.
+    pub fn is_free(&self, core: CoreId) -> bool {
+        self.usable.contains(core) && self.threads(core).iter().all(|thread| !self.taken.contains(&thread))
+    }
+
+    /// A thread of each core that is free, the first of those that may be used.
+    pub fn whole(&self) -> CpuSet {
+        let first = |core: &CoreId| {
+            let threads = self.threads(*core);
+            self.is_free(*core) && threads.iter().find(|thread| self.usable.contains(*thread)) == Some(*core)
+        };
+        self.usable.iter().filter(first).collect()
+    }
+
+    /// What is not taken, the nearest to `from` first: a thread of each free core, and behind these, for those who find
+    /// nothing else, threads beside one that is taken or comes earlier here.
+    pub fn in_order(&self, from: CoreId) -> Vec<CoreId> {
+        let whole = self.whole();
+        let far = self.topology.distances_of(from);
+        let rest = self.usable.iter().filter(|core| !self.taken.contains(core) && !whole.contains(*core));
+        let sorted = |mut cores: Vec<CoreId>| {
+            cores.sort_by_key(|core| (far(*core), *core));
+            cores
+        };
+        let mut all = sorted(whole.iter().collect());
+        all.extend(sorted(rest.collect()));
+        all
+    }
+
+    /// The best that is not taken for what serves `to`.
+    pub fn nearest(&self, to: CoreId) -> Option<CoreId> {
+        self.in_order(to).into_iter().find(|core| *core != to)
+    }
+
+    /// The core to begin with: on `node`, where it has one that is free.
+    pub fn first(&self, node: Option<u32>) -> Option<CoreId> {
+        let whole = self.whole();
+        let there = |core: &CoreId| node.is_some() && self.topology.cpu(*core).is_some_and(|cpu| cpu.node == node);
+        let any = || self.usable.iter().find(|core| !self.taken.contains(core));
+        whole.iter().find(there).or(whole.first()).or_else(any)
+    }
+
+    /// Cores for parties that poll: a thread of each free core, near ones first, beginning on `node`. Other threads are
+    /// among them only where there are no two cores.
+    pub fn for_polling(&self, node: Option<u32>) -> Vec<CoreId> {
+        let Some(first) = self.first(node) else { return Vec::new() };
+        let mut cores = self.in_order(first);
+        let whole = self.whole().len();
+        if whole >= 2 {
+            cores.truncate(whole);
+        }
+        cores
+    }
+}
+
+/// The cores of this host for parties that poll, of those that a process may use; see [`Choice::for_polling`].
+pub fn for_polling_here(usable: &[CoreId]) -> Result<Vec<CoreId>> {
+    Ok(Choice::among(Topology::live()?, usable.iter().copied()).for_polling(None))
+}

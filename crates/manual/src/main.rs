@@ -1,0 +1,53 @@
+//! Writes manual pages to DIR/man and completions to DIR/completions, from the definitions of the commands' arguments.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Command;
+use clap_complete::{Shell, generate_to};
+use machine::{Fault, Result};
+
+/// What users type.
+const NAME: &str = "plimsoll";
+
+fn main() -> ExitCode {
+    let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        eprintln!("usage: plimsoll-manual DIR");
+        return ExitCode::FAILURE;
+    };
+    match write(&folder) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("plimsoll-manual: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write(folder: &Path) -> Result<()> {
+    let (pages, completions) = (folder.join("man"), folder.join("completions"));
+    let written = || {
+        fs::create_dir_all(&pages)?;
+        fs::create_dir_all(&completions)?;
+        clap_mangen::generate_to(command(), &pages)?;
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            generate_to(shell, &mut command(), NAME, &completions)?;
+        }
+        Ok::<_, std::io::Error>(())
+    };
+    written().map_err(|error| {
+        Fault::because(folder.display().to_string(), error, "name a folder that you may write, on a disk with room")
+    })
+}
+
+/// Both programs as the one that users call, without the commands that plimsoll itself calls: completions would offer them.
+fn command() -> Command {
+    let (own, offcodes) = (plimsoll::command(), plimsoll_offcode::command());
+    let shown = own.get_subcommands().chain(offcodes.get_subcommands()).filter(|one| !one.is_hide_set()).cloned();
+    // Each program counts its own from 0.
+    let shown: Vec<Command> = shown.enumerate().map(|(place, one)| one.display_order(place)).collect();
+    let about = own.get_about().cloned().unwrap_or_default();
+    Command::new(NAME).about(about).version(env!("CARGO_PKG_VERSION")).disable_help_subcommand(true).subcommands(shown)
+}

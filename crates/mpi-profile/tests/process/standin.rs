@@ -1,0 +1,158 @@
+//! Under an MPI that is made for it: what no real one does every time.
+
+use std::fs::{self, File};
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use profile::profile::Profile;
+use profile::summary::Summary;
+use record::folder;
+use record::functions::{Class, named};
+use record::layout::{Cell, DIRECTORY, Peer, Region, Site, Thread, kind};
+use record::rank::Rank;
+use record::scale::{size_class, time_floor};
+use testbed::Place;
+use testbed::recording::{Recording, Recordings};
+use zerocopy::FromBytes;
+
+use super::LIMIT;
+
+/// `None`, said, where there is no compiler.
+fn program(place: &Place) -> Option<PathBuf> {
+    let cc = skip::tool("cc")?;
+    let source = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process").join(name);
+    place.compile(&cc, &[source("standin.c")], "libstandin.so", &["-shared", "-fPIC"]);
+    Some(place.compile(&cc, &[source("standin_user.c")], "user", &["-L.", "-lstandin", "-Wl,-rpath,$ORIGIN"]))
+}
+
+fn run(place: &Place, program: &Path, what: &str, environment: &[(&str, &str)]) -> Recordings {
+    let recording = Recording::new(vec![program.into(), what.into()]);
+    let recording = environment.iter().fold(recording, |all, (name, value)| all.env(*name, value));
+    recording.run(place, what, LIMIT)
+}
+
+fn calls(rank: &Rank, name: &str) -> u64 {
+    let id = named(name).unwrap().id;
+    let rows = rank.rows.iter().filter(|row| row.function == id);
+    rows.flat_map(|row| &row.cells).map(|cell| cell.calls).sum()
+}
+
+/// Threads open and close sessions, and the world, independently of each other.
+#[test]
+fn nothing_is_asked_about_what_is_not_open() {
+    const THREADS: u64 = 4;
+    const ROUNDS: u64 = 100;
+    const SENDS: u64 = 5;
+    let place = Place::new();
+    let Some(program) = program(&place) else { return };
+    for (what, worlds) in [("sessions", 0), ("beside", 1)] {
+        let [rank] = <[Rank; 1]>::try_from(run(&place, &program, what, &[]).well(what).ranks()).unwrap();
+        let header = &rank.header;
+        assert_eq!((header.placed, header.rank, header.size), (1, 0, 1), "{what}");
+        assert_eq!(header.dropped, record::layout::Dropped::default(), "{what}");
+        assert!(0 < header.initialized && header.initialized < header.finalized && header.finalized <= header.ended);
+        let sessions = THREADS * ROUNDS;
+        assert_eq!((calls(&rank, "Session_init"), calls(&rank, "Session_finalize")), (sessions, sessions), "{what}");
+        let sends = (sessions + worlds * ROUNDS) * SENDS;
+        assert_eq!((calls(&rank, "Send"), calls(&rank, "Finalize")), (sends, worlds), "{what}");
+        assert_eq!((rank.peers[0].messages, rank.peers[0].bytes), (sends, 4 * sends), "{what}");
+    }
+}
+
+/// Classes of duration that sends of the stand-in may fall into.
+const CLASSES: usize = 60;
+
+/// Counts `more` sends of 4 bytes of each of those durations in the tables of a process that waits, as if it had made them.
+fn count_more_sends(ranks: &Path, more: u64) {
+    let path = fs::read_dir(ranks).unwrap().next().unwrap().unwrap().path();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let send = named("Send").unwrap().id.0;
+    let regions = |wanted: u16, function: u16| -> usize {
+        let entry = |place: usize| {
+            let mut bytes = [0; size_of::<Region>()];
+            file.read_exact_at(&mut bytes, (DIRECTORY + place * size_of::<Region>()) as u64).unwrap();
+            Region::read_from_bytes(&bytes).unwrap()
+        };
+        let is_wanted = |region: &Region| (region.kind, region.function) == (wanted, function);
+        (0..64).map(entry).find(is_wanted).unwrap().offset as usize
+    };
+    let add = |at: usize, more: u64| {
+        let mut word = [0; 8];
+        file.read_exact_at(&mut word, at as u64).unwrap();
+        file.write_all_at(&(u64::from_le_bytes(word) + more).to_le_bytes(), at as u64).unwrap();
+    };
+    let cell = regions(kind::ROW, send) + size_class(4) * size_of::<Cell>();
+    let (thread, peer) = (regions(kind::THREAD, 0), regions(kind::PEERS, 0));
+    let all = CLASSES as u64 * more;
+    let sites = Rank::open(&path).unwrap().sites;
+    let site =
+        regions(kind::SITES, 0) + sites.iter().position(|site| site.function == send).unwrap() * size_of::<Site>();
+    for (calls, ticks, bytes) in [
+        (cell + offset_of!(Cell, calls), cell + offset_of!(Cell, ticks), cell + offset_of!(Cell, bytes)),
+        (site + offset_of!(Site, calls), site + offset_of!(Site, ticks), site + offset_of!(Site, bytes)),
+        (
+            thread + offset_of!(Thread, calls),
+            thread + offset_of!(Thread, ticks) + 8 * Class::Send as usize,
+            thread + offset_of!(Thread, bytes),
+        ),
+    ] {
+        add(calls, all);
+        add(ticks, more * (0..CLASSES).map(time_floor).sum::<u64>());
+        add(bytes, 4 * all);
+    }
+    (0..CLASSES).for_each(|class| add(cell + offset_of!(Cell, histogram) + 8 * class, more));
+    add(thread + offset_of!(Thread, messages), all);
+    add(peer + offset_of!(Peer, messages), all);
+    add(peer + offset_of!(Peer, bytes), 4 * all);
+}
+
+#[test]
+fn more_calls_than_32_bits_can_count_are_counted() {
+    const MORE: u64 = u32::MAX as u64;
+    const ALL: u64 = 3 + CLASSES as u64 * MORE + 5;
+    let place = Place::new();
+    let Some(program) = program(&place) else { return };
+    let folder = place.path().join("many");
+    let recordings = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let waits = || place.path().join("waits").exists();
+            // The job ends at its limit where it never comes so far.
+            let begun = std::time::Instant::now();
+            while !waits() && begun.elapsed() < LIMIT {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            count_more_sends(&folder.join(folder::RANKS), MORE);
+            File::create(place.path().join("goes-on")).unwrap();
+        });
+        run(&place, &program, "many", &[]).well("many")
+    });
+    let [rank] = <[Rank; 1]>::try_from(recordings.ranks()).unwrap();
+    let send = named("Send").unwrap().id;
+    let row = rank.rows.iter().find(|row| row.function == send).unwrap();
+    let by_duration: u64 = row.cells.iter().flat_map(|cell| cell.histogram).sum();
+    assert_eq!((calls(&rank, "Send"), by_duration, rank.peers[0].messages), (ALL, ALL, ALL));
+    let summary = Summary::of(&Profile::open(&folder).unwrap());
+    let sends = summary.functions.iter().find(|function| function.name == "MPI_Send").unwrap();
+    assert_eq!((sends.calls, sends.times.iter().map(|class| class.calls).sum::<u64>()), (ALL, ALL));
+    assert_eq!((summary.totals.calls, summary.totals.messages), (ALL, ALL));
+}
+
+/// An answer of the MPI is beyond what it can be, over which the library panics where sums are checked.
+#[test]
+fn a_defect_of_the_library_ends_recording_and_nothing_else() {
+    if !cfg!(debug_assertions) {
+        return skip::test("the library's defect that this provokes is one of builds that check sums");
+    }
+    let place = Place::new();
+    let Some(program) = program(&place) else { return };
+    let ended = run(&place, &program, "topology", &[("STANDIN_TOPOLOGY", "1")]);
+    let outcome = &ended.outcome;
+    assert!(outcome.succeeded() && outcome.out.ends_with("ended well\n"), "{outcome:?}");
+    let [line] = outcome.errors.lines().collect::<Vec<_>>()[..] else { panic!("{}", outcome.errors) };
+    assert!(line.starts_with("plimsoll: process ") && line.contains("the profiler failed") && line.contains("Next: "));
+    let [rank] = <[Rank; 1]>::try_from(ended.ranks()).unwrap();
+    assert!(rank.header.failed > rank.header.initialized && rank.header.ended > rank.header.failed);
+    // Two of one thread, three of the other, and those of neither after the defect.
+    assert_eq!(calls(&rank, "Send"), 2 + 3);
+}

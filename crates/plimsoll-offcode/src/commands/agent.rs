@@ -1,0 +1,151 @@
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use machine::{CoreId, Fault, Result, Site, count};
+use offcode::Registry;
+use runtime::agent::{Agent, DEFAULT_PORT, Limits, Options, keys, sparing};
+use runtime::site::SiteDriver;
+use runtime::site::app::AppSite;
+use runtime::site::core::CoreSite;
+use runtime::site::residents::{Log, Residents};
+
+use linux::output::print;
+
+/// Gives this host's cores to offcodes of authenticated clients elsewhere: the site agent:HOST.
+///
+/// Control travels over TLS 1.3, and both sides show a certificate of your own authority, made with `plimsoll agent
+/// keys`. Channels travel over UDP, each packet encrypted under a key of the channel. The agent logs what it refuses on
+/// standard error.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Address to listen on, with or without a port; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
+    listen: SocketAddr,
+    /// Folder that `plimsoll agent keys` made for this host [default: `agent` in the user's folder of keys]
+    #[arg(long, value_name = "FOLDER")]
+    keys: Option<PathBuf>,
+    /// Core that runs the offcodes, polling all the time; without it they run in a thread that sleeps when idle
+    #[arg(long, value_name = "CORE")]
+    core: Option<u32>,
+    /// Bound to change, as NAME=NUMBER; may be repeated
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = limit, long_help = limits())]
+    limit: Vec<(String, u64)>,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    Keys(Keys),
+}
+
+/// Make certificates for agents and their client, or renew them.
+///
+/// An authority of your own (365 days) signs a certificate for the client and one for each agent (90 days; run this
+/// again to renew). Copy the folder of a host, and nothing else, to that host.
+#[derive(clap::Args)]
+struct Keys {
+    /// Folder to write to [default: `plimsoll` in the user's configuration folder]
+    #[arg(long, value_name = "FOLDER")]
+    directory: Option<PathBuf>,
+    /// Name or address by which clients will reach a host that runs an agent; may be repeated
+    #[arg(long, value_name = "HOST")]
+    name: Vec<String>,
+}
+
+fn address(text: &str) -> Result<SocketAddr> {
+    let with_port = text.parse::<SocketAddr>();
+    with_port.or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT))).map_err(|_| {
+        Fault::new(
+            format!("address '{text}'"),
+            "it is not a numeric address",
+            format!("write it like 192.0.2.7, 192.0.2.7:{DEFAULT_PORT} or [::1]:{DEFAULT_PORT}"),
+        )
+    })
+}
+
+fn limit(text: &str) -> Result<(String, u64)> {
+    let bad =
+        || Fault::new(format!("limit '{text}'"), "it is not of the form NAME=NUMBER", "write it like offcodes=10");
+    let (name, number) = text.split_once('=').ok_or_else(bad)?;
+    let number = number.parse().map_err(|_| bad())?;
+    Limits::default().set(name, number)?;
+    Ok((name.to_owned(), number))
+}
+
+fn limits() -> String {
+    let mut text = "Bound to change, as NAME=NUMBER; may be repeated. The names:".to_owned();
+    for (name, meaning) in Limits::NAMES {
+        text.push_str(&format!("\n  {name}: {meaning}"));
+    }
+    text
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    match &arguments.action {
+        Some(Action::Keys(keys)) => make_keys(keys),
+        None => serve(&arguments),
+    }
+}
+
+fn make_keys(arguments: &Keys) -> Result<ExitCode> {
+    let directory = arguments.directory.clone().map_or_else(keys::default_directory, Ok)?;
+    for made in keys::make(&directory, &arguments.name)? {
+        let how = if made.renewed { "renewed" } else { "made" };
+        print(&format!("{}: {how} for {}, good until {}\n", made.directory.display(), made.for_whom, made.until))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn serve(arguments: &Arguments) -> Result<ExitCode> {
+    let keys = match &arguments.keys {
+        Some(folder) => folder.clone(),
+        None => keys::default_directory()?.join("agent"),
+    };
+    let mut limits = Limits::default();
+    for (name, number) in &arguments.limit {
+        limits.set(name, *number)?;
+    }
+    let log: Log = Arc::new(|line: &str| eprintln!("plimsoll agent: {line}"));
+    let origin = Instant::now();
+    let offcodes = sparing(log.clone());
+    // What keeps this thread off the offcodes' core lives as long as the agent.
+    let (site, _excluded): (Box<dyn SiteDriver>, _) = match arguments.core {
+        Some(core) => {
+            let (site, excluded) = CoreSite::open(CoreId(core), origin, offcodes)?;
+            for note in &site.placed().notes {
+                log(note);
+            }
+            (Box::new(site), excluded)
+        }
+        None => (Box::new(AppSite::new(Residents::new(Site::App, origin, offcodes))), None),
+    };
+    linux::signal::watch()?;
+    // So that one client does not use up the descriptors of all.
+    linux::shortage::raise_descriptor_limit();
+    let runs_on = site.site().clone();
+    let options = Options { listen: arguments.listen, keys, limits };
+    let agent = Agent::bind(&options, built_in(), site, move |line| log(line))?;
+    let whereabouts = match runs_on {
+        Site::Core(core) => format!("on {core}"),
+        _ => "in its own thread".to_owned(),
+    };
+    print(&format!("plimsoll agent: offcodes run {whereabouts}; listening on {}\n", agent.address()?))?;
+    let summary = agent.run(linux::signal::interrupted)?;
+    let refused: Vec<String> = summary.refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    let refused =
+        if refused.is_empty() { "nothing refused".into() } else { format!("refused: {}", refused.join(", ")) };
+    // Who started it may have stopped reading.
+    let _ = writeln!(std::io::stdout(), "plimsoll agent: ended; {}; {refused}", count::of(summary.clients, "client"));
+    Ok(linux::signal::exit_status_of_server().map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// The native bodies of this binary.
+fn built_in() -> Registry {
+    Registry::new()
+}

@@ -1,0 +1,138 @@
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use machine::{Fault, Machine, Reading, Result, Source};
+use offcode::Registry;
+use offcode::depot::Depot;
+use placement::{Clash, Effort, Layout, Plan, Proof, Unsolved};
+use runtime::app_file::{AppFile, Sites};
+use runtime::draft::draft;
+use runtime::prices::Prices;
+use runtime::{Catalogue, grounds};
+use serde::Serialize;
+
+use linux::output;
+
+/// Says where the offcodes of an application would go, and why; creates nothing
+///
+/// Where nothing satisfies the layout it prints the smallest set of constraints that clash, and the exit status is 1.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Application file, such as APP.toml
+    file: PathBuf,
+    /// Say why each other site was not taken, and how each price was found
+    #[arg(long)]
+    explain: bool,
+    /// Print the plan as a graph for Graphviz
+    #[arg(long, conflicts_with_all = ["explain", "json"])]
+    dot: bool,
+    /// Prove that no assignment is cheaper, or state by how much one could be at most
+    #[arg(long)]
+    prove: bool,
+    /// Time to look for the proof, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "prove", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    limit: u64,
+    /// Print layout, prices, plan and proof as JSON
+    #[arg(long, conflicts_with = "explain")]
+    json: bool,
+    /// Take the prices of crossings from a model instead of measuring them
+    #[arg(long)]
+    modelled: bool,
+}
+
+/// What `--json` prints: a plan, or why there is none.
+#[derive(Serialize)]
+struct Page<'a> {
+    application: &'a str,
+    layout: &'a Layout,
+    prices: &'a Prices,
+    plan: Option<&'a Plan>,
+    proof: Option<&'a Proof>,
+    clash: Option<&'a Clash>,
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let app = AppFile::open(&arguments.file)?;
+    let depots = app.depots.iter().map(|depot| Depot::open(depot)).collect::<Result<Vec<_>>>()?;
+    let catalogue = Catalogue::new(Registry::new(), depots)?;
+    let usable = linux::affinity::allowed()?;
+    let grounds = grounds::survey(&app, &Machine::read(&Source::live())?, &usable);
+    let prices = if arguments.modelled { Prices::modelled(&grounds) } else { Prices::measure(&grounds) };
+    let draft = draft(&catalogue, &grounds, &prices.costs(&grounds), &app.wanted(), &app.channels, &[])?;
+    let layout = &draft.layout;
+    let solved = solve(layout, arguments.prove.then(|| Duration::from_secs(arguments.limit)));
+    let (plan, proof, clash) = match &solved {
+        Ok((plan, proof)) => (Some(plan), proof.as_ref(), None),
+        Err(Unsolved::Clash(clash)) => (None, None, Some(clash)),
+        Err(_) => {
+            return Err(solved.err().map_or_else(|| Fault::new("plan", "it was lost", "report this"), Fault::from));
+        }
+    };
+    if arguments.json {
+        let page = Page { application: &app.name, layout, prices: &prices, plan, proof, clash };
+        let text = serde_json::to_string_pretty(&page).map_err(|error| Fault::because("plan", error, "report this"))?;
+        output::print(&format!("{text}\n"))?;
+    }
+    let Some(plan) = plan else {
+        if let Some(clash) = clash.filter(|_| !arguments.json) {
+            eprintln!("plimsoll: {clash}");
+        }
+        return Ok(ExitCode::FAILURE);
+    };
+    if arguments.dot {
+        output::print(&plan.dot(layout))?;
+    } else if !arguments.json {
+        let mut page = format!("application {}\n", app.name);
+        page += &if arguments.explain { plan.explain(layout).to_string() } else { brief(plan, layout) };
+        if let Some(proof) = proof {
+            let _ = writeln!(page, "{proof}");
+        }
+        if arguments.explain {
+            page += &evidence(&prices, &app);
+        }
+        output::print(&page)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn solve(layout: &Layout, prove: Option<Duration>) -> Result<(Plan, Option<Proof>), Unsolved> {
+    let Some(limit) = prove else {
+        return placement::solve(layout, &Effort::default()).map(|plan| (plan, None));
+    };
+    let until = Instant::now() + limit;
+    let stop = || Instant::now() > until;
+    let proof = Effort { steps: u64::MAX, stop: Some(&stop), ..Effort::default() };
+    let (plan, proof) = placement::solve_and_prove(layout, &Effort::default(), &proof)?;
+    Ok((plan, Some(proof)))
+}
+
+/// What goes where.
+fn brief(plan: &Plan, layout: &Layout) -> String {
+    let mut page = String::new();
+    for (unit, site) in layout.units.iter().zip(&plan.assignment) {
+        let _ = writeln!(page, "{} -> {}", unit.name, layout.sites[site.0].site);
+    }
+    page
+}
+
+/// What the costs rest on.
+fn evidence(prices: &Prices, app: &AppFile) -> String {
+    let mut page = String::from("prices of a message, both ends together\n");
+    for price in &prices.0 {
+        let [one, other] = &price.between;
+        let ends = if one == other { format!("within {one}") } else { format!("{one} and {other}") };
+        let ns = match &price.ns {
+            Reading::Measured(ns) => format!("{ns:.0} ns measured"),
+            Reading::Modelled(ns) => format!("{ns:.0} ns modelled"),
+            Reading::Absent { reason } | Reading::NotPermitted { reason, .. } => reason.clone(),
+        };
+        let _ = writeln!(page, "  {ends:<24} {ns}: {}", price.how);
+    }
+    page += "work for a message is what the manifests state, and 500 ns where they do not\n";
+    if app.sites == Sites::All {
+        page += "driver hooks are used only where the file names them, as xdp:IFACE:native\n";
+    }
+    page
+}

@@ -1,0 +1,90 @@
+//! `plimsoll run`: starts an application of offcodes and keeps it up.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use machine::{Result, count};
+use offcode::{Activity, Registry};
+use runtime::app_file::AppFile;
+use runtime::assembly::{Assembly, assemble};
+use runtime::control::Control;
+use runtime::site::core::Protection;
+
+use super::ps;
+use linux::output;
+
+/// Between two looks at what outsiders ask and at the limits.
+const LOOK: Duration = Duration::from_millis(2);
+/// Idle turns before the thread of `app` rests a little.
+const TURNS_BEFORE_REST: u32 = 2000;
+const REST: Duration = Duration::from_micros(50);
+
+/// Starts the offcodes of an application file where its plan says, and runs them until a limit that the file sets, a
+/// signal or `plimsoll stop`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Application file
+    #[arg(value_name = "APP.toml")]
+    file: PathBuf,
+    /// What keeps other work off dedicated cores: nothing, best, cpuset or deadline
+    #[arg(long, default_value = "nothing", value_name = "MEANS")]
+    shield: Protection,
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    // What a killed runtime could leave behind is only this; all else ends with its holder.
+    let removed = linux::shield::remove_remains()?;
+    if removed > 0 {
+        let shields = count::of(removed as u64, "shield");
+        eprintln!("plimsoll run: removed {shields} that a killed process had left");
+    }
+    let file = AppFile::open(&arguments.file)?;
+    linux::signal::watch()?;
+    let log: runtime::site::residents::Log = Arc::new(|line| eprintln!("plimsoll run: {line}"));
+    let mut assembly = assemble(&file, Registry::new(), arguments.shield, log)?;
+    let control = Control::open(&file.name)?;
+    for note in &assembly.notes {
+        eprintln!("plimsoll run: {note}");
+    }
+    output::print(&ps::page(&control.report(&mut assembly.runtime)))?;
+    let why = keep_up(&file, &mut assembly, &control)?;
+    let last = control.report(&mut assembly.runtime);
+    output::print(&format!("{why}; at the end:\n{}", ps::page(&last)))?;
+    // First the offcodes, then the name: who waits for the name to go finds everything taken back.
+    drop(assembly);
+    drop(control);
+    Ok(linux::signal::exit_status_of_server().map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+fn keep_up(file: &AppFile, assembly: &mut Assembly, control: &Control) -> Result<String> {
+    let start = Instant::now();
+    let (mut looked, mut idle) = (start, 0);
+    loop {
+        let activity = assembly.runtime.turn()?;
+        assembly.drain()?;
+        idle = if activity == Activity::Worked { 0 } else { idle + 1 };
+        if idle > TURNS_BEFORE_REST {
+            std::thread::sleep(REST);
+        }
+        if looked.elapsed() < LOOK {
+            continue;
+        }
+        looked = Instant::now();
+        if linux::signal::interrupted() {
+            return Ok("interrupted".into());
+        }
+        if control.serve(&mut assembly.runtime) {
+            return Ok("stopped".into());
+        }
+        if file.duration.is_some_and(|limit| start.elapsed() >= limit) {
+            return Ok(format!("ended after {:.1} s, as the file says", start.elapsed().as_secs_f64()));
+        }
+        if let Some(count) = file.count
+            && assembly.uses() >= count
+        {
+            return Ok(format!("ended after {count} calls and messages, as the file says"));
+        }
+    }
+}

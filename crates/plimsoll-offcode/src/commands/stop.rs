@@ -1,0 +1,57 @@
+//! `plimsoll stop`: ends an offcode or a whole runtime.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use machine::{Fault, Result};
+use runtime::control;
+
+use linux::output;
+
+/// How long a runtime may take to take everything back.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Ends a runtime that `plimsoll run` started, or one of its offcodes.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Process of the runtime; needed only where several runtimes run
+    #[arg(long, value_name = "PID")]
+    process: Option<u32>,
+    /// Stop only this offcode, given by name or GUID
+    #[arg(value_name = "OFFCODE")]
+    offcode: Option<String>,
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let process = match arguments.process {
+        Some(process) => process,
+        None => the_only_one(&control::processes()?)?,
+    };
+    control::stop_at(process, arguments.offcode.as_deref())?;
+    if let Some(offcode) = arguments.offcode {
+        output::print(&format!("{offcode} was stopped in process {process}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Done is said before everything is taken back; the name goes when it is.
+    let deadline = Instant::now() + PATIENCE;
+    while control::processes()?.contains(&process) {
+        if Instant::now() > deadline {
+            let cause = format!("it has not ended within {} s", PATIENCE.as_secs());
+            return Err(Fault::new(format!("process {process}"), cause, "look at what it prints"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    output::print(&format!("process {process} has ended its offcodes\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn the_only_one(processes: &[u32]) -> Result<u32> {
+    match processes {
+        [one] => Ok(*one),
+        [] => Err(Fault::new("runtime", "none is up", "start one with `plimsoll run APP.toml`")),
+        several => {
+            let list = several.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            Err(Fault::new("runtime", format!("several are up: processes {list}"), "say which with --process"))
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! `plimsoll traffic`: the traffic generator on every kind of site.
+
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use linux::affinity;
+use linux::lab::{Host, Lab, Options};
+use linux::shield::Wanted;
+use machine::choice::Choice;
+use machine::topology::Topology;
+use machine::{CoreId, Fault, Nanoseconds, Result, Site};
+use offcode::manifest::XdpMode;
+use runtime::site::residents::Log;
+use traffic::body::{Transmit, Waiting};
+use traffic::frame::{Flow, MacAddress};
+use traffic::paper::Paper;
+use traffic::profile::{BitsPerSecond, Profile, Rate, Sizes, Timing};
+use traffic::session::{Place, Session};
+
+use linux::output;
+
+/// UDP port of the stream: discard.
+const PORT: u16 = 9;
+
+/// Sends traffic from a site of your choice to a receiver that counts and times it in the kernel, in a lab of two
+/// network namespaces that is made for the run and removed after it.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Site of the sender: app, core:N or xdp
+    #[arg(long, default_value = "app", value_name = "SITE")]
+    site: Where,
+    /// When frames leave
+    #[arg(long, value_enum, default_value_t = Gaps::Flood)]
+    gaps: Gaps,
+    /// Rate of frames, such as 30kpps or 100Mbit; for every kind of gaps but flood and pcap
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// A constant gap between frames, in place of a rate, such as 34us
+    #[arg(long, value_name = "TIME", conflicts_with = "rate", value_parser = time)]
+    gap: Option<Nanoseconds>,
+    /// Frame sizes in bytes, without the check sequence: one (64), a list with weights (64,590*4,1514), imix or
+    /// pcap:FILE
+    #[arg(long, default_value = "64", value_name = "SIZES")]
+    sizes: Sizes,
+    /// Number of frames to send
+    #[arg(long, value_name = "FRAMES")]
+    count: Option<u64>,
+    /// Time to send for, such as 2s or 500ms [default: 1s where no count is given]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    duration: Option<Nanoseconds>,
+    /// Frames of a burst, for bursty gaps
+    #[arg(long, default_value_t = 16, value_name = "FRAMES")]
+    burst: u32,
+    /// Gap between the frames of a burst
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    within: Option<Nanoseconds>,
+    /// Send over IPv6 instead of IPv4
+    #[arg(long)]
+    ipv6: bool,
+    /// How a sender at app waits until the next frame
+    #[arg(long, value_enum, default_value_t = Wait::Relative)]
+    waiting: Wait,
+    /// How a sender at app hands frames to the kernel
+    #[arg(long, value_enum, default_value_t = Hand::Sendto)]
+    transmit: Hand,
+    /// What keeps other work off the sender's core at core:N and xdp: nothing, best, cpuset or deadline
+    #[arg(long, default_value = "nothing", value_name = "MEANS")]
+    shield: Wanted,
+    /// Core of the application [default: the first that is free]
+    #[arg(long, value_name = "CORE")]
+    application: Option<u32>,
+    /// Core that runs the sender at xdp, in the place of a device [default: the free one nearest the application's]
+    #[arg(long, value_name = "CORE")]
+    device: Option<u32>,
+    /// Core on which to start a busy process beside the sender
+    #[arg(long, value_name = "CORE")]
+    hog: Option<u32>,
+    /// Number of such processes
+    #[arg(long, default_value_t = 1, requires = "hog", value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
+    hogs: u8,
+    /// Speed of the link, such as 100Mbit: a rate that it could not carry is refused
+    #[arg(long, value_name = "SPEED")]
+    link: Option<BitsPerSecond>,
+    /// Frames that are handed over together, for flood
+    #[arg(long, default_value_t = 1, value_name = "FRAMES")]
+    batch: u32,
+    /// Seed of random gaps and sizes
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Mode of the receiver's XDP program; where the kernel does not have it the run is refused
+    #[arg(long, value_enum, default_value_t = Mode::Native)]
+    receiver: Mode,
+    /// Receive in a kernel thread instead of the sender's softirq
+    #[arg(long)]
+    threaded_napi: bool,
+    /// Print the tables of the HYDRA paper (Weinsberg, Dolev, Anker and Wyckoff) for this machine
+    #[arg(long)]
+    paper: bool,
+    /// Rounds of each run behind the ratios that --paper prints
+    #[arg(long, default_value_t = 5, requires = "paper")]
+    rounds: usize,
+    /// Print JSON
+    #[arg(long, conflicts_with = "paper")]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Where {
+    App,
+    Core(CoreId),
+    Xdp,
+}
+
+impl FromStr for Where {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.parse::<Site>() {
+            Ok(Site::App) => Ok(Where::App),
+            Ok(Site::Core(core)) => Ok(Where::Core(core)),
+            _ if text == "xdp" => Ok(Where::Xdp),
+            _ => Err(Fault::new(format!("site '{text}'"), "the sender has no body for it", "write app, core:N or xdp")),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Gaps {
+    /// No gaps: frames leave as fast as the sender can
+    Flood,
+    /// The same gap between all frames
+    Constant,
+    /// Gaps of exponentially distributed length
+    Poisson,
+    /// Bursts of frames, with gaps between the bursts
+    Bursty,
+    /// The gaps of a capture
+    Pcap,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Wait {
+    /// Sleeps for the gap after each frame
+    Relative,
+    /// Sleeps until the frame's time
+    Absolute,
+    /// Looks at the clock again and again
+    Spin,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Hand {
+    Sendto,
+    Sendmmsg,
+    Gso,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Mode {
+    Native,
+    Generic,
+    Hardware,
+}
+
+/// `34us`, `1.5ms`, `2s`, `900ns`.
+fn time(text: &str) -> Result<Nanoseconds> {
+    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let found = units.iter().find_map(|(unit, ns)| {
+        let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        (number.is_finite() && number > 0.0 && number * ns < 1e18).then_some(Nanoseconds((number * ns).round() as u64))
+    });
+    found
+        .ok_or_else(|| Fault::new(format!("time '{text}'"), "it is no time above 0", "write it like 34us, 1.5ms or 2s"))
+}
+
+impl Arguments {
+    fn timing(&self) -> Result<Timing> {
+        let needs = |what: &str| Fault::new("traffic", format!("{what} gaps need a rate"), "give --rate or --gap");
+        let rate = self.rate.or(self.gap.map(|gap| Rate::Packets(1e9 / gap.0 as f64)));
+        let timing = match self.gaps {
+            Gaps::Flood if rate.is_some() => Timing::Constant(rate.ok_or_else(|| needs("constant"))?),
+            Gaps::Flood => Timing::Flood,
+            Gaps::Constant => Timing::Constant(rate.ok_or_else(|| needs("constant"))?),
+            Gaps::Poisson => Timing::Poisson(rate.ok_or_else(|| needs("Poisson"))?),
+            Gaps::Bursty => {
+                let rate = rate.ok_or_else(|| needs("bursty"))?;
+                Timing::Bursty { rate, frames: self.burst, within: self.within }
+            }
+            Gaps::Pcap => Timing::Capture,
+        };
+        Ok(timing)
+    }
+
+    fn cores(&self) -> Result<(CoreId, CoreId)> {
+        let none = || Fault::new("cores", "this process may use none", "look at its affinity with taskset");
+        let named =
+            |core: Option<u32>| core.map(|core| affinity::check(CoreId(core)).map(|()| CoreId(core))).transpose();
+        let (application, device) = (named(self.application)?, named(self.device)?);
+        let choice = Choice::among(Topology::live()?, affinity::allowed()?);
+        let application = application.or_else(|| choice.clone().without(device).first(None)).or(device);
+        let application = application.ok_or_else(none)?;
+        let nearest = || choice.clone().without([application]).nearest(application);
+        Ok((application, device.or_else(nearest).unwrap_or(application)))
+    }
+
+    fn place(&self, device: CoreId) -> Place {
+        match self.site {
+            Where::App => Place::App {
+                waiting: match self.waiting {
+                    Wait::Relative => Waiting::RelativeSleep,
+                    Wait::Absolute => Waiting::AbsoluteSleep,
+                    Wait::Spin => Waiting::Spin,
+                },
+                transmit: match self.transmit {
+                    Hand::Sendto => Transmit::SendTo,
+                    Hand::Sendmmsg => Transmit::SendMany,
+                    Hand::Gso => Transmit::Segments,
+                },
+            },
+            Where::Core(core) => Place::Core { core, shield: self.shield },
+            Where::Xdp => Place::Xdp { core: device, shield: self.shield },
+        }
+    }
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    linux::signal::watch()?;
+    linux::shield::remove_remains()?;
+    let (application, device) = arguments.cores()?;
+    let timing = arguments.timing()?;
+    let options = Options { threaded_napi: arguments.threaded_napi, ..Options::default() };
+    let lab = Arc::new(Lab::owned(&options)?);
+    let flow = flow(&lab, arguments.ipv6)?;
+    let log: Log = Arc::new(|line| eprintln!("plimsoll traffic: {line}"));
+    if arguments.paper {
+        let paper = Paper { lab: &lab, flow, application, device, rounds: arguments.rounds.max(1), log };
+        paper.run(output::print)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut profile = Profile::new(flow, timing, arguments.sizes.clone());
+    profile.frames = arguments.count;
+    profile.duration = arguments.duration;
+    if profile.frames.is_none() && profile.duration.is_none() && timing != Timing::Capture {
+        profile.duration = Some(Nanoseconds(1_000_000_000));
+    }
+    profile.batch = arguments.batch;
+    profile.link = arguments.link;
+    profile.seed = arguments.seed;
+    let receiver = match arguments.receiver {
+        Mode::Native => XdpMode::Native,
+        Mode::Generic => XdpMode::Generic,
+        Mode::Hardware => XdpMode::Hardware,
+    };
+    let hog = arguments.hog.map(|core| affinity::check(CoreId(core)).map(|()| CoreId(core))).transpose()?;
+    let hogs = hog.map(|core| (core, usize::from(arguments.hogs)));
+    let place = arguments.place(device);
+    let session = Session { lab: &lab, profile: &profile, place, application, hogs, receiver, log };
+    let report = session.run()?;
+    output::print(&if arguments.json { report.json() + "\n" } else { report.text() })?;
+    Ok(linux::signal::exit_status().map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// From one host of the lab to the other.
+fn flow(lab: &Lab, ipv6: bool) -> Result<Flow> {
+    let mac = |host: Host| -> Result<MacAddress> {
+        let path = format!("/sys/class/net/{}/address", lab.interface(host));
+        let text = lab.inside(host, || std::fs::read_to_string(&path))?;
+        text.map_err(|e| Fault::because(&*path, e, "look whether the lab is up"))?.trim().parse()
+    };
+    let address = |host: Host| match ipv6 {
+        false => Ok(lab.address(host)),
+        true => lab.address_v6(host).ok_or_else(|| {
+            Fault::new(
+                "lab",
+                "its hosts have no IPv6 addresses",
+                "turn IPv6 on (sysctl net.ipv6.conf.all.disable_ipv6=0)",
+            )
+        }),
+    };
+    Ok(Flow {
+        source_mac: mac(Host::A)?,
+        destination_mac: mac(Host::B)?,
+        source: address(Host::A)?,
+        destination: address(Host::B)?,
+        source_port: 4000,
+        destination_port: PORT,
+    })
+}

@@ -1,0 +1,53 @@
+//! The commands that deal with offcodes: arguments and rendering, one file a subcommand.
+#![forbid(unsafe_code)]
+
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Places offcodes, runs them, and shows what proves where each works.
+#[derive(Parser)]
+#[command(name = "plimsoll", bin_name = "plimsoll", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Plan(commands::plan::Arguments),
+    Run(commands::run::Arguments),
+    Ps(commands::ps::Arguments),
+    Stop(commands::stop::Arguments),
+    Odf(commands::odf::Arguments),
+    Agent(commands::agent::Arguments),
+    Traffic(commands::traffic::Arguments),
+}
+
+/// The commands of this program, with their arguments.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs the command that the arguments of this process name.
+pub fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Plan(arguments) => commands::plan::run(arguments),
+        Command::Run(arguments) => commands::run::run(arguments),
+        Command::Ps(arguments) => commands::ps::run(arguments),
+        Command::Stop(arguments) => commands::stop::run(arguments),
+        Command::Odf(arguments) => commands::odf::run(arguments),
+        Command::Agent(arguments) => commands::agent::run(arguments),
+        Command::Traffic(arguments) => commands::traffic::run(arguments),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(fault) => {
+            eprintln!("plimsoll: {fault}");
+            // What a signal cut short ends as the signal says, whatever it broke.
+            linux::signal::exit_status().map_or(ExitCode::FAILURE, ExitCode::from)
+        }
+    }
+}

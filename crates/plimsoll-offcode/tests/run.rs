@@ -1,0 +1,336 @@
+//! `plimsoll run`, `ps` and `stop` on real bodies: a sandboxed module and a program in a driver hook, in a lab.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use linux::lab::{Host, Lab, Options};
+use rustix::process::{Pid, Signal, kill_process};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const CHECKSUM: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<odf version="1">
+  <package guid="6d1c2a5e-4f0b-4c1e-9a57-0c7d8e9f1a2c" name="example.checksum" version="1.0.0">
+    <description>Adds up what passes.</description>
+    <interface guid="6d1c2a5e-4f0b-4c1e-9a57-0c7d8e9f1a2b" name="Totals">
+      <method name="totals"/>
+      <method name="clear"/>
+    </interface>
+    <wasm file="checksum.wasm" sites="app core"/>
+  </package>
+  <hardware>
+    <app memory="64 KiB"/>
+    <core memory="64 KiB"/>
+  </hardware>
+  <software/>
+</odf>
+"#;
+
+const FRAMES: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<odf version="1">
+  <package guid="6d1c2a5e-4f0b-4c1e-9a57-0c7d8e9f1b01" name="example.frames" version="1.0.0">
+    <description>Counts the frames of an interface.</description>
+    <bpf file="frames.o" program="count_frames" role="hook"/>
+  </package>
+  <hardware>
+    <xdp modes="native" memory="1 MiB"/>
+  </hardware>
+  <software>
+    <peer name="sum" interface="6d1c2a5e-4f0b-4c1e-9a57-0c7d8e9f1a2b" constraint="gang"/>
+  </software>
+</odf>
+"#;
+
+/// A folder with a depot and an application file, removed with this.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    /// `None`, said on standard error, where a tool or a right is missing.
+    fn new(application: &str) -> Option<Place> {
+        let place = Place(tempfile::tempdir().unwrap());
+        let module = checksum(&place.path().join("checksum.wasm"))?;
+        let Some(object) = bpf::ECHO else {
+            skip::test(bpf::MISSING.unwrap_or("no BPF programs"));
+            return None;
+        };
+        for (name, odf, file, bytes) in [
+            ("example.checksum", CHECKSUM, "checksum.wasm", module.as_slice()),
+            ("example.frames", FRAMES, "frames.o", object),
+        ] {
+            let package = place.path().join("depot").join(name);
+            fs::create_dir_all(&package).unwrap();
+            fs::write(package.join("odf.xml"), odf).unwrap();
+            fs::write(package.join(file), bytes).unwrap();
+        }
+        fs::write(place.file(), application).unwrap();
+        Some(place)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.path().join("app.toml")
+    }
+}
+
+/// The guest in C, as its author builds it.
+fn checksum(module: &Path) -> Option<Vec<u8>> {
+    let said = |command: &mut Command| {
+        let output = command.output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let sysroot = said(Command::new("rustc").args(["--print", "sysroot"]));
+    let host = said(Command::new("rustc").args(["--print", "host-tuple"]));
+    let linker = sysroot.zip(host).map(|(root, host)| format!("{root}/lib/rustlib/{host}/bin/gcc-ld/wasm-ld"));
+    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wasm/guest");
+    let built = linker.and_then(|linker| {
+        let mut clang = Command::new("clang");
+        clang.args(["--target=wasm32", "-O2", "-ffreestanding", "-nostdlib", "-Wl,--no-entry"]);
+        clang.arg(format!("-fuse-ld={linker}")).arg("-o").arg(module).arg("checksum.c").current_dir(guest);
+        said(&mut clang)
+    });
+    if built.is_none() {
+        skip::test("no clang with the target wasm32, or no wasm-ld");
+        return None;
+    }
+    let bytes = fs::read(module).unwrap();
+    fs::remove_file(module).unwrap();
+    Some(bytes)
+}
+
+fn lab() -> Option<Lab> {
+    if !rustix::process::geteuid().is_root() {
+        skip::test("a lab needs root");
+        return None;
+    }
+    Some(Lab::owned(&Options::default()).unwrap())
+}
+
+fn plimsoll(lab: &Lab, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-offcode"));
+    command.args(arguments).stdin(Stdio::null());
+    lab.enter(Host::A, &mut command).unwrap();
+    command
+}
+
+fn output(lab: &Lab, arguments: &[&str]) -> Output {
+    plimsoll(lab, arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A runtime that is up; killed with this.
+struct Up {
+    child: Child,
+    first: String,
+}
+
+impl Up {
+    fn start(lab: &Lab, file: &Path) -> Up {
+        let mut command = plimsoll(lab, &["run", file.to_str().unwrap()]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.as_mut().unwrap());
+        let mut first = String::new();
+        if lines.read_line(&mut first).unwrap() == 0 {
+            let mut why = String::new();
+            child.stderr.as_mut().unwrap().read_to_string(&mut why).unwrap();
+            panic!("it did not come up: {why}");
+        }
+        Up { child, first }
+    }
+
+    fn process(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    fn ended(&mut self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if self.child.try_wait().unwrap().is_some() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn application(sites: &str) -> String {
+    format!("name = \"monitor\"\ndepots = [\"depot\"]\nsites = [{sites}]\n\n[[offcode]]\ncreate = \"example.frames\"\n")
+}
+
+fn hook_and_core(lab: &Lab) -> String {
+    let core = linux::affinity::allowed().unwrap().last().unwrap().0;
+    application(&format!("\"app\", \"core:{core}\", \"xdp:{}:native\"", lab.interface(Host::A)))
+}
+
+fn has_program(lab: &Lab) -> bool {
+    let shown = lab
+        .inside(Host::A, || Command::new("ip").args(["-d", "link", "show", lab.interface(Host::A)]).output().unwrap());
+    text(&shown.unwrap().stdout).contains("xdp")
+}
+
+#[test]
+fn an_application_runs_is_listed_and_is_stopped() {
+    let Some(lab) = lab() else { return };
+    let Some(place) = Place::new(&hook_and_core(&lab)) else { return };
+    let mut up = Up::start(&lab, &place.file());
+    assert!(up.first.contains("monitor"), "{}", up.first);
+    assert!(has_program(&lab));
+    let listed = text(&output(&lab, &["ps", "--process", &up.process()]).stdout);
+    for word in ["example.frames", "example.checksum", "xdp:", "core:", "native", "thread"] {
+        assert!(listed.contains(word), "{word} is missing:\n{listed}");
+    }
+    let json = text(&output(&lab, &["ps", "--process", &up.process(), "--json"]).stdout);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json[0]["offcodes"].as_array().unwrap().len(), 2, "{json}");
+
+    let refused = output(&lab, &["stop", "--process", &up.process(), "example.nothing"]);
+    assert!(!refused.status.success());
+    assert!(text(&refused.stderr).contains("example.nothing: it does not run here"), "{}", text(&refused.stderr));
+
+    let one = output(&lab, &["stop", "--process", &up.process(), "example.frames"]);
+    assert!(one.status.success(), "{}", text(&one.stderr));
+    assert!(!has_program(&lab), "the program stayed in the hook");
+    let all = output(&lab, &["stop", "--process", &up.process()]);
+    assert!(all.status.success(), "{}", text(&all.stderr));
+    assert!(up.ended());
+    let gone = output(&lab, &["ps", "--process", &up.process()]);
+    assert!(!gone.status.success());
+    assert!(text(&gone.stderr).contains("no process"), "{}", text(&gone.stderr));
+}
+
+#[test]
+fn ctrl_c_ends_it_by_130_and_sigterm_in_order() {
+    let Some(lab) = lab() else { return };
+    let Some(place) = Place::new(&hook_and_core(&lab)) else { return };
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 0)] {
+        let mut up = Up::start(&lab, &place.file());
+        kill_process(Pid::from_child(&up.child), signal).unwrap();
+        assert!(up.ended());
+        assert_eq!(up.child.wait().unwrap().code(), Some(code));
+        assert!(!has_program(&lab), "the program outlived its runtime");
+    }
+}
+
+#[test]
+fn a_killed_runtime_leaves_nothing_and_the_next_comes_up() {
+    let Some(lab) = lab() else { return };
+    let Some(place) = Place::new(&hook_and_core(&lab)) else { return };
+    for _ in 0..2 {
+        let mut up = Up::start(&lab, &place.file());
+        assert!(has_program(&lab));
+        up.child.kill().unwrap();
+        assert!(up.ended());
+        let deadline = Instant::now() + PATIENCE;
+        // The kernel takes a link back when its last descriptor is closed, a moment after the process is gone.
+        while has_program(&lab) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!has_program(&lab), "the program outlived its runtime");
+        assert!(!text(&output(&lab, &["ps"]).stdout).contains(&up.process()));
+    }
+}
+
+/// `plimsoll agent` in the lab's other host; killed with this.
+struct Agent(Child);
+
+impl Agent {
+    fn start(lab: &Lab, keys: &Path) -> Agent {
+        let host = lab.address(Host::B).to_string();
+        let made = output(lab, &["agent", "keys", "--directory", keys.to_str().unwrap(), "--name", &host]);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-offcode"));
+        command.args(["agent", "--listen", &host, "--keys"]).arg(keys.join(&host)).stdin(Stdio::null());
+        lab.enter(Host::B, &mut command).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("listening"), "{line}");
+        Agent(child)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_gang_spans_a_driver_hook_and_another_host() {
+    let Some(lab) = lab() else { return };
+    let host = lab.address(Host::B).to_string();
+    let sites = format!("\"app\", \"xdp:{}:native\", \"agent:{host}\"", lab.interface(Host::A));
+    let file = application(&sites) + &format!("\n[agents.\"{host}\"]\naddress = \"{host}:5311\"\nkeys = \"keys\"\n");
+    let Some(place) = Place::new(&file) else { return };
+    let package = place.path().join("depot/example.checksum/odf.xml");
+    let odf = CHECKSUM.replace("sites=\"app core\"", "sites=\"agent\"");
+    let odf =
+        odf.replace("    <app memory=\"64 KiB\"/>\n    <core memory=\"64 KiB\"/>", "    <agent memory=\"64 KiB\"/>");
+    fs::write(package, odf).unwrap();
+
+    // Without an agent nothing starts, and nothing stays.
+    fs::create_dir(place.path().join("keys")).unwrap();
+    let alone = output(&lab, &["run", place.file().to_str().unwrap()]);
+    assert!(!alone.status.success() && text(&alone.stderr).contains("agent:"), "{}", text(&alone.stderr));
+    assert!(!has_program(&lab));
+
+    let agent = Agent::start(&lab, &place.path().join("keys"));
+    let mut up = Up::start(&lab, &place.file());
+    let listed = text(&output(&lab, &["ps", "--process", &up.process()]).stdout);
+    let line = |word: &str| listed.lines().find(|line| line.contains(word)).unwrap_or_default().to_owned();
+    assert!(line("example.checksum").contains("agent:"), "{listed}");
+    assert!(line("example.frames").contains("xdp:") && has_program(&lab), "{listed}");
+    let stopped = output(&lab, &["stop", "--process", &up.process()]);
+    assert!(stopped.status.success(), "{}", text(&stopped.stderr));
+    assert!(up.ended() && !has_program(&lab));
+    drop(agent);
+}
+
+#[test]
+fn limits_of_the_file_end_it() {
+    let Some(lab) = lab() else { return };
+    let limited = hook_and_core(&lab).replace("\n\n[[offcode]]", "\nduration = \"200 ms\"\n\n[[offcode]]");
+    let Some(place) = Place::new(&limited) else { return };
+    let ran = output(&lab, &["run", place.file().to_str().unwrap()]);
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    assert!(text(&ran.stdout).contains("as the file says; at the end"), "{}", text(&ran.stdout));
+}
+
+#[test]
+fn what_cannot_run_says_why() {
+    let Some(lab) = lab() else { return };
+    let Some(place) = Place::new(&application("\"app\"")) else { return };
+    let cases = [
+        (application("\"app\""), "no target of kind app"),
+        (hook_and_core(&lab).replace(":native", ":hardware"), "hardware"),
+        (hook_and_core(&lab).replace("example.frames", "example.absent"), "example.absent"),
+        (hook_and_core(&lab).replace("xdp:", "xdp:none"), "none"),
+        (hook_and_core(&lab).replace("\"depot\"", "\"no-depot\""), "no-depot"),
+        (hook_and_core(&lab).replace("name =", "nome ="), "nome"),
+    ];
+    for (file, word) in cases {
+        fs::write(place.file(), &file).unwrap();
+        let ran = output(&lab, &["run", place.file().to_str().unwrap()]);
+        let said = text(&ran.stderr);
+        assert!(!ran.status.success(), "{file}");
+        assert!(said.contains(word) && said.contains("Next:"), "{word}: {said}");
+        assert!(!has_program(&lab));
+    }
+}

@@ -1,0 +1,88 @@
+//! The `plimsoll` command: arguments and rendering, one file a subcommand.
+//!
+//! What deals with offcodes is a program of its own, which brings the wasm compiler and TLS: `offcodes` starts it.
+#![forbid(unsafe_code)]
+
+mod bench_page;
+mod commands;
+mod machine_page;
+mod offcodes;
+mod progress;
+mod semantics_page;
+mod sweep_page;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use machine::Result;
+
+/// Finds where message processing should run on this machine, shows the evidence, and runs it there.
+#[derive(Parser)]
+#[command(name = "plimsoll", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Study(commands::study::Arguments),
+    Machine(commands::machine::Arguments),
+    Doctor(commands::doctor::Arguments),
+    Lab(commands::lab::Arguments),
+    Bench(commands::bench::Arguments),
+    Serve(commands::serve::Arguments),
+    Mpirun(commands::mpirun::Arguments),
+    Engine(commands::engine::Arguments),
+    Profile(commands::profile::Arguments),
+    Report(commands::report::Arguments),
+    Top(commands::top::Arguments),
+    #[command(hide = true)]
+    Peer(commands::peer::Arguments),
+    #[command(hide = true)]
+    ProfileSampler(commands::profile_sampler::Arguments),
+    #[command(hide = true)]
+    LabAgent(commands::lab_agent::Arguments),
+}
+
+/// The commands of this program, with their arguments, without those of the offcodes.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs the command that the arguments of this process name.
+pub fn main() -> ExitCode {
+    let matches = offcodes::beside(command()).get_matches();
+    match run(&matches) {
+        Ok(code) => code,
+        Err(fault) => {
+            eprintln!("plimsoll: {fault}");
+            // What a signal cut short ends as the signal says, whatever it broke.
+            linux::signal::exit_status().map_or(ExitCode::FAILURE, ExitCode::from)
+        }
+    }
+}
+
+fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
+    if let Some((name, _)) = matches.subcommand()
+        && offcodes::has(name)
+    {
+        return Err(offcodes::become_it());
+    }
+    match Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit()).command {
+        Command::Study(arguments) => commands::study::run(arguments),
+        Command::Machine(arguments) => commands::machine::run(arguments),
+        Command::Doctor(arguments) => commands::doctor::run(arguments),
+        Command::Lab(arguments) => commands::lab::run(arguments),
+        Command::Bench(arguments) => commands::bench::run(arguments),
+        Command::Serve(arguments) => commands::serve::run(arguments),
+        Command::Mpirun(arguments) => commands::mpirun::run(arguments),
+        Command::Engine(arguments) => commands::engine::run(arguments),
+        Command::Profile(arguments) => commands::profile::run(arguments),
+        Command::Report(arguments) => commands::report::run(arguments),
+        Command::Top(arguments) => commands::top::run(arguments),
+        Command::Peer(arguments) => commands::peer::run(arguments),
+        Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),
+        Command::LabAgent(arguments) => commands::lab_agent::run(arguments),
+    }
+}

@@ -1,0 +1,46 @@
+//! Names and paths in a profile are whatever a program or another host wrote: they must not drive a terminal, nor break a
+//! line of a table.
+
+use machine::{Fault, Result};
+
+use crate::summary::Summary;
+
+/// Control characters become U+FFFD.
+pub fn printable(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), "\u{FFFD}")
+}
+
+/// All figures as JSON, in which control characters are escapes, also those that JSON would allow.
+///
+/// # Errors
+/// A figure cannot be written in JSON, which is a defect.
+pub fn json(summary: &Summary) -> Result<String> {
+    let text = serde_json::to_string_pretty(summary);
+    Ok(escaped(&text.map_err(|e| Fault::because("the summary", e, "report this as a defect"))?))
+}
+
+/// JSON with nothing in it that a terminal obeys.
+pub(crate) fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c.is_control() && c != '\n' {
+            true => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_escaped_reads_as_what_it_was() {
+        let text = "a\u{7f}b\u{9b}31m\n\u{1b}";
+        let json = escaped(&serde_json::to_string(text).unwrap());
+        assert!(json.chars().all(|c| !c.is_control()), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        assert_eq!(printable(text), "a\u{FFFD}b\u{FFFD}31m\u{FFFD}\u{FFFD}");
+    }
+}

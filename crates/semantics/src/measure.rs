@@ -1,0 +1,239 @@
+//! All blocks of a request, the semantics in turns within each round.
+
+use std::time::Duration;
+
+use endpoint::Driver;
+use machine::{Fault, Result};
+use queue_pair::Endpoint;
+use study::random::Random;
+use study::sample::Probe;
+
+use super::layer::{Layer, Message};
+use super::pace::Pace;
+use super::used::used;
+use super::wiring::{self, Ports, Wired, World};
+use super::work::Buffers;
+use super::{Carrier, Flood, Footprint, Outcome, Quantity, Request, Sample, Semantics};
+
+/// Most messages of a peer in one pass, and of all peers together.
+const EACH_MOST: u32 = 32;
+const PASS_MOST: u32 = 4096;
+const PASS_MOST_UDP: u32 = 512;
+
+impl Carrier {
+    /// Messages of one block that take some 20 ms.
+    pub fn messages_of_block(self) -> u64 {
+        match self {
+            Carrier::Memory => 100_000,
+            Carrier::Shm => 60_000,
+            Carrier::Udp => 8_000,
+        }
+    }
+}
+
+/// The kinds of blocks; some give two quantities.
+const BLOCKS: [Quantity; 5] =
+    [Quantity::SendWork, Quantity::ReceiveWork, Quantity::SendRate, Quantity::ReceiveRate, Quantity::HalfRoundTrip];
+
+/// A block to run.
+struct Block<'a> {
+    quantity: Quantity,
+    sequence: &'a [u32],
+    each: u32,
+    messages: u64,
+    size: usize,
+    request: &'a Request,
+}
+
+/// A block between cores takes about this long, unless its messages are fewer; on a crowded machine, where every wait
+/// is for a scheduler, that is a small share of them.
+const BLOCK: Duration = Duration::from_millis(30);
+const TRIAL_TRIPS: usize = 16;
+
+/// How often what was tried once fits a block, `most` at most.
+fn fitting(most: u32, trial: &Pace) -> u32 {
+    let times = BLOCK.as_secs_f64() / trial.elapsed.as_secs_f64().max(1e-9);
+    (times as u32).clamp(1, most)
+}
+
+/// A world behind which the layer is forgotten.
+trait Runs {
+    fn block(&mut self, block: &Block) -> Result<Vec<(Quantity, f64)>>;
+    fn in_flight(&mut self) -> Result<machine::Reading<machine::Bytes>>;
+    fn flood(&mut self, semantics: Semantics) -> Result<Flood>;
+    fn remarks(&self) -> Vec<String>;
+}
+
+impl<L: Layer> Runs for World<L> {
+    fn block(&mut self, block: &Block) -> Result<Vec<(Quantity, f64)>> {
+        let Block { quantity, sequence, each, messages, size, request } = *block;
+        let times = (messages / sequence.len() as u64).max(1) as u32;
+        Ok(match quantity {
+            Quantity::SendWork | Quantity::ReceiveWork => {
+                let mut at_hub = Buffers::new(sequence.len(), size);
+                let mut at_leaves = Buffers::new(sequence.len(), size);
+                let mut spent = Duration::ZERO;
+                // The first pass warms up.
+                for pass in 0..=times {
+                    let time = match quantity {
+                        Quantity::SendWork => self.send_pass(sequence, &mut at_hub, &mut at_leaves)?,
+                        _ => self.receive_pass(sequence, &mut at_hub, &mut at_leaves)?,
+                    };
+                    spent += if pass > 0 { time } else { Duration::ZERO };
+                }
+                let messages = u64::from(times) * sequence.len() as u64;
+                vec![(quantity, spent.as_nanos() as f64 / messages as f64)]
+            }
+            Quantity::SendRate | Quantity::SendCpu => {
+                let trial = self.send_rate(sequence, each, 1, size, request.cores)?;
+                let times = fitting(times, &trial);
+                let pace = self.send_rate(sequence, each, times, size, request.cores)?;
+                vec![(Quantity::SendRate, pace.rate()), (Quantity::SendCpu, pace.cpu_per_message())]
+            }
+            Quantity::ReceiveRate | Quantity::ReceiveCpu => {
+                let trial = self.receive_rate(sequence, each, 1, size, request.cores)?;
+                let times = fitting(times, &trial);
+                let pace = self.receive_rate(sequence, each, times, size, request.cores)?;
+                vec![(Quantity::ReceiveRate, pace.rate()), (Quantity::ReceiveCpu, pace.cpu_per_message())]
+            }
+            Quantity::HalfRoundTrip => {
+                let trips = |count: usize| sequence.iter().copied().cycle().take(count).collect::<Vec<u32>>();
+                let trial = self.round_trips(&trips(TRIAL_TRIPS), size, request.cores)?;
+                let most = (messages / 10).div_ceil(TRIAL_TRIPS as u64).max(1) as u32;
+                let trips = trips(TRIAL_TRIPS * fitting(most, &trial) as usize);
+                let pace = self.round_trips(&trips, size, request.cores)?;
+                vec![(quantity, pace.elapsed.as_nanos() as f64 / 2.0 / trips.len() as f64)]
+            }
+        })
+    }
+
+    fn in_flight(&mut self) -> Result<machine::Reading<machine::Bytes>> {
+        World::in_flight(self)
+    }
+
+    fn flood(&mut self, semantics: Semantics) -> Result<Flood> {
+        World::flood(self, semantics)
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        self.hub.remarks()
+    }
+}
+
+fn over<P: Wired + 'static>(ports: Ports<P>, semantics: Semantics) -> Result<(Box<dyn Runs>, Footprint)>
+where
+    Driver<P, Message>: Layer,
+    Endpoint<P, Message>: Layer,
+{
+    Ok(match semantics {
+        Semantics::Matched => {
+            let (world, footprint) = wiring::matched(ports);
+            (Box::new(world), footprint)
+        }
+        _ => {
+            let (world, footprint) = wiring::queue_pairs(ports, semantics)?;
+            (Box::new(world), footprint)
+        }
+    })
+}
+
+fn world(carrier: Carrier, peers: u32, semantics: Semantics) -> Result<(Box<dyn Runs>, Footprint)> {
+    match carrier {
+        Carrier::Memory => over(wiring::memory(peers), semantics),
+        Carrier::Shm => over(wiring::shm(peers)?, semantics),
+        Carrier::Udp => over(wiring::udp(peers)?, semantics),
+    }
+}
+
+fn check(request: &Request) -> Result<()> {
+    let refuse = |what: String, cause: &str, next: &str| Err(Fault::new(what, cause, next));
+    if request.semantics.is_empty() || request.peers.is_empty() || request.orders.is_empty() {
+        return refuse("semantics".into(), "nothing is asked for", "name semantics, numbers of peers and an order");
+    }
+    if let Some(peers) = request.peers.iter().find(|peers| !(1..=4096).contains(*peers)) {
+        return refuse(format!("{peers} peers"), "not from 1 to 4096", "choose a number within");
+    }
+    if request.size == 0 || request.size > 1024 {
+        let size = request.size;
+        return refuse(
+            format!("messages of {size} B"),
+            "small messages are compared, of 1 B to 1 KiB",
+            "choose a size within",
+        );
+    }
+    [request.cores.0, request.cores.1].into_iter().try_for_each(linux::affinity::check)
+}
+
+fn probe(request: &Request) -> Option<Probe> {
+    let (hub, leaves) = request.cores;
+    let measured = linux::probe::between(hub, leaves).ok()?;
+    Some(Probe { half_round_trip_ps: measured.picoseconds })
+}
+
+/// Measures what is asked for. `seen` hears of each sample; when it says no, that is the end.
+///
+/// # Errors
+/// A port cannot be had for so many peers, a core is not there, or a block did not end.
+pub fn measure(request: &Request, messages: u64, mut seen: impl FnMut(&Sample) -> bool) -> Result<Outcome> {
+    check(request)?;
+    let mut outcome = Outcome {
+        carrier: request.carrier,
+        size: request.size,
+        rounds: request.rounds,
+        cores: request.cores,
+        samples: Vec::new(),
+        footprints: Vec::new(),
+        used: Vec::new(),
+        floods: Vec::new(),
+        notes: Vec::new(),
+    };
+    let mut random = Random::new(4);
+    'peers: for &peers in &request.peers {
+        match used(peers) {
+            Ok(used) => outcome.used.push(used),
+            Err(fault) => outcome.notes.push(format!("over shm, {peers} peers: {fault}")),
+        }
+        let mut worlds = Vec::new();
+        for &semantics in &request.semantics {
+            let (mut world, mut footprint) = world(request.carrier, peers, semantics)?;
+            if request.carrier == Carrier::Memory {
+                footprint.grown(world.in_flight()?);
+            }
+            outcome.footprints.push(footprint);
+            worlds.push((semantics, world));
+        }
+        let most = if request.carrier == Carrier::Udp { PASS_MOST_UDP } else { PASS_MOST };
+        let each = (most / peers).clamp(1, EACH_MOST);
+        for round in 0..request.rounds {
+            for &order in &request.orders {
+                let sequence = order.sequence(peers, each, u64::from(round));
+                for quantity in BLOCKS {
+                    random.shuffle(&mut worlds);
+                    for (semantics, world) in &mut worlds {
+                        let probe = if quantity.between_cores() { probe(request) } else { None };
+                        let size = request.size;
+                        let block = Block { quantity, sequence: &sequence, each, messages, size, request };
+                        for (quantity, value) in world.block(&block)? {
+                            let semantics = *semantics;
+                            let sample = Sample { semantics, peers, order, quantity, round, value, probe };
+                            let go_on = seen(&sample);
+                            outcome.samples.push(sample);
+                            if !go_on {
+                                break 'peers;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for (semantics, world) in &worlds {
+            outcome
+                .notes
+                .extend(world.remarks().into_iter().map(|remark| format!("{semantics}, {peers} peers: {remark}")));
+        }
+    }
+    for &semantics in &request.semantics {
+        outcome.floods.push(over(wiring::memory(2), semantics)?.0.flood(semantics)?);
+    }
+    Ok(outcome)
+}

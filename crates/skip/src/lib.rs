@@ -1,0 +1,122 @@
+//! What tests leave out: each skip is said on standard error and, where `PLIMSOLL_SKIPS` names a file, noted there as one
+//! line `EXTENT CRATE PROGRAM TEST REASON`, separated by tabs. `scripts/run-tests` counts them, and refuses those of which
+//! `scripts/skips-allowed` does not know.
+//!
+//! A tool is looked for by [`tool`] and nothing else, so that its package is known: see [`package`].
+#![forbid(unsafe_code)]
+
+pub mod package;
+
+use std::env;
+use std::fmt::Display;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+use std::thread;
+
+/// Names the file in which skips are noted.
+pub const FILE: &str = "PLIMSOLL_SKIPS";
+
+/// The whole test is left out; return after it.
+pub fn test(reason: impl Display) {
+    record("test", &reason.to_string());
+}
+
+/// A part of the test is left out, and the rest of it runs.
+pub fn part(reason: impl Display) {
+    record("part", &reason.to_string());
+}
+
+/// A command that a line of `scripts/packages` provides. Where it is missing, the test is left out.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    package::command(name).map_err(test).ok()
+}
+
+fn record(extent: &str, reason: &str) {
+    let reason = one_line(reason);
+    let (package, test) = (package_name(), test_name());
+    eprintln!("SKIPPED {package}::{test}: {reason}");
+    let Some(file) = env::var_os(FILE) else { return };
+    let line = format!("{extent}\t{package}\t{}\t{test}\t{reason}\n", program_name());
+    // One write in append mode: lines of tests that run at once do not mix.
+    let noted = OpenOptions::new().append(true).create(true).open(&file).and_then(|mut to| to.write(line.as_bytes()));
+    match noted {
+        Ok(length) if length == line.len() => {}
+        other => panic!("{FILE}={}: a skip was not noted: {other:?}", file.display()),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Cargo tells it to what it runs.
+fn package_name() -> String {
+    env::var("CARGO_PKG_NAME").unwrap_or_else(|_| program_name())
+}
+
+/// libtest names a test's thread after the test. What runs elsewhere, such as a bench, goes by its program's name.
+fn test_name() -> String {
+    match thread::current().name() {
+        Some(name) if name != "main" => name.to_owned(),
+        _ => program_name(),
+    }
+}
+
+/// Without the hash that cargo appends.
+fn program_name() -> String {
+    let program = env::current_exe().unwrap_or_default();
+    let stem = program.file_stem().unwrap_or_default().to_string_lossy();
+    match stem.rsplit_once('-') {
+        Some((name, hash)) if hash.len() == 16 && hash.chars().all(|c| c.is_ascii_hexdigit()) => name.to_owned(),
+        _ => stem.into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    const ROLE: &str = "SKIP_TEST_ROLE";
+
+    /// Not a test by itself: leaves out what its environment says, in a process whose skips are noted apart.
+    #[test]
+    fn play_a_part() {
+        match env::var(ROLE).as_deref() {
+            Ok("test") => test("first line\n\tsecond"),
+            Ok("part") => part(format_args!("{} of {}", 1, 2)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn a_skip_is_one_line_with_who_and_why() {
+        let file = env::temp_dir().join(format!("plimsoll-skips-{}", std::process::id()));
+        for role in ["test", "part"] {
+            let mut player = Command::new(env::current_exe().unwrap());
+            player.args(["--exact", "tests::play_a_part", "--test-threads=2"]);
+            let played = player.env(ROLE, role).env(FILE, &file).env("CARGO_PKG_NAME", "its-crate").output().unwrap();
+            assert!(played.status.success(), "{played:?}");
+        }
+        let noted = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let line = |extent, reason| format!("{extent}\tits-crate\tskip\ttests::play_a_part\t{reason}\n");
+        assert_eq!(noted, line("test", "first line second") + &line("part", "1 of 2"));
+    }
+
+    #[test]
+    fn a_skip_that_cannot_be_noted_fails_the_test() {
+        let mut player = Command::new(env::current_exe().unwrap());
+        player.args(["--exact", "tests::play_a_part"]).env(ROLE, "test").env(FILE, "/nowhere/at/all");
+        assert!(!player.output().unwrap().status.success());
+    }
+
+    #[test]
+    fn what_is_missing_is_said_with_its_package() {
+        assert!(package::command("sh").is_ok());
+        let (package, names) = package::providing("chromium-browser").unwrap();
+        assert_eq!((package.name, names[0]), ("chromium", "chromium"));
+    }
+}

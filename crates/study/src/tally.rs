@@ -1,0 +1,192 @@
+//! What a study has of each group, and what it would cost to have more.
+
+use std::collections::{BTreeMap, HashMap};
+
+use machine::{Bytes, Nanoseconds};
+
+use crate::comparison::{LOOKS, even_rounds, is_open};
+use crate::design::{Design, Group, REFERENCE_ROUNDS, places, too_short};
+use crate::findings::Question;
+use crate::point::{Contender, Pattern, PointKey, PointSpec};
+use crate::sample::Sample;
+use crate::statistics::median;
+use crate::store::Contents;
+use crate::sweep;
+
+/// A point that failed this often is left out of the rest of the study.
+pub const FAILURES: usize = 2;
+
+/// A design beside what was measured of it. Groups and their points by their place in the design.
+pub struct Tally {
+    pub design: Design,
+    keys: Vec<Vec<PointKey>>,
+}
+
+impl Tally {
+    pub fn of(design: &Design) -> Tally {
+        let keys = design.groups.iter().map(|g| g.points.iter().map(PointSpec::key).collect()).collect();
+        Tally { design: design.clone(), keys }
+    }
+
+    pub fn groups(&self) -> std::ops::Range<usize> {
+        0..self.design.groups.len()
+    }
+
+    pub fn keys(&self, group: usize) -> &[PointKey] {
+        &self.keys[group]
+    }
+
+    /// Candidates of the group that did not fail for good, with their samples.
+    fn candidates<'a>(&'a self, contents: &'a Contents, group: usize) -> Vec<(&'a PointSpec, &'a [Sample])> {
+        let points = self.keys[group].iter().zip(&self.design.groups[group].points);
+        let measurable = points.filter(|(key, spec)| self.design.is_candidate(spec) && !contents.has_failed(key));
+        measurable.map(|(key, spec)| (spec, contents.samples_of(key))).collect()
+    }
+
+    /// Rounds in which all candidates of the group ran side by side; `None` where none can be measured.
+    pub fn rounds(&self, contents: &Contents, group: usize) -> Option<Vec<u32>> {
+        let samples: Vec<&[Sample]> =
+            self.candidates(contents, group).into_iter().map(|(_, samples)| samples).collect();
+        (!samples.is_empty()).then(|| even_rounds(&samples))
+    }
+
+    /// Whether the group can be judged: it has the first look's rounds.
+    pub fn is_judged(&self, contents: &Contents, group: usize) -> bool {
+        self.rounds(contents, group).is_some_and(|rounds| rounds.len() >= self.design.minimum_rounds as usize)
+    }
+
+    /// Rounds in which a candidate of the group was tried, whether they can be compared or not.
+    pub fn tries(&self, contents: &Contents, group: usize) -> usize {
+        let tried = |key| contents.samples_of(key).len() + contents.failures.get(key).map_or(0, Vec::len);
+        let points = self.keys[group].iter().zip(&self.design.groups[group].points);
+        points.filter(|(_, spec)| self.design.is_candidate(spec)).map(|(key, _)| tried(key)).max().unwrap_or(0)
+    }
+
+    /// The next look at a group that the last one left open; `None` where it is decided or was looked at for the last
+    /// time. Blocks after the last look do not count: one that was interrupted is asked no more often.
+    pub fn next_look(&self, contents: &Contents, group: usize) -> Option<u32> {
+        let rounds = self.rounds(contents, group)?;
+        let next = LOOKS.into_iter().find(|&look| look as usize > rounds.len())?;
+        let last = LOOKS.into_iter().rev().find(|&look| look as usize <= rounds.len())?;
+        let end = rounds[last as usize - 1];
+        let until = |samples: &[Sample]| samples.partition_point(|s| s.round <= end);
+        let candidates = self.candidates(contents, group);
+        let Group { questions, pattern, .. } = &self.design.groups[group];
+        let open = questions.iter().any(|question| {
+            let asked = candidates.iter().filter(|(spec, _)| question.asks(spec, &self.design.grounds.network));
+            let seen: Vec<(&PointSpec, &[Sample])> = asked.map(|(spec, s)| (*spec, &s[..until(s)])).collect();
+            match question {
+                Question::ProtocolCore => sweep::is_open(&seen),
+                _ => is_open(&seen.iter().map(|(_, samples)| *samples).collect::<Vec<_>>(), pattern.metric()),
+            }
+        });
+        open.then_some(next)
+    }
+
+    /// Whether a point beside the candidates has all the rounds that it gets.
+    pub fn is_shown(&self, contents: &Contents, spec: &PointSpec, key: &PointKey) -> bool {
+        !self.design.is_candidate(spec) && contents.samples_of(key).len() >= REFERENCE_ROUNDS as usize
+    }
+
+    /// Points beside the candidates that did not fail for good, with what their missing rounds take.
+    pub fn beside<'a>(
+        &'a self,
+        contents: &'a Contents,
+    ) -> impl Iterator<Item = (&'a PointSpec, &'a PointKey, Nanoseconds)> {
+        let points = self.keys.iter().flatten().zip(self.design.groups.iter().flat_map(|g| &g.points));
+        let beside = points.filter(|(key, spec)| !self.design.is_candidate(spec) && !contents.has_failed(key));
+        beside.map(|(key, spec)| {
+            let missing = u64::from(REFERENCE_ROUNDS).saturating_sub(contents.samples_of(key).len() as u64);
+            (spec, key, Nanoseconds(missing * contents.typical_block(key).0))
+        })
+    }
+
+    /// What it takes, as far as blocks so far tell, until the group's candidates have `rounds`.
+    pub fn cost(&self, contents: &Contents, group: usize, rounds: u32) -> Nanoseconds {
+        let has = self.rounds(contents, group).map_or(usize::MAX, |rounds| rounds.len());
+        let missing = u64::from(rounds).saturating_sub(has as u64);
+        let points = self.keys[group].iter().zip(&self.design.groups[group].points);
+        let measurable = points.filter(|(key, spec)| self.design.is_candidate(spec) && !contents.has_failed(key));
+        Nanoseconds(measurable.map(|(key, _)| missing * contents.typical_block(key).0).sum())
+    }
+
+    /// What was left out, for the report: points that failed, and groups that the budget did not hold.
+    pub fn left_out(&self, contents: &Contents, spent: Nanoseconds) -> Vec<String> {
+        let mut notes = failures(&self.design, contents);
+        let (mut starved, mut flipped) = (Vec::new(), Vec::new());
+        let mut enough = spent;
+        for group in self.groups() {
+            if self.rounds(contents, group).is_none() || self.is_judged(contents, group) {
+                continue;
+            }
+            let tried = self.tries(contents, group) >= most_tries(self.design.minimum_rounds);
+            if tried { &mut flipped } else { &mut starved }.push(&self.design.groups[group]);
+            enough = enough + self.cost(contents, group, self.design.minimum_rounds);
+        }
+        if !starved.is_empty() {
+            notes.push(too_short(&starved, self.design.grounds.budget, enough));
+        }
+        let of_judged = |spec: &PointSpec| {
+            let judged = |&group: &usize| self.is_judged(contents, group);
+            self.groups().filter(judged).any(|group| self.design.groups[group].points.contains(spec))
+        };
+        let mut spared: BTreeMap<Contender, Vec<(Pattern, Bytes)>> = BTreeMap::new();
+        for (spec, ..) in self.beside(contents).filter(|(spec, _, missing)| missing.0 > 0 && of_judged(spec)) {
+            spared.entry(spec.contender()).or_default().push((spec.pattern, spec.size));
+        }
+        for (contender, at) in spared {
+            notes.push(format!(
+                "{contender}, {}: left out, since the budget goes to what is compared first",
+                places(at.into_iter())
+            ));
+        }
+        if !flipped.is_empty() {
+            let named = places(flipped.iter().map(|group| (group.pattern, group.size)));
+            notes.push(format!("left out: {named}: the cores moved between near and far within nearly all rounds"));
+        }
+        notes
+    }
+}
+
+/// Rounds after which no more are tried, since nearly all were lost because the machine changed within them.
+pub fn most_tries(rounds: u32) -> usize {
+    8 * rounds as usize
+}
+
+/// Points that failed: a line for each contender and fault, with the patterns and sizes that met it.
+fn failures(design: &Design, contents: &Contents) -> Vec<String> {
+    let specs: HashMap<PointKey, &PointSpec> = design.points().into_iter().map(|s| (s.key(), s)).collect();
+    let met = contents.failures.iter().filter_map(|(key, f)| Some((*specs.get(key)?, f)));
+    let mut lines: BTreeMap<(Contender, String), Vec<(Pattern, Bytes)>> = BTreeMap::new();
+    for (spec, failures) in met {
+        let what = if failures.len() >= FAILURES { "left out" } else { "one block failed" };
+        let (_, fault) = failures.last().expect("an entry holds a failure");
+        lines.entry((spec.contender(), format!("{what}: {fault}"))).or_default().push((spec.pattern, spec.size));
+    }
+    lines.into_iter().map(|((who, why), at)| format!("{who}, {}: {why}", places(at.into_iter()))).collect()
+}
+
+impl Contents {
+    pub fn samples_of(&self, key: &PointKey) -> &[Sample] {
+        self.samples.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the point is left out from now on.
+    pub fn has_failed(&self, key: &PointKey) -> bool {
+        self.failures.get(key).is_some_and(|f| f.len() >= FAILURES)
+    }
+
+    /// Whether the point was tried in `round`.
+    pub fn was_tried(&self, key: &PointKey, round: u32) -> bool {
+        let failures = self.failures.get(key).map_or(&[][..], Vec::as_slice);
+        self.samples_of(key).iter().any(|s| s.round == round) || failures.iter().any(|f| f.0 == round)
+    }
+
+    /// What a block of the point takes: the median of its own, else of all.
+    fn typical_block(&self, key: &PointKey) -> Nanoseconds {
+        let took = |all: &Vec<Nanoseconds>| median(&all.iter().map(|t| t.0 as f64).collect::<Vec<_>>());
+        let own = self.took.get(key).and_then(took);
+        let all = || took(&self.took.values().flatten().copied().collect());
+        Nanoseconds(own.or_else(all).unwrap_or(0.0) as u64)
+    }
+}
