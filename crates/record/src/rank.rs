@@ -54,23 +54,22 @@ impl Rank {
     ///
     /// Of a rank that runs it reads what is in use and not the room around it, of which a file has much.
     pub fn open(path: &Path) -> Result<Rank> {
-        let (file, length) = opened(path)?;
-        Rank::from(&mut Source { bytes: &file, length, left: length }).map_err(|fault| fault.within(path.display()))
+        let file = opened(path)?;
+        Source::of(&file).and_then(Rank::from).map_err(|fault| fault.within(path.display()))
     }
 
     /// The same of bytes, wherever they lie in memory.
     pub fn read(file: &[u8]) -> Result<Rank> {
-        let length = file.len() as u64;
-        Rank::from(&mut Source { bytes: &file, length, left: length })
+        Source::of(&file).and_then(Rank::from)
     }
 
     /// The header alone: whose the tables are, also where the rest of them is damaged.
     pub fn header(path: &Path) -> Result<Header> {
-        let (file, length) = opened(path)?;
-        Source { bytes: &file, length, left: length }.header().map_err(|fault| fault.within(path.display()))
+        let file = opened(path)?;
+        Source::of(&file).and_then(|file| file.header()).map_err(|fault| fault.within(path.display()))
     }
 
-    fn from(file: &mut Source) -> Result<Rank> {
+    fn from(mut file: Source) -> Result<Rank> {
         let mut read = Read::default();
         // A thread counts a call in its totals last. They are read first, and once more at the end: what the rest says is
         // between the two.
@@ -82,6 +81,8 @@ impl Rank {
         let header = file.header()?;
         let is_closed = header.closed != 0;
         let directory = file.directory(&header)?;
+        // The file grows before the directory tells of what it grew by.
+        file.measure()?;
         for (place, region) in directory.iter().enumerate() {
             let refused = |how| in_region(place, region, how);
             if *region == Region::default() && !is_closed {
@@ -302,16 +303,25 @@ fn in_region(place: usize, region: &Region, how: &str) -> Fault {
 
 /// Where the bytes come from.
 trait Bytes {
+    fn length(&self) -> io::Result<u64>;
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
 impl Bytes for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
         self.read_exact_at(into, offset)
     }
 }
 
 impl Bytes for &[u8] {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
         let found = usize::try_from(offset).ok().and_then(|at| self.get(at..)).and_then(|rest| rest.get(..into.len()));
         into.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -319,11 +329,12 @@ impl Bytes for &[u8] {
     }
 }
 
-fn opened(path: &Path) -> Result<(File, u64)> {
-    let unreadable = |e| Fault::because(path.display().to_string(), e, "profile the program again");
-    let file = File::open(path).map_err(unreadable)?;
-    let length = file.metadata().map_err(unreadable)?.len();
-    Ok((file, length))
+fn opened(path: &Path) -> Result<File> {
+    File::open(path).map_err(|e| Fault::because(path.display().to_string(), e, "profile the program again"))
+}
+
+fn unreadable(error: io::Error) -> Fault {
+    Fault::because("the tables of a rank", error, "profile the program again")
 }
 
 struct Source<'a> {
@@ -333,7 +344,20 @@ struct Source<'a> {
     left: u64,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    fn of(bytes: &'a dyn Bytes) -> Result<Source<'a>> {
+        let mut source = Source { bytes, length: 0, left: 0 };
+        source.measure()?;
+        Ok(source)
+    }
+
+    /// Takes the file's present length.
+    fn measure(&mut self) -> Result<()> {
+        self.length = self.bytes.length().map_err(unreadable)?;
+        self.left = self.length;
+        Ok(())
+    }
+
     fn header(&self) -> Result<Header> {
         if self.length < DIRECTORY as u64 {
             return Err(damaged("it is too short"));
@@ -359,9 +383,7 @@ impl Source<'_> {
     }
 
     fn at(&self, into: &mut [u8], offset: u64) -> Result<()> {
-        self.bytes
-            .read_at(into, offset)
-            .map_err(|e| Fault::because("the tables of a rank", e, "profile the program again"))
+        self.bytes.read_at(into, offset).map_err(unreadable)
     }
 
     fn bytes(&mut self, offset: u64, bytes: u64) -> Result<Vec<u8>> {
@@ -408,5 +430,42 @@ impl Source<'_> {
         let mut bytes = vec![0; region.bytes().min(self.length) as usize];
         self.at(&mut bytes, region.offset)?;
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell as Counter;
+
+    use super::*;
+    use crate::image::Image;
+
+    /// A file that grows right after its length was first asked for.
+    struct Growing {
+        asked: Counter<bool>,
+        before: u64,
+        after: Vec<u8>,
+    }
+
+    impl Bytes for Growing {
+        fn length(&self) -> io::Result<u64> {
+            Ok(if self.asked.replace(true) { self.after.len() as u64 } else { self.before })
+        }
+
+        fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+            self.after.as_slice().read_at(into, offset)
+        }
+    }
+
+    #[test]
+    fn a_file_that_grows_while_it_is_read_is_not_damaged() {
+        let mut image = Image::default();
+        image.region(kind::THREAD, 0, (0, 0), &[Thread::default()]);
+        let before = image.bytes().len() as u64;
+        image.region(kind::PEERS, 0, (0, 0), &[Peer::default(); 500]);
+        let growing = Growing { asked: Counter::new(false), before, after: image.bytes() };
+        assert!(growing.after.len() as u64 > before);
+        let rank = Source::of(&growing).and_then(Rank::from).unwrap();
+        assert_eq!((rank.peers.len(), rank.doubt), (500, None));
     }
 }
