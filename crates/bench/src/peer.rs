@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use experiment::point::Stack as StackName;
 use linux::accounting::HostMeter;
 use linux::affinity;
 use machine::budget::{Exhausted, Share};
 use machine::{Budget, Bytes, Fault, Reading, Result};
-use study::point::Stack as StackName;
 
 use crate::cache;
 use crate::control::{Connection, Finished, MAX_JOBS, Reply, Request, VERSION};

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
+use experiment::sample::{Probe, Runner, Sample};
 use linux::accounting::HostMeter;
 use linux::affinity;
 use linux::lab::{Host, Lab, Options};
@@ -14,8 +16,6 @@ use machine::bounds::{BENCH_INBOX, BENCH_SESSIONS};
 use machine::choice::Choice;
 use machine::topology::Topology;
 use machine::{CoreId, Fault, Nanoseconds, Reading, Result, Site};
-use study::point::{Path, Pattern, PointSpec, Receiver, Stack};
-use study::sample::{Probe, Runner, Sample};
 
 use crate::cache;
 use crate::calibration::{

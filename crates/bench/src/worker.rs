@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use experiment::point::{Pattern, Receiver as Work};
 use linux::affinity;
 use machine::{CoreId, Fault, Result};
-use study::point::{Pattern, Receiver as Work};
 
 use crate::control::Connection;
 use crate::peer_process::PeerProcess;

@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::time::Duration;
 
+use experiment::point::{Pattern, Receiver};
 use machine::{Fault, Result};
 use serde::{Deserialize, Serialize};
-use study::point::{Pattern, Receiver};
 
 use crate::buffer::{Pool, digest, fill, first_difference};
 use crate::stack::{Completion, Stack};

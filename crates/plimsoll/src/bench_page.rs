@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
+use experiment::comparison::Paired;
+use experiment::cost::cpu_per_message;
+use experiment::nearness;
+use experiment::point::{Metric, PointSpec};
+use experiment::sample::Sample;
+use experiment::statistics::median_interval;
 use machine::{Reading, count};
 use serde::Serialize;
-use study::comparison::Paired;
-use study::cost::cpu_per_message;
-use study::nearness;
-use study::point::{Metric, PointSpec};
-use study::sample::Sample;
-use study::statistics::median_interval;
 
 /// A point and its blocks so far.
 #[derive(Serialize)]

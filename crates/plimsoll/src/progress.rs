@@ -3,11 +3,11 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use experiment::conduct::{Observer, Progress};
+use experiment::point::PointSpec;
+use experiment::sample::Sample;
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::{Nanoseconds, count};
-use study::conduct::{Observer, Progress};
-use study::point::PointSpec;
-use study::sample::Sample;
 
 /// Between two lines where no terminal shows a bar.
 const LINE: Duration = Duration::from_secs(10);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
+use experiment::nearness;
+use experiment::statistics::median_interval;
 use machine::{Bytes, Reading, count};
 use semantics::{Carrier, Footprint, Outcome, Quantity, Semantics, Used};
-use study::nearness;
-use study::statistics::median_interval;
 
 /// What an idle peer of the engine may take at most, at [`MANY`] peers.
 const IDLE_MOST: Bytes = Bytes(4 << 10);

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use comfy_table::{CellAlignment, Table, presets};
+use experiment::cost::{cpu_per_message, interrupts_per_message};
+use experiment::findings::{PointFindings, Question, SweepRow};
+use experiment::ranges::collect_interval;
+use experiment::statistics::median_interval;
+use experiment::sweep;
 use machine::Reading;
-use study::cost::{cpu_per_message, interrupts_per_message};
-use study::findings::{PointFindings, Question, SweepRow};
-use study::ranges::collect_interval;
-use study::statistics::median_interval;
-use study::sweep;
 
 use crate::bench_page::{Measured, measure_of, notes, quantity, rounds_done};
 

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use bench::control::{Connection, Reply, Request, VERSION};
 use exchange::endpoint::Job;
 use exchange::stack::Prepare;
+use experiment::point::{Pattern, Receiver, Stack};
 use machine::{Bytes, Site};
 use rustix::process::{Pid, Signal, kill_process};
-use study::point::{Pattern, Receiver, Stack};
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use experiment::design::{Design, Grounds};
+use experiment::point;
+use experiment::sample::Sample;
+use experiment::store::{Beginning, Store};
 use machine::{CoreId, Nanoseconds};
 use rustix::process::{Pid, Signal, kill_process};
-use study::design::{Design, Grounds};
-use study::point;
-use study::sample::Sample;
-use study::store::{Beginning, Store};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

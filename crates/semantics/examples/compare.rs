@@ -1,9 +1,9 @@
 //! The comparison of semantics without the command: `cargo run --release -p semantics --example compare -- [PORT [PEERS]]`
 //! prints, for each quantity, the medians and how much better matched messages do than queue pairs.
 
+use experiment::statistics::median;
 use machine::{Fault, Result};
 use semantics::{Carrier, Order, Quantity, Request, Semantics, measure};
-use study::statistics::median;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);

@@ -19,9 +19,9 @@ mod work;
 use std::fmt;
 use std::str::FromStr;
 
+use experiment::sample::Probe;
 use machine::{CoreId, Fault, Result};
 use serde::{Deserialize, Serialize};
-use study::sample::Probe;
 
 pub use flood::Flood;
 pub use footprint::Footprint;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use endpoint::Driver;
+use experiment::random::Random;
+use experiment::sample::Probe;
 use machine::{Fault, Result};
 use queue_pair::Endpoint;
-use study::random::Random;
-use study::sample::Probe;
 
 use super::layer::{Layer, Message};
 use super::pace::Pace;

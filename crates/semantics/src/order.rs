@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use experiment::random::Random;
 use machine::{Fault, Result};
 use serde::{Deserialize, Serialize};
-use study::random::Random;
 
 use super::named;
 

@@ -1,7 +1,7 @@
 //! Ratios within a round: what was measured at about the same time is compared, and nothing else.
 
-use study::findings::Interval;
-use study::statistics::{median, median_interval};
+use experiment::findings::Interval;
+use experiment::statistics::{median, median_interval};
 
 use super::conduct::Measured;
 use super::pattern::Task;
@@ -56,10 +56,10 @@ pub fn ratio(of: &Measured, peer: &Measured, task: &Task) -> Option<Interval> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use experiment::point::Receiver;
     use launch::carrier::Peer;
     use launch::report::Reports;
     use machine::{Bytes, CoreId, Nanoseconds, Site};
-    use study::point::Receiver;
 
     use super::super::block::{Block, Outcome};
     use super::super::contender::{Contender, Hosts, Seats};

@@ -1,8 +1,8 @@
 //! Rounds: each contender once in each, in an order drawn anew, so that drift of the machine meets all alike.
 
+use experiment::random::Random;
 use machine::{Fault, Result, count};
 use serde::Serialize;
-use study::random::Random;
 
 use super::block::{Bench, Block};
 use super::contender::{Contender, Seats};

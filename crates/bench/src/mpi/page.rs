@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
+use experiment::findings::Interval;
+use experiment::nearness;
+use experiment::sample::Probe;
+use experiment::statistics::median;
 use machine::{CoreId, Reading, count};
-use study::findings::Interval;
-use study::nearness;
-use study::sample::Probe;
-use study::statistics::median;
 
 use super::comparison::{best, ratio, value};
 use super::conduct::Measured;

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use experiment::point::Receiver;
 use machine::{Bytes, BytesPerSecond, Fault, Result};
 use serde::{Deserialize, Serialize};
-use study::point::Receiver;
 
 /// Messages of a window: OSU's number.
 pub const WINDOW: u64 = 64;

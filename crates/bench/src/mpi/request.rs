@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use experiment::point::Receiver;
 use launch::installation::{Choice, Family, Installation};
 use machine::choice::for_polling_here;
 use machine::topology::Topology;
 use machine::{Bytes, CoreId, Fault, Result, count};
 use serde::Serialize;
-use study::point::Receiver;
 
 use super::block::Bench;
 use super::conduct::{Measured, Plan, conduct};

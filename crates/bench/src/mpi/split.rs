@@ -1,8 +1,8 @@
 //! Where a rank's CPU goes: application, MPI, protocol. Each value says how it was got.
 
+use experiment::statistics::median;
 use machine::Reading;
 use serde::Serialize;
-use study::statistics::median;
 
 use super::block::{Block, Outcome};
 use super::conduct::Measured;

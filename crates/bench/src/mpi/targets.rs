@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use experiment::findings::Interval;
+use experiment::point::Receiver;
 use machine::Bytes;
 use serde::Serialize;
-use study::findings::Interval;
-use study::point::Receiver;
 
 use super::comparison::{best, ratio};
 use super::conduct::Measured;

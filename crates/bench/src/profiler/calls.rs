@@ -4,12 +4,12 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use experiment::random::Random;
+use experiment::statistics::median;
 use launch::installation::Installation;
 use launch::job::{Job, Place};
 use launch::running::{Running, Scratch, Streams, exit_code};
 use machine::{Fault, Result};
-use study::random::Random;
-use study::statistics::median;
 
 use super::{Call, Mode, Profiled, Request, interval};
 use crate::mpi::program::Program;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use experiment::point::{self, Pattern, PointSpec, Receiver, Stack};
+use experiment::random::Random;
 use machine::{Bytes, Result, Site};
-use study::point::{self, Pattern, PointSpec, Receiver, Stack};
-use study::random::Random;
 
 use super::{Message, Mode, Profiled, Request, interval};
 use crate::reference::netpipe;

@@ -7,6 +7,8 @@ mod page;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use experiment::findings::Interval;
+use experiment::statistics::median_interval;
 use launch::carrier::Variables;
 use launch::installation::Installation;
 use launch::preload;
@@ -14,8 +16,6 @@ use machine::{CoreId, Fault, Result};
 use record::folder;
 use record::rank::Rank;
 use serde::Serialize;
-use study::findings::Interval;
-use study::statistics::median_interval;
 
 pub use page::page;
 

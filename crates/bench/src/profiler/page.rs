@@ -1,9 +1,9 @@
 //! The findings as text.
 
 use comfy_table::{CellAlignment, Table, presets};
+use experiment::findings::Interval;
+use experiment::statistics::median;
 use machine::count;
-use study::findings::Interval;
-use study::statistics::median;
 
 use super::{Findings, MESSAGE_RATIO, Message, TABLES_NANOSECONDS, TIMELINE_NANOSECONDS};
 

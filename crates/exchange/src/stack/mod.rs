@@ -3,11 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use experiment::point::Stack as StackName;
 use linux::shm::ShmPort;
 use linux::udp::UdpPort;
 use machine::{CoreId, Fault, Result, Site};
 use serde::{Deserialize, Serialize};
-use study::point::Stack as StackName;
 
 use crate::buffer::Buffer;
 use crate::endpoint::{Job, Outcome, Role, Watch};

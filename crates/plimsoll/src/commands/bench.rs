@@ -1,12 +1,12 @@
 use std::process::ExitCode;
 
 use bench::runner::Bench;
+use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
+use experiment::sample::Runner;
+use experiment::sweep::sender;
 use machine::choice::{Choice, for_polling_here};
 use machine::topology::Topology;
 use machine::{Bytes, CoreId, Fault, Result, Site, count};
-use study::point::{Path, Pattern, PointSpec, Receiver, Stack};
-use study::sample::Runner;
-use study::sweep::sender;
 
 use super::bench_mpi;
 use super::bench_profiler;

@@ -6,17 +6,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bench::runner::Bench;
 use clap::ArgGroup;
+use experiment::conduct::{Outcome, conduct};
+use experiment::design::{Design, Grounds};
+use experiment::export::{Format, export};
+use experiment::findings::Fact;
+use experiment::point::Path;
+use experiment::report::{html, terminal};
+use experiment::simulate::{simulate, table};
+use experiment::store::{Beginning, Store, Study};
 use linux::lab::{Lab, Options};
 use machine::choice::Distance;
 use machine::{CoreId, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count};
-use study::conduct::{Outcome, conduct};
-use study::design::{Design, Grounds};
-use study::export::{Format, export};
-use study::findings::Fact;
-use study::point::Path;
-use study::report::{html, terminal};
-use study::simulate::{simulate, table};
-use study::store::{Beginning, Store, Study};
 
 use crate::progress::Display;
 use linux::output;
@@ -222,7 +222,7 @@ fn now() -> Nanoseconds {
 
 /// Writes the page, where there is to be one, and prints the verdict.
 fn report(store: &Store, study: &Study, page: Option<&FilePath>, reasons: bool) -> Result<()> {
-    let findings = study::analysis::findings(study, &store.contents(study)?);
+    let findings = experiment::analysis::findings(study, &store.contents(study)?);
     if let Some(page) = page {
         let next = "choose another: `plimsoll study --show --report FILE`; the measurements are in the store";
         let written = std::fs::write(page, html::render(&findings)?);

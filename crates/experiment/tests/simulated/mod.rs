@@ -1,15 +1,15 @@
 //! A runner whose machine is a formula: known truths, seeded noise.
 #![allow(dead_code)]
 
+use experiment::conduct::{Observer, Outcome, Progress, conduct};
+use experiment::design::{Design, Grounds, Group, MINIMUM_ROUNDS};
+use experiment::findings::Question;
+use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
+use experiment::random::Random;
+use experiment::sample::{Probe, Runner, Sample};
+use experiment::store::{Beginning, Contents, Store, Study};
 use machine::accounting::{Accounting, CoreCost, Softirq, ThreadCost};
 use machine::{Bytes, CoreId, Fault, Nanoseconds, Reading, Result, Site};
-use study::conduct::{Observer, Outcome, Progress, conduct};
-use study::design::{Design, Grounds, Group, MINIMUM_ROUNDS};
-use study::findings::Question;
-use study::point::{Path, Pattern, PointSpec, Receiver, Stack};
-use study::random::Random;
-use study::sample::{Probe, Runner, Sample};
-use study::store::{Beginning, Contents, Store, Study};
 
 /// Value and CPU nanoseconds per message of a point, before noise.
 pub type Truth = fn(&PointSpec) -> Result<(f64, f64)>;

@@ -2,7 +2,8 @@
 
 use machine::{Bytes, CoreId, Reading, Site};
 
-use crate::comparison::{Answer, EQUALITY, Paired, answer, leader};
+use crate::comparison::{Answer, Paired, answer, leader};
+use crate::contrast::EQUALITY;
 use crate::findings::{Choice, Interval, PointFindings, Question, Reference, Rejected, SizeRange};
 use crate::point::{Contender, Metric, Path, Pattern, PointSpec, Stack};
 use crate::sample::Sample;

@@ -2,14 +2,14 @@
 //!
 //! The budget is planned before it is spent. A first round calibrates: it tells what a block of each point costs. What
 //! does not fit with the first look's rounds is then left out, whole groups at a time; after that look, rounds go where
-//! a group is open (see [`crate::comparison::LOOKS`]). A round in which the machine changed between two contenders is
+//! a group is open (see [`crate::contrast::looks`]). A round in which the machine changed between two contenders is
 //! asked again.
 
 use std::collections::{BTreeMap, HashSet};
 
 use machine::{Fault, Nanoseconds, Result};
 
-use crate::comparison::LOOKS;
+use crate::contrast::FIRST_LOOK;
 use crate::design::{Group, too_short};
 use crate::order::turns;
 use crate::point::{PointKey, PointSpec};
@@ -236,7 +236,7 @@ impl Standing {
     /// Asked between groups only, since a group cut in two would be no comparison.
     fn may_start(&self, group: usize) -> bool {
         let budget = self.budget();
-        let first = self.wanted[group] <= LOOKS[0];
+        let first = self.wanted[group] <= FIRST_LOOK;
         self.spent.0 < if first { budget + budget / 8 } else { budget }
     }
 

@@ -8,12 +8,12 @@ use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use experiment::conduct::{Outcome, conduct};
+use experiment::design::Design;
+use experiment::point::PointKey;
+use experiment::store::{Beginning, Contents, Store, Study};
 use machine::{Fault, Nanoseconds};
 use simulated::{Silent, Simulated, duel, grounds, plausible};
-use study::conduct::{Outcome, conduct};
-use study::design::Design;
-use study::point::PointKey;
-use study::store::{Beginning, Contents, Store, Study};
 
 /// Tells a child of this test binary where its store is.
 const STORE: &str = "PLIMSOLL_TEST_STORE";

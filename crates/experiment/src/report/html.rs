@@ -11,7 +11,7 @@ use super::look::Looks;
 use super::ruler::{Ruler, Segment, Track, untold_swatch};
 use super::strip::strip;
 use super::{softirqs, sweep, wording};
-use crate::comparison::LOOKS;
+use crate::contrast::looks;
 use crate::findings::{Choice, Fact, Findings, Line, PointFindings, Question, SizeRange};
 use crate::point::{Pattern, PointKey};
 
@@ -346,9 +346,9 @@ fn how(findings: &Findings) -> Vec<Fact> {
         fact(
             "Statistics",
             format!(
-                "median of the blocks, 95 % interval; gains paired by round; decided at the first of {} rounds \
-                 that can tell, each held to more than 95 % so that all together are wrong in 5 of 100 studies at most",
-                LOOKS.map(|look| look.to_string()).join(", ")
+                "median of the blocks, 95 % interval; gains paired by round; looked at after {} and so many more rounds, \
+                 until they can tell: each comparison is wrong in 5 of 100 studies at most, however often it is looked at",
+                looks().take(4).map(|look| look.to_string()).collect::<Vec<_>>().join(", ")
             ),
         ),
     ]

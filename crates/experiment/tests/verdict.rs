@@ -2,15 +2,15 @@
 
 mod simulated;
 
+use experiment::analysis::findings;
+use experiment::conduct::conduct;
+use experiment::design::Design;
+use experiment::findings::{Choice, Findings, Question};
+use experiment::point::{Contender, Path, Pattern, PointSpec, Receiver, Stack};
+use experiment::sample::Runner;
+use experiment::store::{Beginning, Store};
 use machine::{Bytes, Nanoseconds, Site};
 use simulated::{Silent, Simulated, duel, grounds, plausible};
-use study::analysis::findings;
-use study::conduct::conduct;
-use study::design::Design;
-use study::findings::{Choice, Findings, Question};
-use study::point::{Contender, Path, Pattern, PointSpec, Receiver, Stack};
-use study::sample::Runner;
-use study::store::{Beginning, Store};
 
 fn run(design: &Design, runner: &mut dyn Runner, seed: u64) -> Findings {
     let (study, contents) = simulated::run(design, runner, seed);
@@ -18,7 +18,7 @@ fn run(design: &Design, runner: &mut dyn Runner, seed: u64) -> Findings {
 }
 
 fn choice_of(findings: &Findings, question: Question, pattern: Pattern, size: u64) -> &Choice {
-    let holds = |r: &&study::findings::SizeRange| {
+    let holds = |r: &&experiment::findings::SizeRange| {
         r.question == question && r.pattern == pattern && r.from.0 <= size && size <= r.to.0
     };
     &findings.verdict.ranges.iter().find(holds).expect("every measured size has a row").choice
@@ -137,9 +137,10 @@ fn a_whole_study_answers_both_questions_and_never_mixes_them() {
     let between: Vec<&String> = lines.iter().filter(|line| line.starts_with("Between hosts, latency")).collect();
     assert!(between[0].starts_with("Between hosts, latency, to 16 KiB: in the application, "), "{lines:#?}");
     assert!(between.last().unwrap().contains("KiB: in the kernel, "), "{lines:#?}");
-    let udp_kernel = |r: &study::findings::SizeRange| r.references.iter().any(|x| x.contender.stack == Stack::Udp);
+    let udp_kernel = |r: &experiment::findings::SizeRange| r.references.iter().any(|x| x.contender.stack == Stack::Udp);
     assert!(findings.verdict.ranges.iter().any(udp_kernel), "kernel UDP is shown as a reference");
-    let own_core = |r: &study::findings::SizeRange| r.references.iter().any(|x| x.contender.placement != Site::App);
+    let own_core =
+        |r: &experiment::findings::SizeRange| r.references.iter().any(|x| x.contender.placement != Site::App);
     assert!(findings.verdict.ranges.iter().any(own_core), "an engine that shares its core is shown beside");
     let shares = |w: &String| w.contains("had to share core 1 with the remote application");
     assert!(findings.verdict.warnings.iter().any(shares), "{:?}", findings.verdict.warnings);
@@ -150,8 +151,9 @@ fn the_sweep_shows_the_working_receiver_losing_on_the_protocol_core() {
     let design = Design::of(grounds()).unwrap();
     let findings = run(&design, &mut Simulated::new(plausible, 2), 2);
     let row = |receiver, core| {
-        let of =
-            |r: &&study::findings::SweepRow| r.receiver == receiver && r.core.0 == core && r.size == Bytes(64 << 10);
+        let of = |r: &&experiment::findings::SweepRow| {
+            r.receiver == receiver && r.core.0 == core && r.size == Bytes(64 << 10)
+        };
         findings.verdict.sweep.iter().find(of).unwrap()
     };
     assert!(row(Receiver::Works, 0).gain.is_none(), "the protocol core is the base");

@@ -7,14 +7,13 @@ use machine::{Bytes, CoreId, Fault, Nanoseconds, Result, Site};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::comparison::LOOKS;
+use crate::contrast::FIRST_LOOK;
 use crate::findings::Question;
 use crate::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use crate::sweep::sender;
 
-/// Rounds that every comparison gets before any is decided. The whole range of eight samples covers their median in
-/// 99.2 % of draws: more than any look asks for, whatever the distribution.
-pub const MINIMUM_ROUNDS: u32 = LOOKS[0];
+/// Rounds that every comparison gets before any is decided.
+pub const MINIMUM_ROUNDS: u32 = FIRST_LOOK;
 
 /// Rounds that a point beside the candidates gets: the whole range of six covers the median in 96.9 % of draws.
 pub const REFERENCE_ROUNDS: u32 = 6;

@@ -2,13 +2,13 @@
 
 mod simulated;
 
+use experiment::conduct::{Outcome, conduct};
+use experiment::export::{Format, export};
+use experiment::findings::Fact;
+use experiment::point::PointSpec;
+use experiment::store::{Beginning, Store};
 use machine::{Nanoseconds, Result};
 use simulated::{Silent, Simulated, duel, plausible};
-use study::conduct::{Outcome, conduct};
-use study::export::{Format, export};
-use study::findings::Fact;
-use study::point::PointSpec;
-use study::store::{Beginning, Store};
 
 fn exported(format: Format) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -42,8 +42,8 @@ fn json() {
 #[test]
 fn csv_quotes_what_needs_it() -> Result<()> {
     struct Talkative(Simulated);
-    impl study::sample::Runner for Talkative {
-        fn run_block(&mut self, spec: &PointSpec, round: u32, order: u32) -> Result<study::sample::Sample> {
+    impl experiment::sample::Runner for Talkative {
+        fn run_block(&mut self, spec: &PointSpec, round: u32, order: u32) -> Result<experiment::sample::Sample> {
             let mut sample = self.0.run_block(spec, round, order)?;
             sample.notes = vec!["engine yields, \"core 1\" is the peer's".into(), "a second\nline".into()];
             Ok(sample)

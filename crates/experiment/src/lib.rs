@@ -4,6 +4,7 @@
 pub mod analysis;
 pub mod comparison;
 pub mod conduct;
+pub mod contrast;
 pub mod cost;
 pub mod design;
 pub mod export;

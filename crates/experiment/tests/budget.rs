@@ -4,14 +4,14 @@ mod simulated;
 
 use std::collections::BTreeSet;
 
+use experiment::analysis::findings;
+use experiment::comparison::even_rounds;
+use experiment::design::{Design, Grounds, MINIMUM_ROUNDS, REFERENCE_ROUNDS};
+use experiment::findings::Findings;
+use experiment::point::PointSpec;
+use experiment::store::{Contents, Study};
 use machine::{Nanoseconds, Site};
 use simulated::{Simulated, grounds, plausible, run};
-use study::analysis::findings;
-use study::comparison::even_rounds;
-use study::design::{Design, Grounds, MINIMUM_ROUNDS, REFERENCE_ROUNDS};
-use study::findings::Findings;
-use study::point::PointSpec;
-use study::store::{Contents, Study};
 
 fn milliseconds(n: u64) -> Nanoseconds {
     Nanoseconds(n * 1_000_000)

@@ -3,37 +3,16 @@
 use machine::Nanoseconds;
 use serde::{Deserialize, Serialize};
 
-use crate::cost::cpu_per_message;
-use crate::design::MINIMUM_ROUNDS;
+use crate::contrast::{EQUALITY, ERROR, Estimate, FIRST_LOOK, Says};
+use crate::cost::{cpu_per_message, softirqs_missing};
 use crate::findings::Interval;
 use crate::nearness::as_near;
 use crate::point::Metric;
 use crate::sample::Sample;
-use crate::statistics::{median, median_interval_at};
-
-/// Performance within this of another is the same in practice.
-pub const EQUALITY: f64 = 0.02;
-
-/// Rounds after which a comparison is looked at, to be decided or to go on to the next look.
-///
-/// The rule: every comparison gets the first look's rounds; one that is open then gets as many again, all of them or
-/// none, as long as the budget holds them. The number of looks is fixed before the first block, and each asks for
-/// [`LOOK_CONFIDENCE`] instead of 95 %, so that a comparison is fooled by noise in at most 5 of 100 studies however
-/// often it was looked at. Where the budget ends between two looks, the end takes the place of the next look.
-pub const LOOKS: [u32; 7] = [8, 16, 32, 64, 128, 256, 512];
-
-/// Confidence of one look. Seven looks at doubling numbers of normal samples are then fooled in 4.7 of 100 comparisons
-/// (by simulation; after Pocock, Biometrika 64:2, 1977, whose looks are equally spaced).
-const LOOK_CONFIDENCE: f64 = 0.991;
-
-/// By chance the resemblance of neighbours exceeds this over the root of their number in one of six.
-const SIGNIFICANT: f64 = 1.0;
-
-/// More than this says that the machine changed, which no factor makes good.
-const MOST_RESEMBLANCE: f64 = 0.8;
+use crate::statistics::median;
 
 /// A place that performs no worse gets so many rounds to show whether it performs better, or just the same.
-pub const SETTLED: usize = 64;
+pub const SETTLED: usize = 60;
 
 /// CPU cost breaks a tie only where no more performance than this can be lost by it.
 const TIE: f64 = 1.10;
@@ -74,9 +53,13 @@ impl Paired {
         Paired::of(a, b, ratio)
     }
 
-    /// Pairs CPU time per message; above 1 where `a` costs less.
+    /// Pairs CPU time per message; above 1 where `a` costs less. Blocks whose softirqs could not be counted have no cost to
+    /// compare: what the kernel did for one and not for the other is not in it.
     pub fn cost(a: &[Sample], b: &[Sample]) -> Paired {
         let ratio = |x: &Sample, y: &Sample| {
+            if softirqs_missing(x).or(softirqs_missing(y)).is_some() {
+                return None;
+            }
             let (x, y) = (cpu_per_message(x), cpu_per_message(y));
             let (x, y) = (*x.value()?, *y.value()?);
             (x > 0.0 && y > 0.0).then(|| y / x)
@@ -95,52 +78,35 @@ impl Paired {
         Paired { ratios }
     }
 
-    /// Median and interval, to be shown: it covers the truth in 95 of 100 studies, however often they were looked at (see
-    /// [`LOOKS`]). `None` without a pair.
-    ///
-    /// Where neighbouring rounds resemble each other, there is less in them than in as many independent ones: the interval is
-    /// then wider by the factor by which the standard error of their mean is.
-    pub fn interval(&self) -> Option<Interval> {
-        let Interval { median, low, high, samples } = median_interval_at(&self.ratios, LOOK_CONFIDENCE)?;
-        let resemblance = resemblance(&self.ratios).min(MOST_RESEMBLANCE);
-        let wider = ((1.0 + resemblance) / (1.0 - resemblance)).sqrt();
-        let end = |end: f64| median * (end / median).powf(wider);
-        Some(Interval { median, low: end(low), high: end(high), samples })
+    fn estimate(&self) -> Option<Estimate> {
+        let differences: Vec<f64> = self.ratios.iter().map(|ratio| ratio.ln()).collect();
+        Estimate::of(&differences, ERROR)
     }
 
-    /// The same, where there are enough pairs to decide anything.
+    /// The ratio with its interval, as it decides and as it is shown; `None` of fewer than two pairs.
+    pub fn interval(&self) -> Option<Interval> {
+        let Estimate { middle, low, high, rounds } = self.estimate()?;
+        Some(Interval { median: middle.exp(), low: low.exp(), high: high.exp(), samples: rounds })
+    }
+
+    /// The ends of the same, where there are enough pairs to decide anything.
     pub fn deciding(&self) -> Option<(f64, f64)> {
         let Interval { low, high, samples, .. } = self.interval()?;
-        (samples >= MINIMUM_ROUNDS as usize).then_some((low, high))
+        (samples >= FIRST_LOOK as usize).then_some((low, high))
     }
 
     pub fn standing(&self) -> Standing {
-        let Some((low, high)) = self.deciding() else { return Standing::Unclear };
-        let (least, most) = (1.0 / (1.0 + EQUALITY), 1.0 + EQUALITY);
-        match (low >= least, high <= most) {
-            _ if low > most => Standing::Better,
-            _ if high < least => Standing::Worse,
-            (true, true) => Standing::Equal,
-            (true, false) => Standing::NotWorse,
-            (false, true) => Standing::NotBetter,
-            (false, false) => Standing::Unclear,
+        let Some(estimate) = self.estimate() else { return Standing::Unclear };
+        match estimate.says(EQUALITY) {
+            Says::Better => Standing::Better,
+            Says::Worse => Standing::Worse,
+            Says::Either => Standing::Equal,
+            Says::CannotTell if estimate.rounds < FIRST_LOOK as usize => Standing::Unclear,
+            Says::CannotTell if estimate.low >= -EQUALITY.ln_1p() => Standing::NotWorse,
+            Says::CannotTell if estimate.high <= EQUALITY.ln_1p() => Standing::NotBetter,
+            Says::CannotTell => Standing::Unclear,
         }
     }
-}
-
-/// How much values resemble those next to them: the correlation of neighbours' ranks (0 to 1), where it exceeds what is
-/// likely by chance; else 0.
-fn resemblance(values: &[f64]) -> f64 {
-    let n = values.len() as f64;
-    // Twice the rank, less the mean of all.
-    let rank =
-        |value: &f64| values.iter().map(|other| f64::from(i32::from(value > other) - i32::from(value < other))).sum();
-    let ranks: Vec<f64> = values.iter().map(rank).collect();
-    let products: f64 = ranks.windows(2).map(|pair| pair[0] * pair[1]).sum();
-    let squares: f64 = ranks.iter().map(|rank| rank * rank).sum();
-    // Of few values it comes out too small by 1 / n.
-    let found = products / squares + 1.0 / n;
-    if found * n.sqrt() > SIGNIFICANT { found } else { 0.0 }
 }
 
 /// Whether two blocks of one round met the same machine: close in time, the cores as near for both.
@@ -156,14 +122,14 @@ pub fn even_rounds(points: &[&[Sample]]) -> Vec<u32> {
     first.iter().filter(met).map(|x| x.round).collect()
 }
 
-/// Index of the point with the best median; `None` where none has a sample.
+/// Index of the point that performs best, each held against the first round by round; `None` where none has a sample.
 pub fn leader(points: &[&[Sample]], metric: Metric) -> Option<usize> {
-    let medians = points.iter().enumerate().filter_map(|(nth, samples)| {
-        let values: Vec<f64> = samples.iter().map(|s| s.value).collect();
-        Some((nth, median(&values)?))
-    });
-    let better = |a: &f64, b: &f64| if metric.more_is_better() { a.total_cmp(b) } else { b.total_cmp(a) };
-    medians.max_by(|a, b| better(&a.1, &b.1)).map(|(nth, _)| nth)
+    let first = points.iter().position(|samples| !samples.is_empty())?;
+    let over_first = |nth: usize| median(&Paired::performance(points[nth], points[first], metric).ratios);
+    (first..points.len())
+        .filter_map(|nth| Some((nth, if nth == first { 1.0 } else { over_first(nth)? })))
+        .max_by(|(_, one), (_, other)| one.total_cmp(other))
+        .map(|(nth, _)| nth)
 }
 
 /// What the samples of several candidates decide; indices into them, the leader first.
@@ -222,27 +188,5 @@ pub fn is_open(points: &[&[Sample]], metric: Metric) -> bool {
         Some(Answer::Open(all)) => all.len() > 1,
         Some(Answer::Safe(one)) => points[one].len() < SETTLED,
         _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbours_that_resemble_each_other_widen_the_interval() {
-        let waves: Vec<f64> = (0..64).map(|n| 1.0 + 0.01 * (f64::from(n) / 5.0).sin()).collect();
-        let alternating: Vec<f64> = (0..64).map(|n| 1.0 + 0.01 * f64::from(n % 2 * 2 - 1) * f64::from(n)).collect();
-        assert!(resemblance(&waves) > 0.9);
-        assert_eq!(resemblance(&alternating), 0.0);
-        assert_eq!((resemblance(&[]), resemblance(&[1.0]), resemblance(&[1.0; 9])), (0.0, 0.0, 0.0));
-        let width = |ratios: &[f64]| {
-            let Interval { low, high, .. } = Paired { ratios: ratios.to_vec() }.interval().unwrap();
-            high - low
-        };
-        // The same ratios in an order without resemblance.
-        let mut spread = waves.clone();
-        crate::random::Random::new(3).shuffle(&mut spread);
-        assert!(width(&waves) > 2.0 * width(&spread), "{} {}", width(&waves), width(&spread));
     }
 }

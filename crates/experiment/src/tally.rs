@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use machine::{Bytes, Nanoseconds};
 
-use crate::comparison::{LOOKS, even_rounds, is_open};
+use crate::comparison::{even_rounds, is_open};
+use crate::contrast::looks;
 use crate::design::{Design, Group, REFERENCE_ROUNDS, places, too_short};
 use crate::findings::Question;
 use crate::point::{Contender, Pattern, PointKey, PointSpec};
@@ -62,12 +63,11 @@ impl Tally {
         points.filter(|(_, spec)| self.design.is_candidate(spec)).map(|(key, _)| tried(key)).max().unwrap_or(0)
     }
 
-    /// The next look at a group that the last one left open; `None` where it is decided or was looked at for the last
-    /// time. Blocks after the last look do not count: one that was interrupted is asked no more often.
+    /// The next look at a group that the last one left open; `None` where it is decided. Blocks after the last look do not count: one that was interrupted is asked no more often.
     pub fn next_look(&self, contents: &Contents, group: usize) -> Option<u32> {
         let rounds = self.rounds(contents, group)?;
-        let next = LOOKS.into_iter().find(|&look| look as usize > rounds.len())?;
-        let last = LOOKS.into_iter().rev().find(|&look| look as usize <= rounds.len())?;
+        let next = looks().find(|&look| look as usize > rounds.len())?;
+        let last = looks().take_while(|&look| look as usize <= rounds.len()).last()?;
         let end = rounds[last as usize - 1];
         let until = |samples: &[Sample]| samples.partition_point(|s| s.round <= end);
         let candidates = self.candidates(contents, group);

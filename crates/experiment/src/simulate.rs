@@ -1,14 +1,15 @@
 //! Comparisons of contenders whose true ratio is known, measured on a simulated machine: how often the interval that is shown
 //! covers the truth, and how often the verdict is wrong.
 //!
-//! Each study has two contenders and goes on as a real one does, look by look, until it is decided or [`MOST_ROUNDS`] are
+//! Each study has two contenders or more and goes on as a real one does, look by look, until it is decided or [`MOST_ROUNDS`] are
 //! measured; its blocks pass through the same code as measured ones.
 
 use std::fmt;
 
 use machine::Nanoseconds;
 
-use crate::comparison::{Answer, EQUALITY, LOOKS, Paired, answer, is_open};
+use crate::comparison::{Answer, Paired, answer, is_open};
+use crate::contrast::{EQUALITY, looks};
 use crate::point::Metric;
 use crate::random::Random;
 use crate::sample::{Probe, Sample};
@@ -60,7 +61,8 @@ impl fmt::Display for Disturbance {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     pub disturbance: Disturbance,
-    /// Performance of the first contender over that of the second.
+    pub contenders: usize,
+    /// Performance of the first contender over that of each other.
     pub truth: f64,
     pub studies: usize,
     /// Studies whose shown interval covers the truth.
@@ -90,32 +92,33 @@ impl Row {
 
 /// Simulates `studies` of every truth on every machine. The same seed gives the same rows.
 pub fn simulate(studies: usize, seed: u64) -> Vec<Row> {
-    let rows = Disturbance::ALL.into_iter().flat_map(|disturbance| TRUTHS.map(|truth| (disturbance, truth)));
-    rows.zip(0..)
-        .map(|((disturbance, truth), part)| row(disturbance, truth, studies, Random::stream(seed, part)))
-        .collect()
+    let two = Disturbance::ALL.into_iter().map(|disturbance| (disturbance, 2));
+    let rows = two.chain([(Disturbance::Calm, 6)]).flat_map(|machine| TRUTHS.map(|truth| (machine, truth)));
+    rows.zip(0..).map(|((machine, truth), part)| row(machine, truth, studies, Random::stream(seed, part))).collect()
 }
 
-fn row(disturbance: Disturbance, truth: f64, studies: usize, mut random: Random) -> Row {
+fn row((disturbance, contenders): (Disturbance, usize), truth: f64, studies: usize, mut random: Random) -> Row {
     let (mut covered, mut wrong, mut open) = (0, 0, 0);
     let mut rounds = Vec::with_capacity(studies);
     for _ in 0..studies {
-        let blocks = Machine { disturbance, far: false, held: [0.0; 2], random: &mut random }.study(truth);
-        let [one, other] = &blocks;
-        rounds.push(one.len() as f64);
-        let shown = Paired::performance(one, other, METRIC).interval();
+        let held = vec![0.0; contenders];
+        let blocks = Machine { disturbance, far: false, held, random: &mut random }.study(truth);
+        let points: Vec<&[Sample]> = blocks.iter().map(Vec::as_slice).collect();
+        rounds.push(points[0].len() as f64);
+        let shown = Paired::performance(points[0], points[1], METRIC).interval();
         covered += usize::from(shown.is_some_and(|shown| shown.low <= truth && truth <= shown.high));
         let differ = truth > 1.0 + EQUALITY;
-        match answer(&[one, other], METRIC) {
-            // Neither of two that are equal is better.
+        match answer(&points, METRIC) {
+            // None of those that are equal is better.
             Some(Answer::Place(0)) => wrong += usize::from(truth == 1.0),
             Some(Answer::Place(_)) => wrong += 1,
             Some(Answer::Safe(0)) => {}
-            Some(Answer::Safe(_) | Answer::Either(_)) => wrong += usize::from(differ),
+            Some(Answer::Safe(_)) => wrong += usize::from(differ),
+            Some(Answer::Either(of)) => wrong += usize::from(differ && of != [0]),
             Some(Answer::Open(_)) | None => open += 1,
         }
     }
-    Row { disturbance, truth, studies, covered, wrong, open, rounds: median(&rounds).unwrap_or(0.0) }
+    Row { disturbance, contenders, truth, studies, covered, wrong, open, rounds: median(&rounds).unwrap_or(0.0) }
 }
 
 const METRIC: Metric = Metric::HalfRoundTrip;
@@ -125,17 +128,18 @@ struct Machine<'a> {
     disturbance: Disturbance,
     far: bool,
     /// What is left of earlier noise, for each contender.
-    held: [f64; 2],
+    held: Vec<f64>,
     random: &'a mut Random,
 }
 
 impl Machine<'_> {
-    fn study(&mut self, truth: f64) -> [Vec<Sample>; 2] {
-        let mut blocks = [Vec::new(), Vec::new()];
-        for look in LOOKS.into_iter().take_while(|look| *look <= MOST_ROUNDS) {
+    fn study(&mut self, truth: f64) -> Vec<Vec<Sample>> {
+        let contenders = self.held.len();
+        let mut blocks = vec![Vec::new(); contenders];
+        for look in looks().take_while(|look| *look <= MOST_ROUNDS) {
             while blocks[0].len() < look as usize {
                 let round = blocks[0].len() as u32;
-                let mut order = [0, 1];
+                let mut order: Vec<usize> = (0..contenders).collect();
                 self.random.shuffle(&mut order);
                 for (place, who) in order.into_iter().enumerate() {
                     let value = 1000.0 * if who == 0 { 1.0 } else { truth };
@@ -143,7 +147,7 @@ impl Machine<'_> {
                     blocks[who].push(block);
                 }
             }
-            if !is_open(&[&blocks[0], &blocks[1]], METRIC) {
+            if !is_open(&blocks.iter().map(Vec::as_slice).collect::<Vec<_>>(), METRIC) {
                 break;
             }
         }
@@ -178,7 +182,7 @@ impl Machine<'_> {
         Sample {
             round,
             order,
-            started: Nanoseconds(u64::from(2 * round + order) * BLOCK.0),
+            started: Nanoseconds((u64::from(round) * self.held.len() as u64 + u64::from(order)) * BLOCK.0),
             messages: 1000,
             elapsed: BLOCK,
             value: value * factor * noise.exp(),
@@ -198,14 +202,17 @@ impl Machine<'_> {
 /// The rows as a table.
 pub fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:<34} {:>6} {:>8} {:>7} {:>12} {:>7}\n",
+        "{:<42} {:>6} {:>8} {:>7} {:>12} {:>7}\n",
         "machine", "truth", "covered", "wrong", "cannot tell", "rounds"
     );
     for row in rows {
         let share = |count: usize| 100.0 * count as f64 / row.studies as f64;
         text += &format!(
-            "{:<34} {:>6} {:>6.1} % {:>5.1} % {:>10.1} % {:>7}  {}\n",
-            row.disturbance,
+            "{:<42} {:>6} {:>6.1} % {:>5.1} % {:>10.1} % {:>7}  {}\n",
+            match row.contenders {
+                2 => row.disturbance.to_string(),
+                more => format!("{}, {more} contenders", row.disturbance),
+            },
             format!("{:.2}x", row.truth),
             share(row.covered),
             share(row.wrong),
@@ -223,22 +230,20 @@ mod tests {
 
     #[test]
     fn shown_intervals_cover_the_truth_and_verdicts_are_right() {
-        let rows = simulate(400, 1);
-        assert_eq!(rows.len(), Disturbance::ALL.len() * TRUTHS.len());
+        let rows = simulate(200, 1);
+        assert_eq!(rows.len(), (Disturbance::ALL.len() + 1) * TRUTHS.len());
         for row in &rows {
-            assert!(row.wrong_share() <= MOST_WRONG, "{row:?}");
-            // Noise that stays makes some intervals too narrow still, which `plimsoll study --simulate` says.
-            let least = if row.disturbance == Disturbance::Autocorrelation { 0.88 } else { LEAST_COVERED };
-            assert!(row.covered_share() >= least, "{row:?}");
+            assert!(row.holds(), "{row:?}");
         }
         let told = |row: &&Row| row.disturbance == Disturbance::Calm && row.truth == 1.10;
-        assert_eq!(rows.iter().find(told).map(|row| (row.open, row.rounds)), Some((0, 8.0)), "10 % shows at once");
+        assert_eq!(rows.iter().find(told).map(|row| (row.open, row.rounds)), Some((0, 6.0)), "10 % shows at once");
     }
 
     #[test]
     fn the_table_says_what_is_missed() {
         let row = Row {
             disturbance: Disturbance::Calm,
+            contenders: 2,
             truth: 1.02,
             studies: 100,
             covered: 94,

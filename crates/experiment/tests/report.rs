@@ -4,9 +4,9 @@ mod fixture;
 
 use std::path::Path;
 
-use study::findings::{Findings, Verdict};
-use study::report::html;
-use study::report::terminal::{Screen, render};
+use experiment::findings::{Findings, Verdict};
+use experiment::report::html;
+use experiment::report::terminal::{Screen, render};
 
 #[test]
 fn the_terminal_shows_the_verdict() {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use machine::{Bytes, CoreId, Site};
 
-use crate::comparison::{EQUALITY, Standing};
+use crate::comparison::Standing;
+use crate::contrast::EQUALITY;
 use crate::findings::{Choice, Interval, Line, Question, SizeRange, SweepRow};
 use crate::point::{Contender, Pattern, Receiver};
 use crate::sweep::{Side, side};

@@ -1,0 +1,232 @@
+//! One thing over another, round by round: how much better it is, with an interval that holds however often it is looked at.
+//!
+//! A round gives one difference d = ln(performance of the first / performance of the second), above 0 where the first is
+//! better. Few differences are averaged (Student's t); of many the Hodges-Lehmann estimate and the interval of the signed
+//! ranks are taken, which a rare slow run does not move. Which of the two is settled by their number, never by what they say.
+
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+
+/// Performance within this of another is the same in practice, where nothing else is asked.
+pub const EQUALITY: f64 = 0.02;
+
+/// Chance that any answer of a comparison is wrong, however often it is looked at.
+pub const ERROR: f64 = 0.05;
+
+/// Rounds before the first look.
+pub const FIRST_LOOK: u32 = 6;
+
+/// So many rounds are asked for a difference that may be smaller than the margin.
+const FOR_SMALL: usize = 18;
+
+/// Each look spends this share of what the looks before it left of the error.
+const SPENT: f64 = 0.2;
+
+/// From so many differences on, ranks are used.
+const MANY: usize = 18;
+
+/// Up to so many differences the distribution of the signed ranks' sum is counted out; above, it is normal.
+const COUNTED: usize = 30;
+
+/// More resemblance than this says that the machine changed, which no factor makes good.
+const MOST_RESEMBLANCE: f64 = 0.8;
+
+/// Numbers of rounds at which a comparison is looked at, to be decided or to go on: each half as many again, without end.
+pub fn looks() -> impl Iterator<Item = u32> {
+    std::iter::once(FIRST_LOOK).chain(std::iter::successors(Some(8), |look| Some(look + look / 2)))
+}
+
+/// The error that a comparison of so many rounds may spend of `error`: all looks together spend no more than all of it.
+/// Between two looks, as where a budget ends, it is that of the next.
+fn spent(error: f64, rounds: usize) -> f64 {
+    let before = looks().take_while(|look| (*look as usize) < rounds).count();
+    error * SPENT * (1.0 - SPENT).powi(before as i32)
+}
+
+/// How much better one is than another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// In logarithms, as all three.
+    pub middle: f64,
+    pub low: f64,
+    pub high: f64,
+    pub rounds: usize,
+}
+
+/// What an estimate says, where differences below a margin do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says {
+    Better,
+    Worse,
+    /// Within the margin of each other.
+    Either,
+    CannotTell,
+}
+
+impl Estimate {
+    /// Of the differences, in the order of their rounds. `error` is what all looks at them may be wrong by together; where
+    /// several comparisons are made, their share of it. `None` of fewer than two.
+    pub fn of(differences: &[f64], error: f64) -> Option<Estimate> {
+        let rounds = differences.len();
+        if rounds < 2 {
+            return None;
+        }
+        let error = spent(error, rounds);
+        let (middle, low, high) =
+            if rounds < MANY { by_mean(differences, error)? } else { by_ranks(differences, error) };
+        let resemblance = resemblance(differences).min(MOST_RESEMBLANCE);
+        let wider = ((1.0 + resemblance) / (1.0 - resemblance)).sqrt();
+        let end = |end: f64| middle + (end - middle) * wider;
+        Some(Estimate { middle, low: end(low), high: end(high), rounds })
+    }
+
+    /// What it decides; nothing before the first look.
+    pub fn says(&self, margin: f64) -> Says {
+        let margin = margin.ln_1p();
+        // Few rounds show too little of what stays from one to the next.
+        let small = if self.rounds < FOR_SMALL { margin } else { 0.0 };
+        match self {
+            Estimate { rounds, .. } if *rounds < FIRST_LOOK as usize => Says::CannotTell,
+            Estimate { low, high, .. } if *low > small && *high > margin => Says::Better,
+            Estimate { low, high, .. } if *high < -small && *low < -margin => Says::Worse,
+            Estimate { low, high, .. } if *low >= -margin && *high <= margin => Says::Either,
+            _ => Says::CannotTell,
+        }
+    }
+}
+
+fn by_mean(differences: &[f64], error: f64) -> Option<(f64, f64, f64)> {
+    let n = differences.len() as f64;
+    let mean = differences.iter().sum::<f64>() / n;
+    let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let student = StudentsT::new(0.0, 1.0, n - 1.0).ok()?;
+    let half = student.inverse_cdf(1.0 - error / 2.0) * (variance / n).sqrt();
+    Some((mean, mean - half, mean + half))
+}
+
+/// The middle of the means of all pairs, a difference with itself included, and those of them that the signed-rank test
+/// does not refuse (Hollander, Wolfe, Chicken, Nonparametric Statistical Methods, 2014, 3.2 and 3.3).
+fn by_ranks(differences: &[f64], error: f64) -> (f64, f64, f64) {
+    let n = differences.len();
+    let mut means: Vec<f64> =
+        (0..n).flat_map(|one| (one..n).map(move |other| (differences[one] + differences[other]) / 2.0)).collect();
+    let cut = refused(n, error / 2.0);
+    let last = means.len() - 1;
+    let mut nth = |nth: usize| *means.select_nth_unstable_by(nth, f64::total_cmp).1;
+    ((nth(last / 2) + nth(last.div_ceil(2))) / 2.0, nth(cut), nth(last - cut))
+}
+
+/// How many of the smallest means of pairs are refused, where a share of `tail` is refused on each side at most.
+fn refused(n: usize, tail: f64) -> usize {
+    let largest = n * (n + 1) / 2;
+    if n > COUNTED {
+        let (n, sum) = (n as f64, largest as f64 / 2.0);
+        let deviation = (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt();
+        let normal = Normal::standard().inverse_cdf(tail);
+        return (sum + normal * deviation - 0.5).max(0.0) as usize;
+    }
+    // The chance of each sum of the ranks whose sign is positive, where each is so in half of all cases.
+    let mut chances = vec![0.0; largest + 1];
+    chances[0] = 1.0;
+    for rank in 1..=n {
+        for sum in (0..=largest).rev() {
+            let with = if sum >= rank { chances[sum - rank] } else { 0.0 };
+            chances[sum] = (chances[sum] + with) / 2.0;
+        }
+    }
+    let mut up_to = 0.0;
+    chances
+        .iter()
+        .take_while(|chance| {
+            up_to += **chance;
+            up_to <= tail
+        })
+        .count()
+}
+
+/// How much differences resemble those of the round before (0 to 1): where they do, there is less in them than in as many
+/// independent ones.
+fn resemblance(differences: &[f64]) -> f64 {
+    let n = differences.len() as f64;
+    // Twice the rank, less the mean of all: a rare slow run does not hide it.
+    let rank = |value: &f64| -> f64 {
+        differences.iter().map(|other| f64::from(i32::from(value > other) - i32::from(value < other))).sum()
+    };
+    let ranks: Vec<f64> = differences.iter().map(rank).collect();
+    let products: f64 = ranks.windows(2).map(|pair| pair[0] * pair[1]).sum();
+    let squares: f64 = ranks.iter().map(|rank| rank * rank).sum();
+    // Of few values it comes out too small (Marriott and Pope, Biometrika 41:3, 1954), and half a standard error is added, since
+    // too much costs rounds and too little a wrong answer.
+    if squares > 0.0 {
+        ((products / squares + 1.0 / n) / (1.0 - 3.0 / n).max(0.5) + 0.5 / n.sqrt()).max(0.0)
+    } else {
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn looks_grow_by_half_and_spend_no_more_than_the_error() {
+        assert_eq!(looks().take(9).collect::<Vec<_>>(), [6, 8, 12, 18, 27, 40, 60, 90, 135]);
+        let all: f64 = looks().take(30).map(|look| spent(ERROR, look as usize)).sum();
+        assert!((0.99 * ERROR..ERROR).contains(&all), "{all}");
+        assert_eq!(spent(ERROR, 7), spent(ERROR, 8));
+    }
+
+    /// Of tables: Student's t of 5 degrees at 0.995 is 4.032; of 20 values the signed rank's sum is at most 37 in 0.5 % of
+    /// cases (Hollander, Wolfe, Chicken, table A.4).
+    #[test]
+    fn intervals_are_those_of_tables() {
+        let six = [0.01, 0.03, 0.02, 0.04, 0.00, 0.02];
+        let estimate = Estimate::of(&six, ERROR).unwrap();
+        let deviation = (six.iter().map(|d| (d - 0.02f64).powi(2)).sum::<f64>() / 5.0).sqrt();
+        let wider = ((1.0 + resemblance(&six)) / (1.0 - resemblance(&six))).sqrt();
+        let half = wider * 4.032 * deviation / 6f64.sqrt();
+        assert!((estimate.middle - 0.02).abs() < 1e-12 && (estimate.high - 0.02 - half).abs() < 1e-4, "{estimate:?}");
+        assert_eq!(refused(20, 0.005), 38);
+        let (counted, normal) = (refused(COUNTED, 0.001), refused(COUNTED + 1, 0.001));
+        assert!(normal > counted && normal - counted < 12, "{counted} {normal}");
+    }
+
+    #[test]
+    fn a_rare_slow_run_moves_the_estimate_of_many_little() {
+        let mut differences: Vec<f64> = (0..30).map(|n| 0.03 + 0.001 * f64::from(n * 7 % 5)).collect();
+        differences[11] = -1.1;
+        let estimate = Estimate::of(&differences, ERROR).unwrap();
+        assert!((estimate.middle - 0.032).abs() < 0.001 && estimate.says(EQUALITY) == Says::Better, "{estimate:?}");
+    }
+
+    #[test]
+    fn what_is_said_follows_the_interval_and_the_margin() {
+        let after = |rounds, low: f64, high: f64| Estimate { middle: (low + high) / 2.0, low, high, rounds }.says(0.02);
+        let of = |low, high| after(FOR_SMALL, low, high);
+        assert_eq!(of(0.001, 0.03), Says::Better);
+        assert_eq!(of(-0.03, -0.001), Says::Worse);
+        assert_eq!(of(0.001, 0.01), Says::Either);
+        assert_eq!(of(-0.01, 0.019), Says::Either);
+        assert_eq!(of(-0.01, 0.03), Says::CannotTell);
+        assert_eq!([after(5, 0.4, 0.6), after(6, 0.001, 0.03)], [Says::CannotTell; 2]);
+        assert_eq!(after(6, 0.021, 0.03), Says::Better);
+        assert_eq!((Estimate::of(&[], ERROR), Estimate::of(&[0.1], ERROR)), (None, None));
+    }
+
+    #[test]
+    fn neighbours_that_resemble_each_other_widen_the_interval() {
+        let waves: Vec<f64> = (0..64).map(|n| 0.01 * (f64::from(n) / 5.0).sin()).collect();
+        let alternating: Vec<f64> = (0..64).map(|n| 0.01 * f64::from(n % 2 * 2 - 1) * f64::from(n)).collect();
+        assert!(resemblance(&waves) > 0.9);
+        assert_eq!(resemblance(&alternating), 0.0);
+        assert_eq!((resemblance(&[]), resemblance(&[1.0; 9])), (0.0, 0.0));
+        let width = |differences: &[f64]| {
+            let Estimate { low, high, .. } = Estimate::of(differences, ERROR).unwrap();
+            high - low
+        };
+        // The same in an order without resemblance.
+        let mut spread = waves.clone();
+        Random::new(3).shuffle(&mut spread);
+        assert!(width(&waves) > 2.0 * width(&spread), "{} {}", width(&waves), width(&spread));
+    }
+}
