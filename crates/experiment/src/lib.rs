@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod axes;
 pub mod comparison;
 pub mod conduct;
 pub mod contrast;
 pub mod cost;
+mod database;
 pub mod design;
 pub mod export;
 pub mod findings;
@@ -21,5 +23,6 @@ pub mod statistics;
 pub mod store;
 pub mod sweep;
 mod tally;
+pub mod trial;
 pub mod verdict;
 mod wording;

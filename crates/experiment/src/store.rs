@@ -1,27 +1,28 @@
-//! The results store: SQLite, a row for each point, each block and each study. Nothing that was finished is lost:
-//! every block is committed before the next one starts, and a study is added to those that are there. One process at a
-//! time measures into a store; others may read it meanwhile.
+//! The store of studies: a row for each point, each block and each study. Every block is committed before the next one
+//! starts, and a study is added to those that are there.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{File, TryLockError};
-use std::path::{Path as FilePath, PathBuf};
-use std::time::Duration;
+use std::path::Path as FilePath;
 
 use chart::clock;
 use machine::{Fault, Nanoseconds, Result, count};
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::database::{Database, Layout, json, nanoseconds};
 use crate::design::Design;
 use crate::findings::Fact;
 use crate::point::{PointKey, PointSpec};
 use crate::sample::{Probe, Sample};
 
-/// Layout of the tables, in `PRAGMA user_version`.
-const LAYOUT: i64 = 1;
-
-/// "plim", in `PRAGMA application_id`.
-const APPLICATION: i64 = 0x706c_696d;
+const LAYOUT: Layout = Layout {
+    number: 1,
+    // "plim".
+    application: 0x706c_696d,
+    tables: TABLES,
+    what: "study",
+    command: "plimsoll study",
+};
 
 const TABLES: &str = "
 CREATE TABLE study (
@@ -66,14 +67,8 @@ CREATE TABLE failure (
 ) WITHOUT ROWID;
 ";
 
-/// An open store.
-pub struct Store {
-    connection: Connection,
-    path: PathBuf,
-    /// Locked for as long as this measures; `None` for a reader. Closed after the connection, whose own locks on the file
-    /// end with any descriptor of it that this process closes.
-    _measures: Option<File>,
-}
+/// An open store of studies.
+pub struct Store(Database);
 
 /// A study as its row tells it.
 #[derive(Debug, Clone, PartialEq)]
@@ -136,101 +131,23 @@ impl Store {
     /// Opens the store at `path` to measure into, or makes it. Faults where it is corrupt, foreign, newer, measured into
     /// by another process or not writable; the file is left as it is.
     pub fn open(path: &FilePath) -> Result<Store> {
-        if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|error| {
-                Fault::because(format!("store {}", path.display()), error, "give another place with --store FILE")
-            })?;
-        }
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(|error| {
-            Fault::because(
-                format!("store {}", path.display()),
-                error,
-                "give a place that you may write with --store FILE",
-            )
-        })?;
-        // The kernel lets it go when the process ends, however it ends.
-        file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => in_use(path),
-            TryLockError::Error(error) => {
-                let next = "give a place on another file system with --store FILE";
-                Fault::because(format!("store {}: its lock", path.display()), error, next)
-            }
-        })?;
-        let fail = |error| fault(path, error);
-        let connection = connect(path.as_os_str(), OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fail)?;
-        let store = Store { connection, path: path.to_path_buf(), _measures: Some(file) };
-        store.check(true)?;
-        // A commit is in the log, hence in the kernel, before it returns: kill -9 loses nothing; NORMAL keeps fsync out of
-        // the time between two blocks.
-        store.try_to(|c| c.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())))?;
-        store.try_to(|c| c.pragma_update(None, "synchronous", "NORMAL"))?;
-        store.try_to(|c| c.pragma_update(None, "foreign_keys", true))?;
-        Ok(store)
+        Database::open(path, &LAYOUT).map(Store)
     }
 
     /// Opens a store that must be there, to read it, also while a study measures into it.
     pub fn read(path: &FilePath) -> Result<Store> {
-        let there = path.canonicalize().map_err(|error| {
-            let next = "run `plimsoll study` first, or name its store with --store FILE";
-            Fault::because(format!("store {}", path.display()), error, next)
-        })?;
-        let mut log = there.clone().into_os_string();
-        log.push("-wal");
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-        let connection = match FilePath::new(&log).exists() {
-            true => connect(there.as_os_str(), flags),
-            // Nobody measures, and the file is whole: no lock and no file beside it is needed, nor a folder to write to.
-            false => connect(uri(&there), flags | OpenFlags::SQLITE_OPEN_URI),
-        };
-        let connection = connection.map_err(|error| fault(path, error))?;
-        let store = Store { connection, path: path.to_path_buf(), _measures: None };
-        store.check(false)?;
-        Ok(store)
-    }
-
-    fn check(&self, may_make: bool) -> Result<()> {
-        let verdict: String = self.try_to(|c| c.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)))?;
-        if verdict != "ok" {
-            return Err(corrupt(&self.path, &verdict));
-        }
-        let layout: i64 = self.try_to(|c| c.query_row("PRAGMA user_version", [], |row| row.get(0)))?;
-        let application: i64 = self.try_to(|c| c.query_row("PRAGMA application_id", [], |row| row.get(0)))?;
-        let tables: i64 = self.try_to(|c| c.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)))?;
-        match (application, layout) {
-            (0, 0) if tables == 0 && !may_make => Err(self.holds_none()),
-            (0, 0) if tables == 0 => self.try_to(|c| {
-                c.execute_batch(&format!(
-                    "BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; \
-                     COMMIT;"
-                ))
-            }),
-            (APPLICATION, LAYOUT) => Ok(()),
-            (APPLICATION, newer) => Err(Fault::new(
-                self.subject(),
-                format!("it has layout {newer}; this version knows layout {LAYOUT}"),
-                "use the version that wrote it, or give another place with --store FILE",
-            )),
-            _ => Err(Fault::new(
-                self.subject(),
-                "it is a database of another program",
-                "give another place with --store FILE",
-            )),
-        }
-    }
-
-    fn try_to<T>(&self, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
-        act(&self.connection).map_err(|error| fault(&self.path, error))
+        Database::read(path, &LAYOUT).map(Store)
     }
 
     /// Where it lies.
     pub fn path(&self) -> &FilePath {
-        &self.path
+        self.0.path()
     }
 
     /// Adds a study.
     pub fn begin(&mut self, beginning: &Beginning) -> Result<Study> {
         let Beginning { design, seed, host, version, facts, now } = *beginning;
-        let id = self.try_to(|c| {
+        let id = self.0.try_to(|c| {
             let transaction = c.unchecked_transaction()?;
             transaction.execute(
                 "INSERT INTO study (design_hash, design, seed, host, version, facts, started_ns)
@@ -262,7 +179,7 @@ impl Store {
 
     /// The latest study of this design on this machine and boot that can go on.
     pub fn unfinished(&self, design: &Design, host: &str) -> Result<Option<Study>> {
-        let id = self.try_to(|c| {
+        let id = self.0.try_to(|c| {
             c.query_row(
                 "SELECT id FROM study WHERE design_hash = ?1 AND host = ?2 AND finished_ns IS NULL
                  ORDER BY id DESC LIMIT 1",
@@ -276,7 +193,7 @@ impl Store {
 
     /// Every study, the earliest first.
     pub fn entries(&self) -> Result<Vec<Entry>> {
-        self.try_to(|c| {
+        self.0.try_to(|c| {
             let mut statement = c.prepare(
                 "SELECT id, started_ns, finished_ns, (SELECT count(*) FROM sample WHERE study = study.id)
                  FROM study ORDER BY id",
@@ -305,26 +222,18 @@ impl Store {
         };
         match (wanted, &entries[..]) {
             (Some(entry), _) => self.study(entry.id),
-            (None, []) => Err(self.holds_none()),
+            (None, []) => Err(self.0.holds_none()),
             (None, several) => {
                 let them: Vec<String> = several.iter().map(|entry| entry.id.to_string()).collect();
                 let cause = format!("it holds no study {}", id.unwrap_or_default());
-                Err(Fault::new(self.subject(), cause, format!("choose one of {}", them.join(", "))))
+                Err(Fault::new(self.0.subject(), cause, format!("choose one of {}", them.join(", "))))
             }
         }
     }
 
-    fn subject(&self) -> String {
-        format!("store {}", self.path.display())
-    }
-
-    fn holds_none(&self) -> Fault {
-        Fault::new(self.subject(), "it holds no study", "run `plimsoll study` first, or name another with --store FILE")
-    }
-
     fn study(&self, id: i64) -> Result<Study> {
         let columns = "id, design, seed, host, version, facts, started_ns, finished_ns, spent_ns";
-        let (design, facts, mut study): (String, String, Study) = self.try_to(|c| {
+        let (design, facts, mut study): (String, String, Study) = self.0.try_to(|c| {
             c.query_row(&format!("SELECT {columns} FROM study WHERE id = ?1"), [id], |row| {
                 let study = Study {
                     id: row.get(0)?,
@@ -340,8 +249,8 @@ impl Store {
                 Ok((row.get(1)?, row.get(5)?, study))
             })
         })?;
-        study.design = self.parse(&design)?;
-        study.facts = self.parse(&facts)?;
+        study.design = self.0.parse(&design)?;
+        study.facts = self.0.parse(&facts)?;
         Ok(study)
     }
 
@@ -354,7 +263,7 @@ impl Store {
         took: Nanoseconds,
         spent: Nanoseconds,
     ) -> Result<()> {
-        self.try_to(|c| {
+        self.0.try_to(|c| {
             let transaction = c.unchecked_transaction()?;
             transaction
                 .prepare_cached(
@@ -391,7 +300,7 @@ impl Store {
         reason: &Fault,
         spent: Nanoseconds,
     ) -> Result<()> {
-        self.try_to(|c| {
+        self.0.try_to(|c| {
             let transaction = c.unchecked_transaction()?;
             transaction.execute(
                 "INSERT OR REPLACE INTO failure (study, point, round, fault) VALUES (?1, ?2, ?3, ?4)",
@@ -404,14 +313,16 @@ impl Store {
 
     /// Marks the study as done.
     pub fn finish(&mut self, study: &mut Study, now: Nanoseconds) -> Result<()> {
-        self.try_to(|c| c.execute("UPDATE study SET finished_ns = ?2 WHERE id = ?1", params![study.id, now.0 as i64]))?;
+        self.0.try_to(|c| {
+            c.execute("UPDATE study SET finished_ns = ?2 WHERE id = ?1", params![study.id, now.0 as i64])
+        })?;
         study.finished = Some(now);
         Ok(())
     }
 
     /// Every block of a study.
     pub fn contents(&self, study: &Study) -> Result<Contents> {
-        let rows = self.try_to(|c| {
+        let rows = self.0.try_to(|c| {
             let mut statement = c.prepare(
                 "SELECT point, round, place, started_ns, took_ns, messages, elapsed_ns, value, lost, probe_ps,
                         accounting, notes
@@ -438,12 +349,12 @@ impl Store {
         })?;
         let mut contents = Contents::default();
         for (key, mut sample, took, accounting, notes) in rows {
-            sample.accounting = accounting.map(|text| self.parse(&text)).transpose()?;
-            sample.notes = self.parse(&notes)?;
+            sample.accounting = accounting.map(|text| self.0.parse(&text)).transpose()?;
+            sample.notes = self.0.parse(&notes)?;
             contents.samples.entry(key.clone()).or_default().push(sample);
             contents.took.entry(key).or_default().push(took);
         }
-        let failures = self.try_to(|c| {
+        let failures = self.0.try_to(|c| {
             let mut statement =
                 c.prepare("SELECT point, round, fault FROM failure WHERE study = ?1 ORDER BY point, round")?;
             let rows = statement.query_map([study.id], |row| {
@@ -456,78 +367,10 @@ impl Store {
         }
         Ok(contents)
     }
-
-    fn parse<T: serde::de::DeserializeOwned>(&self, text: &str) -> Result<T> {
-        serde_json::from_str(text).map_err(|error| corrupt(&self.path, &error.to_string()))
-    }
-}
-
-fn connect(name: impl AsRef<FilePath>, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    let connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(Duration::from_millis(200))?;
-    Ok(connection)
-}
-
-/// SQLite's name of a file that nobody writes to.
-fn uri(path: &FilePath) -> String {
-    let mut name = String::from("file:");
-    for &byte in path.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(byte.into()),
-            other => name += &format!("%{other:02x}"),
-        }
-    }
-    name + "?immutable=1"
 }
 
 fn charge(connection: &Connection, study: &Study, took: Nanoseconds) -> rusqlite::Result<usize> {
     connection
         .prepare_cached("UPDATE study SET spent_ns = spent_ns + ?2 WHERE id = ?1")?
         .execute(params![study.id, took.0 as i64])
-}
-
-fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
-    serde_json::to_string(value).expect("the study's own types always serialize")
-}
-
-fn nanoseconds(stored: i64) -> Nanoseconds {
-    Nanoseconds(stored as u64)
-}
-
-fn corrupt(path: &FilePath, cause: &str) -> Fault {
-    Fault::new(
-        format!("store {}", path.display()),
-        format!("it is damaged ({}); nothing was deleted or changed", cause.trim_end_matches('.')),
-        format!("move it away (mv {0} {0}.damaged) and run the study again", path.display()),
-    )
-}
-
-fn in_use(path: &FilePath) -> Fault {
-    Fault::new(
-        format!("store {}", path.display()),
-        "another study measures into it",
-        "wait until that one ends, or give another place with --store FILE",
-    )
-}
-
-fn fault(path: &FilePath, error: rusqlite::Error) -> Fault {
-    let subject = format!("store {}", path.display());
-    match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => corrupt(path, &error.to_string()),
-        Some(ErrorCode::DiskFull) => Fault::because(
-            format!("{subject}: the disk is full; every finished point is kept"),
-            error,
-            "free some space and run `plimsoll study` again: it goes on where it stopped",
-        ),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => in_use(path),
-        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-            Fault::because(subject, error, "give a place that you may write with --store FILE")
-        }
-        Some(ErrorCode::SystemIoFailure) => Fault::because(
-            format!("{subject}: the disk refused to write or read; every finished point is kept"),
-            error,
-            "check the disk and its free space, then run `plimsoll study` again: it goes on where it stopped",
-        ),
-        _ => Fault::because(subject, error, "give another place with --store FILE"),
-    }
 }

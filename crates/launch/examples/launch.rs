@@ -40,7 +40,8 @@ fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         oversubscribe: false,
         quiet: false,
         report: None,
-        options: env::var("MPIRUN_ARGS").map_or(Ok(Vec::new()), |text| launch::words::split(&text))?,
+        options: env::var("MPIRUN_ARGS")
+            .map_or(Vec::new(), |text| text.split_whitespace().map(str::to_owned).collect()),
         variables: Vec::new(),
         program: rest.next().ok_or_else(usage)?,
         arguments: rest.collect(),

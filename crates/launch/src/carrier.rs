@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 
 pub use endpoint::Network;
 use machine::{Fault, Result, Site};
@@ -38,6 +39,19 @@ impl fmt::Display for Peer {
             Peer::Ucx => "ucx",
             Peer::Tcp => "tcp",
         })
+    }
+}
+
+impl FromStr for Peer {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Peer> {
+        match text {
+            "vader" | "sm" => Ok(Peer::SharedMemory),
+            "ucx" => Ok(Peer::Ucx),
+            "tcp" => Ok(Peer::Tcp),
+            _ => Err(Fault::new(format!("carrier '{text}'"), "there is no such carrier", "choose vader, ucx or tcp")),
+        }
     }
 }
 

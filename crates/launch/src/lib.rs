@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod allocation;
 pub mod carrier;
 pub mod companion;
 pub mod diagnosis;
@@ -24,4 +25,4 @@ pub mod session;
 pub mod sieve;
 pub mod summary;
 pub mod transports;
-pub mod words;
+pub mod trial;

@@ -76,7 +76,7 @@ impl Port {
 }
 
 /// All reports of a job, sorted by rank.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reports {
     pub endpoints: Vec<Report>,
     /// Report lines that could not be read: mixed by the launcher, or cut.

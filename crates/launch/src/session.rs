@@ -8,7 +8,7 @@ use linux::lab::{Lab, Options};
 use linux::relay::Relay;
 use machine::{CoreId, Fault, Result, Site};
 
-use crate::carrier::{Engine, Network, Variables};
+use crate::carrier::{Engine, Network, Peer, Variables};
 use crate::diagnosis::{self, Silence};
 use crate::engine;
 use crate::installation::{Choice, Family, Installation};
@@ -23,6 +23,8 @@ use crate::summary::{self, Subject};
 pub struct Request {
     pub ranks: u32,
     pub placement: Site,
+    /// A transport of the MPI that carries the messages instead of the engine.
+    pub carrier: Option<Peer>,
     pub network: Option<Network>,
     pub mpi: Choice,
     /// Two hosts made for this run, with half of the ranks on each.
@@ -80,15 +82,24 @@ impl<'a> Session<'a> {
         let installation = Installation::choose(&request.mpi, &name, &linkage)?;
         let cores = job::cores(request.ranks, &request.placement, &linux::affinity::allowed()?, request.oversubscribe)?;
         let scratch = Scratch::new()?;
-        let provider = provider::find(&request.command, scratch.path())?;
         let mut notes = cores.notes;
-        if installation.family == Family::Mpich {
-            notes.extend(
-                installation.without_libfabric().map(|why| format!("{why}: plimsoll will not carry its messages")),
-            );
-        }
-        let carrier = Engine { placement: request.placement.clone(), network: request.network.clone(), account: false };
-        let mut variables = carrier.variables(&installation, &provider, &request.command);
+        let mut variables = match request.carrier {
+            // Between hosts the MPI knows its interfaces best.
+            Some(peer) => peer.variables(&installation, None).map(without_interface).ok_or_else(|| {
+                let next = "leave --carrier out, or run it under Open MPI (--mpi openmpi)";
+                Fault::new(format!("carrier {peer}"), format!("{installation} has no such transport"), next)
+            })?,
+            None => {
+                let provider = provider::find(&request.command, scratch.path())?;
+                if installation.family == Family::Mpich {
+                    let why = installation.without_libfabric();
+                    notes.extend(why.map(|why| format!("{why}: plimsoll will not carry its messages")));
+                }
+                let (placement, network) = (request.placement.clone(), request.network.clone());
+                let engine = Engine { placement, network, account: false };
+                engine.variables(&installation, &provider, &request.command)
+            }
+        };
         variables.extend(request.variables.iter().cloned());
         for (name, value) in &variables {
             if let Some(theirs) = std::env::var_os(name).filter(|theirs| theirs != value) {
@@ -144,6 +155,9 @@ pub fn run(request: &Request) -> Result<u8> {
         let written = fs::write(file, text + "\n");
         written.map_err(|e| Fault::because(format!("file {}", file.display()), e, "choose another --report"))?;
     }
+    if request.carrier.is_some() {
+        return Ok(code);
+    }
     if reports.endpoints.is_empty() {
         let silence =
             Silence { installation: &installation, options: &request.options, code, damaged: reports.damaged };
@@ -152,6 +166,10 @@ pub fn run(request: &Request) -> Result<u8> {
         eprint!("{}", summary::page(&subject, &reports));
     }
     Ok(code)
+}
+
+fn without_interface(variables: Variables) -> Variables {
+    variables.into_iter().filter(|(name, _)| !name.ends_with("_if_include")).collect()
 }
 
 /// What a program loads once the libraries of `prefix` come first.

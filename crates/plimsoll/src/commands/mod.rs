@@ -19,6 +19,7 @@ pub mod report;
 pub mod serve;
 pub mod study;
 pub mod top;
+pub mod r#try;
 
 /// Success, unless a signal ended the command before its work was done.
 fn exit_code() -> ExitCode {

@@ -2,10 +2,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use launch::carrier::{self, Network};
+use launch::carrier::{self, Network, Peer};
 use launch::installation::Choice;
 use launch::session::{self, Request};
-use launch::words;
 use machine::{Fault, Result, Site};
 
 /// Runs an MPI program as it is, over the engine, and says what really carried its messages.
@@ -20,6 +19,9 @@ pub struct Arguments {
     /// Where the engine's work runs: app or core:N
     #[arg(long, default_value = "app", value_parser = carrier::placement)]
     placement: Site,
+    /// What carries the messages instead of plimsoll: a transport of the MPI itself (vader, ucx, tcp)
+    #[arg(long, conflicts_with_all = ["placement", "network", "report", "oversubscribe", "lab"])]
+    carrier: Option<Peer>,
     /// What carries messages between hosts: udp, afxdp:IFACE or xdp:IFACE
     #[arg(long)]
     network: Option<Network>,
@@ -51,7 +53,10 @@ pub struct Arguments {
 struct Options(Vec<String>);
 
 fn options(text: &str) -> Result<Options> {
-    words::split(text).map(Options)
+    shlex::split(text).map(Options).ok_or_else(|| {
+        let next = "write it as for a shell, like --mpirun-args '--map-by node'";
+        Fault::new(format!("options for mpirun: {text}"), "a quote or a backslash is not finished", next)
+    })
 }
 
 fn mpi(text: &str) -> Result<Choice> {
@@ -65,6 +70,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let code = session::run(&Request {
         ranks: arguments.ranks,
         placement: arguments.placement,
+        carrier: arguments.carrier,
         network: arguments.network,
         mpi: arguments.mpi.unwrap_or_default(),
         lab: arguments.lab,

@@ -1,0 +1,210 @@
+//! A store's file: SQLite. One process at a time measures into it; others may read it meanwhile. What was committed survives
+//! the end of the process, however it ends.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
+
+use machine::{Fault, Nanoseconds, Result};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+/// What a store holds.
+#[derive(Debug)]
+pub struct Layout {
+    /// In `PRAGMA user_version`.
+    pub number: i64,
+    /// In `PRAGMA application_id`.
+    pub application: i64,
+    pub tables: &'static str,
+    /// "study".
+    pub what: &'static str,
+    /// The command that fills it.
+    pub command: &'static str,
+}
+
+/// An open store.
+pub struct Database {
+    layout: &'static Layout,
+    connection: Connection,
+    path: PathBuf,
+    /// Locked for as long as this measures; `None` for a reader. Closed after the connection, whose own locks on the file
+    /// end with any descriptor of it that this process closes.
+    _measures: Option<File>,
+}
+
+impl Database {
+    /// Opens the store at `path` to measure into, or makes it. Faults where it is corrupt, foreign, newer, measured into
+    /// by another process or not writable; the file is left as it is.
+    pub fn open(path: &FilePath, layout: &'static Layout) -> Result<Database> {
+        if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                Fault::because(format!("store {}", path.display()), error, "give another place with --store FILE")
+            })?;
+        }
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(|error| {
+            Fault::because(
+                format!("store {}", path.display()),
+                error,
+                "give a place that you may write with --store FILE",
+            )
+        })?;
+        // The kernel lets it go when the process ends, however it ends.
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => in_use(path, layout),
+            TryLockError::Error(error) => {
+                let next = "give a place on another file system with --store FILE";
+                Fault::because(format!("store {}: its lock", path.display()), error, next)
+            }
+        })?;
+        let fail = |error| fault(path, layout, error);
+        let connection = connect(path.as_os_str(), OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fail)?;
+        let database = Database { layout, connection, path: path.to_path_buf(), _measures: Some(file) };
+        database.check(true)?;
+        // A commit is in the log, hence in the kernel, before it returns: kill -9 loses nothing; NORMAL keeps fsync out of
+        // the time between two blocks.
+        database.try_to(|c| c.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())))?;
+        database.try_to(|c| c.pragma_update(None, "synchronous", "NORMAL"))?;
+        database.try_to(|c| c.pragma_update(None, "foreign_keys", true))?;
+        Ok(database)
+    }
+
+    /// Opens a store that must be there, to read it, also while a study measures into it.
+    pub fn read(path: &FilePath, layout: &'static Layout) -> Result<Database> {
+        let there = path.canonicalize().map_err(|error| {
+            let next = format!("run `{}` first, or name its store with --store FILE", layout.command);
+            Fault::because(format!("store {}", path.display()), error, next)
+        })?;
+        let mut log = there.clone().into_os_string();
+        log.push("-wal");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let connection = match FilePath::new(&log).exists() {
+            true => connect(there.as_os_str(), flags),
+            // Nobody measures, and the file is whole: no lock and no file beside it is needed, nor a folder to write to.
+            false => connect(uri(&there), flags | OpenFlags::SQLITE_OPEN_URI),
+        };
+        let connection = connection.map_err(|error| fault(path, layout, error))?;
+        let database = Database { layout, connection, path: path.to_path_buf(), _measures: None };
+        database.check(false)?;
+        Ok(database)
+    }
+
+    fn check(&self, may_make: bool) -> Result<()> {
+        let verdict: String = self.try_to(|c| c.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)))?;
+        if verdict != "ok" {
+            return Err(corrupt(&self.path, self.layout, &verdict));
+        }
+        let layout: i64 = self.try_to(|c| c.query_row("PRAGMA user_version", [], |row| row.get(0)))?;
+        let application: i64 = self.try_to(|c| c.query_row("PRAGMA application_id", [], |row| row.get(0)))?;
+        let tables: i64 = self.try_to(|c| c.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)))?;
+        match (application, layout) {
+            (0, 0) if tables == 0 && !may_make => Err(self.holds_none()),
+            (0, 0) if tables == 0 => self.try_to(|c| {
+                let Layout { tables, application, number, .. } = self.layout;
+                c.execute_batch(&format!(
+                    "BEGIN IMMEDIATE; {tables} PRAGMA application_id = {application}; PRAGMA user_version = {number}; COMMIT;"
+                ))
+            }),
+            (application, number) if (application, number) == (self.layout.application, self.layout.number) => Ok(()),
+            (application, newer) if application == self.layout.application => Err(Fault::new(
+                self.subject(),
+                format!("it has layout {newer}; this version knows layout {}", self.layout.number),
+                "use the version that wrote it, or give another place with --store FILE",
+            )),
+            _ => Err(Fault::new(
+                self.subject(),
+                "it is a database of another program",
+                "give another place with --store FILE",
+            )),
+        }
+    }
+
+    pub fn try_to<T>(&self, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        act(&self.connection).map_err(|error| fault(&self.path, self.layout, error))
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &FilePath {
+        &self.path
+    }
+
+    pub fn subject(&self) -> String {
+        format!("store {}", self.path.display())
+    }
+
+    pub fn holds_none(&self) -> Fault {
+        let Layout { what, command, .. } = self.layout;
+        let next = format!("run `{command}` first, or name another with --store FILE");
+        Fault::new(self.subject(), format!("it holds no {what}"), next)
+    }
+
+    pub fn parse<T: serde::de::DeserializeOwned>(&self, text: &str) -> Result<T> {
+        serde_json::from_str(text).map_err(|error| corrupt(&self.path, self.layout, &error.to_string()))
+    }
+}
+
+fn connect(name: impl AsRef<FilePath>, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(Duration::from_millis(200))?;
+    Ok(connection)
+}
+
+/// SQLite's name of a file that nobody writes to.
+fn uri(path: &FilePath) -> String {
+    let mut name = String::from("file:");
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(byte.into()),
+            other => name += &format!("%{other:02x}"),
+        }
+    }
+    name + "?immutable=1"
+}
+
+pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("own types always serialize")
+}
+
+pub fn nanoseconds(stored: i64) -> Nanoseconds {
+    Nanoseconds(stored as u64)
+}
+
+fn corrupt(path: &FilePath, layout: &Layout, cause: &str) -> Fault {
+    Fault::new(
+        format!("store {}", path.display()),
+        format!("it is damaged ({}); nothing was deleted or changed", cause.trim_end_matches('.')),
+        format!("move it away (mv {0} {0}.damaged) and run `{1}` again", path.display(), layout.command),
+    )
+}
+
+fn in_use(path: &FilePath, layout: &Layout) -> Fault {
+    Fault::new(
+        format!("store {}", path.display()),
+        format!("another {} measures into it", layout.what),
+        "wait until that one ends, or give another place with --store FILE",
+    )
+}
+
+fn fault(path: &FilePath, layout: &Layout, error: rusqlite::Error) -> Fault {
+    let subject = format!("store {}", path.display());
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => corrupt(path, layout, &error.to_string()),
+        Some(ErrorCode::DiskFull) => Fault::because(
+            format!("{subject}: the disk is full; everything finished is kept"),
+            error,
+            format!("free some space and run `{}` again: it goes on where it stopped", layout.command),
+        ),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => in_use(path, layout),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            Fault::because(subject, error, "give a place that you may write with --store FILE")
+        }
+        Some(ErrorCode::SystemIoFailure) => Fault::because(
+            format!("{subject}: the disk refused to write or read; everything finished is kept"),
+            error,
+            format!(
+                "check the disk and its free space, then run `{}` again: it goes on where it stopped",
+                layout.command
+            ),
+        ),
+        _ => Fault::because(subject, error, "give another place with --store FILE"),
+    }
+}

@@ -1,0 +1,157 @@
+//! Whether arms come to the same result: a faster wrong answer is none.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use machine::{Fault, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::merit::compiled;
+
+/// What of a run must be as it is for the first arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Check {
+    /// All that it prints to standard output.
+    Output,
+    /// A file that it writes.
+    File(String),
+    /// What the group of a pattern finds in what it prints, all of them; numbers may differ by this share.
+    Found { pattern: String, tolerance: Option<f64> },
+}
+
+impl Check {
+    /// `stdout`, a pattern with a group and perhaps `~SHARE`, or the name of a file.
+    pub fn parse(text: &str) -> Result<Check> {
+        if text == "stdout" {
+            return Ok(Check::Output);
+        }
+        if !text.contains('(') {
+            return Ok(Check::File(text.to_owned()));
+        }
+        let (pattern, tolerance) = match text.rsplit_once('~') {
+            Some((pattern, share)) => {
+                let number = share.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
+                let tolerance = number.ok_or_else(|| {
+                    let cause = format!("'{share}' is no share from 0 to 1");
+                    Fault::new(format!("check '{text}'"), cause, "write it like 'Energy: (\\S+)~1e-9'")
+                })?;
+                (pattern, Some(tolerance))
+            }
+            None => (text, None),
+        };
+        compiled("check", pattern)?;
+        Ok(Check::Found { pattern: pattern.to_owned(), tolerance })
+    }
+
+    /// What a run that began at `began` has to show.
+    pub fn evidence(&self, folder: &Path, began: SystemTime, said: &str, complained: &str) -> Result<String> {
+        let digest = |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        match self {
+            Check::Output => Ok(digest(said.as_bytes())),
+            Check::File(name) => {
+                let path = folder.join(name);
+                let subject = || format!("file {} of --check", path.display());
+                let failed = |e| Fault::because(subject(), e, "name a file that every run writes");
+                let written = path.metadata().and_then(|file| file.modified()).map_err(failed)?;
+                // A file system's clock may be coarse.
+                if written + std::time::Duration::from_millis(20) < began {
+                    return Err(Fault::new(subject(), "the run did not write it", "name a file that every run writes"));
+                }
+                std::fs::read(&path).map(|bytes| digest(&bytes)).map_err(failed)
+            }
+            Check::Found { pattern, .. } => {
+                let regex = compiled("check", pattern)?;
+                let all = |text| -> Vec<String> {
+                    regex.captures_iter(text).filter_map(|found| Some(found.get(1)?.as_str().to_owned())).collect()
+                };
+                let found = match all(said) {
+                    none if none.is_empty() => all(complained),
+                    found => found,
+                };
+                if found.is_empty() {
+                    let next = "run the command alone and see what it prints";
+                    return Err(Fault::new(
+                        format!("check '{pattern}'"),
+                        "nothing that the run printed matches it",
+                        next,
+                    ));
+                }
+                Ok(found.join("\n"))
+            }
+        }
+    }
+
+    /// How `evidence` differs from that of the first arm.
+    pub fn difference(&self, evidence: &str, reference: &str) -> Option<String> {
+        match self {
+            _ if evidence == reference => None,
+            Check::Output => Some("it prints something else".to_owned()),
+            Check::File(name) => Some(format!("{name} has something else in it")),
+            Check::Found { tolerance, .. } => {
+                let (ours, theirs): (Vec<&str>, Vec<&str>) = (evidence.lines().collect(), reference.lines().collect());
+                if ours.len() != theirs.len() {
+                    return Some(format!("{} results, not {}", ours.len(), theirs.len()));
+                }
+                let mut pairs = ours.into_iter().zip(theirs);
+                pairs
+                    .find(|(one, other)| !is_same(one, other, *tolerance))
+                    .map(|(one, other)| format!("{one}, not {other}"))
+            }
+        }
+    }
+}
+
+fn is_same(one: &str, other: &str, tolerance: Option<f64>) -> bool {
+    one == other
+        || match (tolerance, one.parse::<f64>(), other.parse::<f64>()) {
+            (Some(share), Ok(one), Ok(other)) => (one - other).abs() <= share * other.abs().max(one.abs()),
+            _ => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_read_as_they_are_written() {
+        assert_eq!(Check::parse("stdout").unwrap(), Check::Output);
+        assert_eq!(Check::parse("out/log.txt").unwrap(), Check::File("out/log.txt".into()));
+        let found = |tolerance| Check::Found { pattern: "E: (\\S+)".into(), tolerance };
+        assert_eq!(Check::parse("E: (\\S+)").unwrap(), found(None));
+        assert_eq!(Check::parse("E: (\\S+)~1e-9").unwrap(), found(Some(1e-9)));
+        for wrong in ["E: (\\S+)~2", "E: (\\S+)~x", "(a)(b)", "(a"] {
+            assert!(Check::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_may_differ_by_their_tolerance_and_words_not() {
+        let check = Check::parse("E: (\\S+)~1e-3").unwrap();
+        let of = |text| check.evidence(Path::new("."), SystemTime::now(), text, "").unwrap();
+        let reference = of("E: -4.70 and E: done");
+        assert_eq!(check.difference(&of("E: -4.7004 and E: done"), &reference), None);
+        assert_eq!(check.difference(&of("E: -4.61 and E: done"), &reference).unwrap(), "-4.61, not -4.70");
+        assert_eq!(check.difference(&of("E: -4.70 and E: over"), &reference).unwrap(), "over, not done");
+        assert_eq!(check.difference(&of("E: -4.70"), &reference).unwrap(), "1 results, not 2");
+        assert!(check.difference(&of("E: nan and E: done"), &reference).is_some());
+        assert!(check.evidence(Path::new("."), SystemTime::now(), "", "").is_err());
+    }
+
+    #[test]
+    fn a_file_must_be_written_by_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = Check::parse("out").unwrap();
+        assert!(check.evidence(folder.path(), SystemTime::now(), "", "").is_err());
+        std::fs::write(folder.path().join("out"), "1").unwrap();
+        let now = SystemTime::now();
+        let reference = check.evidence(folder.path(), now, "", "").unwrap();
+        let later = now + std::time::Duration::from_secs(1);
+        let fault = check.evidence(folder.path(), later, "", "").unwrap_err();
+        assert!(fault.cause().contains("did not write it"), "{fault}");
+        std::fs::write(folder.path().join("out"), "2").unwrap();
+        assert!(check.difference(&check.evidence(folder.path(), now, "", "").unwrap(), &reference).is_some());
+    }
+}

@@ -1,0 +1,128 @@
+//! What the runs of a trial say.
+
+use super::design::Design;
+use super::{Run, Runs};
+use crate::contrast::{ERROR, Estimate, Says};
+use crate::nearness::as_near;
+use crate::statistics::median;
+
+/// Runs of one round that began further apart than so many of their lengths were cut apart: drift does not cancel.
+const APART: f64 = 3.0;
+
+/// And never more than this apart by their number alone, in seconds.
+const ALWAYS_TOGETHER: f64 = 60.0;
+
+/// What is known of an arm.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    /// The middle of its figures; `None` where it never came to an end.
+    pub median: Option<f64>,
+    /// Over the first arm; `None` for that, and where no two rounds can be held against each other.
+    pub over_first: Option<Estimate>,
+    pub says: Says,
+    /// Why it takes no part.
+    pub left_out: Option<String>,
+}
+
+/// Which arm to take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Best {
+    One(usize),
+    /// The same within the margin.
+    Either(Vec<usize>),
+    /// No other is better than these, and they cannot be told apart.
+    CannotTell(Vec<usize>),
+}
+
+/// What a trial came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    pub arms: Vec<Standing>,
+    pub best: Best,
+    /// Rounds in which the arms that are still compared can be held against the first.
+    pub rounds: usize,
+}
+
+impl Judgement {
+    /// Whether more rounds could tell nothing new.
+    pub fn is_settled(&self) -> bool {
+        let told = |standing: &Standing| standing.left_out.is_some() || standing.says != Says::CannotTell;
+        self.arms[1..].iter().all(told) && !matches!(self.best, Best::CannotTell(_))
+    }
+
+    /// Arms that another beats: they need no more rounds, but for the first, which the others are held against.
+    pub fn is_beaten(&self, arm: usize) -> bool {
+        arm != 0
+            && match &self.best {
+                Best::One(best) => *best != arm,
+                Best::Either(of) | Best::CannotTell(of) => !of.contains(&arm),
+            }
+    }
+}
+
+/// Judges `runs`. All comparisons of a trial together are wrong in 5 of 100 trials at most.
+pub fn judge(design: &Design, runs: &Runs) -> Judgement {
+    let arms = design.arms.len();
+    let pairs = (arms * (arms - 1) / 2) as f64;
+    let estimate = |one: usize, other: usize| Estimate::of(&differences(design, runs, one, other), ERROR / pairs);
+    let says = |one, other| estimate(one, other).map_or(Says::CannotTell, |found| found.says(design.margin));
+    let standings: Vec<Standing> = (0..arms)
+        .map(|arm| {
+            let values: Vec<f64> = runs.measured(arm).map(|run| run.value).collect();
+            let over_first = if arm == 0 { None } else { estimate(arm, 0) };
+            let says = over_first.map_or(Says::CannotTell, |found| found.says(design.margin));
+            Standing { median: median(&values), over_first, says, left_out: runs.left_out(arm) }
+        })
+        .collect();
+    let taken: Vec<usize> = (0..arms).filter(|&arm| standings[arm].left_out.is_none()).collect();
+    let unbeaten: Vec<usize> =
+        taken.iter().copied().filter(|&arm| taken.iter().all(|&o| o == arm || says(arm, o) != Says::Worse)).collect();
+    let alike = || unbeaten.iter().all(|&one| unbeaten.iter().all(|&o| o <= one || says(one, o) == Says::Either));
+    let best = match unbeaten.as_slice() {
+        [one] => Best::One(*one),
+        _ if alike() && !unbeaten.is_empty() => Best::Either(unbeaten),
+        _ => Best::CannotTell(unbeaten),
+    };
+    let compared = |arm: &&usize| **arm != 0 && unbeaten_or_open(&best, **arm);
+    let rounds = taken.iter().filter(compared).map(|&arm| differences(design, runs, arm, 0).len()).min().unwrap_or(0);
+    Judgement { arms: standings, best, rounds }
+}
+
+fn unbeaten_or_open(best: &Best, arm: usize) -> bool {
+    match best {
+        Best::One(_) => true,
+        Best::Either(of) | Best::CannotTell(of) => of.contains(&arm),
+    }
+}
+
+/// `ln(one / other)` of each round that both ran side by side, above 0 where `one` is better.
+pub fn differences(design: &Design, runs: &Runs, one: usize, other: usize) -> Vec<f64> {
+    let others: std::collections::HashMap<u32, &Run> =
+        runs.measured(other).filter_map(|run| Some((run.round?, run))).collect();
+    let lengths: Vec<f64> = [one, other].iter().flat_map(|&arm| runs.measured(arm)).map(seconds).collect();
+    let apart = ALWAYS_TOGETHER.max(APART * median(&lengths).unwrap_or(0.0) * design.arms.len() as f64);
+    let ratio = |x: &Run, y: &Run| if design.merit.more_is_better { x.value / y.value } else { y.value / x.value };
+    runs.measured(one)
+        .filter_map(|x| Some((x, *others.get(&x.round?)?)))
+        .filter(|(x, y)| x.started.0.abs_diff(y.started.0) as f64 / 1e9 <= apart && met_the_same(x, y))
+        .map(|(x, y)| ratio(x, y).ln())
+        .collect()
+}
+
+fn seconds(run: &Run) -> f64 {
+    run.elapsed.0 as f64 / 1e9
+}
+
+/// Whether the cores were as near for the one as for the other, all the time as far as is known.
+fn met_the_same(one: &Run, other: &Run) -> bool {
+    let probes: Vec<_> = one.probes.iter().chain(&other.probes).flatten().collect();
+    probes.iter().all(|x| probes.iter().all(|y| as_near(**x, **y)))
+}
+
+/// Rounds that it would take, as things are, until the arm can be told from the first.
+pub fn rounds_needed(estimate: &Estimate, margin: f64) -> usize {
+    let half = (estimate.high - estimate.low) / 2.0;
+    let off = estimate.middle.abs();
+    let needed = off.max(margin.ln_1p() - off).max(1e-6);
+    (estimate.rounds as f64 * (half / needed).powi(2)).ceil().max(estimate.rounds as f64 + 1.0) as usize
+}

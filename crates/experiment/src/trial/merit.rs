@@ -1,0 +1,106 @@
+//! What a trial goes by: the time of a run, or a number that it prints.
+
+use machine::{Fault, Nanoseconds, Result};
+use regex_lite::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+
+/// The figure that tells a better run from a worse one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Merit {
+    /// The last number that this pattern's group finds in what a run prints; `None`: the time from start to end.
+    pub pattern: Option<String>,
+    pub more_is_better: bool,
+}
+
+impl Merit {
+    /// # Errors
+    /// The pattern is none, or has not one group.
+    pub fn new(pattern: Option<&str>, more_is_better: bool) -> Result<Merit> {
+        if let Some(pattern) = pattern {
+            compiled("metric", pattern)?;
+        } else if more_is_better {
+            let next = "name a number that the program prints with --metric 'Performance: +([0-9.]+)' --more";
+            return Err(Fault::new("--more", "a run that takes longer is not better", next));
+        }
+        Ok(Merit { pattern: pattern.map(str::to_owned), more_is_better })
+    }
+
+    /// What a run gave, by its time or what it printed: standard output, else standard error.
+    pub fn of(&self, elapsed: Nanoseconds, said: &str, complained: &str) -> Result<f64> {
+        let Some(pattern) = &self.pattern else { return Ok(elapsed.0 as f64 / 1e9) };
+        let regex = compiled("metric", pattern)?;
+        let last = |text| regex.captures_iter(text).last().and_then(|found| Some(found.get(1)?.as_str().to_owned()));
+        let found = last(said).or_else(|| last(complained)).ok_or_else(|| {
+            let next = "run the command alone and see what it prints";
+            Fault::new(format!("metric '{pattern}'"), "nothing that the run printed matches it", next)
+        })?;
+        let value = found.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
+        value.ok_or_else(|| {
+            let cause = format!("it finds '{found}', which is no number above 0");
+            Fault::new(format!("metric '{pattern}'"), cause, "let its group match a number alone, like ([0-9.]+)")
+        })
+    }
+
+    /// What it is, with its unit where that is known.
+    pub fn name(&self) -> String {
+        match &self.pattern {
+            None => "time of a run [s]".to_owned(),
+            // The words before the number.
+            Some(pattern) => {
+                let words = pattern.split('(').next().unwrap_or_default();
+                let words = words.replace(|c: char| "[]+*?\\^$".contains(c), " ");
+                let words = words.trim().trim_end_matches([':', '=']).trim_end();
+                if words.is_empty() { pattern.clone() } else { words.to_owned() }
+            }
+        }
+    }
+}
+
+/// # Errors
+/// It is no pattern, or has not one group.
+pub(super) fn compiled(what: &str, pattern: &str) -> Result<Regex> {
+    let subject = || format!("{what} '{pattern}'");
+    let regex = RegexBuilder::new(pattern).multi_line(true).build().map_err(|error| {
+        Fault::because(subject(), error, "write a regular expression like 'Loop time of ([0-9.]+)'")
+    })?;
+    match regex.captures_len() {
+        2 => Ok(regex),
+        groups => Err(Fault::new(
+            subject(),
+            format!("it has {} groups in parentheses, not one", groups - 1),
+            "put parentheses round the number alone; where others are needed write (?:...)",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanoseconds = Nanoseconds(1_500_000_000);
+
+    #[test]
+    fn the_last_number_counts_and_standard_output_first() {
+        let merit = Merit::new(Some("time ([0-9.e+-]+)"), false).unwrap();
+        let of = |said, complained| merit.of(SECOND, said, complained);
+        assert_eq!(of("time 1\ntime 2.5\n", "time 9").unwrap(), 2.5);
+        assert_eq!(of("", "x time 4e-3 s").unwrap(), 0.004);
+        assert!(of("no such", "").unwrap_err().cause().contains("nothing that the run printed"));
+        assert!(of("time 0", "").unwrap_err().cause().contains("no number above 0"));
+        assert_eq!(Merit::new(None, false).unwrap().of(SECOND, "", "").unwrap(), 1.5);
+        assert_eq!(
+            (merit.name().as_str(), Merit::new(Some("([0-9]+) ns"), false).unwrap().name().as_str()),
+            ("time", "([0-9]+) ns")
+        );
+    }
+
+    #[test]
+    fn a_pattern_has_one_group() {
+        for (pattern, why) in [("time (", "metric 'time ('"), ("time", "0 groups"), ("(a)(b)", "2 groups")] {
+            let fault = Merit::new(Some(pattern), false).unwrap_err().to_string();
+            assert!(fault.contains(why), "{fault}");
+        }
+        assert!(Merit::new(Some("(?:a|b)([0-9]+)"), true).is_ok());
+        assert!(Merit::new(None, true).is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! A trial as one HTML page that needs nothing else.
+
+use askama::Template;
+use chart::{Axis, Figure, Frame, LineChart, Look, Mark, Scale, Series, Shape, Threshold, clock, entry};
+use machine::{Fault, Result, count};
+
+use super::conduct::End;
+use super::design::{Design, letter};
+use super::judgement::{Judgement, differences};
+use super::store::Trial;
+use super::{Runs, words};
+use crate::contrast::{ERROR, Estimate, looks};
+
+#[derive(Template)]
+#[template(path = "trial.html")]
+struct Page<'a> {
+    style: &'static str,
+    when: String,
+    took: String,
+    verdict: String,
+    line: Option<&'a str>,
+    merit: String,
+    arms: Vec<Row<'a>>,
+    figures: Vec<Figure>,
+    notes: Vec<String>,
+    facts: Vec<(&'static str, String)>,
+}
+
+struct Row<'a> {
+    letter: char,
+    name: &'a str,
+    line: &'a str,
+    figure: String,
+    answer: String,
+    runs: usize,
+    cpu: String,
+}
+
+/// Renders the page.
+pub fn render(trial: &Trial, runs: &Runs, judgement: &Judgement, end: End) -> Result<String> {
+    let design = &trial.design;
+    let better = if design.merit.more_is_better { "more" } else { "less" };
+    let rows = design.arms.iter().enumerate().map(|(arm, of)| Row {
+        letter: letter(arm),
+        name: &of.name,
+        line: &of.line,
+        figure: judgement.arms[arm].median.map_or("-".to_owned(), |value| words::figure(design, value)),
+        answer: words::answer(design, judgement, arm),
+        runs: runs.measured(arm).count(),
+        cpu: cpu(runs, arm),
+    });
+    let page = Page {
+        style: chart::STYLE,
+        when: clock::date(trial.started),
+        took: clock::duration(runs.spent),
+        verdict: words::verdict(design, judgement),
+        line: words::chosen(judgement).map(|arm| design.arms[arm].line.as_str()),
+        merit: format!("{}, {better} is better", design.merit.name()),
+        arms: rows.collect(),
+        figures: figures(design, runs, judgement),
+        notes: words::notes(design, runs, judgement, end),
+        facts: vec![
+            ("Rounds", format!("{} of every arm, in an order drawn anew", runs.measured(0).count())),
+            ("Warm-up", count::of(design.warmup.into(), "run") + " of each arm, not counted"),
+            ("Margin", format!("{}: smaller differences do not count", words::percent(design.margin))),
+            (
+                "Statistics",
+                format!(
+                    "ratios within a round; looked at after {} and so many more rounds; all answers together are wrong \
+                     in 5 of 100 trials at most, however often they are looked at",
+                    looks().take(4).map(|look| look.to_string()).collect::<Vec<_>>().join(", ")
+                ),
+            ),
+            ("Folder", design.folder.clone()),
+        ],
+    };
+    let page = page.render().map_err(|e| Fault::because("the HTML page", e, "keep the store and report this"))?;
+    Ok(chart::cleaned(&page))
+}
+
+/// The middle of the CPU time of its runs.
+fn cpu(runs: &Runs, arm: usize) -> String {
+    let values: Vec<f64> = runs.measured(arm).filter_map(|run| Some(run.cpu?.0 as f64 / 1e9)).collect();
+    crate::statistics::median(&values).map_or("not known".to_owned(), |seconds| format!("{seconds:.3} s"))
+}
+
+fn look(arm: usize) -> Look {
+    let shapes = [Shape::Circle, Shape::Square, Shape::Diamond, Shape::Up, Shape::Down];
+    Look { colour: (arm % 6) as u8, shape: shapes[arm % shapes.len()], line: (arm / 6) as u8 }
+}
+
+/// All runs, and how the differences became certain.
+fn figures(design: &Design, runs: &Runs, judgement: &Judgement) -> Vec<Figure> {
+    let legend = |from: usize| {
+        (from..design.arms.len()).map(|arm| entry(look(arm), &format!("{}, {}", letter(arm), design.arms[arm].name)))
+    };
+    let mark = |x: f64, y: f64, title: String| Mark { x, y, low: y, high: y, title };
+    let usual = judgement.arms[0].median.unwrap_or(f64::NAN);
+    let over = |value: f64| if design.merit.more_is_better { value / usual } else { usual / value };
+    let every: Vec<Series> = (0..design.arms.len())
+        .map(|arm| Series {
+            name: letter(arm).to_string(),
+            look: look(arm),
+            joined: false,
+            marks: (runs.measured(arm).filter_map(|run| Some((run.round?, run.value))))
+                .map(|(round, value)| {
+                    let said = format!("{}, round {}: {}", letter(arm), round + 1, words::figure(design, value));
+                    mark(f64::from(round + 1), 100.0 * (over(value) - 1.0), said)
+                })
+                .collect(),
+        })
+        .collect();
+    let pairs = (design.arms.len() * (design.arms.len() - 1) / 2) as f64;
+    let narrowing: Vec<Series> = (1..design.arms.len())
+        .map(|arm| {
+            let all = differences(design, runs, arm, 0);
+            let at = |rounds: usize| {
+                let found = Estimate::of(&all[..rounds], ERROR / pairs)?;
+                let title = format!(
+                    "{} after {rounds} rounds: {} {}",
+                    letter(arm),
+                    words::difference(design, found.middle),
+                    words::interval(design, &found)
+                );
+                let share = |d: f64| 100.0 * (d.exp() - 1.0);
+                Some(Mark {
+                    x: rounds as f64,
+                    y: share(found.middle),
+                    low: share(found.low),
+                    high: share(found.high),
+                    title,
+                })
+            };
+            let seen = looks().map(|look| look as usize).take_while(|look| *look < all.len()).chain([all.len()]);
+            Series {
+                name: letter(arm).to_string(),
+                look: look(arm),
+                joined: true,
+                marks: seen.filter_map(at).collect(),
+            }
+        })
+        .collect();
+    let drawn = |title: &str, caption: &str, chart: LineChart, legend: Vec<chart::Entry>| {
+        let (wide, narrow) = (chart.svg(Frame::WIDE)?, chart.svg(Frame::NARROW)?);
+        let (title, caption) = (title.to_owned(), caption.to_owned());
+        Some(Figure { title, caption, legend, wide, narrow, missing: Vec::new() })
+    };
+    let whole = |value: f64| format!("{value:.0}");
+    let rounds = || Axis { label: "round", scale: Scale::Linear, write: whole };
+    let better = Axis { label: "better, %", scale: Scale::Linear, write: |value| chart::number::digits(value) };
+    let line = |label: &str| Some(Threshold { y: 0.0, label: label.to_owned() });
+    let runs = LineChart {
+        id: "runs",
+        title: "Every run",
+        description: "Every run, by round, over the median of the first arm",
+        x: rounds(),
+        y: better,
+        series: &every,
+        threshold: line("A's median"),
+    };
+    let narrowing = LineChart {
+        id: "narrowing",
+        title: "Better than A by, %",
+        description: "How much better each arm is than the first, with its interval at each look",
+        x: rounds(),
+        y: better,
+        series: &narrowing,
+        threshold: line(""),
+    };
+    [
+        drawn("Every run", "Runs of one round stand above each other; above 0 is better than the median of A.", runs, legend(0).collect()),
+        drawn(
+            "How it became certain",
+            "Above 0 is better than A. The interval narrows from look to look; together all are right in 95 of 100 trials.",
+            narrowing,
+            legend(1).collect(),
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

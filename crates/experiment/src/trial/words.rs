@@ -1,0 +1,155 @@
+//! What a trial found, in words.
+
+use super::Runs;
+use super::design::{Design, letter};
+use super::judgement::{Best, Judgement, Standing, rounds_needed};
+use crate::contrast::{Estimate, FIRST_LOOK, Says};
+use crate::trial::conduct::End;
+
+/// `5.3 % faster`, `2.1x slower`, `0.4 % more`: how a difference in logarithms, above 0 for better, is said.
+pub fn difference(design: &Design, better: f64) -> String {
+    let timed = design.merit.pattern.is_none();
+    let (up, down) = match (timed, design.merit.more_is_better) {
+        (true, _) => ("faster", "slower"),
+        (false, true) => ("more", "less"),
+        (false, false) => ("less", "more"),
+    };
+    let word = if better >= 0.0 { up } else { down };
+    // Of a time, or of whatever is better when it is less, the share of what it was.
+    let share = if design.merit.more_is_better { better.exp() - 1.0 } else { 1.0 - (-better).exp() };
+    match share.abs() {
+        _ if better.abs() > 0.7 => format!("{}x {word}", digits(better.abs().exp())),
+        share => format!("{} % {word}", digits(100.0 * share)),
+    }
+}
+
+/// The ends of an interval, in the unit of [`difference`] and with its direction: what is above 0 is better.
+pub fn interval(design: &Design, estimate: &Estimate) -> String {
+    let middle = estimate.middle;
+    let end = |end: f64| match middle.abs() > 0.7 {
+        true => format!("{}x", digits((end * middle.signum()).exp())),
+        false => {
+            let of = |end: f64| if design.merit.more_is_better { end.exp() - 1.0 } else { 1.0 - (-end).exp() };
+            digits(100.0 * of(end) * middle.signum())
+        }
+    };
+    let (low, high) = (end(estimate.low), end(estimate.high));
+    if middle < 0.0 { format!("({high} .. {low})") } else { format!("({low} .. {high})") }
+}
+
+/// Two digits that count.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 99.5 => format!("{value:.0}"),
+        size if size >= 0.995 || size == 0.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// A figure of merit, with four digits that count.
+pub fn figure(design: &Design, value: f64) -> String {
+    let text = match value.abs() {
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        size if size >= 10.0 => format!("{value:.2}"),
+        size if size >= 1.0 => format!("{value:.3}"),
+        _ => format!("{value:.4}"),
+    };
+    if design.merit.pattern.is_none() { text + " s" } else { text }
+}
+
+/// What is said of an arm beside its figure.
+pub fn answer(design: &Design, judgement: &Judgement, arm: usize) -> String {
+    let standing = &judgement.arms[arm];
+    if let Some(why) = &standing.left_out {
+        return format!("left out: {why}");
+    }
+    if arm == 0 {
+        return "today".to_owned();
+    }
+    let Some(found) = &standing.over_first else { return "cannot tell: no round to compare".to_owned() };
+    let (difference, interval) = (difference(design, found.middle), interval(design, found));
+    match standing.says {
+        Says::Better | Says::Worse => format!("{difference} {interval}"),
+        Says::Either => format!("either: {difference} {interval}"),
+        Says::CannotTell => format!("cannot tell: {difference} {interval}"),
+    }
+}
+
+/// The one sentence: what to do.
+pub fn verdict(design: &Design, judgement: &Judgement) -> String {
+    if let Some(why) = &judgement.arms[0].left_out {
+        return format!("Nothing can be said: {} {why}", letter(0));
+    }
+    let names = |of: &[usize]| of.iter().map(|&arm| letter(arm).to_string()).collect::<Vec<_>>().join(" and ");
+    let verb = if design.merit.pattern.is_none() { "faster" } else { "better" };
+    match &judgement.best {
+        Best::One(0) => "Keep A: it is the best.".to_owned(),
+        Best::One(best) if judgement.arms[*best].says == Says::Better => {
+            let found = judgement.arms[*best].over_first.expect("it is better than the first");
+            let what = if design.merit.pattern.is_none() { "" } else { "better: " };
+            format!("{} is {what}{}.", letter(*best), difference(design, found.middle))
+        }
+        Best::One(best) => format!("{} is the best of those compared.", letter(*best)),
+        Best::Either(of) if of.contains(&0) => {
+            format!("Keep A: {} come to the same within {}.", names(of), percent(design.margin))
+        }
+        Best::Either(of) => format!("{} are {verb}, and alike within {}.", names(of), percent(design.margin)),
+        Best::CannotTell(of) if of.contains(&0) => format!("Cannot tell {} apart.", names(of)),
+        Best::CannotTell(of) => format!("{} are {verb}; cannot tell which of them is best.", names(of)),
+    }
+}
+
+/// Which arm to run, where it is another than today's.
+pub fn chosen(judgement: &Judgement) -> Option<usize> {
+    match &judgement.best {
+        _ if judgement.arms[0].left_out.is_some() => None,
+        Best::One(arm) => Some(*arm),
+        Best::Either(of) => of.first().copied(),
+        Best::CannotTell(_) => None,
+    }
+    .filter(|arm| *arm != 0)
+}
+
+pub fn percent(share: f64) -> String {
+    format!("{} %", (share * 1000.0).round() / 10.0)
+}
+
+/// What stands below the answers: how much was measured, what disturbed it, what it would take to tell.
+pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> Vec<String> {
+    let mut notes = Vec::new();
+    let rounds = runs.measured(0).count();
+    let lost = rounds.saturating_sub(judgement.rounds);
+    if lost > 0 && judgement.rounds > 0 {
+        notes.push(format!(
+            "{lost} of {rounds} rounds are not compared: the cores moved within them, or a run was lost"
+        ));
+    }
+    let slow = |arm: usize| {
+        let median = judgement.arms[arm].median.unwrap_or(f64::INFINITY);
+        let worse = |value: f64| if design.merit.more_is_better { median / value } else { value / median };
+        runs.measured(arm).filter(|run| worse(run.value) > 1.5).count()
+    };
+    for arm in (0..design.arms.len()).filter(|&arm| slow(arm) > 0) {
+        notes.push(format!(
+            "{}: {} of {} runs took more than 1.5 times the usual; they count",
+            letter(arm),
+            slow(arm),
+            runs.measured(arm).count()
+        ));
+    }
+    if end == End::OutOfTime {
+        let needed = |standing: &Standing| Some(rounds_needed(&standing.over_first?, design.margin));
+        let open = judgement.arms.iter().filter(|standing| standing.says == Says::CannotTell);
+        let most = open.filter_map(needed).max().filter(|needed| *needed > judgement.rounds);
+        let rounds = runs.measured(0).count().max(1);
+        notes.push(match most {
+            Some(most) if judgement.rounds >= FIRST_LOOK as usize => format!(
+                "the budget is spent; about {most} rounds would tell: --budget {:.0}m goes on from here",
+                (runs.spent.0 as f64 * most as f64 / rounds as f64 * 1.2 / 60e9).ceil()
+            ),
+            _ => "the budget is spent; a larger --budget goes on from here".to_owned(),
+        });
+    }
+    notes
+}

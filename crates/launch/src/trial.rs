@@ -1,0 +1,200 @@
+//! Runs the arms of a trial: whole commands, timed from start to end, with nothing of them left between two runs.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use experiment::sample::Probe;
+use experiment::trial::conduct::{Commands, Ran};
+use experiment::trial::design::{Arm, Design};
+use linux::accounting::time_of_children;
+use linux::warden::Warden;
+use machine::{CoreId, Fault, Nanoseconds, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use crate::report::Reports;
+use crate::running::exit_code;
+
+/// By which every process of a run can be found.
+const MARK: &str = "PLIMSOLL_TRIAL";
+
+/// What a run prints beyond this is not looked at.
+const MOST_OUTPUT: u64 = 64 << 20;
+
+/// Starts processes of this machine, in the folder that this process is in.
+#[derive(Debug)]
+pub struct Starter {
+    /// Cores whose distance is probed before and after each run.
+    cores: Option<(CoreId, CoreId)>,
+    began: Instant,
+    /// Files whose contents were looked at, as they were then.
+    seen: HashMap<String, (SystemTime, u64)>,
+}
+
+impl Starter {
+    pub fn new() -> Result<Starter> {
+        let allowed = linux::affinity::allowed()?;
+        let cores = allowed.first().copied().zip(allowed.get(1).copied());
+        Ok(Starter { cores, began: Instant::now(), seen: HashMap::new() })
+    }
+
+    fn probe(&self) -> Option<Probe> {
+        let (one, other) = self.cores?;
+        let found = linux::probe::between(one, other).ok()?;
+        Some(Probe { half_round_trip_ps: found.picoseconds })
+    }
+}
+
+impl Commands for Starter {
+    fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
+        let folder = tempfile::Builder::new().prefix("plimsoll-try-").tempdir().map_err(scratch)?;
+        let mark = format!("{}-{}", std::process::id(), folder.path().display());
+        let mut command = command(arm, &folder)?;
+        let file = |name: &str| File::create(folder.path().join(name)).map_err(scratch);
+        command.env(MARK, &mark).stdin(Stdio::null()).stdout(file("output")?).stderr(file("errors")?);
+        let before = self.probe();
+        // Ends what the run leaves behind, and removes its folder.
+        let warden = Warden::over_marked(MARK, &mark, folder.path())?;
+        let (cpu, started) = (time_of_children(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let began = Instant::now();
+        let mut child = command.spawn().map_err(|e| {
+            let next = "name a program that is there and may be executed; for a shell's line write sh -c 'LINE'";
+            Fault::because(format!("command {}", arm.command[0]), e, next)
+        })?;
+        let failed = |e| Fault::because(format!("command {}", arm.command[0]), std::io::Error::from(e), "run again");
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(failed)?;
+        let ended = wait(&process, began + Duration::from_nanos(limit.0))?;
+        let elapsed = began.elapsed();
+        if !ended {
+            let _ = child.kill();
+        }
+        let status = child.wait().map_err(|e| Fault::because(format!("command {}", arm.command[0]), e, "run again"))?;
+        let cpu = time_of_children() - cpu;
+        let read = |name: &str| read(&folder.path().join(name));
+        let (said, complained) = (read("output")?, read("errors")?);
+        let carried = if arm.proven { not_carried(&folder.path().join("report")) } else { None };
+        let failure = match (ended, status.success()) {
+            (false, _) => Some(format!("it did not end within {} s", limit.0.div_ceil(1_000_000_000))),
+            (true, false) => Some(format!("exit code {}: {}", exit_code(status), why(&complained, &said))),
+            (true, true) => carried.map(|cause| format!("{cause}: {}", why(&complained, &said))),
+        };
+        drop(warden);
+        let started = Nanoseconds(started.as_nanos() as u64);
+        let elapsed = Nanoseconds(elapsed.as_nanos() as u64);
+        Ok(Ran { started, elapsed, cpu: Some(cpu), said, complained, failure, probes: [before, self.probe()] })
+    }
+
+    fn now(&self) -> Nanoseconds {
+        Nanoseconds(self.began.elapsed().as_nanos() as u64)
+    }
+
+    fn changed(&mut self, design: &Design) -> Option<String> {
+        for (file, digest) in &design.programs {
+            let path = Path::new(file);
+            let now = path.metadata().and_then(|file| Ok((file.modified()?, file.len()))).ok();
+            if now.is_some() && self.seen.get(file) == now.as_ref() {
+                continue;
+            }
+            if digest_of(path).as_ref() != Some(digest) {
+                return Some(format!("{file} was changed meanwhile"));
+            }
+            self.seen.extend(now.map(|now| (file.clone(), now)));
+        }
+        None
+    }
+}
+
+fn scratch(error: std::io::Error) -> Fault {
+    Fault::because("folder for a run", error, "free space in TMPDIR")
+}
+
+fn command(arm: &Arm, folder: &TempDir) -> Result<Command> {
+    let mut words = arm.command.iter();
+    let program = words.next().ok_or_else(|| Fault::new("a command", "it has no words", "name a program"))?;
+    let mut command = Command::new(program);
+    if arm.proven {
+        // `plimsoll mpirun`, which says what carried the messages.
+        command.args(words.next()).arg("--report").arg(folder.path().join("report"));
+    }
+    command.args(words).envs(arm.variables.iter().map(|(name, value)| (name, value)));
+    Ok(command)
+}
+
+/// Whether it ended in time; a signal to this process ends the wait.
+fn wait(process: &impl AsFd, until: Instant) -> Result<bool> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now()).min(Duration::from_millis(200));
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(Fault::because("a run", std::io::Error::from(error), "run again")),
+        }
+        if Instant::now() >= until || linux::signal::interrupted() {
+            return Ok(false);
+        }
+    }
+}
+
+/// The end of what a run wrote to a file.
+fn read(path: &Path) -> Result<String> {
+    use std::io::{Read, Seek, SeekFrom};
+    let mut file = File::open(path).map_err(scratch)?;
+    let length = file.metadata().map_err(scratch)?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(MOST_OUTPUT))).map_err(scratch)?;
+    let mut bytes = Vec::new();
+    file.take(MOST_OUTPUT).read_to_end(&mut bytes).map_err(scratch)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The last line that says something.
+fn why(complained: &str, said: &str) -> String {
+    let last = |text: &str| {
+        let line = text.lines().rev().find(|line| line.chars().any(char::is_alphanumeric))?;
+        Some(line.trim().trim_start_matches("plimsoll: ").chars().take(300).collect::<String>())
+    };
+    last(complained).or_else(|| last(said)).unwrap_or_else(|| "it said nothing".to_owned())
+}
+
+/// Why plimsoll did not carry the messages as was asked, going by what the ranks reported.
+fn not_carried(report: &Path) -> Option<String> {
+    let reports: Option<Reports> = fs::read_to_string(report).ok().and_then(|text| serde_json::from_str(&text).ok());
+    let Some(reports) = reports else { return Some("no rank reported what carried its messages".to_owned()) };
+    let other = reports.endpoints.iter().find(|endpoint| endpoint.ran != endpoint.asked);
+    match other {
+        _ if reports.endpoints.is_empty() => Some("plimsoll did not carry its messages".to_owned()),
+        Some(other) => Some(format!("asked for {}, ran at {}", other.asked, other.ran)),
+        None => None,
+    }
+}
+
+/// The files that a command names which can be executed, with digests of what is in them.
+pub fn programs(command: &[String]) -> Result<Vec<(String, String)>> {
+    let mut programs = Vec::new();
+    for (nth, word) in command.iter().enumerate() {
+        let found = if nth == 0 { Some(crate::program::find(word.as_ref())?) } else { executable(Path::new(word)) };
+        if let Some(path) = found
+            && let Some(digest) = digest_of(&path)
+        {
+            programs.push((path.display().to_string(), digest));
+        }
+    }
+    Ok(programs)
+}
+
+fn executable(path: &Path) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let file = path.metadata().ok()?;
+    (file.is_file() && file.permissions().mode() & 0o111 != 0).then(|| path.to_owned())
+}
+
+fn digest_of(path: &Path) -> Option<String> {
+    let bytes = fs::read(path).ok()?;
+    Some(Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
+}

@@ -1,0 +1,353 @@
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use experiment::axes::{Axes, Value};
+use experiment::contrast::Says;
+use experiment::trial::check::Check;
+use experiment::trial::conduct::{End, Observer, conduct};
+use experiment::trial::design::{Arm, Design, letter};
+use experiment::trial::judgement::{Best, judge};
+use experiment::trial::merit::Merit;
+use experiment::trial::store::Store;
+use experiment::trial::{page, terminal};
+use indicatif::ProgressBar;
+use launch::allocation;
+use launch::carrier::{Peer, placement};
+use launch::trial::{Starter, programs};
+use linux::output;
+use machine::{Fault, Nanoseconds, Result, Source};
+
+/// Runs commands in turn until it can be told which does better, by how much, and whether that is more than noise.
+///
+/// Each round runs every command once, without a shell; the first is what is used today. Commands stand after `--` each, or
+/// one command is run under several settings. A trial that was interrupted goes on when the same command is given again.
+///
+/// Exit status: 0 answered, 3 cannot tell in the time given, 4 results differ, 5 slower (--fail-if slower), 1 a fault.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
+pub struct Arguments {
+    /// Vary a setting: placement or carrier (with -n), or a variable of the environment; env.NAME names any
+    #[arg(long, value_name = "NAME=A,B,..")]
+    vary: Vec<String>,
+    /// Ranks of an MPI program, which is then started by `plimsoll mpirun`
+    #[arg(short = 'n', long = "ranks", visible_alias = "np", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks: Option<u32>,
+    /// Go by the last number that the group of this pattern finds in what is printed [default: the time of a run]
+    #[arg(long, value_name = "REGEX")]
+    metric: Option<String>,
+    /// More of the metric is better
+    #[arg(long)]
+    more: bool,
+    /// Hold results against the first command's: stdout, a FILE that each run writes, or 'REGEX' with a group, numbers
+    /// within 'REGEX~SHARE'
+    #[arg(long, value_name = "WHAT")]
+    check: Option<String>,
+    /// Most time for all runs: 90s, 10m, 2h [default: 10m, less where a batch job ends before]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    budget: Option<Duration>,
+    /// Differences within this do not count, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
+    margin: f64,
+    /// Runs of each command before those that count
+    #[arg(long, value_name = "RUNS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100))]
+    warmup: u32,
+    /// Exit with 5 where a command is slower than the first
+    #[arg(long, value_name = "WHAT", value_parser = ["slower"])]
+    fail_if: Option<String>,
+    /// The word between commands
+    #[arg(long, value_name = "WORD", default_value = "--")]
+    sep: String,
+    /// Begin a new trial, even where an unfinished one could go on
+    #[arg(long)]
+    fresh: bool,
+    /// Keep the runs in this file
+    #[arg(long, value_name = "FILE", default_value = ".plimsoll/try.sqlite")]
+    store: PathBuf,
+    /// Write the page to this file
+    #[arg(long, value_name = "FILE", default_value = "try.html")]
+    report: PathBuf,
+    /// The commands
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    commands: Vec<String>,
+}
+
+const USAGE: &str =
+    "plimsoll try [OPTIONS] -- COMMAND.. -- COMMAND..\n       plimsoll try [OPTIONS] --vary NAME=A,B,.. -- COMMAND..";
+
+const EXAMPLES: &str = "Examples:
+  plimsoll try -- ./old in.dat -- ./new in.dat
+  plimsoll try -n 4 --vary placement=app,core:3 -- lmp -in in.melt
+  plimsoll try -n 4 --vary carrier=vader,ucx,plimsoll --metric 'Loop time of ([0-9.]+)' -- lmp -in in.melt
+  plimsoll try --vary 'OMPI_MCA_btl=self,vader|self,tcp' -- mpirun -n 2 ./program
+  plimsoll try --vary OMP_PROC_BIND=close,spread --check 'Energy: (\\S+)~1e-9' -- srun -n 64 ./md";
+
+/// Where no other time is given.
+const BUDGET: Duration = Duration::from_secs(600);
+
+/// Of a batch job's time that is left, so much is kept for what comes after.
+const KEPT: f64 = 0.05;
+
+const CANNOT_TELL: u8 = 3;
+const WRONG: u8 = 4;
+const SLOWER: u8 = 5;
+
+fn time(text: &str) -> Result<Duration> {
+    let refused = || Fault::new(format!("time '{text}'"), "it is no length of time", "write it like 90s, 10m or 2h");
+    let (number, unit) = match text.chars().last() {
+        Some('s') => (&text[..text.len() - 1], 1.0),
+        Some('m') => (&text[..text.len() - 1], 60.0),
+        Some('h') => (&text[..text.len() - 1], 3600.0),
+        _ => (text, 1.0),
+    };
+    let seconds = number.parse::<f64>().ok().map(|number| number * unit).filter(|s| (1.0..=1e7).contains(s));
+    seconds.map(Duration::from_secs_f64).ok_or_else(refused)
+}
+
+fn percent(text: &str) -> Result<f64> {
+    let number = text.trim_end_matches('%').trim().parse::<f64>().ok().filter(|number| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| Fault::new(format!("margin '{text}'"), "it is no share in percent", "write it like 2 or 0.5"))
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let allocation = allocation::around();
+    let left = allocation.as_ref().and_then(|allocation| allocation.left).map(|left| left.mul_f64(1.0 - KEPT));
+    let budget = match (arguments.budget, left) {
+        (Some(asked), _) => asked,
+        (None, Some(left)) => left.min(BUDGET),
+        (None, None) => BUDGET,
+    };
+    if let Some(allocation) = &allocation {
+        eprintln!("In {} on {}.", allocation.name, allocation.nodes);
+    }
+    let design = design(&arguments, allocation.map_or(String::new(), |allocation| allocation.nodes))?;
+    let mut store = Store::open(&arguments.store)?;
+    let host = Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_else(|| "unknown boot".into());
+    let unfinished = if arguments.fresh { None } else { store.unfinished(&design, &host)? };
+    let trial = match unfinished {
+        Some(trial) => {
+            eprintln!("Going on with the trial in {} (--fresh begins anew).", arguments.store.display());
+            trial
+        }
+        None => store.begin(design, now().0, &host, env!("CARGO_PKG_VERSION"), now())?,
+    };
+    linux::signal::watch()?;
+    let mut display = Display::new(&trial.design);
+    let budget = Nanoseconds(budget.as_nanos() as u64);
+    let mut starter = Starter::new()?;
+    let conducted = conduct(&mut store, &trial, &mut starter, &mut display, budget, &linux::signal::interrupted);
+    display.close();
+    let (runs, end) = conducted?;
+    if end == End::Interrupted {
+        eprintln!("Interrupted; finished runs are in {}. Run the same command to go on.", arguments.store.display());
+        return Ok(super::exit_code());
+    }
+    if end == End::Settled {
+        store.finish(&trial, now())?;
+    }
+    let judgement = judge(&trial.design, &runs);
+    let written = std::fs::write(&arguments.report, page::render(&trial, &runs, &judgement, end)?);
+    written.map_err(|e| {
+        Fault::unwritable(format!("page {}", arguments.report.display()), e, "choose another file with --report FILE")
+    })?;
+    let path = std::path::absolute(&arguments.report).unwrap_or_else(|_| arguments.report.clone());
+    let text = terminal::render(&trial.design, &runs, &judgement, end);
+    output::print(&format!("{text}Report: {}\n", path.display()))?;
+    let slower = judgement.arms.iter().any(|arm| arm.says == Says::Worse);
+    Ok(ExitCode::from(if runs.wrong.iter().any(Option::is_some) {
+        WRONG
+    } else if judgement.arms[0].left_out.is_some() {
+        1
+    } else if arguments.fail_if.is_some() && slower {
+        SLOWER
+    } else if !judgement.is_settled() || matches!(judgement.best, Best::CannotTell(_)) {
+        CANNOT_TELL
+    } else {
+        0
+    }))
+}
+
+fn now() -> Nanoseconds {
+    Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
+}
+
+fn design(arguments: &Arguments, nodes: String) -> Result<Design> {
+    let mut commands: Vec<Vec<String>> = vec![Vec::new()];
+    for word in &arguments.commands {
+        match *word == arguments.sep {
+            true => commands.push(Vec::new()),
+            false => commands.last_mut().expect("there is one").push(word.clone()),
+        }
+    }
+    commands.retain(|command| !command.is_empty());
+    if commands.len() > 1 && !arguments.vary.is_empty() {
+        let next = "give one command with --vary, or write each variant out as a command of its own";
+        return Err(Fault::new("--vary", "there are several commands already", next));
+    }
+    let varied = arguments.vary.iter().map(|text| Varied::read(text, arguments.ranks)).collect::<Result<Vec<_>>>()?;
+    let folder = std::env::current_dir().map_err(|e| Fault::because("this folder", e, "go to one that is there"))?;
+    let mut arms = Vec::new();
+    for command in &commands {
+        let mut settings: Vec<Vec<(&Varied, &str)>> = vec![Vec::new()];
+        for varied in &varied {
+            let with = |others: &Vec<(_, _)>, value| [others.clone(), vec![(varied, value)]].concat();
+            settings = settings.iter().flat_map(|of| varied.values.iter().map(|v| with(of, v.as_str()))).collect();
+        }
+        for settings in settings {
+            arms.push(arm(command, &settings, arguments.ranks)?);
+        }
+    }
+    let mut of_arms: Vec<(String, String)> = Vec::new();
+    for arm in &arms {
+        of_arms.extend(programs(&arm.command)?);
+    }
+    of_arms.sort();
+    of_arms.dedup();
+    let design = Design {
+        arms,
+        merit: Merit::new(arguments.metric.as_deref(), arguments.more)?,
+        check: arguments.check.as_deref().map(Check::parse).transpose()?,
+        margin: arguments.margin / 100.0,
+        warmup: arguments.warmup,
+        folder: folder.display().to_string(),
+        programs: of_arms,
+        nodes,
+    };
+    design.checked()
+}
+
+/// A setting and the values that it is tried with.
+struct Varied {
+    axis: Axis,
+    name: String,
+    values: Vec<String>,
+}
+
+#[derive(PartialEq)]
+enum Axis {
+    Placement,
+    Carrier,
+    Variable,
+}
+
+impl Varied {
+    fn read(text: &str, ranks: Option<u32>) -> Result<Varied> {
+        let refused = |cause: &str, next: &str| Fault::new(format!("--vary {text}"), cause, next);
+        let Some((name, values)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return Err(refused("it names no values", "write it like --vary placement=app,core:3"));
+        };
+        let between = if values.contains('|') { '|' } else { ',' };
+        let values: Vec<String> = values.split(between).map(str::to_owned).collect();
+        let axis = match name {
+            "placement" => Axis::Placement,
+            "carrier" => Axis::Carrier,
+            name if name.starts_with("env.") || !name.contains(|c: char| c.is_lowercase()) => Axis::Variable,
+            _ => {
+                let next = "choose placement or carrier; a variable of the environment in small letters is env.NAME";
+                return Err(refused("there is no such setting", next));
+            }
+        };
+        for value in &values {
+            match axis {
+                Axis::Placement => _ = placement(value)?,
+                Axis::Carrier if value != "plimsoll" => _ = value.parse::<Peer>()?,
+                _ => {}
+            }
+        }
+        if axis != Axis::Variable && ranks.is_none() {
+            let next = "name the ranks with -n and leave mpirun out of the command: plimsoll starts it";
+            return Err(refused("plimsoll does not start the ranks", next));
+        }
+        Ok(Varied { axis, name: name.trim_start_matches("env.").to_owned(), values })
+    }
+}
+
+fn arm(command: &[String], settings: &[(&Varied, &str)], ranks: Option<u32>) -> Result<Arm> {
+    let mut axes = Axes::default().with("command", Value::List(command.to_vec()));
+    let mut variables = Vec::new();
+    let mut options = Vec::new();
+    let mut proven = ranks.is_some();
+    for (varied, value) in settings {
+        let text = Value::Text((*value).to_owned());
+        match varied.axis {
+            Axis::Placement => options.extend(["--placement".to_owned(), (*value).to_owned()]),
+            Axis::Carrier if *value == "plimsoll" => {}
+            Axis::Carrier => {
+                proven = false;
+                options.extend(["--carrier".to_owned(), (*value).to_owned()]);
+            }
+            Axis::Variable => variables.push((varied.name.clone(), (*value).to_owned())),
+        }
+        axes = match varied.axis {
+            Axis::Variable => axes.with(&format!("env.{}", varied.name), text),
+            _ => axes.with(&varied.name, text),
+        };
+    }
+    let mut words = Vec::new();
+    let mut shown =
+        variables.iter().map(|(name, value)| Ok(format!("{name}={}", quoted(value)?))).collect::<Result<Vec<_>>>()?;
+    if let Some(ranks) = ranks {
+        axes = axes.with("ranks", Value::Number(ranks.into()));
+        let own = std::env::current_exe()
+            .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+        let start = ["mpirun".to_owned(), "--quiet".to_owned(), "-n".to_owned(), ranks.to_string()];
+        words.push(own.display().to_string());
+        words.extend(start.iter().chain(&options).cloned());
+        words.push("--".to_owned());
+        shown.push("plimsoll mpirun".to_owned());
+        shown.extend(["-n".to_owned(), ranks.to_string()].into_iter().chain(options));
+        shown.push("--".to_owned());
+    }
+    words.extend(command.iter().cloned());
+    for word in command {
+        shown.push(quoted(word)?);
+    }
+    let line = shown.join(" ");
+    let named: Vec<String> = settings.iter().map(|(varied, value)| format!("{} {value}", varied.name)).collect();
+    let name = if named.is_empty() { line.clone() } else { named.join(", ") };
+    Ok(Arm { name, axes, command: words, variables, proven, line })
+}
+
+fn quoted(word: &str) -> Result<String> {
+    shlex::try_quote(word)
+        .map(|word| word.into_owned())
+        .map_err(|error| Fault::because(format!("word '{}'", word.escape_debug()), error, "leave the character 0 out"))
+}
+
+/// How far a trial is, on standard error: a line on a terminal, a line now and then elsewhere.
+struct Display {
+    bar: Option<ProgressBar>,
+    names: Vec<String>,
+}
+
+impl Display {
+    fn new(design: &Design) -> Display {
+        let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
+        let names = design.arms.iter().enumerate().map(|(nth, arm)| format!("{}, {}", letter(nth), arm.name)).collect();
+        Display { bar, names }
+    }
+
+    fn close(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Observer for Display {
+    fn run_starts(&mut self, arm: usize, round: Option<u32>, left: Nanoseconds) {
+        let round = round.map_or("warming up".to_owned(), |round| format!("round {}", round + 1));
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{round}, at most {} s left: {}", left.0 / 1_000_000_000, self.names[arm]));
+            bar.tick();
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("note: {text}")),
+            None => eprintln!("note: {text}"),
+        }
+    }
+}
