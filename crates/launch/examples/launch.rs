@@ -34,6 +34,7 @@ fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let request = Request {
         ranks,
         placement: Site::App,
+        carrier: None,
         network: None,
         mpi: Choice::OfProgram,
         lab,

@@ -69,6 +69,7 @@ impl<'a> Job<'a> {
                 let request = Request {
                     ranks: self.ranks,
                     placement: Site::App,
+                    carrier: None,
                     network: None,
                     mpi: self.mpi.choice(),
                     lab: false,

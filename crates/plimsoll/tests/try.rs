@@ -1,0 +1,169 @@
+//! `plimsoll try` as users run it: with real commands.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use launch::installation::Family;
+use testbed::Mpi;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn command(place: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.arg("try").args(arguments).current_dir(place).stdin(Stdio::null());
+    for batch in ["SLURM_JOB_ID", "PBS_JOBID"] {
+        command.env_remove(batch);
+    }
+    command
+}
+
+fn attempt(place: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command(place, arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+#[test]
+fn the_slower_of_two_is_told_and_fails_where_it_is_to() {
+    let place = tempfile::tempdir().unwrap();
+    let (code, said, errors) =
+        attempt(place.path(), &["--fail-if", "slower", "--", "sleep", "0.05", "--", "sleep", "0.2"]);
+    assert_eq!(code, 5, "{said}{errors}");
+    assert!(said.contains("Keep A: it is the best.") && said.contains("x slower ("), "{said}");
+    assert!(fs::read_to_string(place.path().join("try.html")).unwrap().contains("Keep A"));
+    let (code, said, _) = attempt(place.path(), &["--", "sleep", "0.2", "--", "sleep", "0.05"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("\n  sleep 0.05\n"), "the line to run: {said}");
+    // What was settled is not gone on with.
+    let (_, _, errors) = attempt(place.path(), &["--", "sleep", "0.2", "--", "sleep", "0.05"]);
+    assert!(!errors.contains("Going on"), "{errors}");
+}
+
+#[test]
+fn a_variable_is_varied_and_a_number_of_the_output_counts() {
+    let place = tempfile::tempdir().unwrap();
+    let script = ["sh", "-c", "echo speed: $LEVEL.0"];
+    let arguments = ["--vary", "LEVEL=1,3,2", "--metric", "^speed: (.*)", "--more", "--"];
+    let (code, said, errors) = attempt(place.path(), &[&arguments[..], &script].concat());
+    assert_eq!(code, 0, "{said}{errors}");
+    assert!(said.starts_with("speed, more is better\n") && said.contains(" rounds in "), "{said}");
+    assert!(said.contains("B is better: 3.0x more.\n  LEVEL=3 sh -c 'echo speed: $LEVEL.0'\n"), "{said}");
+}
+
+#[test]
+fn a_faster_wrong_answer_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let of = |answer: &str, time: &str| format!("echo Energy: {answer}; sleep {time}");
+    let (right, wrong) = (of("-4.70", "0.1"), of("-4.61", "0"));
+    let commands = ["--check", "Energy: (\\S+)~1e-6", "--", "sh", "-c", &right, "--", "sh", "-c", &wrong];
+    let (code, said, errors) = attempt(place.path(), &commands);
+    assert_eq!(code, 4, "{said}{errors}");
+    assert!(said.contains("left out: wrong: -4.61, not -4.70") && said.contains("Keep A"), "{said}");
+}
+
+#[test]
+fn a_killed_trial_leaves_nothing_running_and_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    // Its own length tells these processes from all others.
+    let length = format!("0.3{}", std::process::id());
+    let (a, b) = (format!("echo a >> runs; sleep {length}"), format!("echo b >> runs; sleep {length}1"));
+    let arguments = ["--margin", "50", "--", "sh", "-c", &a, "--", "sh", "-c", &b];
+    let runs = || fs::read_to_string(place.path().join("runs")).unwrap_or_default().lines().count();
+    let mut killed = command(place.path(), &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let since = Instant::now();
+    while runs() < 6 {
+        assert!(since.elapsed() < LIMIT && killed.try_wait().unwrap().is_none(), "{} runs", runs());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let left = || {
+        let name = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let names = fs::read_dir("/proc").unwrap().flatten().map(name);
+        names.filter(|name| String::from_utf8_lossy(name).contains(&length)).count()
+    };
+    while left() > 0 {
+        assert!(since.elapsed() < LIMIT, "{} processes are left", left());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let before = runs();
+    let (code, said, errors) = attempt(place.path(), &arguments);
+    assert!(errors.contains("Going on with the trial in .plimsoll/try.sqlite (--fresh begins anew)."), "{errors}");
+    assert_eq!(code, 0, "{said}{errors}");
+    // Two rounds or one were measured, of which at least one is not measured again.
+    assert!(runs() - before <= 2 + 10, "{} runs after {before}", runs());
+}
+
+#[test]
+fn what_cannot_be_tried_is_refused_with_the_next_step() {
+    let place = tempfile::tempdir().unwrap();
+    for (arguments, said) in [
+        (&["--", "true"][..], "one command alone has nothing to be held against. Next: write two commands"),
+        (&["--", "true", "--", "no-such-program"], "program no-such-program: no folder of PATH has it"),
+        (
+            &["--", "true", "--", "false"],
+            "B, false: the run: exit code 1: it said nothing. Next: run the command alone",
+        ),
+        (&["--vary", "placement=app,core:1", "--", "true"], "Next: name the ranks with -n"),
+        (&["-n", "2", "--vary", "placement=app,core:x", "--", "true"], "placement 'core:x'"),
+        (&["-n", "2", "--vary", "carrier=verbs,ucx", "--", "true"], "carrier 'verbs': there is no such carrier"),
+        (&["--vary", "colour=1,2", "--", "true"], "there is no such setting. Next: choose placement or carrier"),
+        (&["--vary", "X", "--", "true"], "it names no values"),
+        (&["--vary", "X=1,2", "--", "true", "--", "true"], "there are several commands already"),
+        (&["--vary", "X=1,2,3,4,5,6,7,8,9,10,11,12,13", "--", "true"], "13 are more than the 12"),
+        (&["--metric", "time", "--", "true", "--", "true"], "0 groups in parentheses, not one"),
+        (&["--metric", "t ([0-9]+)", "--", "true", "--", "true"], "nothing that the run printed matches it"),
+        (&["--more", "--", "true", "--", "true"], "a run that takes longer is not better"),
+        (&["--check", "no-file", "--", "true", "--", "true"], "file "),
+        (
+            &["--budget", "1s", "--", "sleep", "0.3", "--", "sleep", "0.3"],
+            "more than the budget of 1.0 s. Next: give it more",
+        ),
+        (&["--budget", "soon", "--", "true", "--", "true"], "write it like 90s, 10m or 2h"),
+        (&["--margin", "200", "--", "true", "--", "true"], "it is no share in percent"),
+    ] {
+        let (code, out, errors) = attempt(place.path(), arguments);
+        assert!((code == 1 || code == 2) && out.is_empty(), "{arguments:?}: {code} {out}");
+        assert!(errors.contains(said), "{arguments:?}: {errors}");
+    }
+    assert!(!place.path().join("try.html").exists());
+}
+
+/// Ranks that swap messages, and how long that took.
+const PROGRAM: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    int rank;
+    char data[8] = {0};
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    double began = MPI_Wtime();
+    for (int i = 0; i < 2000; i++)
+        MPI_Sendrecv_replace(data, 8, MPI_CHAR, 1 - rank, 1, 1 - rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 0)
+        printf("swaps took %.9f s\n", MPI_Wtime() - began);
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+/// Shared memory against TCP through the kernel: no machine is so noisy that they cannot be told apart, but the 12 runs may
+/// take long on a busy one.
+#[test]
+fn carriers_of_an_mpi_program_are_varied_and_proven() {
+    let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
+    let place = tempfile::tempdir().unwrap();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("try");
+    let program = mpi.compile_text(PROGRAM, &folder.join("swap"));
+    let arguments =
+        ["-n", "2", "--vary", "carrier=tcp,plimsoll", "--metric", "swaps took ([0-9.]+)", "--margin", "10", "--"];
+    let (code, said, errors) = attempt(place.path(), &[&arguments[..], &[program.to_str().unwrap()]].concat());
+    assert!(code == 0 || code == 3, "{said}{errors}");
+    assert!(said.contains("  B  carrier plimsoll  "), "{said}");
+    assert!(code == 3 || said.contains("B is better: ") && said.contains("\n  plimsoll mpirun -n 2 -- "), "{said}");
+    assert!(!said.contains("left out"), "{said}");
+}
