@@ -18,8 +18,7 @@ const REPEATS: usize = 5;
 type Tags = fn(usize) -> u64;
 
 fn link() -> LinkConfig {
-    let capabilities =
-        Capabilities { ordered: true, reliable: true, mtu: Bytes(4096), remote_read: false, zero_copy: false };
+    let capabilities = Capabilities { ordered: true, reliable: true, mtu: Bytes(4096), remote_read: false };
     LinkConfig {
         credit_messages: u32::MAX,
         credit_bytes: Bytes(u64::MAX >> 1),

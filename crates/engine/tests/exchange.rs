@@ -16,8 +16,7 @@ struct Pair {
 
 impl Pair {
     fn new(reliable: bool, mtu: u64) -> Self {
-        let capabilities =
-            Capabilities { ordered: reliable, reliable, mtu: Bytes(mtu), remote_read: false, zero_copy: false };
+        let capabilities = Capabilities { ordered: reliable, reliable, mtu: Bytes(mtu), remote_read: false };
         let mut engines = [Engine::new(), Engine::new()];
         for engine in &mut engines {
             engine.add_peer(LinkConfig::for_port(&capabilities, 7));
@@ -109,10 +108,8 @@ fn a_longer_message_is_truncated_with_an_error() {
 #[test]
 fn a_peer_that_does_not_read_makes_the_sender_wait() {
     let mut pair = Pair::new(true, 4096);
-    let config = LinkConfig::for_port(
-        &Capabilities { ordered: true, reliable: true, mtu: Bytes(4096), remote_read: false, zero_copy: false },
-        0,
-    );
+    let config =
+        LinkConfig::for_port(&Capabilities { ordered: true, reliable: true, mtu: Bytes(4096), remote_read: false }, 0);
     for _ in 0..config.credit_messages + 1000 {
         pair.engines[0].send(OTHER, 5, content(1000), 0).unwrap();
     }

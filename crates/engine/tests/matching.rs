@@ -145,8 +145,7 @@ struct Star {
 }
 
 fn link() -> LinkConfig {
-    let capabilities =
-        Capabilities { ordered: true, reliable: true, mtu: Bytes(90), remote_read: false, zero_copy: false };
+    let capabilities = Capabilities { ordered: true, reliable: true, mtu: Bytes(90), remote_read: false };
     LinkConfig { eager_limit: Bytes(EAGER_LIMIT), ..LinkConfig::for_port(&capabilities, 0) }
 }
 

@@ -26,6 +26,14 @@ pub fn as_near(one: Probe, other: Probe) -> bool {
     one <= AS_NEAR * other && other <= AS_NEAR * one
 }
 
+/// Whether the cores were as near beside each of some blocks, as far as was probed.
+pub fn at_one_place(probes: impl IntoIterator<Item = Probe>) -> bool {
+    let mut probes = probes.into_iter();
+    let Some(first) = probes.next() else { return true };
+    let (least, most) = probes.fold((first, first), |(least, most), probe| (least.min(probe), most.max(probe)));
+    as_near(least, most)
+}
+
 /// The longest probe of the near place, where the probes of one pair of cores are of two places or more; `None` where all
 /// are of one.
 pub fn parted(probes: &[Probe]) -> Option<Probe> {

@@ -146,6 +146,15 @@ fn the_best_of_several_is_found_and_beaten_ones_get_no_more_rounds() {
     assert!(page.contains("<svg") && page.contains("How it became certain"));
 }
 
+/// What was beaten early has fewer rounds, which keeps nothing open.
+#[test]
+fn a_trial_ends_as_soon_as_the_best_is_known() {
+    let mut machine = Simulated::new(2, 0.01);
+    let Conducted { runs, end, judgement, .. } = carry_out(design(&["1", "3", "0.97"]), &mut machine, 1000).unwrap();
+    assert_eq!((end, judgement.best), (End::Settled, Best::One(2)));
+    assert!(runs.measured(1).count() == 6 && runs.measured(2).count() <= 27, "{}", runs.measured(2).count());
+}
+
 #[test]
 fn an_order_and_its_reverse_follow_each_other() {
     let mut machine = Simulated::new(3, 0.05);

@@ -1,9 +1,7 @@
-//! Carriers of a job's messages, as the variables that make an MPI use them.
+//! The engine as the carrier of a job's messages, as the variables that make an MPI use it.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 
 pub use endpoint::Network;
 use machine::{Fault, Result, Site};
@@ -19,40 +17,6 @@ pub struct Engine {
     pub network: Option<Network>,
     /// Measure the time inside the provider's calls.
     pub account: bool,
-}
-
-/// What else an MPI can carry its messages by: what the engine is compared with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Peer {
-    /// Open MPI's own shared memory (vader, later sm).
-    SharedMemory,
-    /// UCX: shared memory on one host, TCP between hosts.
-    Ucx,
-    /// Open MPI's own TCP.
-    Tcp,
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Peer::SharedMemory => "vader",
-            Peer::Ucx => "ucx",
-            Peer::Tcp => "tcp",
-        })
-    }
-}
-
-impl FromStr for Peer {
-    type Err = Fault;
-
-    fn from_str(text: &str) -> Result<Peer> {
-        match text {
-            "vader" | "sm" => Ok(Peer::SharedMemory),
-            "ucx" => Ok(Peer::Ucx),
-            "tcp" => Ok(Peer::Tcp),
-            _ => Err(Fault::new(format!("carrier '{text}'"), "there is no such carrier", "choose vader, ucx or tcp")),
-        }
-    }
 }
 
 /// Where placements of the engine can be: in the ranks, or on a core of its own.
@@ -106,37 +70,6 @@ impl Engine {
     }
 }
 
-impl Peer {
-    /// What makes `installation` carry its messages by this peer, between hosts over `interface`. `None` where this MPI
-    /// has no such thing.
-    pub fn variables(self, installation: &Installation, interface: Option<&str>) -> Option<Variables> {
-        let over = interface.unwrap_or("lo");
-        Some(match (installation.family, self) {
-            (Family::OpenMpi, Peer::SharedMemory) => {
-                let shared = if installation.major() >= 5 { "self,sm" } else { "self,vader" };
-                variables([("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_btl", shared)])
-            }
-            (Family::OpenMpi, Peer::Tcp) => variables([
-                ("OMPI_MCA_pml", "ob1"),
-                ("OMPI_MCA_btl", "self,tcp"),
-                ("OMPI_MCA_btl_tcp_if_include", over),
-            ]),
-            (Family::OpenMpi, Peer::Ucx) => {
-                let mut all = variables([
-                    ("OMPI_MCA_pml", "ucx"),
-                    ("OMPI_MCA_pml_ucx_tls", "any"),
-                    ("OMPI_MCA_pml_ucx_devices", "any"),
-                ]);
-                if let Some(interface) = interface {
-                    all.extend(variables([("UCX_TLS", "tcp,self"), ("UCX_NET_DEVICES", interface)]));
-                }
-                all
-            }
-            (Family::Mpich | Family::IntelMpi, _) => return None,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -182,19 +115,5 @@ mod tests {
             let all = engine.variables(&installation(family, "4.1"), &provider, Path::new("plimsoll"));
             assert!(all.contains(&(name.to_owned(), value.into())), "{family} {name}: {all:?}");
         }
-    }
-
-    #[test]
-    fn peers_differ_by_version_and_path() {
-        let find = |peer: Peer, version, interface, name: &str| {
-            let all = peer.variables(&installation(Family::OpenMpi, version), interface).unwrap();
-            all.into_iter().find(|(found, _)| found == name).map(|(_, value)| value.into_string().unwrap())
-        };
-        assert_eq!(find(Peer::SharedMemory, "4.1.4", None, "OMPI_MCA_btl").unwrap(), "self,vader");
-        assert_eq!(find(Peer::SharedMemory, "5.0.11", None, "OMPI_MCA_btl").unwrap(), "self,sm");
-        assert_eq!(find(Peer::Tcp, "4.1.4", Some("lab0"), "OMPI_MCA_btl_tcp_if_include").unwrap(), "lab0");
-        assert_eq!(find(Peer::Ucx, "4.1.4", Some("lab0"), "UCX_TLS").unwrap(), "tcp,self");
-        assert_eq!(find(Peer::Ucx, "4.1.4", None, "UCX_TLS"), None);
-        assert!(Peer::Tcp.variables(&installation(Family::Mpich, "4.0"), None).is_none());
     }
 }

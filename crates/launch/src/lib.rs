@@ -1,7 +1,7 @@
 //! Starts MPI programs so that the engine carries their messages, and says what really carried them.
 //!
 //! [`installation::Installation`] is an MPI on this machine, found from the program that is linked with it
-//! ([`program`]); [`carrier::Carrier`] is what shall carry the messages, as the variables that make this MPI take it;
+//! ([`program`]); [`carrier::Engine`] and [`carriers::Carrier`] are what shall carry the messages, as the variables that make this MPI take it;
 //! [`job::Job`] is one run of `mpirun`, on this host or spread over the two of a lab; [`summary::Summary`] is what its
 //! ranks reported.
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@
 pub mod agent;
 pub mod allocation;
 pub mod carrier;
+pub mod carriers;
 pub mod companion;
 pub mod diagnosis;
 pub mod elf;

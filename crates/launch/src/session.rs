@@ -8,7 +8,8 @@ use linux::lab::{Lab, Options};
 use linux::relay::Relay;
 use machine::{CoreId, Fault, Result, Site};
 
-use crate::carrier::{Engine, Network, Peer, Variables};
+use crate::carrier::{Engine, Network, Variables};
+use crate::carriers::{Carrier, Reach};
 use crate::diagnosis::{self, Silence};
 use crate::engine;
 use crate::installation::{Choice, Family, Installation};
@@ -24,7 +25,7 @@ pub struct Request {
     pub ranks: u32,
     pub placement: Site,
     /// A transport of the MPI that carries the messages instead of the engine.
-    pub carrier: Option<Peer>,
+    pub carrier: Option<Carrier>,
     pub network: Option<Network>,
     pub mpi: Choice,
     /// Two hosts made for this run, with half of the ranks on each.
@@ -83,11 +84,16 @@ impl<'a> Session<'a> {
         let cores = job::cores(request.ranks, &request.placement, &linux::affinity::allowed()?, request.oversubscribe)?;
         let scratch = Scratch::new()?;
         let mut notes = cores.notes;
-        let mut variables = match request.carrier {
+        if let Some(carrier) = &request.carrier
+            && let Some(why) = carrier.missing(&installation)
+        {
+            return Err(Fault::new(format!("carrier {carrier}"), why, "choose another, or run it where it is there"));
+        }
+        let mut variables = match &request.carrier {
             // Between hosts the MPI knows its interfaces best.
-            Some(peer) => peer.variables(&installation, None).map(without_interface).ok_or_else(|| {
-                let next = "leave --carrier out, or run it under Open MPI (--mpi openmpi)";
-                Fault::new(format!("carrier {peer}"), format!("{installation} has no such transport"), next)
+            Some(carrier) => carrier.variables(&installation, Reach::Anywhere).ok_or_else(|| {
+                let next = "leave --carrier out, or run it under another MPI (--mpi)";
+                Fault::new(format!("carrier {carrier}"), format!("{installation} has no such transport"), next)
             })?,
             None => {
                 let provider = provider::find(&request.command, scratch.path())?;
@@ -166,10 +172,6 @@ pub fn run(request: &Request) -> Result<u8> {
         eprint!("{}", summary::page(&subject, &reports));
     }
     Ok(code)
-}
-
-fn without_interface(variables: Variables) -> Variables {
-    variables.into_iter().filter(|(name, _)| !name.ends_with("_if_include")).collect()
 }
 
 /// What a program loads once the libraries of `prefix` come first.

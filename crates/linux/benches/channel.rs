@@ -10,11 +10,11 @@ use std::time::Instant;
 use linux::affinity;
 use linux::channel::{self, MOST_READERS};
 use linux::probe::ProbeLines;
-use machine::{Bytes, CoreId, Nanoseconds};
-use offcode::call::{Header, Incoming, Kind};
-use offcode::channel::{
+use machine::channel::{
     Buffers, Cast, Channel, Content, Counted, Delivery, Policy, Specification, Synchronization, Written,
 };
+use machine::{Bytes, CoreId, Nanoseconds};
+use offcode::call::{Header, Incoming, Kind};
 use offcode::context::{ChannelId, Context};
 use offcode::{Caller, Lifecycle, Offcode, interface, offcode};
 

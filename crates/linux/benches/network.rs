@@ -16,8 +16,7 @@ use linux::lab::{Host, Lab, Options};
 use linux::network::NetworkPort;
 use linux::probe::ProbeLines;
 use linux::udp::UdpPort;
-use machine::{CoreId, PeerIndex, Port, Result, Sent};
-use offcode::manifest::XdpMode;
+use machine::{CoreId, PeerIndex, Port, Result, Sent, XdpMode};
 
 const SMALL: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(5);

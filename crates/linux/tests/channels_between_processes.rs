@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use linux::channel::{self, Endpoint};
+use machine::channel::Specification;
+use machine::channel::{Buffers, Cast, Channel, Content, Delivery, Policy, Synchronization, Written};
 use machine::{Bytes, Nanoseconds};
-use offcode::Specification;
-use offcode::channel::{Buffers, Cast, Channel, Content, Delivery, Policy, Synchronization, Written};
 
 /// Names the part that this same program plays when a test starts it again.
 const PART: &str = "PLIMSOLL_TEST_PART";

@@ -25,8 +25,6 @@ pub struct Capabilities {
     pub mtu: Bytes,
     /// [`Port::read_remote`] works: large messages move by a single copy.
     pub remote_read: bool,
-    /// Payload is not copied by the port itself.
-    pub zero_copy: bool,
 }
 
 /// What became of one [`Port::send`].

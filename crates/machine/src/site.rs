@@ -109,6 +109,18 @@ impl From<Site> for String {
     }
 }
 
+/// How a driver hook runs a program. Always asked for explicitly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum XdpMode {
+    /// In the driver, before the kernel's own buffers exist.
+    Native,
+    /// In the kernel's receive path, after them.
+    Generic,
+    /// On the NIC.
+    Hardware,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -117,7 +117,7 @@ impl Target {
         quote! {
             ::offcode::manifest::Target {
                 site: #site,
-                modes: ::std::vec![#(::offcode::manifest::XdpMode::#modes),*],
+                modes: ::std::vec![#(::offcode::expansion::XdpMode::#modes),*],
                 memory: ::offcode::expansion::Bytes(#memory),
                 work: #work,
             }

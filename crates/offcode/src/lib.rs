@@ -16,7 +16,6 @@ pub mod attribute;
 pub mod call;
 #[cfg(not(target_family = "wasm"))]
 pub mod caller;
-pub mod channel;
 mod common_interface;
 pub mod context;
 #[cfg(not(target_family = "wasm"))]
@@ -35,12 +34,12 @@ pub use attribute::{Attributes, OBSOLETE_TIME, OFFLOAD_PRIORITY};
 pub use call::{Call, Incoming, Refusal};
 #[cfg(not(target_family = "wasm"))]
 pub use caller::{Caller, Pending};
-pub use channel::{Cast, Channel, Delivery, Specification, Written};
 pub use common_interface::{Activity, Offcode};
 pub use context::{ChannelId, Context};
 pub use guid::Guid;
 pub use interface::Interface;
 pub use lifecycle::Lifecycle;
+pub use machine::channel::{self, Cast, Channel, Delivery, Specification, Written};
 pub use manifest::Manifest;
 pub use offcode_macros::{interface, offcode};
 pub use registry::{Constructor, Described, Registry};
@@ -48,5 +47,5 @@ pub use registry::{Constructor, Described, Registry};
 /// What the attributes' expansions name.
 #[doc(hidden)]
 pub mod expansion {
-    pub use machine::{Bytes, Nanoseconds, Result, SiteKind};
+    pub use machine::{Bytes, Nanoseconds, Result, SiteKind, XdpMode};
 }

@@ -1,6 +1,6 @@
 //! What an offcode is, what hardware it needs and what software, as its ODF says (HYDRA section 1.5).
 
-use machine::{Bytes, Nanoseconds, SiteKind};
+use machine::{Bytes, Nanoseconds, SiteKind, XdpMode};
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Specification;
@@ -105,18 +105,6 @@ pub struct Target {
     pub memory: Bytes,
     /// Core time for one message there, as the author measured it; the runtime replaces it by what it measures itself.
     pub work: Option<Nanoseconds>,
-}
-
-/// How a driver hook runs a program. Always asked for explicitly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum XdpMode {
-    /// In the driver, before the kernel's own buffers exist.
-    Native,
-    /// In the kernel's receive path, after them.
-    Generic,
-    /// On the NIC.
-    Hardware,
 }
 
 /// Part three: what must be there.

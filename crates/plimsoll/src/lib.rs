@@ -5,6 +5,7 @@
 
 mod bench_page;
 mod commands;
+mod guide;
 mod machine_page;
 mod offcodes;
 mod progress;
@@ -53,7 +54,13 @@ pub fn command() -> clap::Command {
 
 /// Runs the command that the arguments of this process name.
 pub fn main() -> ExitCode {
-    let matches = offcodes::beside(command()).get_matches();
+    let matches = guide::told(offcodes::beside(command())).get_matches();
+    if matches.subcommand().is_none() {
+        return match linux::output::print(&guide::first()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     match run(&matches) {
         Ok(code) => code,
         Err(fault) => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
+use experiment::comparison::Paired;
 use experiment::nearness;
 use experiment::statistics::median_interval;
 use machine::{Bytes, Reading, count};
@@ -95,7 +96,7 @@ fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) ->
         }
         for &other in semantics.iter().skip(1) {
             let ratios = outcome.ratios(semantics[0], other, peers, order, quantity);
-            row.push(match median_interval(&ratios) {
+            row.push(match (Paired { ratios }).interval() {
                 Some(i) => format!("{:.2}x ({:.2}..{:.2})", i.median, i.low, i.high),
                 None => "-".into(),
             });

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use launch::carrier::Peer;
+use launch::carriers::{self, Reach};
 use launch::installation::{Family, Installation};
 use launch::job::{Job, Place};
 use launch::preload;
@@ -148,7 +148,12 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
     let installation = Installation::in_path(Family::OpenMpi).unwrap();
     let library = preload::library(command).unwrap();
     let mut variables = preload::variables(&library, place.path(), 0, None);
-    variables.extend(Peer::Tcp.variables(&installation, Some(lab.interface(linux::lab::Host::A))).unwrap());
+    variables.extend(
+        carriers::named("tcp")
+            .unwrap()
+            .variables(&installation, Reach::Between(lab.interface(linux::lab::Host::A)))
+            .unwrap(),
+    );
     let settings = Settings { folder: place.path().to_owned(), interval: Some(Nanoseconds(10_000_000)) };
     let sampler = Sampler::open(&settings).unwrap();
     let (stop, stopped) = mpsc::channel::<()>();

@@ -43,9 +43,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use machine::{Bytes, Result, Site};
+use machine::{Bytes, Result, Site, XdpMode};
 use offcode::Specification;
-use offcode::manifest::XdpMode;
 
 use crate::create::Wanted;
 

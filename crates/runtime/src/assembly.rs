@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use linux::contention::Excluded;
-use machine::{Fault, Machine, Result, Site, Source};
+use machine::{Fault, Machine, Result, Site, Source, XdpMode};
 use offcode::depot::Depot;
-use offcode::manifest::XdpMode;
 use offcode::{Channel, Registry};
 use placement::Effort;
 

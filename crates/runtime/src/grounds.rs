@@ -2,8 +2,7 @@
 
 use machine::choice::Choice;
 use machine::interface::{Interface, Xdp};
-use machine::{CoreId, Machine, Site};
-use offcode::manifest::XdpMode;
+use machine::{CoreId, Machine, Site, XdpMode};
 use placement::layout::Load;
 
 use crate::app_file::{AppFile, Chosen, Sites};

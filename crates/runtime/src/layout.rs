@@ -1,8 +1,8 @@
 //! The layout of a closure over sites: which offcode could be where at which cost, and for each place that is impossible
 //! the reason.
 
-use machine::{Bytes, Result, Site, SiteKind};
-use offcode::manifest::{Constraint, XdpMode};
+use machine::{Bytes, Result, Site, SiteKind, XdpMode};
+use offcode::manifest::Constraint;
 use offcode::{Guid, Manifest};
 use placement::layout::{Candidate, Crossing, Layout, Load, Place, SiteIndex, Tie, Unit, UnitIndex};
 

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use machine::{Bytes, CoreId, Site};
+use machine::{Bytes, CoreId, Site, XdpMode};
 use offcode::channel::{Cast, Content, Delivery};
-use offcode::manifest::XdpMode;
 use runtime::app_file::{AppFile, Capacity, Chosen, Party, Sites};
 
 const EXAMPLE: &str = r#"name = "packets"

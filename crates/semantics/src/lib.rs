@@ -19,6 +19,7 @@ mod work;
 use std::fmt;
 use std::str::FromStr;
 
+use experiment::nearness::at_one_place;
 use experiment::sample::Probe;
 use machine::{CoreId, Fault, Result};
 use serde::{Deserialize, Serialize};
@@ -152,15 +153,22 @@ pub struct Request {
 impl Outcome {
     /// Values of one place in the table, round by round.
     pub fn values(&self, semantics: Semantics, peers: u32, order: Order, quantity: Quantity) -> Vec<(u32, f64)> {
-        let same = |s: &&Sample| (s.semantics, s.peers, s.order, s.quantity) == (semantics, peers, order, quantity);
-        self.samples.iter().filter(same).map(|sample| (sample.round, sample.value)).collect()
+        self.of(semantics, peers, order, quantity).map(|sample| (sample.round, sample.value)).collect()
     }
 
-    /// How much better `one` does than `other`, round by round: above 1 where it is better.
+    fn of(&self, semantics: Semantics, peers: u32, order: Order, quantity: Quantity) -> impl Iterator<Item = &Sample> {
+        let same =
+            move |s: &&Sample| (s.semantics, s.peers, s.order, s.quantity) == (semantics, peers, order, quantity);
+        self.samples.iter().filter(same)
+    }
+
+    /// How much better `one` does than `other`, round by round: above 1 where it is better. Rounds in which the cores moved
+    /// between the two are left out.
     pub fn ratios(&self, one: Semantics, other: Semantics, peers: u32, order: Order, quantity: Quantity) -> Vec<f64> {
-        let theirs = self.values(other, peers, order, quantity);
-        let ours = self.values(one, peers, order, quantity);
-        let pairs = ours.iter().filter_map(|(round, a)| Some((*a, theirs.iter().find(|(r, _)| r == round)?.1)));
+        let of = |semantics| self.of(semantics, peers, order, quantity);
+        let pairs = of(one).filter_map(|a| Some((a, of(other).find(|b| b.round == a.round)?)));
+        let met_the_same = |(a, b): &(&Sample, &Sample)| at_one_place([a.probe, b.probe].into_iter().flatten());
+        let pairs = pairs.filter(met_the_same).map(|(a, b)| (a.value, b.value));
         let usable = pairs.filter(|(a, b)| *a > 0.0 && *b > 0.0);
         usable.map(|(a, b)| if quantity.more_is_better() { a / b } else { b / a }).collect()
     }

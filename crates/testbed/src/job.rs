@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use launch::carrier::{Peer, Variables};
+use launch::carrier::Variables;
+use launch::carriers::{self, Reach};
 use launch::job::{self, Place as Spread};
 use launch::report::{Port, Reports};
 use launch::running::{Running, Scratch, Streams};
@@ -22,7 +23,7 @@ pub enum Carrier<'a> {
     /// The engine in the ranks, with settings of the provider (`FI_PLIMSOLL_` is put before each name).
     Engine(&'a [(&'a str, &'a str)]),
     /// Another transport of the MPI's own.
-    Peer(Peer),
+    Other(&'a str),
 }
 
 /// What is to be run.
@@ -85,9 +86,10 @@ impl<'a> Job<'a> {
                 let session = Session::prepare(&request);
                 session.and_then(|session| session.start(Streams::Kept, None)).map(|started| started.running)
             }
-            Carrier::Peer(peer) => {
+            Carrier::Other(name) => {
                 let mpi = &self.mpi.installation;
-                variables.extend(peer.variables(mpi, None).unwrap_or_else(|| panic!("{mpi} has no {peer}")));
+                let carrier = carriers::named(name).unwrap();
+                variables.extend(carrier.variables(mpi, Reach::Host).unwrap_or_else(|| panic!("{mpi} has no {name}")));
                 let job = job::Job {
                     installation: mpi,
                     ranks: self.ranks,

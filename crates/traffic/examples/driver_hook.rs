@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use linux::affinity;
 use linux::lab::{Host, Lab, Options};
-use machine::{CoreId, Nanoseconds, Result};
-use offcode::manifest::XdpMode;
+use machine::{CoreId, Nanoseconds, Result, XdpMode};
 use traffic::control::{Asked, Entry, Pacing};
 use traffic::kernel_sender::KernelSender;
 use traffic::receiver::{Expected, Receiver};

@@ -1,7 +1,7 @@
 //! The generator's two offcodes, as their manifests describe them.
 
-use machine::{Bytes, SiteKind};
-use offcode::manifest::{Body, BodyKind, Package, Program, ProgramRole, Software, Target, XdpMode};
+use machine::{Bytes, SiteKind, XdpMode};
+use offcode::manifest::{Body, BodyKind, Package, Program, ProgramRole, Software, Target};
 use offcode::{Guid, Manifest};
 
 fn package(guid: Guid, name: &str, description: &str, bodies: Vec<Body>) -> Package {

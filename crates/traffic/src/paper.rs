@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use linux::lab::Lab;
 use linux::shield::Wanted;
-use machine::{CoreId, Fault, Nanoseconds, Result, count};
-use offcode::manifest::XdpMode;
+use machine::{CoreId, Fault, Nanoseconds, Result, XdpMode, count};
 use runtime::site::residents::Log;
 
 use crate::body::{Transmit, Waiting};

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use linux::xdp::{self, Attached, Attachment, Interface, Object, Runs, SharedWords};
-use machine::{Fault, Nanoseconds, Result};
-use offcode::manifest::XdpMode;
+use machine::{Fault, Nanoseconds, Result, XdpMode};
 
 /// Where each word of a queue's result is; the same in C: `crates/bpf/src/programs/traffic.h`.
 #[rustfmt::skip]

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use linux::lab::{Host, Lab, Options};
 use linux::xdp::Interface;
-use machine::Nanoseconds;
+use machine::{Nanoseconds, XdpMode};
 use offcode::call::{Header, Kind};
-use offcode::manifest::{self, Manifest, XdpMode};
+use offcode::manifest::{self, Manifest};
 use offcode::{Channel as _, Guid};
 use runtime::site::xdp::XdpSite;
 use runtime::site::{Code, Deployment, SiteDriver as _};

@@ -1,16 +1,20 @@
-//! Ratios within a round: what was measured at about the same time is compared, and nothing else.
+//! Ratios within a round: what was measured at about the same time, on cores as near, is compared, and nothing else.
 
+use experiment::comparison::Paired;
 use experiment::findings::Interval;
+use experiment::nearness::at_one_place;
+use experiment::sample::Probe;
 use experiment::statistics::{median, median_interval};
 
+use super::block::Block;
 use super::conduct::Measured;
 use super::pattern::Task;
 
-/// The value of each round that measured `task`.
-fn values<'a>(measured: &'a Measured, task: &'a Task) -> impl Iterator<Item = (u32, f64)> + 'a {
+/// The blocks that measured `task`, with its value.
+fn values<'a>(measured: &'a Measured, task: &'a Task) -> impl Iterator<Item = (&'a Block, f64)> {
     measured.blocks.iter().filter_map(move |block| {
         let outcome = block.outcomes.iter().find(|outcome| outcome.task == *task)?;
-        Some((block.round, outcome.value))
+        Some((block, outcome.value))
     })
 }
 
@@ -19,49 +23,49 @@ pub fn value(measured: &Measured, task: &Task) -> Option<Interval> {
     median_interval(&values(measured, task).map(|(_, value)| value).collect::<Vec<_>>())
 }
 
-/// Whether `a` is the better value.
-fn is_better(task: &Task, a: f64, b: f64) -> bool {
-    if task.pattern.more_is_better() { a > b } else { a < b }
+/// `of` over `peer` in each round that both ran at the same place.
+fn ratios(of: &Measured, peer: &Measured, task: &Task) -> Vec<f64> {
+    let peers: Vec<(&Block, f64)> = values(peer, task).collect();
+    let probes = |block: &Block| block.probes.into_iter().flatten().map(|ps| Probe { half_round_trip_ps: ps });
+    values(of, task)
+        .filter_map(|(block, value)| {
+            let (beside, other) = peers.iter().find(|(other, _)| other.round == block.round)?;
+            let comparable = *other > 0.0 && value > 0.0 && at_one_place(probes(block).chain(probes(beside)));
+            comparable.then_some(value / other)
+        })
+        .collect()
 }
 
-/// The best by median of those that `wanted` takes.
+/// The best of those that `wanted` takes, each held against the first of them round by round.
 pub fn best<'a>(
     all: impl IntoIterator<Item = &'a Measured>,
     task: &Task,
     wanted: impl Fn(&Measured) -> bool,
 ) -> Option<&'a Measured> {
-    let mut best: Option<(&Measured, f64)> = None;
-    for measured in all.into_iter().filter(|measured| wanted(measured)) {
-        let found: Vec<f64> = values(measured, task).map(|(_, value)| value).collect();
-        if let Some(middle) = median(&found)
-            && best.is_none_or(|(_, other)| is_better(task, middle, other))
-        {
-            best = Some((measured, middle));
-        }
-    }
-    best.map(|(measured, _)| measured)
+    let has_values = |measured: &&Measured| values(measured, task).next().is_some();
+    let mut measured = all.into_iter().filter(|measured| wanted(measured)).filter(has_values);
+    let first = measured.next()?;
+    let over_first = |of: &'a Measured| Some((of, median(&ratios(of, first, task))?));
+    let better = |one: f64, other: f64| if task.pattern.more_is_better() { one > other } else { one < other };
+    let (best, _) = measured
+        .filter_map(over_first)
+        .fold((first, 1.0), |best, found| if better(found.1, best.1) { found } else { best });
+    Some(best)
 }
 
 /// `of` over `peer` round by round, in the unit of the pattern: below 1 is better for a time, above 1 for a rate.
 pub fn ratio(of: &Measured, peer: &Measured, task: &Task) -> Option<Interval> {
-    let peers: Vec<(u32, f64)> = values(peer, task).collect();
-    let ratios: Vec<f64> = values(of, task)
-        .filter_map(|(round, value)| {
-            let (_, other) = peers.iter().find(|(other, _)| *other == round)?;
-            (*other > 0.0).then_some(value / other)
-        })
-        .collect();
-    median_interval(&ratios)
+    Paired { ratios: ratios(of, peer, task) }.interval()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use experiment::point::Receiver;
-    use launch::carrier::Peer;
+    use launch::carriers::named;
     use launch::report::Reports;
     use machine::{Bytes, CoreId, Nanoseconds, Site};
 
-    use super::super::block::{Block, Outcome};
+    use super::super::block::Outcome;
     use super::super::contender::{Contender, Hosts, Seats};
     use super::super::pattern::Pattern;
     use super::super::result::Figures;
@@ -98,22 +102,34 @@ pub(super) mod tests {
     fn ratios_are_taken_within_rounds_against_the_best_peer() {
         let all = [
             measured(engine(), LATENCY, &[100.0, 200.0, 400.0]),
-            measured(Contender::Peer(Peer::SharedMemory), LATENCY, &[200.0, 400.0, 800.0]),
-            measured(Contender::Peer(Peer::Tcp), LATENCY, &[4000.0, 5000.0, 6000.0]),
+            measured(Contender::Peer(named("vader").unwrap()), LATENCY, &[200.0, 400.0, 800.0]),
+            measured(Contender::Peer(named("tcp").unwrap()), LATENCY, &[4000.0, 5000.0, 6000.0]),
         ];
         let best = best(&all, &LATENCY, |measured| !measured.contender.is_engine()).unwrap();
-        assert_eq!(best.contender, Contender::Peer(Peer::SharedMemory));
+        assert_eq!(best.contender, Contender::Peer(named("vader").unwrap()));
         let ratio = ratio(&all[0], best, &LATENCY).unwrap();
-        assert_eq!((ratio.median, ratio.low, ratio.high), (0.5, 0.5, 0.5));
+        assert!([ratio.median, ratio.low, ratio.high].iter().all(|end| (end - 0.5).abs() < 1e-9), "{ratio:?}");
         assert_eq!(value(&all[0], &LATENCY).unwrap().median, 200.0);
+    }
+
+    #[test]
+    fn a_planted_flip_changes_no_ratio() {
+        let mut ours = measured(engine(), LATENCY, &[100.0, 200.0, 100.0]);
+        let theirs = measured(Contender::Peer(named("tcp").unwrap()), LATENCY, &[200.0, 200.0, 200.0]);
+        // In the second round the cores were far for the engine alone.
+        ours.blocks[1].probes = [Some(50_000), Some(130_000)];
+        let found = ratio(&ours, &theirs, &LATENCY).unwrap();
+        assert_eq!((found.samples, (found.median * 1e9).round()), (2, 0.5e9));
     }
 
     #[test]
     fn more_is_better_for_rates() {
         let rate = Task { pattern: Pattern::Rate, ..LATENCY };
-        let all =
-            [measured(Contender::Peer(Peer::Ucx), rate, &[3.0]), measured(Contender::Peer(Peer::Tcp), rate, &[2.0])];
-        assert_eq!(best(&all, &rate, |_| true).unwrap().contender, Contender::Peer(Peer::Ucx));
+        let all = [
+            measured(Contender::Peer(named("ucx").unwrap()), rate, &[3.0]),
+            measured(Contender::Peer(named("tcp").unwrap()), rate, &[2.0]),
+        ];
+        assert_eq!(best(&all, &rate, |_| true).unwrap().contender, Contender::Peer(named("ucx").unwrap()));
         assert!(best(&all, &LATENCY, |_| true).is_none());
     }
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
-use launch::carrier::{Engine, Network, Peer, Variables};
+use launch::carrier::{Engine, Network, Variables};
+use launch::carriers::{Carrier, Reach};
 use launch::installation::Installation;
 use launch::provider::Provider;
 use machine::{CoreId, Site};
@@ -17,7 +18,7 @@ pub enum Contender {
         /// Between hosts; `None` on one host, where ranks meet in shared memory.
         network: Option<Network>,
     },
-    Peer(Peer),
+    Peer(Carrier),
 }
 
 impl fmt::Display for Contender {
@@ -63,7 +64,7 @@ impl Contender {
                 let engine = Engine { placement: placement.clone(), network: network.clone(), account };
                 Some(engine.variables(installation, provider?, command))
             }
-            Contender::Peer(peer) => peer.variables(installation, interface),
+            Contender::Peer(peer) => peer.variables(installation, interface.map_or(Reach::Host, Reach::Between)),
         }
     }
 }
@@ -104,8 +105,14 @@ impl fmt::Display for Seats {
 }
 
 /// Contenders for `hosts` on a machine with so many `cores`, of which one may be `free` beside those of the ranks, and why
-/// others were left out.
-pub fn usual(hosts: Hosts, free: Option<CoreId>, cores: usize, interface: &str) -> (Vec<Contender>, Vec<String>) {
+/// others were left out. `carriers` are what can carry between these hosts besides the engine.
+pub fn usual(
+    hosts: Hosts,
+    free: Option<CoreId>,
+    cores: usize,
+    interface: &str,
+    carriers: Vec<Carrier>,
+) -> (Vec<Contender>, Vec<String>) {
     let mut contenders = Vec::new();
     let mut notes = Vec::new();
     let networks = match hosts {
@@ -127,14 +134,7 @@ pub fn usual(hosts: Hosts, free: Option<CoreId>, cores: usize, interface: &str) 
             "plimsoll at core:N left out: two ranks and the engine's core need 3 cores, this process has {cores}"
         )),
     }
-    contenders.extend(
-        match hosts {
-            Hosts::One => vec![Peer::SharedMemory, Peer::Ucx, Peer::Tcp],
-            Hosts::Lab => vec![Peer::Ucx, Peer::Tcp],
-        }
-        .into_iter()
-        .map(Contender::Peer),
-    );
+    contenders.extend(carriers.into_iter().map(Contender::Peer));
     (contenders, notes)
 }
 
@@ -144,10 +144,11 @@ mod tests {
 
     #[test]
     fn an_engine_on_a_core_takes_part_where_there_is_one_to_spare() {
-        let (two, notes) = usual(Hosts::One, None, 2, "lab0");
+        let (two, notes) = usual(Hosts::One, None, 2, "lab0", Vec::new());
         assert_eq!(two.iter().filter(|contender| contender.is_engine()).count(), 1);
         assert!(notes[0].contains("need 3 cores, this process has 2"));
-        let (three, notes) = usual(Hosts::Lab, Some(CoreId(2)), 3, "lab0");
+        let carriers = ["ucx", "tcp"].map(|name| launch::carriers::named(name).unwrap()).to_vec();
+        let (three, notes) = usual(Hosts::Lab, Some(CoreId(2)), 3, "lab0", carriers);
         let names: Vec<_> = three.iter().map(Contender::to_string).collect();
         let all = "plimsoll at app, udp|plimsoll at app, afxdp:lab0|plimsoll at app, xdp:lab0|plimsoll at core:2, udp|ucx|tcp";
         assert_eq!((names.join("|").as_str(), notes.len()), (all, 0));

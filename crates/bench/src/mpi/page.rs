@@ -298,7 +298,7 @@ fn lines(mut table: Table, right: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use launch::carrier::Peer;
+    use launch::carriers::named;
 
     use super::super::comparison::tests::{LATENCY, engine, measured};
     use super::super::contender::Contender;
@@ -307,11 +307,11 @@ mod tests {
 
     #[test]
     fn a_page_says_what_was_compared_and_what_failed() {
-        let mut lost = measured(Contender::Peer(Peer::Ucx), LATENCY, &[]);
+        let mut lost = measured(Contender::Peer(named("ucx").unwrap()), LATENCY, &[]);
         lost.failures.push("ucx under Open MPI: exit code 1. Next: see".to_owned());
         let all = [
             measured(engine(), LATENCY, &[100.0, 110.0, 120.0]),
-            measured(Contender::Peer(Peer::SharedMemory), LATENCY, &[200.0, 220.0, 240.0]),
+            measured(Contender::Peer(named("vader").unwrap()), LATENCY, &[200.0, 220.0, 240.0]),
             lost,
         ];
         let text = page("Open MPI", &all, &[LATENCY], &["note of the caller".to_owned()]);

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use experiment::point::Receiver;
-use launch::installation::{Choice, Family, Installation};
+use launch::carriers::{self, Carrier, Reach};
+use launch::installation::{Choice, Installation};
 use machine::choice::for_polling_here;
 use machine::topology::Topology;
 use machine::{Bytes, CoreId, Fault, Result, count};
@@ -12,7 +13,7 @@ use serde::Serialize;
 
 use super::block::Bench;
 use super::conduct::{Measured, Plan, conduct};
-use super::contender::{Contender, Hosts, Seats, usual};
+use super::contender::{Hosts, Seats, usual};
 use super::page;
 use super::pattern::{Pattern, Task};
 use super::seats;
@@ -88,13 +89,7 @@ pub fn run(request: &Request, begin: impl FnOnce(usize)) -> Result<(Findings, Re
     let installation = Installation::chosen(&request.mpi)?;
     let cores = for_polling_here(&linux::affinity::allowed()?)?;
     let mut notes = Vec::new();
-    let mut plan = plan(request, &cores, &mut notes)?;
-    if installation.family != Family::OpenMpi {
-        notes.push(format!("{installation}: its own transports are not compared, only Open MPI's are known here"));
-        for (_, contenders) in &mut plan.places {
-            contenders.retain(Contender::is_engine);
-        }
-    }
+    let plan = plan(request, &installation, &cores, &mut notes)?;
     let mut bench = Bench::new(installation, request.command.clone())?;
     notes.extend_from_slice(bench.notes());
     begin(plan.starts());
@@ -111,7 +106,7 @@ pub fn run(request: &Request, begin: impl FnOnce(usize)) -> Result<(Findings, Re
 }
 
 /// `cores` are those to choose from, near ones first.
-fn plan(request: &Request, cores: &[CoreId], notes: &mut Vec<String>) -> Result<Plan> {
+fn plan(request: &Request, installation: &Installation, cores: &[CoreId], notes: &mut Vec<String>) -> Result<Plan> {
     let pairs = match request.cores {
         Some(named) if named.0 == named.1 => {
             let next = "choose two cores";
@@ -156,6 +151,13 @@ fn plan(request: &Request, cores: &[CoreId], notes: &mut Vec<String>) -> Result<
             tasks.push(Task { pattern: Pattern::Bandwidth, size: Bytes(1 << 16), receiver: Receiver::Works });
         }
     }
+    let known: Vec<Carrier> = carriers::known()?;
+    let of_mpi = known.into_iter().filter(|of| of.variables(installation, Reach::Host).is_some());
+    let (here, absent): (Vec<_>, Vec<_>) = of_mpi.partition(|of| of.missing(installation).is_none());
+    if !absent.is_empty() {
+        let names: Vec<&str> = absent.iter().map(|carrier| carrier.name.as_str()).collect();
+        notes.push(format!("{} left out: not on this machine", names.join(", ")));
+    }
     let choice = machine::choice::Choice::among(Topology::live()?, cores.iter().copied());
     let places = all
         .into_iter()
@@ -163,7 +165,10 @@ fn plan(request: &Request, cores: &[CoreId], notes: &mut Vec<String>) -> Result<
             let (first, second) = seats.cores;
             let beside = choice.clone().without([first, second]);
             let free = beside.nearest(first).filter(|core| beside.is_free(*core));
-            let (contenders, left_out) = usual(seats.hosts, free, cores.len(), INTERFACE);
+            let reach = if seats.hosts == Hosts::One { Reach::Host } else { Reach::Between(INTERFACE) };
+            let can = |of: &&Carrier| of.variables(installation, reach).is_some();
+            let carriers = here.iter().filter(can).cloned().collect();
+            let (contenders, left_out) = usual(seats.hosts, free, cores.len(), INTERFACE, carriers);
             for note in left_out {
                 if !notes.contains(&note) {
                     notes.push(note);
@@ -201,6 +206,8 @@ impl Findings {
 
 #[cfg(test)]
 mod tests {
+    use launch::installation::Family;
+
     use super::*;
 
     #[test]
@@ -231,7 +238,9 @@ mod tests {
         if allowed.len() < 2 {
             return skip::test("one core only");
         }
-        let plan_of = |request: &Request| plan(request, &allowed[..2], &mut Vec::new());
+        let (family, version, launcher) = (Family::OpenMpi, "4.1.4".to_owned(), PathBuf::from("/nowhere/mpirun"));
+        let installation = Installation { family, version, launcher, device: None, libraries: None };
+        let plan_of = |request: &Request| plan(request, &installation, &allowed[..2], &mut Vec::new());
         let plan = plan_of(&Request { targets: true, paths: Paths::One, ..request() }).unwrap();
         assert_eq!((plan.tasks.len(), plan.accounted_rounds, plan.places.len()), (3, 0, 1));
         let both = plan_of(&Request { paths: Paths::Lab, protocol_core: Some(allowed[0]), ..request() }).unwrap();

@@ -109,7 +109,7 @@ fn softirq(found: &[(&Block, &Outcome)]) -> Reading<f64> {
 
 #[cfg(test)]
 mod tests {
-    use launch::carrier::Peer;
+    use launch::carriers::named;
     use launch::report::{Report, Reports};
 
     use super::super::comparison::tests::{LATENCY, engine, measured};
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_is_not_counted_is_absent_and_not_zero() {
-        let peer = &of(&accounted(Contender::Peer(Peer::Tcp), None), &LATENCY).unwrap()[0];
+        let peer = &of(&accounted(Contender::Peer(named("tcp").unwrap()), None), &LATENCY).unwrap()[0];
         assert!(matches!(&peer.protocol, Reading::Absent { reason } if reason.contains("part of the MPI library")));
         assert_eq!(peer.mpi, Reading::Measured(70.0));
         assert!(of(&measured(engine(), LATENCY, &[1.0]), &LATENCY).is_none());

@@ -127,7 +127,7 @@ pub fn judge(all: &[Measured]) -> Vec<Judged<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use launch::carrier::Peer;
+    use launch::carriers::named;
 
     use super::super::comparison::tests::{LATENCY, engine, measured};
     use super::*;
@@ -147,14 +147,14 @@ mod tests {
     fn targets_of_hosts_that_were_measured() {
         let all = [
             measured(engine(), LATENCY, &[100.0, 110.0]),
-            measured(Contender::Peer(Peer::Tcp), LATENCY, &[200.0, 220.0]),
+            measured(Contender::Peer(named("tcp").unwrap()), LATENCY, &[200.0, 220.0]),
         ];
         let judged = judge(&all);
         assert_eq!(
             judged.iter().map(|j| j.verdict).collect::<Vec<_>>(),
             [Verdict::Met, Verdict::NotMeasured, Verdict::NotMeasured]
         );
-        assert_eq!(judged[0].ratio.unwrap().median, 0.5);
+        assert!((judged[0].ratio.unwrap().median - 0.5).abs() < 1e-9);
         assert_eq!(tasks().len(), 3);
     }
 }

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use experiment::comparison::Paired;
+use experiment::nearness::at_one_place;
 use experiment::point::{self, Pattern, PointSpec, Receiver, Stack};
 use experiment::random::Random;
+use experiment::sample::Probe;
 use machine::{Bytes, Result, Site};
 
 use super::{Message, Mode, Profiled, Request, interval};
@@ -30,7 +33,7 @@ pub fn measure(
         protocol_core: None,
         receiver: Receiver::Reads,
     };
-    let mut found: [Vec<Option<f64>>; 3] = Default::default();
+    let mut found: [Vec<Option<(f64, Beside)>>; 3] = Default::default();
     let mut failures: [Vec<String>; 3] = Default::default();
     for round in 0..request.rounds {
         let mut order = [0, 1, 2];
@@ -41,13 +44,15 @@ pub fn measure(
                 continue;
             }
             progress(&format!("NetPIPE, {}, round {} of {}", Mode::ALL[nth].word(), round + 1, request.rounds));
-            probes.extend(linux::probe::between(request.cores.0, request.cores.1).ok().map(|probe| probe.picoseconds));
+            let before = probe(request);
             let profiled = Profiled::new(Mode::ALL[nth], library)?;
             let run = netpipe::measure_with(&spec, None, &profiled.variables).map(|reference| reference.value);
+            let beside = [before, probe(request)];
+            probes.extend(beside.into_iter().flatten().map(|probe| probe.half_round_trip_ps));
             let (sends, _) = profiled.recorded()?;
             let proven = (sends > 0) == (Mode::ALL[nth] != Mode::Bare);
             found[nth].push(match run {
-                Ok(value) if proven => Some(value),
+                Ok(value) if proven => Some((value, beside)),
                 Ok(_) => {
                     failures[nth].push(format!("NetPIPE, {}: {sends} sends were recorded", Mode::ALL[nth].word()));
                     None
@@ -62,13 +67,23 @@ pub fn measure(
         }
     }
     let [bare, tables, timeline] = &found;
-    let ratio = |with: &[Option<f64>]| {
-        interval(&bare.iter().zip(with).filter_map(|(a, b)| Some((*b)? / (*a)?)).collect::<Vec<_>>())
+    let ratio = |with: &[Option<(f64, Beside)>]| {
+        let pairs = bare.iter().zip(with).filter_map(|(bare, with)| Some(((*bare)?, (*with)?)));
+        let near = pairs.filter(|(bare, with)| at_one_place(bare.1.into_iter().chain(with.1).flatten()));
+        Paired { ratios: near.map(|(bare, with)| with.0 / bare.0).collect() }.interval()
     };
     Ok(Message {
-        bare: interval(&bare.iter().flatten().copied().collect::<Vec<_>>()),
+        bare: interval(&bare.iter().flatten().map(|(value, _)| *value).collect::<Vec<_>>()),
         tables: ratio(tables),
         timeline: ratio(timeline),
         failures: failures.concat(),
     })
+}
+
+/// The distance of the cores before and after a run.
+type Beside = [Option<Probe>; 2];
+
+fn probe(request: &Request) -> Option<Probe> {
+    let found = linux::probe::between(request.cores.0, request.cores.1).ok()?;
+    Some(Probe { half_round_trip_ps: found.picoseconds })
 }

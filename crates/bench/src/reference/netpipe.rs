@@ -8,7 +8,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use experiment::point::{Metric, Path, Pattern, PointSpec, Receiver};
-use launch::carrier::{Peer, Variables};
+use launch::carrier::Variables;
+use launch::carriers::{Reach, named};
 use launch::installation::{Family, Installation};
 use launch::job::{Job, Place};
 use launch::running::{Running, Scratch, Streams};
@@ -109,7 +110,7 @@ fn run(spec: &PointSpec, flags: &[&str], repeats: u64, variables: &Variables) ->
     arguments.extend(sizes.into_iter().flat_map(|(flag, value)| [flag.into(), value.to_string().into()]));
     arguments.extend(["-o".into(), output.clone().into_os_string()]);
     let options = ["--mca", "rmaps_rank_file_physical", "1", "--rankfile", &ranks.to_string_lossy()];
-    let transport = Peer::SharedMemory.variables(&installation, None).unwrap_or_default();
+    let transport = named("vader")?.variables(&installation, Reach::Host).unwrap_or_default();
     let job = Job {
         installation: &installation,
         ranks: 2,

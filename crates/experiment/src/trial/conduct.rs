@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use machine::{Fault, Nanoseconds, Result};
 
 use super::design::{Arm, Design, letter};
-use super::judgement::judge;
+use super::judgement::{Judgement, judge};
 use super::store::{Store, Trial};
 use super::{Run, Runs};
 use crate::contrast::{FIRST_LOOK, looks};
@@ -109,16 +109,17 @@ impl Sitting<'_> {
         let arms = self.design.arms.len();
         let mut judgement = judge(self.design, &self.runs);
         // What was stored may be enough.
-        let mut look = looks().find(|look| *look as usize >= judgement.rounds).unwrap_or(FIRST_LOOK);
         let mut beaten = vec![false; arms];
+        let mut rounds = self.rounds(&judgement, &beaten);
+        let mut look = looks().find(|look| *look as usize >= rounds).unwrap_or(FIRST_LOOK);
         for (tries, round) in (first..).enumerate() {
             // Between two looks nothing is decided.
-            if judgement.rounds >= look as usize || tries >= MOST_TRIES * look as usize {
+            if rounds >= look as usize || tries >= MOST_TRIES * look as usize {
                 if judgement.is_settled() {
                     return Ok(End::Settled);
                 }
                 beaten = (0..arms).map(|arm| judgement.is_beaten(arm)).collect();
-                look = looks().find(|next| *next > look && *next as usize > judgement.rounds).unwrap_or(look);
+                look = looks().find(|next| *next > look && *next as usize > rounds).unwrap_or(look);
             }
             let takes = (0..arms).filter(|&arm| !beaten[arm]).map(|arm| self.usual(arm)).sum();
             if self.runs.spent + Nanoseconds(takes) > self.budget {
@@ -137,11 +138,18 @@ impl Sitting<'_> {
                 }
             }
             judgement = judge(self.design, &self.runs);
+            rounds = self.rounds(&judgement, &beaten);
             if self.runs.left_out(0).is_some() || (1..arms).all(|arm| self.runs.left_out(arm).is_some()) {
                 return Ok(End::Settled);
             }
         }
         Ok(End::OutOfTime)
+    }
+
+    /// Rounds that all arms have which are still compared.
+    fn rounds(&self, judgement: &Judgement, beaten: &[bool]) -> usize {
+        let open = (1..beaten.len()).filter(|&arm| !beaten[arm] && self.runs.left_out(arm).is_none());
+        open.map(|arm| judgement.rounds(arm)).min().unwrap_or(0)
     }
 
     /// Runs that do not count, which show at once what cannot be run.

@@ -3,7 +3,7 @@
 use super::design::Design;
 use super::{Run, Runs};
 use crate::contrast::{ERROR, Estimate, Says};
-use crate::nearness::as_near;
+use crate::nearness::at_one_place;
 use crate::statistics::median;
 
 /// Runs of one round that began further apart than so many of their lengths were cut apart: drift does not cancel.
@@ -39,8 +39,6 @@ pub enum Best {
 pub struct Judgement {
     pub arms: Vec<Standing>,
     pub best: Best,
-    /// Rounds in which the arms that are still compared can be held against the first.
-    pub rounds: usize,
 }
 
 impl Judgement {
@@ -48,6 +46,11 @@ impl Judgement {
     pub fn is_settled(&self) -> bool {
         let told = |standing: &Standing| standing.left_out.is_some() || standing.says != Says::CannotTell;
         self.arms[1..].iter().all(told) && !matches!(self.best, Best::CannotTell(_))
+    }
+
+    /// Rounds in which the arm could be held against the first.
+    pub fn rounds(&self, arm: usize) -> usize {
+        self.arms[arm].over_first.map_or(0, |found| found.rounds)
     }
 
     /// Arms that another beats: they need no more rounds, but for the first, which the others are held against.
@@ -83,16 +86,7 @@ pub fn judge(design: &Design, runs: &Runs) -> Judgement {
         _ if alike() && !unbeaten.is_empty() => Best::Either(unbeaten),
         _ => Best::CannotTell(unbeaten),
     };
-    let compared = |arm: &&usize| **arm != 0 && unbeaten_or_open(&best, **arm);
-    let rounds = taken.iter().filter(compared).map(|&arm| differences(design, runs, arm, 0).len()).min().unwrap_or(0);
-    Judgement { arms: standings, best, rounds }
-}
-
-fn unbeaten_or_open(best: &Best, arm: usize) -> bool {
-    match best {
-        Best::One(_) => true,
-        Best::Either(of) | Best::CannotTell(of) => of.contains(&arm),
-    }
+    Judgement { arms: standings, best }
 }
 
 /// `ln(one / other)` of each round that both ran side by side, above 0 where `one` is better.
@@ -115,8 +109,7 @@ fn seconds(run: &Run) -> f64 {
 
 /// Whether the cores were as near for the one as for the other, all the time as far as is known.
 fn met_the_same(one: &Run, other: &Run) -> bool {
-    let probes: Vec<_> = one.probes.iter().chain(&other.probes).flatten().collect();
-    probes.iter().all(|x| probes.iter().all(|y| as_near(**x, **y)))
+    at_one_place(one.probes.into_iter().chain(other.probes).flatten())
 }
 
 /// Rounds that it would take, as things are, until the arm can be told from the first.

@@ -119,8 +119,9 @@ pub fn percent(share: f64) -> String {
 pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> Vec<String> {
     let mut notes = Vec::new();
     let rounds = runs.measured(0).count();
-    let lost = rounds.saturating_sub(judgement.rounds);
-    if lost > 0 && judgement.rounds > 0 {
+    let compared = (1..design.arms.len()).map(|arm| judgement.rounds(arm)).max().unwrap_or(0);
+    let lost = rounds.saturating_sub(compared);
+    if lost > 0 && compared > 0 {
         notes.push(format!(
             "{lost} of {rounds} rounds are not compared: the cores moved within them, or a run was lost"
         ));
@@ -141,10 +142,10 @@ pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> V
     if end == End::OutOfTime {
         let needed = |standing: &Standing| Some(rounds_needed(&standing.over_first?, design.margin));
         let open = judgement.arms.iter().filter(|standing| standing.says == Says::CannotTell);
-        let most = open.filter_map(needed).max().filter(|needed| *needed > judgement.rounds);
+        let most = open.filter_map(needed).max().filter(|needed| *needed > compared);
         let rounds = runs.measured(0).count().max(1);
         notes.push(match most {
-            Some(most) if judgement.rounds >= FIRST_LOOK as usize => format!(
+            Some(most) if compared >= FIRST_LOOK as usize => format!(
                 "the budget is spent; about {most} rounds would tell: --budget {:.0}m goes on from here",
                 (runs.spent.0 as f64 * most as f64 / rounds as f64 * 1.2 / 60e9).ceil()
             ),

@@ -1,6 +1,5 @@
 //! Applications as their users run them: the same physics over the provider as over TCP.
 
-use launch::carrier::Peer;
 use testbed::applications::{self, Gromacs, LIMIT, MELT, WATER, installed};
 use testbed::{Carrier, Job, Place};
 
@@ -33,7 +32,7 @@ fn lammps(input: &str) {
     let arguments = applications::lammps(&place, input);
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let run = |carrier| Job::new(&mpi, 2, carrier, &lmp).arguments(&words).run(&place, LIMIT).well("lmp");
-    let reference = thermodynamics(&run(Carrier::Peer(Peer::Tcp)).out);
+    let reference = thermodynamics(&run(Carrier::Other("tcp")).out);
     for (settings, port) in [(&[][..], "shm"), (BAD_WIRE, "udp")] {
         let ended = run(Carrier::Engine(settings));
         assert!(ended.port(port).packets_received > 1000, "{}", ended.told());
@@ -62,7 +61,7 @@ fn gromacs_moves_water_alike() {
         let ended = Job::new(&mpi, 2, carrier, &gmx).arguments(&words).run(&place, LIMIT).well("gmx_mpi");
         (ended, gromacs.energies(name))
     };
-    let (_, reference) = run(Carrier::Peer(Peer::Tcp), "tcp");
+    let (_, reference) = run(Carrier::Other("tcp"), "tcp");
     assert!(reference.iter().any(|line| line.contains("Total Energy")), "{reference:?}");
     for (settings, port) in [(&[][..], "shm"), (BAD_WIRE, "udp")] {
         let (ended, energies) = run(Carrier::Engine(settings), port);

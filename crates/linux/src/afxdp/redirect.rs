@@ -3,8 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering;
 
-use machine::{Fault, Result};
-use offcode::manifest::XdpMode;
+use machine::{Fault, Result, XdpMode};
 
 use super::Receiver;
 use crate::xdp::{self, Attached, Attachment, Interface, Object, SharedWords};

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use offcode::manifest::XdpMode;
+use machine::XdpMode;
 
 use super::*;
 use crate::lab::tests::{gone, line_of, possible, wait_until};

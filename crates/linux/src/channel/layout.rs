@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use machine::channel::Specification;
+use machine::channel::{Cast, Policy};
 use machine::{Bytes, Fault, Result};
-use offcode::Specification;
-use offcode::channel::{Cast, Policy};
 
 use super::lapping;
 use super::track::{INLINE, Slot, Track};

@@ -4,8 +4,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use machine::channel::{Channel, Counted, Delivery, Specification, Synchronization, Written};
 use machine::{Fault, Nanoseconds, Result};
-use offcode::channel::{Channel, Counted, Delivery, Specification, Synchronization, Written};
 
 use super::layout::MOST_READERS;
 use super::passing::{self, State};

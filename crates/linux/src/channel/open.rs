@@ -3,9 +3,9 @@
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use machine::channel::Specification;
+use machine::channel::{Cast, Channel};
 use machine::{Fault, Result};
-use offcode::Specification;
-use offcode::channel::{Cast, Channel};
 
 use super::layout::Layout;
 #[cfg(doc)]

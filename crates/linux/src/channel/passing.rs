@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use machine::channel::{Buffers, Cast, Content, Delivery, Policy, Specification, Synchronization};
 use machine::{Bytes, Result};
-use offcode::channel::{Buffers, Cast, Content, Delivery, Policy, Specification, Synchronization};
 
 use super::layout::Layout;
 use super::seat::{Seat, reopen};

@@ -1,7 +1,7 @@
 //! What a channel refuses, in words.
 
+use machine::channel::Specification;
 use machine::{Bytes, Fault};
-use offcode::Specification;
 
 #[cold]
 pub(super) fn over_size(length: usize, specification: &Specification) -> Fault {

@@ -1,10 +1,10 @@
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use machine::channel::Specification;
+use machine::channel::conformance::{self, Bench, specification};
+use machine::channel::{Buffers, Cast, Channel, Counted, Delivery, Policy, Synchronization, Written};
 use machine::{Bytes, Nanoseconds};
-use offcode::Specification;
-use offcode::channel::conformance::{self, Bench, specification};
-use offcode::channel::{Buffers, Cast, Channel, Counted, Delivery, Policy, Synchronization, Written};
 
 use super::*;
 

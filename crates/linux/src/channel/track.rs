@@ -184,7 +184,7 @@ impl<Owner> Inlet<Owner> {
             if length > INLINE {
                 // SAFETY: a buffer holds `size` bytes, of which this is no more. A writer that breaks the protocol may
                 // write there at any time: the bytes are plain, any value of them is good, and who takes them reads what
-                // it decides on once ([`offcode::channel::Channel`]).
+                // it decides on once ([`machine::channel::Channel`]).
                 return deliver(unsafe { std::slice::from_raw_parts(self.track.buffer(self.position), length) });
             }
             // A copy, because a hostile writer could change the bytes between a check and the use of what was checked.

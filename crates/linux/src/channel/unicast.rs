@@ -3,8 +3,8 @@
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use machine::channel::{Channel, Counted, Delivery, Specification, Synchronization, Written};
 use machine::{Nanoseconds, Result};
-use offcode::channel::{Channel, Counted, Delivery, Specification, Synchronization, Written};
 
 use super::passing::{self, State};
 use super::refusals::{over_size, polled};

@@ -264,7 +264,6 @@ impl Port for ShmPort {
             reliable: true,
             mtu: Bytes(self.geometry.mtu as u64),
             remote_read: self.peers.iter().any(|peer| peer.process.as_ref().is_some_and(Process::is_readable)),
-            zero_copy: true,
         }
     }
 

@@ -262,13 +262,7 @@ impl UdpPort {
 
 impl Port for UdpPort {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            ordered: false,
-            reliable: false,
-            mtu: Bytes(self.mtu as u64),
-            remote_read: false,
-            zero_copy: false,
-        }
+        Capabilities { ordered: false, reliable: false, mtu: Bytes(self.mtu as u64), remote_read: false }
     }
 
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {

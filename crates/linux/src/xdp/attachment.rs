@@ -3,8 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use machine::{Fault, Result};
-use offcode::manifest::XdpMode;
+use machine::{Fault, Result, XdpMode};
 
 use super::interface::{Attached, Interface};
 use super::object::ATTACH_XDP;

@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::thread;
 
-use machine::{Fault, Result};
-use offcode::manifest::XdpMode;
+use machine::{Fault, Result, XdpMode};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};

@@ -4,8 +4,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use machine::Nanoseconds;
-use offcode::manifest::XdpMode;
+use machine::{Nanoseconds, XdpMode};
 
 use super::*;
 use crate::lab::{Host, Lab, Options};

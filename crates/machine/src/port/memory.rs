@@ -93,13 +93,7 @@ fn word(bytes: &[u8]) -> u32 {
 
 impl Port for MemoryPort {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            ordered: true,
-            reliable: true,
-            mtu: Bytes(self.mtu as u64),
-            remote_read: false,
-            zero_copy: false,
-        }
+        Capabilities { ordered: true, reliable: true, mtu: Bytes(self.mtu as u64), remote_read: false }
     }
 
     #[inline]

@@ -1,9 +1,9 @@
 //! How an ODF spells what a manifest holds: one table for the reader and the writer.
 
-use machine::SiteKind;
+use machine::{SiteKind, XdpMode};
 
 use crate::channel::{Cast, Content, Delivery, Policy, Synchronization};
-use crate::manifest::{BodyKind, Constraint, ProgramRole, XdpMode};
+use crate::manifest::{BodyKind, Constraint, ProgramRole};
 
 /// An enumeration's values with their spelling.
 pub(super) type Words<T> = [(&'static str, T)];

@@ -1,6 +1,6 @@
 //! Manifests of every shape that an ODF can state.
 
-use machine::{Bytes, Nanoseconds, SiteKind};
+use machine::{Bytes, Nanoseconds, SiteKind, XdpMode};
 use offcode::channel::{Buffers, Cast, Content, Delivery, Policy, Specification, Synchronization};
 use offcode::manifest::*;
 use offcode::{Guid, Manifest};

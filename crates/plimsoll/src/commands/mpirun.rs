@@ -2,7 +2,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use launch::carrier::{self, Network, Peer};
+use launch::carrier::{self, Network};
+use launch::carriers::{self, Carrier};
 use launch::installation::Choice;
 use launch::session::{self, Request};
 use machine::{Fault, Result, Site};
@@ -19,9 +20,9 @@ pub struct Arguments {
     /// Where the engine's work runs: app or core:N
     #[arg(long, default_value = "app", value_parser = carrier::placement)]
     placement: Site,
-    /// What carries the messages instead of plimsoll: a transport of the MPI itself (vader, ucx, tcp)
-    #[arg(long, conflicts_with_all = ["placement", "network", "report", "oversubscribe", "lab"])]
-    carrier: Option<Peer>,
+    /// What carries the messages instead of plimsoll: a transport of the MPI, like vader, ucx or tcp
+    #[arg(long, value_name = "NAME", value_parser = carriers::named, conflicts_with_all = ["placement", "network", "report", "oversubscribe", "lab"])]
+    carrier: Option<Carrier>,
     /// What carries messages between hosts: udp, afxdp:IFACE or xdp:IFACE
     #[arg(long)]
     network: Option<Network>,

@@ -14,7 +14,8 @@ use experiment::trial::store::Store;
 use experiment::trial::{page, terminal};
 use indicatif::ProgressBar;
 use launch::allocation;
-use launch::carrier::{Peer, placement};
+use launch::carrier::placement;
+use launch::carriers;
 use launch::trial::{Starter, programs};
 use linux::output;
 use machine::{Fault, Nanoseconds, Result, Source};
@@ -251,7 +252,7 @@ impl Varied {
         for value in &values {
             match axis {
                 Axis::Placement => _ = placement(value)?,
-                Axis::Carrier if value != "plimsoll" => _ = value.parse::<Peer>()?,
+                Axis::Carrier if value != "plimsoll" => _ = carriers::named(value)?,
                 _ => {}
             }
         }

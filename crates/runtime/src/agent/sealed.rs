@@ -49,7 +49,7 @@ impl<P: Port> Port for SealedPort<P> {
     fn capabilities(&self) -> Capabilities {
         let inner = self.port.capabilities();
         let mtu = Bytes(inner.mtu.0.saturating_sub(OVERHEAD as u64));
-        Capabilities { mtu, remote_read: false, zero_copy: false, ..inner }
+        Capabilities { mtu, remote_read: false, ..inner }
     }
 
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {

@@ -6,9 +6,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use machine::{Bytes, Fault, Result, Site, SiteKind};
+use machine::{Bytes, Fault, Result, Site, SiteKind, XdpMode};
 use offcode::channel::{Buffers, Cast};
-use offcode::manifest::XdpMode;
 use offcode::{Attributes, Specification};
 use toml::Spanned;
 

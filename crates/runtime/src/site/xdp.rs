@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use linux::xdp::{self, Attachment, Interface, Object, ProgramKind, RunStatistics, SharedWords, word};
-use machine::{Fault, Result, Site};
-use offcode::manifest::{BodyKind, ProgramRole, XdpMode};
+use machine::{Fault, Result, Site, XdpMode};
+use offcode::manifest::{BodyKind, ProgramRole};
 use offcode::{Channel, ChannelId, Specification};
 
 use super::evidence::{Counter, Evidence};

@@ -384,13 +384,7 @@ impl AfxdpPort {
 
 impl Port for AfxdpPort {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            ordered: false,
-            reliable: false,
-            mtu: Bytes(self.mtu as u64),
-            remote_read: false,
-            zero_copy: self.nic.in_force().mode == super::Mode::ZeroCopy,
-        }
+        Capabilities { ordered: false, reliable: false, mtu: Bytes(self.mtu as u64), remote_read: false }
     }
 
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {

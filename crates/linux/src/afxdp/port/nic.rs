@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use machine::{Bytes, Fault, Result};
-use offcode::manifest::XdpMode;
+use machine::{Bytes, Fault, Result, XdpMode};
 
 use super::frame::{self, ETHERNET, HardwareAddress, Malformed};
 use super::holder::{self, Holder};

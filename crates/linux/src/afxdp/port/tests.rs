@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use machine::XdpMode;
 use machine::port::conformance::{self, Bench, Leaf, Star};
-use offcode::manifest::XdpMode;
 
 use super::*;
 use crate::afxdp::{Mode, Options, Sender};

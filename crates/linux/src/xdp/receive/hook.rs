@@ -5,8 +5,7 @@ use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use machine::{Fault, Result};
-use offcode::manifest::XdpMode;
+use machine::{Fault, Result, XdpMode};
 
 use super::layout::{self, LANES};
 use super::ownership;

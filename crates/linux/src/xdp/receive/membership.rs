@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use machine::{Fault, Result};
-use offcode::manifest::XdpMode;
+use machine::{Fault, Result, XdpMode};
 
 use super::hook::{Hook, Seat};
 use super::lane::Lane;

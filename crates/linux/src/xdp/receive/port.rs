@@ -4,8 +4,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
-use offcode::manifest::XdpMode;
+use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent, XdpMode};
 
 use super::hook::Hook;
 use super::lane::{Lane, LaneCounters};

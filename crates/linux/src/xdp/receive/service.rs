@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use machine::{Fault, Result};
-use offcode::manifest::XdpMode;
+use machine::{Fault, Result, XdpMode};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::hook::{Hook, Seat};

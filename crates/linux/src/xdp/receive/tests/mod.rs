@@ -7,8 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use machine::{PeerIndex, Port};
-use offcode::manifest::XdpMode;
+use machine::{PeerIndex, Port, XdpMode};
 
 use super::*;
 use crate::lab::{Host, Lab, Options};

@@ -3,7 +3,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
-use machine::{Bytes, Result};
+use crate::{Bytes, Nanoseconds, Result};
 use serde::{Deserialize, Serialize};
 
 /// How many a channel joins.
@@ -20,7 +20,7 @@ pub enum Cast {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Content {
-    /// Calls and their answers, each with a [`crate::call::Header`].
+    /// Calls and their answers, each with a `offcode::call::Header`.
     Calls,
     /// Whatever the two ends agree on.
     Messages,
@@ -107,7 +107,7 @@ pub enum Written {
     Dropped,
     /// No other end is left.
     Gone,
-    /// Only from [`crate::Context::write`]: longer than a buffer, or this end may not write. The log says which.
+    /// Only from `offcode::Context::write`: longer than a buffer, or this end may not write. The log says which.
     Refused,
 }
 
@@ -145,7 +145,7 @@ pub trait Channel: Send {
 
     /// Sleeps until a read would deliver, another end goes, or `limit_ns` has passed; says whether a read would
     /// deliver. A fault unless [`Synchronization::Blocking`].
-    fn wait(&mut self, limit: machine::Nanoseconds) -> Result<bool>;
+    fn wait(&mut self, limit: Nanoseconds) -> Result<bool>;
 
     /// Whether every other end has gone; what was written before may still be read.
     fn is_abandoned(&self) -> bool;
@@ -177,7 +177,7 @@ macro_rules! forwarded {
         fn poll(&mut self) -> Result<bool> {
             (**self).poll()
         }
-        fn wait(&mut self, limit: machine::Nanoseconds) -> Result<bool> {
+        fn wait(&mut self, limit: Nanoseconds) -> Result<bool> {
             (**self).wait(limit)
         }
         fn is_abandoned(&self) -> bool {

@@ -9,7 +9,7 @@ mod unicast;
 
 use std::time::Duration;
 
-use machine::Bytes;
+use crate::Bytes;
 
 use super::{Buffers, Cast, Channel, Content, Delivery, Policy, Specification, Synchronization};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use machine::Nanoseconds;
+use crate::Nanoseconds;
 
 use super::super::{Channel, Counted, Delivery, Specification, Synchronization, Written};
 use super::message::{

@@ -1,0 +1,338 @@
+//! Carriers of a job's messages besides the engine: transports of an MPI, as the variables that make it use them. They are
+//! data: `carriers.toml`, and files that a centre or a user adds.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use machine::{Fault, Result};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::carrier::Variables;
+use crate::installation::{Family, Installation};
+
+/// Those that come with plimsoll.
+const BUILT_IN: &str = include_str!("carriers.toml");
+
+/// What a variable's value may hold, for the interface between hosts.
+const INTERFACE: &str = "${interface}";
+
+/// Variables that decide what is loaded or run, not what carries messages.
+const REFUSED: [&str; 4] = ["PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT"];
+
+/// What carries messages, for each MPI that can.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carrier {
+    pub name: String,
+    also: Vec<String>,
+    /// What it is.
+    pub words: String,
+    one_host: bool,
+    /// Whether it takes an MPI that was built with libfabric.
+    libfabric: bool,
+    needs: Vec<PathBuf>,
+    ways: Vec<Way>,
+}
+
+/// How one MPI is made to use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Way {
+    family: Family,
+    version: Option<Version>,
+    set: BTreeMap<String, String>,
+    between: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    From(u32),
+    Below(u32),
+}
+
+/// Where a job's ranks are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach<'a> {
+    /// On this host.
+    Host,
+    /// On hosts that are joined by this interface.
+    Between(&'a str),
+    /// Wherever the launcher puts them.
+    Anywhere,
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}
+
+impl Carrier {
+    /// What makes `installation` use it. `None` where this MPI cannot, or not between hosts.
+    pub fn variables(&self, installation: &Installation, reach: Reach) -> Option<Variables> {
+        let major = installation.major();
+        let fits = |way: &&Way| {
+            way.family == installation.family
+                && match way.version {
+                    None => true,
+                    Some(Version::From(least)) => major >= least,
+                    Some(Version::Below(most)) => major < most,
+                }
+        };
+        let way = self.ways.iter().find(fits)?;
+        let (interface, between) = match reach {
+            Reach::Between(_) if self.one_host => return None,
+            Reach::Between(interface) => (Some(interface), Some(&way.between)),
+            Reach::Host => (Some("lo"), None),
+            Reach::Anywhere => (None, None),
+        };
+        let all = way.set.iter().chain(between.into_iter().flatten());
+        let known = all.filter_map(|(name, value)| match interface {
+            Some(interface) => Some((name.clone(), value.replace(INTERFACE, interface).into())),
+            None => (!value.contains(INTERFACE)).then(|| (name.clone(), value.into())),
+        });
+        Some(known.collect())
+    }
+
+    /// Why this machine or this MPI does not have it, where that can be seen.
+    pub fn missing(&self, installation: &Installation) -> Option<String> {
+        let file = self.needs.iter().find(|file| !file.exists()).map(|file| format!("there is no {}", file.display()));
+        file.or_else(|| self.libfabric.then(|| installation.without_libfabric()).flatten())
+    }
+}
+
+/// All that are known here, those of the user first, then the centre's, then those that come with plimsoll.
+///
+/// # Errors
+/// A file cannot be read, or says what cannot be: with line and column.
+pub fn known() -> Result<Vec<Carrier>> {
+    let mut all: Vec<Carrier> = Vec::new();
+    let mut add = |text: &str, path: &Path| -> Result<()> {
+        for carrier in read(text, path)? {
+            if !all.iter().any(|known| known.name == carrier.name) {
+                all.push(carrier);
+            }
+        }
+        Ok(())
+    };
+    let named = std::env::var_os("PLIMSOLL_CARRIERS").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
+    let users = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(home);
+    let users = users.map(|folder| folder.join("plimsoll/carriers.toml"));
+    for (path, must_be) in [(named, true), (users, false), (Some("/etc/plimsoll/carriers.toml".into()), false)] {
+        let Some(path) = path else { continue };
+        match fs::read_to_string(&path) {
+            Ok(text) => add(&text, &path)?,
+            Err(error) if error.kind() == ErrorKind::NotFound && !must_be => {}
+            Err(error) => {
+                let next = "correct its name or its permissions; PLIMSOLL_CARRIERS may name a file";
+                return Err(Fault::because(format!("carriers {}", path.display()), error, next));
+            }
+        }
+    }
+    add(BUILT_IN, Path::new("carriers.toml"))?;
+    Ok(all)
+}
+
+/// The carrier of that name.
+///
+/// # Errors
+/// There is none; one of the files cannot be read.
+pub fn named(name: &str) -> Result<Carrier> {
+    let mut all = known()?;
+    let found = all.iter().position(|carrier| carrier.name == name || carrier.also.iter().any(|also| also == name));
+    match found {
+        Some(found) => Ok(all.swap_remove(found)),
+        None => {
+            let names: Vec<&str> = all.iter().map(|carrier| carrier.name.as_str()).collect();
+            let next = format!("choose one of {}, or add it to ~/.config/plimsoll/carriers.toml", names.join(", "));
+            Err(Fault::new(format!("carrier '{name}'"), "there is no such carrier", next))
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    carrier: Vec<WrittenCarrier>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenCarrier {
+    name: Spanned<String>,
+    #[serde(default)]
+    also: Vec<String>,
+    words: String,
+    hosts: Option<Spanned<String>>,
+    #[serde(default)]
+    libfabric: bool,
+    #[serde(default)]
+    needs: Vec<PathBuf>,
+    #[serde(rename = "for")]
+    ways: Vec<WrittenWay>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenWay {
+    mpi: Spanned<String>,
+    version: Option<Spanned<String>>,
+    set: BTreeMap<Spanned<String>, Spanned<String>>,
+    #[serde(default)]
+    between: BTreeMap<Spanned<String>, Spanned<String>>,
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    path: &'a Path,
+}
+
+fn read(text: &str, path: &Path) -> Result<Vec<Carrier>> {
+    let reader = Reader { text, path };
+    let written: Written = toml::from_str(text).map_err(|error| {
+        let at = error.span().unwrap_or(0..0);
+        reader.fault(
+            at,
+            error.message().replace('\n', " "),
+            "see what can stand there in the file that comes with plimsoll",
+        )
+    })?;
+    let mut carriers: Vec<Carrier> = Vec::new();
+    for written in written.carrier {
+        let name = written.name.get_ref().clone();
+        let at = written.name.span();
+        if name == "plimsoll" || carriers.iter().any(|other| other.name == name) {
+            return Err(reader.fault(
+                at,
+                format!("there is another carrier of the name '{name}'"),
+                "choose another name",
+            ));
+        }
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+            let cause = format!("'{}' will not do as a name", name.escape_debug());
+            return Err(reader.fault(at, cause, "write letters, digits, -, _ and dots"));
+        }
+        let one_host = match &written.hosts {
+            None => false,
+            Some(hosts) if hosts.get_ref() == "one" => true,
+            Some(hosts) => {
+                let cause = format!("hosts can be \"one\", not \"{}\"", hosts.get_ref());
+                return Err(reader.fault(hosts.span(), cause, "leave it out where ranks may be on several hosts"));
+            }
+        };
+        if written.ways.is_empty() {
+            return Err(reader.fault(at, "it is for no MPI", "add for = [{ mpi = \"openmpi\", set = { .. } }]"));
+        }
+        let ways = written.ways.into_iter().map(|way| reader.way(way)).collect::<Result<_>>()?;
+        let WrittenCarrier { also, words, libfabric, needs, .. } = written;
+        carriers.push(Carrier { name, also, words, one_host, libfabric, needs, ways });
+    }
+    Ok(carriers)
+}
+
+impl Reader<'_> {
+    fn fault(&self, at: Range<usize>, cause: impl Into<String>, next: impl Into<String>) -> Fault {
+        let before = &self.text[..self.text.floor_char_boundary(at.start)];
+        let line = before.matches('\n').count() + 1;
+        let column = before[before.rfind('\n').map_or(0, |newline| newline + 1)..].chars().count() + 1;
+        Fault::new(format!("{}:{line}:{column}", self.path.display()), cause, next)
+    }
+
+    fn way(&self, written: WrittenWay) -> Result<Way> {
+        let family = match written.mpi.get_ref().as_str() {
+            "openmpi" => Family::OpenMpi,
+            "mpich" => Family::Mpich,
+            "intelmpi" => Family::IntelMpi,
+            other => {
+                let cause = format!("there is no MPI '{other}'");
+                return Err(self.fault(written.mpi.span(), cause, "write openmpi, mpich or intelmpi"));
+            }
+        };
+        let version = written.version.map(|version| {
+            let text = version.get_ref();
+            let read = |rest: &str, make: fn(u32) -> Version| rest.trim().parse().ok().map(make);
+            let found = text.strip_prefix(">=").and_then(|rest| read(rest, Version::From));
+            let found = found.or_else(|| text.strip_prefix('<').and_then(|rest| read(rest, Version::Below)));
+            found
+                .ok_or_else(|| self.fault(version.span(), format!("'{text}' is no version"), "write \">=5\" or \"<5\""))
+        });
+        let (set, between) = (self.variables(written.set)?, self.variables(written.between)?);
+        Ok(Way { family, version: version.transpose()?, set, between })
+    }
+
+    fn variables(&self, written: BTreeMap<Spanned<String>, Spanned<String>>) -> Result<BTreeMap<String, String>> {
+        let mut variables = BTreeMap::new();
+        for (name, value) in written {
+            let (at, within) = (name.span(), value.span());
+            let (name, value) = (name.into_inner(), value.into_inner());
+            if REFUSED.contains(&name.as_str()) {
+                let next = "set it where the program is started";
+                return Err(self.fault(at, format!("{name} decides what is loaded, not what carries messages"), next));
+            }
+            if value.replace(INTERFACE, "").contains("${") {
+                return Err(self.fault(within, "there is nothing else to fill in", format!("write {INTERFACE}")));
+            }
+            variables.insert(name, value);
+        }
+        Ok(variables)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn installation(family: Family, version: &str) -> Installation {
+        let launcher = PathBuf::from("mpirun");
+        Installation { family, version: version.to_owned(), launcher, device: None, libraries: None }
+    }
+
+    fn built_in(name: &str) -> Carrier {
+        let all = read(BUILT_IN, Path::new("carriers.toml")).unwrap();
+        all.into_iter().find(|carrier| carrier.name == name).unwrap()
+    }
+
+    #[test]
+    fn variables_differ_by_version_and_reach() {
+        let find = |carrier, version, reach, name: &str| {
+            let all = built_in(carrier).variables(&installation(Family::OpenMpi, version), reach)?;
+            all.into_iter().find(|(found, _)| found == name).map(|(_, value)| value.into_string().unwrap())
+        };
+        assert_eq!(find("vader", "4.1.4", Reach::Host, "OMPI_MCA_btl").unwrap(), "self,vader");
+        assert_eq!(find("vader", "5.0.11", Reach::Host, "OMPI_MCA_btl").unwrap(), "self,sm");
+        assert_eq!(find("vader", "5.0.11", Reach::Between("eth0"), "OMPI_MCA_btl"), None);
+        let interface = |reach| find("tcp", "4.1.4", reach, "OMPI_MCA_btl_tcp_if_include");
+        assert_eq!(interface(Reach::Between("lab0")).unwrap(), "lab0");
+        assert_eq!((interface(Reach::Host).unwrap().as_str(), interface(Reach::Anywhere)), ("lo", None));
+        assert_eq!(find("ucx", "4.1.4", Reach::Between("lab0"), "UCX_NET_DEVICES").unwrap(), "lab0");
+        assert_eq!(find("ucx", "4.1.4", Reach::Host, "UCX_TLS"), None);
+        assert!(built_in("tcp").variables(&installation(Family::Mpich, "4.0"), Reach::Host).is_none());
+        assert!(built_in("ofi-tcp").variables(&installation(Family::Mpich, "4.0"), Reach::Host).is_some());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_line_and_column() {
+        let carrier = |rest: &str| format!("[[carrier]]\nname = \"a\"\nwords = \"b\"\n{rest}");
+        let way = |rest: &str| carrier(&format!("for = [{{ mpi = \"openmpi\", {rest} }}]\n"));
+        for (text, said) in [
+            (carrier("vars = 1\n"), "file.toml:4:1: unknown field `vars`"),
+            (carrier("for = []\n"), "file.toml:2:8: it is for no MPI"),
+            (carrier("hosts = \"two\"\nfor = []\n"), "file.toml:4:9: hosts can be \"one\", not \"two\""),
+            (carrier("for = [{ mpi = \"lam\", set = {} }]\n"), "file.toml:4:16: there is no MPI 'lam'"),
+            (way("version = \"5\", set = {}"), "file.toml:4:37: '5' is no version"),
+            (way("set = { LD_PRELOAD = \"x\" }"), "file.toml:4:35: LD_PRELOAD decides what is loaded"),
+            (way("set = { A = \"${device}\" }"), "file.toml:4:39: there is nothing else to fill in"),
+            (way("set = {}") + &way("set = {}"), "file.toml:6:8: there is another carrier of the name 'a'"),
+            ("[[carrier]]\nname = \"plimsoll\"\nwords = \"\"\nfor = []".to_owned(), "there is another carrier"),
+            ("carrier = 3".to_owned(), "file.toml:1:11: "),
+        ] {
+            let fault = read(&text, Path::new("file.toml")).unwrap_err().to_string();
+            assert!(fault.contains(said) && fault.contains("Next: "), "{text}\n{fault}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What `plimsoll` says of itself: alone, what to do first here; with --help, all commands in the order of the story.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use clap::Command;
+
+/// What one does, with the commands for it.
+const STORY: [(&str, &[&str]); 6] = [
+    ("Measure", &["study", "bench", "serve", "profile", "top"]),
+    ("Decide", &["report", "try"]),
+    ("Place", &["mpirun", "engine"]),
+    ("Offcodes", &["plan", "run", "ps", "stop", "odf", "agent", "traffic"]),
+    ("This machine", &["doctor", "machine", "lab"]),
+    ("Hidden", &["peer", "profile-sampler", "lab-agent", "help"]),
+];
+
+/// Columns of the page.
+const WIDTH: usize = 100;
+
+/// `command` with its subcommands listed by what one does with them.
+pub fn told(command: Command) -> Command {
+    let mut listed = String::new();
+    for (heading, names) in &STORY[..STORY.len() - 1] {
+        let _ = writeln!(listed, "{heading}:");
+        for name in *names {
+            let Some(of) = command.find_subcommand(name) else { continue };
+            let about = of.get_about().map(ToString::to_string).unwrap_or_default();
+            let mut line = format!("  {name:<9}");
+            for word in about.split_whitespace() {
+                if line.chars().count() + word.chars().count() + 1 > WIDTH {
+                    let _ = writeln!(listed, "{line}");
+                    line = " ".repeat(11);
+                }
+                line += &format!("{}{word}", if line.ends_with("  ") { "" } else { " " });
+            }
+            let _ = writeln!(listed, "{line}");
+        }
+        listed.push('\n');
+    }
+    let command = command.subcommand_required(false).arg_required_else_help(false);
+    command.help_template(format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{listed}Options:\n{{options}}"))
+}
+
+/// What to do first here.
+pub fn first() -> String {
+    let study = match Path::new(".plimsoll/study.sqlite").exists() {
+        true => ("plimsoll study --show", "the study of this folder again: where, for which message sizes"),
+        false => ("plimsoll study", "a minute: where message processing should run, for which sizes"),
+    };
+    let lines = [
+        ("plimsoll doctor", "what of this machine can be used, and what each missing thing costs"),
+        study,
+        ("plimsoll profile -- mpirun -n 4 PROGRAM", "what your program waits for; then plimsoll report DIR"),
+        ("plimsoll try -- ./old -- ./new", "whether a change makes it faster, by how much; --vary for settings"),
+        ("plimsoll mpirun -n 4 -- PROGRAM", "your program over the engine"),
+    ];
+    let mut text = "plimsoll finds where network message processing should run, and runs it there.\n\n".to_owned();
+    for (command, what) in lines {
+        let _ = writeln!(text, "  {command:<41}{what}");
+    }
+    text + "\nAll commands: plimsoll --help\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_command_has_its_place_in_the_story() {
+        let all = crate::offcodes::beside(crate::command());
+        let there: BTreeSet<&str> = all.get_subcommands().map(Command::get_name).collect();
+        let told: Vec<&str> =
+            STORY.iter().flat_map(|(_, names)| *names).copied().filter(|name| *name != "help").collect();
+        assert_eq!(told.iter().copied().collect::<BTreeSet<_>>(), there);
+        assert_eq!(told.len(), there.len(), "one is told twice");
+    }
+}
