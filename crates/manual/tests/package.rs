@@ -76,7 +76,7 @@ fn what_is_installed_finds_its_parts_and_is_removed_whole() {
     }
     run(Command::new("bash").arg("-n").arg(prefix.join("share/bash-completion/completions/plimsoll")));
     let mut commands = 0;
-    for line in help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty()) {
+    for line in help.lines().skip_while(|line| *line != "Measure:").take_while(|line| *line != "Options:") {
         let Some(name) = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')) else { continue };
         let name = name.split_whitespace().next().unwrap();
         let page =
