@@ -161,7 +161,13 @@ pub fn run(request: &Request) -> Result<u8> {
         let written = fs::write(file, text + "\n");
         written.map_err(|e| Fault::because(format!("file {}", file.display()), e, "choose another --report"))?;
     }
-    if request.carrier.is_some() {
+    if let Some(carrier) = &request.carrier {
+        if !request.quiet {
+            eprintln!(
+                "plimsoll left the messages to {carrier} ({}), as asked; what carried them is not proven",
+                carrier.words
+            );
+        }
         return Ok(code);
     }
     if reports.endpoints.is_empty() {

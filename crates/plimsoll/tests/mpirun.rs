@@ -110,6 +110,29 @@ fn packets(report: &Path, port: &str) -> u64 {
     named.map(|found| found["packets_received"].as_u64().unwrap()).sum()
 }
 
+/// A carrier of a user's file, which sets a variable that the ranks see.
+#[test]
+fn a_carrier_of_a_file_is_used_and_its_mistakes_are_named() {
+    let Some(program) = program() else { return };
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("mine.toml");
+    let with = |set: &str| {
+        let text =
+            format!("[[carrier]]\nname = \"mine\"\nwords = \"ours\"\nfor = [{{ mpi = \"openmpi\", set = {set} }}]\n");
+        fs::write(&file, text).unwrap();
+        let mut command = plimsoll(&["--carrier", "mine", "-n", "2", "--"]);
+        run(command.env("PLIMSOLL_CARRIERS", &file).arg(program))
+    };
+    let (code, said, errors) = with("{ OMPI_MCA_pml = \"ob1\", OMPI_MCA_btl = \"self,tcp\" }");
+    assert_eq!((code, said.lines().count()), (Some(0), 2), "{errors}");
+    assert!(errors.contains("plimsoll left the messages to mine (ours), as asked"), "{errors}");
+    let (code, _, errors) = with("{ OMPI_MCA_btl = \"self,no-such-transport\", OMPI_MCA_pml = \"ob1\" }");
+    assert!(code != Some(0), "what the file sets reaches the ranks: {errors}");
+    let (code, said, errors) = with("{ LD_PRELOAD = \"x\" }");
+    assert!(code == Some(2) && said.is_empty(), "{code:?} {said}");
+    assert!(errors.contains("mine.toml:4:35: LD_PRELOAD decides what is loaded"), "{errors}");
+}
+
 #[test]
 fn a_program_is_carried_and_the_summary_proves_it() {
     let Some(program) = program() else { return };
