@@ -260,7 +260,7 @@ fn what_cannot_run_is_refused_with_the_next_step() {
     refused(&["--placement", "moon", "--", "x"], "write app or core:N");
     refused(&["--network", "tcp", "--", "x"], "write udp, afxdp:IFACE or xdp:IFACE");
     refused(&["--mpi", "/no/such/prefix", "--", "x"], "write openmpi, mpich or the PREFIX");
-    refused(&["--mpirun-args", "--map-by 'core", "--", "x"], "a quote is not closed");
+    refused(&["--mpirun-args", "--map-by 'core", "--", "x"], "a quote or a backslash is not finished");
 }
 
 #[test]
