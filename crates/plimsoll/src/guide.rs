@@ -46,7 +46,7 @@ pub fn told(command: Command) -> Command {
 pub fn first() -> String {
     let study = match Path::new(".plimsoll/study.sqlite").exists() {
         true => ("plimsoll study --show", "the study of this folder again: where, for which message sizes"),
-        false => ("plimsoll study", "a minute: where message processing should run, for which sizes"),
+        false => ("plimsoll study", "two minutes: where message processing should run, for which sizes"),
     };
     let lines = [
         ("plimsoll doctor", "what of this machine can be used, and what each missing thing costs"),

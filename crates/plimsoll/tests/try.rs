@@ -45,12 +45,12 @@ fn the_slower_of_two_is_told_and_fails_where_it_is_to() {
 #[test]
 fn a_variable_is_varied_and_a_number_of_the_output_counts() {
     let place = tempfile::tempdir().unwrap();
-    let script = ["sh", "-c", "echo speed: $LEVEL.0"];
-    let arguments = ["--vary", "LEVEL=1,3,2", "--metric", "^speed: (.*)", "--more", "--"];
+    let script = ["sh", "-c", "echo speed: $LEVEL_of_it.0"];
+    let arguments = ["--vary", "LEVEL_of_it=1,3,2", "--metric", "^speed: (.*)", "--more", "--"];
     let (code, said, errors) = attempt(place.path(), &[&arguments[..], &script].concat());
     assert_eq!(code, 0, "{said}{errors}");
     assert!(said.starts_with("speed, more is better\n") && said.contains(" rounds in "), "{said}");
-    assert!(said.contains("B is better: 3.0x more.\n  LEVEL=3 sh -c 'echo speed: $LEVEL.0'\n"), "{said}");
+    assert!(said.contains("B is better: 3.0x more.\n  LEVEL_of_it=3 sh -c 'echo speed: $LEVEL_of_it.0'\n"), "{said}");
 }
 
 #[test]

@@ -243,9 +243,9 @@ impl Varied {
         let axis = match name {
             "placement" => Axis::Placement,
             "carrier" => Axis::Carrier,
-            name if name.starts_with("env.") || !name.contains(|c: char| c.is_lowercase()) => Axis::Variable,
+            name if name.starts_with("env.") || !name.starts_with(char::is_lowercase) => Axis::Variable,
             _ => {
-                let next = "choose placement or carrier; a variable of the environment in small letters is env.NAME";
+                let next = "choose placement or carrier; a variable of the environment that begins with a small letter is env.NAME";
                 return Err(refused("there is no such setting", next));
             }
         };
