@@ -28,10 +28,6 @@ impl Axes {
         self
     }
 
-    pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name)
-    }
-
     /// Names the point: equal for equal axes alone, whatever the order in which they were asked, and the same in every
     /// version.
     pub fn key(&self) -> String {

@@ -35,7 +35,7 @@ pub fn median_interval(values: &[f64]) -> Option<Interval> {
 /// From one order statistic to its mirror image, which holds whatever the distribution (Le Boudec, Performance
 /// Evaluation, 2010, theorem 2.1). No pair has just the confidence asked for, so the ends lie between two neighbours
 /// (Hettmansperger and Sheather, Statistics & Probability Letters 4:2, 1986).
-pub fn median_interval_at(values: &[f64], confidence: f64) -> Option<Interval> {
+fn median_interval_at(values: &[f64], confidence: f64) -> Option<Interval> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let median = median_of_sorted(&sorted)?;
