@@ -10,6 +10,7 @@ pub mod budget;
 pub mod channel;
 pub mod choice;
 mod control;
+pub mod costs;
 pub mod count;
 pub mod cpuset;
 pub mod description;
@@ -29,6 +30,7 @@ pub mod source;
 pub mod topology;
 
 pub use budget::Budget;
+pub use costs::Costs;
 pub use cpuset::CpuSet;
 pub use description::Machine;
 pub use fault::{Fault, Result};

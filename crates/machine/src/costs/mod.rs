@@ -1,0 +1,372 @@
+//! What moving messages costs on a machine: one table that every decider reads.
+//!
+//! A row is a [`Reading`] of an [`Interval`] in nanoseconds: where the next run's value lies, not where a mean does, since a
+//! decider predicts one run. `plimsoll calibrate` measures the rows ([`store`]); what was not measured is modelled, with its
+//! source ([`modelled`]), and its interval is wide.
+
+mod modelled;
+pub mod store;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::{Bytes, Nanoseconds};
+use crate::reading::Reading;
+use crate::site::SiteKind;
+
+/// Nanoseconds, between which a value is expected.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// At least.
+    pub low: f64,
+    /// The likeliest value.
+    pub middle: f64,
+    /// At most.
+    pub high: f64,
+}
+
+impl Interval {
+    /// One that is known exactly.
+    pub fn exactly(value: f64) -> Interval {
+        Interval { low: value, middle: value, high: value }
+    }
+
+    /// Of positive values whose logarithms lie as far above as below the middle.
+    pub fn between(low: f64, high: f64) -> Interval {
+        Interval { low, middle: (low * high).sqrt(), high }
+    }
+
+    /// The same with another unit, or for so many.
+    pub fn times(self, factor: f64) -> Interval {
+        Interval { low: self.low * factor, middle: self.middle * factor, high: self.high * factor }
+    }
+
+    /// `factor` times as wide, in logarithms.
+    pub fn widened(self, factor: f64) -> Interval {
+        let end = |end: f64| if self.middle > 0.0 { self.middle * (end / self.middle).powf(factor) } else { end };
+        Interval { low: end(self.low), middle: self.middle, high: end(self.high) }
+    }
+
+    fn towards(self, other: Interval, part: f64) -> Interval {
+        let mix = |a: f64, b: f64| a + (b - a) * part;
+        Interval {
+            low: mix(self.low, other.low),
+            middle: mix(self.middle, other.middle),
+            high: mix(self.high, other.high),
+        }
+    }
+}
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scale, unit) = if self.middle < 1000.0 { (1.0, "ns") } else { (1e3, "us") };
+        let [low, middle, high] = [self.low, self.middle, self.high].map(|value| value / scale);
+        let digits = usize::from(scale > 1.0);
+        write!(f, "{middle:.digits$} {unit} ({low:.digits$} .. {high:.digits$})")
+    }
+}
+
+/// How the messages of two ranks travel.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Way {
+    /// `plimsoll`, or a transport of the MPI's own.
+    pub carrier: String,
+    /// The MPI above it, with its version.
+    pub mpi: String,
+    /// Where the carrier's work is done.
+    pub placement: SiteKind,
+    /// What carries messages between hosts, without its interface: `udp`, `afxdp`, `xdp`; `lab` for a carrier that chooses
+    /// itself; `None` within a host.
+    pub network: Option<String>,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.carrier)?;
+        if self.carrier == ENGINE {
+            write!(f, " at {}", self.placement)?;
+        }
+        match self.network.as_deref() {
+            None => write!(f, ", one host")?,
+            Some(network) if self.carrier == ENGINE => write!(f, ", two hosts, {network}")?,
+            Some(_) => write!(f, ", two hosts")?,
+        }
+        write!(f, ", {}", self.mpi)
+    }
+}
+
+/// The name of plimsoll's own engine among carriers.
+pub const ENGINE: &str = "plimsoll";
+
+/// What is paid, in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Item {
+    /// One way of a message that is waited for: half a round trip.
+    HalfTrip(Way),
+    /// From message to message of a stream: what one costs the busier end.
+    Message(Way),
+    /// Time of network softirqs for a message, on all cores of both hosts.
+    Softirq(Way),
+    /// One way of a cache line between two cores.
+    Handover,
+    /// Core time of a short message between two sites, both ends together. The lesser kind comes first.
+    Crossing(SiteKind, SiteKind),
+    /// The same within one thread.
+    Call,
+    /// One call of an offcode's body: `native`, `wasm` or `bpf`.
+    Entry(String),
+    /// What handing a message to a network device costs the core that does it: a descriptor and a doorbell.
+    DevicePost,
+    /// Work of an offcode for a message, where its manifest does not say.
+    Work,
+}
+
+impl Item {
+    /// Between two sites, in either order.
+    pub fn crossing(one: SiteKind, other: SiteKind) -> Item {
+        Item::Crossing(one.min(other), one.max(other))
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Item::HalfTrip(way) => write!(f, "half a round trip: {way}"),
+            Item::Message(way) => write!(f, "a message of a stream: {way}"),
+            Item::Softirq(way) => write!(f, "softirqs of a message: {way}"),
+            Item::Handover => f.write_str("a cache line to another core"),
+            Item::Crossing(one, other) => write!(f, "a channel between {one} and {other}"),
+            Item::Call => f.write_str("a channel within a thread"),
+            Item::Entry(body) => write!(f, "a call of a {body} body"),
+            Item::DevicePost => f.write_str("handing a message to a network device"),
+            Item::Work => f.write_str("an offcode's work for a message"),
+        }
+    }
+}
+
+/// One cost, as it was got.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// What is paid.
+    pub item: Item,
+    /// For a message of this size; `None` where size does not matter.
+    pub size: Option<Bytes>,
+    /// In nanoseconds.
+    pub cost: Reading<Interval>,
+    /// What gave it: a command, or for a model the paper or the claim.
+    pub source: String,
+    /// When, since the Unix epoch; 0 for a model.
+    pub taken: Nanoseconds,
+}
+
+/// What a query gives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cost {
+    /// In nanoseconds.
+    pub reading: Reading<Interval>,
+    /// What gave it.
+    pub source: String,
+}
+
+/// The costs of one machine: its rows, and for what they lack the model's.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Costs {
+    rows: Vec<Row>,
+}
+
+/// How much wider an interval gets that was stretched beyond the sizes that were measured, or is of another MPI.
+const STRETCHED: f64 = 2.0;
+
+impl Costs {
+    /// Only what is modelled.
+    pub fn modelled() -> Costs {
+        Costs::default()
+    }
+
+    /// Of these rows; what they lack is modelled.
+    pub fn of(mut rows: Vec<Row>) -> Costs {
+        rows.sort_by(|a, b| (&a.item, a.size).cmp(&(&b.item, b.size)));
+        Costs { rows }
+    }
+
+    /// What was measured, by item and size.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// What `item` costs, whatever the size.
+    pub fn get(&self, item: &Item) -> Cost {
+        self.sized(item, Bytes(0))
+    }
+
+    /// What `item` costs for a message of `size`: between measured sizes linear in bytes, beyond them modelled and twice as
+    /// wide.
+    pub fn sized(&self, item: &Item, size: Bytes) -> Cost {
+        let absent = || Cost {
+            reading: Reading::absent(format!("{item} was never measured here: run plimsoll calibrate")),
+            source: String::new(),
+        };
+        let found = self.measured(item, size).or_else(|| {
+            let sibling = self.sibling(item)?;
+            let cost = self.measured(&sibling, size)?;
+            let reading = modelled_of(cost.reading);
+            Some(Cost { reading, source: format!("{}, of {sibling}", cost.source) })
+        });
+        found.or_else(|| modelled::cost(item)).unwrap_or_else(absent)
+    }
+
+    fn measured(&self, item: &Item, size: Bytes) -> Option<Cost> {
+        let rows: Vec<&Row> = self.rows.iter().filter(|row| row.item == *item).collect();
+        let (first, last) = (rows.first()?, rows.last()?);
+        let cost = |row: &Row, reading| Some(Cost { reading, source: row.source.clone() });
+        let at = |row: &Row| row.size.unwrap_or_default();
+        if at(first) >= size || first.size.is_none() {
+            return cost(first, first.cost.clone());
+        }
+        if at(last) < size {
+            let factor = size.0 as f64 / at(last).0.max(1) as f64;
+            return cost(last, modelled_of(last.cost.clone().map(|interval| interval.times(factor))));
+        }
+        let above = rows.partition_point(|row| at(row) < size);
+        let (below, above) = (rows[above - 1], rows[above]);
+        let part = (size.0 - at(below).0) as f64 / (at(above).0 - at(below).0).max(1) as f64;
+        match (&below.cost, &above.cost) {
+            (Reading::Measured(a), Reading::Measured(b)) => cost(above, Reading::Measured(a.towards(*b, part))),
+            (a, b) => match (a.value(), b.value()) {
+                (Some(a), Some(b)) => cost(above, Reading::Modelled(a.towards(*b, part))),
+                (None, _) => cost(below, a.clone()),
+                _ => cost(above, b.clone()),
+            },
+        }
+    }
+
+    /// The same way under another MPI of which there are rows.
+    fn sibling(&self, item: &Item) -> Option<Item> {
+        let like = |one: &Way, other: &Way| {
+            Way { mpi: String::new(), ..one.clone() } == Way { mpi: String::new(), ..other.clone() }
+        };
+        let row = self.rows.iter().find(|row| match (&row.item, item) {
+            (Item::HalfTrip(one), Item::HalfTrip(other))
+            | (Item::Message(one), Item::Message(other))
+            | (Item::Softirq(one), Item::Softirq(other)) => like(one, other),
+            _ => false,
+        })?;
+        Some(row.item.clone())
+    }
+
+    /// Each way that was measured, once.
+    pub fn ways(&self) -> impl Iterator<Item = &Way> {
+        let mut ways: Vec<&Way> = self
+            .rows
+            .iter()
+            .filter_map(|row| match &row.item {
+                Item::HalfTrip(way) => Some(way),
+                _ => None,
+            })
+            .collect();
+        ways.dedup();
+        ways.into_iter()
+    }
+
+    /// These, with `newer` in place of rows of the same item and size.
+    pub fn refined(self, newer: Vec<Row>) -> Costs {
+        let replaced = |row: &Row| newer.iter().any(|new| (&new.item, new.size) == (&row.item, row.size));
+        let mut rows: Vec<Row> = self.rows.into_iter().filter(|row| !replaced(row)).collect();
+        rows.extend(newer);
+        Costs::of(rows)
+    }
+
+    /// The same, their measured intervals so many times as wide.
+    pub fn widened(mut self, factor: f64) -> Costs {
+        for row in &mut self.rows {
+            row.cost = row.cost.clone().map(|interval| interval.widened(factor));
+        }
+        self
+    }
+}
+
+fn modelled_of(reading: Reading<Interval>) -> Reading<Interval> {
+    match reading {
+        Reading::Measured(interval) | Reading::Modelled(interval) => Reading::Modelled(interval.widened(STRETCHED)),
+        missing => missing,
+    }
+}
+
+/// How a reading was got, in a word.
+pub fn how<T>(reading: &Reading<T>) -> Cow<'static, str> {
+    match reading {
+        Reading::Measured(_) => "measured".into(),
+        Reading::Modelled(_) => "modelled".into(),
+        Reading::Absent { .. } => "absent".into(),
+        Reading::NotPermitted { .. } => "not permitted".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn way(mpi: &str) -> Way {
+        Way { carrier: ENGINE.into(), mpi: mpi.into(), placement: SiteKind::App, network: None }
+    }
+
+    fn row(item: Item, size: u64, value: f64) -> Row {
+        let cost = Reading::Measured(Interval::between(value * 0.9, value / 0.9));
+        Row { item, size: Some(Bytes(size)), cost, source: "calibrate".into(), taken: Nanoseconds(1) }
+    }
+
+    fn costs() -> Costs {
+        let trip = || Item::HalfTrip(way("Open MPI 4.1.4"));
+        Costs::of(vec![row(trip(), 4096, 1000.0), row(trip(), 8, 200.0)])
+    }
+
+    #[test]
+    fn sizes_between_are_linear_and_beyond_are_modelled() {
+        let (costs, trip) = (costs(), Item::HalfTrip(way("Open MPI 4.1.4")));
+        let middle = |size| costs.sized(&trip, Bytes(size)).reading.value().unwrap().middle;
+        assert_eq!((middle(0), middle(8), middle(2052), middle(4096)), (200.0, 200.0, 600.0, 1000.0));
+        let Reading::Modelled(far) = costs.sized(&trip, Bytes(8192)).reading else { panic!("it was not measured") };
+        assert!(far.middle == 2000.0 && far.high / far.middle > 1.2, "{far:?}");
+    }
+
+    #[test]
+    fn another_mpi_gives_a_model_and_what_nobody_knows_is_absent() {
+        let costs = costs();
+        let cost = costs.sized(&Item::HalfTrip(way("MPICH 4.0")), Bytes(8));
+        assert!(matches!(cost.reading, Reading::Modelled(_)) && cost.source.contains("Open MPI 4.1.4"), "{cost:?}");
+        let cost = costs.get(&Item::Message(way("MPICH 4.0")));
+        let Reading::Absent { reason } = cost.reading else { panic!("{cost:?}") };
+        assert!(reason.contains("plimsoll calibrate"), "{reason}");
+    }
+
+    #[test]
+    fn models_name_their_source_and_give_way_to_rows() {
+        let cost = Costs::modelled().get(&Item::DevicePost);
+        assert!(matches!(cost.reading, Reading::Modelled(i) if i.low < i.high), "{cost:?}");
+        assert!(cost.source.contains("A12"), "{}", cost.source);
+        let handover = Row { size: None, ..row(Item::Handover, 0, 55.0) };
+        let cost = Costs::modelled().refined(vec![handover.clone()]).get(&Item::Handover);
+        assert_eq!(cost.reading, handover.cost);
+    }
+
+    #[test]
+    fn newer_rows_take_the_place_of_older_ones() {
+        let trip = Item::HalfTrip(way("Open MPI 4.1.4"));
+        let costs = costs().refined(vec![row(trip.clone(), 8, 100.0)]);
+        assert_eq!((costs.rows().len(), costs.sized(&trip, Bytes(8)).reading.value().unwrap().middle), (2, 100.0));
+    }
+
+    proptest! {
+        #[test]
+        fn intervals_stay_in_order(size in 0u64..1 << 24, factor in 1.0..3.0f64) {
+            let cost = costs().widened(factor).sized(&Item::HalfTrip(way("Open MPI 4.1.4")), Bytes(size));
+            let interval = cost.reading.value().copied().unwrap();
+            prop_assert!(interval.low <= interval.middle && interval.middle <= interval.high, "{interval:?}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Costs that papers and other machines tell: for what was not measured here.
+
+use super::{Cost, Interval, Item};
+use crate::reading::Reading;
+use crate::site::SiteKind;
+
+/// The model of `item`; `None` where only measuring tells.
+pub(super) fn cost(item: &Item) -> Option<Cost> {
+    let (low, high, source) = match item {
+        Item::Handover => (20.0, 200.0, "two cores of one die to two sockets"),
+        Item::Call => (15.0, 60.0, "a message within one thread"),
+        Item::Crossing(SiteKind::Agent, _) | Item::Crossing(_, SiteKind::Agent) => {
+            (3_000.0, 30_000.0, "the message engine over UDP, both hosts together")
+        }
+        Item::Crossing(_, SiteKind::Xdp) | Item::Crossing(SiteKind::Xdp, _) => {
+            (150.0, 1_000.0, "an array that both map, and a program that polls it")
+        }
+        Item::Crossing(..) => (50.0, 400.0, "a cache line between two cores"),
+        Item::Work => (100.0, 2_500.0, "an assumption: the manifest does not say"),
+        // At full clock an offloading device is no faster with small messages than the host itself.
+        Item::DevicePost => (50.0, 500.0, "claim A12: a descriptor and a doorbell"),
+        Item::HalfTrip(_) | Item::Message(_) | Item::Softirq(_) | Item::Entry(_) => return None,
+    };
+    Some(Cost { reading: Reading::Modelled(Interval::between(low, high)), source: source.to_owned() })
+}

@@ -1,0 +1,260 @@
+//! Where the costs of hosts are kept: a file a host, `costs-HOST.json`, in this user's folder of state; a centre's folders,
+//! which are only read, in `PLIMSOLL_COSTS`.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Costs, Row};
+use crate::fault::{Fault, Result};
+use crate::processor::Processor;
+use crate::source::Source;
+
+/// Raised when a row changes its meaning.
+const FORMAT: u32 = 1;
+
+/// After another boot costs are taken to differ by more, and after a month.
+const OTHER_BOOT: f64 = 1.25;
+const OLD: f64 = 1.5;
+const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
+
+const NEXT: &str = "run plimsoll calibrate";
+
+/// What costs hold for: another machine has others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// Its name, as its kernel has it.
+    pub host: String,
+    /// The processor's model.
+    pub processor: String,
+    /// Cores that are on line.
+    pub cores: String,
+    /// The kernel's release.
+    pub kernel: String,
+}
+
+impl Key {
+    /// Of this host.
+    pub fn live() -> Key {
+        let source = Source::live();
+        let word = |path: &str| source.word(path).unwrap_or_else(|| "unknown".into());
+        Key {
+            host: word("/proc/sys/kernel/hostname"),
+            processor: Processor::read(&source).model.unwrap_or_else(|| "unknown".into()),
+            cores: word("/sys/devices/system/cpu/online"),
+            kernel: word("/proc/sys/kernel/osrelease"),
+        }
+    }
+
+    /// What differs, in words.
+    fn differs(&self, other: &Key) -> Option<String> {
+        let parts = [
+            ("processor", &self.processor, &other.processor),
+            ("cores", &self.cores, &other.cores),
+            ("kernel", &self.kernel, &other.kernel),
+        ];
+        parts.iter().find(|(_, a, b)| a != b).map(|(what, then, now)| format!("{what} {then} then, {now} now"))
+    }
+}
+
+/// The file of one host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    format: u32,
+    machine: Key,
+    /// The boot that the rows are of.
+    boot: String,
+    rows: Vec<Row>,
+}
+
+/// What is known of a host, and what the reader must know of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Known {
+    /// Measured where it could be, else modelled.
+    pub costs: Costs,
+    /// Why nothing measured is used, or why less surely; `None`: all is well.
+    pub note: Option<String>,
+}
+
+/// The folder of this user's state: `$XDG_STATE_HOME/plimsoll`, or `~/.local/state/plimsoll`.
+///
+/// # Errors
+/// The environment names no home.
+pub fn folder() -> Result<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    named("XDG_STATE_HOME")
+        .or_else(|| Some(named("HOME")?.join(".local/state")))
+        .map(|state| state.join("plimsoll"))
+        .ok_or_else(|| Fault::new("folder of plimsoll's state", "HOME is not set", "set HOME, or XDG_STATE_HOME"))
+}
+
+/// What is known of this host, in this user's folder or a centre's.
+///
+/// # Errors
+/// A file that is there cannot be read, or is damaged or newer.
+pub fn live() -> Result<Known> {
+    of(&Key::live(), &boot(), now())
+}
+
+/// What is known of the host of that name, which need not be this one: its file is believed.
+///
+/// # Errors
+/// As for [`live`].
+pub fn of_host(name: &str) -> Result<Known> {
+    if name == Key::live().host {
+        return live();
+    }
+    for folder in folders() {
+        if let Some(kept) = read(&folder, name)? {
+            return Ok(Known { costs: Costs::of(kept.rows), note: None });
+        }
+    }
+    let note = Some(format!("costs are modelled: host {name} was never calibrated"));
+    Ok(Known { costs: Costs::modelled(), note })
+}
+
+fn of(key: &Key, boot: &str, now: Duration) -> Result<Known> {
+    let mut why = format!("costs are modelled: {NEXT}");
+    for folder in folders() {
+        let Some(kept) = read(&folder, &key.host)? else { continue };
+        if let Some(differs) = kept.machine.differs(key) {
+            why = format!("costs are modelled: those that are kept are of another machine ({differs}); {NEXT}");
+            continue;
+        }
+        let taken = kept.rows.iter().map(|row| row.taken.0).min().unwrap_or(0);
+        let age = now.saturating_sub(Duration::from_nanos(taken));
+        let days = age.as_secs() / (24 * 3600);
+        let costs = Costs::of(kept.rows);
+        return Ok(match (age > MONTH, kept.boot == boot) {
+            (true, _) => {
+                let note = Some(format!("costs were measured {days} days ago, their intervals are wider: {NEXT}"));
+                Known { costs: costs.widened(OLD), note }
+            }
+            (false, false) => Known { costs: costs.widened(OTHER_BOOT), note: None },
+            (false, true) => Known { costs, note: None },
+        });
+    }
+    Ok(Known { costs: Costs::modelled(), note: Some(why) })
+}
+
+/// Puts `rows` in the place of older ones of this host. Returns the file.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn keep(rows: Vec<Row>) -> Result<PathBuf> {
+    keep_in(&folder()?, Key::live(), boot(), rows)
+}
+
+fn keep_in(folder: &Path, machine: Key, boot: String, rows: Vec<Row>) -> Result<PathBuf> {
+    let path = file(folder, &machine.host);
+    let failed = |e: io::Error| {
+        Fault::unwritable(path.display().to_string(), e, "set XDG_STATE_HOME to a folder that can be written")
+    };
+    fs::create_dir_all(folder).map_err(failed)?;
+    let lock = File::create(path.with_extension("lock")).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    // Rows of another machine or boot say nothing of this one.
+    let same = |kept: &Kept| kept.machine == machine && kept.boot == boot;
+    let older = read(folder, &machine.host).ok().flatten().filter(same).map_or(Vec::new(), |kept| kept.rows);
+    let rows = Costs::of(older).refined(rows).rows;
+    let kept = Kept { format: FORMAT, machine, boot, rows };
+    let text = serde_json::to_string_pretty(&kept).map_err(|e| Fault::because("costs", e, "report it"))?;
+    let part = path.with_extension("part");
+    let written = File::create(&part).and_then(|mut to| to.write_all(text.as_bytes()).and_then(|()| to.sync_all()));
+    written.and_then(|()| fs::rename(&part, &path)).map_err(failed)?;
+    Ok(path)
+}
+
+fn folders() -> Vec<PathBuf> {
+    let centre = std::env::var_os("PLIMSOLL_COSTS").unwrap_or_default();
+    folder().into_iter().chain(std::env::split_paths(&centre)).collect()
+}
+
+/// A host's name is one component of a path, whatever its kernel says.
+fn file(folder: &Path, host: &str) -> PathBuf {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_') { c } else { '_' };
+    folder.join(format!("costs-{}.json", host.chars().map(plain).collect::<String>()))
+}
+
+fn read(folder: &Path, host: &str) -> Result<Option<Kept>> {
+    let path = file(folder, host);
+    let next = format!("remove it, and {NEXT}");
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Fault::because(path.display().to_string(), e, next)),
+    };
+    #[derive(Deserialize)]
+    struct Format {
+        format: u32,
+    }
+    let bad = |e: serde_json::Error| Fault::new(path.display().to_string(), format!("it is damaged: {e}"), &next);
+    let Format { format } = serde_json::from_str(&text).map_err(bad)?;
+    if format != FORMAT {
+        let cause = format!("it has format {format}, and this plimsoll reads {FORMAT}");
+        return Err(Fault::new(path.display().to_string(), cause, next));
+    }
+    serde_json::from_str(&text).map(Some).map_err(bad)
+}
+
+fn boot() -> String {
+    Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_else(|| "unknown".into())
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::{Interval, Item};
+    use crate::quantity::Nanoseconds;
+    use crate::reading::Reading;
+
+    fn handover(ns: f64) -> Row {
+        let cost = Reading::Measured(Interval::between(ns * 0.9, ns / 0.9));
+        Row { item: Item::Handover, size: None, cost, source: "calibrate".into(), taken: Nanoseconds(1) }
+    }
+
+    fn key() -> Key {
+        Key { host: "a/b".into(), processor: "p".into(), cores: "0-1".into(), kernel: "6.1".into() }
+    }
+
+    #[test]
+    fn rows_are_kept_until_the_machine_or_the_boot_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let keep = |machine: Key, boot: &str, row: Row| {
+            keep_in(folder.path(), machine, boot.into(), vec![row]).unwrap();
+            read(folder.path(), "a/b").unwrap().unwrap().rows.len()
+        };
+        let call = Row { item: Item::Call, ..handover(20.0) };
+        assert_eq!(keep(key(), "one", handover(50.0)), 1);
+        assert_eq!(keep(key(), "one", call.clone()), 2);
+        assert_eq!(keep(key(), "two", call.clone()), 1);
+        assert_eq!(keep(Key { kernel: "6.2".into(), ..key() }, "two", handover(50.0)), 1);
+    }
+
+    #[test]
+    fn what_is_damaged_or_newer_is_a_fault_that_names_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file(folder.path(), "h");
+        for text in ["", "{", r#"{"format":1,"machine":3}"#, r#"{"format":2}"#] {
+            fs::write(&path, text).unwrap();
+            let fault = read(folder.path(), "h").unwrap_err().to_string();
+            assert!(fault.contains("costs-h.json") && fault.contains("plimsoll calibrate"), "{text}: {fault}");
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(read(folder.path(), "h").unwrap(), None);
+    }
+
+    #[test]
+    fn another_machine_is_told_by_what_differs() {
+        let newer = Key { kernel: "6.2".into(), ..key() };
+        assert_eq!(key().differs(&newer).unwrap(), "kernel 6.1 then, 6.2 now");
+        assert_eq!(key().differs(&key()), None);
+    }
+}
