@@ -11,6 +11,7 @@ mod database;
 pub mod design;
 pub mod export;
 pub mod findings;
+pub mod ledger;
 pub mod nearness;
 pub mod order;
 pub mod point;

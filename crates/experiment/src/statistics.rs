@@ -1,5 +1,8 @@
 //! Medians and their intervals. No sample is ever dropped as an outlier: the median carries them.
 
+use machine::costs;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
 use crate::findings::Interval;
 
 /// The middle value, or the mean of the two middle ones; `None` of nothing.
@@ -23,6 +26,20 @@ fn quantile_of_sorted(sorted: &[f64], share: f64) -> f64 {
     let below = place.floor() as usize;
     let above = place.ceil() as usize;
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
+}
+
+/// Where the next positive value lies with 95 % confidence, if logarithms are normal: wider than where the median lies. `None`
+/// of fewer than two, which tell nothing of how much the next differs.
+pub fn predictive_interval(values: &[f64]) -> Option<costs::Interval> {
+    let logarithms: Vec<f64> = values.iter().map(|value| value.ln()).filter(|value| value.is_finite()).collect();
+    let n = logarithms.len() as f64;
+    if logarithms.len() < 2 {
+        return None;
+    }
+    let mean = logarithms.iter().sum::<f64>() / n;
+    let deviation = (logarithms.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+    let half = StudentsT::new(0.0, 1.0, n - 1.0).ok()?.inverse_cdf(0.975) * deviation * (1.0 + 1.0 / n).sqrt();
+    Some(costs::Interval { low: (mean - half).exp(), middle: mean.exp(), high: (mean + half).exp() })
 }
 
 /// Median and 95 % interval; `None` of nothing. One value is its own interval.
@@ -85,6 +102,21 @@ mod tests {
     fn normal(random: &mut Random) -> f64 {
         let (u, v) = (1.0 - random.unit(), random.unit());
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    }
+
+    #[test]
+    fn the_next_value_lies_in_the_predictive_interval_in_95_of_100_draws() {
+        let mut random = Random::new(5);
+        let studies = 4000;
+        let held = (0..studies).filter(|_| {
+            let values: Vec<f64> = (0..6).map(|_| (0.1 * normal(&mut random)).exp()).collect();
+            let (next, known) = values.split_last().unwrap();
+            let interval = predictive_interval(known).unwrap();
+            interval.low <= *next && *next <= interval.high
+        });
+        let share = held.count() as f64 / f64::from(studies);
+        assert!((0.94..0.96).contains(&share), "{share}");
+        assert_eq!(predictive_interval(&[1.0]), None);
     }
 
     #[test]

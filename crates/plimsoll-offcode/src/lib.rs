@@ -24,6 +24,8 @@ enum Command {
     Odf(commands::odf::Arguments),
     Agent(commands::agent::Arguments),
     Traffic(commands::traffic::Arguments),
+    #[command(hide = true)]
+    Costs(commands::costs::Arguments),
 }
 
 /// The commands of this program, with their arguments.
@@ -41,6 +43,7 @@ pub fn main() -> ExitCode {
         Command::Odf(arguments) => commands::odf::run(arguments),
         Command::Agent(arguments) => commands::agent::run(arguments),
         Command::Traffic(arguments) => commands::traffic::run(arguments),
+        Command::Costs(arguments) => commands::costs::run(arguments),
     };
     match outcome {
         Ok(code) => code,

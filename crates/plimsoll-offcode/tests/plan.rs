@@ -87,7 +87,7 @@ fn crossings_on_this_host_are_measured() {
     let page: serde_json::Value = serde_json::from_str(printed(&output)).unwrap();
     let prices = page["prices"].as_array().unwrap();
     let within_app = prices.iter().find(|price| price["between"][0] == "app" && price["between"][1] == "app").unwrap();
-    assert!(within_app["ns"]["measured"].as_f64().unwrap() > 0.0, "{within_app}");
+    assert!(within_app["ns"]["measured"]["middle"].as_f64().unwrap() > 0.0, "{within_app}");
     assert_eq!(page["plan"]["assignment"].as_array().unwrap().len(), 2);
 }
 

@@ -7,7 +7,7 @@ use clap::Command;
 
 /// What one does, with the commands for it.
 const STORY: [(&str, &[&str]); 6] = [
-    ("Measure", &["study", "bench", "serve", "profile", "top"]),
+    ("Measure", &["study", "calibrate", "bench", "serve", "profile", "top"]),
     ("Decide", &["report", "try"]),
     ("Place", &["mpirun", "engine"]),
     ("Offcodes", &["plan", "run", "ps", "stop", "odf", "agent", "traffic"]),

@@ -29,6 +29,7 @@ struct Cli {
 enum Command {
     Study(commands::study::Arguments),
     Try(commands::r#try::Arguments),
+    Calibrate(commands::calibrate::Arguments),
     Machine(commands::machine::Arguments),
     Doctor(commands::doctor::Arguments),
     Lab(commands::lab::Arguments),
@@ -80,6 +81,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
     match Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit()).command {
         Command::Study(arguments) => commands::study::run(arguments),
         Command::Try(arguments) => commands::r#try::run(arguments),
+        Command::Calibrate(arguments) => commands::calibrate::run(arguments),
         Command::Machine(arguments) => commands::machine::run(arguments),
         Command::Doctor(arguments) => commands::doctor::run(arguments),
         Command::Lab(arguments) => commands::lab::run(arguments),

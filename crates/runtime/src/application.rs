@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use machine::{Fault, Result, Site};
+use machine::{Costs, Fault, Result, Site};
 use offcode::{Activity, Attributes, Call, Channel, Manifest, OBSOLETE_TIME, Specification};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Catalogue;
 use crate::channels::Pathway;
 use crate::gang::{self, Seated};
-use crate::prices::Prices;
 use crate::site::residents::Log;
 use crate::site::{Evidence, SiteDriver};
 use crate::switchboard::Switchboard;
@@ -57,7 +56,7 @@ pub struct Runtime {
     handled: Vec<(Pathway, Handler)>,
     looked: Instant,
     pub(crate) log: Log,
-    pub(crate) prices: Option<Prices>,
+    pub(crate) costs: Costs,
 }
 
 impl Runtime {
@@ -73,12 +72,21 @@ impl Runtime {
         }
         let switchboard = Switchboard::start(log.clone())?;
         let looked = Instant::now();
-        Ok(Runtime { catalogue, sites, switchboard, live: Vec::new(), handled: Vec::new(), looked, log, prices: None })
+        Ok(Runtime {
+            catalogue,
+            sites,
+            switchboard,
+            live: Vec::new(),
+            handled: Vec::new(),
+            looked,
+            log,
+            costs: Costs::modelled(),
+        })
     }
 
-    /// What crossings cost, as measured before the sites were opened. Without it a model is used.
-    pub fn set_prices(&mut self, prices: Prices) {
-        self.prices = Some(prices);
+    /// What crossings cost here. Without it a model is used.
+    pub fn set_costs(&mut self, costs: Costs) {
+        self.costs = costs;
     }
 
     pub fn catalogue(&self) -> &Catalogue {

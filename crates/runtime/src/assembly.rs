@@ -12,10 +12,10 @@ use crate::app_file::{AppFile, NamedChannel, Party};
 use crate::application::{OffcodeId, Runtime};
 use crate::catalogue::Catalogue;
 use crate::channels::Pathway;
+use crate::costs;
 use crate::create::Wanted;
 use crate::draft::draft;
 use crate::grounds;
-use crate::prices::Prices;
 use crate::site::SiteDriver;
 use crate::site::agent::AgentSite;
 use crate::site::app::AppSite;
@@ -46,9 +46,9 @@ pub fn assemble(file: &AppFile, registry: Registry, protection: Protection, log:
     let catalogue = Catalogue::new(registry, depots)?;
     let usable = linux::affinity::allowed()?;
     let grounds = grounds::survey(file, &Machine::read(&Source::live())?, &usable);
-    let prices = Prices::measure(&grounds);
+    let (costs, uncertain) = costs::known()?;
     let mut wanted: Vec<Wanted> = file.wanted();
-    let drafted = draft(&catalogue, &grounds, &prices.costs(&grounds), &wanted, &file.channels, &[])?;
+    let drafted = draft(&catalogue, &grounds, &costs, &wanted, &file.channels, &[])?;
     let plan = placement::solve(&drafted.layout, &Effort::default())?;
     for (member, ground) in drafted.closure.members.iter().zip(&plan.assignment) {
         // What the file does not name is pulled or ganged along, and gets its place in the same way.
@@ -63,7 +63,7 @@ pub fn assemble(file: &AppFile, registry: Registry, protection: Protection, log:
     let used = |n: usize| plan.assignment.iter().any(|ground| ground.0 == n);
     let origin = Instant::now();
     let mut sites: Vec<Box<dyn SiteDriver>> = Vec::new();
-    let (mut beside, mut notes) = (Vec::new(), Vec::new());
+    let (mut beside, mut notes) = (Vec::new(), Vec::from_iter(uncertain));
     for (_, ground) in grounds.iter().enumerate().filter(|(n, _)| used(*n)) {
         match &ground.site {
             Site::App => sites.push(Box::new(AppSite::new(Residents::new(Site::App, origin, log.clone())))),
@@ -83,7 +83,7 @@ pub fn assemble(file: &AppFile, registry: Registry, protection: Protection, log:
         }
     }
     let mut runtime = Runtime::new(catalogue, sites, log)?;
-    runtime.set_prices(prices);
+    runtime.set_costs(costs);
     runtime.create_offcodes(&wanted)?;
     let mut channels = Vec::new();
     for channel in &file.channels {

@@ -10,7 +10,7 @@ use crate::application::{OffcodeId, Runtime};
 use crate::closure::Closure;
 use crate::draft::{Draft, draft};
 use crate::gang::{self, Member, Peer};
-use crate::layout::{Costs, Ground};
+use crate::layout::Ground;
 use crate::site::Deployment;
 
 /// An offcode that an application asks for.
@@ -115,11 +115,7 @@ impl Runtime {
             // What runs stays where it is.
             held.push((guid, self.live(id)?.seated.site));
         }
-        let costs = match &self.prices {
-            Some(prices) => prices.costs(&grounds),
-            None => Costs::modelled(&grounds),
-        };
-        let draft = draft(&self.catalogue, &grounds, &costs, wanted, &[], &held)?;
+        let draft = draft(&self.catalogue, &grounds, &self.costs, wanted, &[], &held)?;
         let Draft { closure, layout } = draft;
         let plan = placement::solve(&layout, &Effort::default())?;
         Ok(Decided { closure, layout, plan })

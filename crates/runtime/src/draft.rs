@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use machine::{Fault, Result};
+use machine::{Costs, Fault, Result};
 use offcode::{Attributes, Guid, Manifest, OFFLOAD_PRIORITY};
 use placement::layout::Layout;
 
@@ -10,7 +10,7 @@ use crate::app_file::{NamedChannel, Party};
 use crate::catalogue::Catalogue;
 use crate::closure::{self, Closure};
 use crate::create::Wanted;
-use crate::layout::{self, Costs, End, Ground, Traffic, Wishes};
+use crate::layout::{self, End, Ground, Traffic, Wishes};
 
 /// Everything that is created together, and its layout over the grounds given.
 #[derive(Debug, Clone)]

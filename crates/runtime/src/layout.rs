@@ -1,7 +1,8 @@
 //! The layout of a closure over sites: which offcode could be where at which cost, and for each place that is impossible
 //! the reason.
 
-use machine::{Bytes, Result, Site, SiteKind, XdpMode};
+use machine::costs::{Cost, Item};
+use machine::{Bytes, Costs, Result, Site, SiteKind, XdpMode};
 use offcode::manifest::Constraint;
 use offcode::{Guid, Manifest};
 use placement::layout::{Candidate, Crossing, Layout, Load, Place, SiteIndex, Tie, Unit, UnitIndex};
@@ -65,33 +66,6 @@ impl Ground {
     }
 }
 
-/// What crossings and work cost where nothing better is known.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Costs {
-    /// Core time of a message from one ground to another, both ends together, in nanoseconds.
-    pub crossing_ns: Vec<Vec<f64>>,
-    /// Work for a message where the manifest does not say, in nanoseconds.
-    pub work_ns: f64,
-}
-
-impl Costs {
-    /// Costs from orders of magnitude, not from this machine.
-    pub fn modelled(grounds: &[Ground]) -> Costs {
-        let row = |a: &Ground| grounds.iter().map(|b| modelled_ns(&a.site, &b.site)).collect();
-        Costs { crossing_ns: grounds.iter().map(row).collect(), work_ns: 500.0 }
-    }
-}
-
-/// Orders of magnitude from the machines of this project.
-pub(crate) fn modelled_ns(one: &Site, other: &Site) -> f64 {
-    match (one.kind(), other.kind()) {
-        _ if one == other => 30.0,
-        (SiteKind::Agent, _) | (_, SiteKind::Agent) => 10_000.0,
-        (SiteKind::Xdp, _) | (_, SiteKind::Xdp) => 400.0,
-        _ => 150.0,
-    }
-}
-
 /// What the application adds to what the manifests say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wishes {
@@ -121,7 +95,7 @@ pub enum End {
 pub const APPLICATION: &str = "application";
 
 /// Lays a closure out over grounds. Units are the members in their order; where there is traffic to or from the
-/// application and a ground `app`, the application is one more, the last.
+/// application and a ground `app`, the application is one more, the last. Costs are taken at the middle of their intervals.
 pub fn lay_out(closure: &Closure, grounds: &[Ground], has_code: HasCode, costs: &Costs, wishes: &Wishes) -> Layout {
     let members = &closure.members;
     let mut channels = Vec::new();
@@ -161,6 +135,8 @@ pub fn lay_out(closure: &Closure, grounds: &[Ground], has_code: HasCode, costs: 
             }
         }
     }
+    let middle = |cost: Cost| cost.reading.value().expect("crossings and work have a model").middle;
+    let unknown_work = middle(costs.get(&Item::Work));
     let units = members.iter().zip(rates).map(|(member, rate)| {
         let manifest = &member.manifest;
         let rate = if rate == 0.0 { UNKNOWN_RATE as f64 } else { rate };
@@ -169,7 +145,7 @@ pub fn lay_out(closure: &Closure, grounds: &[Ground], has_code: HasCode, costs: 
             Some(why) => Place::Impossible(why),
             None => {
                 let target = manifest.hardware.iter().find(|target| target.site == ground.site.kind());
-                let ns = target.and_then(|t| t.work).map_or(costs.work_ns, |work| work.0 as f64);
+                let ns = target.and_then(|t| t.work).map_or(unknown_work, |work| work.0 as f64);
                 Place::Possible(Load(rate * ns * 1e-9))
             }
         };
@@ -198,6 +174,9 @@ pub fn lay_out(closure: &Closure, grounds: &[Ground], has_code: HasCode, costs: 
         sites: sites.collect(),
         channels,
         constraints,
-        crossing_ns: costs.crossing_ns.clone(),
+        crossing_ns: grounds
+            .iter()
+            .map(|one| grounds.iter().map(|other| middle(costs.crossing(&one.site, &other.site))).collect())
+            .collect(),
     }
 }

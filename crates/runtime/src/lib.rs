@@ -9,12 +9,12 @@ pub mod catalogue;
 pub mod channels;
 pub mod closure;
 pub mod control;
+pub mod costs;
 mod create;
 pub mod draft;
 mod gang;
 pub mod grounds;
 pub mod layout;
-pub mod prices;
 pub mod site;
 mod switchboard;
 

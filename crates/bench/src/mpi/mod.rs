@@ -8,6 +8,7 @@ pub mod block;
 pub mod comparison;
 pub mod conduct;
 pub mod contender;
+pub mod costs;
 pub mod page;
 pub mod pattern;
 pub mod program;

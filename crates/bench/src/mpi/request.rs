@@ -68,6 +68,8 @@ pub struct Request {
     pub cores: Option<(CoreId, CoreId)>,
     pub protocol_core: Option<CoreId>,
     pub rounds: u32,
+    /// Also blocks with timed MPI calls, which divide the ranks' CPU time.
+    pub divided: bool,
     /// This program: the provider lies beside it, and it has the hidden command `lab-agent`.
     pub command: PathBuf,
 }
@@ -177,7 +179,7 @@ fn plan(request: &Request, installation: &Installation, cores: &[CoreId], notes:
             (seats, contenders)
         })
         .collect();
-    let accounted_rounds = if request.targets { 0 } else { request.rounds.div_ceil(3) };
+    let accounted_rounds = if request.divided { request.rounds.div_ceil(3) } else { 0 };
     Ok(Plan { places, tasks, rounds: request.rounds, accounted_rounds })
 }
 
@@ -185,6 +187,15 @@ impl Findings {
     /// Whether there is anything to show.
     pub fn is_empty(&self) -> bool {
         self.measured.iter().all(|measured| measured.blocks.is_empty() && measured.failures.is_empty())
+    }
+
+    /// What was not measured, and why.
+    pub fn left_out(&self) -> Vec<String> {
+        let failed = self
+            .measured
+            .iter()
+            .filter_map(|measured| Some(format!("{}: {}", measured.contender, measured.failures.first()?)));
+        self.notes.iter().cloned().chain(failed).collect()
     }
 
     pub fn judged(&self) -> Vec<Judged<'_>> {
@@ -228,6 +239,7 @@ mod tests {
             cores: None,
             protocol_core: None,
             rounds: 7,
+            divided: true,
             command: PathBuf::new(),
         }
     }
@@ -241,7 +253,7 @@ mod tests {
         let (family, version, launcher) = (Family::OpenMpi, "4.1.4".to_owned(), PathBuf::from("/nowhere/mpirun"));
         let installation = Installation { family, version, launcher, device: None, libraries: None };
         let plan_of = |request: &Request| plan(request, &installation, &allowed[..2], &mut Vec::new());
-        let plan = plan_of(&Request { targets: true, paths: Paths::One, ..request() }).unwrap();
+        let plan = plan_of(&Request { targets: true, divided: false, paths: Paths::One, ..request() }).unwrap();
         assert_eq!((plan.tasks.len(), plan.accounted_rounds, plan.places.len()), (3, 0, 1));
         let both = plan_of(&Request { paths: Paths::Lab, protocol_core: Some(allowed[0]), ..request() }).unwrap();
         assert_eq!((both.places.len(), both.accounted_rounds), (2, 3));

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::{Bytes, Nanoseconds};
 use crate::reading::Reading;
-use crate::site::SiteKind;
+use crate::site::{Site, SiteKind};
 
 /// Nanoseconds, between which a value is expected.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -209,13 +209,20 @@ impl Costs {
             reading: Reading::absent(format!("{item} was never measured here: run plimsoll calibrate")),
             source: String::new(),
         };
-        let found = self.measured(item, size).or_else(|| {
+        let measured = self.measured(item, size).filter(|cost| cost.reading.value().is_some());
+        let found = measured.or_else(|| {
             let sibling = self.sibling(item)?;
             let cost = self.measured(&sibling, size)?;
             let reading = modelled_of(cost.reading);
             Some(Cost { reading, source: format!("{}, of {sibling}", cost.source) })
         });
-        found.or_else(|| modelled::cost(item)).unwrap_or_else(absent)
+        let known = found.or_else(|| modelled::cost(item)).or_else(|| self.measured(item, size));
+        known.unwrap_or_else(absent)
+    }
+
+    /// Core time of a short message between two sites, or within one, both ends together.
+    pub fn crossing(&self, one: &Site, other: &Site) -> Cost {
+        self.get(&if one == other { Item::Call } else { Item::crossing(one.kind(), other.kind()) })
     }
 
     fn measured(&self, item: &Item, size: Bytes) -> Option<Cost> {
@@ -352,6 +359,18 @@ mod tests {
         let handover = Row { size: None, ..row(Item::Handover, 0, 55.0) };
         let cost = Costs::modelled().refined(vec![handover.clone()]).get(&Item::Handover);
         assert_eq!(cost.reading, handover.cost);
+    }
+
+    #[test]
+    fn what_layouts_need_is_never_absent() {
+        use SiteKind::{Agent, App, Core, Xdp};
+        let kinds = [App, Core, Xdp, Agent];
+        let crossings = kinds.iter().flat_map(|one| kinds.iter().map(|other| Item::crossing(*one, *other)));
+        for item in crossings.chain([Item::Call, Item::Work, Item::Handover, Item::DevicePost]) {
+            let absent = Row { item, size: None, cost: Reading::absent("no such thing"), ..row(Item::Call, 0, 1.0) };
+            let cost = Costs::of(vec![absent.clone()]).get(&absent.item);
+            assert!(cost.reading.value().is_some(), "{}", absent.item);
+        }
     }
 
     #[test]

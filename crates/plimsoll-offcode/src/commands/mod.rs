@@ -1,6 +1,7 @@
 //! One file a subcommand: its arguments and what it prints.
 
 pub mod agent;
+pub mod costs;
 pub mod odf;
 pub mod plan;
 pub mod ps;

@@ -3,14 +3,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use machine::{Fault, Machine, Reading, Result, Source};
+use machine::costs::{Interval, Item, how};
+use machine::{Costs, Fault, Machine, Reading, Result, Site, Source};
 use offcode::Registry;
 use offcode::depot::Depot;
 use placement::{Clash, Effort, Layout, Plan, Proof, Unsolved};
 use runtime::app_file::{AppFile, Sites};
 use runtime::draft::draft;
-use runtime::prices::Prices;
-use runtime::{Catalogue, grounds};
+use runtime::layout::{Ground, UNKNOWN_RATE};
+use runtime::{Catalogue, costs, grounds};
 use serde::Serialize;
 
 use linux::output;
@@ -47,10 +48,30 @@ pub struct Arguments {
 struct Page<'a> {
     application: &'a str,
     layout: &'a Layout,
-    prices: &'a Prices,
+    prices: &'a [Price],
     plan: Option<&'a Plan>,
     proof: Option<&'a Proof>,
     clash: Option<&'a Clash>,
+}
+
+/// What a message between two sites costs, both ends together, or within one.
+#[derive(Serialize)]
+struct Price {
+    between: [Site; 2],
+    /// In nanoseconds.
+    ns: Reading<Interval>,
+    /// What gave it.
+    how: String,
+}
+
+/// One for each two grounds, and for each with itself.
+fn prices(grounds: &[Ground], costs: &Costs) -> Vec<Price> {
+    let pairs = grounds.iter().enumerate().flat_map(|(n, one)| grounds[n..].iter().map(move |other| (one, other)));
+    let price = |(one, other): (&Ground, &Ground)| {
+        let cost = costs.crossing(&one.site, &other.site);
+        Price { between: [one.site.clone(), other.site.clone()], ns: cost.reading, how: cost.source }
+    };
+    pairs.map(price).collect()
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -59,8 +80,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let catalogue = Catalogue::new(Registry::new(), depots)?;
     let usable = linux::affinity::allowed()?;
     let grounds = grounds::survey(&app, &Machine::read(&Source::live())?, &usable);
-    let prices = if arguments.modelled { Prices::modelled(&grounds) } else { Prices::measure(&grounds) };
-    let draft = draft(&catalogue, &grounds, &prices.costs(&grounds), &app.wanted(), &app.channels, &[])?;
+    let (costs, note) = if arguments.modelled { (Costs::modelled(), None) } else { costs::known()? };
+    if let Some(note) = note {
+        eprintln!("plimsoll: {note}");
+    }
+    let prices = prices(&grounds, &costs);
+    let draft = draft(&catalogue, &grounds, &costs, &app.wanted(), &app.channels, &[])?;
     let layout = &draft.layout;
     let solved = solve(layout, arguments.prove.then(|| Duration::from_secs(arguments.limit)));
     let (plan, proof, clash) = match &solved {
@@ -90,7 +115,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             let _ = writeln!(page, "{proof}");
         }
         if arguments.explain {
-            page += &evidence(&prices, &app);
+            page += &evidence(&prices, &app, &costs);
         }
         output::print(&page)?;
     }
@@ -118,19 +143,21 @@ fn brief(plan: &Plan, layout: &Layout) -> String {
 }
 
 /// What the costs rest on.
-fn evidence(prices: &Prices, app: &AppFile) -> String {
+fn evidence(prices: &[Price], app: &AppFile, costs: &Costs) -> String {
     let mut page = String::from("prices of a message, both ends together\n");
-    for price in &prices.0 {
+    for price in prices {
         let [one, other] = &price.between;
         let ends = if one == other { format!("within {one}") } else { format!("{one} and {other}") };
         let ns = match &price.ns {
-            Reading::Measured(ns) => format!("{ns:.0} ns measured"),
-            Reading::Modelled(ns) => format!("{ns:.0} ns modelled"),
             Reading::Absent { reason } | Reading::NotPermitted { reason, .. } => reason.clone(),
+            Reading::Measured(interval) | Reading::Modelled(interval) => format!("{interval} {}", how(&price.ns)),
         };
         let _ = writeln!(page, "  {ends:<24} {ns}: {}", price.how);
     }
-    page += "work for a message is what the manifests state, and 500 ns where they do not\n";
+    if let Some(work) = costs.get(&Item::Work).reading.value() {
+        let _ = writeln!(page, "work for a message, where a manifest states none, is taken as {work}");
+    }
+    let _ = writeln!(page, "a rate that nothing states is taken as {UNKNOWN_RATE} messages a second");
     if app.sites == Sites::All {
         page += "driver hooks are used only where the file names them, as xdp:IFACE:native\n";
     }

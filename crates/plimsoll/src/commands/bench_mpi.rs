@@ -62,6 +62,7 @@ pub fn run(
         cores,
         protocol_core,
         rounds,
+        divided: !arguments.targets,
         command,
     };
     let (findings, end) = request::run(&request, |starts| {

@@ -6,6 +6,7 @@ pub mod bench;
 mod bench_mpi;
 mod bench_profiler;
 mod bench_semantics;
+pub mod calibrate;
 pub mod doctor;
 pub mod engine;
 pub mod lab;

@@ -1,0 +1,86 @@
+//! What was measured of two ranks, as rows of the machine's costs.
+
+use machine::costs::{ENGINE, Item, Row, Way};
+use machine::{Bytes, Nanoseconds, Reading, Site, SiteKind};
+
+use experiment::point::Receiver;
+use experiment::statistics::predictive_interval;
+use launch::carrier::Network;
+
+use super::block::Outcome;
+use super::conduct::Measured;
+use super::contender::{Contender, Hosts, Seats};
+use super::pattern::{Pattern, Task};
+use super::request::Findings;
+
+/// Sizes that costs are taken at; between them they are linear.
+const SIZES: [u64; 6] = [8, 512, 4 << 10, 16 << 10, 64 << 10, 1 << 20];
+
+/// What is to be measured for costs: a message that is waited for, and a stream of them.
+pub fn tasks() -> Vec<Task> {
+    let of = |pattern| SIZES.map(|size| Task { pattern, size: Bytes(size), receiver: Receiver::Reads });
+    [of(Pattern::Latency), of(Pattern::Rate)].concat()
+}
+
+/// A row for each way, quantity and size of which there are two blocks.
+pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for measured in &findings.measured {
+        let way = way(&measured.contender, &measured.seats, &findings.mpi);
+        for task in &findings.tasks {
+            let row = |item, values: Vec<f64>| {
+                let cost = Reading::Measured(predictive_interval(&values)?);
+                Some(Row { item, size: Some(task.size), cost, source: source.to_owned(), taken })
+            };
+            rows.extend(match task.pattern {
+                Pattern::Latency => {
+                    row(Item::HalfTrip(way.clone()), values(measured, task, |outcome| Some(outcome.value)))
+                }
+                Pattern::Rate => {
+                    row(Item::Message(way.clone()), values(measured, task, |outcome| Some(1e9 / outcome.value)))
+                }
+                Pattern::Bandwidth | Pattern::Exchange => None,
+            });
+            if task.pattern == Pattern::Rate && way.network.is_some() {
+                rows.extend(row(Item::Softirq(way.clone()), values(measured, task, softirq)));
+            }
+        }
+    }
+    rows
+}
+
+fn way(contender: &Contender, seats: &Seats, mpi: &str) -> Way {
+    let lab = seats.hosts == Hosts::Lab;
+    let (carrier, placement, network) = match contender {
+        Contender::Engine { placement, network } => {
+            let kind = if matches!(placement, Site::Core(_)) { SiteKind::Core } else { SiteKind::App };
+            (ENGINE.to_owned(), kind, network.as_ref().map(|network| kind_of(network).to_owned()))
+        }
+        Contender::Peer(carrier) => (carrier.name.clone(), SiteKind::App, lab.then(|| "lab".to_owned())),
+    };
+    Way { carrier, mpi: mpi.to_owned(), placement, network }
+}
+
+/// A network without its interface, as [`Way`] has it.
+pub fn kind_of(network: &Network) -> &'static str {
+    match network {
+        Network::Udp => "udp",
+        Network::Afxdp(_) => "afxdp",
+        Network::Xdp(_) => "xdp",
+    }
+}
+
+fn values(measured: &Measured, task: &Task, value: impl Fn(&Outcome) -> Option<f64>) -> Vec<f64> {
+    let outcomes =
+        measured.blocks.iter().filter_map(|block| block.outcomes.iter().find(|outcome| outcome.task == *task));
+    outcomes.filter_map(value).collect()
+}
+
+/// Nanoseconds of network softirqs for each message; `None` where no sensor told.
+fn softirq(outcome: &Outcome) -> Option<f64> {
+    let mut time = 0;
+    for core in &outcome.cores {
+        time += core.net_rx.value()?.time.0 + core.net_tx.value()?.time.0;
+    }
+    (!outcome.cores.is_empty()).then(|| time as f64 / outcome.messages.max(1) as f64)
+}

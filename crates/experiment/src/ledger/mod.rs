@@ -1,0 +1,311 @@
+//! The ledger: what plimsoll predicted, stored before the outcome was known, and what came.
+//!
+//! A file a host, `ledger-HOST.jsonl`, beside the machine's costs: a line of JSON for each prediction, outcome and run, only
+//! ever added to. A line is one write under the file's lock, so that writers do not mix; what a full disk cut is counted and
+//! left out.
+
+mod page;
+mod tally;
+mod terminal;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use machine::costs::{Interval, store};
+use machine::{Bytes, Fault, Nanoseconds, Result};
+use serde::{Deserialize, Serialize};
+
+pub use page::render as page;
+pub use tally::{Settled, Tally, tallies};
+pub use terminal::render as terminal;
+
+/// A program's run, by all that makes two runs the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Subject {
+    /// The command, the number of ranks, their hosts and the MPI.
+    pub words: String,
+    /// Of the program's file: a program that was built anew is another.
+    pub digest: String,
+}
+
+/// What is predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The time of a run at one placement over that at another.
+    Placement,
+    /// The time of a run.
+    Elapsed,
+    /// The messages that the ranks send, collective calls as their messages.
+    Messages,
+    /// How much faster one contender of a study is than another.
+    Study,
+}
+
+impl Kind {
+    pub fn words(self) -> &'static str {
+        match self {
+            Kind::Placement => "gain of a placement",
+            Kind::Elapsed => "time of a run",
+            Kind::Messages => "messages of a run",
+            Kind::Study => "answer of a study",
+        }
+    }
+}
+
+/// An interval that was stored before its outcome.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// Unique in the file.
+    pub id: u64,
+    /// When, since the Unix epoch.
+    pub made: Nanoseconds,
+    pub kind: Kind,
+    pub subject: Subject,
+    /// "time at core:3 over app".
+    pub quantity: String,
+    /// A positive value; 95 of 100 outcomes are expected in the interval.
+    pub expected: Interval,
+    /// What it rests on.
+    pub because: String,
+    /// What was chosen by it, where something was.
+    pub choice: Option<String>,
+    pub version: String,
+}
+
+/// What came of a prediction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The prediction's.
+    pub id: u64,
+    pub came: Nanoseconds,
+    pub value: f64,
+    /// Where it was measured as an interval.
+    pub interval: Option<(f64, f64)>,
+    /// The command that gave it.
+    pub source: String,
+}
+
+/// What one run of a program showed: what its carrier counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub subject: Subject,
+    pub at: Nanoseconds,
+    /// "core:3", or with a network between hosts "app, udp".
+    pub placement: String,
+    pub ranks: u32,
+    pub elapsed: Nanoseconds,
+    /// Of all ranks.
+    pub messages: u64,
+    pub bytes: Bytes,
+    /// The part of the packets that went to another host.
+    pub crossing: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    Prediction(Prediction),
+    Outcome(Outcome),
+    Run(Run),
+}
+
+/// What a host's ledger holds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ledger {
+    pub predictions: Vec<Prediction>,
+    pub outcomes: Vec<Outcome>,
+    pub runs: Vec<Run>,
+    /// Lines that could not be read: cut, or of a newer plimsoll.
+    pub damaged: usize,
+    path: PathBuf,
+}
+
+impl Ledger {
+    /// This host's.
+    ///
+    /// # Errors
+    /// There is no folder for it, or it may not be read.
+    pub fn open() -> Result<Ledger> {
+        Ledger::at(&file(&store::folder()?))
+    }
+
+    /// The one in this file, which need not be there yet.
+    ///
+    /// # Errors
+    /// It is there, and may not be read.
+    pub fn at(path: &Path) -> Result<Ledger> {
+        let mut ledger = Ledger { path: path.to_owned(), ..Ledger::default() };
+        let mut text = Vec::new();
+        match File::open(path).and_then(|mut file| file.read_to_end(&mut text)) {
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(ledger),
+            Err(e) => return Err(Fault::because(path.display().to_string(), e, "grant yourself read access to it")),
+        }
+        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            match serde_json::from_slice(line) {
+                Ok(line) => ledger.take(line),
+                Err(_) => ledger.damaged += 1,
+            }
+        }
+        Ok(ledger)
+    }
+
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Prediction(prediction) => self.predictions.push(prediction),
+            Line::Outcome(outcome) => self.outcomes.push(outcome),
+            Line::Run(run) => self.runs.push(run),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Stores a prediction, on the disk before this returns. Its `id` is given here.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn predict(&mut self, mut prediction: Prediction) -> Result<u64> {
+        prediction.id = prediction.made.0 ^ u64::from(std::process::id()).rotate_left(40);
+        while self.predictions.iter().any(|other| other.id == prediction.id) {
+            prediction.id += 1;
+        }
+        let id = prediction.id;
+        self.add(Line::Prediction(prediction)).map(|()| id)
+    }
+
+    /// Holds what came against every open prediction of this subject and quantity. Says how many there were.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn settle(&mut self, subject: &Subject, quantity: &str, outcome: &Outcome) -> Result<usize> {
+        let matches = |of: &&Prediction| of.subject == *subject && of.quantity == quantity && of.made < outcome.came;
+        let open: Vec<u64> = self.open_predictions().filter(matches).map(|of| of.id).collect();
+        for id in &open {
+            self.add(Line::Outcome(Outcome { id: *id, ..outcome.clone() }))?;
+        }
+        Ok(open.len())
+    }
+
+    /// Those without an outcome.
+    pub fn open_predictions(&self) -> impl Iterator<Item = &Prediction> {
+        let settled: std::collections::HashSet<u64> = self.outcomes.iter().map(|outcome| outcome.id).collect();
+        self.predictions.iter().filter(move |prediction| !settled.contains(&prediction.id))
+    }
+
+    /// Adds what a run showed.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn record(&mut self, run: Run) -> Result<()> {
+        self.add(Line::Run(run))
+    }
+
+    /// Runs of this subject, the latest last.
+    pub fn runs_of<'a>(&'a self, subject: &'a Subject) -> impl DoubleEndedIterator<Item = &'a Run> {
+        self.runs.iter().filter(move |run| run.subject == *subject)
+    }
+
+    fn add(&mut self, line: Line) -> Result<()> {
+        let next = "set XDG_STATE_HOME to a folder that can be written";
+        let failed = |e: io::Error| Fault::unwritable(self.path.display().to_string(), e, next);
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let mut text = serde_json::to_vec(&line).map_err(|e| Fault::because("ledger", e, "report it"))?;
+        let mut file = OpenOptions::new().create(true).append(true).read(true).open(&self.path).map_err(failed)?;
+        file.lock().map_err(failed)?;
+        if ends_within_a_line(&file).map_err(failed)? {
+            text.insert(0, b'\n');
+        }
+        text.push(b'\n');
+        file.write_all(&text).and_then(|()| file.sync_data()).map_err(failed)?;
+        self.take(line);
+        Ok(())
+    }
+}
+
+/// After a write that a full disk cut.
+fn ends_within_a_line(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::FileExt;
+    let length = file.metadata()?.len();
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    Ok(last[0] != b'\n')
+}
+
+/// A host's name is one component of a path, whatever its kernel says.
+fn file(folder: &Path) -> PathBuf {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_') { c } else { '_' };
+    let host: String = store::Key::live().host.chars().map(plain).collect();
+    folder.join(format!("ledger-{host}.jsonl"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn prediction(kind: Kind, quantity: &str, low: f64, high: f64) -> Prediction {
+        Prediction {
+            id: 0,
+            made: Nanoseconds(1),
+            kind,
+            subject: Subject { words: "lmp, 4 ranks".into(), digest: "1".into() },
+            quantity: quantity.into(),
+            expected: Interval::between(low, high),
+            because: "costs".into(),
+            choice: None,
+            version: "0".into(),
+        }
+    }
+
+    pub(super) fn outcome(value: f64, interval: Option<(f64, f64)>) -> Outcome {
+        Outcome { id: 0, came: Nanoseconds(2), value, interval, source: "plimsoll try".into() }
+    }
+
+    #[test]
+    fn what_is_stored_reads_back_and_each_prediction_is_settled_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state/ledger.jsonl");
+        let mut ledger = Ledger::at(&path).unwrap();
+        let one = prediction(Kind::Placement, "time at core:3 over app", 0.9, 0.95);
+        let first = ledger.predict(one.clone()).unwrap();
+        let second = ledger.predict(Prediction { quantity: "seconds".into(), ..one.clone() }).unwrap();
+        assert_ne!(first, second);
+        let settled = ledger.settle(&one.subject, &one.quantity, &outcome(0.93, None)).unwrap();
+        let again = ledger.settle(&one.subject, &one.quantity, &outcome(0.5, None)).unwrap();
+        assert_eq!((settled, again, ledger.open_predictions().count()), (1, 0, 1));
+        assert_eq!(Ledger::at(&path).unwrap(), ledger);
+        let rebuilt = Subject { digest: "2".into(), ..one.subject };
+        assert_eq!(ledger.settle(&rebuilt, "seconds", &outcome(1.0, None)).unwrap(), 0);
+    }
+
+    #[test]
+    fn an_outcome_from_before_the_prediction_settles_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::at(&folder.path().join("l")).unwrap();
+        let late = Prediction { made: Nanoseconds(3), ..prediction(Kind::Elapsed, "seconds", 1.0, 2.0) };
+        ledger.predict(late.clone()).unwrap();
+        assert_eq!(ledger.settle(&late.subject, "seconds", &outcome(1.5, None)).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_costs_itself_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("l");
+        let mut ledger = Ledger::at(&path).unwrap();
+        ledger.predict(prediction(Kind::Elapsed, "seconds", 1.0, 2.0)).unwrap();
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, [&whole[..], &whole[..whole.len() / 2]].concat()).unwrap();
+        let mut ledger = Ledger::at(&path).unwrap();
+        assert_eq!((ledger.predictions.len(), ledger.damaged), (1, 1));
+        ledger.predict(prediction(Kind::Elapsed, "more", 1.0, 2.0)).unwrap();
+        let ledger = Ledger::at(&path).unwrap();
+        assert_eq!((ledger.predictions.len(), ledger.damaged), (2, 1));
+    }
+}

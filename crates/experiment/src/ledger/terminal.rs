@@ -1,0 +1,125 @@
+//! The ledger for a terminal.
+
+use std::fmt::Write;
+
+use chart::clock;
+use machine::costs::Interval;
+
+use super::{Kind, Ledger, Prediction, Settled, Tally, tallies};
+
+/// Predictions shown of each kind.
+const SHOWN: usize = 8;
+
+/// Each kind: how its predictions did, its misses, then its latest.
+pub fn render(ledger: &Ledger) -> String {
+    let all = tallies(ledger);
+    if all.is_empty() {
+        let next = "plimsoll mpirun --placement auto -- PROGRAM makes predictions, and holds each run against them";
+        return format!("The ledger is empty: nothing was predicted yet.\n{next}\n");
+    }
+    let mut text = String::new();
+    for tally in &all {
+        let _ = writeln!(text, "{}: {}", tally.kind.words(), summary(tally));
+        for settled in tally.settled.iter().take(SHOWN) {
+            let _ = writeln!(text, "  {}", line(settled));
+        }
+        if let Some(more) = tally.settled.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            let _ = writeln!(text, "  and {more} more");
+        }
+    }
+    for open in ledger.open_predictions().take(SHOWN) {
+        let _ = writeln!(text, "open: {} of {}: {} expected", open.quantity, open.subject.words, expected(open));
+    }
+    if ledger.damaged > 0 {
+        let _ = writeln!(text, "note: {} of the file could not be read", machine::count::of(ledger.damaged as u64, "line"));
+    }
+    text
+}
+
+/// How predictions of a kind did, in a line.
+pub(super) fn summary(tally: &Tally) -> String {
+    let n = tally.settled.len();
+    let mut words = match tally.coverage() {
+        None if n == 0 => String::from("none has an outcome yet"),
+        None => format!("{} of {n} held", tally.held()),
+        Some((share, low, high)) => format!(
+            "{} of {n} held, {:.0} % ({:.0} .. {:.0}) where 95 % were expected",
+            tally.held(),
+            100.0 * share,
+            100.0 * low,
+            100.0 * high
+        ),
+    };
+    if tally.near() > 0 {
+        let _ = write!(words, ", {} more within what the outcome was measured to", tally.near());
+    }
+    if let Some(bias) = tally.bias() {
+        let _ = write!(words, "; outcomes lie {:+.1} % from the middle", 100.0 * bias);
+    }
+    if tally.open > 0 {
+        let _ = write!(words, "; {} open", tally.open);
+    }
+    words
+}
+
+/// Whether it held, in a word.
+pub(super) fn verdict(settled: &Settled) -> &'static str {
+    match (settled.held(), settled.near()) {
+        (true, _) => "held",
+        (false, true) => "near",
+        (false, false) => "MISSED",
+    }
+}
+
+fn line(settled: &Settled) -> String {
+    let verdict = verdict(settled);
+    let of = settled.prediction;
+    format!(
+        "{verdict:<6}  {}  {} of {}: {}, expected {}",
+        clock::date(settled.outcome.came),
+        of.quantity,
+        of.subject.words,
+        value(of.kind, settled.outcome.value),
+        expected(of)
+    )
+}
+
+/// The interval, in the words of its kind.
+pub(super) fn expected(of: &Prediction) -> String {
+    let Interval { low, high, .. } = of.expected;
+    format!("{} .. {}", value(of.kind, low), value(of.kind, high))
+}
+
+/// A value in the words of its kind.
+pub(super) fn value(kind: Kind, value: f64) -> String {
+    match kind {
+        Kind::Placement | Kind::Study => format!("{value:.3}x"),
+        Kind::Elapsed => format!("{value:.3} s"),
+        Kind::Messages => format!("{value:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{outcome, prediction};
+    use super::super::Outcome;
+    use super::*;
+
+    #[test]
+    fn misses_are_named_before_what_held() {
+        let mut ledger = Ledger::default();
+        for (id, value) in [0.95, 1.3].into_iter().enumerate() {
+            let of = prediction(Kind::Placement, "time at core:3 over app", 0.9, 1.0);
+            ledger.predictions.push(Prediction { id: id as u64, ..of });
+            ledger.outcomes.push(Outcome { id: id as u64, ..outcome(value, None) });
+        }
+        ledger.predictions.push(Prediction { id: 9, ..prediction(Kind::Elapsed, "seconds", 1.0, 2.0) });
+        let text = render(&ledger);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("gain of a placement: 1 of 2 held; outcomes lie +"), "{text}");
+        assert!(lines[1].contains("MISSED") && lines[1].contains("1.300x, expected 0.900x .. 1.000x"), "{text}");
+        assert!(lines[2].contains("held"), "{text}");
+        assert!(text.contains("open: seconds of lmp, 4 ranks: 1.000 s .. 2.000 s expected"), "{text}");
+        assert!(render(&Ledger::default()).contains("nothing was predicted yet"));
+    }
+}

@@ -1,0 +1,103 @@
+//! What channels between offcodes cost on this host, measured where that disturbs nobody.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use linux::{affinity, channel, probe};
+use machine::costs::store;
+use machine::costs::{Interval, Item, Row};
+use machine::{Costs, Nanoseconds, Reading, Result, SiteKind};
+use offcode::channel::{Buffers, Policy};
+use offcode::{Channel, Specification};
+
+/// Messages timed together, so that reading the clock weighs nothing.
+const BATCH: u32 = 64;
+const BATCHES: usize = 101;
+/// With its header a call of a few arguments.
+const MESSAGE: usize = 40;
+/// Probes between two cores, and pairs of cores.
+const PROBES: usize = 8;
+const PAIRS: usize = 8;
+
+/// The costs that are kept for this host. Where channels are not among them they are measured now, in under 300 ms, and
+/// kept. Also what the reader must know of them.
+///
+/// # Errors
+/// The kept costs are damaged.
+pub fn known() -> Result<(Costs, Option<String>)> {
+    let known = store::live()?;
+    let here = |row: &Row| row.item == Item::Call;
+    if known.costs.rows().iter().any(here) {
+        return Ok((known.costs, known.note));
+    }
+    let rows = measure()?;
+    let note = store::keep(rows.clone()).err().map(|fault| format!("costs are not kept: {fault}"));
+    Ok((known.costs.refined(rows), note))
+}
+
+/// Measures a channel within a thread and, where there are two cores, between two of them.
+///
+/// # Errors
+/// No memory for a channel.
+pub fn measure() -> Result<Vec<Row>> {
+    let taken = Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64);
+    let row = |item, interval| {
+        let source = format!("a message of {MESSAGE} B through a channel");
+        Row { item, size: None, cost: Reading::Measured(interval), source, taken }
+    };
+    let call = spread(handling()?);
+    let mut rows = vec![row(Item::Call, call)];
+    let cores = affinity::allowed()?;
+    if let Some((first, others)) = cores.split_first() {
+        let step = others.len().div_ceil(PAIRS).max(1);
+        let pairs = others.iter().step_by(step).flat_map(|other| std::iter::repeat_n(other, PROBES));
+        let halves = pairs.filter_map(|other| probe::between(*first, *other).ok());
+        let halves: Vec<f64> = halves.map(|half| half.picoseconds as f64 / 1e3).collect();
+        if !halves.is_empty() {
+            let half = spread(halves);
+            let sum = |part: fn(Interval) -> f64| part(call) + part(half);
+            let between = Interval { low: sum(|i| i.low), middle: sum(|i| i.middle), high: sum(|i| i.high) };
+            let kinds = [(SiteKind::App, SiteKind::Core), (SiteKind::Core, SiteKind::Core)];
+            rows.extend(kinds.map(|(one, other)| row(Item::crossing(one, other), between)));
+        }
+    }
+    Ok(rows)
+}
+
+/// A message written to and read from a channel by one thread, in nanoseconds, batch by batch.
+fn handling() -> Result<Vec<f64>> {
+    let buffers = Buffers { policy: Policy::ZeroCopy, ..Specification::default().buffers };
+    let (mut one, mut other) = channel::unicast(&Specification { buffers, ..Specification::default() })?;
+    let message = [7; MESSAGE];
+    let mut times = Vec::with_capacity(BATCHES);
+    for _ in 0..BATCHES {
+        let before = Instant::now();
+        for _ in 0..BATCH {
+            let _ = one.write(&message)?;
+            other.read_with(&mut |arrived| {
+                std::hint::black_box(arrived);
+            })?;
+        }
+        times.push(before.elapsed().as_nanos() as f64 / f64::from(BATCH));
+    }
+    Ok(times)
+}
+
+/// The median, and all but the outermost twentieth on each side.
+fn spread(mut values: Vec<f64>) -> Interval {
+    values.sort_by(f64::total_cmp);
+    let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
+    Interval { low: at(0.05), middle: at(0.5), high: at(0.95) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_between_cores_costs_more_than_one_within_a_thread() {
+        let costs = Costs::of(measure().unwrap());
+        let value = |item: &Item| costs.get(item).reading.value().copied().unwrap();
+        let (call, crossing) = (value(&Item::Call), value(&Item::crossing(SiteKind::Core, SiteKind::App)));
+        assert!(call.low > 0.0 && call.middle < crossing.middle, "{call:?} {crossing:?}");
+    }
+}
