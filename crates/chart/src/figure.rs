@@ -2,26 +2,35 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use askama::Template;
+
 use crate::svg::{Look, swatch};
 
-/// A chart with all that stands around it.
+/// A chart with all that stands around it; displayed as HTML.
+#[derive(Default, Template)]
+#[template(path = "figure.html")]
 pub struct Figure {
     pub title: String,
     pub caption: String,
     pub legend: Vec<Entry>,
-    /// The chart for a desk and for a phone; SVG.
-    pub wide: String,
-    pub narrow: String,
+    /// HTML, escaped.
+    pub drawing: String,
     /// What could not be drawn, and why.
     pub missing: Vec<String>,
+    /// Takes the width of the page.
+    pub wide: bool,
+    /// As high as two beside it.
+    pub tall: bool,
 }
 
-impl Figure {
-    /// Where nothing could be drawn: what is missing stands in its place.
-    pub fn without_chart(title: &str, missing: Vec<String>) -> Self {
-        let none = String::new;
-        Figure { title: title.into(), caption: none(), legend: vec![], wide: none(), narrow: none(), missing }
-    }
+/// Figures under a heading; displayed as HTML.
+#[derive(Template)]
+#[template(path = "section.html")]
+pub struct Section {
+    pub id: String,
+    pub title: String,
+    pub lead: String,
+    pub figures: Vec<Figure>,
 }
 
 /// Reasons for what is missing, each once with all that it concerns.
@@ -41,6 +50,7 @@ impl Absences {
 
 /// One line of a legend.
 pub struct Entry {
+    /// HTML.
     pub swatch: String,
     pub name: String,
 }

@@ -16,6 +16,11 @@ impl Frame {
     pub const WIDE: Frame = Frame { name: "wide", width: 540.0, height: 340.0 };
     /// Alone on a phone of 360 px.
     pub const NARROW: Frame = Frame { name: "narrow", width: 320.0, height: 290.0 };
+
+    /// A drawing for both, of which the style sheet shows one.
+    pub fn both(draw: impl Fn(Frame) -> Option<String>) -> Option<String> {
+        Some(draw(Frame::WIDE)? + &draw(Frame::NARROW)?)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -42,7 +42,7 @@ fn the_report_holds_in_a_browser() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.html");
     let findings = fixture::findings();
-    std::fs::write(&file, experiment::report::html::render(&findings).unwrap()).unwrap();
+    std::fs::write(&file, experiment::report::html::render(&findings)).unwrap();
 
     let mut pictures = Vec::new();
     for (width, scheme) in [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")] {

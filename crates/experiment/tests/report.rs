@@ -59,7 +59,7 @@ fn hostile_names_stay_text() {
     findings.verdict.ranges[0].rejected[0].why = fixture::HOSTILE.into();
     findings.points[0].spec.placement = machine::Site::Xdp(fixture::HOSTILE.into());
     findings.points[1].cpu_per_message = machine::Reading::not_permitted(fixture::HOSTILE, fixture::HOSTILE);
-    let page = html::render(&findings).unwrap();
+    let page = html::render(&findings);
     for breakout in ["<script", "<img", "onerror=alert(1)>", "evil</title>", "\u{1b}"] {
         assert!(!page.contains(breakout), "{breakout} got through");
     }
@@ -71,7 +71,7 @@ fn hostile_names_stay_text() {
 #[test]
 fn the_page_is_complete_in_itself_and_every_link_lands() {
     let findings = fixture::findings();
-    let page = html::render(&findings).unwrap();
+    let page = html::render(&findings);
     for outside in ["src=", "@import", "url(", "http://", "https://", "<script", "<link"] {
         let found = page.match_indices(outside).next().map(|(at, _)| page[at..].chars().take(80).collect::<String>());
         // The hostile name holds an escaped `src=`, which is text.
@@ -91,7 +91,7 @@ fn the_page_is_complete_in_itself_and_every_link_lands() {
 
 #[test]
 fn what_is_missing_is_said_with_its_reason() {
-    let page = html::render(&fixture::findings()).unwrap();
+    let page = html::render(&fixture::findings());
     for reason in [
         "absent: its processes are started by mpirun and are not accounted for",
         "not permitted: tracefs is root&#39;s to read. Next: run the study as root",
@@ -121,7 +121,7 @@ fn a_study_without_a_point_still_reports() {
         notes: vec![],
         ..whole
     };
-    let page = html::render(&empty).unwrap();
+    let page = html::render(&empty);
     assert!(page.contains("No point was measured.") && !page.contains("<svg class=\"chart"));
     assert!(render(&empty, Screen { width: 80, colour: false, reasons: true }, None).contains("Nothing can be said"));
 }

@@ -142,7 +142,7 @@ fn the_best_of_several_is_found_and_beaten_ones_get_no_more_rounds() {
     assert_eq!(runs.measured(2).count(), 6, "what is twice as slow shows at the first look");
     let text = terminal::render(&trial.design, &runs, &judgement, end);
     assert!(text.contains("3.0x slower"), "{text}");
-    let page = page::render(&trial, &runs, &judgement, end).unwrap();
+    let page = page::render(&trial, &runs, &judgement, end);
     assert!(page.contains("<svg") && page.contains("How it became certain"));
 }
 

@@ -106,7 +106,7 @@ fn names_the_stopped_rank(recordings: &Recordings) -> Summary {
     assert!(first.share > 0.2 && first.core.is_some(), "{first:?}");
     let text = render(&summary, Screen { width: 4000, colour: false, sites: 3 });
     assert!(text.lines().any(|line| line == verdict.sentence), "{text}");
-    let html = page::render(&summary).unwrap();
+    let html = page::render(&summary);
     assert!(html.contains("was stopped for") && html.find("was stopped for") < html.find("Would it gain?"), "{html}");
 
     // Most of what it was stopped for is neither its work nor that of its calls.

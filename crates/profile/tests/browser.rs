@@ -43,7 +43,7 @@ fn the_page_holds_in_a_browser() {
         ("empty", fixture::empty()),
     ] {
         let file = folder.path().join(format!("{name}.html"));
-        std::fs::write(&file, profile::page::render(&summary).unwrap()).unwrap();
+        std::fs::write(&file, profile::page::render(&summary)).unwrap();
         let mut colours = Vec::new();
         for (width, scheme) in [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")] {
             browser.show_as(width, 900, scheme);
@@ -85,7 +85,7 @@ fn the_script_sorts_zooms_and_reads_out() {
     let Some(mut browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("page.html");
-    std::fs::write(&file, profile::page::render(&fixture::traced(12)).unwrap()).unwrap();
+    std::fs::write(&file, profile::page::render(&fixture::traced(12))).unwrap();
     browser.show_as(1280, 900, "light");
     browser.open(&format!("file://{}", file.display()));
 

@@ -6,7 +6,7 @@ use profile::page::render;
 
 #[test]
 fn the_page_says_what_the_summary_says() {
-    let page = render(&fixture::traced(8)).unwrap();
+    let page = render(&fixture::traced(8));
     for said in [
         "This program gains from offload",
         "Each rank&#39;s time",
@@ -19,14 +19,14 @@ fn the_page_says_what_the_summary_says() {
     ] {
         assert!(page.contains(said) || page.contains(&said.replace("&#39;", "'")), "{said}");
     }
-    let without = render(&fixture::summary(8)).unwrap();
+    let without = render(&fixture::summary(8));
     assert!(without.contains("The ranks spent"), "the figures speak where there is no verdict");
     assert!(!without.contains("id=\"timeline\""));
 }
 
 #[test]
 fn nothing_from_outside_becomes_an_element() {
-    let page = render(&fixture::hostile()).unwrap();
+    let page = render(&fixture::hostile());
     assert_eq!(page.matches("<script").count(), 1, "our own");
     assert_eq!(page.matches("</script").count(), 1);
     assert!(!page.contains("<img") && !page.contains('\u{1b}') && !page.contains('\0'));
@@ -35,7 +35,7 @@ fn nothing_from_outside_becomes_an_element() {
 
 #[test]
 fn it_loads_nothing() {
-    let page = render(&fixture::traced(8)).unwrap();
+    let page = render(&fixture::traced(8));
     for outside in ["http:", "https:", "url(", "@import", "src=", "<link"] {
         assert!(!page.contains(outside), "{outside}");
     }
@@ -43,18 +43,18 @@ fn it_loads_nothing() {
 
 #[test]
 fn what_is_absent_says_why_and_is_no_number() {
-    let page = render(&fixture::without_sensors(4)).unwrap();
+    let page = render(&fixture::without_sensors(4));
     assert!(page.contains("not permitted: tracefs is root"));
     assert!(page.contains("ended by signal 9") && page.contains("12 call sites found no place"));
     assert!(page.contains("in MPI_Wait for 3.20 s"));
     assert!(!page.contains(">NaN") && !page.contains(">inf"));
-    let page = render(&fixture::empty()).unwrap();
+    let page = render(&fixture::empty());
     assert!(page.contains("No rank was recorded") && !page.contains(">NaN"));
 }
 
 #[test]
 fn a_thousand_ranks_stay_a_page_that_can_be_sent() {
-    let page = render(&fixture::traced(1000)).unwrap();
+    let page = render(&fixture::traced(1000));
     assert!(page.len() < 4 << 20, "{} bytes", page.len());
     assert!(page.contains("16 ranks share a cell"));
 }

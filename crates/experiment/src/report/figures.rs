@@ -199,12 +199,12 @@ fn render(
 ) -> Option<Figure> {
     let description = describe(series);
     let chart = LineChart { id, title: &title, description: &description, x, y, series, threshold };
-    let (Some(wide), Some(narrow)) = (chart.svg(Frame::WIDE), chart.svg(Frame::NARROW)) else {
-        return (!missing.is_empty()).then(|| Figure::without_chart(&title, missing));
+    let Some(drawing) = Frame::both(|frame| chart.svg(frame)) else {
+        return (!missing.is_empty()).then(|| Figure { title, missing, ..Figure::default() });
     };
     let drawn = series.iter().filter(|s| !s.marks.is_empty());
     let legend = drawn.map(|s| entry(s.look, &s.name)).collect();
-    Some(Figure { title, caption, legend, wide, narrow, missing })
+    Some(Figure { title, caption, legend, drawing, missing, ..Figure::default() })
 }
 
 /// What a chart holds, for one who cannot see it: each series with its first and last mark.

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
-use chart::{Entry, Figure, Frame, clock, entry, number, swatch};
-use machine::{Fault, Nanoseconds, Result, count};
+use chart::page::Page;
+use chart::{Entry, Figure, Frame, Section, clock, entry, number, swatch};
+use machine::{Nanoseconds, count};
 
 use super::figures::{cpu_figure, nearness_figure, value_figure};
 use super::look::Looks;
@@ -15,29 +16,32 @@ use crate::contrast::looks;
 use crate::findings::{Choice, Fact, Findings, Line, PointFindings, Question, SizeRange};
 use crate::point::{Pattern, PointKey};
 
-/// Renders the page. Control characters, which HTML does not allow, become U+FFFD.
-pub fn render(findings: &Findings) -> Result<String> {
-    let page = Page::of(findings)
-        .render()
-        .map_err(|e| Fault::because("the HTML report", e, "keep the study's store and report this as a defect"))?;
-    Ok(chart::cleaned(&page))
+/// Renders the page.
+pub fn render(findings: &Findings) -> String {
+    Page {
+        title: &findings.title,
+        head_line: vec![
+            wording::path(&findings.path),
+            clock::date(findings.started),
+            format!("took {}", clock::duration(findings.took)),
+        ],
+        style: include_str!("../../templates/report.css"),
+        body: Body::of(findings).to_string(),
+        ..Page::default()
+    }
+    .render()
 }
 
 #[derive(Template)]
 #[template(path = "report.html")]
-struct Page<'a> {
-    style: &'static str,
+struct Body<'a> {
     title: &'a str,
-    when: String,
-    took: String,
-    path: String,
     lines: &'a [Line],
     nearness: Option<String>,
     warnings: &'a [String],
     ruler: Option<Figure>,
     questions: Vec<QuestionRows>,
     sections: Vec<Section>,
-    nearness_figure: Option<Figure>,
     machine: &'a [Fact],
     how: Vec<Fact>,
     notes: Vec<String>,
@@ -88,13 +92,6 @@ struct Link {
     title: String,
 }
 
-struct Section {
-    id: String,
-    title: String,
-    lead: String,
-    figures: Vec<Figure>,
-}
-
 struct PointRow {
     key: String,
     contender: String,
@@ -110,16 +107,12 @@ struct PointRow {
     strip: String,
 }
 
-impl<'a> Page<'a> {
+impl<'a> Body<'a> {
     fn of(findings: &'a Findings) -> Self {
         let looks = Looks::of(findings);
         let verdict = &findings.verdict;
-        Page {
-            style: chart::STYLE,
+        Body {
             title: &findings.title,
-            when: clock::date(findings.started),
-            took: clock::duration(findings.took),
-            path: wording::path(&findings.path),
             lines: &verdict.lines,
             nearness: verdict.nearness.as_ref().map(|n| {
                 let share = n.near_share.map(|share| format!(", near in {:.0} % of the blocks", share * 100.0));
@@ -134,7 +127,6 @@ impl<'a> Page<'a> {
             ruler: ruler(findings, &looks),
             questions: questions(findings, &looks),
             sections: sections(findings, &looks),
-            nearness_figure: nearness_figure(findings),
             machine: &findings.machine,
             how: how(findings),
             notes: notes(findings),
@@ -176,11 +168,9 @@ fn ruler(findings: &Findings, looks: &Looks) -> Option<Figure> {
     let chart = Ruler { id: "ruler", title, description: &description, tracks: &tracks, write };
     Some(Figure {
         title: title.into(),
-        caption: String::new(),
         legend: legend.iter().map(|(name, look)| entry(*look, name)).chain(untold).collect(),
-        wide: chart.svg(Frame::WIDE)?,
-        narrow: chart.svg(Frame::NARROW)?,
-        missing: vec![],
+        drawing: Frame::both(|frame| chart.svg(frame))?,
+        ..Figure::default()
     })
 }
 
@@ -306,6 +296,12 @@ fn sections(findings: &Findings, looks: &Looks) -> Vec<Section> {
                answer turns on whether the receiver works on its data or only reads it, so both are shown."
             .into(),
         figures: sweep::figures(findings, looks),
+    });
+    sections.push(Section {
+        id: "steadiness".into(),
+        title: "How steady the machine was".into(),
+        lead: String::new(),
+        figures: Vec::from_iter(nearness_figure(findings)),
     });
     sections.retain(|s| !s.figures.is_empty());
     sections

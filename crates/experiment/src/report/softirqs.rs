@@ -135,11 +135,11 @@ fn figure(
     let title = format!("{}, {suffix}", measure.title);
     let chart = BarChart { id, title: &title, categories: &categories, label: "", y: measure.axis, groups: &groups };
     let missing = missing.lines();
-    let (Some(wide), Some(narrow)) = (chart.svg(Frame::WIDE), chart.svg(Frame::NARROW)) else {
-        return (!missing.is_empty()).then(|| Figure::without_chart(&title, missing));
+    let Some(drawing) = Frame::both(|frame| chart.svg(frame)) else {
+        return (!missing.is_empty()).then(|| Figure { title, missing, ..Figure::default() });
     };
     let legend = groups.iter().map(|g| entry(g.look, &g.name)).collect();
-    Some(Figure { title, caption: String::new(), legend, wide, narrow, missing })
+    Some(Figure { title, legend, drawing, missing, ..Figure::default() })
 }
 
 /// The measure on one core, per message, over all blocks; low and high are the least and the most of a block.

@@ -130,14 +130,12 @@ impl Sweep<'_> {
         let protocol = |core: &CoreId| if *core == self.protocol { " (protocol)" } else { "" };
         let categories: Vec<_> = cores.iter().map(|core| format!("{core}{}", protocol(core))).collect();
         let chart = BarChart { id, title, categories: &categories, label: "core of the process", y, groups: &groups };
-        let (wide, narrow) = (chart.svg(Frame::WIDE), chart.svg(Frame::NARROW));
+        let (title, missing) = (title.to_owned(), missing.lines());
+        let Some(drawing) = Frame::both(|frame| chart.svg(frame)) else {
+            return (!missing.is_empty()).then(|| Figure { title, missing, ..Figure::default() });
+        };
         let legend = groups.iter().map(|g| entry(g.look, &g.name)).collect();
-        let missing = missing.lines();
-        match (wide, narrow) {
-            (Some(wide), Some(narrow)) => Some(Figure { title: title.into(), caption, legend, wide, narrow, missing }),
-            _ if missing.is_empty() => None,
-            _ => Some(Figure::without_chart(title, missing)),
-        }
+        Some(Figure { title, caption, legend, drawing, missing, ..Figure::default() })
     }
 }
 

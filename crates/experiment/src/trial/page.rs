@@ -1,8 +1,9 @@
 //! A trial as one HTML page that needs nothing else.
 
 use askama::Template;
+use chart::page::Page;
 use chart::{Axis, Figure, Frame, LineChart, Look, Mark, Scale, Series, Shape, Threshold, clock, entry};
-use machine::{Fault, Result, count};
+use machine::count;
 
 use super::conduct::End;
 use super::design::{Design, letter};
@@ -13,11 +14,8 @@ use crate::contrast::{ERROR, Estimate, looks};
 
 #[derive(Template)]
 #[template(path = "trial.html")]
-struct Page<'a> {
-    style: &'static str,
-    when: String,
-    took: String,
-    verdict: String,
+struct Body<'a> {
+    verdict: &'a str,
     line: Option<&'a str>,
     merit: String,
     arms: Vec<Row<'a>>,
@@ -37,7 +35,7 @@ struct Row<'a> {
 }
 
 /// Renders the page.
-pub fn render(trial: &Trial, runs: &Runs, judgement: &Judgement, end: End) -> Result<String> {
+pub fn render(trial: &Trial, runs: &Runs, judgement: &Judgement, end: End) -> String {
     let design = &trial.design;
     let better = if design.merit.more_is_better { "more" } else { "less" };
     let rows = design.arms.iter().enumerate().map(|(arm, of)| Row {
@@ -49,11 +47,9 @@ pub fn render(trial: &Trial, runs: &Runs, judgement: &Judgement, end: End) -> Re
         runs: runs.measured(arm).count(),
         cpu: cpu(runs, arm),
     });
-    let page = Page {
-        style: chart::STYLE,
-        when: clock::date(trial.started),
-        took: clock::duration(runs.spent),
-        verdict: words::verdict(design, judgement),
+    let verdict = words::verdict(design, judgement);
+    let body = Body {
+        verdict: &verdict,
         line: words::chosen(judgement).map(|arm| design.arms[arm].line.as_str()),
         merit: format!("{}, {better} is better", design.merit.name()),
         arms: rows.collect(),
@@ -74,8 +70,13 @@ pub fn render(trial: &Trial, runs: &Runs, judgement: &Judgement, end: End) -> Re
             ("Folder", design.folder.clone()),
         ],
     };
-    let page = page.render().map_err(|e| Fault::because("the HTML page", e, "keep the store and report this"))?;
-    Ok(chart::cleaned(&page))
+    Page {
+        title: &verdict,
+        head_line: vec!["trial".into(), clock::date(trial.started), format!("took {}", clock::duration(runs.spent))],
+        body: body.to_string(),
+        ..Page::default()
+    }
+    .render()
 }
 
 /// The middle of the CPU time of its runs.
@@ -141,9 +142,8 @@ fn figures(design: &Design, runs: &Runs, judgement: &Judgement) -> Vec<Figure> {
         })
         .collect();
     let drawn = |title: &str, caption: &str, chart: LineChart, legend: Vec<chart::Entry>| {
-        let (wide, narrow) = (chart.svg(Frame::WIDE)?, chart.svg(Frame::NARROW)?);
-        let (title, caption) = (title.to_owned(), caption.to_owned());
-        Some(Figure { title, caption, legend, wide, narrow, missing: Vec::new() })
+        let drawing = Frame::both(|frame| chart.svg(frame))?;
+        Some(Figure { title: title.into(), caption: caption.into(), legend, drawing, ..Figure::default() })
     };
     let whole = |value: f64| format!("{value:.0}");
     let rounds = || Axis { label: "round", scale: Scale::Linear, write: whole };

@@ -100,7 +100,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let screen = Screen { width: columns.unwrap_or(120_usize).clamp(60, 200), colour, sites: arguments.sites };
     output::print(&terminal::render(summary, screen))?;
-    let page = page::render(summary)?;
+    let page = page::render(summary);
     let asked = arguments.html.is_some();
     let file = arguments.html.unwrap_or_else(|| arguments.folders[0].join("report.html"));
     match std::fs::write(&file, page) {

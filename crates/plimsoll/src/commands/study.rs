@@ -225,7 +225,7 @@ fn report(store: &Store, study: &Study, page: Option<&FilePath>, reasons: bool) 
     let findings = experiment::analysis::findings(study, &store.contents(study)?);
     if let Some(page) = page {
         let next = "choose another: `plimsoll study --show --report FILE`; the measurements are in the store";
-        let written = std::fs::write(page, html::render(&findings)?);
+        let written = std::fs::write(page, html::render(&findings));
         written.map_err(|e| Fault::unwritable(format!("report {}", page.display()), e, next))?;
     }
     let path = page.map(|page| std::path::absolute(page).unwrap_or_else(|_| page.to_path_buf()));

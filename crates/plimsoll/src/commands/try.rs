@@ -148,7 +148,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         store.finish(&trial, now())?;
     }
     let judgement = judge(&trial.design, &runs);
-    let written = std::fs::write(&arguments.report, page::render(&trial, &runs, &judgement, end)?);
+    let written = std::fs::write(&arguments.report, page::render(&trial, &runs, &judgement, end));
     written.map_err(|e| {
         Fault::unwritable(format!("page {}", arguments.report.display()), e, "choose another file with --report FILE")
     })?;

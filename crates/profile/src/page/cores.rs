@@ -1,9 +1,9 @@
 //! The kernel's network work on each core against the wait of the ranks on it (paper 002, Figures 4, 7 and 11).
 
-use chart::{Absences, number};
+use chart::{Absences, Figure, number};
 use machine::{Reading, count};
 
-use super::panel::{Panel, Part, WAIT};
+use super::part::{Part, WAIT};
 use super::rows::{self, Bar, Row};
 use super::words;
 use crate::summary::{CoreSummary, Summary};
@@ -39,7 +39,7 @@ pub fn ranks(summary: &Summary, core: &CoreSummary) -> String {
     }
 }
 
-pub fn panels(summary: &Summary) -> Vec<Panel> {
+pub fn figures(summary: &Summary) -> Vec<Figure> {
     let mut cores: Vec<&CoreSummary> =
         summary.cores.iter().filter(|core| !core.ranks.is_empty() || softirqs(core) > 0.0).collect();
     if cores.is_empty() {
@@ -71,16 +71,16 @@ pub fn panels(summary: &Summary) -> Vec<Panel> {
         missing.push(format!("the table of cores has {more} more, with less network work"));
     }
     let legend = vec![RECEIVING.key(), SENDING.key(), WAIT.key()];
-    vec![Panel {
+    vec![Figure {
         title: "Network softirqs by core, and the wait of the ranks there".into(),
         legend,
-        body: rows::html("Network softirqs by core", &[(head, None), ("wait of its ranks", Some(1.0))], &rows),
+        drawing: rows::html("Network softirqs by core", &[(head, None), ("wait of its ranks", Some(1.0))], &rows),
         caption: "A core that the network keeps busy holds up the rank on it; the ranks that wait for that one are \
                   elsewhere (paper 002, Figures 4, 7 and 11). Softirqs on a core are the host's, not the job's alone."
             .into(),
         missing,
         wide: true,
-        ..Panel::default()
+        ..Figure::default()
     }]
 }
 

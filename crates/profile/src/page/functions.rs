@@ -1,8 +1,9 @@
 //! Which calls take the time, and collectives by the size of their communicator.
 
+use chart::Figure;
 use machine::count;
 
-use super::panel::{OFF_CORE, Panel, Part, TRANSFER, UNDIVIDED, WAIT};
+use super::part::{OFF_CORE, Part, TRANSFER, UNDIVIDED, WAIT};
 use super::ranks::divided;
 use super::rows::{self, Bar, Row};
 use super::words;
@@ -11,11 +12,11 @@ use crate::summary::{FunctionSummary, Summary};
 const ROWS: usize = 12;
 const SPLIT: [Part; 4] = [TRANSFER, WAIT, OFF_CORE, UNDIVIDED];
 
-pub fn panels(summary: &Summary) -> Vec<Panel> {
+pub fn figures(summary: &Summary) -> Vec<Figure> {
     let counted = || summary.functions.iter().filter(|f| f.counted && f.calls > 0);
     let mut by_group: Vec<&FunctionSummary> = counted().filter(|f| f.group > 0).collect();
     by_group.sort_by(|a, b| a.group.cmp(&b.group).then(b.seconds.total_cmp(&a.seconds)));
-    let by_seconds = panel(
+    let by_seconds = figure(
         "Time in MPI by call",
         counted().collect(),
         |f| match f.group {
@@ -24,7 +25,7 @@ pub fn panels(summary: &Summary) -> Vec<Panel> {
         },
         "Of all ranks together. Beside each bar: its share of the time in MPI.",
     );
-    let groups = panel(
+    let groups = figure(
         "Collectives by size of communicator",
         by_group,
         |f| format!("{}: {}", count::of(f.group.into(), "rank"), f.name),
@@ -33,12 +34,12 @@ pub fn panels(summary: &Summary) -> Vec<Panel> {
     [by_seconds, groups].into_iter().flatten().collect()
 }
 
-fn panel(
+fn figure(
     title: &str,
     mut functions: Vec<&FunctionSummary>,
     name: impl Fn(&FunctionSummary) -> String,
     caption: &str,
-) -> Option<Panel> {
+) -> Option<Figure> {
     if functions.is_empty() {
         return None;
     }
@@ -78,12 +79,12 @@ fn panel(
         0 => vec![],
         n => vec![format!("{n} that take less are in the table of functions")],
     };
-    Some(Panel {
+    Some(Figure {
         title: title.into(),
         legend,
-        body: rows::html(title, &[("time", None)], &rows),
+        drawing: rows::html(title, &[("time", None)], &rows),
         caption: caption.into(),
         missing,
-        ..Panel::default()
+        ..Figure::default()
     })
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use chart::Figure;
 use machine::count;
 
 use super::heat::{self, Log};
-use super::panel::Panel;
 use super::plot::{Plot, names, rectangle};
 use super::words;
 use crate::summary::{Matrix, Summary};
@@ -56,20 +56,20 @@ impl Traffic {
     }
 }
 
-pub fn panels(summary: &Summary) -> Vec<Panel> {
+pub fn figures(summary: &Summary) -> Vec<Figure> {
     let several = summary.matrices.len() > 1;
     let drawn = summary.matrices.iter().enumerate().filter(|(_, matrix)| matrix.ranks > 0);
-    let mut panels: Vec<Panel> = drawn.take(WORLDS).map(|(i, matrix)| panel(i, matrix, several)).collect();
-    if let (Some(last), true) = (panels.last_mut(), summary.matrices.len() > WORLDS) {
+    let mut figures: Vec<Figure> = drawn.take(WORLDS).map(|(i, matrix)| figure(i, matrix, several)).collect();
+    if let (Some(last), true) = (figures.last_mut(), summary.matrices.len() > WORLDS) {
         last.missing.push(format!(
             "{} more MPI_COMM_WORLDs are not drawn; plimsoll report DIR --json has them all",
             summary.matrices.len() - WORLDS
         ));
     }
-    panels
+    figures
 }
 
-fn panel(nth: usize, matrix: &Matrix, several: bool) -> Panel {
+fn figure(nth: usize, matrix: &Matrix, several: bool) -> Figure {
     let ranks = matrix.ranks as usize;
     let each = ranks.div_ceil(CELLS);
     let count = ranks.div_ceil(each);
@@ -95,7 +95,7 @@ fn panel(nth: usize, matrix: &Matrix, several: bool) -> Panel {
         Log::over(cells.values().map(Traffic::all_calls)),
     ) else {
         missing.push("no rank sent a message to another".into());
-        return Panel { title, missing, ..Panel::default() };
+        return Figure { title, missing, ..Figure::default() };
     };
     let of = |bin: usize| {
         let (first, last) = (bin * each, (bin * each + each - 1).min(ranks - 1));
@@ -132,7 +132,7 @@ fn panel(nth: usize, matrix: &Matrix, several: bool) -> Panel {
         data: String::new(),
     };
     let write = |bounds: Vec<f64>, write: fn(f64) -> String| bounds.into_iter().map(write).collect::<Vec<_>>();
-    let body = format!(
+    let drawing = format!(
         "<fieldset class=\"choose\"><legend>Shade by</legend>\
          <label><input type=\"radio\" name=\"{id}-by\" class=\"by-bytes\" checked>bytes</label>\
          <label><input type=\"radio\" name=\"{id}-by\" class=\"by-calls\">messages</label></fieldset>{}\
@@ -148,5 +148,5 @@ fn panel(nth: usize, matrix: &Matrix, several: bool) -> Panel {
              not part of it."
         ),
     };
-    Panel { title, body, caption, missing, tall: true, ..Panel::default() }
+    Figure { title, drawing, caption, missing, tall: true, ..Figure::default() }
 }

@@ -6,7 +6,7 @@ mod functions;
 mod heat;
 mod matrix;
 mod moments;
-mod panel;
+mod part;
 mod plot;
 mod ranks;
 mod rows;
@@ -15,36 +15,43 @@ mod tables;
 pub(crate) mod words;
 
 use askama::Template;
-use chart::{clock, number};
-use machine::{Fault, Nanoseconds, Reading, Result, count};
-use sha2::{Digest, Sha256};
+use chart::page::{Page, Script};
+use chart::{Section, clock, number};
+use machine::{Nanoseconds, Reading, count};
 
-use self::panel::Section;
 use self::tables::Table;
 use crate::summary::{State, Summary};
 use crate::terminal::NOT_COUNTED;
 use crate::verdict::{Answer, Hindrance, Judgement};
 
-/// What the page's content security policy lets run, by its hash: whatever text a profile may hold, nothing else runs.
 const SCRIPT: &str = include_str!("../../templates/profile.js");
 
-/// Renders the page. Control characters, which HTML does not allow, become U+FFFD.
-pub fn render(summary: &Summary) -> Result<String> {
-    let page = Page::of(summary)
-        .render()
-        .map_err(|e| Fault::because("the HTML report", e, "keep the profile's folder and report this as a defect"))?;
-    Ok(chart::cleaned(&page))
+/// Renders the page.
+pub fn render(summary: &Summary) -> String {
+    let job = &summary.job;
+    let command = job.command.join(" ");
+    let mut head_line = vec![ranks_on_hosts(summary)];
+    head_line.extend(job.libraries.iter().map(|library| first_words(library)));
+    if job.started > 0 {
+        head_line.push(clock::date(Nanoseconds(job.started)));
+    }
+    if let Some(seconds) = job.seconds {
+        head_line.push(format!("took {}", words::seconds(seconds)));
+    }
+    Page {
+        title: &format!("Profile of {}", if command.is_empty() { "an MPI program" } else { &command }),
+        command: &command,
+        head_line,
+        style: include_str!("../../templates/profile.css"),
+        body: Body::of(summary).to_string(),
+        script: Some(Script { text: SCRIPT, does: "sorts, zooms and reads out" }),
+    }
+    .render()
 }
 
 #[derive(Template)]
 #[template(path = "profile.html")]
-struct Page {
-    title: String,
-    style: &'static str,
-    script: &'static str,
-    script_hash: String,
-    command: String,
-    meta: Vec<String>,
+struct Body {
     sentence: String,
     hindrances: Vec<Hindrance>,
     program: Vec<String>,
@@ -86,26 +93,10 @@ struct TableSection {
     table: Table,
 }
 
-impl Page {
-    fn of(summary: &Summary) -> Page {
-        let job = &summary.job;
-        let command = job.command.join(" ");
-        let mut meta = vec![ranks_on_hosts(summary)];
-        meta.extend(job.libraries.iter().map(|library| first_words(library)));
-        if job.started > 0 {
-            meta.push(clock::date(Nanoseconds(job.started)));
-        }
-        if let Some(seconds) = job.seconds {
-            meta.push(format!("took {}", words::seconds(seconds)));
-        }
+impl Body {
+    fn of(summary: &Summary) -> Body {
         let verdict = summary.verdict.as_ref();
-        Page {
-            title: format!("Profile of {}", if command.is_empty() { "an MPI program" } else { &command }),
-            style: chart::STYLE,
-            script: SCRIPT,
-            script_hash: hash(SCRIPT),
-            command,
-            meta,
+        Body {
             sentence: verdict.map_or_else(|| where_time_went(summary), |verdict| verdict.sentence.clone()),
             hindrances: verdict.map_or_else(Vec::new, |verdict| verdict.hindrances.clone()),
             program: verdict.map_or_else(Vec::new, |verdict| verdict.program.clone()),
@@ -255,22 +246,25 @@ fn tiles(summary: &Summary) -> Vec<Tile> {
 }
 
 fn sections(summary: &Summary) -> Vec<Section> {
-    let section = |id, title, lead: &str, panels| Section { id, title, lead: lead.into(), panels };
-    let mut who = matrix::panels(summary);
-    who.extend(sizes::panels(summary));
+    let section = |id: &str, title: &str, lead: &str, figures| {
+        let (id, title, lead) = (id.into(), title.into(), lead.into());
+        Section { id, title, lead, figures }
+    };
+    let mut who = matrix::figures(summary);
+    who.extend(sizes::figures(summary));
     let mut sections = vec![
         section(
             "time",
             "Where the time went",
             "One column a rank. Point at anything for its figures.",
-            ranks::panels(summary),
+            ranks::figures(summary),
         ),
-        section("calls", "Which calls take it", "", functions::panels(summary)),
+        section("calls", "Which calls take it", "", functions::figures(summary)),
         section("messages", "Who sends what to whom", "", who),
-        section("network", "The network's work on the cores", "", cores::panels(summary)),
-        section("moments", "Over time", "", moments::panels(summary)),
+        section("network", "The network's work on the cores", "", cores::figures(summary)),
+        section("moments", "Over time", "", moments::figures(summary)),
     ];
-    sections.retain(|section| !section.panels.is_empty());
+    sections.retain(|section| !section.figures.is_empty());
     sections
 }
 
@@ -342,40 +336,4 @@ fn how(summary: &Summary) -> Vec<Fact> {
         },
     );
     how
-}
-
-/// `sha256-...`, as a content security policy names a script.
-fn hash(script: &str) -> String {
-    format!("sha256-{}", base64(&Sha256::digest(script)))
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            match place <= chunk.len() {
-                true => text.push(LETTERS[(word >> (18 - 6 * place) & 63) as usize] as char),
-                false => text.push('='),
-            }
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_hash_of_a_script_is_as_policies_write_it() {
-        assert_eq!(
-            ["", "f", "fo", "foo", "foob"].map(|t| base64(t.as_bytes())),
-            ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]
-        );
-        // Of the empty text, as RFC 6234's SHA-256 has it.
-        assert_eq!(hash(""), "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
-        assert!(!SCRIPT.contains("</script"), "the script would end early");
-    }
 }

@@ -3,10 +3,9 @@
 
 use std::fmt::Write;
 
-use chart::escape;
+use chart::{Entry, Figure, escape};
 
 use super::heat::{self, shade_of_share};
-use super::panel::{Key, Panel};
 use super::plot::{Plot, moments, names, unit};
 use super::ranks::part_of_class;
 use super::words;
@@ -23,12 +22,12 @@ struct Track {
     shares: Vec<Option<f32>>,
 }
 
-pub fn panels(summary: &Summary) -> Vec<Panel> {
-    let mut panels = Vec::new();
+pub fn figures(summary: &Summary) -> Vec<Figure> {
+    let mut figures = Vec::new();
     if let Some(series) = summary.series.as_ref().filter(|series| series.columns > 0 && series.step > 0.0) {
         let ranks = series.ranks.iter().map(|r| Track { name: words::rank(summary, r.rank), shares: r.mpi.clone() });
         let title = "Share of time in MPI, by rank";
-        panels.extend(tracks(summary, series, "mpi-over-time", title, "in MPI", ranks.collect()));
+        figures.extend(tracks(summary, series, "mpi-over-time", title, "in MPI", ranks.collect()));
         let cores = series.cores.iter().map(|c| {
             let name = match summary.job.hosts.len() > 1 {
                 true => format!("{}, core {}", c.host, c.core),
@@ -39,19 +38,19 @@ pub fn panels(summary: &Summary) -> Vec<Panel> {
         let cores: Vec<Track> = cores.filter(|track| track.shares.iter().flatten().any(|s| *s > 0.0)).collect();
         let title = "Share of time in network softirqs, by core";
         let none = cores.is_empty();
-        panels.extend(tracks(summary, series, "softirqs-over-time", title, "in softirqs", cores));
+        figures.extend(tracks(summary, series, "softirqs-over-time", title, "in softirqs", cores));
         if none && !series.cores.is_empty() {
             let missing = vec!["no core was seen in network softirqs for long enough to tell".to_string()];
-            panels.push(Panel { title: title.into(), missing, ..Panel::default() });
+            figures.push(Figure { title: title.into(), missing, ..Figure::default() });
         }
     }
     if let Some(timeline) = &summary.timeline {
-        panels.extend(blocks(summary, timeline));
+        figures.extend(blocks(summary, timeline));
     }
-    panels
+    figures
 }
 
-fn tracks(summary: &Summary, series: &Series, id: &str, title: &str, what: &str, all: Vec<Track>) -> Option<Panel> {
+fn tracks(summary: &Summary, series: &Series, id: &str, title: &str, what: &str, all: Vec<Track>) -> Option<Figure> {
     if all.is_empty() {
         return None;
     }
@@ -118,7 +117,7 @@ fn tracks(summary: &Summary, series: &Series, id: &str, title: &str, what: &str,
             escape(what)
         ),
     };
-    let body = sized(&plot, rows.len()) + &heat::legend(what, &ends(full).collect::<Vec<_>>());
+    let drawing = sized(&plot, rows.len()) + &heat::legend(what, &ends(full).collect::<Vec<_>>());
     let mut caption = format!("A column is {}.", words::seconds(series.step * per_column as f64));
     if per_row > 1 {
         caption += &format!(" {per_row} share a row, their mean.");
@@ -129,7 +128,7 @@ fn tracks(summary: &Summary, series: &Series, id: &str, title: &str, what: &str,
     if !summary.phases.is_empty() {
         caption += " Lines mark phases (MPI_Pcontrol).";
     }
-    Some(Panel { title: title.into(), body, caption, wide: true, ..Panel::default() })
+    Some(Figure { title: title.into(), drawing, caption, wide: true, ..Figure::default() })
 }
 
 fn mean(row: &[Track], from: usize, count: usize) -> Option<f64> {
@@ -161,7 +160,7 @@ fn sized(plot: &Plot, rows: usize) -> String {
 }
 
 /// Calls as blocks, coloured by what they are for.
-fn blocks(summary: &Summary, timeline: &Timeline) -> Option<Panel> {
+fn blocks(summary: &Summary, timeline: &Timeline) -> Option<Figure> {
     let lanes: Vec<&Lane> = timeline.lanes.iter().filter(|lane| !lane.most.is_empty()).collect();
     if lanes.is_empty() || timeline.columns == 0 || timeline.step <= 0.0 {
         return None;
@@ -170,7 +169,7 @@ fn blocks(summary: &Summary, timeline: &Timeline) -> Option<Panel> {
     let drawn: Vec<&Lane> = lanes.iter().copied().step_by(each).collect();
     let threads = drawn.iter().any(|lane| lane.thread > 0);
     let classes: Vec<&'static str> = timeline.names.iter().map(|name| class_of(name)).collect();
-    let mut legend: Vec<Key> = Vec::new();
+    let mut legend: Vec<Entry> = Vec::new();
     let mut marks = String::new();
     for (top, lane) in drawn.iter().enumerate() {
         let name = match threads {
@@ -251,7 +250,15 @@ fn blocks(summary: &Summary, timeline: &Timeline) -> Option<Panel> {
         words::seconds(timeline.step)
     );
     let title = format!("Calls from {} to {}", words::seconds(from), words::seconds(to));
-    Some(Panel { title, legend, body: sized(&plot, drawn.len()), caption, missing, wide: true, ..Panel::default() })
+    Some(Figure {
+        title,
+        legend,
+        drawing: sized(&plot, drawn.len()),
+        caption,
+        missing,
+        wide: true,
+        ..Figure::default()
+    })
 }
 
 fn class_of(name: &str) -> &'static str {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use chart::escape;
+use chart::{Figure, escape};
 use machine::Reading;
 
-use super::panel::{COMPUTE, OFF_CORE, Panel, Part, TRANSFER, UNDIVIDED, WAIT};
+use super::part::{COMPUTE, OFF_CORE, Part, TRANSFER, UNDIVIDED, WAIT};
 use super::plot::{HEIGHT, Plot, heights, names, rectangle};
 use super::words;
 use crate::summary::{RankSummary, Split, Summary};
@@ -49,7 +49,7 @@ pub fn wait_share(rank: &RankSummary) -> f64 {
     }
 }
 
-pub fn panels(summary: &Summary) -> Vec<Panel> {
+pub fn figures(summary: &Summary) -> Vec<Figure> {
     if summary.ranks.is_empty() {
         return vec![];
     }
@@ -67,22 +67,22 @@ pub fn panels(summary: &Summary) -> Vec<Panel> {
     let count = summary.ranks.len();
     let how = how_divided(summary);
     let title = "Each rank's time: compute, transfer, wait";
-    let mut panels = vec![Panel { caption: how, ..stacked(summary, "split", title, &in_order, &SPLIT, &split) }];
+    let mut figures = vec![Figure { caption: how, ..stacked(summary, "split", title, &in_order, &SPLIT, &split) }];
     if count >= SORTED_FROM {
         let mut sorted = in_order.clone();
         sorted.sort_by(|a, b| wait_share(&summary.ranks[*b]).total_cmp(&wait_share(&summary.ranks[*a])));
-        let panel = stacked(summary, "sorted", "The same, who waits most first", &sorted, &SPLIT, &split);
-        panels.push(Panel { wide: true, ..panel });
+        let figure = stacked(summary, "sorted", "The same, who waits most first", &sorted, &SPLIT, &split);
+        figures.push(Figure { wide: true, ..figure });
     }
     let parts: Vec<Part> = CALLED.iter().map(|(part, _)| *part).collect();
     if summary.ranks.iter().any(|rank| !rank.classes.is_empty()) {
         let caption = "By what was called. Who waits for a late rank does so in whatever call needs it.".into();
-        let panel = stacked(summary, "called", "Each rank's time in MPI", &in_order, &parts, &called);
-        panels.push(Panel { caption, ..panel });
+        let figure = stacked(summary, "called", "Each rank's time in MPI", &in_order, &parts, &called);
+        figures.push(Figure { caption, ..figure });
     }
     let wide = count > 40;
-    panels.iter_mut().for_each(|panel| panel.wide |= wide);
-    panels
+    figures.iter_mut().for_each(|figure| figure.wide |= wide);
+    figures
 }
 
 /// How transfer and wait were told apart.
@@ -106,7 +106,7 @@ fn stacked(
     order: &[usize],
     parts: &[Part],
     of: &dyn Fn(&RankSummary) -> Vec<f64>,
-) -> Panel {
+) -> Figure {
     let each = order.len().div_ceil(COLUMNS);
     let columns: Vec<&[usize]> = order.chunks(each).collect();
     let mean = |places: &[usize]| {
@@ -163,7 +163,7 @@ fn stacked(
         y_label: "time",
         data: String::new(),
     };
-    Panel { title: title.into(), legend, body: plot.html(), ..Panel::default() }
+    Figure { title: title.into(), legend, drawing: plot.html(), ..Figure::default() }
 }
 
 /// What a column says when pointed at.

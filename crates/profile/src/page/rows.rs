@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use chart::escape;
 
-use super::panel::Part;
+use super::part::Part;
 use super::plot::rectangle;
 
 /// A bar of several parts.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use chart::escape;
+use chart::{Figure, escape};
 use machine::count;
 
-use super::panel::{Panel, Part};
+use super::part::Part;
 use super::plot::{HEIGHT, Plot, Tick, heights, names, rectangle};
 use super::words;
 use crate::summary::{SizeSummary, Summary};
@@ -14,19 +14,19 @@ const COUNT: Part = Part { class: "fill s1", name: "share of the messages" };
 const CALLS: Part = Part { class: "fill s1", name: "share of the calls" };
 const BYTES: Part = Part { class: "fill s2", name: "share of the bytes" };
 
-pub fn panels(summary: &Summary) -> Vec<Panel> {
+pub fn figures(summary: &Summary) -> Vec<Figure> {
     let messages: Vec<_> = summary.sizes.iter().map(|s| (s.floor, s.messages, s.bytes)).collect();
     let collectives: Vec<_> = summary.sizes.iter().map(|s| (s.floor, s.collectives, s.collective_bytes)).collect();
     let caption = "By powers of two. What is sent from rank to rank.".to_string();
     let of_collectives = "By what the calling rank contributes, whatever the library makes of it.".to_string();
     let drawn = [
-        panel("sizes", "Sizes of messages", COUNT, "messages", &messages, caption),
-        panel("collective-sizes", "Sizes of collective calls", CALLS, "calls", &collectives, of_collectives),
+        figure("sizes", "Sizes of messages", COUNT, "messages", &messages, caption),
+        figure("collective-sizes", "Sizes of collective calls", CALLS, "calls", &collectives, of_collectives),
     ];
     drawn.into_iter().flatten().collect()
 }
 
-fn panel(id: &str, title: &str, count: Part, what: &str, rows: &[(u64, u64, u64)], caption: String) -> Option<Panel> {
+fn figure(id: &str, title: &str, count: Part, what: &str, rows: &[(u64, u64, u64)], caption: String) -> Option<Figure> {
     let all: u64 = rows.iter().map(|row| row.1).sum();
     let all_bytes: u64 = rows.iter().map(|row| row.2).sum();
     let used = |row: &&(u64, u64, u64)| row.1 > 0;
@@ -81,7 +81,7 @@ fn panel(id: &str, title: &str, count: Part, what: &str, rows: &[(u64, u64, u64)
         data: String::new(),
     };
     let legend = vec![count.key(), BYTES.key()];
-    Some(Panel { title: title.into(), legend, body: plot.html(), caption, ..Panel::default() })
+    Some(Figure { title: title.into(), legend, drawing: plot.html(), caption, ..Figure::default() })
 }
 
 /// 0 for no bytes, then one a power of two.

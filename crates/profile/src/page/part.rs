@@ -1,0 +1,23 @@
+//! What bars, columns and blocks are made of, with their colours.
+
+use chart::Entry;
+
+/// What a bar or column is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    pub class: &'static str,
+    pub name: &'static str,
+}
+
+impl Part {
+    /// What a legend says of it.
+    pub fn key(self) -> Entry {
+        Entry { swatch: format!("<i class=\"key {}\"></i>", self.class), name: self.name.into() }
+    }
+}
+
+pub const COMPUTE: Part = Part { class: "fill s6", name: "compute" };
+pub const TRANSFER: Part = Part { class: "fill s1", name: "transfer" };
+pub const WAIT: Part = Part { class: "fill s3", name: "wait" };
+pub const OFF_CORE: Part = Part { class: "fill s5", name: "off its core" };
+pub const UNDIVIDED: Part = Part { class: "fill s4 hollow", name: "in MPI, too few calls to divide" };
