@@ -22,6 +22,15 @@ pub enum Network {
 }
 
 impl Network {
+    /// What it is, without its interface.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Network::Udp => "udp",
+            Network::Afxdp(_) => "afxdp",
+            Network::Xdp(_) => "xdp",
+        }
+    }
+
     /// The interface that it is bound to.
     pub fn interface(&self) -> Option<&str> {
         match self {

@@ -103,6 +103,22 @@ pub struct Counters {
     pub single_copies: u64,
     /// Fetches that failed; the bytes then came in packets.
     pub reads_refused: u64,
+    /// Messages that were sent, by the number of binary digits of their size; the last holds all larger ones.
+    pub messages: [u64; SIZES],
+    /// Their bytes, likewise.
+    pub message_bytes: [u64; SIZES],
+}
+
+/// Classes of message sizes that are counted: 0, 1, 2 to 3, 4 to 7 and so on.
+pub const SIZES: usize = 32;
+
+impl Counters {
+    #[inline]
+    pub(crate) fn count_message(&mut self, length: u64) {
+        let class = ((u64::BITS - length.leading_zeros()) as usize).min(SIZES - 1);
+        self.messages[class] += 1;
+        self.message_bytes[class] = self.message_bytes[class].wrapping_add(length);
+    }
 }
 
 /// A request was not made, because there is no such peer; the buffer comes back.
@@ -265,6 +281,7 @@ impl<B: Buffer> Engine<B> {
         let Some(link) = self.peers.get_mut(peer.0 as usize) else {
             return Err(Refusal { peer, buffer });
         };
+        self.counters.count_message(buffer.length() as u64);
         let request = SendRequest {
             context,
             peer,

@@ -96,6 +96,7 @@ impl<B: Buffer> Engine<B> {
         link.credit_bytes -= length;
         link.favour_streaming = true;
         self.counters.packets_sent += 1;
+        self.counters.count_message(length);
     }
 
     /// The port has taken the packet: the send has ended.

@@ -8,6 +8,7 @@
 
 pub mod agent;
 pub mod allocation;
+pub mod auto;
 pub mod carrier;
 pub mod carriers;
 pub mod companion;

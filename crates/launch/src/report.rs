@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use machine::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// One endpoint. Fields that an older or newer provider does not send are empty.
@@ -16,9 +17,6 @@ pub struct Report {
     pub asked: String,
     pub ran: String,
     pub ports: Vec<Port>,
-    /// What the engine sent and delivered over all ports.
-    pub messages_sent: Option<u64>,
-    pub messages_received: Option<u64>,
     /// Turns of a dedicated core's loop.
     pub engine_turns: Option<u64>,
     pub counters: Counters,
@@ -32,9 +30,12 @@ pub struct Report {
 }
 
 /// What the engine counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
+    /// Messages that the rank sent, by the number of binary digits of their size, and their bytes.
+    pub messages: Vec<u64>,
+    pub message_bytes: Vec<u64>,
     pub retransmitted: u64,
     pub duplicates: u64,
     pub malformed: u64,
@@ -106,6 +107,19 @@ impl Reports {
             sums.entry(&port.port).or_insert_with(|| Port { port: port.port.clone(), ..Port::default() }).add(port);
         }
         sums
+    }
+
+    /// Messages that all ranks sent, by the mean size of their class.
+    pub fn messages(&self) -> BTreeMap<Bytes, u64> {
+        let classes = self.endpoints.iter().map(|of| of.counters.messages.len()).max().unwrap_or(0);
+        let sum = |of: fn(&Counters) -> &Vec<u64>, class: usize| -> u64 {
+            self.endpoints.iter().filter_map(|report| of(&report.counters).get(class)).sum()
+        };
+        let all = (0..classes).filter_map(|class| {
+            let (count, bytes) = (sum(|of| &of.messages, class), sum(|of| &of.message_bytes, class));
+            Some((Bytes(bytes.checked_div(count)?), count))
+        });
+        all.collect()
     }
 
     /// Whether anything was carried at all.

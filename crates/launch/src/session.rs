@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use linux::lab::{Lab, Options};
 use linux::relay::Relay;
@@ -16,6 +17,7 @@ use crate::installation::{Choice, Family, Installation};
 use crate::job::{self, Job, Place};
 use crate::program::{self, Linkage};
 use crate::provider;
+use crate::report::Reports;
 use crate::running::{Running, Scratch, Streams};
 use crate::summary::{self, Subject};
 
@@ -67,13 +69,17 @@ pub struct Started {
     _lab: Option<Lab>,
 }
 
-impl<'a> Session<'a> {
+/// The program of a request, and its MPI.
+#[derive(Debug)]
+pub struct Target {
+    pub program: PathBuf,
+    pub installation: Installation,
+}
+
+impl Target {
     /// # Errors
-    /// What of the request is not here or cannot be, with the next step.
-    pub fn prepare(request: &'a Request) -> Result<Session<'a>> {
-        if request.ranks == 0 {
-            return Err(Fault::new("0 ranks", "there would be nothing to run", "choose -n 1 or more"));
-        }
+    /// There is no such program, or no MPI for it.
+    pub fn of(request: &Request) -> Result<Target> {
         let name = request.program.display().to_string();
         let program = program::find(&request.program)?;
         let mut linkage = program::linkage(&program, None)?;
@@ -81,6 +87,28 @@ impl<'a> Session<'a> {
             linkage = of_prefix(&program, prefix)?;
         }
         let installation = Installation::choose(&request.mpi, &name, &linkage)?;
+        Ok(Target { program, installation })
+    }
+}
+
+/// A job that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit code: see [`Running::attend`].
+    pub code: u8,
+    /// From its start to its end.
+    pub elapsed: Duration,
+    pub reports: Reports,
+}
+
+impl<'a> Session<'a> {
+    /// # Errors
+    /// What of the request is not here or cannot be, with the next step.
+    pub fn prepare(request: &'a Request, target: Target) -> Result<Session<'a>> {
+        if request.ranks == 0 {
+            return Err(Fault::new("0 ranks", "there would be nothing to run", "choose -n 1 or more"));
+        }
+        let Target { program, installation } = target;
         let cores = job::cores(request.ranks, &request.placement, &linux::affinity::allowed()?, request.oversubscribe)?;
         let scratch = Scratch::new()?;
         let mut notes = cores.notes;
@@ -142,9 +170,12 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Runs it; what it has to say goes to standard error. Returns the exit code: see [`Running::attend`].
-pub fn run(request: &Request) -> Result<u8> {
-    let session = Session::prepare(request)?;
+/// Runs it; what it has to say goes to standard error.
+///
+/// # Errors
+/// What of the request is not here or cannot be, with the next step.
+pub fn run(request: &Request, target: Target) -> Result<Ended> {
+    let session = Session::prepare(request, target)?;
     for note in &session.notes {
         eprintln!("plimsoll: {note}");
     }
@@ -152,7 +183,9 @@ pub fn run(request: &Request) -> Result<u8> {
     // Signals are kept from here on, before any thread or child is there.
     let relay = Relay::open()?;
     let Started { mut running, _lab } = session.start(Streams::Shared, Some(&relay))?;
+    let begun = Instant::now();
     let code = running.attend(&relay)?;
+    let elapsed = begun.elapsed();
     let reports = running.finish();
     let subject =
         Subject { mpi: installation.to_string(), ranks: request.ranks, placement: request.placement.to_string() };
@@ -168,7 +201,7 @@ pub fn run(request: &Request) -> Result<u8> {
                 carrier.words
             );
         }
-        return Ok(code);
+        return Ok(Ended { code, elapsed, reports });
     }
     if reports.endpoints.is_empty() {
         let silence =
@@ -177,7 +210,7 @@ pub fn run(request: &Request) -> Result<u8> {
     } else if !request.quiet {
         eprint!("{}", summary::page(&subject, &reports));
     }
-    Ok(code)
+    Ok(Ended { code, elapsed, reports })
 }
 
 /// What a program loads once the libraries of `prefix` come first.

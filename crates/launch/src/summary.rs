@@ -127,8 +127,7 @@ fn evidence(reports: &Reports) -> Vec<String> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for report in &reports.endpoints {
         let named = [
-            ("messages sent", report.messages_sent),
-            ("messages received", report.messages_received),
+            ("messages sent", Some(report.counters.messages.iter().sum())),
             ("turns of the engine's core", report.engine_turns),
             ("messages copied once out of the sender's memory", Some(report.counters.single_copies)),
             ("such copies refused", Some(report.counters.reads_refused)),

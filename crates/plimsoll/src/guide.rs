@@ -6,10 +6,11 @@ use std::path::Path;
 use clap::Command;
 
 /// What one does, with the commands for it.
-const STORY: [(&str, &[&str]); 6] = [
+const STORY: [(&str, &[&str]); 7] = [
     ("Measure", &["study", "calibrate", "bench", "serve", "profile", "top"]),
     ("Decide", &["report", "try"]),
     ("Place", &["mpirun", "engine"]),
+    ("Verify", &["ledger"]),
     ("Offcodes", &["plan", "run", "ps", "stop", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),
     // Started by other commands, and not listed.

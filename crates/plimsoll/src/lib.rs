@@ -39,6 +39,7 @@ enum Command {
     Engine(commands::engine::Arguments),
     Profile(commands::profile::Arguments),
     Report(commands::report::Arguments),
+    Ledger(commands::ledger::Arguments),
     Top(commands::top::Arguments),
     #[command(hide = true)]
     Peer(commands::peer::Arguments),
@@ -91,6 +92,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Engine(arguments) => commands::engine::run(arguments),
         Command::Profile(arguments) => commands::profile::run(arguments),
         Command::Report(arguments) => commands::report::run(arguments),
+        Command::Ledger(arguments) => commands::ledger::run(arguments),
         Command::Top(arguments) => commands::top::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
         Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),

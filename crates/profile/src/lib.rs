@@ -4,6 +4,7 @@
 pub mod by_function;
 pub mod cores;
 pub mod csv_tables;
+pub mod decide;
 pub mod export;
 pub mod job;
 mod last_seen;

@@ -5,7 +5,6 @@ use machine::{Bytes, Nanoseconds, Reading, Site, SiteKind};
 
 use experiment::point::Receiver;
 use experiment::statistics::predictive_interval;
-use launch::carrier::Network;
 
 use super::block::Outcome;
 use super::conduct::Measured;
@@ -54,20 +53,11 @@ fn way(contender: &Contender, seats: &Seats, mpi: &str) -> Way {
     let (carrier, placement, network) = match contender {
         Contender::Engine { placement, network } => {
             let kind = if matches!(placement, Site::Core(_)) { SiteKind::Core } else { SiteKind::App };
-            (ENGINE.to_owned(), kind, network.as_ref().map(|network| kind_of(network).to_owned()))
+            (ENGINE.to_owned(), kind, network.as_ref().map(|network| network.kind().to_owned()))
         }
         Contender::Peer(carrier) => (carrier.name.clone(), SiteKind::App, lab.then(|| "lab".to_owned())),
     };
     Way { carrier, mpi: mpi.to_owned(), placement, network }
-}
-
-/// A network without its interface, as [`Way`] has it.
-pub fn kind_of(network: &Network) -> &'static str {
-    match network {
-        Network::Udp => "udp",
-        Network::Afxdp(_) => "afxdp",
-        Network::Xdp(_) => "xdp",
-    }
 }
 
 fn values(measured: &Measured, task: &Task, value: impl Fn(&Outcome) -> Option<f64>) -> Vec<f64> {

@@ -74,6 +74,15 @@ pub struct Prediction {
     pub version: String,
 }
 
+impl Prediction {
+    /// What came beside what was expected, a sentence.
+    pub fn against(&self, value: f64) -> String {
+        let held = if (self.expected.low..=self.expected.high).contains(&value) { "held" } else { "MISSED" };
+        let value = terminal::value(self.kind, value);
+        format!("{}: {value}, expected {}: {held}", self.quantity, terminal::expected(self))
+    }
+}
+
 /// What came of a prediction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -96,11 +105,17 @@ pub struct Run {
     pub placement: String,
     pub ranks: u32,
     pub elapsed: Nanoseconds,
-    /// Of all ranks.
-    pub messages: u64,
-    pub bytes: Bytes,
+    /// Of all ranks, by size.
+    pub messages: Vec<(Bytes, u64)>,
     /// The part of the packets that went to another host.
     pub crossing: f64,
+}
+
+impl Run {
+    /// Messages of all sizes.
+    pub fn count(&self) -> u64 {
+        self.messages.iter().map(|(_, count)| count).sum()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -177,17 +192,17 @@ impl Ledger {
         self.add(Line::Prediction(prediction)).map(|()| id)
     }
 
-    /// Holds what came against every open prediction of this subject and quantity. Says how many there were.
+    /// Holds what came against every open prediction of this subject and quantity, and returns those.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn settle(&mut self, subject: &Subject, quantity: &str, outcome: &Outcome) -> Result<usize> {
+    pub fn settle(&mut self, subject: &Subject, quantity: &str, outcome: &Outcome) -> Result<Vec<Prediction>> {
         let matches = |of: &&Prediction| of.subject == *subject && of.quantity == quantity && of.made < outcome.came;
-        let open: Vec<u64> = self.open_predictions().filter(matches).map(|of| of.id).collect();
-        for id in &open {
-            self.add(Line::Outcome(Outcome { id: *id, ..outcome.clone() }))?;
+        let open: Vec<Prediction> = self.open_predictions().filter(matches).cloned().collect();
+        for prediction in &open {
+            self.add(Line::Outcome(Outcome { id: prediction.id, ..outcome.clone() }))?;
         }
-        Ok(open.len())
+        Ok(open)
     }
 
     /// Those without an outcome.
@@ -279,10 +294,12 @@ mod tests {
         assert_ne!(first, second);
         let settled = ledger.settle(&one.subject, &one.quantity, &outcome(0.93, None)).unwrap();
         let again = ledger.settle(&one.subject, &one.quantity, &outcome(0.5, None)).unwrap();
-        assert_eq!((settled, again, ledger.open_predictions().count()), (1, 0, 1));
-        assert_eq!(Ledger::at(&path).unwrap(), ledger);
+        assert_eq!((settled.len(), again.len(), ledger.open_predictions().count()), (1, 0, 1));
+        let read = Ledger::at(&path).unwrap();
+        assert_eq!((read.predictions.len(), read.outcomes.len(), read.damaged), (2, 1, 0));
+        assert_eq!(read.open_predictions().map(|of| of.id).collect::<Vec<_>>(), [second]);
         let rebuilt = Subject { digest: "2".into(), ..one.subject };
-        assert_eq!(ledger.settle(&rebuilt, "seconds", &outcome(1.0, None)).unwrap(), 0);
+        assert_eq!(ledger.settle(&rebuilt, "seconds", &outcome(1.0, None)).unwrap(), []);
     }
 
     #[test]
@@ -291,7 +308,7 @@ mod tests {
         let mut ledger = Ledger::at(&folder.path().join("l")).unwrap();
         let late = Prediction { made: Nanoseconds(3), ..prediction(Kind::Elapsed, "seconds", 1.0, 2.0) };
         ledger.predict(late.clone()).unwrap();
-        assert_eq!(ledger.settle(&late.subject, "seconds", &outcome(1.5, None)).unwrap(), 0);
+        assert_eq!(ledger.settle(&late.subject, "seconds", &outcome(1.5, None)).unwrap(), []);
     }
 
     #[test]

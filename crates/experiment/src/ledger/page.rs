@@ -35,7 +35,8 @@ pub fn render(ledger: &Ledger) -> String {
     });
     let body = Body { kinds: kinds.collect(), open: open.collect() };
     let head_line = vec!["ledger".into(), ledger.path().display().to_string()];
-    Page { title: "What plimsoll predicted, and what came", head_line, body: body.to_string(), ..Page::default() }.render()
+    Page { title: "What plimsoll predicted, and what came", head_line, body: body.to_string(), ..Page::default() }
+        .render()
 }
 
 fn row(settled: &Settled) -> [String; 6] {
@@ -62,12 +63,23 @@ fn figure(tally: &Tally) -> Option<Figure> {
     });
     let came = settled.iter().enumerate().map(|(at, settled)| {
         let y = percent(settled.outcome.value, settled);
-        let (low, high) = settled.outcome.interval.map_or((y, y), |(low, high)| (percent(low, settled), percent(high, settled)));
+        let (low, high) =
+            settled.outcome.interval.map_or((y, y), |(low, high)| (percent(low, settled), percent(high, settled)));
         let title = format!("came: {}", value(settled.prediction.kind, settled.outcome.value));
         Mark { x: (at + 1) as f64, y, low, high, title }
     });
-    let expected = Series { name: "expected".into(), look: Look { colour: 5, shape: Shape::Square, line: 0 }, joined: false, marks: expected.collect() };
-    let came = Series { name: "came".into(), look: Look { colour: 0, shape: Shape::Circle, line: 0 }, joined: false, marks: came.collect() };
+    let expected = Series {
+        name: "expected".into(),
+        look: Look { colour: 5, shape: Shape::Square, line: 0 },
+        joined: false,
+        marks: expected.collect(),
+    };
+    let came = Series {
+        name: "came".into(),
+        look: Look { colour: 0, shape: Shape::Circle, line: 0 },
+        joined: false,
+        marks: came.collect(),
+    };
     if came.marks.len() < 2 {
         return None;
     }
@@ -86,8 +98,7 @@ fn figure(tally: &Tally) -> Option<Figure> {
         title: "Outcomes against predictions".into(),
         caption: "A circle within its square's bar held.".into(),
         legend,
-        wide: chart.svg(Frame::WIDE)?,
-        narrow: chart.svg(Frame::NARROW)?,
-        missing: Vec::new(),
+        drawing: Frame::both(|frame| chart.svg(frame))?,
+        ..Figure::default()
     })
 }

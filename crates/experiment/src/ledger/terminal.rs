@@ -31,7 +31,8 @@ pub fn render(ledger: &Ledger) -> String {
         let _ = writeln!(text, "open: {} of {}: {} expected", open.quantity, open.subject.words, expected(open));
     }
     if ledger.damaged > 0 {
-        let _ = writeln!(text, "note: {} of the file could not be read", machine::count::of(ledger.damaged as u64, "line"));
+        let _ =
+            writeln!(text, "note: {} of the file could not be read", machine::count::of(ledger.damaged as u64, "line"));
     }
     text
 }
@@ -101,8 +102,8 @@ pub(super) fn value(kind: Kind, value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{outcome, prediction};
     use super::super::Outcome;
+    use super::super::tests::{outcome, prediction};
     use super::*;
 
     #[test]

@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod engine;
 pub mod lab;
 pub mod lab_agent;
+pub mod ledger;
 pub mod machine;
 pub mod mpirun;
 pub mod peer;

@@ -2,10 +2,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use experiment::ledger::Ledger;
+use launch::auto;
 use launch::carrier::{self, Network};
 use launch::carriers::{self, Carrier};
 use launch::installation::Choice;
-use launch::session::{self, Request};
+use launch::session::{self, Request, Target};
 use machine::{Fault, Result, Site};
 
 /// Runs an MPI program as it is, over the engine, and says what really carried its messages.
@@ -17,9 +19,13 @@ pub struct Arguments {
     /// Number of ranks
     #[arg(short = 'n', long = "ranks", visible_alias = "np", default_value_t = 2)]
     ranks: u32,
-    /// Where the engine's work runs: app or core:N
-    #[arg(long, default_value = "app", value_parser = carrier::placement)]
-    placement: Site,
+    /// Where the engine's work runs: app, core:N, or auto: chosen by this machine's costs (plimsoll calibrate) and what
+    /// the program sends, by --profile or an earlier run; what is expected of it goes to the ledger
+    #[arg(long, default_value = "app", value_parser = placement)]
+    placement: Placement,
+    /// With --placement auto: what the program sends, as `plimsoll profile -o DIR` recorded it
+    #[arg(long, value_name = "DIR")]
+    profile: Option<PathBuf>,
     /// What carries the messages instead of plimsoll: a transport of the MPI, like vader, ucx or tcp
     #[arg(long, value_name = "NAME", value_parser = carriers::named, conflicts_with_all = ["placement", "network", "report", "oversubscribe", "lab"])]
     carrier: Option<Carrier>,
@@ -50,6 +56,16 @@ pub struct Arguments {
     program: Vec<OsString>,
 }
 
+#[derive(Clone, PartialEq)]
+enum Placement {
+    At(Site),
+    Auto,
+}
+
+fn placement(text: &str) -> Result<Placement> {
+    if text == "auto" { Ok(Placement::Auto) } else { carrier::placement(text).map(Placement::At) }
+}
+
 #[derive(Clone)]
 struct Options(Vec<String>);
 
@@ -67,10 +83,18 @@ fn mpi(text: &str) -> Result<Choice> {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let command = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    let auto = arguments.placement == Placement::Auto;
+    if arguments.profile.is_some() && !auto {
+        let next = "add --placement auto, or leave --profile out";
+        return Err(Fault::new("--profile", "only --placement auto reads a profile", next));
+    }
     let mut program = arguments.program.into_iter();
-    let code = session::run(&Request {
+    let mut request = Request {
         ranks: arguments.ranks,
-        placement: arguments.placement,
+        placement: match arguments.placement {
+            Placement::At(site) => site,
+            Placement::Auto => Site::App,
+        },
         carrier: arguments.carrier,
         network: arguments.network,
         mpi: arguments.mpi.unwrap_or_default(),
@@ -83,6 +107,28 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         program: program.next().unwrap_or_default(),
         arguments: program.collect(),
         command,
-    })?;
-    Ok(ExitCode::from(code))
+    };
+    let target = Target::of(&request)?;
+    let mut ledger = match (Ledger::open(), auto) {
+        (Err(fault), true) => return Err(fault),
+        (ledger, _) => ledger.ok().filter(|_| request.carrier.is_none()),
+    };
+    if auto && let Some(ledger) = &mut ledger {
+        let chosen = auto::choose(&mut request, &target, arguments.profile.as_deref(), ledger)?;
+        eprintln!("plimsoll: {}", chosen.words());
+        chosen.predict(ledger, &auto::subject(&request, &target)?)?;
+    }
+    // What came is also held against an earlier prediction of a run that was not left to auto.
+    let subject = auto::subject(&request, &target);
+    let ended = session::run(&request, target)?;
+    let settled = match (ledger, subject) {
+        (Some(mut ledger), Ok(subject)) => auto::settle(&mut ledger, &subject, &request, &ended),
+        _ => Ok(Vec::new()),
+    };
+    match settled {
+        Ok(said) if !request.quiet => said.iter().for_each(|what| eprintln!("plimsoll: {what}")),
+        Err(fault) if auto => eprintln!("plimsoll: {fault}"),
+        _ => {}
+    }
+    Ok(ExitCode::from(ended.code))
 }

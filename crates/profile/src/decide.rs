@@ -1,0 +1,326 @@
+//! Which placement a program's messages should have, by the costs of the machine and what the program sends.
+//!
+//! A message costs a rank something between its part of a stream, where nobody waits for it, and half a round trip, where
+//! somebody does. Which of them is on the critical path no table tells, so the time of a placement is an interval from the
+//! one to the other; so is the difference of two placements, whose costs are uncertain independently of each other.
+
+use std::collections::BTreeMap;
+
+use machine::costs::{Cost, Interval, Item, Way};
+use machine::{Bytes, Costs, Reading};
+
+use crate::summary::Summary;
+
+/// Less than this share of the run is no reason to leave the default: runs differ by as much (claim A13).
+pub const WORTH: f64 = crate::verdict::NOISE;
+
+/// An engine that is busier than this share of the run would hold the ranks up.
+const BUSIEST: f64 = 0.7;
+
+/// What a program sends, as far as its placement depends on it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Traffic {
+    pub ranks: u32,
+    /// Seconds of the run.
+    pub seconds: f64,
+    /// Messages of all ranks by size, at least and at most: a collective call is some messages, and how many only its
+    /// algorithm knows.
+    pub messages: BTreeMap<Bytes, (f64, f64)>,
+    /// The share of the run that the mean rank spends in MPI: no placement of messages saves more.
+    pub in_mpi: f64,
+    /// The part of the messages that goes to another host.
+    pub crossing: f64,
+}
+
+impl Traffic {
+    /// Of a profile, for ranks on one host or, with `lab`, half of them on each of two.
+    pub fn of(summary: &Summary, lab: bool) -> Traffic {
+        let mut messages: BTreeMap<Bytes, (f64, f64)> = BTreeMap::new();
+        let mut add = |size: u64, low: f64, high: f64| {
+            let of = messages.entry(Bytes(size)).or_default();
+            *of = (of.0 + low, of.1 + high);
+        };
+        for class in &summary.sizes {
+            let mean = class.bytes.checked_div(class.messages).unwrap_or(class.floor);
+            add(mean, class.messages as f64, class.messages as f64);
+        }
+        for function in summary.functions.iter().filter(|function| function.class == "collective") {
+            let (low, high) = messages_of_collective(function.group);
+            for size in &function.sizes {
+                let mean = size.bytes.checked_div(size.calls).unwrap_or(size.floor);
+                add(mean, low * size.calls as f64, high * size.calls as f64);
+            }
+        }
+        messages.retain(|_, count| count.1 > 0.0);
+        Traffic {
+            ranks: summary.ranks.len() as u32,
+            seconds: summary.totals.seconds,
+            messages,
+            in_mpi: summary.totals.mpi_share,
+            crossing: if lab { crossing(summary) } else { 0.0 },
+        }
+    }
+
+    /// Messages of all ranks.
+    pub fn count(&self) -> (f64, f64) {
+        self.messages.values().fold((0.0, 0.0), |sum, count| (sum.0 + count.0, sum.1 + count.1))
+    }
+
+    /// "212 k messages a second of 64 B".
+    pub fn words(&self) -> String {
+        let (low, high) = self.count();
+        let count = (low + high) / 2.0;
+        let bytes: f64 = self.messages.iter().map(|(size, (low, high))| size.0 as f64 * (low + high) / 2.0).sum();
+        let rate = count / self.seconds.max(1e-9);
+        let scaled = chart::number::scaled(rate, &[(1.0, ""), (1e3, "k"), (1e6, "M")]);
+        format!("{} messages a second of {:.0} B", scaled.trim(), bytes / count.max(1.0))
+    }
+}
+
+/// Messages that one rank's call sends, in the mean over a group: a tree's at least, those to and from all others at most.
+fn messages_of_collective(group: u32) -> (f64, f64) {
+    match group {
+        0 | 1 => (0.0, 0.0),
+        _ => {
+            let others = f64::from(group - 1);
+            (others / f64::from(group), 2.0 * others.max(1.0))
+        }
+    }
+}
+
+/// The part of the messages whose ends are in different halves of the ranks.
+fn crossing(summary: &Summary) -> f64 {
+    let (mut all, mut far) = (0, 0);
+    for matrix in &summary.matrices {
+        let half = u64::from(matrix.ranks.div_ceil(2));
+        for [from, to, messages, ..] in &matrix.cells {
+            all += messages;
+            far += if (*from < half) == (*to < half) { 0 } else { *messages };
+        }
+    }
+    // Collective calls are in no matrix: half of all pairs of ranks are apart.
+    if all == 0 { 0.5 } else { far as f64 / all as f64 }
+}
+
+/// Where the engine could be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// As `plimsoll mpirun` takes it: "core:3", "app, udp".
+    pub name: String,
+    /// How messages within a host travel, and those between hosts.
+    pub within: Way,
+    pub between: Way,
+    /// Why it cannot be, with what to do.
+    pub refused: Option<String>,
+}
+
+/// What is expected of a candidate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    pub candidate: Candidate,
+    /// Its time over the default's, the whole run as 1.
+    pub expected: Result<Interval, String>,
+}
+
+/// What was chosen, and what of each other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The default first.
+    pub judged: Vec<Judged>,
+    pub chosen: usize,
+}
+
+/// Chooses the candidate that could be worst by least; the default, which is the first, unless another is expected to gain
+/// what is [`WORTH`] it.
+pub fn decide(traffic: &Traffic, candidates: Vec<Candidate>, costs: &Costs) -> Decision {
+    let usual = candidates.first().map(|first| Times::of(traffic, first, costs));
+    let judged: Vec<Judged> = candidates
+        .into_iter()
+        .enumerate()
+        .map(|(at, candidate)| {
+            let expected = match (&candidate.refused, at, &usual) {
+                (Some(why), ..) => Err(why.clone()),
+                (None, 0, _) => Ok(Interval::exactly(1.0)),
+                (None, _, Some(Ok(usual))) => {
+                    Times::of(traffic, &candidate, costs).and_then(|times| times.over(usual, traffic))
+                }
+                (None, _, Some(Err(why))) => Err(why.clone()),
+                (None, _, None) => unreachable!("there is a first"),
+            };
+            Judged { candidate, expected }
+        })
+        .collect();
+    // What the best of the others could be faster by.
+    let known = |of: &Judged| of.expected.clone().ok();
+    let regret = |at: usize, own: Interval| {
+        let others = judged.iter().enumerate().filter(|(other, _)| *other != at).filter_map(|(_, of)| known(of));
+        others.map(|other| own.high - other.low).fold(0.0, f64::max)
+    };
+    let worth = |at: usize, own: Interval| at == 0 || own.middle < 1.0 - WORTH;
+    let able = judged.iter().enumerate().filter_map(|(at, of)| Some((at, known(of)?)));
+    let chosen = able.filter(|(at, own)| worth(*at, *own)).min_by(|a, b| regret(a.0, a.1).total_cmp(&regret(b.0, b.1)));
+    Decision { chosen: chosen.map_or(0, |(at, _)| at), judged }
+}
+
+/// Seconds of the mean rank for its messages.
+struct Times {
+    /// Where nobody waits for any.
+    stream: Interval,
+    /// Where somebody waits for each.
+    waited: Interval,
+    /// Share of the run that an engine on a core of its own is busy.
+    engine: Option<f64>,
+}
+
+impl Times {
+    fn of(traffic: &Traffic, candidate: &Candidate, costs: &Costs) -> Result<Times, String> {
+        let value = |cost: Cost| match cost.reading {
+            Reading::Measured(interval) | Reading::Modelled(interval) => Ok(interval),
+            Reading::Absent { reason } | Reading::NotPermitted { reason, .. } => Err(reason),
+        };
+        let zero = Interval::exactly(0.0);
+        let (mut stream, mut waited) = (zero, zero);
+        let parts = [(&candidate.within, 1.0 - traffic.crossing), (&candidate.between, traffic.crossing)];
+        for (way, part) in parts.into_iter().filter(|(_, part)| *part > 0.0) {
+            for (size, (low, high)) in &traffic.messages {
+                let each = 1e-9 * part * (low + high) / 2.0 / f64::from(traffic.ranks.max(1));
+                stream = plus(stream, value(costs.sized(&Item::Message(way.clone()), *size))?.times(each));
+                waited = plus(waited, value(costs.sized(&Item::HalfTrip(way.clone()), *size))?.times(each));
+            }
+        }
+        let own_core = candidate.within.placement == machine::SiteKind::Core;
+        let engine = own_core.then(|| stream.middle * f64::from(traffic.ranks) / traffic.seconds.max(1e-9));
+        Ok(Times { stream, waited, engine })
+    }
+
+    /// The time of a run with these over one with `usual`.
+    fn over(&self, usual: &Times, traffic: &Traffic) -> Result<Interval, String> {
+        if let Some(busy) = self.engine.filter(|busy| *busy > BUSIEST) {
+            return Err(format!(
+                "its engine would be busy {:.0} % of the run with the messages of all ranks",
+                100.0 * busy
+            ));
+        }
+        let streams = less(self.stream, usual.stream);
+        let waits = less(self.waited, usual.waited);
+        let share = |seconds: f64| (seconds / traffic.seconds.max(1e-9)).max(-traffic.in_mpi);
+        let middle = (share(streams.middle) + share(waits.middle)) / 2.0;
+        let low = share(streams.low.min(waits.low)).min(middle);
+        let high = share(streams.high.max(waits.high)).max(middle);
+        Ok(Interval { low: 1.0 + low, middle: 1.0 + middle, high: 1.0 + high })
+    }
+}
+
+/// Ends together: a machine that is slow today is slow at all sizes.
+fn plus(a: Interval, b: Interval) -> Interval {
+    Interval { low: a.low + b.low, middle: a.middle + b.middle, high: a.high + b.high }
+}
+
+/// Of two that vary independently of each other.
+fn less(a: Interval, b: Interval) -> Interval {
+    let middle = a.middle - b.middle;
+    let down = (a.middle - a.low).hypot(b.high - b.middle);
+    let up = (a.high - a.middle).hypot(b.middle - b.low);
+    Interval { low: middle - down, middle, high: middle + up }
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::costs::{ENGINE, Row};
+    use machine::{Nanoseconds, SiteKind};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn way(placement: SiteKind, network: Option<&str>) -> Way {
+        Way { carrier: ENGINE.into(), mpi: "m".into(), placement, network: network.map(str::to_owned) }
+    }
+
+    fn candidate(name: &str, placement: SiteKind, network: &str) -> Candidate {
+        let (within, between) = (way(placement, None), way(placement, Some(network)));
+        Candidate { name: name.into(), within, between, refused: None }
+    }
+
+    fn candidates() -> Vec<Candidate> {
+        vec![candidate("app", SiteKind::App, "udp"), candidate("core:3", SiteKind::Core, "udp")]
+    }
+
+    fn costs(app: f64, core: f64) -> Costs {
+        let row = |placement, ns: f64| {
+            [Item::Message(way(placement, None)), Item::HalfTrip(way(placement, None))].map(|item| Row {
+                item,
+                size: Some(Bytes(64)),
+                cost: Reading::Measured(Interval::between(ns * 0.95, ns / 0.95)),
+                source: "calibrate".into(),
+                taken: Nanoseconds(1),
+            })
+        };
+        Costs::of([row(SiteKind::App, app), row(SiteKind::Core, core)].concat())
+    }
+
+    /// 4 ranks that send a million messages in 10 s.
+    fn traffic() -> Traffic {
+        let messages = BTreeMap::from([(Bytes(64), (1e6, 1e6))]);
+        Traffic { ranks: 4, seconds: 10.0, messages, in_mpi: 0.3, crossing: 0.0 }
+    }
+
+    #[test]
+    fn costs_that_are_swapped_change_the_choice() {
+        let (dear, cheap) = (4000.0, 400.0);
+        let decision = decide(&traffic(), candidates(), &costs(dear, cheap));
+        assert_eq!(decision.chosen, 1);
+        // 250 thousand messages a rank, each 3.6 us less: 0.9 s of 10.
+        let expected = decision.judged[1].expected.clone().unwrap();
+        assert!(expected.low < 0.91 && 0.91 < expected.high && expected.high < 0.93, "{expected:?}");
+        assert_eq!(decide(&traffic(), candidates(), &costs(cheap, dear)).chosen, 0);
+    }
+
+    #[test]
+    fn what_is_not_worth_it_or_not_known_leaves_the_default() {
+        let decision = decide(&traffic(), candidates(), &costs(400.0, 390.0));
+        assert_eq!(decision.chosen, 0);
+        let decision = decide(&traffic(), candidates(), &Costs::modelled());
+        assert_eq!(decision.chosen, 0);
+        let why = decision.judged[1].expected.clone().unwrap_err();
+        assert!(why.contains("plimsoll calibrate"), "{why}");
+    }
+
+    #[test]
+    fn a_refused_place_is_not_taken_and_says_why() {
+        let mut all = candidates();
+        all[1].refused = Some("4 ranks and an engine need 5 cores, there are 4".into());
+        let decision = decide(&traffic(), all, &costs(4000.0, 400.0));
+        assert_eq!((decision.chosen, decision.judged[1].expected.is_err()), (0, true));
+        // An engine that serves all ranks has a limit of its own.
+        let busy = Traffic { messages: BTreeMap::from([(Bytes(64), (2e7, 2e7))]), ..traffic() };
+        let why = decide(&busy, candidates(), &costs(4000.0, 400.0)).judged[1].expected.clone().unwrap_err();
+        assert!(why.contains("busy 80 % of the run"), "{why}");
+    }
+
+    #[test]
+    fn no_placement_saves_more_than_the_time_in_mpi() {
+        let little = Traffic { in_mpi: 0.02, ..traffic() };
+        let decision = decide(&little, candidates(), &costs(8000.0, 400.0));
+        assert!(decision.judged[1].expected.clone().unwrap().low >= 0.98);
+    }
+
+    #[test]
+    fn collectives_are_messages() {
+        assert_eq!(messages_of_collective(1), (0.0, 0.0));
+        assert_eq!(messages_of_collective(2), (0.5, 2.0));
+        assert_eq!(messages_of_collective(5), (0.8, 8.0));
+    }
+
+    proptest! {
+        #[test]
+        fn expectations_are_in_order(app in 50.0..1e5f64, core in 50.0..1e5f64, count in 0.0..1e7f64, seconds in 0.1..100.0f64) {
+            let messages = BTreeMap::from([(Bytes(200), (count, 2.0 * count))]);
+            let traffic = Traffic { messages, seconds, ..traffic() };
+            let decision = decide(&traffic, candidates(), &costs(app, core));
+            if let Ok(expected) = &decision.judged[1].expected {
+                prop_assert!(expected.low <= expected.middle && expected.middle <= expected.high, "{expected:?}");
+                prop_assert!(expected.low >= 1.0 - traffic.in_mpi - 1e-9);
+            }
+        }
+    }
+}
