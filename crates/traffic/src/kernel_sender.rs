@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 use linux::affinity;
-use linux::xdp::{Interface, LiveFrames, LiveRun, Loader, Object, RunStatistics, Runs, SharedWords};
+use linux::xdp::{Interface, LiveFrames, LiveRun, Loader, Object, SharedWords};
 use machine::{CoreId, Fault, Nanoseconds, Result};
 
 use crate::control::{ControlBlock, State, Words};
@@ -121,11 +121,6 @@ impl Running {
         &self.block
     }
 
-    /// What the kernel counted of the program's runs, while a [`RunStatistics`] lives.
-    pub fn runs(&self) -> Result<Runs> {
-        self.object.program("send")?.runs()
-    }
-
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -151,9 +146,4 @@ impl Drop for Running {
             let _ = thread.join();
         }
     }
-}
-
-/// Turns the kernel's run counters on; costs each frame about 40 ns, so not while a rate is measured.
-pub fn count_runs() -> Result<RunStatistics> {
-    RunStatistics::enable()
 }
