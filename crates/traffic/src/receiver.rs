@@ -63,7 +63,6 @@ pub struct Expected {
 pub struct Receiver {
     attachment: Attachment,
     interface: Interface,
-    object: Object,
     result: SharedWords,
     expected: Expected,
 }
@@ -114,7 +113,7 @@ impl Receiver {
         let object = load(&interface, mode, &expected)?;
         let result = object.shared("RESULT")?;
         let attachment = Attachment::new(object.program("receive")?, &interface, mode)?;
-        Ok(Receiver { attachment, interface, object, result, expected })
+        Ok(Receiver { attachment, interface, result, expected })
     }
 
     /// What the kernel says is attached now. A fault where it is not this program in this mode.
