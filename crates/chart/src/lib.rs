@@ -20,4 +20,4 @@ pub use bars::{BarChart, Cell, Group};
 pub use figure::{Absences, Entry, Figure, Section, entry};
 pub use lines::{LineChart, Series, Threshold};
 pub use scale::{Axis, Placed, Scale};
-pub use svg::{CHARACTER, Frame, Look, Mark, Shape, Svg, escape, fitting, swatch};
+pub use svg::{Frame, Look, Mark, Shape, Svg, escape, fitting, swatch};

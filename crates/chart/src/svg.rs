@@ -79,7 +79,7 @@ pub fn escape(text: &str) -> String {
 }
 
 /// DejaVu Sans, the widest of the usual system fonts, at 12 px.
-pub const CHARACTER: f64 = 7.1;
+const CHARACTER: f64 = 7.1;
 
 /// A name for so many pixels, cut with an ellipsis where it is too long, or nothing where not even a word of it fits.
 pub fn fitting(name: &str, room: f64) -> Option<String> {

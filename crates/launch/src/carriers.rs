@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use machine::fault::line_and_column;
 use machine::{Fault, Result};
 use serde::Deserialize;
 use toml::Spanned;
@@ -237,9 +238,7 @@ fn read(text: &str, path: &Path) -> Result<Vec<Carrier>> {
 
 impl Reader<'_> {
     fn fault(&self, at: Range<usize>, cause: impl Into<String>, next: impl Into<String>) -> Fault {
-        let before = &self.text[..self.text.floor_char_boundary(at.start)];
-        let line = before.matches('\n').count() + 1;
-        let column = before[before.rfind('\n').map_or(0, |newline| newline + 1)..].chars().count() + 1;
+        let (line, column) = line_and_column(self.text, at.start);
         Fault::new(format!("{}:{line}:{column}", self.path.display()), cause, next)
     }
 

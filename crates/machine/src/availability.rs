@@ -43,11 +43,6 @@ impl Availability {
         Availability::NotPermitted { reason: reason.into(), next: next.into() }
     }
 
-    /// Whether it is there and this user may use it.
-    pub fn is_present(&self) -> bool {
-        matches!(self, Availability::Present { .. })
-    }
-
     /// What there is, or why not; without the next step.
     pub fn explanation(&self) -> &str {
         match self {

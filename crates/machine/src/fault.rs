@@ -74,9 +74,28 @@ impl Error for Fault {
     }
 }
 
+/// Where an offset in bytes lies in a text: its line, and its column in characters, both from 1. An offset inside a
+/// character is that character's, one beyond the end the end's.
+pub fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text[..text.floor_char_boundary(offset)];
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_counted_in_lines_and_characters() {
+        let text = "añb\n\ncd";
+        let places =
+            [(0, (1, 1)), (1, (1, 2)), (2, (1, 2)), (3, (1, 3)), (4, (1, 4)), (5, (2, 1)), (7, (3, 2)), (99, (3, 3))];
+        for (offset, place) in places {
+            assert_eq!(line_and_column(text, offset), place, "{offset}");
+        }
+        assert_eq!(line_and_column("", 0), (1, 1));
+    }
 
     #[test]
     fn says_subject_cause_and_next_step() {

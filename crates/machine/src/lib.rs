@@ -36,7 +36,7 @@ pub use description::Machine;
 pub use fault::{Fault, Result};
 pub use place::single_copy;
 pub use port::{Capabilities, Notice, PeerIndex, Port, Sent};
-pub use quantity::{Bytes, BytesPerSecond, Hertz, Nanoseconds, Watts};
+pub use quantity::{Bytes, BytesPerSecond, Hertz, Nanoseconds};
 pub use reading::Reading;
 pub use site::{CoreId, Site, SiteKind, XdpMode};
 pub use source::Source;

@@ -49,11 +49,6 @@ integer_quantity!(
     Hertz
 );
 
-/// Electrical power.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Watts(pub f64);
-
 /// A transfer rate in bytes (not bits) a second.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -115,12 +110,6 @@ impl fmt::Display for Hertz {
             h => format!("{h} Hz"),
         };
         f.pad(&text)
-    }
-}
-
-impl fmt::Display for Watts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{:.1} W", self.0))
     }
 }
 

@@ -4,8 +4,6 @@ mod outgoing;
 
 pub use outgoing::{Arguments, Call, ResultOf};
 
-use crate::guid::Guid;
-
 /// What every message of a call starts with: 16 bytes, little endian. With up to 32 bytes of arguments a call fits
 /// beside the channel's own word in one cache line.
 ///
@@ -15,7 +13,7 @@ use crate::guid::Guid;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// [`Guid::short`] of the interface.
+    /// [`Guid::short`](crate::Guid::short) of the interface.
     pub interface: u64,
     /// The method's place in its trait, from 0.
     pub method: u16,
@@ -81,7 +79,7 @@ impl Header {
 /// A call as it reaches an offcode.
 #[derive(Debug, Clone, Copy)]
 pub struct Incoming<'a> {
-    /// [`Guid::short`] of the interface.
+    /// [`Guid::short`](crate::Guid::short) of the interface.
     pub interface: u64,
     /// The method's place in its trait, from 0.
     pub method: u16,
@@ -89,19 +87,12 @@ pub struct Incoming<'a> {
     pub arguments: &'a [u8],
 }
 
-impl Incoming<'_> {
-    /// Whether the call is for this interface.
-    pub fn is_for(&self, interface: &Guid) -> bool {
-        self.interface == interface.short()
-    }
-}
-
 /// Why an offcode did not carry a call out: a sentence for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal(pub String);
 
 impl Refusal {
-    /// The offcode does not implement the interface; `interface` is its [`Guid::short`].
+    /// The offcode does not implement the interface; `interface` is its [`Guid::short`](crate::Guid::short).
     pub fn no_such_interface(interface: u64) -> Self {
         Refusal(format!("the offcode has no interface {interface:016x}"))
     }

@@ -192,12 +192,6 @@ impl Depot {
         self.packages.iter().find(|stored| stored.manifest.package.guid == offcode)
     }
 
-    /// The offcodes that implement an interface.
-    pub fn implementers(&self, interface: Guid) -> impl Iterator<Item = &Stored> {
-        let implements = move |stored: &&Stored| stored.manifest.package.interfaces.iter().any(|i| i.guid == interface);
-        self.packages.iter().filter(implements)
-    }
-
     /// Copies the package in `folder` in: the depot has all of it or nothing, also after a crash. A fault where it
     /// clashes with what is there.
     pub fn install(&mut self, folder: &Path) -> Result<&Stored> {

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 use linux::affinity;
-use linux::xdp::{Interface, LiveFrames, LiveRun, Loader, Object, RunStatistics, Runs, SharedWords};
+use linux::xdp::{Interface, LiveFrames, LiveRun, Loader, Object, SharedWords};
 use machine::{CoreId, Fault, Nanoseconds, Result};
 
 use crate::control::{ControlBlock, State, Words};
@@ -33,7 +33,7 @@ impl Words for SharedWords {
 
 /// The program, loaded and not running: ask its block, then start it.
 pub struct KernelSender {
-    object: Arc<Object>,
+    object: Object,
     interface: Arc<Interface>,
     block: ControlBlock,
     batch: u32,
@@ -42,7 +42,6 @@ pub struct KernelSender {
 
 /// A sender that runs until it has finished or is stopped; dropping it stops it.
 pub struct Running {
-    object: Arc<Object>,
     block: ControlBlock,
     thread: Option<JoinHandle<Result<()>>>,
 }
@@ -55,7 +54,7 @@ impl KernelSender {
             Fault::new("traffic at the driver hook", why, "install clang and build again")
         })?;
         let interface = Arc::new(Interface::named(interface)?);
-        let object = Arc::new(Loader::new("traffic_send", code).load()?);
+        let object = Loader::new("traffic_send", code).load()?;
         let block = ControlBlock::over(Arc::new(object.shared("CONTROL")?))?;
         Ok(KernelSender { object, interface, block, batch: BATCH, paced_runs: PACED_RUNS_A_CALL })
     }
@@ -85,13 +84,13 @@ impl KernelSender {
         prepare: impl FnOnce() -> Result<Box<dyn std::any::Any>> + Send + 'static,
     ) -> Result<Running> {
         let KernelSender { object, interface, block, batch, paced_runs } = self;
-        let (of_thread, control) = (object.clone(), block.clone());
+        let control = block.clone();
         let body = move || -> Result<()> {
             interface.enter()?;
             let _pinned = core.map(affinity::pin).transpose()?;
             let _prepared = prepare()?;
             let template = control.template();
-            let frames = LiveFrames::new(of_thread.program("send")?, &interface, &template)?;
+            let frames = LiveFrames::new(object.program("send")?, &interface, &template)?;
             let run = match control.is_paced() {
                 true => LiveRun { frames: paced_runs, batch: 1 },
                 false => LiveRun { frames: FRAMES_A_CALL, batch },
@@ -112,18 +111,13 @@ impl KernelSender {
             .name("traffic".into())
             .spawn(body)
             .map_err(|error| Fault::because("thread of the traffic sender", error, "raise the limit of threads"))?;
-        Ok(Running { object, block, thread: Some(thread) })
+        Ok(Running { block, thread: Some(thread) })
     }
 }
 
 impl Running {
     pub fn block(&self) -> &ControlBlock {
         &self.block
-    }
-
-    /// What the kernel counted of the program's runs, while a [`RunStatistics`] lives.
-    pub fn runs(&self) -> Result<Runs> {
-        self.object.program("send")?.runs()
     }
 
     pub fn is_finished(&self) -> bool {
@@ -151,9 +145,4 @@ impl Drop for Running {
             let _ = thread.join();
         }
     }
-}
-
-/// Turns the kernel's run counters on; costs each frame about 40 ns, so not while a rate is measured.
-pub fn count_runs() -> Result<RunStatistics> {
-    RunStatistics::enable()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use linux::xdp::{self, Attached, Attachment, Interface, Object, Runs, SharedWords};
+use linux::xdp::{self, Attached, Attachment, Interface, Object, SharedWords};
 use machine::{Fault, Nanoseconds, Result, XdpMode};
 
 /// Where each word of a queue's result is; the same in C: `crates/bpf/src/programs/traffic.h`.
@@ -63,7 +63,6 @@ pub struct Expected {
 pub struct Receiver {
     attachment: Attachment,
     interface: Interface,
-    object: Object,
     result: SharedWords,
     expected: Expected,
 }
@@ -114,17 +113,12 @@ impl Receiver {
         let object = load(&interface, mode, &expected)?;
         let result = object.shared("RESULT")?;
         let attachment = Attachment::new(object.program("receive")?, &interface, mode)?;
-        Ok(Receiver { attachment, interface, object, result, expected })
+        Ok(Receiver { attachment, interface, result, expected })
     }
 
     /// What the kernel says is attached now. A fault where it is not this program in this mode.
     pub fn prove(&self) -> Result<Attached> {
         self.attachment.prove(&self.interface)
-    }
-
-    /// What the kernel counted of the program, while run statistics are on.
-    pub fn runs(&self) -> Result<Runs> {
-        self.object.program("receive")?.runs()
     }
 
     pub fn expected(&self) -> &Expected {

@@ -39,10 +39,6 @@ impl Connection {
         &self.peer
     }
 
-    pub fn rename_peer(&mut self, peer: impl Into<String>) {
-        self.peer = peer.into();
-    }
-
     /// The socket, for a message path that passes descriptors to the peer between two lines.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

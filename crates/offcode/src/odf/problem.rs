@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use machine::Fault;
+use machine::fault::line_and_column;
 /// More than these are counted, not shown.
 const MOST: usize = 50;
 
@@ -45,20 +46,14 @@ impl Problems {
         mistakes.sort_by_key(|mistake| mistake.at.start);
         let more = mistakes.len().saturating_sub(MOST);
         mistakes.truncate(MOST);
-        let (mut line, mut line_start, mut seen) = (1, 0, 0);
         let list: Vec<Problem> = mistakes
             .into_iter()
             .map(|Mistake { at, cause, next }| {
-                let start = floor_boundary(text, at.start);
-                let end = floor_boundary(text, at.end).max(start);
-                for (offset, _) in text[seen..start].match_indices('\n') {
-                    line += 1;
-                    line_start = seen + offset + 1;
-                }
-                seen = start;
+                let start = text.floor_char_boundary(at.start);
+                let end = text.floor_char_boundary(at.end).max(start);
                 // A mark that goes over lines says less than one at their beginning.
                 let length = text[start..end].find('\n').unwrap_or(end - start);
-                let column = text[line_start..start].chars().count() + 1;
+                let (line, column) = line_and_column(text, start);
                 Problem { line, column, cause: cut(cause), next: cut(next), offset: start, length }
             })
             .collect();
@@ -142,10 +137,6 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
-
-fn floor_boundary(text: &str, offset: usize) -> usize {
-    text.floor_char_boundary(offset.min(text.len()))
-}
 
 /// A name in an XML file can be as long as the file.
 fn cut(sentence: String) -> String {

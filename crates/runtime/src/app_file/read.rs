@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
+use machine::fault::line_and_column;
 use machine::{Bytes, Fault, Result, Site, SiteKind, XdpMode};
 use offcode::channel::{Buffers, Cast};
 use offcode::{Attributes, Specification};
@@ -47,9 +48,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn fault(&self, at: Range<usize>, cause: impl Into<String>, next: impl Into<String>) -> Fault {
-        let before = &self.text[..self.text.floor_char_boundary(at.start)];
-        let line = before.matches('\n').count() + 1;
-        let column = before[before.rfind('\n').map_or(0, |newline| newline + 1)..].chars().count() + 1;
+        let (line, column) = line_and_column(self.text, at.start);
         Fault::new(format!("application file {}:{line}:{column}", self.path.display()), cause, next)
     }
 

@@ -44,11 +44,6 @@ impl Residents {
         self.turns
     }
 
-    /// How many offcodes are here.
-    pub fn population(&self) -> usize {
-        self.seats.len()
-    }
-
     fn at(&self, slot: Slot) -> Result<usize, usize> {
         self.seats.binary_search_by_key(&slot.0, |(number, _)| *number)
     }
@@ -201,7 +196,7 @@ mod tests {
             residents.remove(slot);
             residents.remove(slot);
         }
-        assert_eq!(residents.population(), 1);
+        assert_eq!(residents.seats.len(), 1);
         assert!(residents.seats.capacity() < 100);
         residents.initialize(kept).unwrap();
         assert!(residents.initialize(Slot(5)).is_err());
