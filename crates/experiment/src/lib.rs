@@ -17,6 +17,7 @@ pub mod order;
 pub mod point;
 pub mod random;
 pub mod ranges;
+pub mod refine;
 pub mod report;
 pub mod sample;
 pub mod simulate;

@@ -11,8 +11,8 @@ use experiment::statistics::predictive_interval;
 use machine::choice::Choice;
 use machine::costs::{ENGINE, Interval, Way, store};
 use machine::topology::Topology;
-use machine::{Bytes, CoreId, Fault, Nanoseconds, Result, Site, SiteKind, count};
-use profile::decide::{Candidate, Decision, Judged, Traffic, decide};
+use machine::{Bytes, CoreId, Costs, Fault, Nanoseconds, Result, Site, SiteKind, count};
+use profile::decide::{Candidate, Decision, Judged, Traffic, WORTH, decide};
 use profile::profile::Profile;
 use profile::summary::Summary;
 use sha2::{Digest, Sha256};
@@ -65,10 +65,11 @@ pub fn choose(request: &mut Request, target: &Target, profile: Option<&Path>, le
             None => (Traffic::default(), None),
         },
     };
-    let candidates = candidates(request, &target.installation.to_string(), &linux::affinity::allowed()?)?;
-    let settings: Vec<(Site, Option<Network>)> = candidates.iter().map(|(_, setting)| setting.clone()).collect();
-    let candidates = candidates.into_iter().map(|(candidate, _)| candidate).collect();
-    let decision = decide(&traffic, candidates, &known.costs);
+    let mpi = target.installation.to_string();
+    let (candidates, settings): (Vec<Candidate>, Vec<Setting>) =
+        candidates(request, &mpi, &linux::affinity::allowed()?)?.into_iter().unzip();
+    let beside = others(&mpi, request.lab, &known.costs);
+    let decision = decide(&traffic, [candidates, beside].concat(), &known.costs);
     if basis.is_some() {
         (request.placement, request.network) = settings[decision.chosen].clone();
     }
@@ -112,7 +113,8 @@ fn candidates(request: &Request, mpi: &str, allowed: &[CoreId]) -> Result<Vec<(C
         };
         let name = placed(&site, network.as_ref());
         let kind = network.as_ref().map_or("udp", Network::kind);
-        let candidate = Candidate { name, within: way(None), between: way(Some(kind.to_owned())), refused };
+        let (within, between) = (way(None), way(Some(kind.to_owned())));
+        let candidate = Candidate { name, within, between, refused, eligible: true };
         all.push((candidate, (site, network)));
     };
     for network in &networks {
@@ -122,6 +124,20 @@ fn candidates(request: &Request, mpi: &str, allowed: &[CoreId]) -> Result<Vec<(C
     add(Site::Core(core), networks[0].clone(), refused);
     Ok(all)
 }
+
+/// The MPI's own carriers: not chosen, since only the engine is placed, but said where one does better.
+fn others(mpi: &str, lab: bool, costs: &Costs) -> Vec<Candidate> {
+    let network = lab.then(|| "lab".to_owned());
+    let theirs = |way: &&Way| way.carrier != ENGINE && way.mpi == mpi && way.network == network;
+    let candidate = |way: &Way| {
+        let (within, between) = (Way { network: None, ..way.clone() }, way.clone());
+        let name = format!("{CARRIER}{}", way.carrier);
+        Candidate { name, within, between, refused: None, eligible: false }
+    };
+    costs.ways().filter(theirs).map(candidate).collect()
+}
+
+const CARRIER: &str = "--carrier ";
 
 /// Threads of each rank, where the environment says.
 fn threads() -> u32 {
@@ -210,8 +226,11 @@ impl Chosen {
             words += &format!(", expected to take {} time than {}", than(expected), judged[0].candidate.name);
         }
         words += &format!(" ({})", self.traffic.words());
-        for other in judged.iter().enumerate().filter(|(at, _)| at != chosen && *at != 0).map(|(_, other)| other) {
+        for (_, other) in judged.iter().enumerate().skip(1).filter(|(at, _)| at != chosen) {
             words += &match &other.expected {
+                // A carrier of the MPI's own is worth a word where it is surely faster.
+                Ok(expected) if !other.candidate.eligible && expected.high > 1.0 - WORTH => continue,
+                Err(_) if !other.candidate.eligible => continue,
                 Ok(expected) => format!("; {} would take {}", other.candidate.name, than(expected)),
                 Err(why) => format!("; not {}: {why}", other.candidate.name),
             };
@@ -245,7 +264,7 @@ impl Chosen {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             });
         };
-        for Judged { candidate, expected } in &judged[1..] {
+        for Judged { candidate, expected } in judged[1..].iter().filter(|of| of.candidate.eligible) {
             if let Ok(expected) = expected {
                 predict(Kind::Placement, over(&candidate.name, &judged[0].candidate.name), *expected);
             }
@@ -283,10 +302,11 @@ fn over(placement: &str, usual: &str) -> String {
     format!("time at {placement} over {usual}")
 }
 
-/// "4.1 to 7.8 % less", "1.2 % less to 3.0 % more".
+/// "4.1 to 7.8 % less", "1.2 % less to 3.0 % more", "between 90 % less and 40x as long".
 fn than(expected: &Interval) -> String {
     let percent = |ratio: f64| 100.0 * (ratio - 1.0);
     match (percent(expected.low), percent(expected.high)) {
+        (low, high) if high > 300.0 => format!("between {:.0} % less and {:.0}x as long", -low, expected.high),
         (low, high) if high <= 0.0 => format!("{:.1} to {:.1} % less", -high, -low),
         (low, high) if low >= 0.0 => format!("{low:.1} to {high:.1} % more"),
         (low, high) => format!("{:.1} % less to {high:.1} % more", -low),
@@ -383,7 +403,13 @@ mod tests {
     fn chosen(chosen: usize, expected: Result<Interval, String>) -> Chosen {
         let way = |placement| Way { carrier: ENGINE.into(), mpi: "m".into(), placement, network: None };
         let judged = |name: &str, placement, expected| Judged {
-            candidate: Candidate { name: name.into(), within: way(placement), between: way(placement), refused: None },
+            candidate: Candidate {
+                name: name.into(),
+                within: way(placement),
+                between: way(placement),
+                refused: None,
+                eligible: true,
+            },
             expected,
         };
         let judged =

@@ -112,6 +112,8 @@ pub struct Candidate {
     pub between: Way,
     /// Why it cannot be, with what to do.
     pub refused: Option<String>,
+    /// Whether it can be chosen; else it is only judged.
+    pub eligible: bool,
 }
 
 /// What is expected of a candidate.
@@ -153,11 +155,12 @@ pub fn decide(traffic: &Traffic, candidates: Vec<Candidate>, costs: &Costs) -> D
     // What the best of the others could be faster by.
     let known = |of: &Judged| of.expected.clone().ok();
     let regret = |at: usize, own: Interval| {
-        let others = judged.iter().enumerate().filter(|(other, _)| *other != at).filter_map(|(_, of)| known(of));
-        others.map(|other| own.high - other.low).fold(0.0, f64::max)
+        let others = judged.iter().enumerate().filter(|(other, of)| *other != at && of.candidate.eligible);
+        others.filter_map(|(_, of)| known(of)).map(|other| own.high - other.low).fold(0.0, f64::max)
     };
     let worth = |at: usize, own: Interval| at == 0 || own.middle < 1.0 - WORTH;
-    let able = judged.iter().enumerate().filter_map(|(at, of)| Some((at, known(of)?)));
+    let able = judged.iter().enumerate().filter(|(_, of)| of.candidate.eligible);
+    let able = able.filter_map(|(at, of)| Some((at, known(of)?)));
     let chosen = able.filter(|(at, own)| worth(*at, *own)).min_by(|a, b| regret(a.0, a.1).total_cmp(&regret(b.0, b.1)));
     Decision { chosen: chosen.map_or(0, |(at, _)| at), judged }
 }
@@ -238,7 +241,7 @@ mod tests {
 
     fn candidate(name: &str, placement: SiteKind, network: &str) -> Candidate {
         let (within, between) = (way(placement, None), way(placement, Some(network)));
-        Candidate { name: name.into(), within, between, refused: None }
+        Candidate { name: name.into(), within, between, refused: None, eligible: true }
     }
 
     fn candidates() -> Vec<Candidate> {

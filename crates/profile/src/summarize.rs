@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use machine::Reading;
+use machine::{Costs, Reading};
 use record::functions::function;
 use record::layout::{Peer, words};
 
@@ -20,7 +20,13 @@ use crate::tables::{SHUTDOWN, STARTUP, Tables, counted};
 use crate::verdict::{Evidence, Verdict};
 
 impl Summary {
+    /// Judged by costs that are modelled.
     pub fn of(profile: &Profile) -> Summary {
+        Summary::judged(profile, &Costs::modelled())
+    }
+
+    /// Judged by what messages cost on the machine that it ran on.
+    pub fn judged(profile: &Profile, costs: &Costs) -> Summary {
         let model = Model::of(&profile.ranks);
         let ranks = ranks(profile, &model);
         let totals = totals(profile, &ranks);
@@ -45,7 +51,7 @@ impl Summary {
         }
         crate::cores::fill(profile, &mut summary);
         summary.totals.split = Split::sum(summary.ranks.iter().map(|rank| &rank.split));
-        summary.verdict = Some(Verdict::of(&Evidence::of(&summary)));
+        summary.verdict = Some(Verdict::of(&Evidence::of(&summary), costs));
         summary
     }
 }

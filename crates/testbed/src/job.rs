@@ -11,7 +11,7 @@ use launch::carriers::{self, Reach};
 use launch::job::{self, Place as Spread};
 use launch::report::{Port, Reports};
 use launch::running::{Running, Scratch, Streams};
-use launch::session::{Request, Session};
+use launch::session::{Request, Session, Target};
 use machine::Site;
 
 use crate::mpi::Mpi;
@@ -83,7 +83,7 @@ impl<'a> Job<'a> {
                     arguments: self.arguments.clone(),
                     command: crate::command(),
                 };
-                let session = Session::prepare(&request);
+                let session = Target::of(&request).and_then(|target| Session::prepare(&request, target));
                 session.and_then(|session| session.start(Streams::Kept, None)).map(|started| started.running)
             }
             Carrier::Other(name) => {

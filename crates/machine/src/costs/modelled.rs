@@ -18,7 +18,7 @@ pub(super) fn cost(item: &Item) -> Option<Cost> {
         Item::Crossing(..) => (50.0, 400.0, "a cache line between two cores"),
         Item::Work => (100.0, 2_500.0, "an assumption: the manifest does not say"),
         // At full clock an offloading device is no faster with small messages than the host itself.
-        Item::DevicePost => (50.0, 500.0, "claim A12: a descriptor and a doorbell"),
+        Item::DevicePost => (50.0, 500.0, "a descriptor and a doorbell, claim A12"),
         Item::HalfTrip(_) | Item::Message(_) | Item::Softirq(_) | Item::Entry(_) => return None,
     };
     Some(Cost { reading: Reading::Modelled(Interval::between(low, high)), source: source.to_owned() })

@@ -1,7 +1,7 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bench::mpi::costs;
 use bench::mpi::request::{self, Paths, Request};
@@ -71,6 +71,9 @@ fn measure(arguments: &Arguments) -> Result<()> {
     let command = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
     let taken = Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64);
+    if let Some(others) = others() {
+        eprintln!("plimsoll: {others}");
+    }
     let mut left_out = Vec::new();
     let mut rows = Vec::new();
     match handover()? {
@@ -111,6 +114,27 @@ fn measure(arguments: &Arguments) -> Result<()> {
     }
     Ok(())
 }
+
+/// Whether others use the cores, which makes what is measured wide and slow.
+fn others() -> Option<String> {
+    let running = || -> Option<f64> {
+        let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+        let running: f64 = text.split_whitespace().nth(3)?.split('/').next()?.parse().ok()?;
+        Some(running - 1.0)
+    };
+    let looks: Vec<f64> = (0..LOOKS)
+        .filter_map(|_| {
+            std::thread::sleep(Duration::from_millis(30));
+            running()
+        })
+        .collect();
+    let mean = looks.iter().sum::<f64>() / looks.len().max(1) as f64;
+    let words = "other programs run here meanwhile: the intervals will be wide; calibrate again when it is quiet";
+    (mean > 0.3).then(|| words.to_owned())
+}
+
+/// Looks at what else runs.
+const LOOKS: usize = 10;
 
 /// One way between two cores, over pairs of them; `None` on one core.
 fn handover() -> Result<Option<Interval>> {

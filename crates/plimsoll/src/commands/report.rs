@@ -3,6 +3,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use machine::costs::store;
 use machine::{Fault, Result, count};
 use profile::export::{goal, perfetto};
 use profile::page;
@@ -77,7 +78,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             let next = "see that the program calls MPI, is linked dynamically, and ran under plimsoll profile";
             return Err(Fault::new(folder.display().to_string(), printable(&why), next));
         }
-        summaries.push(Summary::of(&profile));
+        summaries.push(judged(&profile)?);
     }
     if arguments.paper {
         output::print(&paper::render(&summaries))?;
@@ -116,6 +117,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// By the costs of the host that ran its first rank.
+fn judged(profile: &Profile) -> Result<Summary> {
+    let Some(rank) = profile.ranks.first() else { return Ok(Summary::of(profile)) };
+    Ok(Summary::judged(profile, &store::of_host(&rank.host())?.costs))
 }
 
 /// What is left out is said on standard error.

@@ -10,12 +10,15 @@ use experiment::conduct::{Outcome, conduct};
 use experiment::design::{Design, Grounds};
 use experiment::export::{Format, export};
 use experiment::findings::Fact;
+use experiment::ledger::Ledger;
 use experiment::point::Path;
+use experiment::refine;
 use experiment::report::{html, terminal};
 use experiment::simulate::{simulate, table};
 use experiment::store::{Beginning, Store, Study};
 use linux::lab::{Lab, Options};
 use machine::choice::Distance;
+use machine::costs::store as costs;
 use machine::{CoreId, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count};
 
 use crate::progress::Display;
@@ -132,6 +135,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return Ok(super::exit_code());
     }
     store.finish(&mut study, now())?;
+    // Neither is what the study is for: where there is no room for them, it still shows what it found.
+    if let Err(fault) = refine(&store, &study) {
+        eprintln!("note: costs and ledger are as before: {fault}");
+    }
     report(&store, &study, Some(arguments.report.as_deref().unwrap_or(FilePath::new(PAGE))), false)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -218,6 +225,17 @@ fn open(
 
 fn now() -> Nanoseconds {
     Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
+}
+
+/// Leaves what was measured to those who decide, and holds the answers against those of earlier studies.
+fn refine(store: &Store, study: &Study) -> Result<()> {
+    let findings = experiment::analysis::findings(study, &store.contents(study)?);
+    let source = format!("plimsoll study {}", study.id);
+    let rows = refine::rows(&findings, &source, now());
+    if !rows.is_empty() {
+        costs::keep(rows)?;
+    }
+    refine::hold(&mut Ledger::open()?, &findings, &source, now())
 }
 
 /// Writes the page, where there is to be one, and prints the verdict.

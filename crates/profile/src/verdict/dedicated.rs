@@ -1,16 +1,16 @@
 //! Would the program gain if a core of its own did the protocol's work?
 
 use chart::number;
-use machine::Reading;
+use machine::costs::{Item, how};
+use machine::{Costs, Reading, SiteKind};
 
 use super::{Answer, Choice, Evidence, Judgement, judged, share};
 
-/// What a message costs the rank to hand it to another core and take the answer, in seconds: two crossings of a cache line
-/// at 130 ns and the work around them (docs/performance.md, `core:N`).
-const HANDOVER: f64 = 0.35e-6;
-
-pub fn judge(evidence: &Evidence) -> Judgement {
-    let posting = evidence.mean(|rank| (rank.posting - rank.messages as f64 * HANDOVER).max(0.0));
+pub fn judge(evidence: &Evidence, costs: &Costs) -> Judgement {
+    let crossing = costs.get(&Item::crossing(SiteKind::App, SiteKind::Core));
+    // The rank hands the message over and takes the answer; of each crossing all may be its own time.
+    let handover = crossing.reading.value().map_or(f64::INFINITY, |interval| 2e-9 * interval.high);
+    let posting = evidence.mean(|rank| (rank.posting - rank.messages as f64 * handover).max(0.0));
     let (transfer, away) = (evidence.bounds(|rank| &rank.transfer), evidence.bounds(|rank| &rank.away));
     let protocol = evidence.bounds(|rank| &rank.protocol);
     let taken = posting + evidence.mean(|rank| rank.interrupting());
@@ -29,6 +29,12 @@ pub fn judge(evidence: &Evidence) -> Judgement {
             why.push(format!("how much is {what} is not known: {reason}"));
         }
     }
+    why.push(format!(
+        "handing a message to another core is taken as {:.2} us at most, to and fro ({}: {})",
+        handover * 1e6,
+        how(&crossing.reading),
+        crossing.source
+    ));
     // What giving up a core costs, on the host where that is most.
     let (mut least_cost, mut most_cost): (f64, f64) = (0.0, 0.0);
     for (index, host) in evidence.hosts.iter().enumerate() {

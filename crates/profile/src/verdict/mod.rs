@@ -17,6 +17,7 @@ mod offload;
 
 use std::fmt;
 
+use machine::Costs;
 use serde::{Deserialize, Serialize};
 
 pub use bounds::Bounds;
@@ -81,8 +82,10 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    pub fn of(evidence: &Evidence) -> Verdict {
-        let judgements = vec![offload::judge(evidence), dedicated::judge(evidence), mapping::judge(evidence)];
+    /// By what the profile shows and what messages cost on the machine.
+    pub fn of(evidence: &Evidence, costs: &Costs) -> Verdict {
+        let judgements =
+            vec![offload::judge(evidence, costs), dedicated::judge(evidence, costs), mapping::judge(evidence)];
         let hindrances = hindrance::find(evidence);
         let placement = sentence(evidence, &judgements);
         let sentence = match &hindrances[..] {

@@ -1,12 +1,11 @@
 //! Would the program gain if a device did the protocol's work?
 
+use machine::Costs;
+use machine::costs::{Item, how};
+
 use super::{Answer, Choice, Evidence, Judgement, NOISE, amount, judged, share};
 
-/// What handing a message to a device costs the host anyway, in seconds: a descriptor and a doorbell. At full clock an
-/// offloading device is no faster with small messages than the host itself (claim A12).
-const DEVICE_POST: f64 = 0.2e-6;
-
-pub fn judge(evidence: &Evidence) -> Judgement {
+pub fn judge(evidence: &Evidence, costs: &Costs) -> Judgement {
     let crossing = &evidence.between_hosts;
     if crossing.most == 0.0 {
         return Judgement {
@@ -17,7 +16,9 @@ pub fn judge(evidence: &Evidence) -> Judgement {
             next: Some("profile it as it is run in earnest, over several hosts".into()),
         };
     }
-    let posting = evidence.mean(|rank| (rank.posting - rank.messages as f64 * DEVICE_POST).max(0.0));
+    let post = costs.get(&Item::DevicePost);
+    let left = post.reading.value().map_or(f64::INFINITY, |interval| 1e-9 * interval.high);
+    let posting = evidence.mean(|rank| (rank.posting - rank.messages as f64 * left).max(0.0));
     let interrupting = evidence.mean(|rank| rank.interrupting());
     let (transfer, away) = (evidence.bounds(|rank| &rank.transfer), evidence.bounds(|rank| &rank.away));
     let protocol = evidence.bounds(|rank| &rank.protocol);
@@ -26,10 +27,13 @@ pub fn judge(evidence: &Evidence) -> Judgement {
     let most = (evidence.mean(|rank| rank.moving()) * crossing.most + protocol.most).max(least);
 
     let mut why = vec![format!(
-        "{} messages a second take {} of the run in calls that only hand them over; a device would leave {:.1} us of each",
+        "{} messages a second take {} of the run in calls that only hand them over; a device would leave {:.1} us of each at \
+         most ({}: {})",
         amount(evidence.messages_per_second()),
         share(evidence.mean(|rank| rank.posting)),
-        DEVICE_POST * 1e6
+        left * 1e6,
+        how(&post.reading),
+        post.source
     )];
     match transfer.unknown() {
         None => why.push(format!("all transfer, copies and wire included, is {} of the run", share(transfer.most))),

@@ -30,6 +30,10 @@ fn from_tables(runtime: f64, mpi_share: f64, calls: f64, posts: f64, sends: f64,
     Evidence { ranks: vec![rank], hosts: vec![host], missing: 0, between_hosts: Bounds::exactly(1.0) }
 }
 
+fn judge(evidence: &Evidence) -> Verdict {
+    Verdict::of(evidence, &Costs::modelled())
+}
+
 fn judgement(verdict: &Verdict, choice: Choice) -> &Judgement {
     verdict.judgements.iter().find(|judgement| judgement.choice == choice).unwrap()
 }
@@ -37,14 +41,14 @@ fn judgement(verdict: &Verdict, choice: Choice) -> &Judgement {
 /// Claims A15-A17, A19-A24.
 #[test]
 fn milc_gains_from_offload_and_lulesh_does_not() {
-    let milc = Verdict::of(&from_tables(1382.45, 0.15, 4_011_216.0, 0.4942, 0.2471, 0.1399 + 0.0171));
+    let milc = judge(&from_tables(1382.45, 0.15, 4_011_216.0, 0.4942, 0.2471, 0.1399 + 0.0171));
     let judged = judgement(&milc, Choice::Offload);
     assert_eq!(judged.answer, Answer::Gains);
     let (least, most) = judged.gain.unwrap();
     assert!(least <= 0.077 && 0.077 <= most, "A17 at 3.8 GHz, 7.7 %, is not in {least}..{most}");
     assert!(milc.sentence.starts_with("This program gains from offload"), "{}", milc.sentence);
 
-    let lulesh = Verdict::of(&from_tables(81.64, 0.12, 42_904.0, 0.6068, 0.3034, 0.002));
+    let lulesh = judge(&from_tables(81.64, 0.12, 42_904.0, 0.6068, 0.3034, 0.002));
     let judged = judgement(&lulesh, Choice::Offload);
     assert_eq!(judged.answer, Answer::DoesNot, "A19: within 0.6 % either way");
     assert!(judged.gain.unwrap().1 < 0.006);
@@ -87,7 +91,7 @@ fn an_idle_rank_gets_the_core_of_the_protocol() {
         rank(2, 2, 27.0, 25.0, 0.1),
         rank(6, 3, 42.0, 41.0, 0.1),
     ];
-    let verdict = Verdict::of(&one_host(ranks, 4));
+    let verdict = judge(&one_host(ranks, 4));
     let judged = judgement(&verdict, Choice::Mapping);
     assert_eq!(judged.answer, Answer::Gains, "{judged:?}");
     assert_eq!(judged.next.as_deref(), Some("exchange the cores of ranks 0 and 6"));
@@ -99,7 +103,7 @@ fn an_idle_rank_gets_the_core_of_the_protocol() {
 #[test]
 fn a_loaded_rank_that_waits_most_is_left_where_it_is() {
     let ranks = vec![rank(0, 0, 42.0, 41.0, 15.0), rank(1, 1, 12.0, 10.0, 0.1)];
-    assert_eq!(judgement(&Verdict::of(&one_host(ranks, 2)), Choice::Mapping).answer, Answer::DoesNot);
+    assert_eq!(judgement(&judge(&one_host(ranks, 2)), Choice::Mapping).answer, Answer::DoesNot);
 }
 
 #[test]
@@ -107,14 +111,14 @@ fn without_a_sensor_the_mapping_cannot_be_judged() {
     let mut ranks = vec![rank(0, 0, 12.0, 11.0, 15.0), rank(1, 1, 42.0, 41.0, 0.1)];
     let refused = Reading::not_permitted("softirq time: only root may trace it", "run as root");
     ranks[1].protocol = Bounds::of(&refused, 100.0);
-    let judged = judgement(&Verdict::of(&one_host(ranks, 2)), Choice::Mapping).clone();
+    let judged = judgement(&judge(&one_host(ranks, 2)), Choice::Mapping).clone();
     assert_eq!((judged.answer, judged.gain), (Answer::CannotTell, None));
     assert!(judged.why[0].contains("only root may trace it"));
 }
 
 #[test]
 fn a_program_that_computes_gains_nothing() {
-    let verdict = Verdict::of(&one_host(vec![rank(0, 0, 0.4, 0.1, 0.1), rank(1, 1, 0.4, 0.1, 0.1)], 2));
+    let verdict = judge(&one_host(vec![rank(0, 0, 0.4, 0.1, 0.1), rank(1, 1, 0.4, 0.1, 0.1)], 2));
     assert!(verdict.judgements.iter().all(|judgement| judgement.answer == Answer::DoesNot), "{verdict:?}");
     assert!(verdict.sentence.starts_with("No placement gains"), "{}", verdict.sentence);
 }
@@ -123,18 +127,18 @@ fn a_program_that_computes_gains_nothing() {
 fn messages_within_a_host_leave_a_device_nothing() {
     let mut evidence = one_host(vec![rank(0, 0, 50.0, 1.0, 0.0), rank(1, 1, 50.0, 1.0, 0.0)], 2);
     evidence.between_hosts = Bounds::exactly(0.0);
-    assert_eq!(judgement(&Verdict::of(&evidence), Choice::Offload).answer, Answer::DoesNot);
+    assert_eq!(judgement(&judge(&evidence), Choice::Offload).answer, Answer::DoesNot);
 }
 
 /// Waits for data that nobody moves are what a device may save, and no more than may.
 #[test]
 fn partners_that_are_away_make_offload_a_question() {
     let mut evidence = one_host(vec![rank(0, 0, 40.0, 39.9, 0.0), rank(1, 1, 40.0, 39.9, 0.0)], 2);
-    assert_eq!(judgement(&Verdict::of(&evidence), Choice::Offload).answer, Answer::DoesNot);
+    assert_eq!(judgement(&judge(&evidence), Choice::Offload).answer, Answer::DoesNot);
     for rank in &mut evidence.ranks {
         rank.away = Bounds::exactly(30.0);
     }
-    let verdict = Verdict::of(&evidence);
+    let verdict = judge(&evidence);
     let judged = judgement(&verdict, Choice::Offload);
     assert_eq!(judged.answer, Answer::CannotTell, "{judged:?}");
     assert!(judged.gain.unwrap().1 > 0.14 && judged.why.iter().any(|why| why.contains("outside of MPI")), "{judged:?}");
@@ -146,9 +150,9 @@ fn a_free_core_costs_nothing_and_a_busy_one_a_share_of_the_computing() {
     for rank in &mut ranks {
         rank.posting = 20.0;
     }
-    let free = Verdict::of(&one_host(ranks.clone(), 4));
+    let free = judge(&one_host(ranks.clone(), 4));
     assert_eq!(judgement(&free, Choice::DedicatedCore).answer, Answer::Gains);
-    let full = Verdict::of(&one_host(ranks, 2));
+    let full = judge(&one_host(ranks, 2));
     assert_eq!(judgement(&full, Choice::DedicatedCore).answer, Answer::DoesNot);
 }
 
@@ -159,7 +163,7 @@ fn quiet() -> Evidence {
 
 /// That no choice is said not to gain, and that each says why it is not known.
 fn leaves_open(evidence: &Evidence, choices: &[Choice], reason: &str) {
-    let verdict = Verdict::of(evidence);
+    let verdict = judge(evidence);
     for choice in choices {
         let judged = judgement(&verdict, *choice);
         assert_eq!(judged.answer, Answer::CannotTell, "{judged:?}");
@@ -171,13 +175,13 @@ fn leaves_open(evidence: &Evidence, choices: &[Choice], reason: &str) {
 #[test]
 fn network_work_that_was_not_measured_is_not_none() {
     let mut evidence = quiet();
-    assert!(Verdict::of(&evidence).judgements.iter().all(|judgement| judgement.answer == Answer::DoesNot));
+    assert!(judge(&evidence).judgements.iter().all(|judgement| judgement.answer == Answer::DoesNot));
     for rank in &mut evidence.ranks {
         rank.protocol = Bounds::of(&Reading::absent("nobody sampled"), rank.runtime);
     }
     leaves_open(&evidence, &[Choice::Offload, Choice::DedicatedCore, Choice::Mapping], "nobody sampled");
     // Nothing bounds it, rather than a figure.
-    assert_eq!(judgement(&Verdict::of(&evidence), Choice::Offload).gain, None);
+    assert_eq!(judgement(&judge(&evidence), Choice::Offload).gain, None);
     evidence.ranks[0].protocol = Bounds::exactly(0.1);
     leaves_open(&evidence, &[Choice::Offload, Choice::DedicatedCore], "nobody sampled (rank 1)");
 }
@@ -189,7 +193,7 @@ fn waits_that_may_be_for_data_in_flight_leave_it_open_whether_a_device_helps() {
         rank.away = Bounds::of(&Reading::absent("only a timeline tells"), 39.9);
     }
     leaves_open(&evidence, &[Choice::Offload], "only a timeline tells");
-    let judged = judgement(&Verdict::of(&evidence), Choice::Offload).clone();
+    let judged = judgement(&judge(&evidence), Choice::Offload).clone();
     assert!(judged.gain.unwrap().1 > 0.19 && judged.next.unwrap().contains("--trace"));
 }
 
@@ -207,7 +211,7 @@ fn cores_that_were_not_counted_may_be_free() {
     let ranks = || vec![rank(0, 0, 30.0, 1.0, 0.0), rank(1, 1, 30.0, 1.0, 0.0)];
     let mut evidence = one_host(ranks(), 2);
     evidence.ranks.iter_mut().for_each(|rank| rank.posting = 20.0);
-    assert_eq!(judgement(&Verdict::of(&evidence), Choice::DedicatedCore).answer, Answer::DoesNot);
+    assert_eq!(judgement(&judge(&evidence), Choice::DedicatedCore).answer, Answer::DoesNot);
     evidence.hosts[0].cores = Reading::absent("nobody counted");
     leaves_open(&evidence, &[Choice::DedicatedCore], "nobody counted");
     // And a core that looks free may be that of a rank without tables.
@@ -229,7 +233,7 @@ fn without_waits_nobody_can_be_told_to_take_the_loaded_core() {
 fn a_rank_that_was_stopped_comes_before_any_placement() {
     let mut evidence = quiet();
     evidence.ranks[1].stopped = Reading::Measured(74.9);
-    let verdict = Verdict::of(&evidence);
+    let verdict = judge(&evidence);
     let said = "Rank 1 (core 1 of a) was stopped for 74.9 % of its time. Beside that: No placement gains";
     assert!(verdict.sentence.starts_with(said), "{}", verdict.sentence);
     let [found] = &verdict.hindrances[..] else { panic!("{:?}", verdict.hindrances) };
@@ -238,7 +242,7 @@ fn a_rank_that_was_stopped_comes_before_any_placement() {
     // With a timeline it also says whom that held up.
     evidence.ranks[0].caused = Reading::Measured(0.5);
     evidence.ranks[1].caused = Reading::Measured(68.9);
-    let verdict = Verdict::of(&evidence);
+    let verdict = judge(&evidence);
     assert!(
         verdict.sentence.contains("for 74.9 % of its time and kept the others waiting for 68.900 s, 68.9 %"),
         "{}",
@@ -254,14 +258,14 @@ fn ranks_that_take_turns_on_too_few_cores_are_one_finding_of_their_host() {
         rank.run_delay = Reading::Measured(40.0 + 5.0 * place as f64);
     }
     evidence.ranks[0].stolen = Reading::Measured(30.0);
-    let verdict = Verdict::of(&evidence);
+    let verdict = judge(&evidence);
     let said = "Host a has 2 cores for 4 ranks, which were runnable without a core for 47.5 % of their time: rank 3 (core 1 of a) \
                 for 55.0 % of its time, the most (1 more below).";
     assert!(verdict.sentence.starts_with(said), "{}", verdict.sentence);
     let causes: Vec<Cause> = verdict.hindrances.iter().map(|found| found.cause).collect();
     assert_eq!(causes, [Cause::TooFewCores, Cause::Stolen]);
     evidence.ranks[2].run_delay = Reading::absent("no such statistics");
-    let verdict = Verdict::of(&evidence);
+    let verdict = judge(&evidence);
     assert!(verdict.hindrances[0].words.ends_with("how long they had none is not known"), "{:?}", verdict.hindrances);
 }
 
@@ -269,7 +273,7 @@ fn ranks_that_take_turns_on_too_few_cores_are_one_finding_of_their_host() {
 fn a_rank_that_shares_its_core_is_named_with_who_is_there() {
     let mut evidence = one_host(vec![rank(0, 1, 0.4, 0.1, 0.0), rank(1, 1, 0.4, 0.1, 0.0)], 2);
     evidence.ranks[0].run_delay = Reading::Measured(48.0);
-    let verdict = Verdict::of(&evidence);
+    let verdict = judge(&evidence);
     let said =
         "Rank 0 (core 1 of a) was runnable while others had its core for 48.0 % of its time (rank 1 is there too).";
     assert!(verdict.sentence.starts_with(said), "{}", verdict.sentence);
@@ -279,19 +283,19 @@ fn a_rank_that_shares_its_core_is_named_with_who_is_there() {
 fn a_rank_that_computes_most_while_the_others_wait_is_named_as_what_they_may_wait_for() {
     let mut evidence = one_host((0..3).map(|at| rank(at, at, 30.0, 29.0, 0.0)).collect(), 4);
     evidence.ranks[2] = rank(2, 2, 1.0, 0.5, 0.0);
-    let verdict = Verdict::of(&evidence);
+    let verdict = judge(&evidence);
     assert!(verdict.sentence.starts_with("Rank 2 (core 2 of a) computes for 99.0 %"), "{}", verdict.sentence);
     assert_eq!((verdict.hindrances[0].cause, verdict.hindrances[0].rank), (Cause::Late, Some(2)));
     assert!(verdict.hindrances[0].next.contains("--trace"));
     // Where they may not wait at all, nobody is accused.
     evidence.ranks[0].wait = Bounds::between(0.0, 29.0, "too few calls");
     evidence.ranks[1].wait = Bounds::between(0.0, 29.0, "too few calls");
-    assert!(Verdict::of(&evidence).hindrances.is_empty());
+    assert!(judge(&evidence).hindrances.is_empty());
 }
 
 #[test]
 fn nothing_profiled_is_no_verdict() {
-    let verdict = Verdict::of(&one_host(Vec::new(), 2));
+    let verdict = judge(&one_host(Vec::new(), 2));
     assert!(verdict.sentence.starts_with("Nothing can be said"));
 }
 
@@ -308,7 +312,7 @@ proptest! {
         }).collect();
         let mut evidence = one_host(ranks, cores);
         evidence.between_hosts = Bounds::exactly(between);
-        for judged in Verdict::of(&evidence).judgements {
+        for judged in judge(&evidence).judgements {
             prop_assert!(!judged.why.is_empty());
             if let Some((least, most)) = judged.gain {
                 prop_assert!(least <= most && most <= 2.0, "{judged:?}");
