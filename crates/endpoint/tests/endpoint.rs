@@ -236,6 +236,10 @@ impl Port for Broken {
     fn notices(&mut self, _: impl FnMut(Notice)) -> Result<()> {
         Ok(())
     }
+
+    fn read_remote(&mut self, _: PeerIndex, _: u64, _: &mut [u8]) -> Result<()> {
+        broken()
+    }
 }
 
 #[test]
