@@ -56,10 +56,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn open(port: P, links: &[LinkConfig], site: &Site, claimed: &[CoreId]) -> Result<Self> {
         let (placed, excluded) = settle(site, claimed)?;
         let place = match site {
-            Site::Core(core) => {
-                let client = NodeClient::start(Driver::new(port, links), *core, &placed)?;
-                Place::Node(Box::new(client))
-            }
+            Site::Core(core) => Place::Node(Box::new(NodeClient::start(Driver::new(port, links), *core, &placed)?)),
             _ => Place::App(Box::new(Driver::new(port, links))),
         };
         let patience = Patience::new(placed.yields);

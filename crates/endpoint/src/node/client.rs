@@ -72,7 +72,8 @@ enum Answered {
 
 pub(crate) struct NodeClient<B> {
     rings: ShmPort,
-    /// Where the engine is one: it ends once the rings are closed, before the memory goes that it works on.
+    /// The engine's, where it is one of this process: it ends once the rings are closed and before the memory goes that it
+    /// works on.
     thread: Option<EngineThread>,
     name: Option<Name>,
     waiting: SlotMap<Ticket, Waiting<B>>,
@@ -167,11 +168,10 @@ impl<B: Buffer> NodeClient<B> {
 
     #[cold]
     fn gone(&mut self) -> Fault {
-        match &self.thread {
-            _ if self.failed.is_some() => self.failed.take().expect("just seen"),
+        self.failed.take().unwrap_or_else(|| match &self.thread {
             Some(_) => thread::ended(),
             None => Fault::new("node's engine", "its process has ended", "start the job again; see who ended it"),
-        }
+        })
     }
 
     /// Hands a command over; waits while the engine has no room.
