@@ -8,9 +8,8 @@ use engine::{
 use linux::contention::Excluded;
 use machine::{CoreId, Fault, PeerIndex, Port, Result, Site};
 
-use crate::dedicated::{Dedicated, Ticket};
 use crate::driver::{Buffer, Driver};
-use crate::node::NodeClient;
+use crate::node::{EngineThread, NodeClient, Ticket};
 use crate::patience::Patience;
 use crate::settle::{Placed, settle};
 
@@ -21,7 +20,7 @@ pub struct Request(pub(crate) Number);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Number {
     App(RequestId),
-    Dedicated(Ticket),
+    Node(Ticket),
 }
 
 /// A request that has ended, with its buffer.
@@ -38,8 +37,7 @@ pub struct Completion<B> {
 
 pub(crate) enum Place<P, B> {
     App(Box<Driver<P, B>>),
-    Core(Dedicated<B>),
-    /// In the node's engine process.
+    /// On a core of its own, in the node's engine process or a thread of this one.
     Node(Box<NodeClient<B>>),
 }
 
@@ -57,10 +55,9 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// `claimed` are cores known to be needed by others, such as the peer's.
     pub fn open(port: P, links: &[LinkConfig], site: &Site, claimed: &[CoreId]) -> Result<Self> {
         let (placed, excluded) = settle(site, claimed)?;
-        let driver = Driver::new(port, links);
         let place = match site {
-            Site::Core(core) => Place::Core(Dedicated::start(driver, *core, placed.yields)?),
-            _ => Place::App(Box::new(driver)),
+            Site::Core(core) => Place::Node(Box::new(NodeClient::start(Driver::new(port, links), *core, &placed)?)),
+            _ => Place::App(Box::new(Driver::new(port, links))),
         };
         let patience = Patience::new(placed.yields);
         Ok(Endpoint { place, placed, patience, _excluded: excluded })
@@ -92,8 +89,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         let label = label.into();
         Ok(Request(match &mut self.place {
             Place::App(driver) => Number::App(driver.send(peer, label, buffer, context)?),
-            Place::Core(core) => Number::Dedicated(core.send(peer, label, buffer, context, false)?),
-            Place::Node(node) => Number::Dedicated(node.send(peer, label, buffer, context, false)?),
+            Place::Node(node) => Number::Node(node.send(peer, label, buffer, context, false)?),
         }))
     }
 
@@ -109,8 +105,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         let label = label.into();
         Ok(Request(match &mut self.place {
             Place::App(driver) => Number::App(driver.send_confirmed(peer, label, buffer, context)?),
-            Place::Core(core) => Number::Dedicated(core.send(peer, label, buffer, context, true)?),
-            Place::Node(node) => Number::Dedicated(node.send(peer, label, buffer, context, true)?),
+            Place::Node(node) => Number::Node(node.send(peer, label, buffer, context, true)?),
         }))
     }
 
@@ -120,7 +115,6 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn inject(&mut self, peer: PeerIndex, label: impl Into<Label>, bytes: &[u8]) -> Result<bool> {
         match &mut self.place {
             Place::App(driver) => driver.inject(peer, label.into(), bytes),
-            Place::Core(_) => Ok(false),
             Place::Node(node) => node.inject(peer, label.into(), bytes),
         }
     }
@@ -130,8 +124,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
         Ok(Request(match &mut self.place {
             Place::App(driver) => Number::App(driver.receive(source, selector, buffer, context)?),
-            Place::Core(core) => Number::Dedicated(core.receive(source, selector, buffer, context)?),
-            Place::Node(node) => Number::Dedicated(node.receive(source, selector, buffer, context)?),
+            Place::Node(node) => Number::Node(node.receive(source, selector, buffer, context)?),
         }))
     }
 
@@ -146,7 +139,6 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 driver.turn()?;
                 Ok(driver.next_completion().map(translate))
             }
-            Place::Core(core) => core.poll(),
             Place::Node(node) => node.poll(),
         }
     }
@@ -156,7 +148,6 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn take_ended(&mut self) -> Result<Option<Completion<B>>> {
         match &mut self.place {
             Place::App(driver) => Ok(driver.next_completion().map(translate)),
-            Place::Core(core) => core.poll(),
             Place::Node(node) => Ok(node.take_ended()),
         }
     }
@@ -166,7 +157,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn flush(&mut self) -> Result<()> {
         match &mut self.place {
             Place::App(driver) => driver.flush(),
-            Place::Core(_) | Place::Node(_) => Ok(()),
+            Place::Node(_) => Ok(()),
         }
     }
 
@@ -176,7 +167,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn start_off(&mut self) -> Result<()> {
         match &mut self.place {
             Place::App(driver) => driver.start_off(),
-            Place::Core(_) | Place::Node(_) => Ok(()),
+            Place::Node(_) => Ok(()),
         }
     }
 
@@ -199,7 +190,6 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 driver.turn()?;
                 Ok(driver.engine.probe(source, selector))
             }
-            Place::Core(core) => core.probe(source, selector),
             Place::Node(node) => node.probe(source, selector),
         }
     }
@@ -211,18 +201,16 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 driver.turn()?;
                 Ok(driver.engine.claim(source, selector))
             }
-            Place::Core(core) => core.claim(source, selector),
             Place::Node(node) => node.claim(source, selector),
         }
     }
 
-    /// Receives the claimed message. Where it was received or discarded already: a fault, or in the node's engine a request
-    /// that ends as [`Status::Cancelled`].
+    /// Receives the claimed message. Where it was received or discarded already: a fault, or at `core:N` a request that ends
+    /// as [`Status::Cancelled`].
     pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
         Ok(Request(match &mut self.place {
             Place::App(driver) => Number::App(driver.receive_claimed(claim, buffer, context)?),
-            Place::Core(core) => Number::Dedicated(core.receive_claimed(claim, buffer, context)?),
-            Place::Node(node) => Number::Dedicated(node.receive_claimed(claim, buffer, context)?),
+            Place::Node(node) => Number::Node(node.receive_claimed(claim, buffer, context)?),
         }))
     }
 
@@ -233,7 +221,6 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 driver.engine.discard(claim);
                 Ok(())
             }
-            Place::Core(core) => core.discard(claim),
             Place::Node(node) => node.discard(claim),
         }
     }
@@ -243,8 +230,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn cancel(&mut self, request: Request) -> Result<bool> {
         match (&mut self.place, request.0) {
             (Place::App(driver), Number::App(request)) => Ok(driver.engine.cancel(request)),
-            (Place::Core(core), Number::Dedicated(ticket)) => core.cancel(ticket),
-            (Place::Node(node), Number::Dedicated(ticket)) => node.cancel(ticket),
+            (Place::Node(node), Number::Node(ticket)) => node.cancel(ticket),
             _ => Ok(false),
         }
     }
@@ -254,8 +240,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn take_back(&mut self, request: Request, stand_in: StandIn<B>) -> Result<bool> {
         match (&mut self.place, request.0) {
             (Place::App(driver), Number::App(request)) => Ok(driver.engine.take_back(request, stand_in)),
-            (Place::Core(core), Number::Dedicated(ticket)) => core.take_back(ticket, stand_in),
-            (Place::Node(node), Number::Dedicated(ticket)) => node.take_back(ticket, stand_in),
+            (Place::Node(node), Number::Node(ticket)) => node.take_back(ticket, stand_in),
             _ => Ok(false),
         }
     }
@@ -264,7 +249,6 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn cancel_context(&mut self, context: u64) -> Result<bool> {
         match &mut self.place {
             Place::App(driver) => Ok(driver.engine.find(context).is_some_and(|request| driver.engine.cancel(request))),
-            Place::Core(core) => core.cancel_context(context),
             Place::Node(node) => node.cancel_context(context),
         }
     }
@@ -272,69 +256,63 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn counters(&mut self) -> Result<Counters> {
         match &mut self.place {
             Place::App(driver) => Ok(driver.engine.counters()),
-            Place::Core(core) => core.counters(),
             Place::Node(node) => Ok(node.report()?.counters),
         }
     }
 
-    /// Turns that a dedicated core has made, the proof that it runs; `None` at placement `app`.
-    pub fn engine_turns(&self) -> Option<u64> {
+    fn engine(&self) -> Option<&EngineThread> {
         match &self.place {
-            Place::App(_) | Place::Node(_) => None,
-            Place::Core(core) => Some(core.turns()),
+            Place::App(_) => None,
+            Place::Node(node) => node.thread(),
         }
     }
 
-    /// The kernel's id of the engine's own thread, where it has one.
+    /// Turns that an engine's own thread has made, the proof that it runs; `None` where it has none in this process.
+    pub fn engine_turns(&self) -> Option<u64> {
+        self.engine().map(EngineThread::turns)
+    }
+
+    /// The kernel's id of that thread.
     pub fn engine_thread(&self) -> Option<i32> {
-        match &self.place {
-            Place::App(_) | Place::Node(_) => None,
-            Place::Core(core) => Some(core.thread_id()),
-        }
+        self.engine().map(EngineThread::id)
     }
 
     /// The port, at placement `app` (a dedicated core has taken it along).
     pub fn port(&self) -> Option<&P> {
         match &self.place {
             Place::App(driver) => Some(driver.port()),
-            Place::Core(_) | Place::Node(_) => None,
+            Place::Node(_) => None,
         }
     }
 
-    /// A dedicated core sleeps until [`Endpoint::resume`]; nothing moves meanwhile.
+    /// An engine's own thread sleeps until [`Endpoint::resume`]; nothing moves meanwhile.
     pub fn pause(&self) {
-        if let Place::Core(core) = &self.place {
-            core.pause();
+        if let Some(engine) = self.engine() {
+            engine.pause();
         }
     }
 
     pub fn resume(&self) {
-        if let Place::Core(core) = &self.place {
-            core.resume();
+        if let Some(engine) = self.engine() {
+            engine.resume();
         }
     }
 
     /// Drives the engine until all that was sent has arrived. Completions stay to be polled.
     pub fn settle(&mut self, within: Duration) -> Result<()> {
-        self.drive_until(within, |driver| driver.engine.is_quiet(), |core| core.is_quiet(), |node| node.is_quiet())
+        self.drive_until(within, |driver| driver.engine.is_quiet(), |node| node.is_quiet())
     }
 
     /// Drives the engine of a closing end until what has left has arrived, at most for `within`. Messages that their
     /// receivers were told of and have not asked for are not waited for.
     pub fn linger(&mut self, within: Duration) -> Result<()> {
-        self.drive_until(
-            within,
-            |driver| driver.engine.is_flushed(),
-            |core| core.is_flushed(),
-            |node| node.is_flushed(),
-        )
+        self.drive_until(within, |driver| driver.engine.is_flushed(), |node| node.is_flushed())
     }
 
     fn drive_until(
         &mut self,
         within: Duration,
         at_app: impl Fn(&Driver<P, B>) -> bool,
-        at_core: impl Fn(&mut Dedicated<B>) -> Result<bool>,
         at_node: impl Fn(&mut NodeClient<B>) -> Result<bool>,
     ) -> Result<()> {
         let deadline = Instant::now() + within;
@@ -344,7 +322,6 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                     driver.turn()?;
                     at_app(driver)
                 }
-                Place::Core(core) => at_core(core)?,
                 Place::Node(node) => at_node(node)?,
             };
             if done {

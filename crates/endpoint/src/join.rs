@@ -5,7 +5,7 @@ use machine::{Fault, PeerIndex, Result, Site};
 use crate::driver::{Buffer, Driver};
 use crate::endpoint::{Endpoint, Place};
 use crate::name::Name;
-use crate::node::NodeClient;
+use crate::node::{ByName, NodeClient};
 use crate::paths::Paths;
 use crate::report::{PortReport, Report};
 use crate::settings::Settings;
@@ -37,8 +37,7 @@ impl<B: Buffer> Endpoint<Paths, B> {
     pub fn name(&mut self) -> Name {
         match self.place_mut() {
             Place::App(driver) => *driver.port().name(),
-            Place::Node(node) => node.name(),
-            Place::Core(_) => unreachable!("endpoints with names are not run by threads"),
+            Place::Node(node) => node.name().expect("an endpoint that has joined"),
         }
     }
 
@@ -52,7 +51,6 @@ impl<B: Buffer> Endpoint<Paths, B> {
                 Ok(peer)
             }
             Place::Node(node) => node.insert(name),
-            Place::Core(_) => unreachable!("endpoints with names are not run by threads"),
         }
     }
 
@@ -62,7 +60,6 @@ impl<B: Buffer> Endpoint<Paths, B> {
         match self.place_mut() {
             Place::App(driver) => driver.port_mut().next_lost(),
             Place::Node(node) => node.next_lost(),
-            Place::Core(_) => unreachable!("endpoints with names are not run by threads"),
         }
     }
 
@@ -70,20 +67,25 @@ impl<B: Buffer> Endpoint<Paths, B> {
     pub fn report(&mut self) -> Result<Report> {
         let placed = self.placed().clone();
         match self.place_mut() {
-            Place::App(driver) => Ok(report_of(driver, &placed)),
+            Place::App(driver) => {
+                let mut report = Report::of(driver, &placed);
+                describe(driver.port(), &mut report);
+                Ok(report)
+            }
             Place::Node(node) => {
                 let report = node.report()?;
                 Ok(Report { notes: [placed.notes, report.notes].concat(), ..report })
             }
-            Place::Core(_) => unreachable!("endpoints with names are not run by threads"),
         }
     }
 }
 
-/// The report of a driver in this process.
-pub(crate) fn report_of<B: Buffer>(driver: &Driver<Paths, B>, placed: &Placed) -> Report {
-    let paths = driver.port();
-    let mut notes = Vec::new();
+/// How an engine works for an endpoint with a name.
+pub(crate) const BY_NAME: ByName<Paths> = ByName { insert: Paths::insert, next_lost: Paths::next_lost, describe };
+
+/// What paths have to report.
+fn describe(paths: &Paths, report: &mut Report) {
+    let notes = &mut report.notes;
     if paths.unreadable_peers() > 0 {
         notes.push(format!(
             "the kernel does not let this process read the memory of {} peers on this host (CMA): their large messages come \
@@ -106,16 +108,8 @@ pub(crate) fn report_of<B: Buffer>(driver: &Driver<Paths, B>, placed: &Placed) -
             injected.lost, injected.duplicated, injected.reordered
         ));
     }
-    Report {
-        process: std::process::id(),
-        asked: placed.asked.to_string(),
-        ran: placed.ran.to_string(),
-        engine_turns: None,
-        ports: vec![
-            PortReport { port: "shm".into(), carried: paths.over_shm() },
-            PortReport { port: paths.network().asked().to_string(), carried: paths.over_network() },
-        ],
-        counters: driver.engine.counters(),
-        notes,
-    }
+    report.ports = vec![
+        PortReport { port: "shm".into(), carried: paths.over_shm() },
+        PortReport { port: paths.network().asked().to_string(), carried: paths.over_network() },
+    ];
 }

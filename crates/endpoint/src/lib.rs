@@ -5,7 +5,6 @@
 //! by the port that suits it: shared memory on the same host, a network port to others.
 #![forbid(unsafe_code)]
 
-mod dedicated;
 mod driver;
 mod endpoint;
 pub mod faults;

@@ -1,9 +1,12 @@
 //! What an endpoint did: what was asked, what ran, what carried the messages, and what shows it.
 
 use engine::Counters;
+use machine::Port;
 use serde::{Deserialize, Serialize};
 
+use crate::driver::{Buffer, Driver};
 use crate::paths::Carried;
+use crate::settle::Placed;
 
 /// What went over one port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,4 +28,19 @@ pub struct Report {
     pub counters: Counters,
     /// Fallbacks and decisions, a sentence each.
     pub notes: Vec<String>,
+}
+
+impl Report {
+    /// Of a driver in this process, without what its port has to say.
+    pub(crate) fn of<P: Port, B: Buffer>(driver: &Driver<P, B>, placed: &Placed) -> Report {
+        Report {
+            process: std::process::id(),
+            asked: placed.asked.to_string(),
+            ran: placed.ran.to_string(),
+            engine_turns: None,
+            ports: Vec::new(),
+            counters: driver.engine.counters(),
+            notes: Vec::new(),
+        }
+    }
 }

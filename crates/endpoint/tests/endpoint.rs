@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use endpoint::{Completion, Direction, Endpoint, LinkConfig, Source, Status, TagSelector, shm_links, udp_links};
 use linux::shm::{Role, ShmPort};
 use linux::udp::UdpPort;
-use machine::{PeerIndex, Port, Site};
+use machine::{Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent, Site};
 
 const OTHER: PeerIndex = PeerIndex(0);
 const SESSION: u32 = 77;
@@ -183,4 +183,78 @@ fn an_application_that_can_leave_the_engines_core_is_moved_off_it() {
     assert!(!linux::affinity::current().unwrap().contains(&core));
     drop(endpoint);
     assert!(linux::affinity::current().unwrap().contains(&core));
+}
+
+#[test]
+fn what_was_sent_before_the_end_arrives_from_every_placement() {
+    for site in sites() {
+        let [a, b] = shm_ends();
+        let mut a = Endpoint::open(a.0, &a.1, &site, &[]).unwrap();
+        let mut b = Endpoint::<_, Vec<u8>>::open(b.0, &b.1, &Site::App, &[]).unwrap();
+        let sent = a.send(OTHER, 1, vec![1, 2, 3], 0).unwrap();
+        let waits = a.receive(Source::Any, TagSelector::any(), vec![0; 1], 0).unwrap();
+        assert_ne!(sent, waits);
+        assert!(!a.cancel(sent).unwrap(), "it has ended");
+        a.pause();
+        for tag in 2..9 {
+            a.send(OTHER, tag, vec![tag as u8; 3], 0).unwrap();
+        }
+        let thread = a.engine_thread();
+        drop(a);
+        assert!(thread.is_none_or(|thread| !std::path::Path::new(&format!("/proc/self/task/{thread}")).exists()));
+        for tag in 1..9 {
+            b.receive(Source::Any, TagSelector::exactly(tag), vec![0; 3], 0).unwrap();
+            assert_eq!(wait(&mut b).status, Status::Done);
+        }
+    }
+}
+
+/// A port that fails as soon as it is looked at.
+struct Broken;
+
+fn broken<T>() -> Result<T> {
+    Err(Fault::new("the port", "it is broken", "take another"))
+}
+
+impl Port for Broken {
+    fn capabilities(&self) -> Capabilities {
+        ShmPort::default().capabilities()
+    }
+
+    fn send(&mut self, _: PeerIndex, _: usize, _: impl FnOnce(&mut [u8])) -> Result<Sent> {
+        broken()
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn receive(&mut self, _: usize, _: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
+        broken()
+    }
+
+    fn notices(&mut self, _: impl FnMut(Notice)) -> Result<()> {
+        Ok(())
+    }
+
+    fn read_remote(&mut self, _: PeerIndex, _: u64, _: &mut [u8]) -> Result<()> {
+        broken()
+    }
+}
+
+#[test]
+fn what_the_engine_fails_at_is_told_at_every_placement() {
+    for site in sites() {
+        let mut endpoint = Endpoint::<_, Vec<u8>>::open(Broken, &[], &site, &[]).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let mut fault = || loop {
+            match endpoint.poll() {
+                Ok(_) => assert!(Instant::now() < deadline, "nothing is told"),
+                Err(fault) => break fault.to_string(),
+            }
+        };
+        let told = fault();
+        assert!(told.contains("the port: it is broken. Next: take another"), "{told}");
+        assert!(site == Site::App || fault().contains("has ended"));
+    }
 }

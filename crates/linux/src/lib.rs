@@ -6,7 +6,6 @@
 mod bulk;
 pub mod channel;
 mod packets;
-pub mod queue;
 pub mod ring;
 mod sync;
 

@@ -4,12 +4,12 @@
 pub(crate) use loom::{
     cell::UnsafeCell,
     sync::Arc,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicU64, Ordering, fence},
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    atomic::{AtomicU64, Ordering, fence},
 };
 
 /// The standard cell with the interface of loom's, which sees every access.

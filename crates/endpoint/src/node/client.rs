@@ -1,19 +1,20 @@
-//! The rank's side of its node's engine.
+//! The rank's side of its engine.
 
 use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use engine::{Claim, Direction, Envelope, Label, Source, StandIn, Status, TagSelector};
-use linux::shm::{Geometry, Role, ShmPort};
+use linux::shm::{Role, ShmPort};
 use machine::{CoreId, Fault, Notice, PeerIndex, Port, Result, Sent, Site};
 use slotmap::{Key, KeyData, SlotMap};
 
 use super::greeting::{self, Answer, VERSION, Wishes};
-use super::launch;
-use super::protocol::{Command, Event, INLINE, LARGEST, Place};
-use crate::dedicated::Ticket;
-use crate::driver::Buffer;
+use super::memory::RankMemory;
+use super::protocol::{Command, Event, INLINE, Place, fault_of, no_event};
+use super::thread::{self, EngineThread};
+use super::{launch, rings};
+use crate::driver::{Buffer, Driver};
 use crate::endpoint::{Completion, Number, Request};
 use crate::introduction;
 use crate::name::Name;
@@ -28,6 +29,11 @@ const EVENTS: usize = 32;
 const POLLS_PER_NOTICE: u32 = 4096;
 /// How long a question may stay unanswered before the engine counts as gone.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+slotmap::new_key_type! {
+    /// A request as the rank numbers it.
+    pub(crate) struct Ticket;
+}
 
 struct Waiting<B> {
     context: u64,
@@ -66,7 +72,10 @@ enum Answered {
 
 pub(crate) struct NodeClient<B> {
     rings: ShmPort,
-    name: Name,
+    /// The engine's, where it is one of this process: it ends once the rings are closed and before the memory goes that it
+    /// works on.
+    thread: Option<EngineThread>,
+    name: Option<Name>,
     waiting: SlotMap<Ticket, Waiting<B>>,
     ended: VecDeque<Completion<B>>,
     answer: Option<Answered>,
@@ -74,9 +83,9 @@ pub(crate) struct NodeClient<B> {
     lost: VecDeque<(PeerIndex, Fault)>,
     polls: u32,
     yields: bool,
-    /// Numbers of sends that end as they are made.
+    /// The number of the last send that ended as it was made, downwards: no request that waits has such a one.
     short: u64,
-    _word: Box<u64>,
+    _word: Option<Box<u64>>,
 }
 
 impl<B: Buffer> NodeClient<B> {
@@ -108,14 +117,33 @@ impl<B: Buffer> NodeClient<B> {
             Answer::Welcome { name, process, yields, notes } => (Name::from_bytes(&name)?, process, yields, notes),
             Answer::Refused { subject, cause, next } => return Err(Fault::new(subject, cause, next)),
         };
-        let mut rings = ShmPort::new(Geometry { mtu: LARGEST, ..Geometry::default() });
+        let mut rings = rings();
         rings.connect(&stream, Role::Join)?;
         let site = Site::Core(core);
         let mut placed = Placed { asked: site.clone(), ran: site, yields, notes };
         placed.notes.push(format!("the node's engine is process {process}"));
-        let client = NodeClient {
+        let mut client = NodeClient::over(rings, yields);
+        (client.name, client._word) = (Some(name), Some(word));
+        Ok((client, placed))
+    }
+
+    /// Runs `driver` on a thread of this process.
+    pub fn start<P: Port + Send + 'static>(
+        driver: Driver<P, RankMemory>,
+        core: CoreId,
+        placed: &Placed,
+    ) -> Result<Self> {
+        let (thread, rings) = EngineThread::start(driver, core, placed)?;
+        let mut client = NodeClient::over(rings, placed.yields);
+        client.thread = Some(thread);
+        Ok(client)
+    }
+
+    fn over(rings: ShmPort, yields: bool) -> Self {
+        NodeClient {
             rings,
-            name,
+            thread: None,
+            name: None,
             waiting: SlotMap::with_key(),
             ended: VecDeque::new(),
             answer: None,
@@ -123,14 +151,27 @@ impl<B: Buffer> NodeClient<B> {
             lost: VecDeque::new(),
             polls: 0,
             yields,
-            short: 0,
-            _word: word,
-        };
-        Ok((client, placed))
+            short: u64::MAX,
+            _word: None,
+        }
     }
 
-    pub fn name(&self) -> Name {
+    /// `None` where the port came with its peers.
+    pub fn name(&self) -> Option<Name> {
         self.name
+    }
+
+    /// The engine's thread, where it is one of this process.
+    pub fn thread(&self) -> Option<&EngineThread> {
+        self.thread.as_ref()
+    }
+
+    #[cold]
+    fn gone(&mut self) -> Fault {
+        self.failed.take().unwrap_or_else(|| match &self.thread {
+            Some(_) => thread::ended(),
+            None => Fault::new("node's engine", "its process has ended", "start the job again; see who ended it"),
+        })
     }
 
     /// Hands a command over; waits while the engine has no room.
@@ -151,7 +192,7 @@ impl<B: Buffer> NodeClient<B> {
             })?;
             match sent {
                 Sent::Taken => return Ok(()),
-                Sent::Gone => return Err(gone()),
+                Sent::Gone => return Err(self.gone()),
                 Sent::Full => {
                     if !self.take_events()? {
                         self.rest()?;
@@ -171,7 +212,7 @@ impl<B: Buffer> NodeClient<B> {
             let mut dead = false;
             self.rings.notices(|notice| dead |= matches!(notice, Notice::Dead(_) | Notice::Closed(_)))?;
             if dead {
-                return Err(self.failed.take().unwrap_or_else(gone));
+                return Err(self.gone());
             }
         }
         Ok(())
@@ -183,8 +224,7 @@ impl<B: Buffer> NodeClient<B> {
         let NodeClient { rings, waiting, ended, answer, failed, lost, .. } = self;
         let came = rings.receive(EVENTS, |_, bytes| {
             let Some(event) = Event::parse(bytes) else {
-                *failed =
-                    Some(Fault::new("node's engine", "it said what is no event", "start both from the same build"));
+                *failed = Some(no_event());
                 return;
             };
             match event {
@@ -198,7 +238,7 @@ impl<B: Buffer> NodeClient<B> {
                         let got = bytes.len().min(buffer.length()).min(envelope.length as usize);
                         buffer.write(0, &bytes[..got]);
                     }
-                    let request = Request(Number::Dedicated(ticket));
+                    let request = Request(Number::Node(ticket));
                     ended.push_back(Completion { request, context, direction, envelope, status, buffer });
                 }
                 Event::Cancelled(done) => *answer = Some(Answered::Cancelled(done)),
@@ -206,15 +246,8 @@ impl<B: Buffer> NodeClient<B> {
                 Event::Inserted(peer) => *answer = Some(Answered::Inserted(peer)),
                 Event::Report(json) => *answer = Some(Answered::Report(json.to_vec())),
                 Event::IsQuiet(quiet) => *answer = Some(Answered::IsQuiet(quiet)),
-                Event::Failed(text) => {
-                    let cause = String::from_utf8_lossy(text).into_owned();
-                    *failed = Some(Fault::new("node's engine", cause, "start the job again"));
-                }
-                Event::Lost { peer, fault } => {
-                    if let Ok([subject, cause, next]) = serde_json::from_slice::<[String; 3]>(fault) {
-                        lost.push_back((peer, Fault::new(subject, cause, next)));
-                    }
-                }
+                Event::Failed(fault) => *failed = Some(fault_of(fault).within("the engine")),
+                Event::Lost { peer, fault } => lost.push_back((peer, fault_of(fault))),
             }
         })?;
         match self.failed.take() {
@@ -230,10 +263,10 @@ impl<B: Buffer> NodeClient<B> {
             let command = Command::Send { peer, label, confirmed, ticket: 0, place: Place::Here(&[]) };
             self.push_with(&command, length, |room| buffer.read(0, room))?;
             // The engine has the bytes: for the application the send has ended.
-            self.short += 1;
+            self.short -= 1;
             let ticket = Ticket::from(KeyData::from_ffi(self.short));
             let envelope = Envelope::new(peer, label, length as u64);
-            let request = Request(Number::Dedicated(ticket));
+            let request = Request(Number::Node(ticket));
             let (direction, status) = (Direction::Send, Status::Done);
             self.ended.push_back(Completion { request, context, direction, envelope, status, buffer });
             return Ok(ticket);
@@ -287,7 +320,7 @@ impl<B: Buffer> NodeClient<B> {
             if !self.take_events()? {
                 self.rest()?;
                 if self.polls.is_multiple_of(1024) && Instant::now() > deadline {
-                    return Err(gone());
+                    return Err(self.gone());
                 }
             }
         }
@@ -389,8 +422,11 @@ impl<B: Buffer> NodeClient<B> {
 }
 
 impl<B> Drop for NodeClient<B> {
-    /// Until its end of the rings is closed, the engine's process reads and writes the memory of requests in progress.
+    /// Until its end of the rings is closed, the engine reads and writes the memory of requests in progress.
     fn drop(&mut self) {
+        if let Some(thread) = &self.thread {
+            thread.resume();
+        }
         let _ = leave(&mut self.rings);
     }
 }
@@ -412,10 +448,6 @@ fn leave(rings: &mut ShmPort) -> Result<()> {
         std::thread::yield_now();
     }
     Ok(())
-}
-
-fn gone() -> Fault {
-    Fault::new("node's engine", "its process has ended", "start the job again; see who ended it")
 }
 
 fn astray() -> Fault {

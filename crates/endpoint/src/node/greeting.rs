@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Raised with every change of what follows it.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: u64 = 16 << 10;
 

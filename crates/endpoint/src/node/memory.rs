@@ -1,4 +1,4 @@
-//! Memory of a rank, as the engine's process sees it.
+//! Memory of a rank, as its engine sees it: through the kernel, also where both are one process.
 
 use engine::Buffer;
 use rustix::process::Pid;
@@ -6,7 +6,7 @@ use rustix::process::Pid;
 use super::protocol::INLINE;
 
 /// A message in a rank's memory, or on its way there.
-pub(super) enum RankMemory {
+pub(crate) enum RankMemory {
     /// Came with the command: what a send carries.
     Here(Vec<u8>),
     /// Lies in the rank's memory. `landing` gathers a short message, which then travels with the event instead of by a

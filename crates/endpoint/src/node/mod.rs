@@ -1,10 +1,11 @@
-//! Placement `core:N` for processes: one engine process on a host turns the engines of all its ranks on one core.
+//! Placement `core:N`: one process on a host turns the engines of all its ranks on one core, or a thread of the application
+//! turns that of one endpoint. Both are reached in the same way and run the same loop.
 //!
-//! A rank reaches it over a pair of shared-memory rings. Short messages travel in them; of longer ones the engine's process
+//! A rank reaches its engine over a pair of shared-memory rings. Short messages travel in them; of longer ones the engine
 //! reads and writes the rank's memory, so that the copying too is off the application's core. Each rank has an engine and
 //! ways of its own in there: to other endpoints it looks like any other.
 //!
-//! The process is found by an abstract socket whose name holds user and core, takes processes of its own user only, and ends
+//! The engine's process is found by an abstract socket whose name holds user and core, takes processes of its own user only, and ends
 //! when the last of its ranks has gone.
 
 mod client;
@@ -12,14 +13,24 @@ mod greeting;
 mod launch;
 mod memory;
 mod protocol;
+mod round;
 mod seat;
 mod server;
+mod thread;
 
-pub(crate) use client::NodeClient;
+pub(crate) use client::{NodeClient, Ticket};
 pub use launch::detach;
+pub(crate) use seat::ByName;
 pub use server::serve;
+pub(crate) use thread::EngineThread;
 
+use linux::shm::{Geometry, ShmPort};
 use machine::CoreId;
+
+/// Rings between a rank and its engine, at either end.
+fn rings() -> ShmPort {
+    ShmPort::new(Geometry { slots: 128, mtu: protocol::LARGEST.next_multiple_of(64), ..Geometry::default() })
+}
 
 /// Where the engine on `core` takes ranks of this user.
 fn meeting_name(core: CoreId) -> String {

@@ -2,7 +2,7 @@
 //! believes what it reads: anything malformed is `None`.
 
 use engine::{Claim, Direction, Envelope, Label, Source, Space, Status, TagSelector};
-use machine::PeerIndex;
+use machine::{Fault, PeerIndex};
 
 use crate::name::Name;
 
@@ -111,13 +111,30 @@ pub(super) enum Event<'a> {
     /// JSON.
     Report(&'a [u8]),
     IsQuiet(bool),
-    /// The engine has given this rank up; what for.
+    /// The engine has given this rank up; what for, as [`fault_parts`].
     Failed(&'a [u8]),
-    /// A peer could not be reached; the fault's parts as a JSON list.
+    /// A peer could not be reached; why, as [`fault_parts`].
     Lost {
         peer: PeerIndex,
         fault: &'a [u8],
     },
+}
+
+/// A fault on its way to the rank: its parts as a JSON list.
+pub(super) fn fault_parts(fault: &Fault) -> Vec<u8> {
+    serde_json::to_vec(&[fault.subject(), fault.cause(), fault.next()]).unwrap_or_default()
+}
+
+pub(super) fn fault_of(parts: &[u8]) -> Fault {
+    match serde_json::from_slice::<[String; 3]>(parts) {
+        Ok([subject, cause, next]) => Fault::new(subject, cause, next),
+        Err(_) => no_event(),
+    }
+}
+
+#[cold]
+pub(super) fn no_event() -> Fault {
+    Fault::new("node's engine", "it said what is no event", "start both from the same build")
 }
 
 fn space(byte: u8) -> Option<Space> {

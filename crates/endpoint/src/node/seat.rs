@@ -1,4 +1,4 @@
-//! One rank in the engine's process: its engine, its paths to peers, and the rings to the rank itself.
+//! One rank at its engine's core: its engine, its paths to peers, and the rings to the rank itself.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use machine::{Fault, Notice, PeerIndex, Port, Result, Sent};
 use rustix::process::Pid;
 
 use super::memory::RankMemory;
-use super::protocol::{Command, Event, Place};
+use super::protocol::{Command, Event, Place, fault_parts};
 use crate::driver::Driver;
-use crate::join::report_of;
-use crate::paths::Paths;
+use crate::name::Name;
+use crate::report::Report;
 use crate::settle::Placed;
 
 /// The only peer of the rings' port.
@@ -26,9 +26,17 @@ const TURNS_PER_NOTICE: u32 = 4096;
 /// Marks sends that nobody waits for.
 const UNTOLD: u64 = u64::MAX;
 
-pub(super) struct Seat {
+/// What a port does for its rank that finds its peers by name.
+pub(crate) struct ByName<P> {
+    pub insert: fn(&mut P, &Name) -> PeerIndex,
+    pub next_lost: fn(&mut P) -> Option<(PeerIndex, Fault)>,
+    pub describe: fn(&P, &mut Report),
+}
+
+pub(super) struct Seat<P> {
     /// Goes before the rings, whose end tells the rank that nothing touches its memory any more.
-    driver: Driver<Paths, RankMemory>,
+    driver: Driver<P, RankMemory>,
+    by_name: Option<ByName<P>>,
     rings: ShmPort,
     rank: Pid,
     placed: Placed,
@@ -52,9 +60,16 @@ impl From<Fault> for End {
     }
 }
 
-impl Seat {
-    pub fn new(driver: Driver<Paths, RankMemory>, rings: ShmPort, rank: Pid, placed: Placed) -> Seat {
-        Seat { driver, rings, rank, placed, requests: Vec::new(), untold: VecDeque::new(), pending: 0, turns: 0 }
+impl<P: Port> Seat<P> {
+    pub fn new(
+        driver: Driver<P, RankMemory>,
+        rings: ShmPort,
+        rank: Pid,
+        placed: Placed,
+        by_name: Option<ByName<P>>,
+    ) -> Self {
+        let (requests, untold) = (Vec::new(), VecDeque::new());
+        Seat { driver, by_name, rings, rank, placed, requests, untold, pending: 0, turns: 0 }
     }
 
     pub fn process(&self) -> Pid {
@@ -90,8 +105,9 @@ impl Seat {
     fn obey_all(&mut self, turns: u64) -> Result<bool, End> {
         let mut outcome = Ok(());
         // The rings are borrowed while they deliver, the rest of the seat is not.
-        let Seat { driver, rings, rank, placed, requests, untold, pending, .. } = self;
-        let mut work = Work { driver, rank: *rank, placed, requests, answers: untold, pending, turns };
+        let Seat { driver, by_name, rings, rank, placed, requests, untold, pending, .. } = self;
+        let mut work =
+            Work { driver, by_name: by_name.as_ref(), rank: *rank, placed, requests, answers: untold, pending, turns };
         let taken = rings.receive(COMMANDS, |_, bytes| {
             if outcome.is_ok() {
                 outcome = work.obey(bytes);
@@ -149,26 +165,23 @@ impl Seat {
     /// Tells the rank why peers could not be reached.
     #[cold]
     fn tell_lost(&mut self) -> Result<(), End> {
-        while let Some((peer, fault)) = self.driver.port_mut().next_lost() {
-            let parts = [fault.subject(), fault.cause(), fault.next()];
-            let json = serde_json::to_vec(&parts)
-                .map_err(|e| Fault::because("fault", e, "report this as a bug of plimsoll"))?;
-            self.tell(&Event::Lost { peer, fault: &json })?;
+        let Some(ByName { next_lost, .. }) = self.by_name else { return Ok(()) };
+        while let Some((peer, fault)) = next_lost(self.driver.port_mut()) {
+            self.tell(&Event::Lost { peer, fault: &fault_parts(&fault) })?;
         }
         Ok(())
     }
 
     /// Tells the rank why it is given up.
     pub fn fail(&mut self, fault: &Fault) {
-        let text = fault.to_string();
-        let text = &text.as_bytes()[..text.len().min(2048)];
-        let _ = self.tell(&Event::Failed(text));
+        let _ = self.tell(&Event::Failed(&fault_parts(fault)));
     }
 }
 
 /// The part of a seat that commands work on.
-struct Work<'a> {
-    driver: &'a mut Driver<Paths, RankMemory>,
+struct Work<'a, P> {
+    driver: &'a mut Driver<P, RankMemory>,
+    by_name: Option<&'a ByName<P>>,
     rank: Pid,
     placed: &'a Placed,
     requests: &'a mut Vec<Option<RequestId>>,
@@ -177,7 +190,7 @@ struct Work<'a> {
     turns: u64,
 }
 
-impl Work<'_> {
+impl<P: Port> Work<'_, P> {
     #[inline]
     fn obey(&mut self, bytes: &[u8]) -> Result<(), End> {
         let Some(command) = Command::parse(bytes) else {
@@ -244,12 +257,16 @@ impl Work<'_> {
                 self.driver.engine.discard(claim);
             }
             Command::Insert { name } => {
-                let peer = self.driver.port_mut().insert(&name);
+                let Some(by_name) = self.by_name else { return Err(not_by_name().into()) };
+                let peer = (by_name.insert)(self.driver.port_mut(), &name);
                 self.driver.admit();
                 self.answer(&Event::Inserted(peer));
             }
             Command::Report => {
-                let mut report = report_of(self.driver, self.placed);
+                let mut report = Report::of(self.driver, self.placed);
+                if let Some(by_name) = self.by_name {
+                    (by_name.describe)(self.driver.port(), &mut report);
+                }
                 report.process = self.rank.as_raw_nonzero().get() as u32;
                 report.engine_turns = Some(self.turns);
                 let json = serde_json::to_vec(&report)
@@ -289,6 +306,11 @@ impl Work<'_> {
         event.write(&mut bytes);
         self.answers.push_back(bytes);
     }
+}
+
+#[cold]
+fn not_by_name() -> Fault {
+    Fault::new("rank", "it named a peer, where the port came with its peers", "report this as a bug of plimsoll")
 }
 
 /// Requests of a rank that can be cancelled; a hostile one gets no more memory than this.

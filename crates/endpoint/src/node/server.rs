@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linux::rendezvous::Meeting;
-use linux::shm::{Geometry, Memory, Role, ShmPort};
+use linux::shm::{Memory, Role};
 use linux::{affinity, contention, shortage};
 use machine::bounds::NODE_RANKS;
 use machine::topology::Topology;
@@ -17,23 +17,17 @@ use machine::{CoreId, Fault, Result, Site};
 use rustix::process::Pid;
 
 use super::greeting::{self, Answer, VERSION, Wishes};
-use super::meeting_name;
-use super::protocol::LARGEST;
-use super::seat::{End, Seat};
+use super::round::{Round, occupy};
+use super::seat::Seat;
+use super::{meeting_name, rings};
 use crate::driver::Driver;
+use crate::join::BY_NAME;
 use crate::paths::Paths;
 use crate::settings::Settings;
 use crate::settle::Placed;
 
 /// How long the process waits for a first rank, and for another after the last has gone.
 const LINGER: Duration = Duration::from_secs(3);
-/// Empty turns before an engine that knows of no rival lets a later one run.
-const TURNS_BEFORE_LOOKING_AWAY: u32 = 2048;
-/// Empty turns before an engine that shares its core lets others run, each by a yield, and before it sleeps instead:
-/// a yield keeps latency low for a message that is on its way, sleep leaves the core to those who compute on it.
-const TURNS_BEFORE_YIELD: u32 = 4;
-const YIELDS_BEFORE_NAP: u32 = 32;
-const NAP: Duration = Duration::from_micros(50);
 /// Idle turns between two looks for ranks.
 const TURNS_PER_LOOK: u64 = 1024;
 
@@ -54,15 +48,13 @@ pub fn serve(core: CoreId) -> Result<()> {
     let doorman = thread::Builder::new().name("doorman".into()).spawn(move || doorman.run());
     // Not joined: it waits for callers, and ends with the process.
     drop(doorman.map_err(|e| Fault::because("thread", e, "raise the limit on processes (ulimit -u)"))?);
-    let _pinned = affinity::pin(core)?;
-    // Naps are to last what was asked, not 50 us longer.
-    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let _pinned = occupy(core)?;
     turn(&arrivals, &joining);
     Ok(())
 }
 
 struct Arrival {
-    seat: Seat,
+    seat: Seat<Paths>,
     yields: bool,
     ranks: Arc<Mutex<Vec<Rank>>>,
 }
@@ -74,45 +66,29 @@ struct Rank {
 }
 
 fn turn(arrivals: &Receiver<Arrival>, joining: &AtomicUsize) {
-    let mut seats: Vec<Seat> = Vec::new();
-    let mut yields = false;
-    let (mut turns, mut idle, mut yielded) = (0u64, 0u32, 0u32);
+    let mut round = Round::new(Vec::new(), false);
     let mut empty_since = Some(Instant::now());
     let mut everybody: Option<Arc<Mutex<Vec<Rank>>>> = None;
     loop {
-        let mut busy = false;
-        for at in (0..seats.len()).rev() {
-            match seats[at].turn(turns) {
-                Ok(worked) => busy |= worked,
-                Err(end) => {
-                    let mut seat = seats.swap_remove(at);
-                    if let End::Failed(fault) = end {
-                        seat.fail(&fault);
-                    }
-                    let process = seat.process().as_raw_nonzero().get() as u32;
-                    if let Some(ranks) = &everybody
-                        && let Ok(mut ranks) = ranks.lock()
-                        && let Some(place) = ranks.iter().position(|rank| rank.process == process)
-                    {
-                        ranks.swap_remove(place);
-                    }
-                }
+        let busy = round.turn(|rank| {
+            let process = rank.as_raw_nonzero().get() as u32;
+            if let Some(ranks) = &everybody
+                && let Ok(mut ranks) = ranks.lock()
+                && let Some(place) = ranks.iter().position(|rank| rank.process == process)
+            {
+                ranks.swap_remove(place);
             }
-        }
-        turns += 1;
-        idle = if busy { 0 } else { idle + 1 };
-        if busy {
-            yielded = 0;
-        }
-        if turns.is_multiple_of(TURNS_PER_LOOK) || seats.is_empty() || idle > 0 && joining.load(Ordering::Relaxed) > 0 {
+        });
+        let empty = round.seats.is_empty();
+        if round.turns.is_multiple_of(TURNS_PER_LOOK) || empty || !busy && joining.load(Ordering::Relaxed) > 0 {
             while let Ok(arrival) = arrivals.try_recv() {
-                yields |= arrival.yields;
+                round.yields |= arrival.yields;
                 everybody = Some(arrival.ranks);
-                seats.push(arrival.seat);
+                round.seats.push(arrival.seat);
             }
         }
-        if seats.is_empty() {
-            yields = false;
+        if round.seats.is_empty() {
+            round.yields = false;
             let since = *empty_since.get_or_insert_with(Instant::now);
             if since.elapsed() > LINGER && joining.load(Ordering::Relaxed) == 0 {
                 return;
@@ -121,18 +97,7 @@ fn turn(arrivals: &Receiver<Arrival>, joining: &AtomicUsize) {
             continue;
         }
         empty_since = None;
-        if yields && idle > TURNS_BEFORE_YIELD {
-            idle = 0;
-            yielded += 1;
-            if yielded > YIELDS_BEFORE_NAP {
-                thread::sleep(NAP);
-            } else {
-                thread::yield_now();
-            }
-        } else if idle > TURNS_BEFORE_LOOKING_AWAY {
-            idle = 0;
-            thread::yield_now();
-        }
+        round.give_way();
     }
 }
 
@@ -222,7 +187,7 @@ impl Doorman {
 
     /// Welcomes a rank and hands it to the loop.
     fn seat(&self, stream: &UnixStream, rank: Pid, paths: Paths, placed: Placed) -> Result<()> {
-        let mut rings = ShmPort::new(Geometry { slots: 128, mtu: LARGEST.next_multiple_of(64), ..Geometry::default() });
+        let mut rings = rings();
         // What fails after the welcome cannot be told.
         rings.prepare()?;
         let answer = Answer::Welcome {
@@ -234,7 +199,7 @@ impl Doorman {
         greeting::say(stream, &answer)?;
         rings.connect(stream, Role::Create)?;
         let yields = placed.yields;
-        let seat = Seat::new(Driver::admitting(paths, Paths::admit), rings, rank, placed);
+        let seat = Seat::new(Driver::admitting(paths, Paths::admit), rings, rank, placed, Some(BY_NAME));
         let gone = |_| Fault::new("node's engine", "it is ending", "start the job again");
         self.seats.send(Arrival { seat, yields, ranks: self.ranks.clone() }).map_err(gone)
     }

@@ -1,0 +1,120 @@
+//! An engine on a thread of the caller's own process, which it reaches as ranks reach that of their node.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use linux::shm::{Role, ShmPort};
+use machine::{CoreId, Fault, Port, Result};
+
+use super::memory::RankMemory;
+use super::rings;
+use super::round::{Round, occupy};
+use super::seat::Seat;
+use crate::driver::Driver;
+use crate::settle::Placed;
+
+/// Words that both sides look at outside the rings.
+#[derive(Default)]
+struct Shared {
+    paused: AtomicBool,
+    turns: AtomicU64,
+    id: AtomicI32,
+}
+
+pub(crate) struct EngineThread {
+    shared: Arc<Shared>,
+    join: Option<JoinHandle<()>>,
+}
+
+impl EngineThread {
+    /// Starts the engine on `core`; with it come the caller's rings. The thread ends when those are closed.
+    pub fn start<P: Port + Send + 'static>(
+        driver: Driver<P, RankMemory>,
+        core: CoreId,
+        placed: &Placed,
+    ) -> Result<(EngineThread, ShmPort)> {
+        linux::remote::check_allowed().map_err(|e| {
+            Fault::because("placement core:N (process_vm_readv)", e, "permit it (seccomp filter), or run at app")
+        })?;
+        let streams = UnixStream::pair();
+        let (ours, theirs) =
+            streams.map_err(|e| Fault::because("engine thread", e, "raise the limit on open files"))?;
+        let shared = Arc::new(Shared::default());
+        let (started, start) = channel();
+        let (words, placed) = (shared.clone(), placed.clone());
+        let join = thread::Builder::new()
+            .name(format!("engine-core-{}", core.0))
+            .spawn(move || {
+                let mut rings = rings();
+                let ready = occupy(core).and_then(|pinned| rings.connect(&theirs, Role::Create).map(|_| pinned));
+                words.id.store(linux::accounting::current_thread(), Ordering::Relaxed);
+                let _pinned = match ready {
+                    Ok(pinned) => {
+                        let _ = started.send(Ok(()));
+                        pinned
+                    }
+                    Err(fault) => return drop(started.send(Err(fault))),
+                };
+                let yields = placed.yields;
+                let seat = Seat::new(driver, rings, rustix::process::getpid(), placed, None);
+                run(Round::new(vec![seat], yields), &words);
+            })
+            .map_err(|e| Fault::because("engine thread", e, "raise the limit on processes (ulimit -u)"))?;
+        let mut rings = rings();
+        let met = rings.connect(&ours, Role::Join);
+        // What the thread has to say is the cause where the two did not meet.
+        start.recv().unwrap_or_else(|_| Err(ended()))?;
+        met?;
+        Ok((EngineThread { shared, join: Some(join) }, rings))
+    }
+
+    /// Turns that the engine has made: the proof that it runs.
+    pub fn turns(&self) -> u64 {
+        self.shared.turns.load(Ordering::Relaxed)
+    }
+
+    pub fn id(&self) -> i32 {
+        self.shared.id.load(Ordering::Relaxed)
+    }
+
+    /// The engine sleeps until [`EngineThread::resume`]; nothing moves meanwhile.
+    pub fn pause(&self) {
+        self.shared.paused.store(true, Ordering::Release);
+    }
+
+    pub fn resume(&self) {
+        self.shared.paused.store(false, Ordering::Release);
+        if let Some(join) = &self.join {
+            join.thread().unpark();
+        }
+    }
+}
+
+impl Drop for EngineThread {
+    fn drop(&mut self) {
+        self.resume();
+        if let Some(join) = self.join.take() {
+            let _ = join.join();
+        }
+    }
+}
+
+fn run<P: Port>(mut round: Round<P>, shared: &Shared) {
+    while !round.seats.is_empty() {
+        if shared.paused.load(Ordering::Acquire) {
+            thread::park_timeout(Duration::from_millis(50));
+            continue;
+        }
+        round.turn(|_| ());
+        shared.turns.store(round.turns, Ordering::Relaxed);
+        round.give_way();
+    }
+}
+
+pub(super) fn ended() -> Fault {
+    Fault::new("engine core", "the engine's thread has ended", "see the message it printed; open the endpoint again")
+}
