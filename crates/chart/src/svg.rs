@@ -29,6 +29,8 @@ pub enum Shape {
     Square,
     Up,
     Down,
+    Left,
+    Right,
     Diamond,
 }
 
@@ -184,6 +186,8 @@ fn outline(shape: Shape, x: f64, y: f64) -> Option<String> {
         Shape::Square => polygon(&[(-3.3, -3.3), (3.3, -3.3), (3.3, 3.3), (-3.3, 3.3)]),
         Shape::Up => polygon(&[(0.0, -4.4), (4.2, 3.2), (-4.2, 3.2)]),
         Shape::Down => polygon(&[(0.0, 4.4), (4.2, -3.2), (-4.2, -3.2)]),
+        Shape::Left => polygon(&[(-4.4, 0.0), (3.2, 4.2), (3.2, -4.2)]),
+        Shape::Right => polygon(&[(4.4, 0.0), (-3.2, 4.2), (-3.2, -4.2)]),
         Shape::Diamond => polygon(&[(0.0, -4.8), (4.2, 0.0), (0.0, 4.8), (-4.2, 0.0)]),
     }
 }

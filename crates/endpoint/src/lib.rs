@@ -12,7 +12,7 @@ pub mod introduction;
 mod join;
 mod link;
 mod name;
-pub mod network;
+mod network;
 pub mod node;
 pub mod paths;
 mod patience;
@@ -30,6 +30,7 @@ pub use engine::{
 pub use faults::WireFaults;
 pub use link::{shm_links, udp_links};
 pub use name::Name;
+pub use network::NetworkPath;
 pub use paths::Paths;
 pub use report::Report;
 pub use settings::{Network, Settings};

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use engine::ReliabilityConfig;
+use engine::{LinkConfig, ReliabilityConfig};
 use linux::network::NetworkPort;
 use machine::bounds::ENGINE_WINDOW;
 use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
@@ -87,10 +87,14 @@ impl NetworkPath {
         self.wire_mut().unknown_senders(each);
     }
 
-    /// Packets in flight to one peer.
-    pub fn window(&self) -> u32 {
-        let share = self.wire().receive_window() / PEERS_AT_ONCE;
-        share.clamp(WINDOW_LEAST, WINDOW_MOST) as u32
+    /// The link to a peer of the conversation `session`.
+    pub fn link(&self, session: u32) -> LinkConfig {
+        let mut link = LinkConfig::for_port(&self.capabilities(), session);
+        if let Some(reliability) = &mut link.reliability {
+            let share = self.wire().receive_window() / PEERS_AT_ONCE;
+            reliability.window = share.clamp(WINDOW_LEAST, WINDOW_MOST) as u32;
+        }
+        link
     }
 }
 

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use engine::{LinkConfig, ReliabilityConfig};
+use engine::LinkConfig;
 use linux::addresses;
 use linux::rendezvous::{self, Meeting};
 use linux::shm::{Geometry, Invitation, Memory, ShmPort};
@@ -202,11 +202,7 @@ impl Paths {
     }
 
     fn network_link(&self, peer: &Name) -> LinkConfig {
-        let mut link = LinkConfig::for_port(&self.network.capabilities(), self.name.session_with(peer));
-        if let Some(reliability) = &mut link.reliability {
-            *reliability = ReliabilityConfig { window: self.network.window(), ..reliability.clone() };
-        }
-        link
+        self.network.link(self.name.session_with(peer))
     }
 
     pub fn over_shm(&self) -> Carried {

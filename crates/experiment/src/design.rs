@@ -40,6 +40,9 @@ pub struct Grounds {
     pub network: Path,
     /// Core to which receive processing can be pinned (RPS); `None` where it cannot be steered.
     pub protocol_core: Option<CoreId>,
+    /// The engine's networks beside UDP that can be had there: `afxdp`, `xdp`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Stack>,
     /// `NPopenmpi` can be run.
     pub open_mpi: bool,
     /// Time that the blocks may take in all.
@@ -128,6 +131,7 @@ impl Design {
             distance: None,
             network: Path::Loopback,
             protocol_core: None,
+            networks: Vec::new(),
             open_mpi: false,
             budget: Nanoseconds(0),
         };
@@ -219,6 +223,7 @@ impl Design {
         }
         let network = &self.grounds.network;
         let mut between = placed(Stack::EngineUdp, network);
+        between.extend(self.grounds.networks.iter().map(|stack| point(*stack, &Site::App, network)));
         between.push(point(Stack::Tcp, &Site::App, network));
         // A datagram holds at most 65,507 bytes.
         if size.0 + perturbation(size).0 <= 65_507 && matches!(pattern, Pattern::PingPong) {
@@ -324,6 +329,7 @@ mod tests {
             distance: None,
             protocol_core: (network == Path::Lab).then_some(CoreId(0)),
             network,
+            networks: vec![Stack::EngineAfxdp, Stack::EngineXdp],
             open_mpi: true,
             budget: Nanoseconds(170_000_000_000),
         }

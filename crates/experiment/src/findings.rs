@@ -15,7 +15,7 @@ use crate::sample::Sample;
 pub enum Question {
     /// Both ends on this host: the engine over shared memory, TCP over loopback, Open MPI as a reference.
     SameHost,
-    /// The ends on two hosts (lab or remote; loopback stands in where there is no lab): the engine over UDP, TCP.
+    /// The ends on two hosts (lab or remote; loopback stands in where there is no lab): the engine over UDP, AF_XDP or the driver's hook, TCP.
     BetweenHosts,
     /// Which core the process should have while the kernel's receive processing is pinned to one (paper 002 §5.1).
     ProtocolCore,
@@ -51,7 +51,9 @@ impl Question {
                     && matches!(spec.stack, Stack::EngineShm | Stack::Tcp | Stack::OpenMpi)
             }
             Question::BetweenHosts => {
-                !steered && spec.path == *network && matches!(spec.stack, Stack::EngineUdp | Stack::Tcp | Stack::Udp)
+                !steered
+                    && spec.path == *network
+                    && (spec.stack.is_networked() || matches!(spec.stack, Stack::Tcp | Stack::Udp))
             }
             Question::ProtocolCore => steered,
         }

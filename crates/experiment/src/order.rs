@@ -42,6 +42,7 @@ mod tests {
             distance: None,
             network: Path::Lab,
             protocol_core: Some(CoreId(0)),
+            networks: Vec::new(),
             open_mpi: false,
             budget: Nanoseconds(170_000_000_000),
         })

@@ -15,6 +15,10 @@ pub enum Stack {
     EngineShm,
     /// plimsoll's engine over the `udp` port.
     EngineUdp,
+    /// plimsoll's engine over the `afxdp` port: frames past the kernel's network stack.
+    EngineAfxdp,
+    /// plimsoll's engine over the `xdp` port: packets are received by a program at the driver's hook.
+    EngineXdp,
     /// The kernel's TCP through sockets.
     Tcp,
     /// The kernel's UDP through sockets (unreliable: lost datagrams are counted).
@@ -26,20 +30,35 @@ pub enum Stack {
 impl Stack {
     /// plimsoll's own engine, which can be placed.
     pub fn is_engine(self) -> bool {
-        matches!(self, Stack::EngineShm | Stack::EngineUdp)
+        matches!(self, Stack::EngineShm) || self.is_networked()
+    }
+
+    /// The engine over a port to other hosts.
+    pub fn is_networked(self) -> bool {
+        matches!(self, Stack::EngineUdp | Stack::EngineAfxdp | Stack::EngineXdp)
     }
 
     /// Whether a verdict may choose it. Open MPI is an outside reference, kernel UDP loses messages.
     pub fn is_candidate(self) -> bool {
-        matches!(self, Stack::EngineShm | Stack::EngineUdp | Stack::Tcp)
+        self.is_engine() || self == Stack::Tcp
     }
 
-    pub const ALL: [Stack; 5] = [Stack::EngineShm, Stack::EngineUdp, Stack::Tcp, Stack::Udp, Stack::OpenMpi];
+    pub const ALL: [Stack; 7] = [
+        Stack::EngineShm,
+        Stack::EngineUdp,
+        Stack::EngineAfxdp,
+        Stack::EngineXdp,
+        Stack::Tcp,
+        Stack::Udp,
+        Stack::OpenMpi,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
             Stack::EngineShm => "engine-shm",
             Stack::EngineUdp => "engine-udp",
+            Stack::EngineAfxdp => "engine-afxdp",
+            Stack::EngineXdp => "engine-xdp",
             Stack::Tcp => "tcp",
             Stack::Udp => "udp",
             Stack::OpenMpi => "open-mpi",
@@ -243,9 +262,9 @@ pub struct Contender {
 impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.stack {
-            Stack::EngineShm | Stack::EngineUdp => f.pad(&format!("{} at {}", self.stack, self.placement)),
             Stack::Tcp | Stack::Udp => f.pad(&format!("{} in the kernel", self.stack)),
             Stack::OpenMpi => f.pad("open-mpi"),
+            engine => f.pad(&format!("{engine} at {}", self.placement)),
         }
     }
 }

@@ -20,6 +20,7 @@ fn design() -> Design {
         cores,
         network: point::Path::Loopback,
         protocol_core: None,
+        networks: Vec::new(),
         open_mpi: false,
         budget: Nanoseconds(1_000_000_000),
         distance: None,

@@ -7,9 +7,9 @@ use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use endpoint::{Direction, Endpoint, Source, Status, TagSelector, shm_links, udp_links};
+use endpoint::{Direction, Endpoint, Network, NetworkPath, Source, Status, TagSelector, shm_links};
+use experiment::point::Stack as StackName;
 use linux::shm::{Role, ShmPort};
-use linux::udp::UdpPort;
 use machine::{Fault, PeerIndex, Port, Result, Site};
 
 use super::tcp::token;
@@ -209,9 +209,9 @@ pub fn connect_shm(site: &Site, offer: &Offer) -> Result<EngineStack<ShmPort>> {
     over_shm(&stream, Role::Join, site)
 }
 
-/// The responder's end over UDP before the initiator's address is known: its first packets tell it.
-pub struct UdpWaiting {
-    port: UdpPort,
+/// The responder's end over a network before the initiator's address is known: its first packets tell it.
+pub struct NetworkWaiting {
+    port: NetworkPath,
     site: Site,
     session: u32,
 }
@@ -221,43 +221,66 @@ fn session(token: &str) -> u32 {
     token.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-impl UdpWaiting {
-    pub fn new(address: IpAddr, site: &Site) -> Result<(UdpWaiting, Offer)> {
-        let port = UdpPort::open(SocketAddr::new(address, 0))?;
+/// The port that ranks of an MPI have to other hosts, at `address`.
+fn open(stack: StackName, address: IpAddr) -> Result<NetworkPath> {
+    let interface = || {
+        let found = linux::addresses::list()?.into_iter().find(|entry| entry.address == address);
+        found.map(|entry| entry.interface).ok_or_else(|| {
+            Fault::new(format!("interface of {address}"), "this host has none", "name an address of this host")
+        })
+    };
+    let network = match stack {
+        StackName::EngineAfxdp => Network::Afxdp(interface()?),
+        StackName::EngineXdp => Network::Xdp(interface()?),
+        _ => Network::Udp,
+    };
+    NetworkPath::open(&network, SocketAddr::new(address, 0), None)
+}
+
+fn over_network(
+    mut port: NetworkPath,
+    peer: SocketAddr,
+    session: u32,
+    site: &Site,
+) -> Result<EngineStack<NetworkPath>> {
+    port.add_peer(peer, session)?;
+    let link = port.link(session);
+    Endpoint::open(port, &[link], site, &[]).map(EngineStack::new)
+}
+
+impl NetworkWaiting {
+    pub fn new(stack: StackName, address: IpAddr, site: &Site) -> Result<(NetworkWaiting, Offer)> {
+        let port = open(stack, address)?;
         let token = token();
         let offer = Offer { port: port.local_address().port(), token: token.clone() };
-        Ok((UdpWaiting { port, site: site.clone(), session: session(&token) }, offer))
+        Ok((NetworkWaiting { port, site: site.clone(), session: session(&token) }, offer))
     }
 
-    pub fn accept(mut self, initiator: SocketAddr) -> Result<EngineStack<UdpPort>> {
-        self.port.add_peer(initiator)?;
-        let links = udp_links(&self.port, &[self.session]);
-        Endpoint::open(self.port, &links, &self.site, &[]).map(EngineStack::new)
+    pub fn accept(self, initiator: SocketAddr) -> Result<EngineStack<NetworkPath>> {
+        over_network(self.port, initiator, self.session, &self.site)
     }
 }
 
-/// The initiator's port over UDP, opened before it says where it is.
-pub struct UdpCaller {
-    port: UdpPort,
+/// The initiator's port over a network, opened before it says where it is.
+pub struct NetworkCaller {
+    port: NetworkPath,
 }
 
-impl UdpCaller {
+impl NetworkCaller {
     /// A port towards `responder`.
-    pub fn new(responder: SocketAddr) -> Result<UdpCaller> {
+    pub fn new(stack: StackName, responder: SocketAddr) -> Result<NetworkCaller> {
         let route = std::net::UdpSocket::bind(SocketAddr::new(unspecified(responder.ip()), 0))
             .and_then(|socket| socket.connect(responder).and_then(|()| socket.local_addr()))
             .map_err(|e| Fault::because(format!("route to {responder}"), e, "check the address and the route"))?;
-        Ok(UdpCaller { port: UdpPort::open(SocketAddr::new(route.ip(), 0))? })
+        Ok(NetworkCaller { port: open(stack, route.ip())? })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.port.local_address()
     }
 
-    pub fn connect(mut self, responder: SocketAddr, site: &Site, offer: &Offer) -> Result<EngineStack<UdpPort>> {
-        self.port.add_peer(responder)?;
-        let links = udp_links(&self.port, &[session(&offer.token)]);
-        Endpoint::open(self.port, &links, site, &[]).map(EngineStack::new)
+    pub fn connect(self, responder: SocketAddr, site: &Site, offer: &Offer) -> Result<EngineStack<NetworkPath>> {
+        over_network(self.port, responder, session(&offer.token), site)
     }
 }
 

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use endpoint::NetworkPath;
 use experiment::point::Stack as StackName;
 use linux::shm::ShmPort;
-use linux::udp::UdpPort;
 use machine::{CoreId, Fault, Result, Site};
 use serde::{Deserialize, Serialize};
 
@@ -89,14 +89,14 @@ pub struct Offer {
 /// The responder's end before the initiator has come.
 pub enum Waiting {
     EngineShm(engine::ShmWaiting),
-    EngineUdp(Box<engine::UdpWaiting>),
+    EngineNetwork(Box<engine::NetworkWaiting>),
     Tcp(tcp::Waiting),
     Udp(udp::Waiting),
 }
 
 /// The initiator's end before the responder expects it.
 pub enum Calling {
-    EngineUdp(Box<engine::UdpCaller>),
+    EngineNetwork(Box<engine::NetworkCaller>),
     /// Stacks whose responder learns by itself who comes.
     Unannounced,
 }
@@ -104,7 +104,7 @@ pub enum Calling {
 /// One end of a session's message path, whatever its stack.
 pub enum Path {
     EngineShm(engine::EngineStack<ShmPort>),
-    EngineUdp(engine::EngineStack<UdpPort>),
+    EngineNetwork(engine::EngineStack<NetworkPath>),
     Tcp(tcp::Tcp),
     Udp(udp::Udp),
 }
@@ -113,7 +113,7 @@ macro_rules! each {
     ($path:expr, $stack:ident => $body:expr) => {
         match $path {
             Path::EngineShm($stack) => $body,
-            Path::EngineUdp($stack) => $body,
+            Path::EngineNetwork($stack) => $body,
             Path::Tcp($stack) => $body,
             Path::Udp($stack) => $body,
         }
@@ -127,9 +127,8 @@ impl Waiting {
             StackName::EngineShm => {
                 engine::ShmWaiting::new(&prepare.placement).map(|(w, o)| (Waiting::EngineShm(w), o))
             }
-            StackName::EngineUdp => {
-                engine::UdpWaiting::new(address, &prepare.placement).map(|(w, o)| (Waiting::EngineUdp(Box::new(w)), o))
-            }
+            stack if stack.is_networked() => engine::NetworkWaiting::new(stack, address, &prepare.placement)
+                .map(|(waiting, offer)| (Waiting::EngineNetwork(Box::new(waiting)), offer)),
             StackName::Tcp => tcp::Waiting::new(address).map(|(waiting, offer)| (Waiting::Tcp(waiting), offer)),
             StackName::Udp => udp::Waiting::new(address).map(|(waiting, offer)| (Waiting::Udp(waiting), offer)),
             stack => Err(unavailable(stack)),
@@ -140,7 +139,7 @@ impl Waiting {
     pub fn accept(self, from: Option<SocketAddr>) -> Result<Path> {
         match self {
             Waiting::EngineShm(waiting) => waiting.accept().map(Path::EngineShm),
-            Waiting::EngineUdp(waiting) => {
+            Waiting::EngineNetwork(waiting) => {
                 let from = from.ok_or_else(|| {
                     Fault::new(
                         "the initiator",
@@ -148,7 +147,7 @@ impl Waiting {
                         "use the same version on both ends",
                     )
                 })?;
-                waiting.accept(from).map(Path::EngineUdp)
+                waiting.accept(from).map(Path::EngineNetwork)
             }
             Waiting::Tcp(waiting) => waiting.accept().map(Path::Tcp),
             Waiting::Udp(waiting) => waiting.accept().map(Path::Udp),
@@ -160,8 +159,8 @@ impl Calling {
     /// The initiator's first step towards the responder at `address`.
     pub fn new(prepare: &Prepare, address: IpAddr, offer: &Offer) -> Result<Calling> {
         match prepare.stack {
-            StackName::EngineUdp => engine::UdpCaller::new(SocketAddr::new(address, offer.port))
-                .map(|caller| Calling::EngineUdp(Box::new(caller))),
+            stack if stack.is_networked() => engine::NetworkCaller::new(stack, SocketAddr::new(address, offer.port))
+                .map(|caller| Calling::EngineNetwork(Box::new(caller))),
             _ => Ok(Calling::Unannounced),
         }
     }
@@ -169,7 +168,7 @@ impl Calling {
     /// Where the responder will see this end, where it must know beforehand.
     pub fn from(&self) -> Option<SocketAddr> {
         match self {
-            Calling::EngineUdp(caller) => Some(caller.address()),
+            Calling::EngineNetwork(caller) => Some(caller.address()),
             Calling::Unannounced => None,
         }
     }
@@ -177,8 +176,8 @@ impl Calling {
     /// The initiator's second step, while the responder accepts.
     pub fn connect(self, prepare: &Prepare, address: IpAddr, offer: &Offer) -> Result<Path> {
         match (self, prepare.stack) {
-            (Calling::EngineUdp(caller), _) => {
-                caller.connect(SocketAddr::new(address, offer.port), &prepare.placement, offer).map(Path::EngineUdp)
+            (Calling::EngineNetwork(caller), _) => {
+                caller.connect(SocketAddr::new(address, offer.port), &prepare.placement, offer).map(Path::EngineNetwork)
             }
             (_, StackName::EngineShm) => engine::connect_shm(&prepare.placement, offer).map(Path::EngineShm),
             (_, StackName::Tcp) => tcp::Tcp::connect(address, offer).map(Path::Tcp),
@@ -225,6 +224,6 @@ fn unavailable(stack: StackName) -> Fault {
     Fault::new(
         format!("stack {stack}"),
         "this build has no such message path",
-        "choose engine-shm, engine-udp, tcp or udp",
+        "choose engine-shm, engine-udp, engine-afxdp, engine-xdp, tcp or udp",
     )
 }

@@ -38,6 +38,8 @@ fn look(stack: Stack, nth: u8) -> Look {
     let (colour, shape) = match stack {
         Stack::EngineShm => (1, Shape::Circle),
         Stack::EngineUdp => (2, Shape::Square),
+        Stack::EngineAfxdp => (6, Shape::Right),
+        Stack::EngineXdp => (0, Shape::Left),
         Stack::Tcp => (3, Shape::Up),
         Stack::Udp => (4, Shape::Down),
         Stack::OpenMpi => (5, Shape::Diamond),

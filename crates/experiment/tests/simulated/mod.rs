@@ -136,6 +136,7 @@ pub fn grounds() -> Grounds {
         distance: None,
         network: Path::Lab,
         protocol_core: Some(CoreId(0)),
+        networks: Vec::new(),
         open_mpi: false,
         budget: Nanoseconds(150_000_000_000),
     }

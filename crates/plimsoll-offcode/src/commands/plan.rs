@@ -38,7 +38,7 @@ pub struct Arguments {
     /// Print layout, prices, plan and proof as JSON
     #[arg(long, conflicts_with = "explain")]
     json: bool,
-    /// Take the prices of crossings from a model instead of measuring them
+    /// Take the costs of crossings from a model, not from what is kept of this machine
     #[arg(long)]
     modelled: bool,
 }

@@ -17,7 +17,7 @@ use crate::sweep_page;
 /// Measures message paths, stack by stack and size by size.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Stacks to compare: engine-shm, engine-udp, tcp, udp, open-mpi
+    /// Stacks to compare: engine-shm, engine-udp, engine-afxdp, engine-xdp, tcp, udp, open-mpi
     #[arg(long = "stack", value_delimiter = ',', default_value = "tcp")]
     stacks: Vec<Stack>,
     /// Where the engine's work runs: app or core:N
@@ -148,7 +148,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return Err(Fault::new(
             format!("placement {}", arguments.placement),
             "none of the chosen stacks is plimsoll's to place",
-            "add --stack engine-shm or engine-udp, or leave --placement out",
+            "add --stack engine-shm, engine-udp, engine-afxdp or engine-xdp, or leave --placement out",
         ));
     }
     if arguments.receiver.0.len() > 1 && !arguments.sweep_cores {

@@ -11,7 +11,7 @@ use experiment::design::{Design, Grounds};
 use experiment::export::{Format, export};
 use experiment::findings::Fact;
 use experiment::ledger::Ledger;
-use experiment::point::Path;
+use experiment::point::{Path, Stack};
 use experiment::refine;
 use experiment::report::{html, terminal};
 use experiment::simulate::{simulate, table};
@@ -51,6 +51,10 @@ pub struct Arguments {
     /// permitted]
     #[arg(long, value_name = "PATH", value_parser = network, conflicts_with = "reading")]
     path: Option<Path>,
+    /// Networks of the engine to compare between hosts: udp, afxdp (past the kernel's network stack), xdp (received at the
+    /// driver's hook); the last two need root [default: all in the lab, else udp]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine_network, conflicts_with = "reading")]
+    network: Option<Vec<Stack>>,
     /// Cores to use: those of the two applications, then that of the dedicated engine
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', value_parser = core, conflicts_with = "reading")]
     cores: Option<Vec<CoreId>>,
@@ -143,6 +147,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn engine_network(text: &str) -> Result<Stack> {
+    let named = Stack::ALL.into_iter().find(|stack| stack.is_networked() && stack.name() == format!("engine-{text}"));
+    named.ok_or_else(|| {
+        Fault::new(format!("network '{text}'"), "the engine has none of that name", "choose udp, afxdp or xdp")
+    })
+}
+
 /// What the study can use here, and what the reader should know about it.
 fn grounds(arguments: &Arguments, machine: &Machine) -> Result<(Grounds, Vec<String>)> {
     let mut remarks = Vec::new();
@@ -181,7 +192,13 @@ fn grounds(arguments: &Arguments, machine: &Machine) -> Result<(Grounds, Vec<Str
         },
     };
     let protocol_core = (network == Path::Lab).then(|| cores.first().copied()).flatten();
+    let networks = match &arguments.network {
+        Some(named) => named.clone(),
+        None if network == Path::Lab => vec![Stack::EngineAfxdp, Stack::EngineXdp],
+        None => Vec::new(),
+    };
     let grounds = Grounds {
+        networks: networks.into_iter().filter(|stack| *stack != Stack::EngineUdp).collect(),
         cores,
         distance,
         network,
