@@ -17,3 +17,9 @@ pub mod runner;
 pub mod serve;
 pub mod session;
 mod worker;
+
+/// How far apart two cores are just now.
+fn probe(one: machine::CoreId, other: machine::CoreId) -> Option<experiment::sample::Probe> {
+    let found = linux::probe::between(one, other).ok()?;
+    Some(experiment::sample::Probe { half_round_trip_ps: found.picoseconds })
+}

@@ -33,7 +33,7 @@ pub const SERVE_PORT: u16 = 5310;
 const MOST_SESSIONS: usize = BENCH_SESSIONS.total.count();
 
 /// What names a session: points that share it share the processes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct SessionKey {
     stack: Stack,
     placement: Site,
@@ -54,6 +54,18 @@ impl SessionKey {
     }
 }
 
+impl SessionKey {
+    /// Whether it takes packets of an interface before the kernel's protocols do: no other session over that interface is
+    /// what it would be alone.
+    fn takes_interface(&self) -> bool {
+        matches!(self.stack, Stack::EngineAfxdp | Stack::EngineXdp)
+    }
+
+    fn disturbs(&self, other: &SessionKey) -> bool {
+        self != other && self.path == other.path && (self.takes_interface() || other.takes_interface())
+    }
+}
+
 /// Measures points on this host, in the lab, or against a served peer.
 pub struct Bench {
     /// This program, which starts itself as the peer.
@@ -65,7 +77,9 @@ pub struct Bench {
     /// Where the lab's receive processing is steered now.
     steered: Option<CoreId>,
     meter: Option<HostMeter>,
-    /// NetPIPE's nanoseconds per message.
+    /// Nanoseconds of a message, of points whose payloads were verified.
+    paces: HashMap<(SessionKey, Known), f64>,
+    /// The same of NetPIPE.
     reference_pace: HashMap<(Pattern, u64), f64>,
     notes: Vec<String>,
 }
@@ -78,7 +92,16 @@ impl Bench {
             notes.push(format!("last-level cache size unknown: buffers rotate over {}", cache::WHERE_UNKNOWN));
         }
         let meter = HostMeter::open().map_err(|fault| notes.push(format!("no accounting: {fault}"))).ok();
-        Bench { program, sessions: Vec::new(), lab: None, steered: None, meter, reference_pace: HashMap::new(), notes }
+        Bench {
+            program,
+            sessions: Vec::new(),
+            lab: None,
+            steered: None,
+            meter,
+            paces: HashMap::new(),
+            reference_pace: HashMap::new(),
+            notes,
+        }
     }
 
     /// Ends all sessions in good order, then the lab.
@@ -89,6 +112,7 @@ impl Bench {
 
     fn worker(&mut self, spec: &PointSpec) -> Result<&mut Worker> {
         let key = SessionKey::of(spec);
+        self.sessions.retain(|(held, _)| !held.disturbs(&key));
         match self.sessions.iter().position(|(held, _)| *held == key) {
             Some(at) => {
                 let held = self.sessions.remove(at);
@@ -205,7 +229,7 @@ impl Bench {
         let block = worker.run(&jobs)?;
         let worth = weigh(spec.pattern, &jobs, &block.local, &block.remote.outcomes)?;
         let asked: u64 = jobs.iter().map(|job| job.messages).sum();
-        worker.pace.insert(known, worth.elapsed.as_nanos() as f64 / asked as f64);
+        self.paces.insert(known, worth.elapsed.as_nanos() as f64 / asked as f64);
         if shares_a_core(spec) {
             notes.push(format!("both ends share {}: polls that find nothing give it away", spec.local_core));
         }
@@ -242,20 +266,21 @@ impl Bench {
         if outcome.is_err() {
             let key = SessionKey::of(spec);
             self.sessions.retain(|(held, _)| *held != key);
+            self.paces.retain(|(held, _), _| *held != key);
         }
         outcome
     }
 
     /// What a message of `spec` takes, in nanoseconds; found, and its payloads verified, where that is not known yet.
     fn pace(&mut self, spec: &PointSpec) -> Result<f64> {
-        let worker = self.worker(spec)?;
-        if let Some(pace) = worker.pace.get(&known(spec)) {
+        if let Some(pace) = self.paces.get(&known(spec)) {
             return Ok(*pace);
         }
+        let worker = self.worker(spec)?;
         worker.run(&[verifying(spec, 1)])?;
         let pace = calibrate(worker, spec)?;
         worker.run(&[verifying(spec, messages_in(TRIAL, pace))])?;
-        worker.pace.insert(known(spec), pace);
+        self.paces.insert(known(spec), pace);
         Ok(pace)
     }
 
@@ -306,9 +331,11 @@ impl Runner for Bench {
     }
 }
 
-/// What is known of a session's points.
-fn known(spec: &PointSpec) -> (Pattern, u64, Receiver) {
-    (spec.pattern, spec.size.0, spec.receiver)
+/// What a point is beside its session.
+type Known = (Pattern, u64, Receiver);
+
+fn known(spec: &PointSpec) -> (SessionKey, Known) {
+    (SessionKey::of(spec), (spec.pattern, spec.size.0, spec.receiver))
 }
 
 fn since_epoch() -> Nanoseconds {

@@ -1,13 +1,11 @@
 //! The local application thread of one session: pinned to its core, at rest between blocks.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use experiment::point::{Pattern, Receiver as Work};
 use linux::affinity;
 use machine::{CoreId, Fault, Result};
 
@@ -35,9 +33,6 @@ pub struct Plan {
     pub peer_address: Option<IpAddr>,
 }
 
-/// What is known about a point after its first block: nanoseconds per message.
-pub type Pace = HashMap<(Pattern, u64, Work), f64>;
-
 /// Why a session could not be opened: something at this end alone, or something between the ends.
 enum Opening {
     Here(Fault),
@@ -51,7 +46,6 @@ pub struct Worker {
     thread: Option<JoinHandle<()>>,
     peer: Option<PeerProcess>,
     peer_name: String,
-    pub pace: Pace,
 }
 
 impl Worker {
@@ -91,8 +85,7 @@ impl Worker {
                 let _ = session.close();
             })
             .map_err(|e| Fault::because("application thread", e, "raise the limit on threads (ulimit -u)"))?;
-        let mut worker =
-            Worker { ask: Some(ask), answer, thread: Some(thread), peer: process, peer_name, pace: Pace::new() };
+        let mut worker = Worker { ask: Some(ask), answer, thread: Some(thread), peer: process, peer_name };
         match open.recv() {
             Ok(Ok(())) => Ok(worker),
             Ok(Err(Opening::Here(fault))) => Err(fault),

@@ -95,6 +95,11 @@ impl Paired {
         (samples >= FIRST_LOOK as usize).then_some((low, high))
     }
 
+    /// Whether more rounds could tell which is better, or that neither is.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.standing(), Standing::Better | Standing::Worse | Standing::Equal)
+    }
+
     pub fn standing(&self) -> Standing {
         let Some(estimate) = self.estimate() else { return Standing::Unclear };
         match estimate.says(EQUALITY) {

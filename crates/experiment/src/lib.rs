@@ -3,6 +3,7 @@
 
 pub mod analysis;
 pub mod axes;
+pub mod bound;
 pub mod comparison;
 pub mod conduct;
 pub mod contrast;
@@ -19,6 +20,7 @@ pub mod random;
 pub mod ranges;
 pub mod refine;
 pub mod report;
+pub mod rounds;
 pub mod sample;
 pub mod simulate;
 pub mod statistics;

@@ -12,6 +12,17 @@ pub struct Turn {
     pub order: u32,
 }
 
+/// So many contenders of a round that run side by side. Every second round is the reverse of the one before: what drifts
+/// steadily meets all alike.
+pub fn of_round(seed: u64, round: u32, contenders: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..contenders).collect();
+    Random::stream(seed, u64::from(round / 2)).shuffle(&mut order);
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
 /// Every block of `round`, in the order that `seed` draws.
 pub fn turns(design: &Design, seed: u64, round: u32) -> Vec<Turn> {
     let mut random = Random::stream(seed, u64::from(round));

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 
 use launch::agent;
 use launch::installation::Choice;
-use launch::session::{self, Request};
+use launch::session::{self, Request, Target};
 use machine::{Fault, Result, Site};
 
 fn main() -> ExitCode {
@@ -48,7 +48,8 @@ fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         arguments: rest.collect(),
         command: env::current_exe().map_err(|e| Fault::because("this program", e, "run it from a file"))?,
     };
-    Ok(ExitCode::from(session::run(&request)?))
+    let target = Target::of(&request)?;
+    Ok(ExitCode::from(session::run(&request, target)?.code))
 }
 
 fn lab_agent(arguments: &[OsString]) -> Result<ExitCode> {

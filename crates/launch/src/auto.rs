@@ -148,7 +148,7 @@ fn threads() -> u32 {
 /// The core that an engine would have, and why it cannot.
 fn own_core(ranks: u32, threads: u32, allowed: &[CoreId]) -> Result<(CoreId, Option<String>)> {
     let topology = Topology::live()?;
-    let choice = Choice::among(&topology, allowed.iter().copied());
+    let choice = Choice::among(topology, allowed.iter().copied());
     let whole = choice.whole().len();
     // The last: launchers bind ranks from the first on.
     let core = choice.whole().iter().last().or(allowed.last().copied()).unwrap_or(CoreId(0));

@@ -68,11 +68,16 @@ pub fn measure_of(metric: Metric) -> &'static str {
     }
 }
 
-/// Rounds that all points have had, of those asked for.
+/// Rounds that the points have had, of those asked for at most.
 pub fn rounds_done(measured: &[Measured], asked: u32) -> String {
-    let done = measured.iter().map(|point| point.samples.len()).min().unwrap_or(0);
+    let done = || measured.iter().map(|point| point.samples.len());
+    let (least, most) = (done().min().unwrap_or(0), done().max().unwrap_or(0));
     let rounds = count::of(asked.into(), "round");
-    if done < asked as usize { format!("{done} of {rounds}") } else { rounds }
+    match least == most {
+        true if least == asked as usize => rounds,
+        true => format!("{least} of {rounds}"),
+        false => format!("{least} to {most} of {rounds}"),
+    }
 }
 
 /// Median, interval and CPU cost.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
-use experiment::comparison::Paired;
 use experiment::nearness;
 use experiment::statistics::median_interval;
 use machine::{Bytes, Reading, count};
@@ -16,7 +15,7 @@ const MANY: u32 = 1000;
 pub fn page(outcome: &Outcome, semantics: &[Semantics]) -> String {
     let Outcome { carrier, size, rounds, cores, .. } = outcome;
     let mut page = format!(
-        "{size} B messages over {carrier}, {}, cores {} and {}; median (95 % interval)\n",
+        "{size} B messages over {carrier}, at most {}, cores {} and {}; median (95 % interval)\n",
         count::of((*rounds).into(), "round"),
         cores.0.0,
         cores.1.0
@@ -73,18 +72,11 @@ fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) ->
     // How much better the first is than each of the others.
     header.extend(semantics.iter().skip(1).map(|other| format!("{} over {other}", semantics[0])));
     table.load_preset(presets::NOTHING).set_header(header);
-    let mut places: Vec<_> = Vec::new();
-    for sample in outcome.samples.iter().filter(|sample| sample.quantity == quantity) {
-        if !places.contains(&(sample.peers, sample.order)) {
-            places.push((sample.peers, sample.order));
-        }
-    }
+    let places = outcome.places(quantity);
     for &(peers, order) in &places {
         let mut row = vec![peers.to_string(), order.to_string()];
         for &one in semantics {
-            let values: Vec<f64> =
-                outcome.values(one, peers, order, quantity).iter().map(|(_, value)| *value).collect();
-            row.push(match median_interval(&values) {
+            row.push(match median_interval(&outcome.values(one, (peers, order), quantity)) {
                 Some(i) => {
                     let [low, high] = [i.low, i.high].map(|value| in_words(quantity, value));
                     let low = low.split(' ').next().unwrap_or_default();
@@ -95,8 +87,8 @@ fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) ->
             });
         }
         for &other in semantics.iter().skip(1) {
-            let ratios = outcome.ratios(semantics[0], other, peers, order, quantity);
-            row.push(match (Paired { ratios }).interval() {
+            let over = outcome.over(semantics[0], other, (peers, order), quantity);
+            row.push(match over.and_then(|over| over.interval()) {
                 Some(i) => format!("{:.2}x ({:.2}..{:.2})", i.median, i.low, i.high),
                 None => "-".into(),
             });
@@ -183,7 +175,8 @@ fn aligned(mut table: Table, left: usize) -> String {
 
 fn notes(outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
-    let probes = outcome.samples.iter().filter_map(|sample| Some((outcome.cores, sample.probe?)));
+    let blocks = outcome.cells.iter().flat_map(|cell| &cell.measured).flat_map(|of| &of.series.blocks);
+    let probes = blocks.flat_map(|taken| taken.probes).flatten().map(|probe| (outcome.cores, probe));
     notes.extend(nearness::said(probes).into_iter().map(|said| format!("probe beside each block: {said}")));
     // One word a semantics and number of peers would be a page; the widest says it.
     let mut last: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

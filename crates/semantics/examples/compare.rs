@@ -21,17 +21,14 @@ fn main() -> Result<()> {
         rounds: arguments.next().and_then(|text| text.parse().ok()).unwrap_or(5),
         cores: (cores[0], *cores.get(1).unwrap_or(&cores[0])),
     };
-    let outcome = measure(&request, carrier.messages_of_block(), |_| true)?;
+    let outcome = measure(&request, carrier.messages_of_block(), &|| false)?;
     for &quantity in Quantity::ALL {
         for &peers in &peers {
             for &order in Order::ALL {
-                let of = |semantics| {
-                    let values = outcome.values(semantics, peers, order, quantity);
-                    median(&values.iter().map(|(_, value)| *value).collect::<Vec<_>>()).unwrap_or(f64::NAN)
-                };
+                let of = |semantics| median(&outcome.values(semantics, (peers, order), quantity)).unwrap_or(f64::NAN);
                 let over = |other| {
-                    let ratios = outcome.ratios(Semantics::Matched, other, peers, order, quantity);
-                    median(&ratios).unwrap_or(f64::NAN)
+                    let over = outcome.over(Semantics::Matched, other, (peers, order), quantity);
+                    over.and_then(|over| median(&over.ratios)).unwrap_or(f64::NAN)
                 };
                 println!(
                     "{quantity:16} {peers:5} {order:12} matched {:12.1}  queue pair {:12.1} {:5.2}x  shared {:12.1} {:5.2}x",

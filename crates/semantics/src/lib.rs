@@ -19,8 +19,8 @@ mod work;
 use std::fmt;
 use std::str::FromStr;
 
-use experiment::nearness::at_one_place;
-use experiment::sample::Probe;
+use experiment::comparison::Paired;
+use experiment::rounds::Series;
 use machine::{CoreId, Fault, Result};
 use serde::{Deserialize, Serialize};
 
@@ -150,54 +150,78 @@ pub struct Request {
     pub cores: (CoreId, CoreId),
 }
 
-impl Outcome {
-    /// Values of one place in the table, round by round.
-    pub fn values(&self, semantics: Semantics, peers: u32, order: Order, quantity: Quantity) -> Vec<(u32, f64)> {
-        self.of(semantics, peers, order, quantity).map(|sample| (sample.round, sample.value)).collect()
-    }
-
-    fn of(&self, semantics: Semantics, peers: u32, order: Order, quantity: Quantity) -> impl Iterator<Item = &Sample> {
-        let same =
-            move |s: &&Sample| (s.semantics, s.peers, s.order, s.quantity) == (semantics, peers, order, quantity);
-        self.samples.iter().filter(same)
-    }
-
-    /// How much better `one` does than `other`, round by round: above 1 where it is better. Rounds in which the cores moved
-    /// between the two are left out.
-    pub fn ratios(&self, one: Semantics, other: Semantics, peers: u32, order: Order, quantity: Quantity) -> Vec<f64> {
-        let of = |semantics| self.of(semantics, peers, order, quantity);
-        let pairs = of(one).filter_map(|a| Some((a, of(other).find(|b| b.round == a.round)?)));
-        let met_the_same = |(a, b): &(&Sample, &Sample)| at_one_place([a.probe, b.probe].into_iter().flatten());
-        let pairs = pairs.filter(met_the_same).map(|(a, b)| (a.value, b.value));
-        let usable = pairs.filter(|(a, b)| *a > 0.0 && *b > 0.0);
-        usable.map(|(a, b)| if quantity.more_is_better() { a / b } else { b / a }).collect()
-    }
-}
-
-/// One block.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Sample {
-    pub semantics: Semantics,
-    pub peers: u32,
-    pub order: Order,
-    pub quantity: Quantity,
-    pub round: u32,
-    pub value: f64,
-    /// Beside blocks between cores.
-    pub probe: Option<Probe>,
-}
-
 /// All that was measured.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
     pub carrier: Carrier,
     pub size: usize,
+    /// At most: what is decided gets no more.
     pub rounds: u32,
     pub cores: (CoreId, CoreId),
-    pub samples: Vec<Sample>,
+    pub cells: Vec<Cell>,
     pub footprints: Vec<Footprint>,
     pub used: Vec<Used>,
     pub floods: Vec<Flood>,
-    /// What the layers counted by the end that a reader must know.
+    /// What the layers counted by the end that a reader must know, and blocks that failed.
     pub notes: Vec<String>,
+}
+
+/// What ran side by side.
+#[derive(Debug, Clone, Serialize)]
+pub struct Cell {
+    pub peers: u32,
+    pub order: Order,
+    pub measured: Vec<Measured>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    pub semantics: Semantics,
+    #[serde(flatten)]
+    pub series: Series<Gave>,
+}
+
+/// What one block gave: some kinds give two quantities.
+#[derive(Debug, Clone, Serialize)]
+pub struct Gave {
+    pub values: Vec<(Quantity, f64)>,
+}
+
+impl Gave {
+    pub fn of(&self, quantity: Quantity) -> Option<f64> {
+        self.values.iter().find(|(of, _)| *of == quantity).map(|(_, value)| *value)
+    }
+}
+
+impl Outcome {
+    /// Blocks that were measured.
+    pub fn blocks(&self) -> usize {
+        self.cells.iter().flat_map(|cell| &cell.measured).map(|of| of.series.blocks.len()).sum()
+    }
+
+    /// Numbers of peers and orders in which `quantity` was measured.
+    pub fn places(&self, quantity: Quantity) -> Vec<(u32, Order)> {
+        let gives = |of: &Measured| of.series.blocks.iter().any(|taken| taken.block.of(quantity).is_some());
+        let cells = self.cells.iter().filter(|cell| cell.measured.iter().any(gives));
+        cells.map(|cell| (cell.peers, cell.order)).collect()
+    }
+
+    fn series(&self, semantics: Semantics, place: (u32, Order), quantity: Quantity) -> Option<&Series<Gave>> {
+        let cells = self.cells.iter().filter(|cell| (cell.peers, cell.order) == place);
+        let mut series =
+            cells.flat_map(|cell| &cell.measured).filter(|of| of.semantics == semantics).map(|of| &of.series);
+        series.find(|series| series.blocks.iter().any(|taken| taken.block.of(quantity).is_some()))
+    }
+
+    /// Values round by round.
+    pub fn values(&self, semantics: Semantics, place: (u32, Order), quantity: Quantity) -> Vec<f64> {
+        self.series(semantics, place, quantity).map_or(Vec::new(), |series| series.values(|gave| gave.of(quantity)))
+    }
+
+    /// How much better `one` does than `other`, round by round: above 1 where it is better.
+    pub fn over(&self, one: Semantics, other: Semantics, place: (u32, Order), quantity: Quantity) -> Option<Paired> {
+        let (one, other) = (self.series(one, place, quantity)?, self.series(other, place, quantity)?);
+        let value = |gave: &Gave| gave.of(quantity);
+        Some(if quantity.more_is_better() { one.over(other, value) } else { other.over(one, value) })
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use endpoint::Driver;
-use experiment::random::Random;
+use experiment::rounds::{self, Blocks, Plan};
 use experiment::sample::Probe;
 use machine::{Fault, Result};
 use queue_pair::Endpoint;
@@ -13,7 +13,7 @@ use super::pace::Pace;
 use super::used::used;
 use super::wiring::{self, Ports, Wired, World};
 use super::work::Buffers;
-use super::{Carrier, Flood, Footprint, Outcome, Quantity, Request, Sample, Semantics};
+use super::{Carrier, Cell, Flood, Footprint, Gave, Measured, Order, Outcome, Quantity, Request, Semantics};
 
 /// Most messages of a peer in one pass, and of all peers together.
 const EACH_MOST: u32 = 32;
@@ -164,30 +164,57 @@ fn check(request: &Request) -> Result<()> {
     [request.cores.0, request.cores.1].into_iter().try_for_each(linux::affinity::check)
 }
 
-fn probe(request: &Request) -> Option<Probe> {
-    let (hub, leaves) = request.cores;
-    let measured = linux::probe::between(hub, leaves).ok()?;
-    Some(Probe { half_round_trip_ps: measured.picoseconds })
+/// Worlds with the same peers, beside each other in blocks of one order and kind.
+struct Beside<'a> {
+    request: &'a Request,
+    worlds: &'a mut [(Semantics, Box<dyn Runs>)],
+    peers: u32,
+    order: Order,
+    kind: Quantity,
+    messages: u64,
+    each: u32,
+    stop: &'a dyn Fn() -> bool,
 }
 
-/// Measures what is asked for. `seen` hears of each sample; when it says no, that is the end.
+impl Blocks for Beside<'_> {
+    type Block = Gave;
+
+    fn block(&mut self, nth: usize, round: u32) -> Result<Gave> {
+        let Beside { request, kind, messages, each, .. } = *self;
+        let sequence = self.order.sequence(self.peers, each, u64::from(round));
+        let block = Block { quantity: kind, sequence: &sequence, each, messages, size: request.size, request };
+        Ok(Gave { values: self.worlds[nth].1.block(&block)? })
+    }
+
+    fn probe(&mut self, _: usize) -> Option<Probe> {
+        let (hub, leaves) = self.request.cores;
+        let measured = self.kind.between_cores().then(|| linux::probe::between(hub, leaves).ok()).flatten()?;
+        Some(Probe { half_round_trip_ps: measured.picoseconds })
+    }
+
+    fn stopped(&self) -> bool {
+        (self.stop)()
+    }
+}
+
+/// Measures what is asked for, until `stop` says so.
 ///
 /// # Errors
-/// A port cannot be had for so many peers, a core is not there, or a block did not end.
-pub fn measure(request: &Request, messages: u64, mut seen: impl FnMut(&Sample) -> bool) -> Result<Outcome> {
+/// A port cannot be had for so many peers, or a core is not there.
+pub fn measure(request: &Request, messages: u64, stop: &dyn Fn() -> bool) -> Result<Outcome> {
     check(request)?;
     let mut outcome = Outcome {
         carrier: request.carrier,
         size: request.size,
         rounds: request.rounds,
         cores: request.cores,
-        samples: Vec::new(),
+        cells: Vec::new(),
         footprints: Vec::new(),
         used: Vec::new(),
         floods: Vec::new(),
         notes: Vec::new(),
     };
-    let mut random = Random::new(4);
+    let plan = Plan { groups: vec![request.semantics.len()], rounds: request.rounds, seed: 4 };
     'peers: for &peers in &request.peers {
         match used(peers) {
             Ok(used) => outcome.used.push(used),
@@ -204,32 +231,23 @@ pub fn measure(request: &Request, messages: u64, mut seen: impl FnMut(&Sample) -
         }
         let most = if request.carrier == Carrier::Udp { PASS_MOST_UDP } else { PASS_MOST };
         let each = (most / peers).clamp(1, EACH_MOST);
-        for round in 0..request.rounds {
-            for &order in &request.orders {
-                let sequence = order.sequence(peers, each, u64::from(round));
-                for quantity in BLOCKS {
-                    random.shuffle(&mut worlds);
-                    for (semantics, world) in &mut worlds {
-                        let probe = if quantity.between_cores() { probe(request) } else { None };
-                        let size = request.size;
-                        let block = Block { quantity, sequence: &sequence, each, messages, size, request };
-                        for (quantity, value) in world.block(&block)? {
-                            let semantics = *semantics;
-                            let sample = Sample { semantics, peers, order, quantity, round, value, probe };
-                            let go_on = seen(&sample);
-                            outcome.samples.push(sample);
-                            if !go_on {
-                                break 'peers;
-                            }
-                        }
-                    }
-                }
+        for (&order, kind) in request.orders.iter().flat_map(|order| BLOCKS.map(|kind| (order, kind))) {
+            let mut beside = Beside { request, worlds: &mut worlds, peers, order, kind, messages, each, stop };
+            let (series, whole) = rounds::conduct(&mut beside, &plan, |_, all| {
+                all[1..].iter().any(|other| all[0].over(other, |gave| gave.of(kind)).is_open())
+            });
+            let measured = request.semantics.iter().zip(series);
+            let measured = measured.map(|(&semantics, series)| Measured { semantics, series }).collect();
+            outcome.cells.push(Cell { peers, order, measured });
+            if !whole {
+                break 'peers;
             }
         }
         for (semantics, world) in &worlds {
-            outcome
-                .notes
-                .extend(world.remarks().into_iter().map(|remark| format!("{semantics}, {peers} peers: {remark}")));
+            let failed = outcome.cells.iter().filter(|cell| cell.peers == peers).flat_map(|cell| &cell.measured);
+            let failed = failed.filter(|of| of.semantics == *semantics).flat_map(|of| of.series.failures.clone());
+            let said: Vec<String> = failed.chain(world.remarks()).collect();
+            outcome.notes.extend(said.into_iter().map(|remark| format!("{semantics}, {peers} peers: {remark}")));
         }
     }
     for &semantics in &request.semantics {

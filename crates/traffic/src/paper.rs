@@ -3,6 +3,11 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use experiment::bound::{Bound, Verdict};
+use experiment::findings::Interval;
+use experiment::rounds::{self, Blocks, Plan, Series};
+use experiment::sample::Probe;
+use experiment::statistics::{median, median_interval};
 use linux::lab::Lab;
 use linux::shield::Wanted;
 use machine::{CoreId, Fault, Nanoseconds, Result, XdpMode, count};
@@ -38,8 +43,8 @@ pub struct Paper<'a> {
     pub flow: Flow,
     pub application: CoreId,
     pub device: CoreId,
-    /// Rounds of each run that the ratios rest on.
-    pub rounds: usize,
+    /// Rounds that the ratios rest on, at most.
+    pub rounds: u32,
     pub log: Log,
 }
 
@@ -60,10 +65,6 @@ impl Paper<'_> {
         }
         say(&self.deviations(Neighbour::OnApplication, "one hog")?)?;
         say(&self.deviations(Neighbour::CrowdOnApplication, "four hogs")?)
-    }
-
-    fn interleaved(&self) -> String {
-        count::of(self.rounds as u64, "interleaved round")
     }
 
     fn naive(&self) -> Place {
@@ -98,8 +99,7 @@ impl Paper<'_> {
         };
         let report = session.run()?;
         if linux::signal::interrupted() {
-            let cause = "a signal ended it; the tables above are whole, the one under way is not shown";
-            return Err(Fault::new("traffic --paper", cause, "run it again for the rest"));
+            return Err(ended());
         }
         Ok(report)
     }
@@ -108,7 +108,7 @@ impl Paper<'_> {
         self.once(place, Timing::Constant(Rate::Packets(1e9 / GAP.0 as f64)), size, neighbour)
     }
 
-    /// Rates at full speed, 64 bytes, interleaved.
+    /// Rates at full speed, 64 bytes, in rounds.
     fn rates(&self) -> Result<String> {
         let app = |transmit| Place::App { waiting: Waiting::Spin, transmit };
         let bodies = [
@@ -118,56 +118,78 @@ impl Paper<'_> {
             ("AF_XDP", self.core()),
             ("XDP", self.hook()),
         ];
-        let mut rates = vec![Vec::new(); bodies.len()];
-        for _ in 0..self.rounds {
-            for ((_, place), rates) in bodies.iter().zip(&mut rates) {
-                let report = self.once(*place, Timing::Flood, SIZES[0], Neighbour::Nobody)?;
-                rates.push(report.received.rate.value().copied().unwrap_or(0.0));
+        let targets = [
+            Target { words: "XDP over sendto", one: 4, other: 0, bound: Bound::AtLeast(20.0) },
+            Target { words: "XDP over AF_XDP", one: 4, other: 3, bound: Bound::AtLeast(8.0) },
+        ];
+        let rate = |place: Place| {
+            let report = self.once(place, Timing::Flood, SIZES[0], Neighbour::Nobody)?;
+            match report.received.rate.value() {
+                Some(rate) => Ok(Paced { value: *rate, mean_gap: None }),
+                None => Err(Fault::new("its rate", "the receiver could not count", "run it again")),
+            }
+        };
+        let (rounds, all) = self.rounds(&bodies, &targets, &rate)?;
+        let mut text = format!("64 B at full rate, median (95 % interval), {rounds}\n");
+        for ((name, _), series) in bodies.iter().zip(&all) {
+            match median_interval(&series.values(|paced| Some(paced.value))) {
+                Some(i) => {
+                    let [middle, low, high] = [i.median, i.low, i.high].map(|rate| rate / 1e6);
+                    let _ = writeln!(text, "  {name:<9}{middle:>8.3} Mpps ({low:.3} .. {high:.3})");
+                }
+                None => text += &format!("  {name:<9} not measured\n"),
             }
         }
-        let mut text = format!("64 B at full rate, median of {} (least to most)\n", self.interleaved());
-        for ((name, _), own) in bodies.iter().zip(&rates) {
-            let _ = writeln!(text, "  {name:<9}{:>8.3} Mpps", median(own) / 1e6);
-        }
-        let hook = &rates[4];
-        text += &ratio_line("XDP over sendto", hook, &rates[0], "target 20x");
-        text += &ratio_line("XDP over AF_XDP", hook, &rates[3], "target 8x");
-        text.push('\n');
-        Ok(text)
+        Ok(text + &judged(&targets, &all) + "\n")
     }
 
-    /// Standard deviations of the gap at 34 us beside hogs on the application's core, interleaved.
+    /// Standard deviations of the gap at 34 us beside hogs on the application's core, in rounds.
     fn deviations(&self, neighbour: Neighbour, hogs: &str) -> Result<String> {
         let shielded = Place::Core { core: self.device, shield: Wanted::Best };
         let hook = Place::Xdp { core: self.device, shield: Wanted::Best };
         let bodies = [("naive sleeper", self.naive()), ("AF_XDP, shielded", shielded), ("XDP, shielded", hook)];
-        let (mut deviations, mut means) = (vec![Vec::new(); 3], vec![Vec::new(); 3]);
-        for _ in 0..self.rounds {
-            for (n, (_, place)) in bodies.iter().enumerate() {
-                let report = self.paced(*place, SIZES[0], neighbour)?;
-                if let Some(gaps) = report.gaps.value() {
-                    deviations[n].push(gaps.standard_deviation);
-                    means[n].push(gaps.mean);
+        let targets = [
+            Target { words: "naive over AF_XDP", one: 0, other: 1, bound: Bound::AtLeast(50.0) },
+            Target { words: "naive over XDP", one: 0, other: 2, bound: Bound::AtLeast(50.0) },
+        ];
+        let gaps = |place: Place| {
+            let report = self.paced(place, SIZES[0], neighbour)?;
+            match report.gaps.value() {
+                Some(gaps) => Ok(Paced { value: gaps.standard_deviation, mean_gap: Some(gaps.mean) }),
+                None => Err(Fault::new("its gaps", "the receiver could not time them", "run it again")),
+            }
+        };
+        let (rounds, all) = self.rounds(&bodies, &targets, &gaps)?;
+        let gap = GAP.0 / 1000;
+        let mut text = format!("64 B every {gap} us with {hogs} on the application's core, medians, {rounds}\n");
+        for ((name, _), series) in bodies.iter().zip(&all) {
+            let middle = |value: fn(&Paced) -> Option<f64>| median(&series.values(value)).map(|ns| ns / 1e3);
+            match middle(|paced| paced.mean_gap).zip(middle(|paced| Some(paced.value))) {
+                Some((gap, deviation)) => {
+                    let _ = writeln!(text, "  {name:<18} gap {gap:>9.2} us, deviation {deviation:>9.2} us");
                 }
+                None => text += &format!("  {name:<18} not measured\n"),
             }
         }
-        let mut text = format!(
-            "64 B every {} us with {hogs} on the application's core, median of {} (least to most)\n",
-            GAP.0 / 1000,
-            self.interleaved()
-        );
-        for (n, (name, _)) in bodies.iter().enumerate() {
-            let _ = writeln!(
-                text,
-                "  {name:<18} gap {:>9.2} us, deviation {:>9.2} us",
-                median(&means[n]) / 1e3,
-                median(&deviations[n]) / 1e3
-            );
+        Ok(text + &judged(&targets, &all) + "\n")
+    }
+
+    /// Bodies in rounds, until the targets are decided.
+    fn rounds(
+        &self,
+        bodies: &[(&str, Place)],
+        targets: &[Target],
+        block: &dyn Fn(Place) -> Result<Paced>,
+    ) -> Result<(String, Vec<Series<Paced>>)> {
+        let plan = Plan { groups: vec![bodies.len()], rounds: self.rounds, seed: 3 };
+        let (all, whole) = rounds::conduct(&mut Bodies { paper: self, bodies, block }, &plan, |_, all| {
+            targets.iter().any(|target| target.judge(all).1 == Verdict::CannotTell)
+        });
+        if !whole {
+            return Err(ended());
         }
-        text += &ratio_line("naive over AF_XDP", &deviations[0], &deviations[1], "target 50x");
-        text += &ratio_line("naive over XDP", &deviations[0], &deviations[2], "target 50x");
-        text.push('\n');
-        Ok(text)
+        let done = all.iter().map(|series| series.blocks.len()).max().unwrap_or(0);
+        Ok((format!("{done} of {}", count::of(self.rounds.into(), "round")), all))
     }
 
     fn table(&self, title: &str, place: &Place, shield: Wanted) -> Result<String> {
@@ -220,32 +242,89 @@ impl Paper<'_> {
     }
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+/// What a run is judged by: a rate in frames a second, or the deviation of a gap in nanoseconds.
+#[derive(Clone)]
+struct Paced {
+    value: f64,
+    /// Nanoseconds.
+    mean_gap: Option<f64>,
+}
+
+struct Bodies<'a> {
+    paper: &'a Paper<'a>,
+    bodies: &'a [(&'a str, Place)],
+    block: &'a dyn Fn(Place) -> Result<Paced>,
+}
+
+impl Blocks for Bodies<'_> {
+    type Block = Paced;
+
+    fn block(&mut self, body: usize, _: u32) -> Result<Paced> {
+        let (name, place) = self.bodies[body];
+        (self.block)(place).map_err(|fault| fault.within(name))
+    }
+
+    fn probe(&mut self, _: usize) -> Option<Probe> {
+        let found = linux::probe::between(self.paper.application, self.paper.device).ok()?;
+        Some(Probe { half_round_trip_ps: found.picoseconds })
+    }
+
+    fn stopped(&self) -> bool {
+        linux::signal::interrupted()
     }
 }
 
-/// The ratio round by round, so that drift of the machine cancels.
-fn ratio_line(name: &str, over: &[f64], under: &[f64], target: &str) -> String {
-    let ratios: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
-    let (least, most) = ratios.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), &r| (a.min(r), b.max(r)));
-    format!("  {name}: {:.1}x ({least:.1} to {most:.1}), {target}\n", median(&ratios))
+/// A ratio of two bodies that is held to a bound.
+struct Target {
+    words: &'static str,
+    one: usize,
+    other: usize,
+    bound: Bound,
+}
+
+impl Target {
+    fn judge(&self, all: &[Series<Paced>]) -> (Option<Interval>, Verdict) {
+        let ratio = all[self.one].over(&all[self.other], |paced| Some(paced.value)).interval();
+        (ratio, self.bound.judge(ratio))
+    }
+}
+
+/// A line for each target, and for each body that failed.
+fn judged(targets: &[Target], all: &[Series<Paced>]) -> String {
+    let line = |target: &Target| {
+        let (ratio, verdict) = target.judge(all);
+        let ratio = ratio.map_or("-".to_owned(), |i| format!("{:.1}x ({:.1} .. {:.1})", i.median, i.low, i.high));
+        format!("  {}: {ratio}, {}: {verdict}\n", target.words, target.bound)
+    };
+    let failures = all.iter().flat_map(|series| &series.failures).map(|failure| format!("  {failure}\n"));
+    targets.iter().map(line).chain(failures).collect()
+}
+
+fn ended() -> Fault {
+    let cause = "a signal ended it; the tables above are whole, the one under way is not shown";
+    Fault::new("traffic --paper", cause, "run it again for the rest")
 }
 
 #[cfg(test)]
 mod tests {
+    use experiment::rounds::Taken;
+
     use super::*;
 
     #[test]
-    fn the_middle_is_found_and_ratios_are_taken_round_by_round() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0]), 2.5);
-        assert!(median(&[]).is_nan());
-        assert_eq!(ratio_line("a", &[10.0, 40.0, 30.0], &[1.0, 2.0, 10.0], "t"), "  a: 10.0x (3.0 to 20.0), t\n");
+    fn ratios_are_taken_round_by_round_and_held_to_their_targets() {
+        let series = |values: &[f64]| {
+            let paced = |value: &f64| Paced { value: *value, mean_gap: None };
+            let taken = |(round, value)| Taken { round: round as u32, probes: [None; 2], block: paced(value) };
+            Series { blocks: values.iter().enumerate().map(taken).collect(), failures: vec!["why".to_owned()] }
+        };
+        let all = [series(&[10.0, 40.0, 20.0, 31.0, 10.0, 20.0]), series(&[1.0, 4.0, 2.0, 3.0, 1.0, 2.0])];
+        let target = |bound| Target { words: "a over b", one: 0, other: 1, bound: Bound::AtLeast(bound) };
+        assert_eq!([5.0, 20.0].map(|bound| target(bound).judge(&all).1), [Verdict::Met, Verdict::Missed]);
+        let text = judged(&[target(5.0)], &all);
+        assert!(
+            text.starts_with("  a over b: 10.1x (") && text.ends_with("at least 5.0x: met\n  why\n  why\n"),
+            "{text}"
+        );
     }
 }

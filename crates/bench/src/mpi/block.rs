@@ -42,13 +42,17 @@ pub struct Outcome {
     pub cores: Vec<CoreCost>,
 }
 
+impl Block {
+    /// What came of `task`, where it was among those of the start.
+    pub fn of(&self, task: &Task) -> Option<&Outcome> {
+        self.outcomes.iter().find(|outcome| outcome.task == *task)
+    }
+}
+
 /// What one start gave.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Block {
-    pub round: u32,
     pub started: Nanoseconds,
-    /// One way between the ranks' cores before and after it, in picoseconds.
-    pub probes: [Option<u64>; 2],
     pub outcomes: Vec<Outcome>,
     pub reports: Reports,
     /// Whether MPI calls were timed.
@@ -98,14 +102,7 @@ impl Bench {
     }
 
     /// Runs two ranks through `tasks`.
-    pub fn run(
-        &mut self,
-        contender: &Contender,
-        seats: &Seats,
-        tasks: &[Task],
-        round: u32,
-        accounted: bool,
-    ) -> Result<Block> {
+    pub fn run(&mut self, contender: &Contender, seats: &Seats, tasks: &[Task], accounted: bool) -> Result<Block> {
         let provider = match (&self.provider, contender.is_engine()) {
             (Ok(provider), _) => Some(provider.clone()),
             (Err(_), false) => None,
@@ -148,7 +145,6 @@ impl Bench {
             contained: true,
         };
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let before = probe(seats);
         let mut collected = Collected::new(tasks);
         let mut running = Running::start(&job, scratch, Streams::Kept, None)?;
         let meter = &mut self.meter;
@@ -157,7 +153,6 @@ impl Bench {
         let complained = running.complained();
         let said = running.said();
         let reports = running.finish();
-        let after = probe(seats);
         let why = |text: &str| {
             let line = text.lines().find(|line| line.chars().any(char::is_alphabetic));
             line.map(|line| line.trim().to_owned())
@@ -180,7 +175,7 @@ impl Bench {
             return Err(failed(cause));
         }
         let started = Nanoseconds(started.as_nanos() as u64);
-        Ok(Block { round, started, probes: [before, after], outcomes, reports, accounted })
+        Ok(Block { started, outcomes, reports, accounted })
     }
 
     /// Makes the lab where it is needed, with its receive processing where `seats` want it.
@@ -202,10 +197,6 @@ impl Bench {
         }
         Ok(())
     }
-}
-
-fn probe(seats: &Seats) -> Option<u64> {
-    linux::probe::between(seats.cores.0, seats.cores.1).ok().map(|found| found.picoseconds)
 }
 
 /// Two named pipes to rank 0, wherever the launcher puts it on this machine.

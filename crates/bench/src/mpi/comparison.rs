@@ -2,38 +2,19 @@
 
 use experiment::comparison::Paired;
 use experiment::findings::Interval;
-use experiment::nearness::at_one_place;
-use experiment::sample::Probe;
 use experiment::statistics::{median, median_interval};
 
-use super::block::Block;
 use super::conduct::Measured;
 use super::pattern::Task;
 
-/// The blocks that measured `task`, with its value.
-fn values<'a>(measured: &'a Measured, task: &'a Task) -> impl Iterator<Item = (&'a Block, f64)> {
-    measured.blocks.iter().filter_map(move |block| {
-        let outcome = block.outcomes.iter().find(|outcome| outcome.task == *task)?;
-        Some((block, outcome.value))
-    })
-}
-
 /// Median and 95 % interval; `None` where it was never measured.
 pub fn value(measured: &Measured, task: &Task) -> Option<Interval> {
-    median_interval(&values(measured, task).map(|(_, value)| value).collect::<Vec<_>>())
+    median_interval(&measured.series.values(|block| Some(block.of(task)?.value)))
 }
 
-/// `of` over `peer` in each round that both ran at the same place.
-fn ratios(of: &Measured, peer: &Measured, task: &Task) -> Vec<f64> {
-    let peers: Vec<(&Block, f64)> = values(peer, task).collect();
-    let probes = |block: &Block| block.probes.into_iter().flatten().map(|ps| Probe { half_round_trip_ps: ps });
-    values(of, task)
-        .filter_map(|(block, value)| {
-            let (beside, other) = peers.iter().find(|(other, _)| other.round == block.round)?;
-            let comparable = *other > 0.0 && value > 0.0 && at_one_place(probes(block).chain(probes(beside)));
-            comparable.then_some(value / other)
-        })
-        .collect()
+/// `of` over `peer` in each round that both ran in on cores as near.
+fn over(of: &Measured, peer: &Measured, task: &Task) -> Paired {
+    of.series.over(&peer.series, |block| Some(block.of(task)?.value))
 }
 
 /// The best of those that `wanted` takes, each held against the first of them round by round.
@@ -42,10 +23,10 @@ pub fn best<'a>(
     task: &Task,
     wanted: impl Fn(&Measured) -> bool,
 ) -> Option<&'a Measured> {
-    let has_values = |measured: &&Measured| values(measured, task).next().is_some();
+    let has_values = |measured: &&Measured| value(measured, task).is_some();
     let mut measured = all.into_iter().filter(|measured| wanted(measured)).filter(has_values);
     let first = measured.next()?;
-    let over_first = |of: &'a Measured| Some((of, median(&ratios(of, first, task))?));
+    let over_first = |of: &'a Measured| Some((of, median(&over(of, first, task).ratios)?));
     let better = |one: f64, other: f64| if task.pattern.more_is_better() { one > other } else { one < other };
     let (best, _) = measured
         .filter_map(over_first)
@@ -55,17 +36,19 @@ pub fn best<'a>(
 
 /// `of` over `peer` round by round, in the unit of the pattern: below 1 is better for a time, above 1 for a rate.
 pub fn ratio(of: &Measured, peer: &Measured, task: &Task) -> Option<Interval> {
-    Paired { ratios: ratios(of, peer, task) }.interval()
+    over(of, peer, task).interval()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use experiment::point::Receiver;
+    use experiment::rounds::{Series, Taken};
+    use experiment::sample::Probe;
     use launch::carriers::named;
     use launch::report::Reports;
     use machine::{Bytes, CoreId, Nanoseconds, Site};
 
-    use super::super::block::Outcome;
+    use super::super::block::{Block, Outcome};
     use super::super::contender::{Contender, Hosts, Seats};
     use super::super::pattern::Pattern;
     use super::super::result::Figures;
@@ -80,22 +63,16 @@ pub(super) mod tests {
     /// A contender that gave `values` in rounds 0, 1, 2...
     pub fn measured(contender: Contender, task: Task, values: &[f64]) -> Measured {
         let seats = Seats { hosts: Hosts::One, cores: (CoreId(0), CoreId(1)), protocol_core: None };
-        let block = |(round, value): (usize, &f64)| Block {
-            round: round as u32,
+        let block = |value: f64| Block {
             started: Nanoseconds(0),
-            probes: [Some(50_000), None],
-            outcomes: vec![Outcome {
-                task,
-                value: *value,
-                messages: 100,
-                ranks: [Figures::default(); 2],
-                cores: Vec::new(),
-            }],
+            outcomes: vec![Outcome { task, value, messages: 100, ranks: [Figures::default(); 2], cores: Vec::new() }],
             reports: Reports::default(),
             accounted: false,
         };
-        let blocks = values.iter().enumerate().map(block).collect();
-        Measured { seats, contender, blocks, accounted: Vec::new(), failures: Vec::new() }
+        let probes = [Some(Probe { half_round_trip_ps: 50_000 }), None];
+        let taken = |(round, value): (usize, &f64)| Taken { round: round as u32, probes, block: block(*value) };
+        let blocks = values.iter().enumerate().map(taken).collect();
+        Measured { seats, contender, series: Series { blocks, failures: Vec::new() }, accounted: Vec::new() }
     }
 
     #[test]
@@ -110,16 +87,6 @@ pub(super) mod tests {
         let ratio = ratio(&all[0], best, &LATENCY).unwrap();
         assert!([ratio.median, ratio.low, ratio.high].iter().all(|end| (end - 0.5).abs() < 1e-9), "{ratio:?}");
         assert_eq!(value(&all[0], &LATENCY).unwrap().median, 200.0);
-    }
-
-    #[test]
-    fn a_planted_flip_changes_no_ratio() {
-        let mut ours = measured(engine(), LATENCY, &[100.0, 200.0, 100.0]);
-        let theirs = measured(Contender::Peer(named("tcp").unwrap()), LATENCY, &[200.0, 200.0, 200.0]);
-        // In the second round the cores were far for the engine alone.
-        ours.blocks[1].probes = [Some(50_000), Some(130_000)];
-        let found = ratio(&ours, &theirs, &LATENCY).unwrap();
-        assert_eq!((found.samples, (found.median * 1e9).round()), (2, 0.5e9));
     }
 
     #[test]

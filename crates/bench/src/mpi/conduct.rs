@@ -1,18 +1,19 @@
-//! Rounds: each contender once in each, in an order drawn anew, so that drift of the machine meets all alike.
+//! Starts of `mpirun` in rounds.
 
-use experiment::random::Random;
+use std::ops::Range;
+
+use experiment::bound::Verdict;
+use experiment::rounds::{self, Blocks, Series, Taken};
+use experiment::sample::Probe;
 use machine::{Fault, Result, count};
 use serde::Serialize;
 
 use super::block::{Bench, Block};
 use super::contender::{Contender, Seats};
 use super::pattern::Task;
+use super::targets;
 
-/// The order of a run is the same every time.
 const SEED: u64 = 0x0051_1A11_0000_0004;
-
-/// Starts that may fail before a contender is left out of the rest.
-const PATIENCE: usize = 2;
 
 /// What is to be measured.
 #[derive(Debug, Clone)]
@@ -23,10 +24,12 @@ pub struct Plan {
     pub rounds: u32,
     /// Blocks with timed MPI calls, of each contender at each place and each task.
     pub accounted_rounds: u32,
+    /// A place whose targets are decided gets no more rounds.
+    pub targets: bool,
 }
 
 impl Plan {
-    /// Starts of `mpirun` that it takes.
+    /// Starts of `mpirun` that it takes at most.
     pub fn starts(&self) -> usize {
         let contenders: usize = self.places.iter().map(|(_, contenders)| contenders.len()).sum();
         contenders * (self.rounds as usize + self.accounted_rounds as usize * self.tasks.len())
@@ -38,55 +41,81 @@ impl Plan {
 pub struct Measured {
     pub seats: Seats,
     pub contender: Contender,
-    pub blocks: Vec<Block>,
+    #[serde(flatten)]
+    pub series: Series<Block>,
     /// Blocks with timed MPI calls: one for each task, slower by the timing.
-    pub accounted: Vec<Block>,
-    /// Why starts failed; what was measured before is kept.
-    pub failures: Vec<String>,
+    pub accounted: Vec<Taken<Block>>,
 }
 
-/// Measures all of `plan`; `progress` is told of each start. What was measured comes back also where a signal ends it.
-pub fn conduct(bench: &mut Bench, plan: &Plan, mut progress: impl FnMut(usize)) -> (Vec<Measured>, Result<()>) {
-    let mut all: Vec<Measured> = Vec::new();
-    for (seats, contenders) in &plan.places {
-        all.extend(contenders.iter().map(|contender| Measured {
-            seats: *seats,
-            contender: contender.clone(),
-            blocks: Vec::new(),
-            accounted: Vec::new(),
-            failures: Vec::new(),
-        }));
+/// Starts with some of the tasks each.
+struct Starts<'a> {
+    bench: &'a mut Bench,
+    starts: Vec<(Seats, &'a Contender, &'a [Task])>,
+    accounted: bool,
+}
+
+impl Blocks for Starts<'_> {
+    type Block = Block;
+
+    fn block(&mut self, start: usize, _: u32) -> Result<Block> {
+        let (seats, contender, tasks) = &self.starts[start];
+        self.bench.run(contender, seats, tasks, self.accounted)
     }
-    let tasks: Vec<&[Task]> = plan.tasks.chunks(1).collect();
-    let (mut done, starts) = (0, plan.starts());
-    for round in 0..plan.rounds + plan.accounted_rounds {
-        let accounted = round >= plan.rounds;
-        let mut order: Vec<usize> = (0..all.len()).collect();
-        Random::stream(SEED, round.into()).shuffle(&mut order);
-        // Places in turn: steering the lab's receive processing again and again would be part of the measurement.
-        order.sort_by_key(|&nth| plan.places.iter().position(|(seats, _)| *seats == all[nth].seats));
-        for measured in order {
-            let measured = &mut all[measured];
-            let parts: &[&[Task]] = if accounted { &tasks } else { &[&plan.tasks[..]] };
-            for part in parts {
-                done += 1;
-                progress(done);
-                if measured.failures.len() >= PATIENCE {
-                    continue;
-                }
-                let block = bench.run(&measured.contender, &measured.seats, part, round, accounted);
-                if linux::signal::interrupted() {
-                    let starts = count::of(starts as u64, "start");
-                    let cause = format!("a signal ended it after {} of {starts}", done - 1);
-                    return (all, Err(Fault::new("plimsoll bench --mpi", cause, "run it again")));
-                }
-                match block {
-                    Ok(block) if accounted => measured.accounted.push(block),
-                    Ok(block) => measured.blocks.push(block),
-                    Err(fault) => measured.failures.push(fault.to_string()),
-                }
-            }
+
+    fn probe(&mut self, start: usize) -> Option<Probe> {
+        let (one, other) = self.starts[start].0.cores;
+        crate::probe(one, other)
+    }
+
+    fn stopped(&self) -> bool {
+        linux::signal::interrupted()
+    }
+}
+
+/// Measures all of `plan`. What was measured comes back also where a signal ends it.
+pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
+    let of_places = || plan.places.iter().flat_map(|(seats, all)| all.iter().map(move |one| (*seats, one)));
+    let is_open = |group: Range<usize>, series: &[Series<Block>]| {
+        let here = named(of_places().skip(group.start), series.to_vec());
+        !plan.targets || targets::judge(&here).iter().any(|target| target.verdict == Verdict::CannotTell)
+    };
+    // Places in turn: steering the lab's receive processing again and again would be part of the measurement.
+    let groups: Vec<usize> = plan.places.iter().map(|(_, contenders)| contenders.len()).collect();
+    let starts = of_places().map(|(seats, contender)| (seats, contender, &plan.tasks[..])).collect();
+    let whole = rounds::Plan { groups: groups.clone(), rounds: plan.rounds, seed: SEED };
+    let mut runner = Starts { bench, starts, accounted: false };
+    let (series, mut ended) = rounds::conduct(&mut runner, &whole, is_open);
+    let mut all = named(of_places(), series);
+    if ended && plan.accounted_rounds > 0 {
+        let tasks = plan.tasks.len();
+        let each = plan.tasks.chunks(1);
+        runner.starts = of_places().flat_map(|(seats, one)| each.clone().map(move |task| (seats, one, task))).collect();
+        runner.accounted = true;
+        let groups = groups.iter().map(|contenders| contenders * tasks).collect();
+        let timed = rounds::Plan { groups, rounds: plan.accounted_rounds, seed: SEED + 1 };
+        let (series, rest) = rounds::conduct(&mut runner, &timed, |_, _| true);
+        ended = rest;
+        for (nth, series) in series.into_iter().enumerate() {
+            let of = &mut all[nth / tasks];
+            of.accounted.extend(series.blocks);
+            of.series.failures.extend(series.failures);
         }
     }
-    (all, Ok(()))
+    let done: usize = all.iter().map(|of| of.series.blocks.len() + of.accounted.len()).sum();
+    let end = || {
+        let cause = format!("a signal ended it after {done} of {}", count::of(plan.starts() as u64, "start"));
+        Err(Fault::new("plimsoll bench --mpi", cause, "run it again"))
+    };
+    (all, if ended { Ok(()) } else { end() })
+}
+
+fn named<'a>(of: impl Iterator<Item = (Seats, &'a Contender)>, series: Vec<Series<Block>>) -> Vec<Measured> {
+    of.zip(series)
+        .map(|((seats, contender), series)| Measured {
+            seats,
+            contender: contender.clone(),
+            series,
+            accounted: Vec::new(),
+        })
+        .collect()
 }

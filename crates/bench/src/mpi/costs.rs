@@ -7,7 +7,6 @@ use experiment::point::Receiver;
 use experiment::statistics::predictive_interval;
 
 use super::block::Outcome;
-use super::conduct::Measured;
 use super::contender::{Contender, Hosts, Seats};
 use super::pattern::{Pattern, Task};
 use super::request::Findings;
@@ -27,21 +26,18 @@ pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> Vec<Row> {
     for measured in &findings.measured {
         let way = way(&measured.contender, &measured.seats, &findings.mpi);
         for task in &findings.tasks {
+            let of = |value: &dyn Fn(&Outcome) -> Option<f64>| measured.series.values(|block| value(block.of(task)?));
             let row = |item, values: Vec<f64>| {
                 let cost = Reading::Measured(predictive_interval(&values)?);
                 Some(Row { item, size: Some(task.size), cost, source: source.to_owned(), taken })
             };
             rows.extend(match task.pattern {
-                Pattern::Latency => {
-                    row(Item::HalfTrip(way.clone()), values(measured, task, |outcome| Some(outcome.value)))
-                }
-                Pattern::Rate => {
-                    row(Item::Message(way.clone()), values(measured, task, |outcome| Some(1e9 / outcome.value)))
-                }
+                Pattern::Latency => row(Item::HalfTrip(way.clone()), of(&|outcome| Some(outcome.value))),
+                Pattern::Rate => row(Item::Message(way.clone()), of(&|outcome| Some(1e9 / outcome.value))),
                 Pattern::Bandwidth | Pattern::Exchange => None,
             });
             if task.pattern == Pattern::Rate && way.network.is_some() {
-                rows.extend(row(Item::Softirq(way.clone()), values(measured, task, softirq)));
+                rows.extend(row(Item::Softirq(way.clone()), of(&softirq)));
             }
         }
     }
@@ -58,12 +54,6 @@ fn way(contender: &Contender, seats: &Seats, mpi: &str) -> Way {
         Contender::Peer(carrier) => (carrier.name.clone(), SiteKind::App, lab.then(|| "lab".to_owned())),
     };
     Way { carrier, mpi: mpi.to_owned(), placement, network }
-}
-
-fn values(measured: &Measured, task: &Task, value: impl Fn(&Outcome) -> Option<f64>) -> Vec<f64> {
-    let outcomes =
-        measured.blocks.iter().filter_map(|block| block.outcomes.iter().find(|outcome| outcome.task == *task));
-    outcomes.filter_map(value).collect()
 }
 
 /// Nanoseconds of network softirqs for each message; `None` where no sensor told.

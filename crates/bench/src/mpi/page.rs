@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use comfy_table::{CellAlignment, Table, presets};
 use experiment::findings::Interval;
 use experiment::nearness;
+use experiment::rounds::Taken;
 use experiment::sample::Probe;
 use experiment::statistics::median;
 use machine::{CoreId, Reading, count};
@@ -157,8 +158,7 @@ fn softirqs(here: &[&Measured], tasks: &[Task]) -> String {
     for task in tasks {
         for measured in here {
             let mut cores: BTreeMap<CoreId, Vec<f64>> = BTreeMap::new();
-            let outcomes = measured.blocks.iter().flat_map(|block| &block.outcomes);
-            for outcome in outcomes.filter(|outcome| outcome.task == *task) {
+            for outcome in measured.series.blocks.iter().filter_map(|taken| taken.block.of(task)) {
                 for core in &outcome.cores {
                     let time = |reading: &Reading<machine::accounting::Softirq>| {
                         reading.value().map_or(0.0, |softirq| softirq.time.0 as f64)
@@ -183,13 +183,12 @@ fn softirqs(here: &[&Measured], tasks: &[Task]) -> String {
 
 /// The probe beside each block.
 fn nearness(all: &[Measured]) -> Vec<String> {
-    let blocks = |measured: &Measured| -> Vec<[Option<u64>; 2]> {
-        measured.blocks.iter().chain(&measured.accounted).map(|block| block.probes).collect()
+    let blocks = |measured: &Measured| -> Vec<[Option<Probe>; 2]> {
+        measured.series.blocks.iter().chain(&measured.accounted).map(|taken| taken.probes).collect()
     };
-    let probe = |half_round_trip_ps| Probe { half_round_trip_ps };
     let of = |measured: &Measured| -> Vec<_> {
         let cores = measured.seats.cores;
-        blocks(measured).into_iter().flatten().flatten().map(|ps| (cores, probe(ps))).collect()
+        blocks(measured).into_iter().flatten().flatten().map(|probe| (cores, probe)).collect()
     };
     let sentences = nearness::said(all.iter().flat_map(of));
     let mut notes: Vec<String> =
@@ -197,10 +196,7 @@ fn nearness(all: &[Measured]) -> Vec<String> {
     if notes.is_empty() {
         return vec!["no probe between the cores: they are one, or others kept them busy".to_owned()];
     }
-    let moved = |probes: &[Option<u64>; 2]| match probes {
-        [Some(before), Some(after)] => !nearness::as_near(probe(*before), probe(*after)),
-        _ => false,
-    };
+    let moved = |probes: &[Option<Probe>; 2]| !nearness::at_one_place(probes.iter().copied().flatten());
     let flipped = all.iter().flat_map(blocks).filter(moved).count();
     if flipped > 0 {
         let starts = count::of(flipped as u64, "start");
@@ -223,17 +219,16 @@ fn carried(all: &[Measured]) -> Vec<String> {
     };
     for measured in all {
         let name = &measured.contender;
-        for failure in &measured.failures {
+        for failure in &measured.series.failures {
             add(failure.clone());
         }
         if !name.is_engine() {
             continue;
         }
-        let blocks = measured.blocks.iter().chain(&measured.accounted);
         let mut packets: BTreeMap<&str, u64> = BTreeMap::new();
-        for block in blocks {
+        for Taken { round, block, .. } in measured.series.blocks.iter().chain(&measured.accounted) {
             if block.reports.ranks() < 2 {
-                add(format!("{name}: {} of 2 ranks reported in round {}", block.reports.ranks(), block.round));
+                add(format!("{name}: {} of 2 ranks reported in round {round}", block.reports.ranks()));
             }
             for (port, sum) in block.reports.sums() {
                 *packets.entry(port).or_default() += sum.packets_received;
@@ -263,7 +258,7 @@ fn carried(all: &[Measured]) -> Vec<String> {
 fn slowdown(all: &[Measured]) -> String {
     let mut ratios = Vec::new();
     for measured in all {
-        for outcome in measured.accounted.iter().flat_map(|block| &block.outcomes) {
+        for outcome in measured.accounted.iter().flat_map(|taken| &taken.block.outcomes) {
             if let Some(plain) = value(measured, &outcome.task) {
                 let slower = outcome.value / plain.median;
                 ratios.push(if outcome.task.pattern.more_is_better() { 1.0 / slower } else { slower });
@@ -308,7 +303,7 @@ mod tests {
     #[test]
     fn a_page_says_what_was_compared_and_what_failed() {
         let mut lost = measured(Contender::Peer(named("ucx").unwrap()), LATENCY, &[]);
-        lost.failures.push("ucx under Open MPI: exit code 1. Next: see".to_owned());
+        lost.series.failures.push("ucx under Open MPI: exit code 1. Next: see".to_owned());
         let all = [
             measured(engine(), LATENCY, &[100.0, 110.0, 120.0]),
             measured(Contender::Peer(named("vader").unwrap()), LATENCY, &[200.0, 220.0, 240.0]),

@@ -95,7 +95,7 @@ pub fn run(request: &Request, begin: impl FnOnce(usize)) -> Result<(Findings, Re
     let mut bench = Bench::new(installation, request.command.clone())?;
     notes.extend_from_slice(bench.notes());
     begin(plan.starts());
-    let (measured, end) = conduct(&mut bench, &plan, |_| {});
+    let (measured, end) = conduct(&mut bench, &plan);
     let findings = Findings {
         mpi: bench.installation().to_string(),
         tasks: plan.tasks,
@@ -180,13 +180,13 @@ fn plan(request: &Request, installation: &Installation, cores: &[CoreId], notes:
         })
         .collect();
     let accounted_rounds = if request.divided { request.rounds.div_ceil(3) } else { 0 };
-    Ok(Plan { places, tasks, rounds: request.rounds, accounted_rounds })
+    Ok(Plan { places, tasks, rounds: request.rounds, accounted_rounds, targets: request.targets })
 }
 
 impl Findings {
     /// Whether there is anything to show.
     pub fn is_empty(&self) -> bool {
-        self.measured.iter().all(|measured| measured.blocks.is_empty() && measured.failures.is_empty())
+        self.measured.iter().all(|of| of.series.blocks.is_empty() && of.series.failures.is_empty())
     }
 
     /// What was not measured, and why.
@@ -194,7 +194,7 @@ impl Findings {
         let failed = self
             .measured
             .iter()
-            .filter_map(|measured| Some(format!("{}: {}", measured.contender, measured.failures.first()?)));
+            .filter_map(|measured| Some(format!("{}: {}", measured.contender, measured.series.failures.first()?)));
         self.notes.iter().cloned().chain(failed).collect()
     }
 
@@ -204,7 +204,7 @@ impl Findings {
 
     /// The plan in words, for the user.
     pub fn page(&self) -> String {
-        let done = self.measured.iter().map(|measured| measured.blocks.len()).max().unwrap_or(0);
+        let done = self.measured.iter().map(|measured| measured.series.blocks.len()).max().unwrap_or(0);
         let rounds = count::of(self.rounds.into(), "round");
         let heading = format!("two ranks of {}, {done} of {rounds}, each a start of its own", self.mpi);
         let page = page::page(&heading, &self.measured, &self.tasks, &self.notes);

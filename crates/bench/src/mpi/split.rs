@@ -28,11 +28,8 @@ pub struct Split {
 
 /// The split of both ranks of `measured` for `task`; `None` without a block that timed its calls.
 pub fn of(measured: &Measured, task: &Task) -> Option<[Split; 2]> {
-    let found: Vec<(&Block, &Outcome)> = measured
-        .accounted
-        .iter()
-        .filter_map(|block| Some((block, block.outcomes.iter().find(|outcome| outcome.task == *task)?)))
-        .collect();
+    let blocks = measured.accounted.iter().map(|taken| &taken.block);
+    let found: Vec<(&Block, &Outcome)> = blocks.filter_map(|block| Some((block, block.of(task)?))).collect();
     (!found.is_empty()).then(|| [0, 1].map(|rank| rank_of(rank, measured.contender.is_engine(), &found)))
 }
 
@@ -119,8 +116,8 @@ mod tests {
 
     fn accounted(contender: Contender, account: Option<u64>) -> Measured {
         let mut measured = measured(contender, LATENCY, &[100.0]);
-        let mut block = measured.blocks.pop().unwrap();
-        block.outcomes[0].ranks = [Figures {
+        let mut taken = measured.series.blocks.pop().unwrap();
+        taken.block.outcomes[0].ranks = [Figures {
             elapsed: 10_000,
             cpu: 9_000,
             in_calls: 8_000,
@@ -130,8 +127,8 @@ mod tests {
         }; 2];
         let report =
             |rank| Report { rank: Some(rank), account_nanoseconds: account, process: rank, ..Report::default() };
-        block.reports = Reports { endpoints: vec![report(0), report(1)], damaged: 0 };
-        measured.accounted.push(block);
+        taken.block.reports = Reports { endpoints: vec![report(0), report(1)], damaged: 0 };
+        measured.accounted.push(taken);
         measured
     }
 

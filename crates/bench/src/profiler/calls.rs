@@ -4,27 +4,27 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use experiment::random::Random;
-use experiment::statistics::median;
+use experiment::bound::{Bound, Verdict};
+use experiment::findings::Interval;
+use experiment::rounds::{self, Blocks, Plan, Series, difference};
+use experiment::sample::Probe;
+use experiment::statistics::{median, median_interval};
 use launch::installation::Installation;
 use launch::job::{Job, Place};
 use launch::running::{Running, Scratch, Streams, exit_code};
 use machine::{Fault, Result};
 
-use super::{Call, Mode, Profiled, Request, interval};
+use super::{Call, Mode, Profiled, Request, TABLES_NANOSECONDS, TIMELINE_NANOSECONDS};
 use crate::mpi::program::Program;
 
 const BLOCKS: u64 = 2_000;
 /// Of a block, of each kind.
 const CALLS: u64 = 2_000;
 const LIMIT: Duration = Duration::from_secs(60);
-/// The order of a run is the same every time.
 const SEED: u64 = 0x0051_1A11_0000_0005;
-/// Starts that may fail before a mode is left out.
-const PATIENCE: usize = 2;
 
 /// One start: medians of its blocks, in nanoseconds.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Run {
     /// A call that is not seen by the profiler, and one that is.
     bare: f64,
@@ -41,36 +41,57 @@ pub fn measure(
     progress: &mut impl FnMut(&str),
 ) -> Result<Call> {
     let program = Program::compile(installation, "calls", include_str!("calls.c"))?;
-    let mut found: [Vec<Option<Run>>; 3] = Default::default();
-    let mut failures: [Vec<String>; 3] = Default::default();
-    for round in 0..request.rounds {
-        let mut order = [0, 1, 2];
-        Random::stream(SEED, round.into()).shuffle(&mut order);
-        for nth in order {
-            if failures[nth].len() >= PATIENCE || linux::signal::interrupted() {
-                found[nth].push(None);
-                continue;
-            }
-            progress(&format!("{installation}, {}, round {} of {}", Mode::ALL[nth].word(), round + 1, request.rounds));
-            let run = run(request, installation, &program, Mode::ALL[nth], library);
-            if let (Err(fault), false) = (&run, linux::signal::interrupted()) {
-                failures[nth].push(fault.to_string());
-            }
-            found[nth].push(run.ok());
-        }
-    }
-    let [bare, tables, timeline] = &found;
-    let all = |runs: &[Option<Run>], value: fn(&Run) -> f64| runs.iter().flatten().map(value).collect::<Vec<_>>();
+    let mut starts = Starts { request, installation, program: &program, library, progress };
+    let plan = Plan { groups: vec![Mode::ALL.len()], rounds: request.rounds, seed: SEED };
+    let (all, _) = rounds::conduct(&mut starts, &plan, |_, all| {
+        let [_, tables, timeline] = all else { return false };
+        let open = |of, most| Bound::AtMost(most).judge(adds(of)) == Verdict::CannotTell;
+        open(tables, TABLES_NANOSECONDS) || open(timeline, TIMELINE_NANOSECONDS)
+    });
+    let [bare, tables, timeline] = &all[..] else { unreachable!("a series for each mode") };
+    let failures = all.iter().flat_map(|of| of.failures.clone()).collect();
     Ok(Call {
         library: installation.to_string(),
-        bare: interval(&all(bare, |run| run.recorded)),
-        unloaded: interval(&all(bare, |run| run.recorded - run.bare)),
-        tables: interval(&all(tables, |run| run.recorded - run.bare)),
-        timeline: interval(&all(timeline, |run| run.recorded - run.bare)),
-        clock: interval(&all(tables, |run| run.clock)),
-        bytes: median(&all(timeline, |run| run.bytes)),
-        failures: failures.concat(),
+        bare: median_interval(&bare.values(|run| Some(run.recorded))),
+        unloaded: adds(bare),
+        tables: adds(tables),
+        timeline: adds(timeline),
+        clock: median_interval(&tables.values(|run| Some(run.clock))),
+        bytes: median(&timeline.values(|run| Some(run.bytes))),
+        failures,
     })
+}
+
+/// What a call that is recorded takes more than one that is not.
+fn adds(of: &Series<Run>) -> Option<Interval> {
+    difference(&of.values(|run| Some(run.recorded - run.bare)))
+}
+
+struct Starts<'a, P> {
+    request: &'a Request,
+    installation: &'a Installation,
+    program: &'a Program,
+    library: &'a Path,
+    progress: P,
+}
+
+impl<P: FnMut(&str)> Blocks for Starts<'_, P> {
+    type Block = Run;
+
+    fn block(&mut self, mode: usize, round: u32) -> Result<Run> {
+        let (mode, rounds) = (Mode::ALL[mode], self.request.rounds);
+        (self.progress)(&format!("{}, {}, round {} of {rounds}", self.installation, mode.word(), round + 1));
+        run(self.request, self.installation, self.program, mode, self.library)
+    }
+
+    /// It is one rank.
+    fn probe(&mut self, _: usize) -> Option<Probe> {
+        None
+    }
+
+    fn stopped(&self) -> bool {
+        linux::signal::interrupted()
+    }
 }
 
 fn run(request: &Request, installation: &Installation, program: &Program, mode: Mode, library: &Path) -> Result<Run> {

@@ -2,25 +2,20 @@
 
 use std::path::Path;
 
-use experiment::comparison::Paired;
-use experiment::nearness::at_one_place;
+use experiment::bound::{Bound, Verdict};
+use experiment::findings::Interval;
 use experiment::point::{self, Pattern, PointSpec, Receiver, Stack};
-use experiment::random::Random;
+use experiment::rounds::{self, Blocks, Plan, Series};
 use experiment::sample::Probe;
-use machine::{Bytes, Result, Site};
+use experiment::statistics::median_interval;
+use machine::{Bytes, Fault, Result, Site};
 
-use super::{Message, Mode, Profiled, Request, interval};
+use super::{MESSAGE_RATIO, Message, Mode, Profiled, Request};
 use crate::reference::netpipe;
 
 const SEED: u64 = 0x0051_1A11_0000_0006;
-const PATIENCE: usize = 2;
 
-pub fn measure(
-    request: &Request,
-    library: &Path,
-    probes: &mut Vec<u64>,
-    progress: &mut impl FnMut(&str),
-) -> Result<Message> {
+pub fn measure(request: &Request, library: &Path, progress: &mut impl FnMut(&str)) -> Message {
     let spec = PointSpec {
         stack: Stack::OpenMpi,
         placement: Site::App,
@@ -33,57 +28,56 @@ pub fn measure(
         protocol_core: None,
         receiver: Receiver::Reads,
     };
-    let mut found: [Vec<Option<(f64, Beside)>>; 3] = Default::default();
-    let mut failures: [Vec<String>; 3] = Default::default();
-    for round in 0..request.rounds {
-        let mut order = [0, 1, 2];
-        Random::stream(SEED, round.into()).shuffle(&mut order);
-        for nth in order {
-            if failures[nth].len() >= PATIENCE || linux::signal::interrupted() {
-                found[nth].push(None);
-                continue;
-            }
-            progress(&format!("NetPIPE, {}, round {} of {}", Mode::ALL[nth].word(), round + 1, request.rounds));
-            let before = probe(request);
-            let profiled = Profiled::new(Mode::ALL[nth], library)?;
-            let run = netpipe::measure_with(&spec, None, &profiled.variables).map(|reference| reference.value);
-            let beside = [before, probe(request)];
-            probes.extend(beside.into_iter().flatten().map(|probe| probe.half_round_trip_ps));
-            let (sends, _) = profiled.recorded()?;
-            let proven = (sends > 0) == (Mode::ALL[nth] != Mode::Bare);
-            found[nth].push(match run {
-                Ok(value) if proven => Some((value, beside)),
-                Ok(_) => {
-                    failures[nth].push(format!("NetPIPE, {}: {sends} sends were recorded", Mode::ALL[nth].word()));
-                    None
-                }
-                Err(fault) => {
-                    if !linux::signal::interrupted() {
-                        failures[nth].push(fault.to_string());
-                    }
-                    None
-                }
-            });
-        }
+    let plan = Plan { groups: vec![Mode::ALL.len()], rounds: request.rounds, seed: SEED };
+    let mut starts = Starts { request, spec, library, progress };
+    let (all, _) = rounds::conduct(&mut starts, &plan, |_, all| {
+        let [bare, tables, _] = all else { return false };
+        Bound::AtMost(MESSAGE_RATIO).judge(ratio(tables, bare)) == Verdict::CannotTell
+    });
+    let [bare, tables, timeline] = &all[..] else { unreachable!("a series for each mode") };
+    let probes = all.iter().flat_map(|of| &of.blocks).flat_map(|taken| taken.probes).flatten();
+    Message {
+        bare: median_interval(&bare.values(|value| Some(*value))),
+        tables: ratio(tables, bare),
+        timeline: ratio(timeline, bare),
+        probes: probes.collect(),
+        failures: all.iter().flat_map(|of| of.failures.clone()).collect(),
     }
-    let [bare, tables, timeline] = &found;
-    let ratio = |with: &[Option<(f64, Beside)>]| {
-        let pairs = bare.iter().zip(with).filter_map(|(bare, with)| Some(((*bare)?, (*with)?)));
-        let near = pairs.filter(|(bare, with)| at_one_place(bare.1.into_iter().chain(with.1).flatten()));
-        Paired { ratios: near.map(|(bare, with)| with.0 / bare.0).collect() }.interval()
-    };
-    Ok(Message {
-        bare: interval(&bare.iter().flatten().map(|(value, _)| *value).collect::<Vec<_>>()),
-        tables: ratio(tables),
-        timeline: ratio(timeline),
-        failures: failures.concat(),
-    })
 }
 
-/// The distance of the cores before and after a run.
-type Beside = [Option<Probe>; 2];
+fn ratio(with: &Series<f64>, bare: &Series<f64>) -> Option<Interval> {
+    with.over(bare, |value| Some(*value)).interval()
+}
 
-fn probe(request: &Request) -> Option<Probe> {
-    let found = linux::probe::between(request.cores.0, request.cores.1).ok()?;
-    Some(Probe { half_round_trip_ps: found.picoseconds })
+struct Starts<'a, P> {
+    request: &'a Request,
+    spec: PointSpec,
+    library: &'a Path,
+    progress: P,
+}
+
+impl<P: FnMut(&str)> Blocks for Starts<'_, P> {
+    type Block = f64;
+
+    fn block(&mut self, mode: usize, round: u32) -> Result<f64> {
+        let (mode, rounds) = (Mode::ALL[mode], self.request.rounds);
+        (self.progress)(&format!("NetPIPE, {}, round {} of {rounds}", mode.word(), round + 1));
+        let profiled = Profiled::new(mode, self.library)?;
+        let reference = netpipe::measure_with(&self.spec, None, &profiled.variables)?;
+        let (sends, _) = profiled.recorded()?;
+        if (sends > 0) != (mode != Mode::Bare) {
+            let cause = format!("{sends} sends were recorded");
+            let next = "run it by hand with `plimsoll profile -- mpirun -n 2 NPopenmpi`";
+            return Err(Fault::new(format!("NetPIPE, {}", mode.word()), cause, next));
+        }
+        Ok(reference.value)
+    }
+
+    fn probe(&mut self, _: usize) -> Option<Probe> {
+        crate::probe(self.request.cores.0, self.request.cores.1)
+    }
+
+    fn stopped(&self) -> bool {
+        linux::signal::interrupted()
+    }
 }

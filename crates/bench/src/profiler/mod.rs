@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use experiment::findings::Interval;
-use experiment::statistics::median_interval;
+use experiment::sample::Probe;
 use launch::carrier::Variables;
 use launch::installation::Installation;
 use launch::preload;
@@ -86,6 +86,8 @@ pub struct Message {
     /// Ratios within a round.
     pub tables: Option<Interval>,
     pub timeline: Option<Interval>,
+    /// How near the cores were before and after each start.
+    pub probes: Vec<Probe>,
     pub failures: Vec<String>,
 }
 
@@ -95,14 +97,12 @@ pub struct Findings {
     pub calls: Vec<Call>,
     /// `None` where NetPIPE is not installed, or a signal came before.
     pub message: Option<Message>,
-    pub probes: Vec<u64>,
 }
 
 /// Measures all, or as much as there is time for until a signal; `progress` hears of each start.
 pub fn measure(request: &Request, mut progress: impl FnMut(&str)) -> Result<Findings> {
     let library = preload::library(&request.command)?;
     let mut calls = Vec::new();
-    let mut probes = Vec::new();
     for installation in &request.installations {
         match calls::measure(request, installation, &library, &mut progress) {
             // The signal reaches compilers and launchers too.
@@ -111,13 +111,12 @@ pub fn measure(request: &Request, mut progress: impl FnMut(&str)) -> Result<Find
         }
     }
     let message = (crate::reference::netpipe::is_installed() && !linux::signal::interrupted())
-        .then(|| message::measure(request, &library, &mut probes, &mut progress))
-        .transpose()?;
+        .then(|| message::measure(request, &library, &mut progress));
     if linux::signal::interrupted() && calls.iter().all(|call| call.bare.is_none()) {
         let cause = "a signal ended it before anything was measured";
         return Err(Fault::new("plimsoll bench --profiler", cause, "run it again"));
     }
-    Ok(Findings { rounds: request.rounds, calls, message, probes })
+    Ok(Findings { rounds: request.rounds, calls, message })
 }
 
 /// A folder for one profile, and the variables that make a job write it.
@@ -155,8 +154,4 @@ impl Profiled {
         }
         Ok((sends, traced))
     }
-}
-
-fn interval(values: &[f64]) -> Option<Interval> {
-    median_interval(values)
 }

@@ -250,9 +250,12 @@ impl<B: Buffer> NodeClient<B> {
                 Event::Lost { peer, fault } => lost.push_back((peer, fault_of(fault))),
             }
         })?;
+        if came == 0 {
+            return Ok(false);
+        }
         match self.failed.take() {
             Some(fault) => Err(fault),
-            None => Ok(came > 0),
+            None => Ok(true),
         }
     }
 
@@ -412,6 +415,7 @@ impl<B: Buffer> NodeClient<B> {
         }
         if !self.take_events()? {
             self.rest()?;
+            return Ok(None);
         }
         Ok(self.ended.pop_front())
     }

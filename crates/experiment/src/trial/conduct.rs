@@ -10,7 +10,7 @@ use super::judgement::{Judgement, judge};
 use super::store::{Store, Trial};
 use super::{Run, Runs};
 use crate::contrast::{FIRST_LOOK, looks};
-use crate::random::Random;
+use crate::order::of_round;
 use crate::sample::Probe;
 use crate::statistics::median;
 
@@ -132,7 +132,7 @@ impl Sitting<'_> {
                     "begin anew: `plimsoll try --fresh`, with the same arguments",
                 ));
             }
-            for (order, arm) in self.order(round).into_iter().enumerate() {
+            for (order, arm) in of_round(self.trial.seed, round, arms).into_iter().enumerate() {
                 if !beaten[arm] && self.take(arm, Some(round), order as u32)? == End::Interrupted {
                     return Ok(End::Interrupted);
                 }
@@ -178,16 +178,6 @@ impl Sitting<'_> {
             chart::clock::duration(self.budget)
         );
         Err(Fault::new("the trial", cause, format!("give it more (--budget {minutes:.0}m), or a shorter input")))
-    }
-
-    /// Every second round is the reverse of the one before: what drifts steadily meets all alike.
-    fn order(&self, round: u32) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.design.arms.len()).collect();
-        Random::stream(self.trial.seed, u64::from(round / 2)).shuffle(&mut order);
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        order
     }
 
     /// What a run of the arm usually takes, with all around it.

@@ -177,6 +177,8 @@ pub fn plausible(spec: &PointSpec) -> Result<(f64, f64)> {
         (Stack::EngineShm, _) => (900.0, 0.15),
         (Stack::EngineUdp, Site::App) => (4_000.0, 0.5),
         (Stack::EngineUdp, _) => (9_000.0, 0.6),
+        (Stack::EngineAfxdp, _) => (5_000.0, 0.8),
+        (Stack::EngineXdp, _) => (5_500.0, 1.0),
         (Stack::Udp, _) => (4_500.0, 0.4),
         (Stack::Tcp, _) => (6_000.0, 0.45),
         (Stack::OpenMpi, _) => return Err(Fault::new("open-mpi", "not installed here", "install it")),

@@ -97,9 +97,9 @@ pub struct Arguments {
     /// Print the tables of the HYDRA paper (Weinsberg, Dolev, Anker and Wyckoff) for this machine
     #[arg(long)]
     paper: bool,
-    /// Rounds of each run behind the ratios that --paper prints
-    #[arg(long, default_value_t = 5, requires = "paper")]
-    rounds: usize,
+    /// Rounds behind the ratios that --paper prints, at most: what is decided gets no more
+    #[arg(long, default_value_t = 8, requires = "paper", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
     /// Print JSON
     #[arg(long, conflicts_with = "paper")]
     json: bool,
@@ -234,7 +234,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let flow = flow(&lab, arguments.ipv6)?;
     let log: Log = Arc::new(|line| eprintln!("plimsoll traffic: {line}"));
     if arguments.paper {
-        let paper = Paper { lab: &lab, flow, application, device, rounds: arguments.rounds.max(1), log };
+        let paper = Paper { lab: &lab, flow, application, device, rounds: arguments.rounds, log };
         paper.run(output::print)?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -1,8 +1,10 @@
 use std::process::ExitCode;
 
 use bench::runner::Bench;
+use experiment::comparison::Paired;
 use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
-use experiment::sample::Runner;
+use experiment::rounds::{self, Blocks, Plan, Series};
+use experiment::sample::{Probe, Runner, Sample};
 use experiment::sweep::sender;
 use machine::choice::{Choice, for_polling_here};
 use machine::topology::Topology;
@@ -51,7 +53,7 @@ pub struct Arguments {
     sweep_cores: bool,
     #[command(flatten)]
     semantics: bench_semantics::Comparison,
-    /// Blocks of each point
+    /// Blocks of each point at most: what is decided gets no more
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
     /// Print all samples as JSON
@@ -158,7 +160,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut measured: Vec<Measured> = points(&arguments)?;
     linux::signal::watch()?;
     let mut bench = Bench::new(program);
-    let end = measure(&mut bench, &mut measured, arguments.rounds);
+    let end = measure(&mut bench, &mut measured, &arguments);
     bench.close();
     // Whatever ended it, what was measured is not lost.
     if measured.iter().any(|point| !point.samples.is_empty()) {
@@ -174,34 +176,79 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     end.map(|()| ExitCode::SUCCESS)
 }
 
-/// Round by round, until all is measured, a block fails, or a signal asks to end.
-fn measure(bench: &mut Bench, measured: &mut [Measured], rounds: u32) -> Result<()> {
-    let blocks = rounds as usize * measured.len();
-    let mut done = 0;
-    for round in 0..rounds {
-        for (order, point) in measured.iter_mut().enumerate() {
-            // A signal reaches the peers of this process too: a block that fails then says nothing about its point.
-            let block = if linux::signal::interrupted() {
-                Err(None)
-            } else {
-                bench.run_block(&point.spec, round, order as u32).map_err(Some)
-            };
-            match block {
-                Ok(sample) => point.samples.push(sample),
-                Err(Some(fault)) if !linux::signal::interrupted() => return Err(fault),
-                Err(_) => {
-                    return Err(Fault::new(
-                        "plimsoll bench",
-                        format!("a signal ended it after {done} of {}", count::of(blocks as u64, "block")),
-                        if done == 0 { "run it again" } else { "use what was measured until then, or run it again" },
-                    ));
-                }
+/// Blocks of points; the first that fails is the last.
+struct Points<'a> {
+    bench: &'a mut Bench,
+    specs: Vec<PointSpec>,
+    /// The round, and blocks of it so far.
+    order: (u32, u32),
+    done: usize,
+    fault: Option<Fault>,
+}
+
+impl Blocks for Points<'_> {
+    type Block = Sample;
+
+    fn block(&mut self, point: usize, round: u32) -> Result<Sample> {
+        self.order = if self.order.0 == round { (round, self.order.1 + 1) } else { (round, 0) };
+        match self.bench.run_block(&self.specs[point], round, self.order.1) {
+            Ok(sample) => {
+                self.done += 1;
+                Ok(sample)
             }
-            done += 1;
+            // A signal reaches the peers of this process too: a block that fails then says nothing about its point.
+            Err(fault) => {
+                let cause = fault.cause().to_owned();
+                self.fault = (!linux::signal::interrupted()).then_some(fault);
+                Err(Fault::new("block", cause, "measure it again"))
+            }
         }
     }
-    Ok(())
+
+    /// The sample holds its own.
+    fn probe(&mut self, _: usize) -> Option<Probe> {
+        None
+    }
+
+    fn stopped(&self) -> bool {
+        self.fault.is_some() || linux::signal::interrupted()
+    }
 }
+
+/// Until all is measured or told, a block fails, or a signal asks to end.
+fn measure(bench: &mut Bench, measured: &mut [Measured], arguments: &Arguments) -> Result<()> {
+    let compared = arguments.stacks.len();
+    let groups =
+        if arguments.sweep_cores { vec![1; measured.len()] } else { vec![compared; measured.len() / compared] };
+    let plan = Plan { groups, rounds: arguments.rounds, seed: SEED };
+    let specs: Vec<PointSpec> = measured.iter().map(|point| point.spec.clone()).collect();
+    let metric = arguments.pattern.metric();
+    let mut points = Points { bench, specs, order: (0, 0), done: 0, fault: None };
+    let (all, whole) = rounds::conduct(&mut points, &plan, |_, all| {
+        let samples: Vec<Vec<Sample>> = all.iter().map(samples).collect();
+        compared == 1 || samples[1..].iter().any(|of| Paired::performance(of, &samples[0], metric).is_open())
+    });
+    for (point, series) in measured.iter_mut().zip(&all) {
+        point.samples = samples(series);
+    }
+    match points.fault {
+        Some(fault) => Err(fault),
+        None if whole => Ok(()),
+        None => {
+            let blocks = count::of(u64::from(arguments.rounds) * measured.len() as u64, "block");
+            let cause = format!("a signal ended it after {} of {blocks}", points.done);
+            let next =
+                if points.done == 0 { "run it again" } else { "use what was measured until then, or run it again" };
+            Err(Fault::new("plimsoll bench", cause, next))
+        }
+    }
+}
+
+fn samples(series: &Series<Sample>) -> Vec<Sample> {
+    series.blocks.iter().map(|taken| taken.block.clone()).collect()
+}
+
+const SEED: u64 = 0x0051_1A11_0000_0001;
 
 /// Stacks in turn within each size, so that what is compared is measured side by side; in a sweep, within each stack
 /// what the receiver does, and where its process is.

@@ -77,7 +77,7 @@ impl Comparison {
             cores,
         };
         linux::signal::watch()?;
-        let outcome = measure(&request, request.carrier.messages_of_block(), |_| !linux::signal::interrupted())?;
+        let outcome = measure(&request, request.carrier.messages_of_block(), &linux::signal::interrupted)?;
         let page = if json {
             let text = serde_json::to_string_pretty(&outcome).map_err(|e| Fault::because("output", e, "report it"))?;
             format!("{text}\n")
@@ -86,7 +86,7 @@ impl Comparison {
         };
         linux::output::print(&page)?;
         if linux::signal::interrupted() {
-            eprintln!("plimsoll: a signal ended it after {}", count::of(outcome.samples.len() as u64, "block"));
+            eprintln!("plimsoll: a signal ended it after {}", count::of(outcome.blocks() as u64, "block"));
         }
         Ok(super::exit_code())
     }

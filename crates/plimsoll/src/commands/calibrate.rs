@@ -39,7 +39,7 @@ fn mpi(text: &str) -> Result<Choice> {
 }
 
 /// Blocks of each carrier.
-const ROUNDS: u32 = 4;
+const ROUNDS: u32 = 5;
 
 /// Probes of each pair of cores, and pairs.
 const PROBES: usize = 12;
@@ -81,9 +81,10 @@ fn measure(arguments: &Arguments) -> Result<()> {
             let cost = Reading::Measured(cost);
             rows.push(Row { item: Item::Handover, size: None, cost, source: SOURCE.to_owned(), taken });
         }
-        None => left_out.push("cores: there is one, and nothing to hand over to".to_owned()),
+        None => left_out.push("handover left out: there is one core".to_owned()),
     }
-    offcodes(&command).map_or_else(|fault| left_out.push(fault.to_string()), |more| rows.extend(more));
+    offcodes(&command)
+        .map_or_else(|fault| left_out.push(format!("offcodes left out: {fault}")), |more| rows.extend(more));
     if !arguments.quick && !linux::signal::interrupted() {
         let request = Request {
             mpi: arguments.mpi.clone(),
@@ -104,13 +105,13 @@ fn measure(arguments: &Arguments) -> Result<()> {
                 // What a signal cut short is kept as far as it went.
                 end.unwrap_or_else(|fault| left_out.push(fault.to_string()));
             }
-            Err(fault) => left_out.push(format!("MPI: {fault}")),
+            Err(fault) => left_out.push(format!("MPI left out: {fault}")),
         }
     }
     let file = store::keep(rows)?;
     eprintln!("plimsoll: measured in {:.0} s, kept in {}", begun.elapsed().as_secs_f64(), file.display());
     for what in left_out {
-        eprintln!("plimsoll: left out: {what}");
+        eprintln!("plimsoll: {what}");
     }
     Ok(())
 }

@@ -1,0 +1,226 @@
+//! Contenders measured in rounds: each once a round, side by side with the others of its group. Only blocks of one round that
+//! ran on cores as near are held against each other; a group that is decided gets no more rounds.
+
+use std::ops::Range;
+
+use machine::Result;
+use serde::Serialize;
+
+use crate::comparison::Paired;
+use crate::contrast::{ERROR, Estimate, looks};
+use crate::findings::Interval;
+use crate::nearness::at_one_place;
+use crate::order::of_round;
+use crate::sample::Probe;
+
+/// Blocks that may fail before a contender is left out of the rest.
+const PATIENCE: usize = 2;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Contenders of each group.
+    pub groups: Vec<usize>,
+    /// At most.
+    pub rounds: u32,
+    /// The same seed gives the same order.
+    pub seed: u64,
+}
+
+/// Measures blocks.
+pub trait Blocks {
+    type Block;
+
+    /// One block of a contender, by its place in the plan.
+    ///
+    /// # Errors
+    /// It could not be measured; it is tried again in the next round, once.
+    fn block(&mut self, contender: usize, round: u32) -> Result<Self::Block>;
+
+    /// How near the contender's cores are just now.
+    fn probe(&mut self, contender: usize) -> Option<Probe>;
+
+    /// Whether to end now: what a block said that failed meanwhile does not count.
+    fn stopped(&self) -> bool;
+}
+
+/// A block as it was taken.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Taken<B> {
+    pub round: u32,
+    /// Before and after it.
+    pub probes: [Option<Probe>; 2],
+    #[serde(flatten)]
+    pub block: B,
+}
+
+/// All that was taken of a contender.
+#[derive(Debug, Clone, Serialize)]
+pub struct Series<B> {
+    pub blocks: Vec<Taken<B>>,
+    /// Why blocks failed; what was taken before is kept.
+    pub failures: Vec<String>,
+}
+
+impl<B> Default for Series<B> {
+    fn default() -> Series<B> {
+        Series { blocks: Vec::new(), failures: Vec::new() }
+    }
+}
+
+impl<B> Series<B> {
+    /// Where `value` gives one, in the order of the rounds.
+    pub fn values(&self, value: impl Fn(&B) -> Option<f64>) -> Vec<f64> {
+        self.blocks.iter().filter_map(|taken| value(&taken.block)).collect()
+    }
+
+    /// `value` here over that of `other`, of each round that both ran in on cores as near.
+    pub fn over(&self, other: &Series<B>, value: impl Fn(&B) -> Option<f64>) -> Paired {
+        let ratio = |one: &Taken<B>| {
+            let beside = other.blocks.iter().find(|beside| beside.round == one.round)?;
+            let near = at_one_place(one.probes.into_iter().chain(beside.probes).flatten());
+            let (one, other) = (value(&one.block)?, value(&beside.block)?);
+            (near && one > 0.0 && other > 0.0).then_some(one / other)
+        };
+        Paired { ratios: self.blocks.iter().filter_map(ratio).collect() }
+    }
+}
+
+/// The middle of differences, a value a round, with an interval that holds however often it was looked at; `None` of fewer than
+/// two.
+pub fn difference(values: &[f64]) -> Option<Interval> {
+    let Estimate { middle, low, high, rounds } = Estimate::of(values, ERROR)?;
+    Some(Interval { median: middle, low, high, samples: rounds })
+}
+
+/// Measures `plan`. At each look `is_open` says whether more rounds could tell something new of a group: of the contenders in
+/// its range, whose series so far it gets. False where the runner was stopped; what was measured before comes back all the same.
+pub fn conduct<R: Blocks>(
+    runner: &mut R,
+    plan: &Plan,
+    is_open: impl Fn(Range<usize>, &[Series<R::Block>]) -> bool,
+) -> (Vec<Series<R::Block>>, bool) {
+    let mut next = 0;
+    let mut open: Vec<Range<usize>> = Vec::new();
+    for contenders in &plan.groups {
+        open.push(next..next + contenders);
+        next += contenders;
+    }
+    let mut all: Vec<Series<R::Block>> = (0..next).map(|_| Series::default()).collect();
+    for round in 0..plan.rounds {
+        if looks().take_while(|look| *look <= round).any(|look| look == round) {
+            open.retain(|group| is_open(group.clone(), &all[group.clone()]));
+        }
+        for group in &open {
+            for nth in of_round(plan.seed, round, group.len()) {
+                let contender = group.start + nth;
+                if all[contender].failures.len() >= PATIENCE {
+                    continue;
+                }
+                if runner.stopped() {
+                    return (all, false);
+                }
+                let before = runner.probe(contender);
+                match runner.block(contender, round) {
+                    Ok(block) => {
+                        let probes = [before, runner.probe(contender)];
+                        all[contender].blocks.push(Taken { round, probes, block });
+                    }
+                    Err(_) if runner.stopped() => return (all, false),
+                    Err(fault) => all[contender].failures.push(fault.to_string()),
+                }
+            }
+        }
+    }
+    (all, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::Fault;
+
+    use super::*;
+    use crate::contrast::{EQUALITY, Says};
+
+    /// Two contenders, the first twice as fast; `plan` says of each block how far the cores are, or that it fails.
+    struct Fake<F: FnMut(usize, u32) -> Result<u64>> {
+        distance: F,
+        now: Result<u64>,
+        began: Vec<(usize, u32)>,
+        most: usize,
+    }
+
+    impl<F: FnMut(usize, u32) -> Result<u64>> Blocks for Fake<F> {
+        type Block = f64;
+
+        fn block(&mut self, contender: usize, round: u32) -> Result<f64> {
+            self.began.push((contender, round));
+            let ns = std::mem::replace(&mut self.now, Ok(50))?;
+            let noise = 1.0 + f64::from(round % 3) / 1000.0;
+            Ok([100.0, 200.0][contender % 2] * noise * ns as f64 / 50.0)
+        }
+
+        fn probe(&mut self, contender: usize) -> Option<Probe> {
+            let round = self.began.iter().filter(|(of, _)| *of == contender).count() as u32;
+            self.now = (self.distance)(contender, round);
+            Some(Probe { half_round_trip_ps: 1000 * *self.now.as_ref().unwrap_or(&50) })
+        }
+
+        fn stopped(&self) -> bool {
+            self.began.len() >= self.most
+        }
+    }
+
+    fn fake<F: FnMut(usize, u32) -> Result<u64>>(distance: F) -> Fake<F> {
+        Fake { distance, now: Ok(50), began: Vec::new(), most: usize::MAX }
+    }
+
+    const PLAN: Plan = Plan { groups: Vec::new(), rounds: 40, seed: 1 };
+
+    fn plan(groups: &[usize]) -> Plan {
+        Plan { groups: groups.to_vec(), ..PLAN }
+    }
+
+    fn never(_: Range<usize>, _: &[Series<f64>]) -> bool {
+        true
+    }
+
+    #[test]
+    fn a_planted_flip_changes_no_ratio() {
+        // Before every third round the cores come to be far for the first contender alone, which takes three times as long.
+        let mut fake = fake(|contender, round| Ok(if contender == 0 && round % 3 == 1 { 150 } else { 50 }));
+        let (all, whole) = conduct(&mut fake, &plan(&[2]), never);
+        let paired = all[0].over(&all[1], |value| Some(*value));
+        let found = paired.interval().unwrap();
+        assert!(whole && found.low > 0.49 && found.high < 0.51, "{found:?}");
+        assert_eq!(paired.ratios.len(), 13);
+    }
+
+    #[test]
+    fn a_group_that_is_decided_gets_no_more_rounds() {
+        let undecided = |_: Range<usize>, group: &[Series<f64>]| {
+            let ratio = |of: &Series<f64>| of.over(&group[0], |value| Some(*value)).ratios;
+            let says = |of: &Series<f64>| {
+                let logarithms: Vec<f64> = ratio(of).iter().map(|ratio| ratio.ln()).collect();
+                Estimate::of(&logarithms, ERROR).map(|found| found.says(EQUALITY))
+            };
+            group[1..].iter().any(|of| says(of) == Some(Says::CannotTell))
+        };
+        let first = |group: Range<usize>, all: &[Series<f64>]| group.start > 0 || undecided(group, all);
+        let (all, _) = conduct(&mut fake(|_, _| Ok(50)), &plan(&[2, 1]), first);
+        assert_eq!(all.iter().map(|of| of.blocks.len()).collect::<Vec<_>>(), [6, 6, 40]);
+    }
+
+    #[test]
+    fn a_contender_that_fails_twice_is_left_out_and_a_stop_keeps_what_there_is() {
+        let failing = |contender, _| match contender {
+            1 => Err(Fault::new("the second", "fails", "leave it out")),
+            _ => Ok(50),
+        };
+        let (all, whole) = conduct(&mut fake(failing), &plan(&[2]), never);
+        assert!(whole && all[0].blocks.len() == 40 && all[1].blocks.is_empty() && all[1].failures.len() == 2);
+        let mut stopped = Fake { most: 5, ..fake(|_, _| Ok(50)) };
+        let (all, whole) = conduct(&mut stopped, &plan(&[2]), never);
+        assert!(!whole && all[0].blocks.len() + all[1].blocks.len() == 5);
+    }
+}
