@@ -55,14 +55,11 @@ impl SessionKey {
 }
 
 impl SessionKey {
-    /// Whether it takes packets of an interface before the kernel's protocols do: no other session over that interface is
-    /// what it would be alone.
-    fn takes_interface(&self) -> bool {
-        matches!(self.stack, Stack::EngineAfxdp | Stack::EngineXdp)
-    }
-
+    /// Whether it lengthens what runs for `other`, even at rest: its program sees each packet of the interface before the
+    /// kernel's protocols do, and leaves no place for another.
     fn disturbs(&self, other: &SessionKey) -> bool {
-        self != other && self.path == other.path && (self.takes_interface() || other.takes_interface())
+        let has_program = matches!(self.stack, Stack::EngineAfxdp | Stack::EngineXdp);
+        has_program && self != other && self.path == other.path
     }
 }
 
@@ -427,6 +424,14 @@ fn check(spec: &PointSpec) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Whether a `plimsoll serve` answers there.
+///
+/// # Errors
+/// It does not.
+pub fn answers(host: &str) -> Result<()> {
+    reach(host).map(drop)
 }
 
 /// Connects to a `plimsoll serve`.

@@ -135,33 +135,40 @@ pub struct Decision {
 /// Chooses the candidate that could be worst by least; the default, which is the first, unless another is expected to gain
 /// what is [`WORTH`] it.
 pub fn decide(traffic: &Traffic, candidates: Vec<Candidate>, costs: &Costs) -> Decision {
-    let usual = candidates.first().map(|first| Times::of(traffic, first, costs));
-    let judged: Vec<Judged> = candidates
-        .into_iter()
-        .enumerate()
-        .map(|(at, candidate)| {
-            let expected = match (&candidate.refused, at, &usual) {
-                (Some(why), ..) => Err(why.clone()),
-                (None, 0, _) => Ok(Interval::exactly(1.0)),
-                (None, _, Some(Ok(usual))) => {
-                    Times::of(traffic, &candidate, costs).and_then(|times| times.over(usual, traffic))
-                }
-                (None, _, Some(Err(why))) => Err(why.clone()),
-                (None, _, None) => unreachable!("there is a first"),
-            };
-            Judged { candidate, expected }
+    let times: Vec<Result<Times, String>> = candidates
+        .iter()
+        .map(|candidate| match &candidate.refused {
+            Some(why) => Err(why.clone()),
+            None => Times::of(traffic, candidate, costs),
         })
         .collect();
-    // What the best of the others could be faster by.
+    let expected = |at: usize| match (&times[at], &times[0]) {
+        (Ok(own), Ok(usual)) if at > 0 => own.over(usual, traffic),
+        (Err(why), _) | (_, Err(why)) => Err(why.clone()),
+        _ => Ok(Interval::exactly(1.0)),
+    };
+    let judged: Vec<Judged> = (0..candidates.len())
+        .map(expected)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .zip(candidates)
+        .map(|(expected, candidate)| Judged { candidate, expected })
+        .collect();
     let known = |of: &Judged| of.expected.clone().ok();
-    let regret = |at: usize, own: Interval| {
+    // What another could be faster by.
+    let regret = |at: usize| {
         let others = judged.iter().enumerate().filter(|(other, of)| *other != at && of.candidate.eligible);
-        others.filter_map(|(_, of)| known(of)).map(|other| own.high - other.low).fold(0.0, f64::max)
+        let more = |other: usize| times[at].as_ref().ok()?.over(times[other].as_ref().ok()?, traffic).ok();
+        others
+            .filter(|(_, of)| of.expected.is_ok())
+            .filter_map(|(other, _)| more(other))
+            .map(|more| more.high - 1.0)
+            .fold(0.0, f64::max)
     };
     let worth = |at: usize, own: Interval| at == 0 || own.middle < 1.0 - WORTH;
     let able = judged.iter().enumerate().filter(|(_, of)| of.candidate.eligible);
     let able = able.filter_map(|(at, of)| Some((at, known(of)?)));
-    let chosen = able.filter(|(at, own)| worth(*at, *own)).min_by(|a, b| regret(a.0, a.1).total_cmp(&regret(b.0, b.1)));
+    let chosen = able.filter(|(at, own)| worth(*at, *own)).min_by(|a, b| regret(a.0).total_cmp(&regret(b.0)));
     Decision { chosen: chosen.map_or(0, |(at, _)| at), judged }
 }
 
@@ -312,6 +319,24 @@ mod tests {
         assert_eq!(messages_of_collective(1), (0.0, 0.0));
         assert_eq!(messages_of_collective(2), (0.5, 2.0));
         assert_eq!(messages_of_collective(5), (0.8, 8.0));
+    }
+
+    #[test]
+    fn two_that_are_both_uncertain_do_not_keep_the_slow_one() {
+        let rows = |network: &str, low: f64, high: f64| {
+            let way = way(SiteKind::App, Some(network));
+            [Item::Message(way.clone()), Item::HalfTrip(way)].map(|item| Row {
+                item,
+                size: Some(Bytes(64)),
+                cost: Reading::Measured(Interval::between(low, high)),
+                source: "calibrate".into(),
+                taken: Nanoseconds(1),
+            })
+        };
+        let costs = [rows("udp", 3800.0, 5600.0), rows("afxdp", 2600.0, 3800.0), rows("xdp", 2700.0, 4700.0)];
+        let traffic = Traffic { crossing: 1.0, in_mpi: 0.9, ..traffic() };
+        let all = ["udp", "afxdp", "xdp"].map(|network| candidate(network, SiteKind::App, network));
+        assert_eq!(decide(&traffic, all.to_vec(), &Costs::of(costs.concat())).chosen, 1);
     }
 
     proptest! {

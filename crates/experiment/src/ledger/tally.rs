@@ -1,5 +1,9 @@
 //! How predictions of a kind did.
 
+use std::collections::HashSet;
+
+use machine::costs::Interval;
+
 use super::{Kind, Ledger, Outcome, Prediction};
 use crate::statistics::median;
 
@@ -67,22 +71,29 @@ impl Tally<'_> {
     }
 }
 
-/// One for each kind of which there is something.
+/// The same prediction, made again for another run.
+fn same(prediction: &Prediction) -> (&str, &str, [u64; 3]) {
+    let Interval { low, middle, high } = prediction.expected;
+    (&prediction.subject.digest, &prediction.quantity, [low, middle, high].map(f64::to_bits))
+}
+
+/// One for each kind of which there is something. A prediction that was made again counts once, by its first outcome.
 pub fn tallies(ledger: &Ledger) -> Vec<Tally<'_>> {
     let kinds = [Kind::Placement, Kind::Elapsed, Kind::Messages, Kind::Study];
     let all = kinds.map(|kind| {
         let of = |prediction: &&Prediction| prediction.kind == kind;
+        let mut seen = HashSet::new();
         let mut settled: Vec<Settled> = ledger
             .predictions
             .iter()
             .filter(of)
             .filter_map(|prediction| {
                 let outcome = ledger.outcomes.iter().find(|outcome| outcome.id == prediction.id)?;
-                Some(Settled { prediction, outcome })
+                seen.insert(same(prediction)).then_some(Settled { prediction, outcome })
             })
             .collect();
         settled.sort_by_key(|settled| (settled.held(), std::cmp::Reverse(settled.outcome.came)));
-        let open = ledger.open_predictions().filter(of).count();
+        let open = ledger.open_predictions().filter(of).filter(|open| seen.insert(same(open))).count();
         Tally { kind, settled, open }
     });
     all.into_iter().filter(|tally| !tally.settled.is_empty() || tally.open > 0).collect()
@@ -96,7 +107,7 @@ mod tests {
     fn ledger(outcomes: &[(f64, Option<(f64, f64)>)]) -> Ledger {
         let mut ledger = Ledger::default();
         for (id, (value, interval)) in outcomes.iter().enumerate() {
-            let of = prediction(Kind::Placement, "q", 0.9, 1.0);
+            let of = prediction(Kind::Placement, &format!("q{id}"), 0.9, 1.0);
             ledger.predictions.push(Prediction { id: id as u64, ..of });
             ledger.outcomes.push(Outcome { id: id as u64, ..outcome(*value, *interval) });
         }
@@ -111,6 +122,16 @@ mod tests {
         assert_eq!((tally.held(), tally.near(), tally.open, tally.coverage()), (1, 1, 1, None));
         let values: Vec<f64> = tally.settled.iter().map(|settled| settled.outcome.value).collect();
         assert_eq!(values, [1.2, 1.5, 0.95]);
+    }
+
+    #[test]
+    fn a_prediction_that_is_made_again_counts_once() {
+        let mut ledger = ledger(&[(0.95, None), (1.5, None)]);
+        for prediction in &mut ledger.predictions {
+            prediction.quantity = "q".into();
+        }
+        let [tally] = &tallies(&ledger)[..] else { panic!("one kind") };
+        assert_eq!((tally.settled.len(), tally.held(), tally.open), (1, 1, 1));
     }
 
     #[test]

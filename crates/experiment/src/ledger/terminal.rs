@@ -110,7 +110,7 @@ mod tests {
     fn misses_are_named_before_what_held() {
         let mut ledger = Ledger::default();
         for (id, value) in [0.95, 1.3].into_iter().enumerate() {
-            let of = prediction(Kind::Placement, "time at core:3 over app", 0.9, 1.0);
+            let of = prediction(Kind::Placement, "time at core:3 over app", 0.9 - 1e-5 * id as f64, 1.0);
             ledger.predictions.push(Prediction { id: id as u64, ..of });
             ledger.outcomes.push(Outcome { id: id as u64, ..outcome(value, None) });
         }

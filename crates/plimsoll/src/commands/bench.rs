@@ -35,7 +35,7 @@ pub struct Arguments {
     #[arg(long, default_value = "3")]
     perturbation: Bytes,
     /// Path between the two ends: loopback, lab, or the HOST[:PORT] at which `plimsoll serve` listens
-    #[arg(long, default_value = "loopback", value_parser = path)]
+    #[arg(long, default_value = "loopback", value_parser = super::path)]
     path: Path,
     /// Cores of the local and the remote application thread, like 0,1 [default: two near ones; with --mpi a near and a far pair]
     #[arg(long, value_name = "A,B", value_parser = cores)]
@@ -85,15 +85,6 @@ struct Receivers(Vec<Receiver>);
 
 fn receivers(text: &str) -> Result<Receivers> {
     if text == "both" { Ok(Receivers(Receiver::ALL.to_vec())) } else { text.parse().map(|one| Receivers(vec![one])) }
-}
-
-fn path(text: &str) -> Result<Path> {
-    match text {
-        "loopback" => Ok(Path::Loopback),
-        "lab" => Ok(Path::Lab),
-        "" => Err(Fault::new("path", "it is empty", "choose loopback, lab or HOST[:PORT]")),
-        host => Ok(Path::Remote(host.to_owned())),
-    }
 }
 
 /// Whether this machine has the cores shows later: the remote one may be another's.

@@ -27,3 +27,14 @@ pub mod r#try;
 fn exit_code() -> ExitCode {
     linux::signal::exit_status().map_or(ExitCode::SUCCESS, ExitCode::from)
 }
+
+/// The two ends of a path: `loopback`, `lab`, or a served host.
+fn path(text: &str) -> ::machine::Result<experiment::point::Path> {
+    use experiment::point::Path;
+    match text {
+        "loopback" => Ok(Path::Loopback),
+        "lab" => Ok(Path::Lab),
+        "" => Err(::machine::Fault::new("path", "it is empty", "choose loopback, lab or HOST[:PORT]")),
+        host => Ok(Path::Remote(host.to_owned())),
+    }
+}

@@ -67,11 +67,11 @@ fn placement(text: &str) -> Result<Placement> {
 }
 
 #[derive(Clone)]
-struct Options(Vec<String>);
+pub(super) struct Options(pub(super) Vec<String>);
 
-fn options(text: &str) -> Result<Options> {
+pub(super) fn options(text: &str) -> Result<Options> {
     shlex::split(text).map(Options).ok_or_else(|| {
-        let next = "write it as for a shell, like --mpirun-args '--map-by node'";
+        let next = "write it as for a shell, like '--map-by node'";
         Fault::new(format!("options for mpirun: {text}"), "a quote or a backslash is not finished", next)
     })
 }

@@ -47,14 +47,14 @@ pub struct Arguments {
     /// Time for measuring, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 150, value_parser = clap::value_parser!(u64).range(1..=86_400), conflicts_with = "reading")]
     budget: u64,
-    /// Path that stands for the network: lab (two hosts on this machine, needs root) or loopback [default: lab where
-    /// permitted]
-    #[arg(long, value_name = "PATH", value_parser = network, conflicts_with = "reading")]
+    /// Path between hosts: the HOST[:PORT] at which `plimsoll serve` listens, or what stands in for one: lab (two hosts on
+    /// this machine, needs root) or loopback [default: lab where permitted]
+    #[arg(long, value_name = "PATH", value_parser = super::path, conflicts_with = "reading")]
     path: Option<Path>,
-    /// Networks of the engine to compare between hosts: udp, afxdp (past the kernel's network stack), xdp (received at the
-    /// driver's hook); the last two need root [default: all in the lab, else udp]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine_network, conflicts_with = "reading")]
-    network: Option<Vec<Stack>>,
+    /// Networks of the engine to compare between the lab's hosts: udp, afxdp (past the kernel's network stack), xdp (received
+    /// at the driver's hook); with all three take --budget 300
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine_network, default_value = "udp", conflicts_with = "reading")]
+    network: Vec<Stack>,
     /// Cores to use: those of the two applications, then that of the dedicated engine
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', value_parser = core, conflicts_with = "reading")]
     cores: Option<Vec<CoreId>>,
@@ -84,14 +84,6 @@ const SEED: u64 = 1;
 
 /// The report's file where a study ends and none was named.
 const PAGE: &str = "report.html";
-
-fn network(text: &str) -> Result<Path> {
-    match text {
-        "lab" => Ok(Path::Lab),
-        "loopback" => Ok(Path::Loopback),
-        _ => Err(Fault::new(format!("path '{text}'"), "a study has no such path", "choose lab or loopback")),
-    }
-}
 
 fn core(text: &str) -> Result<CoreId> {
     let number = text.trim().parse();
@@ -180,9 +172,10 @@ fn grounds(arguments: &Arguments, machine: &Machine) -> Result<(Grounds, Vec<Str
         (false, [one, other, ..]) => Some(machine.topology.distance(*one, *other)),
         _ => None,
     };
-    let network = match arguments.path {
+    let network = match &arguments.path {
         Some(Path::Lab) => Lab::owned(&Options::default()).map(|_| Path::Lab)?,
-        Some(_) => Path::Loopback,
+        Some(Path::Remote(host)) => bench::runner::answers(host).map(|()| Path::Remote(host.clone()))?,
+        Some(Path::Loopback) => Path::Loopback,
         None => match Lab::owned(&Options::default()) {
             Ok(_) => Path::Lab,
             Err(fault) => {
@@ -192,13 +185,17 @@ fn grounds(arguments: &Arguments, machine: &Machine) -> Result<(Grounds, Vec<Str
         },
     };
     let protocol_core = (network == Path::Lab).then(|| cores.first().copied()).flatten();
-    let networks = match &arguments.network {
-        Some(named) => named.clone(),
-        None if network == Path::Lab => vec![Stack::EngineAfxdp, Stack::EngineXdp],
-        None => Vec::new(),
-    };
+    let networks = arguments.network.iter().copied().filter(|stack| *stack != Stack::EngineUdp).collect::<Vec<_>>();
+    if !networks.is_empty() && network != Path::Lab {
+        let next = "leave --network out, or choose --path lab (as root)";
+        return Err(Fault::new(
+            format!("networks of path {network}"),
+            "a study knows the lab's interfaces alone",
+            next,
+        ));
+    }
     let grounds = Grounds {
-        networks: networks.into_iter().filter(|stack| *stack != Stack::EngineUdp).collect(),
+        networks,
         cores,
         distance,
         network,

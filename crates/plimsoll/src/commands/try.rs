@@ -14,7 +14,7 @@ use experiment::trial::store::Store;
 use experiment::trial::{page, terminal};
 use indicatif::ProgressBar;
 use launch::allocation;
-use launch::carrier::placement;
+use launch::carrier::{Network, placement};
 use launch::carriers;
 use launch::trial::{Starter, programs};
 use linux::output;
@@ -29,12 +29,15 @@ use machine::{Fault, Nanoseconds, Result, Source};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub struct Arguments {
-    /// Vary a setting: placement or carrier (with -n), or a variable of the environment; env.NAME names any
+    /// Vary a setting: placement, network or carrier (with -n), or a variable of the environment; env.NAME names any
     #[arg(long, value_name = "NAME=A,B,..")]
     vary: Vec<String>,
     /// Ranks of an MPI program, which is then started by `plimsoll mpirun`
     #[arg(short = 'n', long = "ranks", visible_alias = "np", value_parser = clap::value_parser!(u32).range(1..))]
     ranks: Option<u32>,
+    /// With -n: more options of `plimsoll mpirun`, like '--lab' or '--profile DIR'
+    #[arg(long, value_name = "OPTIONS", requires = "ranks", allow_hyphen_values = true, value_parser = super::mpirun::options)]
+    mpirun: Option<super::mpirun::Options>,
     /// Go by the last number that the group of this pattern finds in what is printed [default: the time of a run]
     #[arg(long, value_name = "REGEX")]
     metric: Option<String>,
@@ -80,6 +83,7 @@ const USAGE: &str =
 const EXAMPLES: &str = "Examples:
   plimsoll try -- ./old in.dat -- ./new in.dat
   plimsoll try -n 4 --vary placement=app,core:3 -- lmp -in in.melt
+  plimsoll try -n 4 --mpirun --lab --vary network=udp,afxdp:lab0 -- lmp -in in.melt
   plimsoll try -n 4 --vary carrier=vader,ucx,plimsoll --metric 'Loop time of ([0-9.]+)' -- lmp -in in.melt
   plimsoll try --vary 'OMPI_MCA_btl=self,vader|self,tcp' -- mpirun -n 2 ./program
   plimsoll try --vary OMP_PROC_BIND=close,spread --check 'Energy: (\\S+)~1e-9' -- srun -n 64 ./md";
@@ -196,7 +200,7 @@ fn design(arguments: &Arguments, nodes: String) -> Result<Design> {
             settings = settings.iter().flat_map(|of| varied.values.iter().map(|v| with(of, v.as_str()))).collect();
         }
         for settings in settings {
-            arms.push(arm(command, &settings, arguments.ranks)?);
+            arms.push(arm(command, &settings, arguments)?);
         }
     }
     let mut of_arms: Vec<(String, String)> = Vec::new();
@@ -228,6 +232,7 @@ struct Varied {
 #[derive(PartialEq)]
 enum Axis {
     Placement,
+    Network,
     Carrier,
     Variable,
 }
@@ -242,16 +247,18 @@ impl Varied {
         let values: Vec<String> = values.split(between).map(str::to_owned).collect();
         let axis = match name {
             "placement" => Axis::Placement,
+            "network" => Axis::Network,
             "carrier" => Axis::Carrier,
             name if name.starts_with("env.") || !name.starts_with(char::is_lowercase) => Axis::Variable,
             _ => {
-                let next = "choose placement or carrier; a variable of the environment that begins with a small letter is env.NAME";
+                let next = "choose placement, network or carrier; a variable of the environment that begins with a small letter is env.NAME";
                 return Err(refused("there is no such setting", next));
             }
         };
         for value in &values {
             match axis {
-                Axis::Placement => _ = placement(value)?,
+                Axis::Placement if value != "auto" => _ = placement(value)?,
+                Axis::Network => _ = value.parse::<Network>()?,
                 Axis::Carrier if value != "plimsoll" => _ = carriers::named(value)?,
                 _ => {}
             }
@@ -264,15 +271,19 @@ impl Varied {
     }
 }
 
-fn arm(command: &[String], settings: &[(&Varied, &str)], ranks: Option<u32>) -> Result<Arm> {
+fn arm(command: &[String], settings: &[(&Varied, &str)], arguments: &Arguments) -> Result<Arm> {
+    let ranks = arguments.ranks;
     let mut axes = Axes::default().with("command", Value::List(command.to_vec()));
     let mut variables = Vec::new();
-    let mut options = Vec::new();
+    let mut options = arguments.mpirun.as_ref().map_or(Vec::new(), |options| options.0.clone());
+    if !options.is_empty() {
+        axes = axes.with("mpirun", Value::List(options.clone()));
+    }
     let mut proven = ranks.is_some();
     for (varied, value) in settings {
         let text = Value::Text((*value).to_owned());
         match varied.axis {
-            Axis::Placement => options.extend(["--placement".to_owned(), (*value).to_owned()]),
+            Axis::Placement | Axis::Network => options.extend([format!("--{}", varied.name), (*value).to_owned()]),
             Axis::Carrier if *value == "plimsoll" => {}
             Axis::Carrier => {
                 proven = false;
@@ -297,7 +308,8 @@ fn arm(command: &[String], settings: &[(&Varied, &str)], ranks: Option<u32>) -> 
         words.extend(start.iter().chain(&options).cloned());
         words.push("--".to_owned());
         shown.push("plimsoll mpirun".to_owned());
-        shown.extend(["-n".to_owned(), ranks.to_string()].into_iter().chain(options));
+        shown.extend(["-n".to_owned(), ranks.to_string()]);
+        shown.extend(options.iter().map(|option| quoted(option)).collect::<Result<Vec<_>>>()?);
         shown.push("--".to_owned());
     }
     words.extend(command.iter().cloned());
