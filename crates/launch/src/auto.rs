@@ -7,11 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use experiment::contrast::{ERROR, Estimate};
 use experiment::ledger::{Kind, Ledger, Outcome, Prediction, Run, Subject};
-use experiment::statistics::predictive_interval;
+use experiment::nearness::as_near;
+use experiment::sample::Probe;
+use experiment::statistics::{median, predictive_interval};
 use machine::choice::Choice;
-use machine::costs::{ENGINE, Interval, Way, store};
+use machine::costs::{ENGINE, Interval, Item, Way, store};
 use machine::topology::Topology;
-use machine::{Bytes, CoreId, Costs, Fault, Nanoseconds, Result, Site, SiteKind, count};
+use machine::{Bytes, CoreId, Costs, Fault, Nanoseconds, Reading, Result, Site, SiteKind, count};
 use profile::decide::{Candidate, Decision, Judged, Traffic, WORTH, decide};
 use profile::profile::Profile;
 use profile::summary::Summary;
@@ -48,7 +50,11 @@ pub struct Chosen {
 /// # Errors
 /// The profile cannot be read, or the kept costs are damaged.
 pub fn choose(request: &mut Request, target: &Target, profile: Option<&Path>, ledger: &Ledger) -> Result<Chosen> {
-    let known = store::live()?;
+    let mut known = store::live()?;
+    if let Some(stale) = stale(&known.costs, &linux::affinity::allowed()?) {
+        known.costs = known.costs.widened(STALE);
+        known.note = Some(known.note.map_or(stale.clone(), |note| format!("{note}; {stale}")));
+    }
     let (traffic, basis) = match profile {
         Some(folder) => {
             let summary = Summary::of(&Profile::open(folder)?);
@@ -74,6 +80,36 @@ pub fn choose(request: &mut Request, target: &Target, profile: Option<&Path>, le
         (request.placement, request.network) = settings[decision.chosen].clone();
     }
     Ok(Chosen { decision, traffic, basis, note: known.note })
+}
+
+/// So much wider are the intervals of costs that one reading contradicts.
+const STALE: f64 = 2.0;
+
+/// Readings that are repeated before the costs are believed.
+const READINGS: usize = 15;
+
+/// Why the costs are not those of this moment, where one that is quickly read again lies outside of its interval.
+fn stale(costs: &Costs, cores: &[CoreId]) -> Option<String> {
+    let Reading::Measured(expected) = costs.get(&Item::Handover).reading else { return None };
+    let [first, .., last] = cores else { return None };
+    let readings: Vec<f64> = (0..READINGS)
+        .filter_map(|_| linux::probe::between(*first, *last).ok())
+        .map(|half| half.picoseconds as f64 / 1e3)
+        .collect();
+    contradicts(expected, median(&readings)?)
+}
+
+fn contradicts(expected: Interval, ns: f64) -> Option<String> {
+    let probe = |ns: f64| Probe { half_round_trip_ps: (ns * 1e3) as u64 };
+    let near = |end: f64| as_near(probe(ns), probe(end));
+    let held = (expected.low..=expected.high).contains(&ns) || near(expected.low) || near(expected.high);
+    (!held).then(|| {
+        format!(
+            "a cache line takes {ns:.0} ns to another core now, {:.0} .. {:.0} when the costs were measured: their \
+             intervals are taken twice as wide; plimsoll calibrate",
+            expected.low, expected.high
+        )
+    })
 }
 
 /// What the last run of this program sent.
@@ -417,6 +453,14 @@ mod tests {
         let messages = [(Bytes(64), (1e6, 1e6))].into();
         let traffic = Traffic { ranks: 2, seconds: 10.0, messages, in_mpi: 0.2, crossing: 0.0 };
         Chosen { decision: Decision { judged, chosen }, traffic, basis: Some("the profile"), note: None }
+    }
+
+    #[test]
+    fn a_reading_outside_of_its_interval_makes_the_costs_stale() {
+        let expected = Interval { low: 140.0, middle: 146.0, high: 153.0 };
+        assert_eq!(contradicts(expected, 160.0), None);
+        let said = contradicts(expected, 47.2).unwrap();
+        assert!(said.starts_with("a cache line takes 47 ns to another core now, 140 .. 153 when"), "{said}");
     }
 
     #[test]

@@ -39,7 +39,8 @@ pub struct Tally<'a> {
     pub kind: Kind,
     /// Misses first, then the latest first.
     pub settled: Vec<Settled<'a>>,
-    pub open: usize,
+    /// Those without an outcome.
+    pub open: Vec<&'a Prediction>,
 }
 
 impl Tally<'_> {
@@ -93,10 +94,10 @@ pub fn tallies(ledger: &Ledger) -> Vec<Tally<'_>> {
             })
             .collect();
         settled.sort_by_key(|settled| (settled.held(), std::cmp::Reverse(settled.outcome.came)));
-        let open = ledger.open_predictions().filter(of).filter(|open| seen.insert(same(open))).count();
+        let open = ledger.open_predictions().filter(of).filter(|open| seen.insert(same(open))).collect();
         Tally { kind, settled, open }
     });
-    all.into_iter().filter(|tally| !tally.settled.is_empty() || tally.open > 0).collect()
+    all.into_iter().filter(|tally| !tally.settled.is_empty() || !tally.open.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -119,7 +120,7 @@ mod tests {
     fn misses_come_first_and_what_only_overlaps_is_counted_apart() {
         let ledger = ledger(&[(0.95, None), (1.2, Some((0.98, 1.4))), (1.5, Some((1.4, 1.6)))]);
         let [tally] = &tallies(&ledger)[..] else { panic!("one kind") };
-        assert_eq!((tally.held(), tally.near(), tally.open, tally.coverage()), (1, 1, 1, None));
+        assert_eq!((tally.held(), tally.near(), tally.open.len(), tally.coverage()), (1, 1, 1, None));
         let values: Vec<f64> = tally.settled.iter().map(|settled| settled.outcome.value).collect();
         assert_eq!(values, [1.2, 1.5, 0.95]);
     }
@@ -131,7 +132,7 @@ mod tests {
             prediction.quantity = "q".into();
         }
         let [tally] = &tallies(&ledger)[..] else { panic!("one kind") };
-        assert_eq!((tally.settled.len(), tally.held(), tally.open), (1, 1, 1));
+        assert_eq!((tally.settled.len(), tally.held(), tally.open.len()), (1, 1, 1));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub fn render(ledger: &Ledger) -> String {
             let _ = writeln!(text, "  and {more} more");
         }
     }
-    for open in ledger.open_predictions().take(SHOWN) {
+    for open in all.iter().flat_map(|tally| &tally.open).take(SHOWN) {
         let _ = writeln!(text, "open: {} of {}: {} expected", open.quantity, open.subject.words, expected(open));
     }
     if ledger.damaged > 0 {
@@ -57,8 +57,8 @@ pub(super) fn summary(tally: &Tally) -> String {
     if let Some(bias) = tally.bias() {
         let _ = write!(words, "; outcomes lie {:+.1} % from the middle", 100.0 * bias);
     }
-    if tally.open > 0 {
-        let _ = write!(words, "; {} open", tally.open);
+    if !tally.open.is_empty() {
+        let _ = write!(words, "; {} open", tally.open.len());
     }
     words
 }

@@ -175,6 +175,49 @@ pub struct Cost {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Costs {
     rows: Vec<Row>,
+    corner: Option<Corner>,
+}
+
+/// An end of an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// Its least value.
+    Low,
+    /// Its greatest.
+    High,
+}
+
+/// Where the costs could all lie at once: those of moving messages at one end of their intervals, those of work at one of
+/// theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Corner {
+    /// Where the costs of moving messages lie.
+    pub moving: End,
+    /// Where those of work on them lie.
+    pub work: End,
+}
+
+impl Corner {
+    /// Each of them.
+    pub const ALL: [Corner; 4] = [
+        Corner { moving: End::Low, work: End::Low },
+        Corner { moving: End::Low, work: End::High },
+        Corner { moving: End::High, work: End::Low },
+        Corner { moving: End::High, work: End::High },
+    ];
+
+    fn of(self, item: &Item, interval: Interval) -> Interval {
+        let end = if matches!(item, Item::Work | Item::Entry(_)) { self.work } else { self.moving };
+        Interval::exactly(if end == End::Low { interval.low } else { interval.high })
+    }
+}
+
+impl fmt::Display for Corner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |end| if end == End::Low { "least" } else { "most" };
+        write!(f, "moving messages costs {} and work {}", word(self.moving), word(self.work))
+    }
 }
 
 /// How much wider an interval gets that was stretched beyond the sizes that were measured, or is of another MPI.
@@ -189,7 +232,14 @@ impl Costs {
     /// Of these rows; what they lack is modelled.
     pub fn of(mut rows: Vec<Row>) -> Costs {
         rows.sort_by(|a, b| (&a.item, a.size).cmp(&(&b.item, b.size)));
-        Costs { rows }
+        Costs { rows, corner: None }
+    }
+
+    /// The same at a corner of their intervals, as if that were known exactly.
+    #[must_use]
+    pub fn at(mut self, corner: Corner) -> Costs {
+        self.corner = Some(corner);
+        self
     }
 
     /// What was measured, by item and size.
@@ -217,7 +267,9 @@ impl Costs {
             Some(Cost { reading, source: format!("{}, of {sibling}", cost.source) })
         });
         let known = found.or_else(|| modelled::cost(item)).or_else(|| self.measured(item, size));
-        known.unwrap_or_else(absent)
+        let Cost { reading, source } = known.unwrap_or_else(absent);
+        let exact = |interval| self.corner.map_or(interval, |corner| corner.of(item, interval));
+        Cost { reading: reading.map(exact), source }
     }
 
     /// Core time of a short message between two sites, or within one, both ends together.

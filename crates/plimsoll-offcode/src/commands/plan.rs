@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use machine::costs::{Interval, Item, how};
+use machine::costs::{Corner, Interval, Item, how};
 use machine::{Costs, Fault, Machine, Reading, Result, Site, Source};
 use offcode::Registry;
 use offcode::depot::Depot;
@@ -52,6 +52,15 @@ struct Page<'a> {
     plan: Option<&'a Plan>,
     proof: Option<&'a Proof>,
     clash: Option<&'a Clash>,
+    /// Plans where the costs lie at the ends of their intervals, as far as they differ.
+    otherwise: &'a [Otherwise],
+}
+
+/// What would go elsewhere at a corner of the costs.
+#[derive(Serialize)]
+struct Otherwise {
+    costs: Corner,
+    moved: Vec<(String, Site)>,
 }
 
 /// What a message between two sites costs, both ends together, or within one.
@@ -85,8 +94,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         eprintln!("plimsoll: {note}");
     }
     let prices = prices(&grounds, &costs);
-    let draft = draft(&catalogue, &grounds, &costs, &app.wanted(), &app.channels, &[])?;
-    let layout = &draft.layout;
+    let at = |costs: &Costs| Ok(draft(&catalogue, &grounds, costs, &app.wanted(), &app.channels, &[])?.layout);
+    let layout = &at(&costs)?;
     let solved = solve(layout, arguments.prove.then(|| Duration::from_secs(arguments.limit)));
     let (plan, proof, clash) = match &solved {
         Ok((plan, proof)) => (Some(plan), proof.as_ref(), None),
@@ -95,8 +104,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             return Err(solved.err().map_or_else(|| Fault::new("plan", "it was lost", "report this"), Fault::from));
         }
     };
+    let otherwise = match plan {
+        Some(plan) => corners(plan, layout, |corner| at(&costs.clone().at(corner)))?,
+        None => Vec::new(),
+    };
     if arguments.json {
-        let page = Page { application: &app.name, layout, prices: &prices, plan, proof, clash };
+        let page = Page { application: &app.name, layout, prices: &prices, plan, proof, clash, otherwise: &otherwise };
         let text = serde_json::to_string_pretty(&page).map_err(|error| Fault::because("plan", error, "report this"))?;
         output::print(&format!("{text}\n"))?;
     }
@@ -114,6 +127,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         if let Some(proof) = proof {
             let _ = writeln!(page, "{proof}");
         }
+        page += &elsewhere(&otherwise);
         if arguments.explain {
             page += &evidence(&prices, &app, &costs);
         }
@@ -131,6 +145,42 @@ fn solve(layout: &Layout, prove: Option<Duration>) -> Result<(Plan, Option<Proof
     let proof = Effort { steps: u64::MAX, stop: Some(&stop), ..Effort::default() };
     let (plan, proof) = placement::solve_and_prove(layout, &Effort::default(), &proof)?;
     Ok((plan, Some(proof)))
+}
+
+/// A saving of less than this share moves nothing.
+const WORTH: f64 = 0.01;
+
+/// What would go elsewhere where the costs lie at the ends of their intervals.
+fn corners(plan: &Plan, layout: &Layout, at: impl Fn(Corner) -> Result<Layout>) -> Result<Vec<Otherwise>> {
+    let mut all = Vec::new();
+    for costs in Corner::ALL {
+        let there = at(costs)?;
+        let Ok(other) = placement::solve(&there, &Effort::default()) else { continue };
+        // Of two that cost the same either may come out.
+        if other.cost.total >= there.cost(&plan.assignment).total * (1.0 - WORTH) {
+            continue;
+        }
+        let both = layout.units.iter().zip(plan.assignment.iter().zip(&other.assignment));
+        let moved = both.filter(|(_, (one, other))| one != other);
+        let moved: Vec<_> =
+            moved.map(|(unit, (_, other))| (unit.name.clone(), layout.sites[other.0].site.clone())).collect();
+        if !moved.is_empty() {
+            all.push(Otherwise { costs, moved });
+        }
+    }
+    Ok(all)
+}
+
+fn elsewhere(otherwise: &[Otherwise]) -> String {
+    if otherwise.is_empty() {
+        return "the same at all ends of the costs' intervals\n".to_owned();
+    }
+    let line = |other: &Otherwise| {
+        let moved: Vec<String> = other.moved.iter().map(|(unit, site)| format!("{unit} -> {site}")).collect();
+        format!("where {}: {}\n", other.costs, moved.join(", "))
+    };
+    let lines: String = otherwise.iter().map(line).collect();
+    lines + "plimsoll calibrate makes the intervals of this machine's costs narrower\n"
 }
 
 /// What goes where.
