@@ -385,6 +385,18 @@ mod tests {
     }
 
     #[test]
+    fn at_a_corner_costs_are_the_ends_of_their_intervals() {
+        let ends = |corner: Corner| {
+            let costs = costs().at(corner);
+            [Item::Work, Item::Handover].map(|item| costs.get(&item).reading.value().unwrap().middle)
+        };
+        let middle = |item| costs().get(&item).reading.value().copied().unwrap();
+        let (work, moving) = (middle(Item::Work), middle(Item::Handover));
+        assert_eq!(ends(Corner { moving: End::Low, work: End::High }), [work.high, moving.low]);
+        assert_eq!(ends(Corner { moving: End::High, work: End::Low }), [work.low, moving.high]);
+    }
+
+    #[test]
     fn sizes_between_are_linear_and_beyond_are_modelled() {
         let (costs, trip) = (costs(), Item::HalfTrip(way("Open MPI 4.1.4")));
         let middle = |size| costs.sized(&trip, Bytes(size)).reading.value().unwrap().middle;

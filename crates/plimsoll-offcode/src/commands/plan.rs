@@ -213,3 +213,48 @@ fn evidence(prices: &[Price], app: &AppFile, costs: &Costs) -> String {
     }
     page
 }
+
+#[cfg(test)]
+mod tests {
+    use machine::Bytes;
+    use machine::costs::End;
+    use placement::layout::{Candidate, Load, Place, Unit};
+
+    use super::*;
+
+    /// One unit, whose work is dear at `app` and whose messages are dear at `core:1`.
+    fn layout(app: f64, core: f64) -> Layout {
+        let site = |name: &str| Candidate {
+            site: name.parse().unwrap(),
+            capacity: Load(1.0),
+            memory: Bytes(1 << 20),
+            slots: 8,
+        };
+        let places = [app, core].map(|load| Place::Possible(Load(load))).to_vec();
+        let unit = Unit { name: "a".into(), priority: 100, memory: Bytes(0), places };
+        Layout {
+            units: vec![unit],
+            sites: ["app", "core:1"].map(site).to_vec(),
+            channels: Vec::new(),
+            constraints: Vec::new(),
+            crossing_ns: vec![vec![0.0; 2]; 2],
+        }
+    }
+
+    #[test]
+    fn a_plan_that_hangs_on_the_costs_says_at_which() {
+        let usual = layout(0.1, 0.2);
+        let plan = placement::solve(&usual, &Effort::default()).unwrap();
+        let dear = |corner: Corner| Ok(layout(if corner.work == End::High { 0.4 } else { 0.1 }, 0.2));
+        let found = corners(&plan, &usual, dear).unwrap();
+        let text = elsewhere(&found);
+        assert!(
+            text.starts_with("where moving messages costs least and work most: a -> core:1\nwhere moving"),
+            "{text}"
+        );
+        assert_eq!(found.len(), 2);
+        // What saves nothing worth it moves nothing.
+        let same = corners(&plan, &usual, |_| Ok(layout(0.2, 0.2))).unwrap();
+        assert!(elsewhere(&same).starts_with("the same at all ends"), "{}", elsewhere(&same));
+    }
+}
