@@ -295,6 +295,20 @@ fn the_sweep_shows_who_bears_the_interrupts() {
 }
 
 #[test]
+fn networks_that_take_the_interface_are_measured_in_turns() {
+    if !rustix::process::geteuid().is_root() {
+        return skip::test("a lab needs root");
+    }
+    let mut command = bench(&["--path", "lab", "--stack", "engine-afxdp,engine-xdp,tcp", "--sizes", "8,64"]);
+    let output = command.args(["--rounds", "2"]).output().unwrap();
+    let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if said.contains("not permitted") {
+        return skip::test(said);
+    }
+    assert!(output.status.success() && text.contains("half a round trip, 2 rounds, path lab"), "{text}{said}");
+}
+
+#[test]
 fn two_hosts_of_the_lab_measure_each_other() {
     let output = run(&["--path", "lab", "--sizes", "8", "--stack", "tcp,udp", "--protocol-core", "0"]);
     let said = String::from_utf8_lossy(&output.stderr);

@@ -112,6 +112,25 @@ fn refusal(reply: Reply) -> String {
 }
 
 #[test]
+fn a_study_is_of_the_host_that_is_served() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let study = |path: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["study", "--budget", "8", "--path", path]).current_dir(folder.path());
+        command.env("XDG_STATE_HOME", folder.path()).stdin(Stdio::null()).output().unwrap()
+    };
+    let path = server.address.to_string();
+    let output = study(&path);
+    let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    assert!(out.contains(&format!("Where should message processing run?, to {path},")), "{out}{said}");
+    drop(server);
+    let said = String::from_utf8_lossy(&study(&path).stderr).into_owned();
+    assert!(said.contains("Next: start 'plimsoll serve --listen ADDRESS' there"), "{said}");
+}
+
+#[test]
 fn a_bench_of_another_process_is_served_and_a_signal_ends_the_server_in_good_order() {
     // SIGTERM is how a server is told to end; Ctrl-C interrupts it.
     for (signal, code) in [(Signal::TERM, 0), (Signal::INT, 130)] {

@@ -111,7 +111,10 @@ fn what_cannot_be_tried_is_refused_with_the_next_step() {
         (&["--vary", "placement=app,core:1", "--", "true"], "Next: name the ranks with -n"),
         (&["-n", "2", "--vary", "placement=app,core:x", "--", "true"], "placement 'core:x'"),
         (&["-n", "2", "--vary", "carrier=verbs,ucx", "--", "true"], "carrier 'verbs': there is no such carrier"),
-        (&["--vary", "colour=1,2", "--", "true"], "there is no such setting. Next: choose placement or carrier"),
+        (
+            &["--vary", "colour=1,2", "--", "true"],
+            "there is no such setting. Next: choose placement, network or carrier",
+        ),
         (&["--vary", "X", "--", "true"], "it names no values"),
         (&["--vary", "X=1,2", "--", "true", "--", "true"], "there are several commands already"),
         (&["--vary", "X=1,2,3,4,5,6,7,8,9,10,11,12,13", "--", "true"], "13 are more than the 12"),

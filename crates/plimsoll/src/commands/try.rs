@@ -83,7 +83,7 @@ const USAGE: &str =
 const EXAMPLES: &str = "Examples:
   plimsoll try -- ./old in.dat -- ./new in.dat
   plimsoll try -n 4 --vary placement=app,core:3 -- lmp -in in.melt
-  plimsoll try -n 4 --mpirun --lab --vary network=udp,afxdp:lab0 -- lmp -in in.melt
+  plimsoll try -n 4 --mpirun=--lab --vary network=udp,afxdp:lab0 -- lmp -in in.melt
   plimsoll try -n 4 --vary carrier=vader,ucx,plimsoll --metric 'Loop time of ([0-9.]+)' -- lmp -in in.melt
   plimsoll try --vary 'OMPI_MCA_btl=self,vader|self,tcp' -- mpirun -n 2 ./program
   plimsoll try --vary OMP_PROC_BIND=close,spread --check 'Energy: (\\S+)~1e-9' -- srun -n 64 ./md";
