@@ -1,11 +1,14 @@
-//! What a finished study leaves to others: rows of the machine's costs, and its answers as predictions of the next study's.
+//! What a finished study leaves to others: rows of the machine's costs, and its gains as predictions of the next study's.
 
 use machine::costs::{self, ENGINE, Item, Row, Way};
-use machine::{Nanoseconds, Reading, Result};
+use machine::{Nanoseconds, Reading, Result, Site};
 
-use crate::findings::{Choice, Findings, PointFindings, SizeRange};
+use crate::comparison::Paired;
+use crate::contrast::FIRST_LOOK;
+use crate::findings::{Findings, Interval, PointFindings};
 use crate::ledger::{Kind, Ledger, Outcome, Prediction, Subject};
-use crate::point::{Metric, Path, Pattern, Stack};
+use crate::point::{Metric, Path, Pattern, PointSpec, Stack};
+use crate::ranges::shares;
 use crate::statistics::predictive_interval;
 
 /// What stands for the MPI of a way that no MPI is above.
@@ -32,10 +35,15 @@ pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> Vec<Row> {
 /// `None` where the point is of no way that a job's messages go.
 fn way(point: &PointFindings) -> Option<Way> {
     let spec = &point.spec;
-    if spec.protocol_core.is_some() || crate::ranges::shares(spec).is_some() {
+    let here = match spec.path {
+        Path::Loopback => true,
+        Path::Lab => false,
+        // The costs name no host.
+        Path::Remote(_) => return None,
+    };
+    if spec.protocol_core.is_some() || shares(spec).is_some() {
         return None;
     }
-    let here = spec.path == Path::Loopback;
     let (carrier, network) = match spec.stack {
         Stack::EngineShm if here => (ENGINE, None),
         Stack::EngineUdp if !here => (ENGINE, Some("udp")),
@@ -48,39 +56,48 @@ fn way(point: &PointFindings) -> Option<Way> {
     Some(Way { carrier, mpi: NO_MPI.to_owned(), placement: spec.placement.kind(), network })
 }
 
-/// Holds the answers against those that earlier studies stored, and stores them for the next.
+/// Holds how the engine did against the kernel's TCP, size by size, against what an earlier study of this machine leads to
+/// expect, and stores it for the next.
 ///
 /// # Errors
 /// The ledger cannot be written.
 pub fn hold(ledger: &mut Ledger, findings: &Findings, source: &str, now: Nanoseconds) -> Result<()> {
     let machine: Vec<&str> = findings.machine.iter().map(|fact| fact.value.as_str()).collect();
-    let subject =
-        Subject { words: format!("study over {:?}", findings.path).to_lowercase(), digest: machine.join("; ") };
-    for range in &findings.verdict.ranges {
-        let (Choice::Place(chosen), Some(gain)) = (&range.choice, range.gain) else { continue };
-        let quantity = quantity(range);
-        let interval = Some((gain.low, gain.high));
-        let outcome = Outcome { id: 0, came: now, value: gain.median, interval, source: source.to_owned() };
+    let subject = Subject { words: "a study".to_owned(), digest: machine.join("; ") };
+    for (quantity, Interval { median, low, high, .. }) in gains(findings) {
+        let outcome =
+            Outcome { id: 0, came: now, value: median, interval: Some((low, high)), source: source.to_owned() };
         ledger.settle(&subject, &quantity, &outcome)?;
         // The next study's estimate varies as this one's does.
-        let expected = costs::Interval { low: gain.low, middle: gain.median, high: gain.high };
+        let expected = costs::Interval { low, middle: median, high }.widened(std::f64::consts::SQRT_2);
         ledger.predict(Prediction {
             id: 0,
             made: now,
             kind: Kind::Study,
             subject: subject.clone(),
             quantity,
-            expected: expected.widened(std::f64::consts::SQRT_2),
+            expected,
             because: source.to_owned(),
-            choice: Some(chosen.to_string()),
+            choice: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         })?;
     }
     Ok(())
 }
 
-fn quantity(range: &SizeRange) -> String {
-    let SizeRange { question, pattern, from, to, choice, .. } = range;
-    let chosen = choice.contenders().first().map(ToString::to_string).unwrap_or_default();
-    format!("{question}, {}, {from} to {to}: {chosen} over the next best", pattern.name())
+/// "engine-udp at app over tcp in the kernel, ping-pong at 8 B, lab", with the ratio of their performance.
+fn gains(findings: &Findings) -> Vec<(String, Interval)> {
+    let free = |point: &&PointFindings| point.spec.protocol_core.is_none() && shares(&point.spec).is_none();
+    let mut gains = Vec::new();
+    for point in findings.points.iter().filter(free).filter(|point| point.spec.stack.is_engine()) {
+        let usual = PointSpec { stack: Stack::Tcp, placement: Site::App, ..point.spec.clone() };
+        let Some(usual) = findings.points.iter().find(|other| other.spec == usual) else { continue };
+        let PointSpec { pattern, size, path, .. } = &point.spec;
+        let paired = Paired::performance(&point.samples, &usual.samples, pattern.metric());
+        if let Some(interval) = paired.interval().filter(|interval| interval.samples >= FIRST_LOOK as usize) {
+            let (one, other) = (point.spec.contender(), usual.spec.contender());
+            gains.push((format!("{one} over {other}, {} at {size}, {path}", pattern.name()), interval));
+        }
+    }
+    gains
 }

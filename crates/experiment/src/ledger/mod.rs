@@ -49,7 +49,7 @@ impl Kind {
             Kind::Placement => "gain of a placement",
             Kind::Elapsed => "time of a run",
             Kind::Messages => "messages of a run",
-            Kind::Study => "answer of a study",
+            Kind::Study => "gain in a study",
         }
     }
 }
