@@ -56,8 +56,8 @@ fn way(point: &PointFindings) -> Option<Way> {
     Some(Way { carrier, mpi: NO_MPI.to_owned(), placement: spec.placement.kind(), network })
 }
 
-/// Holds how the engine did against the kernel's TCP, size by size, against what an earlier study of this machine leads to
-/// expect, and stores it for the next.
+/// Settles what an earlier study of this machine predicted of the engine's gain over the kernel's TCP at each size, and
+/// predicts it for the next study.
 ///
 /// # Errors
 /// The ledger cannot be written.

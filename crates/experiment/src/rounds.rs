@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::contrast::{EQUALITY, Says};
 
-    /// Two contenders, the first twice as fast; `plan` says of each block how far the cores are, or that it fails.
+    /// Two contenders, the first twice as fast; `distance` says of each block how far the cores are, or that it fails.
     struct Fake<F: FnMut(usize, u32) -> Result<u64>> {
         distance: F,
         now: Result<u64>,

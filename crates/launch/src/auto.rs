@@ -82,13 +82,13 @@ pub fn choose(request: &mut Request, target: &Target, profile: Option<&Path>, le
     Ok(Chosen { decision, traffic, basis, note: known.note })
 }
 
-/// So much wider are the intervals of costs that one reading contradicts.
+/// Intervals become this many times as wide where a reading contradicts the costs.
 const STALE: f64 = 2.0;
 
-/// Readings that are repeated before the costs are believed.
+/// Probes of that reading; their median counts.
 const READINGS: usize = 15;
 
-/// Why the costs are not those of this moment, where one that is quickly read again lies outside of its interval.
+/// Reads the distance of two cores again, and says so where it lies outside of what was measured with the costs.
 fn stale(costs: &Costs, cores: &[CoreId]) -> Option<String> {
     let Reading::Measured(expected) = costs.get(&Item::Handover).reading else { return None };
     let [first, .., last] = cores else { return None };

@@ -200,7 +200,7 @@ impl Blocks for Beside<'_> {
 /// Measures what is asked for, until `stop` says so.
 ///
 /// # Errors
-/// A port cannot be had for so many peers, or a core is not there.
+/// A port cannot be had for so many peers, a core is not there, or every block failed.
 pub fn measure(request: &Request, messages: u64, stop: &dyn Fn() -> bool) -> Result<Outcome> {
     check(request)?;
     let mut outcome = Outcome {
@@ -249,6 +249,11 @@ pub fn measure(request: &Request, messages: u64, stop: &dyn Fn() -> bool) -> Res
             let said: Vec<String> = failed.chain(world.remarks()).collect();
             outcome.notes.extend(said.into_iter().map(|remark| format!("{semantics}, {peers} peers: {remark}")));
         }
+    }
+    let failure = outcome.cells.iter().flat_map(|cell| &cell.measured).find_map(|of| of.series.failures.first());
+    if let (0, Some(failure)) = (outcome.blocks(), failure) {
+        let next = "compare over another port (--port), or fewer peers";
+        return Err(Fault::new("comparison of semantics", format!("every block failed: {failure}"), next));
     }
     for &semantics in &request.semantics {
         outcome.floods.push(over(wiring::memory(2), semantics)?.0.flood(semantics)?);

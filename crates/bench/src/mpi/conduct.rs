@@ -88,15 +88,24 @@ pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
     let mut all = named(of_places(), series);
     if ended && plan.accounted_rounds > 0 {
         let tasks = plan.tasks.len();
+        // What gave no block without timed calls gives none with them.
+        let able: Vec<usize> = (0..all.len()).filter(|&nth| !all[nth].series.blocks.is_empty()).collect();
+        let of_able = of_places().enumerate().filter(|(nth, _)| able.contains(nth)).map(|(_, start)| start);
         let each = plan.tasks.chunks(1);
-        runner.starts = of_places().flat_map(|(seats, one)| each.clone().map(move |task| (seats, one, task))).collect();
+        runner.starts = of_able.flat_map(|(seats, one)| each.clone().map(move |task| (seats, one, task))).collect();
         runner.accounted = true;
-        let groups = groups.iter().map(|contenders| contenders * tasks).collect();
+        let mut first = 0;
+        let groups = groups.iter().map(|contenders| {
+            let here = first..first + contenders;
+            first = here.end;
+            able.iter().filter(|nth| here.contains(nth)).count() * tasks
+        });
+        let groups = groups.collect();
         let timed = rounds::Plan { groups, rounds: plan.accounted_rounds, seed: SEED + 1 };
         let (series, rest) = rounds::conduct(&mut runner, &timed, |_, _| true);
         ended = rest;
         for (nth, series) in series.into_iter().enumerate() {
-            let of = &mut all[nth / tasks];
+            let of = &mut all[able[nth / tasks]];
             of.accounted.extend(series.blocks);
             of.series.failures.extend(series.failures);
         }

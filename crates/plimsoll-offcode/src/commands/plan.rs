@@ -253,7 +253,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(found.len(), 2);
-        // What saves nothing worth it moves nothing.
+        // A plan that costs the same is no other plan.
         let same = corners(&plan, &usual, |_| Ok(layout(0.2, 0.2))).unwrap();
         assert!(elsewhere(&same).starts_with("the same at all ends"), "{}", elsewhere(&same));
     }

@@ -97,7 +97,7 @@ pub struct Arguments {
     /// Print the tables of the HYDRA paper (Weinsberg, Dolev, Anker and Wyckoff) for this machine
     #[arg(long)]
     paper: bool,
-    /// Rounds behind the ratios that --paper prints, at most: what is decided gets no more
+    /// Most rounds for the ratios that --paper prints; it ends once they are decided
     #[arg(long, default_value_t = 8, requires = "paper", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Print JSON

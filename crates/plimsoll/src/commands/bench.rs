@@ -53,7 +53,7 @@ pub struct Arguments {
     sweep_cores: bool,
     #[command(flatten)]
     semantics: bench_semantics::Comparison,
-    /// Blocks of each point at most: what is decided gets no more
+    /// Most blocks of each point; a size at which all is decided gets no more
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
     /// Print all samples as JSON
@@ -167,11 +167,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     end.map(|()| ExitCode::SUCCESS)
 }
 
-/// Blocks of points; the first that fails is the last.
+/// Measures blocks of points; the first that fails ends the bench.
 struct Points<'a> {
     bench: &'a mut Bench,
     specs: Vec<PointSpec>,
-    /// The round, and blocks of it so far.
+    /// The present round, and the place of the last block in it.
     order: (u32, u32),
     done: usize,
     fault: Option<Fault>,
@@ -196,7 +196,7 @@ impl Blocks for Points<'_> {
         }
     }
 
-    /// The sample holds its own.
+    /// The bench probes beside each block, and the sample holds it.
     fn probe(&mut self, _: usize) -> Option<Probe> {
         None
     }
@@ -206,7 +206,7 @@ impl Blocks for Points<'_> {
     }
 }
 
-/// Until all is measured or told, a block fails, or a signal asks to end.
+/// Measures until all points have their blocks or are decided, a block fails, or a signal comes.
 fn measure(bench: &mut Bench, measured: &mut [Measured], arguments: &Arguments) -> Result<()> {
     let compared = arguments.stacks.len();
     let groups =
