@@ -99,7 +99,7 @@ tests:
 # Every interleaving of the shared-memory rings, in the modules named `models`. A build of its own, since the flag
 # reaches every crate. They run alone: the crate's other tests cannot run on loom's atomics. That there are any is
 # checked first.
-LOOM = $(CARGO) test --release --package linux --lib --target-dir $(TARGET_DIR)/loom models
+LOOM = $(CARGO) test --release --package ports --lib --target-dir $(TARGET_DIR)/loom models
 loom: export RUSTFLAGS = --cfg loom
 loom:
 	@$(LOOM) -- --list | grep ': test$$' > /dev/null || { echo 'loom: no model was found' >&2; exit 1; }
@@ -119,11 +119,11 @@ bless: tools
 NETPIPE = $(shell command -v mpirun >/dev/null && command -v NPopenmpi >/dev/null && echo open-mpi,)
 BENCH = $(PLIMSOLL) bench $(BENCH_ARGS)
 bench: fabric profile offcodes
-	$(CARGO) bench --package linux --bench shm
+	$(CARGO) bench --package ports --bench shm
 	$(CARGO) bench --package endpoint --bench endpoint
 	$(CARGO) bench --package engine --bench matching
-	$(CARGO) bench --package linux --bench channel
-	$(CARGO) bench --package linux --bench call
+	$(CARGO) bench --package ports --bench channel
+	$(CARGO) bench --package ports --bench call
 	$(CARGO) bench --package wasm --bench bodies
 	$(CARGO) bench --package placement --bench against_highs
 	@[ -n '$(NETPIPE)' ] || echo 'open-mpi left out: install openmpi-bin and netpipe-openmpi'

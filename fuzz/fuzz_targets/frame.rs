@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(place) = frame.get_mut(12..12 + start.len()) {
         place.copy_from_slice(start);
     }
-    if let Ok(datagram) = linux::afxdp::read_datagram(&frame) {
+    if let Ok(datagram) = ports::afxdp::read_datagram(&frame) {
         assert!(frame.get(datagram.at..datagram.at + datagram.length).is_some());
         assert_eq!(datagram.from.is_ipv4(), datagram.to.is_ipv4());
     }

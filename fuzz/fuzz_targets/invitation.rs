@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 
 use libfuzzer_sys::fuzz_target;
 use linux::region::Region;
-use linux::shm::{Geometry, INTRODUCTION, Invitation, ShmPort};
+use ports::shm::{Geometry, INTRODUCTION, Invitation, ShmPort};
 use machine::Port;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,

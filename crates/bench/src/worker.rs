@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use linux::affinity;
-use machine::{CoreId, Fault, Result};
+use machine::{CoreId, Fault, FaultKind, Result};
 
 use crate::control::Connection;
 use crate::peer_process::PeerProcess;
@@ -108,7 +108,7 @@ impl Worker {
         let Some(ended) = self.peer.as_mut().and_then(|peer| peer.ended(Duration::from_millis(100))) else {
             return fault;
         };
-        if fault.subject().starts_with(&self.peer_name) && !fault.cause().contains("closed") {
+        if fault.subject().starts_with(&self.peer_name) && fault.kind() != FaultKind::Closed {
             return fault; // its own last words
         }
         Fault::new(

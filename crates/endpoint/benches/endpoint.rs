@@ -9,8 +9,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use endpoint::{Direction, Endpoint, Source, TagSelector, shm_links};
-use linux::shm::{Role, ShmPort};
 use machine::{CoreId, PeerIndex, Site};
+use ports::shm::{Role, ShmPort};
 
 const OTHER: PeerIndex = PeerIndex(0);
 const ROUNDS: usize = 15;

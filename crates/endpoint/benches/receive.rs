@@ -9,10 +9,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use linux::lab::{Host, Lab, Options};
-use linux::network::NetworkPort;
-use linux::udp::UdpPort;
-use linux::xdp::receive::XdpPort;
 use machine::Result;
+use ports::network::NetworkPort;
+use ports::udp::UdpPort;
+use ports::xdp::XdpPort;
 
 /// Packets that wait for a port when it is timed.
 const WAITING: u32 = 256;

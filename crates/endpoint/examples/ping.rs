@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use endpoint::{Direction, Endpoint, Source, TagSelector, shm_links};
-use linux::shm::{Role, ShmPort};
 use machine::{Fault, PeerIndex, Result, Site};
+use ports::shm::{Role, ShmPort};
 
 const PEER: PeerIndex = PeerIndex(0);
 const TAG: u64 = 7;

@@ -1,10 +1,10 @@
 //! Link settings that suit the ports of this host.
 
 use engine::LinkConfig;
-use linux::shm::ShmPort;
-use linux::udp::UdpPort;
 use machine::Port;
 use machine::bounds::ENGINE_WINDOW;
+use ports::shm::ShmPort;
+use ports::udp::UdpPort;
 
 /// More packets in flight than this only fill queues.
 const WINDOW_MOST: u64 = ENGINE_WINDOW.each.count() as u64;

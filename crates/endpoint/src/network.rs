@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use engine::{LinkConfig, ReliabilityConfig};
-use linux::network::NetworkPort;
 use machine::bounds::ENGINE_WINDOW;
 use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
+use ports::network::NetworkPort;
 
 use crate::faults::{FaultyPort, Injected, WireFaults};
 use crate::settings::Network;

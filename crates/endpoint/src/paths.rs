@@ -1,7 +1,7 @@
 //! The port of an endpoint that finds its peers by name: shared memory to those on this host, a network port to others.
 //!
 //! A peer is reached when something is first sent to it, without its help: over shared memory by an invitation that it
-//! takes when it next looks ([`linux::shm::Invitation`]), over the network by an introduction that goes before the first
+//! takes when it next looks ([`ports::shm::Invitation`]), over the network by an introduction that goes before the first
 //! packets until something comes back.
 
 use std::collections::{HashMap, VecDeque};
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use engine::LinkConfig;
 use linux::addresses;
 use linux::rendezvous::{self, Meeting};
-use linux::shm::{Geometry, Invitation, Memory, ShmPort};
 use linux::shortage;
 use machine::bounds::{INTRODUCED, SHM_CALLERS};
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
+use ports::shm::{Geometry, Invitation, Memory, ShmPort};
 
 use crate::introduction::{self, Introduction};
 use crate::name::{Host, Name};

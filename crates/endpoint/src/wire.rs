@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use linux::afxdp::{AfxdpPort, Way};
-use linux::network::NetworkPort;
-use linux::udp::UdpPort;
-use linux::xdp::receive::XdpPort;
 use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
+use ports::afxdp::{AfxdpPort, Way};
+use ports::network::NetworkPort;
+use ports::udp::UdpPort;
+use ports::xdp::XdpPort;
 
 use crate::settings::Network;
 

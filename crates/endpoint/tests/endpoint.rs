@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use endpoint::{Completion, Direction, Endpoint, LinkConfig, Source, Status, TagSelector, shm_links, udp_links};
-use linux::shm::{Role, ShmPort};
-use linux::udp::UdpPort;
 use machine::{Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent, Site};
+use ports::shm::{Role, ShmPort};
+use ports::udp::UdpPort;
 
 const OTHER: PeerIndex = PeerIndex(0);
 const SESSION: u32 = 77;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use endpoint::{Completion, Direction, Endpoint, Paths, Settings, Source, Status, TagSelector};
 use linux::rendezvous;
-use linux::shm::{Geometry, Role, ShmPort};
 use machine::{CoreId, Fault, PeerIndex};
+use ports::shm::{Geometry, Role, ShmPort};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 type Joined = Endpoint<Paths, Vec<u8>>;

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-pub(crate) type HardwareAddress = [u8; 6];
+pub type HardwareAddress = [u8; 6];
 
 // From `linux/rtnetlink.h`, `linux/netlink.h`, `linux/neighbour.h`.
 const ERROR: u16 = 2;
@@ -27,10 +27,10 @@ const ANSWER: usize = 32 << 10;
 
 /// A socket to ask by, of the network namespace in which it was opened.
 #[derive(Debug)]
-pub(crate) struct Netlink(OwnedFd);
+pub struct Netlink(OwnedFd);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Link {
+pub struct Link {
     pub mtu: u32,
     /// `None` for a link whose addresses are not those of Ethernet.
     pub hardware: Option<HardwareAddress>,
@@ -40,7 +40,7 @@ pub(crate) struct Link {
 
 /// Which way the kernel sends packets to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Route {
+pub struct Route {
     pub interface: u32,
     /// The router on the way; `None` where the address is on the link itself.
     pub gateway: Option<IpAddr>,
@@ -50,7 +50,7 @@ pub(crate) struct Route {
 
 /// What the kernel knows of a neighbour on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Neighbour {
+pub struct Neighbour {
     pub interface: u32,
     pub address: IpAddr,
     /// `None` while it is asked for, and where nobody answered.
@@ -208,7 +208,7 @@ fn messages(mut bytes: &[u8], mut each: impl FnMut(u16, &[u8])) {
 }
 
 /// `(type, content)` of each attribute; ends at the first that is cut short.
-pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let head = bytes.get(..4)?;
         let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));

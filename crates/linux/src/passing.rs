@@ -10,24 +10,24 @@ use machine::{Fault, Result};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred};
 
+use crate::control_messages::messages;
 use crate::credentials::Credentials;
-use crate::udp::control::messages;
 
 /// How long a message may take to come.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A message: eight words, of which the first two name protocol and version.
-pub(crate) type Words = [u64; 8];
+pub type Words = [u64; 8];
 
 /// What came, and from whom.
-pub(crate) struct Heard {
+pub struct Heard {
     pub words: Words,
     /// The sender, as the kernel names it (`SCM_CREDENTIALS`): right also where a third process made the socket.
     pub sender: Credentials,
     pub fd: Option<OwnedFd>,
 }
 
-pub(crate) fn fault(cause: impl Into<String>) -> Fault {
+pub fn fault(cause: impl Into<String>) -> Fault {
     Fault::new("peer on this host", cause, "start both ends from the same build, as the same user")
 }
 
@@ -36,7 +36,7 @@ fn broken(e: impl std::error::Error + Send + Sync + 'static) -> Fault {
 }
 
 /// Runs `exchange` on a stream that waits for each message, but not for ever; puts the stream's timeout back after.
-pub(crate) fn patiently<R>(stream: &UnixStream, exchange: impl FnOnce() -> Result<R>) -> Result<R> {
+pub fn patiently<R>(stream: &UnixStream, exchange: impl FnOnce() -> Result<R>) -> Result<R> {
     let before = stream.read_timeout().map_err(broken)?;
     stream.set_nonblocking(false).map_err(broken)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
@@ -46,7 +46,7 @@ pub(crate) fn patiently<R>(stream: &UnixStream, exchange: impl FnOnce() -> Resul
     result
 }
 
-pub(crate) fn say(stream: &UnixStream, words: &Words, fd: Option<BorrowedFd<'_>>) -> Result<()> {
+pub fn say(stream: &UnixStream, words: &Words, fd: Option<BorrowedFd<'_>>) -> Result<()> {
     let mut bytes = [0; size_of::<Words>()];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
@@ -72,17 +72,17 @@ pub(crate) fn say(stream: &UnixStream, words: &Words, fd: Option<BorrowedFd<'_>>
 }
 
 /// The next message. A fault unless its sender runs as this process's user.
-pub(crate) fn hear(stream: &UnixStream) -> Result<Heard> {
+pub fn hear(stream: &UnixStream) -> Result<Heard> {
     receive(stream, RecvFlags::empty())
 }
 
 /// The next message, which is there and stays there. Where this process has no place for its descriptor, the fault may pass.
-pub(crate) fn peek(stream: &UnixStream) -> Result<Heard> {
+pub fn peek(stream: &UnixStream) -> Result<Heard> {
     receive(stream, RecvFlags::PEEK)
 }
 
 /// Takes out the message that [`peek`] has shown, without what is attached.
-pub(crate) fn skip(stream: &UnixStream) -> Result<()> {
+pub fn skip(stream: &UnixStream) -> Result<()> {
     match rustix::net::recv(stream, &mut [0u8; size_of::<Words>()][..], RecvFlags::empty()) {
         Ok(_) => Ok(()),
         Err(e) => Err(broken(io::Error::from(e))),
@@ -175,7 +175,7 @@ fn receive_some(
 }
 
 /// A fault unless `heard` begins with `protocol` and `version`.
-pub(crate) fn speaks(heard: &Heard, protocol: u64, version: u64) -> Result<()> {
+pub fn speaks(heard: &Heard, protocol: u64, version: u64) -> Result<()> {
     match heard.words {
         [p, v, ..] if (p, v) == (protocol, version) => Ok(()),
         [p, v, ..] if p == protocol => Err(fault(format!("it speaks version {v}, this end version {version}"))),

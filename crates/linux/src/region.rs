@@ -44,7 +44,7 @@ fn page_size() -> usize {
 }
 
 /// Makes memory of `length` bytes, none of it present yet. `name` shows in `/proc/PID/maps`.
-pub(crate) fn make(name: &str, length: usize) -> Result<OwnedFd> {
+pub fn make(name: &str, length: usize) -> Result<OwnedFd> {
     let fail = |e| Fault::because(format!("shared memory of {}", Bytes(length as u64)), e, FREE);
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(fail)?;
     rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR).map_err(fail)?;
@@ -55,7 +55,7 @@ pub(crate) fn make(name: &str, length: usize) -> Result<OwnedFd> {
 
 /// Refuses memory of a peer unless it is exactly `length` bytes and sealed so that it stays so: a peer that could shrink it
 /// could end this process by SIGBUS.
-pub(crate) fn check(fd: BorrowedFd<'_>, length: usize) -> Result<()> {
+pub fn check(fd: BorrowedFd<'_>, length: usize) -> Result<()> {
     let refuse = |cause: &str| Fault::new("peer's shared memory", cause, "connect to a peer of the same version");
     let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| refuse("it is not a memfd"))?;
     if !seals.contains(SealFlags::SHRINK) || seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
@@ -113,7 +113,7 @@ impl Mapping {
     }
 
     /// Memory of which pages come as they are provided, one by one.
-    pub(crate) fn sparse(fd: BorrowedFd<'_>, length: usize) -> Result<Mapping> {
+    pub fn sparse(fd: BorrowedFd<'_>, length: usize) -> Result<Mapping> {
         let mapping = Mapping::of(fd, length)?;
         // Else a host that is set to `shmem_enabled=always` puts 2 MiB under the first byte. A kernel without huge pages refuses.
         // SAFETY: the range is this mapping; the advice changes no bytes.
@@ -122,7 +122,7 @@ impl Mapping {
     }
 
     /// Sees to it that the pages of the bytes in `range` are present.
-    pub(crate) fn provide(&self, range: Range<usize>) -> Result<()> {
+    pub fn provide(&self, range: Range<usize>) -> Result<()> {
         let page = page_size();
         let (start, end) = (range.start / page * page, range.end.min(self.length));
         assert!(start <= end);
@@ -154,7 +154,7 @@ impl Mapping {
     }
 
     /// The first byte; valid, page aligned and writable for `len` bytes while the mapping lives.
-    pub(crate) fn base(&self) -> NonNull<u8> {
+    pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 }

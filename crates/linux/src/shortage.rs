@@ -35,7 +35,7 @@ pub fn may_pass(fault: &Fault) -> bool {
 }
 
 /// Whether this process has as many descriptors as it may have.
-pub(crate) fn is_of_descriptors(error: &io::Error) -> bool {
+pub fn is_of_descriptors(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
 }
 
@@ -43,7 +43,7 @@ static RESERVE: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 
 /// What the reserve is spent on, and how much of it is left then.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Need {
+pub enum Need {
     Memory = 0,
     Caller = 1,
     Nothing = 2,
@@ -68,7 +68,7 @@ pub fn keep_reserve() -> Result<()> {
 }
 
 /// Frees a descriptor for `need`. False where the reserve is spent as far as it may be.
-pub(crate) fn spend_reserve(need: Need) -> bool {
+pub fn spend_reserve(need: Need) -> bool {
     let mut reserve = reserve();
     reserve.len() > need as usize && reserve.pop().is_some()
 }

@@ -12,7 +12,26 @@ pub struct Fault {
     subject: String,
     cause: String,
     next: String,
+    kind: FaultKind,
     source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// What kind of failure it is, for code that acts on it; its words are for readers alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FaultKind {
+    /// Any other.
+    #[default]
+    Other,
+    /// The kernel did not permit it to this user.
+    NotPermitted,
+    /// Something is not on this machine: a program, a module, a part of this build.
+    Missing,
+    /// A bound was reached.
+    Limit,
+    /// Somebody else has it now.
+    Busy,
+    /// The other end is gone.
+    Closed,
 }
 
 /// Shorthand used across the workspace.
@@ -21,16 +40,22 @@ pub type Result<T, E = Fault> = std::result::Result<T, E>;
 impl Fault {
     /// `subject` is the thing that failed ("core 7"), `cause` why, `next` what the reader can do.
     pub fn new(subject: impl Into<String>, cause: impl Into<String>, next: impl Into<String>) -> Self {
-        Fault { subject: subject.into(), cause: cause.into(), next: next.into(), source: None }
+        Fault { subject: subject.into(), cause: cause.into(), next: next.into(), kind: FaultKind::Other, source: None }
     }
 
-    /// A fault whose cause is another error.
+    /// A fault whose cause is another error, of the kind that an [`io::Error`] tells.
     pub fn because(
         subject: impl Into<String>,
         source: impl Error + Send + Sync + 'static,
         next: impl Into<String>,
     ) -> Self {
-        Fault { subject: subject.into(), cause: source.to_string(), next: next.into(), source: Some(Box::new(source)) }
+        let kind = match (&source as &dyn Error).downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(ErrorKind::PermissionDenied) => FaultKind::NotPermitted,
+            Some(ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => FaultKind::Closed,
+            _ => FaultKind::Other,
+        };
+        let (subject, cause, next) = (subject.into(), source.to_string(), next.into());
+        Fault { subject, cause, next, kind, source: Some(Box::new(source)) }
     }
 
     /// A fault of writing `subject`. `elsewhere` is how to name another place; space is to be freed only where it is used up.
@@ -38,6 +63,18 @@ impl Fault {
         let full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
         let next = if full { format!("free space there, or {elsewhere}") } else { elsewhere.to_owned() };
         Fault::because(subject, error, next)
+    }
+
+    /// The same fault, of another kind.
+    #[must_use]
+    pub fn of_kind(mut self, kind: FaultKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// What kind of failure it is.
+    pub fn kind(&self) -> FaultKind {
+        self.kind
     }
 
     /// What failed.

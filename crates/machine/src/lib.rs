@@ -33,7 +33,7 @@ pub use budget::Budget;
 pub use costs::Costs;
 pub use cpuset::CpuSet;
 pub use description::Machine;
-pub use fault::{Fault, Result};
+pub use fault::{Fault, FaultKind, Result};
 pub use place::single_copy;
 pub use port::{Capabilities, Notice, PeerIndex, Port, Sent};
 pub use quantity::{Bytes, BytesPerSecond, Hertz, Nanoseconds};

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
-use linux::channel::{Reader, Writer};
 use machine::{Fault, Nanoseconds, Result};
 use offcode::channel::Counted;
 use offcode::{Cast, Channel, Delivery, Specification, Written};
+use ports::channel::{Reader, Writer};
 
 /// Whether a channel of this kind can be at all.
 pub(crate) fn possible(specification: &Specification) -> Result<()> {
@@ -99,7 +99,7 @@ impl Pathway {
         if let Some(writer) = shared {
             return writer.attach();
         }
-        let (writer, mut readers) = linux::channel::multicast(&self.specification, 1)?;
+        let (writer, mut readers) = ports::channel::multicast(&self.specification, 1)?;
         *shared = Some(Box::new(writer));
         readers.pop().ok_or_else(|| Fault::new("multicast channel", "it was made without a reader", "report this"))
     }

@@ -153,11 +153,11 @@ fn attach(
     offcode: &str,
     name: &str,
     specification: Specification,
-) -> Result<linux::channel::Memory> {
+) -> Result<ports::channel::Memory> {
     let found = runtime.find(offcode).ok_or_else(|| {
         Fault::new(format!("offcode {offcode}"), "it does not run here", "see `plimsoll ps` for what does")
     })?;
-    let (ours, theirs) = linux::channel::unicast(&specification)?;
+    let (ours, theirs) = ports::channel::unicast(&specification)?;
     runtime.adopt(found, name, Box::new(ours))?;
     Ok(theirs)
 }
@@ -269,7 +269,7 @@ pub fn attach_to(process: u32, offcode: &str, name: &str, specification: Specifi
     let (offcode, name) = (offcode.to_string(), name.to_string());
     match ask(process, &Request::Attach { offcode, name, specification })? {
         (Answer::Done, stream) => {
-            let end = linux::channel::accept(&stream);
+            let end = ports::channel::accept(&stream);
             Ok(end.map_err(|fault| fault.within(format!("runtime of process {process}")))?.into_channel())
         }
         (Answer::Refused { subject, cause, next }, _) => Err(Fault::new(subject, cause, next)),

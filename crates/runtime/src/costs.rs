@@ -2,12 +2,13 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use linux::{affinity, channel, probe};
+use linux::{affinity, probe};
 use machine::costs::store;
 use machine::costs::{Interval, Item, Row};
 use machine::{Costs, Nanoseconds, Reading, Result, SiteKind};
 use offcode::channel::{Buffers, Policy};
 use offcode::{Channel, Specification};
+use ports::channel;
 
 /// Messages timed together, so that reading the clock weighs nothing.
 const BATCH: u32 = 64;

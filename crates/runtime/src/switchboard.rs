@@ -390,9 +390,9 @@ mod tests {
 
     #[test]
     fn calls_that_nobody_answers_are_bounded() {
-        let ends = || linux::channel::unicast(&OUT_OF_BAND).unwrap();
+        let ends = || ports::channel::unicast(&OUT_OF_BAND).unwrap();
         let ((caller, mut calls), (silent, mut called)) = (ends(), ends());
-        let party = |end: linux::channel::Memory, peers: &[(u8, PartyId)]| {
+        let party = |end: ports::channel::Memory, peers: &[(u8, PartyId)]| {
             let peers = peers.iter().copied().collect();
             Some(Party { name: "test".into(), end: Box::new(end), peers, waiting: VecDeque::new() })
         };

@@ -5,11 +5,11 @@ use std::os::unix::net::UnixStream;
 
 use endpoint::{Driver, udp_links};
 use engine::LinkConfig;
-use linux::shm::{Geometry, Role, ShmPort};
 use linux::shortage::raise_descriptor_limit;
-use linux::udp::UdpPort;
 use machine::port::memory::{self, MemoryPort};
 use machine::{Bytes, Fault, Port, Result};
+use ports::shm::{Geometry, Role, ShmPort};
+use ports::udp::UdpPort;
 use queue_pair::{Endpoint, ReceiveQueues, Settings};
 
 use super::layer::Message;

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::thread;
 
 use linux::accounting::{BusyMeter, ThreadMeter, current_thread};
-use linux::afxdp;
 use linux::lab::{Host, Lab, Options};
 use linux::shield::{Shield, Wanted};
 use linux::{affinity, clock};
 use machine::{CoreId, Fault, Nanoseconds, Result, XdpMode};
 use offcode::{ChannelId, Context, Offcode, Written};
+use ports::afxdp;
 use traffic::body::{FrameSender, OpenFrames, OpenSocket, SocketSender, Transmit, Waiting};
 use traffic::control::{Asked, ControlBlock, Entry, Pacing, State};
 use traffic::frame::{Flow, MacAddress};

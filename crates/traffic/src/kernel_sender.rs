@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 use linux::affinity;
-use linux::xdp::{Interface, LiveFrames, LiveRun, Loader, Object, SharedWords};
+use linux::xdp::{self, Interface, LiveFrames, LiveRun, Loader, Object, SharedWords};
 use machine::{CoreId, Fault, Nanoseconds, Result};
 
 use crate::control::{ControlBlock, State, Words};
@@ -49,10 +49,7 @@ pub struct Running {
 impl KernelSender {
     /// Opens the sender for an interface of the calling thread's network namespace.
     pub fn open(interface: &str) -> Result<KernelSender> {
-        let code = bpf::TRAFFIC_SEND.ok_or_else(|| {
-            let why = bpf::MISSING.unwrap_or("built without BPF programs");
-            Fault::new("traffic at the driver hook", why, "install clang and build again")
-        })?;
+        let code = xdp::built("traffic at the driver hook", bpf::TRAFFIC_SEND)?;
         let interface = Arc::new(Interface::named(interface)?);
         let object = Loader::new("traffic_send", code).load()?;
         let block = ControlBlock::over(Arc::new(object.shared("CONTROL")?))?;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use linux::xdp::{self, Attached, Attachment, Interface, Object, SharedWords};
-use machine::{Fault, Nanoseconds, Result, XdpMode};
+use machine::{Nanoseconds, Result, XdpMode};
 
 /// Where each word of a queue's result is; the same in C: `crates/bpf/src/programs/traffic.h`.
 #[rustfmt::skip]
@@ -137,10 +137,7 @@ impl Receiver {
 }
 
 fn load(interface: &Interface, mode: XdpMode, expected: &Expected) -> Result<Object> {
-    let code = bpf::TRAFFIC_RECEIVE.ok_or_else(|| {
-        let why = bpf::MISSING.unwrap_or("built without BPF programs");
-        Fault::new("traffic receiver at the driver hook", why, "install clang and build again")
-    })?;
+    let code = xdp::built("traffic receiver at the driver hook", bpf::TRAFFIC_RECEIVE)?;
     const DROP: u64 = 1;
     const PASS: u64 = 2;
     [
@@ -262,6 +259,7 @@ pub(crate) fn bucket_end(bucket: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use machine::FaultKind;
     use proptest::prelude::*;
 
     use super::*;
@@ -299,7 +297,7 @@ mod tests {
                 let result = object.shared("RESULT").unwrap();
                 Some((object, result))
             }
-            Err(fault) if fault.next().contains("root") || fault.next().contains("clang") => {
+            Err(fault) if [FaultKind::NotPermitted, FaultKind::Missing].contains(&fault.kind()) => {
                 skip::test(fault);
                 None
             }

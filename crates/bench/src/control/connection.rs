@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use machine::{Bytes, Fault, Result};
+use machine::{Bytes, Fault, FaultKind, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
@@ -164,6 +164,7 @@ impl Connection {
 
     fn closed(&self, cause: &str) -> Fault {
         Fault::new(self.peer.clone(), cause, "see why it ended (killed, or its own message), then run again")
+            .of_kind(FaultKind::Closed)
     }
 
     fn garbage(&self, cause: &str) -> Fault {
@@ -220,7 +221,7 @@ mod tests {
 
         let (mut connection, far) = pair();
         drop(far);
-        assert!(connection.receive::<String>(PATIENCE).unwrap_err().cause().contains("closed"));
+        assert!(connection.receive::<String>(PATIENCE).unwrap_err().kind() == FaultKind::Closed);
     }
 
     #[test]

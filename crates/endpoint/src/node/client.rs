@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use engine::{Claim, Direction, Envelope, Label, Source, StandIn, Status, TagSelector};
-use linux::shm::{Role, ShmPort};
 use machine::{CoreId, Fault, Notice, PeerIndex, Port, Result, Sent, Site};
+use ports::shm::{Role, ShmPort};
 use slotmap::{Key, KeyData, SlotMap};
 
 use super::greeting::{self, Answer, VERSION, Wishes};

@@ -24,8 +24,8 @@ pub(crate) use seat::ByName;
 pub use server::serve;
 pub(crate) use thread::EngineThread;
 
-use linux::shm::{Geometry, ShmPort};
 use machine::CoreId;
+use ports::shm::{Geometry, ShmPort};
 
 /// Rings between a rank and its engine, at either end.
 fn rings() -> ShmPort {

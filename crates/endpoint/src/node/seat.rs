@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use engine::{Direction, Envelope, Label, RequestId, Status};
-use linux::shm::ShmPort;
 use machine::{Fault, Notice, PeerIndex, Port, Result, Sent};
+use ports::shm::ShmPort;
 use rustix::process::Pid;
 
 use super::memory::RankMemory;

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linux::rendezvous::Meeting;
-use linux::shm::{Memory, Role};
 use linux::{affinity, contention, shortage};
 use machine::bounds::NODE_RANKS;
 use machine::topology::Topology;
 use machine::{CoreId, Fault, Result, Site};
+use ports::shm::{Memory, Role};
 use rustix::process::Pid;
 
 use super::greeting::{self, Answer, VERSION, Wishes};

@@ -7,8 +7,8 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use linux::shm::{Role, ShmPort};
 use machine::{CoreId, Fault, Port, Result};
+use ports::shm::{Role, ShmPort};
 
 use super::memory::RankMemory;
 use super::rings;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use endpoint::{Direction, Endpoint, Network, NetworkPath, Source, Status, TagSelector, shm_links};
 use experiment::point::Stack as StackName;
-use linux::shm::{Role, ShmPort};
 use machine::{Fault, PeerIndex, Port, Result, Site};
+use ports::shm::{Role, ShmPort};
 
 use super::tcp::token;
 use super::{Completion, MEETING_TIME, Offer, Stack};

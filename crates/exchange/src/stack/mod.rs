@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use endpoint::NetworkPath;
 use experiment::point::Stack as StackName;
-use linux::shm::ShmPort;
 use machine::{CoreId, Fault, Result, Site};
+use ports::shm::ShmPort;
 use serde::{Deserialize, Serialize};
 
 use crate::buffer::Buffer;

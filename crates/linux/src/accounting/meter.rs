@@ -322,7 +322,7 @@ mod tests {
         if first == last {
             return skip::test("one core only");
         }
-        if !crate::lab::tests::possible() {
+        if !crate::lab::testing::possible() {
             return;
         }
         let lab = Lab::owned(&Options::default()).unwrap();

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
 use machine::accounting::Softirq;
-use machine::{CoreId, Fault, Nanoseconds, Reading, Result};
+use machine::{CoreId, Fault, FaultKind, Nanoseconds, Reading, Result};
 use serde::{Deserialize, Serialize};
 
 use super::table;
-use crate::xdp::{Loader, Object, PRIVILEGED};
+use crate::xdp::{Loader, Object};
 
 /// How often each network softirq ran on one core. Every user may read this.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ impl SoftirqSensor {
         };
         match Self::load(object) {
             Ok(sensor) => Reading::Measured(sensor),
-            Err(fault) if fault.next() == PRIVILEGED => Reading::not_permitted(
+            Err(fault) if fault.kind() == FaultKind::NotPermitted => Reading::not_permitted(
                 "softirq time: the kernel lets only privileged users trace it",
                 "run as root, or with CAP_BPF and CAP_PERFMON",
             ),

@@ -7,16 +7,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::str::FromStr;
 
-use machine::{Fault, Result};
+use machine::{Fault, FaultKind, Result};
 
 use super::namespace::Namespace;
 use super::{AS_ROOT, Host, HostStatus, INTERFACE, Options, ethtool, steering};
-
-/// The next step where there is no `ip`.
-pub(super) const INSTALL_IP: &str = "install it: `apt-get install iproute2`";
-
-/// The next step where the kernel knows no veth.
-pub(super) const LOAD_VETH: &str = "load the veth driver: `modprobe veth`";
 
 pub(super) fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
@@ -156,14 +150,17 @@ fn run_ip(about: &str, command: &mut Command, input: &str) -> Result<()> {
             let said = String::from_utf8_lossy(&output.stderr);
             let said = said.lines().filter(|line| !line.starts_with("Command failed")).collect::<Vec<_>>().join("; ");
             let forbidden = said.contains("not permitted") || said.contains("Permission denied");
-            let next = match said.contains("Unknown device type") {
-                _ if forbidden => AS_ROOT,
-                true => LOAD_VETH,
-                false => "take the lab down with `plimsoll lab down` and try again",
+            let (kind, next) = match said.contains("Unknown device type") {
+                _ if forbidden => (FaultKind::NotPermitted, AS_ROOT),
+                true => (FaultKind::Missing, "load the veth driver: `modprobe veth`"),
+                false => (FaultKind::Other, "take the lab down with `plimsoll lab down` and try again"),
             };
-            Err(Fault::new(subject, said, next))
+            Err(Fault::new(subject, said, next).of_kind(kind))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Fault::new(subject, "not installed", INSTALL_IP)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let next = "install it: `apt-get install iproute2`";
+            Err(Fault::new(subject, "not installed", next).of_kind(FaultKind::Missing))
+        }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Fault::because(subject, error, AS_ROOT)),
         Err(error) => Err(Fault::because(subject, error, "check the limits on processes and files (ulimit -a)")),
     }

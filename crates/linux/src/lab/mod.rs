@@ -16,9 +16,10 @@ mod named;
 mod namespace;
 mod residents;
 mod steering;
-
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

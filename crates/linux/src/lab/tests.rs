@@ -1,31 +1,15 @@
 //! Labs as their users see them. All need root and `ip`.
 
 use std::fs;
-use std::io::Read;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use machine::CoreId;
 
+use super::testing::{PATIENCE, gone, line_of, possible, wait_until};
 use super::*;
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Whether labs can be made here at all; says why not.
-pub(crate) fn possible() -> bool {
-    match Lab::owned(&Options::default()) {
-        Ok(_) => true,
-        Err(fault) if [AS_ROOT, link::INSTALL_IP, link::LOAD_VETH].contains(&fault.next()) => {
-            skip::test(fault);
-            false
-        }
-        Err(fault) => panic!("{fault}"),
-    }
-}
 
 /// A named lab of this test alone, taken down even if the test fails.
 struct Named(String);
@@ -75,20 +59,6 @@ fn ping_pong(a: &UdpSocket, b: &UdpSocket, rounds: usize) {
 
 fn run(lab: &Lab, host: Host, script: &str) -> std::process::Output {
     lab.enter(host, Command::new("sh").args(["-c", script])).unwrap().output().unwrap()
-}
-
-pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "{what} after {PATIENCE:?}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-pub(crate) fn gone(process: u32) -> bool {
-    // A zombie has ended; whether somebody collects it is not the lab's affair.
-    fs::read_to_string(format!("/proc/{process}/stat"))
-        .map_or(true, |stat| stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
 }
 
 #[test]
@@ -247,27 +217,6 @@ fn held(inode: u64) -> bool {
         let open = fs::read_dir(process.join("fd")).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
         is(process.join("ns/net")) || open.into_iter().any(is)
     })
-}
-
-/// The rest of the first line of `child`'s output that starts with `start`.
-pub(crate) fn line_of(child: &mut Child, start: &str) -> String {
-    let mut output = child.stdout.take().unwrap();
-    let (send, receive) = mpsc::channel();
-    thread::spawn(move || {
-        let (mut text, mut byte) = (String::new(), [0]);
-        while output.read(&mut byte).is_ok_and(|length| length == 1) {
-            text.push(byte[0] as char);
-            if byte[0] == b'\n' && send.send(std::mem::take(&mut text)).is_err() {
-                return;
-            }
-        }
-    });
-    loop {
-        let line = receive.recv_timeout(PATIENCE).expect("the child says its line");
-        if let Some(rest) = line.strip_prefix(start) {
-            return rest.to_owned();
-        }
-    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 
-use machine::{CoreId, Fault, Result};
+use machine::{CoreId, Fault, FaultKind, Result};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -27,7 +27,8 @@ impl Ownership {
                     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
                     format!("process {process} ({}) has it", name.trim())
                 });
-                Err(Fault::new(subject(core), owner, "choose another core, or wait until it ends"))
+                let next = "choose another core, or wait until it ends";
+                Err(Fault::new(subject(core), owner, next).of_kind(FaultKind::Busy))
             }
             Err(e) => Err(fault(e.into())),
         }

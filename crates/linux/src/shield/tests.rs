@@ -7,9 +7,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use machine::FaultKind;
+
 use super::group::{CORE, Group, REST, Version};
 use super::*;
-use crate::lab::tests::{line_of, wait_until};
+use crate::lab::testing::{line_of, wait_until};
 
 /// One shield at a time: all want the last core.
 static LAST_CORE: Mutex<()> = Mutex::new(());
@@ -29,7 +31,7 @@ fn raise(wanted: Wanted) -> Result<Shield> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         match Shield::raise(last_core(), wanted) {
-            Err(fault) if fault.cause().contains("has it") && Instant::now() < deadline => {
+            Err(fault) if fault.kind() == FaultKind::Busy && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             outcome => return outcome,

@@ -107,20 +107,27 @@ pub(super) fn vacant(interface: &Interface) -> Result<()> {
 fn refused(subject: String, interface: &Interface, mode: XdpMode, error: &io::Error) -> Fault {
     let driver = interface.driver().map_or("its driver".into(), |driver| format!("its driver ({driver})"));
     let number = error.raw_os_error();
-    let (cause, next) = match (mode, number) {
+    let (cause, next): (_, &str) = match (mode, number) {
         (XdpMode::Hardware, Some(libc::EOPNOTSUPP | libc::EINVAL)) => (
             format!("{driver} hands no program to a NIC ({error})"),
-            "ask for native mode, which drivers such as veth, virtio_net and mlx5 have, or for generic mode".into(),
+            "ask for native mode, which drivers such as veth, virtio_net and mlx5 have, or for generic mode",
         ),
         (XdpMode::Native, Some(libc::EOPNOTSUPP)) => (
             format!("{driver} has no hook of its own; it offers generic mode only"),
-            "ask for generic mode, which runs after the kernel has made its buffers".into(),
+            "ask for generic mode, which runs after the kernel has made its buffers",
         ),
         (XdpMode::Native, Some(libc::ERANGE | libc::EINVAL | libc::ENOSPC)) => (
             format!("{driver} refuses it with its present settings ({error})"),
-            "lower the MTU of the interface and its peer below 3500, and give it a queue for each core".into(),
+            "lower the MTU of the interface and its peer below 3500, and give it a queue for each core",
         ),
-        _ => (format!("the kernel refuses it: {error}"), super::next_step(error, "see the kernel's log: `dmesg`")),
+        _ => {
+            return super::refused(
+                subject,
+                format!("the kernel refuses it: {error}"),
+                error,
+                "see the kernel's log: `dmesg`",
+            );
+        }
     };
     Fault::new(subject, cause, next)
 }

@@ -60,7 +60,7 @@ impl Interface {
     }
 
     /// Tells it from every other interface of this machine: device and inode of its network namespace, and its index.
-    pub(crate) fn identity(&self) -> Result<(u64, u64, u32)> {
+    pub fn identity(&self) -> Result<(u64, u64, u32)> {
         let about = self.namespace.metadata();
         let about = about.map_err(|error| {
             Fault::because(format!("namespace of {}", self.name), error, "check that /proc is there")

@@ -100,12 +100,12 @@ impl Map {
         Ok(map)
     }
 
-    pub(crate) fn put(&self, key: u32, value: &[u8]) -> io::Result<()> {
+    pub fn put(&self, key: u32, value: &[u8]) -> io::Result<()> {
         self.put_at(&key.to_ne_bytes(), value)
     }
 
     /// As [`Map::put`], for keys of any kind.
-    pub(crate) fn put_at(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+    pub fn put_at(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         assert!(value.len() >= self.value_size as usize, "the kernel reads a whole value");
         assert!(key.len() >= self.key_size as usize, "the kernel reads a whole key");
         let (key, value) = (key.as_ptr() as u64, value.as_ptr() as u64);
@@ -113,7 +113,7 @@ impl Map {
         syscall::run(Command::MapUpdate, &mut syscall::MapElement { map, key, value, ..Default::default() })
     }
 
-    pub(crate) fn remove(&self, key: &[u8]) -> io::Result<()> {
+    pub fn remove(&self, key: &[u8]) -> io::Result<()> {
         assert!(key.len() >= self.key_size as usize, "the kernel reads a whole key");
         let (map, key) = (syscall::number(self.as_fd()), key.as_ptr() as u64);
         syscall::run(Command::MapDelete, &mut syscall::MapElement { map, key, ..Default::default() })
@@ -121,7 +121,7 @@ impl Map {
 
     /// The values of an array per core at `key`, one for each core that the kernel may ever have, each in words. One
     /// system call.
-    pub(crate) fn of_all_cores(&self, key: u32) -> io::Result<Vec<(CoreId, Vec<u64>)>> {
+    pub fn of_all_cores(&self, key: u32) -> io::Result<Vec<(CoreId, Vec<u64>)>> {
         if self.kind != Kind::PerCoreArray {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -140,7 +140,7 @@ impl Map {
     }
 
     /// A new map such as this map of maps takes. It is not in it yet.
-    pub(crate) fn make_inner(&self, name: &str) -> io::Result<Map> {
+    pub fn make_inner(&self, name: &str) -> io::Result<Map> {
         let inner = self.inner.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         Map::create(name, inner, 0, None)
     }
@@ -159,7 +159,7 @@ impl Map {
         self.entries as usize
     }
 
-    pub(crate) fn words(&self) -> io::Result<SharedWords> {
+    pub fn words(&self) -> io::Result<SharedWords> {
         SharedWords::of(self.as_fd(), self.value_size, self.entries)
     }
 

@@ -13,7 +13,6 @@ mod live;
 mod map;
 mod object;
 mod program;
-pub mod receive;
 mod ring;
 mod shared;
 mod syscall;
@@ -25,7 +24,7 @@ use std::io;
 pub use attachment::{Attachment, word};
 pub use interface::{Attached, Interface};
 pub use live::{LiveFrames, LiveRun};
-use machine::{Result, XdpMode};
+use machine::{Fault, FaultKind, Result, XdpMode};
 pub use map::{Kind, Map};
 pub use object::{Loader, Object};
 pub use program::{Program, ProgramKind, RunStatistics, Runs};
@@ -50,13 +49,25 @@ pub fn exists(id: u32) -> bool {
     interface::program_name(id).is_some()
 }
 
-/// The next step of whoever lacks a right, in the faults of this module.
-pub(crate) const PRIVILEGED: &str = "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
+/// The object of a program that this build may have.
+///
+/// # Errors
+/// It has none, since clang was missing.
+pub fn built(what: &str, object: Option<&'static [u8]>) -> Result<&'static [u8]> {
+    object.ok_or_else(|| {
+        let why = bpf::MISSING.unwrap_or("built without BPF programs");
+        Fault::new(what, why, "install clang and build again").of_kind(FaultKind::Missing)
+    })
+}
 
-fn next_step(error: &io::Error, otherwise: &str) -> String {
-    match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => PRIVILEGED.into(),
-        Some(libc::ENOSYS) => "use a kernel with BPF (CONFIG_BPF_SYSCALL)".into(),
-        _ => otherwise.into(),
-    }
+/// What the kernel answered; `otherwise` is the next step where neither a right nor BPF itself is lacking.
+fn refused(subject: impl Into<String>, cause: String, error: &io::Error, otherwise: &str) -> Fault {
+    let (kind, next) = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            (FaultKind::NotPermitted, "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON")
+        }
+        Some(libc::ENOSYS) => (FaultKind::Missing, "use a kernel with BPF (CONFIG_BPF_SYSCALL)"),
+        _ => (FaultKind::Other, otherwise),
+    };
+    Fault::new(subject, cause, next).of_kind(kind)
 }

@@ -15,7 +15,7 @@ use super::elf::{Elf, Variable};
 use super::interface::Interface;
 use super::map::{Kind, Map};
 use super::program::{Program, ProgramKind};
-use super::{next_step, syscall};
+use super::syscall;
 
 /// The programs and maps of one object. They go with this value, and with whatever was made of it.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Also takes programs for tracepoints, sections `raw_tp/NAME`.
-    pub(crate) fn traces(mut self) -> Self {
+    pub fn traces(mut self) -> Self {
         self.traces = true;
         self
     }
@@ -144,7 +144,7 @@ impl<'a> Loader<'a> {
         let (mut object, debug) = read.unwrap_or_else(|_| Err("it is damaged".into())).map_err(bad)?;
 
         let refused = |error: io::Error, what: String| {
-            Fault::new(subject(), format!("{what}: {error}"), next_step(&error, "look at what it asks for"))
+            super::refused(subject(), format!("{what}: {error}"), &error, "look at what it asks for")
         };
         let debug = debug.map(|code| {
             let size = code.len() as u32;
@@ -240,13 +240,15 @@ impl<'a> Loader<'a> {
             (true, None) => format!("the kernel refuses it: {error}"),
             (true, Some(_)) => format!("the NIC takes no program: {error}"),
         };
-        let next = match self.device {
+        let subject = format!("BPF object {}: program {name}", self.name);
+        Err(match self.device {
             // The verifier says 'permission denied' too.
-            None if !said.is_empty() => "change the program so that the verifier can follow it".into(),
-            None => next_step(&error, "see the kernel's log: `dmesg`"),
-            Some(_) => ANOTHER_MODE.into(),
-        };
-        Err(Fault::new(format!("BPF object {}: program {name}", self.name), cause, next))
+            None if !said.is_empty() => {
+                Fault::new(subject, cause, "change the program so that the verifier can follow it")
+            }
+            None => super::refused(subject, cause, &error, "see the kernel's log: `dmesg`"),
+            Some(_) => Fault::new(subject, cause, ANOTHER_MODE),
+        })
     }
 }
 

@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use machine::{Fault, Nanoseconds, Result};
 
-use super::next_step;
 use super::syscall::{self, Command};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,13 +111,12 @@ impl Program {
 
 impl Program {
     /// Runs a program for tracepoints at the kernel's tracepoint `name`, until the descriptor is closed.
-    pub(crate) fn trace(&self, name: &str) -> Result<OwnedFd> {
+    pub fn trace(&self, name: &str) -> Result<OwnedFd> {
         let text = CString::new(name).unwrap_or_default();
         let mut attributes =
             syscall::TracepointOpen { name: text.as_ptr() as u64, program: syscall::number(self.as_fd()), padding: 0 };
         syscall::make(Command::TracepointOpen, &mut attributes).map_err(|error| {
-            let next = next_step(&error, "use a kernel that traces it");
-            Fault::because(format!("tracepoint {name}"), error, next)
+            super::refused(format!("tracepoint {name}"), error.to_string(), &error, "use a kernel that traces it")
         })
     }
 }

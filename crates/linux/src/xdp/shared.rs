@@ -72,7 +72,7 @@ pub struct SharedWords {
 }
 
 impl SharedWords {
-    pub(crate) fn of(map: BorrowedFd<'_>, value_size: u32, entries: u32) -> io::Result<SharedWords> {
+    pub fn of(map: BorrowedFd<'_>, value_size: u32, entries: u32) -> io::Result<SharedWords> {
         // The kernel rounds values up to words.
         let stride = (value_size as usize).div_ceil(8);
         let words = stride * entries as usize;
@@ -95,7 +95,7 @@ impl SharedWords {
     ///
     /// # Safety
     /// As [`Mapping::published`].
-    pub(super) unsafe fn published(&self, at: usize, length: usize) -> Option<&[u8]> {
+    pub unsafe fn published(&self, at: usize, length: usize) -> Option<&[u8]> {
         // SAFETY: by the caller's promise.
         unsafe { self.mapping.published(at, length) }
     }

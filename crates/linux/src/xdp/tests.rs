@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use machine::{Nanoseconds, XdpMode};
+use machine::{FaultKind, Nanoseconds, XdpMode};
 
 use super::*;
 use crate::lab::{Host, Lab, Options};
@@ -16,7 +16,7 @@ fn echo() -> Option<Object> {
     };
     match Object::load("echo", code) {
         Ok(object) => Some(object),
-        Err(fault) if fault.next().contains("run as root") => {
+        Err(fault) if fault.kind() == FaultKind::NotPermitted => {
             skip::test(fault);
             None
         }
@@ -99,7 +99,7 @@ fn variables_are_set_before_and_after_loading() {
     let Some(code) = bpf::ECHO else { return skip::test(bpf::MISSING.unwrap_or_default()) };
     let loader = Loader::new("echo", code).variable("LIMIT", &7u64.to_ne_bytes());
     let object = match loader.load() {
-        Err(fault) if fault.next().contains("run as root") => return skip::test(fault),
+        Err(fault) if fault.kind() == FaultKind::NotPermitted => return skip::test(fault),
         object => object.unwrap(),
     };
     let limit = || {

@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use engine::{Direction, LinkConfig, Source, Status, TagSelector};
-use linux::udp::UdpPort;
 use machine::{Bytes, Fault, Nanoseconds, PeerIndex, Port, Result};
 use offcode::channel::{Counted, Policy, Synchronization};
 use offcode::{Cast, Channel, Delivery, Specification, Written};
+use ports::udp::UdpPort;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::flow::{Flow, ON_THE_WAY};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
-use machine::{Fault, Result, Site};
+use machine::{Fault, FaultKind, Result, Site};
 use offcode::{Activity, Channel};
 
 use super::journal::Reason;
-use super::limits::{Budgets, LIMIT, Shares};
+use super::limits::{Budgets, Shares};
 use super::protocol::{Answer, Frame};
 use super::session::Common;
 use super::wire::Outbox;
@@ -62,7 +62,7 @@ pub(crate) struct Job {
 impl Job {
     pub fn answer(self, outcome: Result<Answer>, common: &Common) {
         if let Err(fault) = &outcome
-            && fault.subject() == LIMIT
+            && fault.kind() == FaultKind::Limit
         {
             common.journal.refused(self.from, Reason::Limit, fault.cause());
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use machine::bounds::*;
 use machine::budget::{Exhausted, Share};
-use machine::{Budget, Bytes, Fault, Result};
+use machine::{Budget, Bytes, Fault, FaultKind, Result};
 
 /// Bounds of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -249,11 +249,8 @@ impl Budgets {
     }
 }
 
-/// The subject of a fault that a limit of the agent caused.
-pub(crate) const LIMIT: &str = "limit of the agent";
-
 pub(crate) fn limit(cause: String, next: &str) -> Fault {
-    Fault::new(LIMIT, cause, next)
+    Fault::new("limit of the agent", cause, next).of_kind(FaultKind::Limit)
 }
 
 #[cfg(test)]

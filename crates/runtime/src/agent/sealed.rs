@@ -104,7 +104,7 @@ impl<P: Port> Port for SealedPort<P> {
 mod tests {
     use std::net::SocketAddr;
 
-    use linux::udp::UdpPort;
+    use ports::udp::UdpPort;
 
     use super::*;
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use machine::bounds::AGENT_ENTRIES;
-use machine::{Bytes, Fault, Result, SiteKind};
+use machine::{Bytes, Fault, FaultKind, Result, SiteKind};
 use offcode::{Attributes, Channel, Manifest, Registry, Specification};
 
 use super::Limits;
@@ -15,7 +15,7 @@ use super::compiler::Compiler;
 use super::engine_channel::{self, Agreement, Inner, Link, Prepared};
 use super::host::{Job, Order, Task};
 use super::journal::{Journal, Reason};
-use super::limits::{Budgets, LIMIT, limit};
+use super::limits::{Budgets, limit};
 use super::out_of_band::{self, Channels};
 use super::protocol::{Answer, Body, Frame, Hash, Request, VERSION, Way};
 use super::wire::{Handler, Outbox, Wire};
@@ -123,7 +123,7 @@ impl Session {
             }
             Ok((_, Outcome::Answer(answer))) => drop(self.outbox.push(&Frame::Answer { id, outcome: Ok(answer) })),
             Err(fault) => {
-                if fault.subject() == LIMIT {
+                if fault.kind() == FaultKind::Limit {
                     self.common.journal.refused(self.from, Reason::Limit, fault.cause());
                 }
                 self.outbox.push(&Frame::Answer { id, outcome: Err((&fault).into()) });

@@ -74,7 +74,7 @@ impl Residents {
     /// Makes a channel in memory, keeps the far end here and returns the near one.
     pub fn connect(&mut self, slot: Slot, name: &str, specification: Specification) -> Result<Box<dyn Channel>> {
         self.seat(slot)?;
-        let (near, far) = linux::channel::unicast(&specification)?;
+        let (near, far) = ports::channel::unicast(&specification)?;
         self.adopt(slot, name, Box::new(far))?;
         Ok(Box::new(near))
     }

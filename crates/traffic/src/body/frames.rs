@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use linux::afxdp;
 use linux::clock;
 use machine::Result;
 use offcode::{Activity, ChannelId, Context, Guid, Incoming, Offcode, Refusal};
+use ports::afxdp;
 
 use super::{FRAMES_A_TURN, NEAR, fault};
 use crate::control::{ControlBlock, Sender, State, Step};

@@ -4,10 +4,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linux::afxdp;
 use linux::lab::{self, Host, Lab};
 use machine::Result;
 use offcode::{ChannelId, Context, Offcode, Written};
+use ports::afxdp;
 
 use super::*;
 use crate::control::{Asked, ControlBlock, Entry, Pacing, State};

@@ -1,0 +1,64 @@
+//! For tests: whether a lab can be made, and what is waited for in one.
+
+use std::fs;
+use std::io::Read;
+use std::process::Child;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use machine::FaultKind;
+
+use super::{Lab, Options};
+
+/// What is waited for comes within.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whether labs can be made here at all; notes why not.
+pub fn possible() -> bool {
+    match Lab::owned(&Options::default()) {
+        Ok(_) => true,
+        Err(fault) if [FaultKind::NotPermitted, FaultKind::Missing].contains(&fault.kind()) => {
+            skip::test(fault);
+            false
+        }
+        Err(fault) => panic!("{fault}"),
+    }
+}
+
+/// Waits until `done`; panics after [`PATIENCE`].
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} after {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether the process has ended.
+pub fn gone(process: u32) -> bool {
+    // A zombie has ended; whether somebody collects it is not the lab's affair.
+    fs::read_to_string(format!("/proc/{process}/stat"))
+        .map_or(true, |stat| stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
+}
+
+/// The rest of the first line of `child`'s output that starts with `start`.
+pub fn line_of(child: &mut Child, start: &str) -> String {
+    let mut output = child.stdout.take().unwrap();
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut text, mut byte) = (String::new(), [0]);
+        while output.read(&mut byte).is_ok_and(|length| length == 1) {
+            text.push(byte[0] as char);
+            if byte[0] == b'\n' && send.send(std::mem::take(&mut text)).is_err() {
+                return;
+            }
+        }
+    });
+    loop {
+        let line = receive.recv_timeout(PATIENCE).expect("the child says its line");
+        if let Some(rest) = line.strip_prefix(start) {
+            return rest.to_owned();
+        }
+    }
+}

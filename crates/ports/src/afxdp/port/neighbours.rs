@@ -1,0 +1,85 @@
+//! Hardware addresses of the next hops, as the kernel knows them.
+//!
+//! The kernel resolves and confirms them; here they are only looked up and followed. What has it ask is a packet that goes
+//! by the kernel's own way: the first ones to a peer do, and later one whenever an entry has gone stale.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use machine::{Fault, Result};
+
+use linux::netlink::{Neighbour, Netlink, Route};
+
+/// Between two looks at what has changed.
+const LISTEN: Duration = Duration::from_millis(50);
+
+pub(super) struct Neighbours {
+    asking: Netlink,
+    listening: Netlink,
+    interface: u32,
+    subject: String,
+    known: HashMap<IpAddr, Neighbour>,
+    listened: Instant,
+}
+
+impl Neighbours {
+    pub fn open(interface: u32, name: &str) -> Result<Neighbours> {
+        let subject = format!("neighbours on {name}");
+        let fault = |e| Fault::because(&subject, e, "check that netlink is allowed");
+        // Listening first, so that no change falls between the two.
+        let listening = Netlink::of_neighbours().map_err(fault)?;
+        let asking = Netlink::open().map_err(fault)?;
+        Ok(Neighbours { asking, listening, interface, known: HashMap::new(), listened: Instant::now(), subject })
+    }
+
+    pub fn route(&self, from: IpAddr, to: IpAddr) -> Result<Route> {
+        self.asking
+            .route(from, to)
+            .map_err(|e| Fault::because(format!("way to {to} from {from}"), e, format!("see `ip route get {to}`")))
+    }
+
+    /// Asks the kernel now.
+    pub fn look_up(&mut self, address: IpAddr) -> Option<Neighbour> {
+        // What the kernel does not tell is as good as not known: the packet then goes by the kernel.
+        let found = self.asking.neighbour(self.interface, address).ok().flatten();
+        match found {
+            Some(neighbour) => self.known.insert(address, neighbour),
+            None => self.known.remove(&address),
+        };
+        found
+    }
+
+    pub fn known(&self, address: IpAddr) -> Option<Neighbour> {
+        self.known.get(&address).copied()
+    }
+
+    /// Takes in what has changed; says whether anything that was looked up has. No system call where the last look was a
+    /// moment ago.
+    pub fn listen(&mut self, now: Instant) -> Result<bool> {
+        if now.saturating_duration_since(self.listened) < LISTEN {
+            return Ok(false);
+        }
+        self.listened = now;
+        let (interface, known) = (self.interface, &mut self.known);
+        let mut changed = false;
+        let complete = self.listening.changes(|news| {
+            if news.interface == interface
+                && let Some(old) = known.get_mut(&news.address)
+            {
+                changed |= *old != news;
+                *old = news;
+            }
+        });
+        match complete {
+            Ok(true) => {}
+            // More changes than the kernel keeps: nothing is known for sure any more.
+            Ok(false) => {
+                known.clear();
+                changed = true;
+            }
+            Err(e) => return Err(Fault::because(&self.subject, e, "open the port again")),
+        }
+        Ok(changed)
+    }
+}

@@ -1,0 +1,323 @@
+//! One writer, many readers, one write.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use machine::channel::{Channel, Counted, Delivery, Specification, Synchronization, Written};
+use machine::{Fault, Nanoseconds, Result};
+
+use super::layout::MOST_READERS;
+use super::passing::{self, State};
+use super::refusals::{not_the_writer, over_size, polled};
+use super::seat::Seat;
+use super::sleep::sleep_until;
+use super::{lapping, track};
+use linux::region::Region;
+
+const WRITER: usize = 0;
+
+/// The end of a multicast channel that writes: its creator's.
+pub struct Writer {
+    lane: Outlet,
+    /// Seats of the readers that were alive when last looked at.
+    readers: Vec<usize>,
+    size: usize,
+    sleepers: bool,
+    seat: Seat,
+    specification: Specification,
+    full: u64,
+}
+
+enum Outlet {
+    Waiting(track::Outlet<Arc<Region>>),
+    Lapping(lapping::Outlet<Arc<Region>>),
+}
+
+/// An end of a multicast channel that reads.
+pub struct Reader {
+    lane: Inlet,
+    /// The first message that was meant for it.
+    first: u64,
+    sleepers: bool,
+    seat: Seat,
+    specification: Specification,
+}
+
+enum Inlet {
+    Waiting(track::Inlet<Arc<Region>>),
+    Lapping(lapping::Inlet<Arc<Region>>),
+}
+
+impl Writer {
+    /// # Safety
+    /// Nothing else writes the channel.
+    pub(super) unsafe fn at(seat: Seat, specification: Specification, state: &State) -> Writer {
+        let (layout, region) = (seat.layout(), seat.region());
+        // SAFETY: the caller's promise; all ends of a channel take its only direction for what its delivery says.
+        let lane = unsafe {
+            match specification.delivery {
+                Delivery::Reliable => Outlet::Waiting(track::Outlet::new(layout.track(region, 0), state.written)),
+                Delivery::Unreliable => Outlet::Lapping(lapping::Outlet::new(layout.lapping(region), state.written)),
+            }
+        };
+        let mut writer = Writer {
+            lane,
+            readers: Vec::new(),
+            size: specification.buffers.size.0 as usize,
+            sleepers: specification.synchronization == Synchronization::Blocking,
+            seat,
+            specification,
+            full: state.full,
+        };
+        writer.readers.extend(WRITER + 1..=MOST_READERS);
+        writer.is_alone_now();
+        writer
+    }
+
+    fn position(&self) -> u64 {
+        match &self.lane {
+            Outlet::Waiting(out) => out.position(),
+            Outlet::Lapping(out) => out.position(),
+        }
+    }
+
+    fn rouse(&self) {
+        match &self.lane {
+            Outlet::Waiting(out) => out.rouse(),
+            Outlet::Lapping(out) => out.rouse(),
+        }
+    }
+
+    /// A new reader, which gets what is written from now on. Give it to the offcode that is attached, or hand it over.
+    ///
+    /// A fault where there are [`MOST_READERS`] already.
+    pub fn attach(&mut self) -> Result<Reader> {
+        self.is_alone_now();
+        let free = (WRITER + 1..=MOST_READERS).filter(|seat| !self.readers.contains(seat));
+        // One that just left may still hold its lock.
+        let Some(seat) =
+            free.filter_map(|index| Seat::take(self.seat.region().clone(), *self.seat.layout(), index).ok()).next()
+        else {
+            let cause = format!("all of its {MOST_READERS} seats are taken");
+            return Err(Fault::new("reader of a multicast channel", cause, "end a reader, or open a second channel"));
+        };
+        let position = self.position();
+        seat.progress(seat.index()).store(position, Ordering::Release);
+        self.readers.push(seat.index());
+        self.is_alone_now();
+        let state = State { read: position, first: position, ..State::default() };
+        Ok(Reader::at(seat, self.specification, &state))
+    }
+
+    /// Readers that live.
+    pub fn readers(&self) -> usize {
+        self.readers.iter().filter(|reader| self.seat.is_live(**reader)).count()
+    }
+
+    /// Passes this end to the process at the other side of `stream`, which calls [`super::accept`]. On a fault this end
+    /// is gone.
+    pub fn hand_over(mut self, stream: &UnixStream) -> Result<()> {
+        self.seat.go_away();
+        // Readers may sleep; from now on they have to look for our death from time to time.
+        self.rouse();
+        let state = State { written: self.position(), full: self.full, ..State::default() };
+        passing::hand_over(&mut self.seat, &self.specification, &state, stream)
+    }
+
+    /// Forgets the readers that are gone; whether none is left.
+    #[cold]
+    fn is_alone_now(&mut self) -> bool {
+        let (seat, readers) = (&self.seat, &mut self.readers);
+        let departures = seat.departures();
+        let ask = seat.should_ask();
+        readers.retain(|reader| if ask { seat.lives(*reader) } else { seat.is_live(*reader) });
+        // News that nobody is left stays news.
+        seat.took_note(if readers.is_empty() { departures.wrapping_sub(1) } else { departures });
+        readers.is_empty()
+    }
+
+    /// Looks for room once more, without the readers that died meanwhile.
+    #[cold]
+    fn without_room(&mut self, length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Written {
+        let before = self.readers.len();
+        if self.is_alone_now() {
+            return Written::Gone;
+        }
+        if let Outlet::Waiting(out) = &mut self.lane
+            && self.readers.len() < before
+            && out.has_room(|| slowest(&self.seat, &self.readers, u64::MAX))
+        {
+            out.write(length, self.sleepers, fill);
+            return Written::Taken;
+        }
+        self.full += 1;
+        Written::Full
+    }
+
+    #[inline(always)]
+    fn send(&mut self, length: usize, mut fill: impl FnMut(&mut [u8])) -> Result<Written> {
+        if length > self.size {
+            return Err(over_size(length, &self.specification));
+        }
+        if self.seat.has_news() && self.is_alone_now() {
+            return Ok(Written::Gone);
+        }
+        match &mut self.lane {
+            Outlet::Waiting(out) => {
+                let position = out.position();
+                if !out.has_room(|| slowest(&self.seat, &self.readers, position)) {
+                    return Ok(self.without_room(length, &mut fill));
+                }
+                out.write(length, self.sleepers, fill);
+            }
+            Outlet::Lapping(out) => {
+                out.write(length, self.sleepers, self.seat.progress(WRITER), fill);
+                // The only occasion: a writer that never waits does not stumble over the dead.
+                if out.is_round() {
+                    self.is_alone_now();
+                }
+            }
+        }
+        Ok(Written::Taken)
+    }
+}
+
+/// What every reader has taken. One that claims more than was written has taken all.
+fn slowest(seat: &Seat, readers: &[usize], position: u64) -> u64 {
+    readers.iter().map(|reader| seat.progress(*reader).load(Ordering::Acquire)).fold(position, u64::min)
+}
+
+impl Channel for Writer {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    #[inline]
+    fn write_with(&mut self, length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<Written> {
+        self.send(length, fill)
+    }
+
+    fn read_with(&mut self, _deliver: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn poll(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn wait(&mut self, _limit: Nanoseconds) -> Result<bool> {
+        Err(Fault::new("wait on a multicast channel", "this end writes: nothing comes", "wait at the readers"))
+    }
+
+    fn is_abandoned(&self) -> bool {
+        let ask = self.seat.should_ask();
+        !self.readers.iter().any(|reader| if ask { self.seat.lives(*reader) } else { self.seat.is_live(*reader) })
+    }
+
+    fn counted(&self) -> Counted {
+        Counted { written: self.position(), full: self.full, ..Counted::default() }
+    }
+
+    #[inline]
+    fn write(&mut self, message: &[u8]) -> Result<Written> {
+        self.send(message.len(), |into| into.copy_from_slice(message))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.seat.stand_up();
+        self.rouse();
+    }
+}
+
+impl Reader {
+    pub(super) fn at(seat: Seat, specification: Specification, state: &State) -> Reader {
+        let (layout, region) = (seat.layout(), seat.region());
+        let lane = match specification.delivery {
+            Delivery::Reliable => {
+                // SAFETY: no outlet is made; all ends of a channel take its direction for what its delivery says.
+                let mut inlet = track::Inlet::new(unsafe { layout.track(region, 0) }, state.read);
+                inlet.publish(seat.progress(seat.index()));
+                Inlet::Waiting(inlet)
+            }
+            Delivery::Unreliable => {
+                // SAFETY: as above.
+                let track = unsafe { layout.lapping(region) };
+                Inlet::Lapping(lapping::Inlet::new(track, state.read, state.dropped))
+            }
+        };
+        let sleepers = specification.synchronization == Synchronization::Blocking;
+        Reader { lane, first: state.first, sleepers, seat, specification }
+    }
+
+    /// Passes this end, with what lies before it, to the process at the other side of `stream`, which calls
+    /// [`super::accept`]. On a fault this end is gone.
+    pub fn hand_over(mut self, stream: &UnixStream) -> Result<()> {
+        self.seat.go_away();
+        let (read, dropped) = self.progress();
+        let state = State { read, first: self.first, dropped, ..State::default() };
+        passing::hand_over(&mut self.seat, &self.specification, &state, stream)
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        match &self.lane {
+            Inlet::Waiting(inlet) => (inlet.position(), 0),
+            Inlet::Lapping(inlet) => (inlet.position(), inlet.dropped()),
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        !self.seat.is_live(WRITER) || (self.seat.should_ask() && !self.seat.lives(WRITER))
+    }
+}
+
+impl Channel for Reader {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn write_with(&mut self, _length: usize, _fill: &mut dyn FnMut(&mut [u8])) -> Result<Written> {
+        Err(not_the_writer())
+    }
+
+    #[inline]
+    fn read_with(&mut self, deliver: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let seat = &self.seat;
+        Ok(match &mut self.lane {
+            Inlet::Waiting(inlet) => inlet.read(|| seat.progress(seat.index()), deliver),
+            Inlet::Lapping(inlet) => inlet.read(|| seat.progress(WRITER), deliver),
+        })
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Result<bool> {
+        Ok(match &self.lane {
+            Inlet::Waiting(inlet) => inlet.is_ready(),
+            Inlet::Lapping(inlet) => inlet.is_ready(),
+        })
+    }
+
+    fn wait(&mut self, limit: Nanoseconds) -> Result<bool> {
+        if !self.sleepers {
+            return Err(polled());
+        }
+        let is_alone = || self.is_alone();
+        Ok(match &self.lane {
+            Inlet::Waiting(inlet) => sleep_until(&self.seat, inlet.word(), limit, || inlet.is_ready(), is_alone),
+            Inlet::Lapping(inlet) => sleep_until(&self.seat, inlet.word(), limit, || inlet.is_ready(), is_alone),
+        })
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.is_alone()
+    }
+
+    /// A message that was lost before it was read is counted as dropped when the reader finds the next.
+    fn counted(&self) -> Counted {
+        let (position, dropped) = self.progress();
+        let read = position.wrapping_sub(self.first).wrapping_sub(dropped);
+        Counted { read, dropped, ..Counted::default() }
+    }
+}

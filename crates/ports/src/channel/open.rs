@@ -1,0 +1,84 @@
+//! Making channels, and taking ends that come from elsewhere.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use machine::channel::Specification;
+use machine::channel::{Cast, Channel};
+use machine::{Fault, Result};
+
+use super::layout::Layout;
+#[cfg(doc)]
+use super::layout::MOST_READERS;
+use super::multicast::{Reader, Writer};
+use super::passing::State;
+use super::seat::Seat;
+use super::unicast::Memory;
+use linux::region::Region;
+
+fn region(specification: &Specification, cast: Cast) -> Result<(Arc<Region>, Layout)> {
+    if specification.cast != cast {
+        let cause = format!("its specification says {:?}", specification.cast);
+        return Err(Fault::new(format!("{cast:?} channel"), cause, "make it by the function of that name"));
+    }
+    let layout = Layout::of(specification)?;
+    Ok((Arc::new(Region::create("plimsoll-channel", layout.length())?), layout))
+}
+
+/// A channel with two ends, both ways.
+///
+/// A fault where the specification is out of range (4 to 65536 buffers, a power of two; 1 GiB in all), asks for copies,
+/// or where there is no memory.
+pub fn unicast(specification: &Specification) -> Result<(Memory, Memory)> {
+    let (region, layout) = region(specification, Cast::Unicast)?;
+    let one = Seat::take(region.clone(), layout, 0)?;
+    let other = Seat::take(region, layout, 1)?;
+    // SAFETY: the two ends of a region that was made here, one for each seat.
+    Ok(unsafe {
+        (Memory::at(one, *specification, &State::default()), Memory::at(other, *specification, &State::default()))
+    })
+}
+
+/// A channel with one writer and `readers` readers, to which [`Writer::attach`] adds more.
+///
+/// A fault as for [`unicast`], or where there are more than [`MOST_READERS`].
+pub fn multicast(specification: &Specification, readers: usize) -> Result<(Writer, Vec<Reader>)> {
+    let (region, layout) = region(specification, Cast::Multicast)?;
+    let seat = Seat::take(region, layout, 0)?;
+    // SAFETY: the only writer of a region that was made here.
+    let mut writer = unsafe { Writer::at(seat, *specification, &State::default()) };
+    let readers = (0..readers).map(|_| writer.attach()).collect::<Result<_>>()?;
+    Ok((writer, readers))
+}
+
+/// An end that came from another process.
+pub enum Endpoint {
+    Unicast(Memory),
+    Writer(Writer),
+    Reader(Reader),
+}
+
+impl Endpoint {
+    pub fn into_channel(self) -> Box<dyn Channel> {
+        match self {
+            Endpoint::Unicast(end) => Box::new(end),
+            Endpoint::Writer(end) => Box::new(end),
+            Endpoint::Reader(end) => Box::new(end),
+        }
+    }
+}
+
+/// Takes the end that the process at the other side of `stream` hands over. Waits for it 5 s at most.
+///
+/// A fault where it runs as another user, is of another version, or passes what is no channel.
+pub fn accept(stream: &UnixStream) -> Result<Endpoint> {
+    let (seat, specification, state) = super::passing::accept(stream)?;
+    // SAFETY: the seat's holder handed it over, and has let go of the tracks; one that has not garbles them.
+    Ok(unsafe {
+        match (specification.cast, seat.index()) {
+            (Cast::Unicast, _) => Endpoint::Unicast(Memory::at(seat, specification, &state)),
+            (Cast::Multicast, 0) => Endpoint::Writer(Writer::at(seat, specification, &state)),
+            (Cast::Multicast, _) => Endpoint::Reader(Reader::at(seat, specification, &state)),
+        }
+    })
+}

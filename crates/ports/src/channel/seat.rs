@@ -1,0 +1,192 @@
+//! Who holds an end of a channel, and whether the others still live.
+//!
+//! An end that is dropped says so in the region. One that is killed cannot: so each end holds a lock on the byte of the
+//! region's file that has its seat's number, with an open file description of its own (`F_OFD_SETLK`). The kernel
+//! releases it with the last descriptor, however the holder ends (a child that was forked keeps one until it executes
+//! a program); handing an end over passes the lock along. Nobody asks the kernel while all ends are in one process,
+//! where none dies without the others.
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use machine::{Fault, Result};
+use rustix::fs::{Mode, OFlags};
+use rustix::time::ClockId;
+
+use super::layout::{Head, Layout};
+use linux::region::Region;
+
+/// States of an end; 0 is a seat that nobody took yet.
+const LIVE: u64 = 1;
+const GONE: u64 = 2;
+
+/// The holder's side of one end.
+pub(super) struct Seat {
+    region: Arc<Region>,
+    layout: Layout,
+    index: usize,
+    /// Keeps the lock.
+    lock: OwnedFd,
+    /// Departures when the others were last looked at.
+    seen: Cell<u64>,
+    /// The coarse clock when the kernel was last asked.
+    asked: Cell<(i64, i64)>,
+    /// The end goes on in another process.
+    left: bool,
+}
+
+impl Seat {
+    /// Takes a free seat.
+    pub fn take(region: Arc<Region>, layout: Layout, index: usize) -> Result<Seat> {
+        let lock = reopen(region.fd())?;
+        if !lock_byte(lock.as_fd(), index) {
+            let cause = format!("another process holds seat {index}");
+            return Err(Fault::new("end of a channel", cause, "look which process keeps the channel"));
+        }
+        layout.end(&region, index).state.0.store(LIVE, Ordering::Release);
+        Ok(Self::sit(region, layout, index, lock))
+    }
+
+    /// A seat that another process held: `lock` came from there, and `region` is a mapping with a description of its own.
+    pub fn sit(region: Arc<Region>, layout: Layout, index: usize, lock: OwnedFd) -> Seat {
+        assert!(index < layout.seats && region.len() == layout.length());
+        // So that the first look is a real one.
+        let seen = Cell::new(u64::MAX);
+        Seat { region, layout, index, lock, seen, asked: Cell::new((0, 0)), left: false }
+    }
+
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// What to pass to another process.
+    pub fn lock(&self) -> BorrowedFd<'_> {
+        self.lock.as_fd()
+    }
+
+    #[inline(always)]
+    fn head(&self) -> &Head {
+        // SAFETY: the region's first page, which every layout has; atomics only, valid whatever bits a peer writes.
+        unsafe { self.region.base().cast().as_ref() }
+    }
+
+    /// What the end in `seat` has taken.
+    pub fn progress(&self, seat: usize) -> &AtomicU64 {
+        &self.layout.end(&self.region, seat).progress.0
+    }
+
+    /// How often an end has left: one look at a line that rarely changes.
+    #[inline(always)]
+    pub fn departures(&self) -> u64 {
+        self.head().departures.load(Ordering::Acquire)
+    }
+
+    /// Whether an end has left since [`Seat::took_note`].
+    #[inline(always)]
+    pub fn has_news(&self) -> bool {
+        self.departures() != self.seen.get()
+    }
+
+    /// Notes that `departures`, read before looking who has left, need not be looked into again.
+    pub fn took_note(&self, departures: u64) {
+        self.seen.set(departures);
+    }
+
+    pub fn is_live(&self, seat: usize) -> bool {
+        self.layout.end(&self.region, seat).state.0.load(Ordering::Acquire) == LIVE
+    }
+
+    /// Another process holds an end.
+    pub fn is_away(&self) -> bool {
+        self.head().away.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether the kernel should be asked who died: at most once a tick of its coarse clock (1 to 10 ms).
+    pub fn should_ask(&self) -> bool {
+        if !self.is_away() {
+            return false;
+        }
+        let now = rustix::time::clock_gettime(ClockId::MonotonicCoarse);
+        let now = (now.tv_sec, now.tv_nsec);
+        self.asked.replace(now) != now
+    }
+
+    /// Whether the end in `seat` lives; asks the kernel, and tells the others of one that died.
+    pub fn lives(&self, seat: usize) -> bool {
+        if self.is_live(seat) && !is_locked(self.lock.as_fd(), seat) {
+            self.depart(seat);
+        }
+        self.is_live(seat)
+    }
+
+    fn depart(&self, seat: usize) {
+        let state = &self.layout.end(&self.region, seat).state.0;
+        if state.swap(GONE, Ordering::AcqRel) == LIVE {
+            self.head().departures.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The end is about to be held by another process.
+    pub fn go_away(&self) {
+        self.head().away.store(1, Ordering::Release);
+    }
+
+    /// The end is held by another process now: dropping the seat ends nothing.
+    pub fn left(&mut self) {
+        self.left = true;
+    }
+
+    /// Tells the others that this end is gone, unless it goes on elsewhere.
+    pub fn stand_up(&self) {
+        if !self.left {
+            self.depart(self.index);
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.stand_up();
+    }
+}
+
+/// A descriptor with an open file description of its own.
+pub(super) fn reopen(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|e| Fault::because(format!("shared memory of a channel ({path})"), e, "mount /proc"))
+}
+
+fn span(kind: libc::c_int, byte: usize) -> libc::flock {
+    // SAFETY: a struct of integers, for which zero is a value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = byte as libc::off_t;
+    lock.l_len = 1;
+    lock
+}
+
+fn lock_byte(fd: BorrowedFd<'_>, byte: usize) -> bool {
+    let lock = span(libc::F_WRLCK, byte);
+    // SAFETY: the kernel reads one `flock`.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) == 0 }
+}
+
+/// Whether another open file description holds the lock.
+fn is_locked(fd: BorrowedFd<'_>, byte: usize) -> bool {
+    let mut lock = span(libc::F_WRLCK, byte);
+    // SAFETY: the kernel reads and writes one `flock`.
+    let asked = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+}

@@ -1,0 +1,156 @@
+//! Two ends, and a track in each direction.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use machine::channel::{Channel, Counted, Delivery, Specification, Synchronization, Written};
+use machine::{Nanoseconds, Result};
+
+use super::passing::{self, State};
+use super::refusals::{over_size, polled};
+use super::seat::Seat;
+use super::sleep::sleep_until;
+use super::track::{Inlet, Outlet};
+use linux::region::Region;
+
+/// One end of a unicast channel.
+pub struct Memory {
+    out: Outlet<Arc<Region>>,
+    inlet: Inlet<Arc<Region>>,
+    size: usize,
+    sleepers: bool,
+    seat: Seat,
+    specification: Specification,
+    dropped: u64,
+    full: u64,
+}
+
+impl Memory {
+    /// # Safety
+    /// Nothing else writes the track of this seat's direction, nor reads the other's.
+    pub(super) unsafe fn at(seat: Seat, specification: Specification, state: &State) -> Memory {
+        let (mine, theirs) = (seat.index(), 1 - seat.index());
+        // SAFETY: the caller's promise; track n is written from seat n.
+        let (out, inlet) =
+            unsafe { (seat.layout().track(seat.region(), mine), seat.layout().track(seat.region(), theirs)) };
+        let mut inlet = Inlet::new(inlet, state.read);
+        inlet.publish(seat.progress(mine));
+        Memory {
+            out: Outlet::new(out, state.written),
+            inlet,
+            size: specification.buffers.size.0 as usize,
+            sleepers: specification.synchronization == Synchronization::Blocking,
+            seat,
+            specification,
+            dropped: state.dropped,
+            full: state.full,
+        }
+    }
+
+    /// Passes this end, with what lies in it, to the process at the other side of `stream`, which calls
+    /// [`super::accept`]. On a fault this end is gone.
+    pub fn hand_over(mut self, stream: &UnixStream) -> Result<()> {
+        self.seat.go_away();
+        // The other end may sleep; from now on it has to look for our death from time to time.
+        self.out.rouse();
+        let (written, read) = (self.out.position(), self.inlet.position());
+        let state = State { written, read, first: 0, dropped: self.dropped, full: self.full };
+        passing::hand_over(&mut self.seat, &self.specification, &state, stream)
+    }
+
+    #[cold]
+    fn is_alone(&self) -> bool {
+        let (seat, other) = (&self.seat, 1 - self.seat.index());
+        let departures = seat.departures();
+        let alone = !seat.is_live(other) || (seat.should_ask() && !seat.lives(other));
+        if !alone {
+            seat.took_note(departures);
+        }
+        alone
+    }
+
+    /// What becomes of a write for which no slot is free.
+    #[cold]
+    fn without_room(&mut self) -> Written {
+        if self.is_alone() {
+            return Written::Gone;
+        }
+        match self.specification.delivery {
+            Delivery::Reliable => {
+                self.full += 1;
+                Written::Full
+            }
+            Delivery::Unreliable => {
+                self.dropped += 1;
+                Written::Dropped
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn send(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Written> {
+        if length > self.size {
+            return Err(over_size(length, &self.specification));
+        }
+        if self.seat.has_news() && self.is_alone() {
+            return Ok(Written::Gone);
+        }
+        let (seat, out) = (&self.seat, &mut self.out);
+        if !out.has_room(|| seat.progress(1 - seat.index()).load(std::sync::atomic::Ordering::Acquire)) {
+            return Ok(self.without_room());
+        }
+        out.write(length, self.sleepers, fill);
+        Ok(Written::Taken)
+    }
+}
+
+impl Channel for Memory {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    #[inline]
+    fn write_with(&mut self, length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<Written> {
+        self.send(length, |into| fill(into))
+    }
+
+    #[inline]
+    fn read_with(&mut self, deliver: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let seat = &self.seat;
+        Ok(self.inlet.read(|| seat.progress(seat.index()), |message| deliver(message)))
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Result<bool> {
+        Ok(self.inlet.is_ready())
+    }
+
+    fn wait(&mut self, limit: Nanoseconds) -> Result<bool> {
+        if !self.sleepers {
+            return Err(polled());
+        }
+        let inlet = &self.inlet;
+        Ok(sleep_until(&self.seat, inlet.word(), limit, || inlet.is_ready(), || self.is_alone()))
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.is_alone()
+    }
+
+    fn counted(&self) -> Counted {
+        let (written, read) = (self.out.position(), self.inlet.position());
+        Counted { written, read, dropped: self.dropped, full: self.full }
+    }
+
+    #[inline]
+    fn write(&mut self, message: &[u8]) -> Result<Written> {
+        self.send(message.len(), |into| into.copy_from_slice(message))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.seat.stand_up();
+        self.out.rouse();
+    }
+}

@@ -1,0 +1,107 @@
+//! How two processes come to share memory: over a connected Unix socket, once.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use machine::{Fault, Result};
+
+use super::link::{self, Geometry, Incoming, Outgoing};
+use super::process::{Memory, Process};
+use linux::passing::{fault, hear, patiently, say, speaks};
+use linux::region::{self, Mapping};
+
+/// The peer that creates the memory and the one that joins it. One of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Create,
+    Join,
+}
+
+const PROTOCOL: u64 = u64::from_le_bytes(*b"plimshm\0");
+/// Raised with every change of the layout or of the handshake.
+const VERSION: u64 = 2;
+
+/// What the handshake yields.
+pub(super) struct Acquaintance {
+    pub outgoing: Outgoing,
+    pub incoming: Incoming,
+    pub process: Process,
+    /// To be held for a peer that does not see this process, and hears of its end by this.
+    pub held: Option<Arc<UnixStream>>,
+    pub mtu: usize,
+}
+
+/// The memory of a link, made before the peer is met.
+pub(super) struct Prepared {
+    fd: OwnedFd,
+    mapping: Mapping,
+}
+
+impl Prepared {
+    pub fn new(geometry: &Geometry) -> Result<Prepared> {
+        geometry.check()?;
+        let fd = region::make("plimsoll-shm", geometry.two_way_length())?;
+        let mapping = Mapping::sparse(fd.as_fd(), geometry.two_way_length())?;
+        Ok(Prepared { fd, mapping })
+    }
+}
+
+/// The role in a handshake, with the memory of the one that creates it.
+pub(super) enum Part {
+    Create(Prepared),
+    Join,
+}
+
+/// `memory` is this end's.
+pub(super) fn meet(stream: &UnixStream, part: Part, geometry: Geometry, memory: &Memory) -> Result<Acquaintance> {
+    patiently(stream, || exchange(stream, part, geometry, memory))
+}
+
+fn exchange(stream: &UnixStream, part: Part, geometry: Geometry, memory: &Memory) -> Result<Acquaintance> {
+    let creates = matches!(part, Part::Create(_));
+    let hello = |Geometry { slots, bulk, mtu }: Geometry| {
+        [PROTOCOL, VERSION, slots as u64, bulk as u64, mtu as u64, memory.address, memory.word, 0]
+    };
+    let (geometry, mapping, theirs) = match part {
+        Part::Create(Prepared { fd, mapping }) => {
+            say(stream, &hello(geometry), Some(fd.as_fd()))?;
+            let theirs = hear(stream)?;
+            speaks(&theirs, PROTOCOL, VERSION)?;
+            (geometry, mapping, theirs)
+        }
+        Part::Join => {
+            let theirs = hear(stream)?;
+            speaks(&theirs, PROTOCOL, VERSION)?;
+            let size = |word: u64| usize::try_from(word).unwrap_or(usize::MAX);
+            let [_, _, slots, bulk, mtu, ..] = theirs.words;
+            let geometry = Geometry { slots: size(slots), bulk: size(bulk), mtu: size(mtu) };
+            geometry.check()?;
+            let fd = theirs.fd.as_ref().ok_or_else(|| fault("it passed no shared memory"))?.as_fd();
+            region::check(fd, geometry.two_way_length())?;
+            let mapping = Mapping::sparse(fd, geometry.two_way_length())?;
+            say(stream, &hello(geometry), None)?;
+            (geometry, mapping, theirs)
+        }
+    };
+    let socket = || match stream.try_clone() {
+        Ok(socket) => Ok(Arc::new(socket)),
+        Err(e) => Err(Fault::because("peer on this host", e, "raise the limit on open files (ulimit -n)")),
+    };
+    let [.., address, word, _] = theirs.words;
+    let process = match theirs.sender.process {
+        // What is found there proves that it is *their* memory.
+        Some(pid) => Process::new(pid, Memory { pid: pid.as_raw_nonzero().get() as u32, address, word }),
+        None => Process::unseen(socket()?),
+    };
+    // The last message comes after each end has looked at the other's memory.
+    say(stream, &[PROTOCOL, VERSION, u64::from(!process.is_seen()), 0, 0, 0, 0, 0], None)?;
+    let last = hear(stream)?;
+    speaks(&last, PROTOCOL, VERSION)?;
+    if last.sender != theirs.sender {
+        return Err(fault("another process answered in the middle of the handshake"));
+    }
+    let (outgoing, incoming) = link::ends(mapping, &geometry, creates)?;
+    let held = (last.words[2] != 0).then(socket).transpose()?;
+    Ok(Acquaintance { outgoing, incoming, process, held, mtu: geometry.mtu })
+}

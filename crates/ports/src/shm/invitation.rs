@@ -1,0 +1,203 @@
+//! A one-way link made without the receiver's help: the sender passes the memory over a socket that the receiver looks at
+//! when it next has time, and sends from then on. So a rank that computes holds up nobody who writes to it first.
+//!
+//! The socket lives until the receiver has answered; the memory needs no descriptor once both have mapped it.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use machine::{Fault, Result};
+
+use super::link::{self, Geometry, Outgoing};
+use super::process::{Memory, Process};
+use linux::credentials::{self, Credentials};
+use linux::passing::{Words, fault, hear, patiently, peek, say, skip, speaks};
+use linux::region::{self, Mapping};
+use linux::shortage::{self, Need};
+
+const PROTOCOL: u64 = u64::from_le_bytes(*b"plimway\0");
+/// Raised with every change of the layout or of the words.
+const VERSION: u64 = 2;
+/// Begins the answer of who has taken an invitation.
+const CONFIRMED: u64 = u64::from_le_bytes(*b"plimyes\0");
+/// Beside the number of a process: who says this does not see the other's, which is to hold the socket.
+const HOLD: u64 = 1 << 32;
+/// Bytes of an invitation.
+const LENGTH: u64 = 2 * size_of::<Words>() as u64;
+
+/// What the inviter says of itself; the port passes it on unread.
+pub const INTRODUCTION: usize = size_of::<Words>();
+
+/// A link that a peer has made towards this process.
+pub struct Invitation {
+    pub introduction: [u8; INTRODUCTION],
+    pub(super) mapping: Mapping,
+    pub(super) geometry: Geometry,
+    /// `None` where the inviter is in a PID namespace that is not seen from here.
+    pub(super) process: Option<Process>,
+    /// The inviter does not see this process, and hears of its end by the socket.
+    pub(super) hold: bool,
+}
+
+/// What an end says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Said {
+    /// The memory that its requests point into. Process 0 is the end itself, whose own number may be another's elsewhere.
+    memory: Memory,
+    /// The other end is to hold the socket.
+    pub hold: bool,
+}
+
+impl Said {
+    fn of(memory: &Memory, other: &Credentials) -> Said {
+        let pid = if memory.pid == std::process::id() { 0 } else { memory.pid };
+        Said { memory: Memory { pid, ..*memory }, hold: other.process.is_none() }
+    }
+
+    fn words(&self) -> [u64; 3] {
+        let Memory { pid, address, word } = self.memory;
+        [address, word, u64::from(pid) | if self.hold { HOLD } else { 0 }]
+    }
+
+    fn read([address, word, whose]: [u64; 3]) -> Option<Said> {
+        let pid = u32::try_from(whose & !HOLD).ok()?;
+        Some(Said { memory: Memory { pid, address, word }, hold: whose & HOLD != 0 })
+    }
+
+    /// The process that says so, as the kernel names it; `None` where it has no number here.
+    pub fn process(&self, named: &Credentials) -> Option<Process> {
+        let pid = named.process?;
+        let own = pid.as_raw_nonzero().get() as u32;
+        let whose = if self.memory.pid == 0 { own } else { self.memory.pid };
+        Some(Process::new(pid, Memory { pid: whose, ..self.memory }))
+    }
+}
+
+/// The process at the other end of the socket.
+pub(super) fn other_end(stream: &UnixStream) -> Result<Credentials> {
+    credentials::of_peer(stream).map_err(|e| Fault::because("peer on this host", e, "see that it still runs"))
+}
+
+/// Makes the memory, passes it over `stream` and waits for nothing. `memory` is this end's.
+pub(super) fn invite(
+    stream: &UnixStream,
+    geometry: &Geometry,
+    memory: &Memory,
+    introduction: &[u8; INTRODUCTION],
+) -> Result<Outgoing> {
+    geometry.check()?;
+    let fd = region::make("plimsoll-way", geometry.one_way_length())?;
+    let outgoing = link::outgoing(Mapping::sparse(fd.as_fd(), geometry.one_way_length())?, geometry)?;
+    let Geometry { slots, bulk, mtu } = *geometry;
+    let [address, word, whose] = Said::of(memory, &other_end(stream)?).words();
+    let hello = [PROTOCOL, VERSION, slots as u64, bulk as u64, mtu as u64, address, word, whose];
+    let mut name: Words = [0; 8];
+    for (word, bytes) in name.iter_mut().zip(introduction.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().expect("chunks of 8"));
+    }
+    say(stream, &hello, Some(fd.as_fd()))?;
+    say(stream, &name, None)?;
+    Ok(outgoing)
+}
+
+impl Invitation {
+    /// The invitation that waits on `stream`; `None` where it is not there yet.
+    ///
+    /// A fault where the sender is another user's process or does not keep to the protocol: drop the stream. Where the fault
+    /// may pass ([`linux::shortage::may_pass`]) the invitation still waits.
+    pub fn take(stream: &UnixStream) -> Result<Option<Invitation>> {
+        let waiting = rustix::io::ioctl_fionread(stream).map_err(|e| fault(e.to_string()))?;
+        if waiting < LENGTH {
+            return Ok(None);
+        }
+        patiently(stream, || {
+            let hello = match peek(stream) {
+                Err(fault) if shortage::may_pass(&fault) && shortage::spend_reserve(Need::Memory) => peek(stream)?,
+                other => other?,
+            };
+            speaks(&hello, PROTOCOL, VERSION)?;
+            let size = |word: u64| usize::try_from(word).unwrap_or(usize::MAX);
+            let [_, _, slots, bulk, mtu, address, word, whose] = hello.words;
+            let geometry = Geometry { slots: size(slots), bulk: size(bulk), mtu: size(mtu) };
+            geometry.check()?;
+            let fd = hello.fd.as_ref().ok_or_else(|| fault("it passed no shared memory"))?.as_fd();
+            region::check(fd, geometry.one_way_length())?;
+            let mapping = Mapping::sparse(fd, geometry.one_way_length())?;
+            // Nothing can be wanting any more.
+            skip(stream)?;
+            let mut introduction = [0; INTRODUCTION];
+            for (bytes, word) in introduction.chunks_exact_mut(8).zip(hear(stream)?.words) {
+                bytes.copy_from_slice(&word.to_le_bytes());
+            }
+            let said = Said::read([address, word, whose]).ok_or_else(|| fault("it names no process"))?;
+            let process = said.process(&hello.sender);
+            Ok(Some(Invitation { introduction, mapping, geometry, process, hold: said.hold }))
+        })
+    }
+
+    /// The inviter has a number here. One in a PID namespace that is not seen from here has none, and its memory cannot be read.
+    pub fn is_seen(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Whether this process may read the memory that the inviter's requests point to: tried, not assumed.
+    pub fn is_readable(&self) -> bool {
+        self.process.as_ref().is_some_and(Process::is_readable)
+    }
+}
+
+/// Tells the inviter that its link is in use, and whose memory this end's requests point into.
+pub(super) fn confirm(mut stream: &UnixStream, memory: &Memory) -> Result<()> {
+    let [address, word, whose] = Said::of(memory, &other_end(stream)?).words();
+    // An inviter that has gone meanwhile does not hear it.
+    let _ = stream.write_all(&[CONFIRMED, address, word, whose].map(u64::to_le_bytes).concat());
+    Ok(())
+}
+
+/// What the invited has made of an invitation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It has not looked yet.
+    None,
+    Confirmed(Said),
+    /// It has closed the socket, or its endpoint has gone.
+    Refused,
+}
+
+pub(super) fn answer(mut stream: &UnixStream) -> Answer {
+    let mut bytes = [0; 32];
+    match stream.set_nonblocking(true).and_then(|()| stream.read(&mut bytes)) {
+        Ok(32) => {
+            let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[8 * at + i]));
+            match (word(0), Said::read([word(1), word(2), word(3)])) {
+                (CONFIRMED, Some(said)) => Answer::Confirmed(said),
+                _ => Answer::Refused,
+            }
+        }
+        Err(e) if e.kind() == ErrorKind::WouldBlock || e.kind() == ErrorKind::Interrupted => Answer::None,
+        _ => Answer::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    use super::*;
+
+    #[test]
+    fn an_invitation_into_memory_that_could_shrink_is_refused() {
+        let geometry = Geometry::default();
+        let (mine, theirs) = UnixStream::pair().unwrap();
+        let memory = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&memory, geometry.one_way_length() as u64).unwrap();
+        let Geometry { slots, bulk, mtu } = geometry;
+        let hello = [PROTOCOL, VERSION, slots as u64, bulk as u64, mtu as u64, 0, 0, 1];
+        for _ in 0..2 {
+            say(&theirs, &hello, Some(memory.as_fd())).unwrap();
+        }
+        let fault = Invitation::take(&mine).err().expect("a refusal");
+        assert_eq!(fault.cause(), "its size is not sealed");
+    }
+}

@@ -1,0 +1,150 @@
+//! The receiving program at an interface, and the lanes that it serves.
+
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use machine::{Fault, Result, XdpMode};
+
+use super::layout::{self, LANES};
+use super::ownership;
+use linux::xdp::{self, Attached, Attachment, Interface, Loader, Map, Object};
+
+/// The program, attached while this lives; the kernel detaches it also when this process is killed. Then packets go to
+/// the endpoints' sockets again.
+#[derive(Debug)]
+pub struct Hook {
+    /// First to go: no packet comes to a lane after this.
+    attachment: Attachment,
+    interface: Interface,
+    object: Object,
+    namespace: u64,
+    seats: Mutex<Seats>,
+}
+
+#[derive(Debug)]
+struct Seats {
+    /// By lane, of the present holder; 0: free.
+    holders: Vec<u64>,
+    endpoints: HashMap<SocketAddrV4, u32>,
+    admitted: u64,
+}
+
+/// A lane of a hook, until dropped. Its memory lives on with who maps it, but nothing comes there any more.
+#[derive(Debug)]
+pub struct Seat {
+    hook: Arc<Hook>,
+    endpoint: SocketAddrV4,
+    number: u32,
+    holder: u64,
+}
+
+impl Hook {
+    /// Attaches the program to `interface` of the calling thread's network namespace, in `mode` and no other.
+    pub fn attach(interface: &str, mode: XdpMode) -> Result<Hook> {
+        let interface = Interface::named(interface)?;
+        let code = xdp::built("receiving program", bpf::LANES)?;
+        // The NIC's memory is not the host's: an endpoint could not map its lane.
+        if mode == XdpMode::Hardware {
+            let subject = format!("receiving program at interface {}, hardware mode", interface.name());
+            return Err(Fault::new(subject, "its lanes are memory of this host", "ask for native mode"));
+        }
+        // See the program: XDP_TX wakes no other end of a veth.
+        let redirects = mode == XdpMode::Native && interface.driver().as_deref() == Some("veth");
+        let loader = Loader::new("lanes", code).variable("TURN_BY_REDIRECT", &u32::from(redirects).to_ne_bytes());
+        let object = loader.load()?;
+        let attachment = Attachment::new(object.program("receive")?, &interface, mode)?;
+        let namespace = interface.inside(ownership::namespace_here)??;
+        let seats = Seats { holders: vec![0; LANES as usize], endpoints: HashMap::new(), admitted: 0 };
+        Ok(Hook { attachment, interface, object, namespace, seats: Mutex::new(seats) })
+    }
+
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// The program's number, by which the kernel and `bpftool` know it.
+    pub fn id(&self) -> u32 {
+        self.object.program("receive").map_or(0, xdp::Program::id)
+    }
+
+    pub fn mode(&self) -> XdpMode {
+        self.attachment.mode()
+    }
+
+    /// What the kernel says is attached now. A fault where it is not this program in this mode.
+    pub fn prove(&self) -> Result<Attached> {
+        self.attachment.prove(&self.interface)
+    }
+
+    /// The program itself, to run it on frames that came from nowhere.
+    pub fn program(&self) -> Result<&xdp::Program> {
+        self.object.program("receive")
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fault(&self, cause: impl ToString, next: &str) -> Fault {
+        Fault::new(format!("a lane at interface {}", self.interface.name()), cause.to_string(), next)
+    }
+
+    /// A lane for the packets to `socket`: a UDP socket of this namespace, bound to an IPv4 address. Whoever has the
+    /// socket may have its packets; one that asks again gets a new lane in place of the old.
+    ///
+    /// The map is the lane's memory, to be mapped by the endpoint's process and no other.
+    pub fn admit(self: &Arc<Hook>, socket: BorrowedFd<'_>) -> Result<(Seat, Map)> {
+        let endpoint = ownership::endpoint_of(socket, self.namespace)?;
+        let mut seats = self.seats();
+        if let Some(number) = seats.endpoints.remove(&endpoint) {
+            self.clear(&mut seats, endpoint, number);
+        }
+        let free = seats.holders.iter().position(|&holder| holder == 0);
+        let number = free.ok_or_else(|| self.fault("all 64 are taken", "run fewer ranks on this interface"))? as u32;
+        let refused = |error: std::io::Error| self.fault(error, "raise the limit of locked memory (ulimit -l)");
+        let memory = self.object.map("MEMORY")?;
+        let lane = memory.make_inner("lane").map_err(refused)?;
+        let state = self.object.map("STATE")?;
+        state.put(number, &vec![0; state.value_size()]).map_err(refused)?;
+        memory.put(number, &lane.as_fd().as_raw_fd().to_ne_bytes()).map_err(refused)?;
+        let key = layout::endpoint_key(endpoint);
+        self.object.map("ENDPOINTS")?.put_at(&key, &number.to_ne_bytes()).map_err(refused)?;
+        seats.admitted += 1;
+        let holder = seats.admitted;
+        seats.holders[number as usize] = holder;
+        seats.endpoints.insert(endpoint, number);
+        Ok((Seat { hook: self.clone(), endpoint, number, holder }, lane))
+    }
+
+    /// Nothing runs in the lane any more when this returns: removing memory waits for programs that still have it.
+    fn clear(&self, seats: &mut Seats, endpoint: SocketAddrV4, number: u32) {
+        let remove = |map: &str, key: &[u8]| self.object.map(map).map(|map| map.remove(key));
+        let _ = remove("ENDPOINTS", &layout::endpoint_key(endpoint));
+        let _ = remove("MEMORY", &number.to_ne_bytes());
+        seats.holders[number as usize] = 0;
+    }
+}
+
+impl Seat {
+    pub fn hook(&self) -> &Arc<Hook> {
+        &self.hook
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut seats = self.hook.seats();
+        if seats.holders[self.number as usize] == self.holder {
+            seats.endpoints.remove(&self.endpoint);
+            self.hook.clear(&mut seats, self.endpoint, self.number);
+        }
+    }
+}
+
+/// Why no program can be attached here by this user, if so; what tests skip by.
+pub fn possible() -> Result<()> {
+    let code = xdp::built("receiving program", bpf::LANES)?;
+    xdp::Object::load("lanes", code).map(drop)
+}

@@ -1,0 +1,145 @@
+//! Lanes for other processes: the process that attached the program hands them out, over a socket of its name.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use machine::{Fault, Result, XdpMode};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::hook::{Hook, Seat};
+use linux::passing::{fault, hear, patiently, say, speaks};
+use linux::rendezvous::{self, Meeting};
+
+const PROTOCOL: u64 = u64::from_le_bytes(*b"plimlane");
+/// Raised with every change of `lanes.h` or of these messages.
+const VERSION: u64 = 1;
+/// Rest of a service that cannot take a caller, for want of a descriptor.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The name of who serves the lanes of `interface`, in its network namespace.
+pub(super) fn name(interface: &str) -> String {
+    format!("plimsoll/xdp/{interface}")
+}
+
+/// Serves a hook's lanes to processes of this user until dropped. A lane goes when its process does.
+#[derive(Debug)]
+pub struct Service {
+    wake: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Serves on a thread of its own that sleeps but for the moments in which a process comes or goes. `meeting` is
+    /// held in the interface's namespace.
+    pub fn start(hook: Arc<Hook>, meeting: Meeting) -> Result<Service> {
+        let broken = |e: std::io::Error| Fault::because("serving lanes", e, "raise the limits of files and threads");
+        let (wake, woken) = UnixStream::pair().map_err(broken)?;
+        let thread = thread::Builder::new().name("lanes".into()).spawn(move || serve(&hook, &meeting, &woken));
+        Ok(Service { wake: Some(wake), thread: Some(thread.map_err(broken)?) })
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        drop(self.wake.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(hook: &Arc<Hook>, meeting: &Meeting, woken: &UnixStream) {
+    let mut guests: Vec<(UnixStream, Seat)> = Vec::new();
+    loop {
+        let mut polled = vec![PollFd::new(woken, PollFlags::RDHUP), PollFd::new(meeting, PollFlags::IN)];
+        polled.extend(guests.iter().map(|(stream, _)| PollFd::new(stream, PollFlags::RDHUP)));
+        match poll(&mut polled, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => return,
+        }
+        let happened: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
+        if happened[0] {
+            return;
+        }
+        let mut gone = happened[2..].iter();
+        guests.retain(|_| !gone.next().expect("one for each"));
+        loop {
+            match meeting.try_accept() {
+                Ok(Some(stream)) => {
+                    if let Ok(seat) = lend(hook, &stream) {
+                        guests.push((stream, seat));
+                    }
+                }
+                Ok(None) => break,
+                // The caller stays, and the next poll is over at once.
+                Err(_) => {
+                    thread::sleep(PAUSE);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Gives the process at the other end a lane for the socket that it shows.
+fn lend(hook: &Arc<Hook>, stream: &UnixStream) -> Result<Seat> {
+    patiently(stream, || {
+        let mut asked = hear(stream)?;
+        speaks(&asked, PROTOCOL, VERSION)?;
+        let socket = asked.fd.take().ok_or_else(|| fault("it shows no socket"))?;
+        let lent = hook.admit(socket.as_fd());
+        let answer = [PROTOCOL, VERSION, mode_word(hook.mode()), u64::from(hook.id()), 0, 0, 0, 0];
+        say(stream, &answer, lent.as_ref().ok().map(|(_, memory)| memory.as_fd()))?;
+        lent.map(|(seat, _)| seat)
+    })
+}
+
+/// A lane that another process lends.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pub memory: OwnedFd,
+    /// Ends when that process does.
+    pub stream: UnixStream,
+    pub mode: XdpMode,
+    /// The program's number.
+    pub id: u32,
+}
+
+/// Asks who serves the lanes of `interface` for one. To be called in its namespace.
+pub(super) fn borrow(interface: &str, socket: BorrowedFd<'_>) -> Result<Lent> {
+    let stream = rendezvous::call(&name(interface))?;
+    let (memory, mode, id) = patiently(&stream, || {
+        say(&stream, &[PROTOCOL, VERSION, 0, 0, 0, 0, 0, 0], Some(socket))?;
+        let mut answer = hear(&stream)?;
+        speaks(&answer, PROTOCOL, VERSION)?;
+        let [_, _, mode, id, ..] = answer.words;
+        let memory = answer.fd.take().ok_or_else(|| {
+            Fault::new(
+                format!("a lane at interface {interface}"),
+                "the process that attached the receiving program refuses one: all 64 are taken, or the socket is not \
+                 of that interface's namespace",
+                "run fewer ranks on this interface, at one of its IPv4 addresses",
+            )
+        })?;
+        let mode = if mode == mode_word(XdpMode::Native) { XdpMode::Native } else { XdpMode::Generic };
+        Ok((memory, mode, id as u32))
+    })?;
+    Ok(Lent { memory, stream, mode, id })
+}
+
+fn mode_word(mode: XdpMode) -> u64 {
+    match mode {
+        XdpMode::Native => 1,
+        _ => 2,
+    }
+}
+
+/// The process at the other end has ended, or wants no more.
+pub(super) fn has_hung_up(stream: &UnixStream) -> bool {
+    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(stream, PollFlags::RDHUP)], Some(&now)).is_ok_and(|ready| ready > 0)
+}

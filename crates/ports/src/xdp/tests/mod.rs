@@ -1,0 +1,173 @@
+//! The program on a real kernel, between the hosts of a lab.
+
+mod conformance_tests;
+mod program_tests;
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use machine::{FaultKind, PeerIndex, Port, XdpMode};
+
+use super::*;
+use crate::network::NetworkPort;
+use crate::udp::UdpPort;
+use linux::lab::{Host, Lab, Options};
+
+pub const CARRIES: u32 = 1;
+pub const PING: u32 = 2;
+pub const ACKNOWLEDGED: u32 = 4;
+
+/// A lab, unless this machine has none or no BPF.
+pub fn lab() -> Option<Lab> {
+    if let Err(fault) = possible() {
+        assert!([FaultKind::NotPermitted, FaultKind::Missing].contains(&fault.kind()), "{fault}");
+        skip::test(fault);
+        return None;
+    }
+    linux::lab::testing::possible().then(|| Lab::owned(&Options::default()).unwrap())
+}
+
+pub fn hook(lab: &Lab, host: Host, mode: XdpMode) -> Arc<Hook> {
+    Arc::new(lab.inside(host, || Hook::attach(lab.interface(host), mode).unwrap()).unwrap())
+}
+
+pub fn udp(lab: &Lab, host: Host) -> UdpPort {
+    let at = SocketAddr::new(lab.address(host), 0);
+    lab.inside(host, || UdpPort::open(at).unwrap()).unwrap()
+}
+
+/// The engine's sequencing header and `body`.
+pub fn packet(session: u32, sequence: u32, expected: u32, flags: u32, body: &[u8]) -> Vec<u8> {
+    let flags = flags | (body.len() as u32) << 16;
+    let mut bytes = [session, sequence, expected, flags, 0, 0].map(u32::to_le_bytes).concat();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+pub fn word(packet: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(packet[at..at + 4].try_into().unwrap())
+}
+
+/// A frame with a packet of a conversation, from its Ethernet header on.
+pub fn frame(from: SocketAddr, to: SocketAddr, session: u32, sequence: u32, body: &[u8]) -> Vec<u8> {
+    let payload = packet(session, sequence, 0, CARRIES, body);
+    let octets = |at: SocketAddr| match at.ip() {
+        IpAddr::V4(ip) => ip.octets(),
+        IpAddr::V6(_) => unreachable!("the lab's address"),
+    };
+    let mut frame = vec![0u8; 42];
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14] = 0x45;
+    frame[16..18].copy_from_slice(&(28 + payload.len() as u16).to_be_bytes());
+    frame[22..24].copy_from_slice(&[64, 17]);
+    frame[26..30].copy_from_slice(&octets(from));
+    frame[30..34].copy_from_slice(&octets(to));
+    frame[34..36].copy_from_slice(&from.port().to_be_bytes());
+    frame[36..38].copy_from_slice(&to.port().to_be_bytes());
+    frame[38..40].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    frame.extend_from_slice(&payload);
+    frame
+}
+
+/// A port at host B that receives at the hook, and a plain socket at host A as its peer.
+pub struct Pair {
+    pub hook: Arc<Hook>,
+    pub port: XdpPort,
+    pub peer: PeerIndex,
+    pub socket: UdpSocket,
+    /// Packets that were received, in order.
+    pub got: Vec<Vec<u8>>,
+}
+
+/// What the tests call their conversation, and its first packet.
+pub const SESSION: u32 = 77;
+pub const FIRST: u32 = u32::MAX - 20;
+
+impl Pair {
+    pub fn new(lab: &Lab, mode: XdpMode) -> Pair {
+        let hook = hook(lab, Host::B, mode);
+        let mut port = XdpPort::at(udp(lab, Host::B), &hook).unwrap();
+        let from = (lab.address(Host::A), 0);
+        let socket = lab.inside(Host::A, || UdpSocket::bind(from).unwrap()).unwrap();
+        socket.connect(port.local_address()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let peer = port.add_peer(socket.local_addr().unwrap()).unwrap();
+        let mut pair = Pair { hook, port, peer, socket, got: Vec::new() };
+        // The first packets wait for the neighbours' addresses.
+        pair.send(b"hello");
+        pair.until("the first packet by the socket", |pair| !pair.got.is_empty());
+        pair.got.clear();
+        assert!(pair.port.sequence(pair.peer, SESSION, FIRST));
+        pair
+    }
+
+    pub fn send(&self, packet: &[u8]) {
+        assert_eq!(self.socket.send(packet).unwrap(), packet.len());
+    }
+
+    /// Packet `number` of the conversation, counted from 0.
+    pub fn send_number(&self, number: u32, flags: u32) {
+        self.send(&packet(SESSION, FIRST.wrapping_add(number), 0, CARRIES | flags, &number.to_le_bytes()));
+    }
+
+    pub fn frame(&self, session: u32, sequence: u32, body: &[u8]) -> Vec<u8> {
+        frame(self.socket.local_addr().unwrap(), self.port.local_address(), session, sequence, body)
+    }
+
+    pub fn receive(&mut self) {
+        let Pair { port, peer, got, .. } = self;
+        port.receive(64, |from, packet| {
+            assert_eq!(from, *peer);
+            got.push(packet.to_vec());
+        })
+        .unwrap();
+    }
+
+    /// The numbers of the packets received.
+    pub fn numbers(&self) -> Vec<u32> {
+        self.got.iter().map(|packet| word(packet, 24)).collect()
+    }
+
+    pub fn until(&mut self, what: &str, done: impl Fn(&mut Pair) -> bool) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !done(self) {
+            assert!(Instant::now() < end, "{what}: not within 20 s; {:?}", self.port.lane_counters());
+            self.receive();
+            std::thread::yield_now();
+        }
+    }
+
+    /// The next acknowledgement that comes to the peer: what is expected, counted from [`FIRST`], and what lies beyond.
+    pub fn acknowledgement(&self) -> Option<(u32, u64)> {
+        let mut bytes = [0; 100];
+        let length = self.socket.recv(&mut bytes).ok()?;
+        assert_eq!((length, word(&bytes, 0), word(&bytes, 12)), (24, SESSION, 0), "{:?}", &bytes[..length]);
+        Some((word(&bytes, 8).wrapping_sub(FIRST), u64::from(word(&bytes, 20)) << 32 | u64::from(word(&bytes, 16))))
+    }
+
+    /// As [`Pair::acknowledgement`], waited for without a look at the port: nobody but the program can send it.
+    pub fn next_acknowledgement(&self) -> (u32, u64) {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(found) = self.acknowledgement() {
+                return found;
+            }
+            assert!(Instant::now() < end, "no acknowledgement within 20 s; {:?}", self.port.lane_counters());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits, without a look at the port, until the program has seen so many packets of the conversation.
+    pub fn seen(&self, packets: u64) {
+        let end = Instant::now() + Duration::from_secs(20);
+        let seen = || {
+            let counted = self.port.lane_counters();
+            counted.placed + counted.duplicated + counted.full + counted.far + counted.long + counted.unknown
+        };
+        while seen() < packets {
+            assert!(Instant::now() < end, "not within 20 s: {:?}", self.port.lane_counters());
+            std::thread::yield_now();
+        }
+    }
+}
