@@ -11,9 +11,10 @@ use machine::{Fault, Nanoseconds, Result};
 
 use crate::contrast::FIRST_LOOK;
 use crate::design::{Group, too_short};
-use crate::order::turns;
+use crate::order::{Turn, turns};
 use crate::point::{PointKey, PointSpec};
 use crate::sample::{Runner, Sample};
+use crate::sitting::{End, Sitting, sit};
 use crate::store::{Contents, Store, Study};
 use crate::tally::{FAILURES, Tally, most_tries};
 
@@ -44,68 +45,102 @@ pub trait Observer {
     fn note(&mut self, text: &str);
 }
 
-/// Why a study stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    Finished,
-    /// `stop` said so; what was measured is stored and the study can go on.
-    Interrupted,
-}
-
 /// Runs `study` to its end, from wherever it stands in `store`. `stop` is asked between blocks.
 ///
-/// Faults where the store fails, or where no point can be measured at all; a point that fails by itself is noted and
-/// left out.
+/// # Errors
+/// The store fails, or no point can be measured at all; a point that fails by itself is noted and left out.
 pub fn conduct(
     store: &mut Store,
     study: &mut Study,
     runner: &mut dyn Runner,
     observer: &mut dyn Observer,
     stop: &dyn Fn() -> bool,
-) -> Result<Outcome> {
-    let mut standing = Standing::of(study, store.contents(study)?);
-    let mut prepared = HashSet::new();
-    while standing.plan(observer) {
-        for turn in turns(&standing.tally.design, study.seed, standing.round) {
-            let spec = standing.tally.design.groups[turn.group].points[turn.point].clone();
-            let key = spec.key();
-            if !standing.is_due(turn.group, &spec, &key) {
-                continue;
+) -> Result<End> {
+    let standing = Standing::of(study, store.contents(study)?);
+    let groups = study.design.groups.iter().map(|group| group.points.len()).collect();
+    let (prepared, times) = (HashSet::new(), None);
+    sit(&mut Conducted { standing, groups, prepared, times, store, study, runner, observer, stop })
+}
+
+struct Conducted<'a> {
+    standing: Standing,
+    /// Points of each.
+    groups: Vec<usize>,
+    prepared: HashSet<PointKey>,
+    /// Of the block that runs: when it began to be made ready, and when it began.
+    times: Option<(Nanoseconds, Nanoseconds)>,
+    store: &'a mut Store,
+    study: &'a mut Study,
+    runner: &'a mut dyn Runner,
+    observer: &'a mut dyn Observer,
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl Conducted<'_> {
+    fn spec(&self, turn: &Turn) -> PointSpec {
+        self.standing.tally.design.groups[turn.group].points[turn.member].clone()
+    }
+}
+
+impl Sitting for Conducted<'_> {
+    type Turn = Turn;
+    type Block = Sample;
+
+    fn next_round(&mut self) -> Result<Vec<Turn>> {
+        let began = std::mem::replace(&mut self.standing.began, true);
+        self.standing.round += u32::from(began);
+        if !self.standing.plan(self.observer) {
+            return Ok(Vec::new());
+        }
+        Ok(turns(&self.groups, self.study.seed, self.standing.round))
+    }
+
+    fn is_due(&self, turn: &Turn) -> bool {
+        let spec = &self.standing.tally.design.groups[turn.group].points[turn.member];
+        self.standing.is_due(turn.group, spec, &self.standing.tally.keys(turn.group)[turn.member])
+    }
+
+    fn block(&mut self, turn: &Turn) -> Result<Sample> {
+        let spec = self.spec(turn);
+        self.observer.block_starts(&spec, &self.standing.progress());
+        let began = self.runner.now();
+        self.times = Some((began, began));
+        if self.prepared.insert(spec.key()) {
+            self.runner.prepare(&spec)?;
+            self.times = Some((began, self.runner.now()));
+        }
+        self.runner.run_block(&spec, self.standing.round, turn.order)
+    }
+
+    fn keep(&mut self, turn: Turn, outcome: Result<Sample>) -> Result<()> {
+        let (spec, now) = (self.spec(&turn), self.runner.now().0);
+        let key = spec.key();
+        let (began, from) = self.times.take().expect("a block has run");
+        let (took, spent) = (Nanoseconds(now - from.0), Nanoseconds(now - began.0));
+        self.standing.spent = self.standing.spent + spent;
+        self.study.spent = self.standing.spent;
+        match outcome {
+            Ok(sample) => {
+                self.store.keep(self.study, &spec, &sample, took, spent)?;
+                self.standing.took(key, sample.clone(), took);
+                self.observer.block_done(&spec, &sample, &self.standing.progress());
             }
-            if stop() {
-                return Ok(Outcome::Interrupted);
-            }
-            observer.block_starts(&spec, &standing.progress());
-            let began = runner.now();
-            let ready = if prepared.insert(key.clone()) { runner.prepare(&spec) } else { Ok(()) };
-            let from = runner.now();
-            let outcome = ready.and_then(|()| runner.run_block(&spec, standing.round, turn.order));
-            let now = runner.now().0;
-            let (took, spent) = (Nanoseconds(now - from.0), Nanoseconds(now - began.0));
-            standing.spent = standing.spent + spent;
-            study.spent = standing.spent;
-            match outcome {
-                Ok(sample) => {
-                    store.keep(study, &spec, &sample, took, spent)?;
-                    standing.took(key, sample.clone(), took);
-                    observer.block_done(&spec, &sample, &standing.progress());
-                }
-                // The signal that interrupts a study reaches its peers too: that is no failure of the point.
-                Err(_) if stop() => return Ok(Outcome::Interrupted),
-                Err(fault) => {
-                    store.keep_failure(study, &spec, standing.round, &fault, spent)?;
-                    let left_out = standing.could_not(key, &fault);
-                    let end = if left_out { "; it is left out of the rest" } else { "" };
-                    observer.note(&format!("{} {} {}: {fault}{end}", spec.contender(), spec.pattern, spec.size));
-                    if standing.hopeless() {
-                        return Err(fault.within("study: no block can be measured"));
-                    }
+            Err(fault) => {
+                self.store.keep_failure(self.study, &spec, self.standing.round, &fault, spent)?;
+                let left_out = self.standing.could_not(key, &fault);
+                let end = if left_out { "; it is left out of the rest" } else { "" };
+                self.observer.note(&format!("{} {} {}: {fault}{end}", spec.contender(), spec.pattern, spec.size));
+                if self.standing.hopeless() {
+                    return Err(fault.within("study: no block can be measured"));
                 }
             }
         }
-        standing.round += 1;
+        Ok(())
     }
-    Ok(Outcome::Finished)
+
+    fn stopped(&self) -> bool {
+        (self.stop)()
+    }
 }
 
 /// What is known while a study runs.
@@ -114,6 +149,8 @@ struct Standing {
     contents: Contents,
     spent: Nanoseconds,
     round: u32,
+    /// Whether that round ran at this sitting.
+    began: bool,
     blocks: usize,
     failed_in_a_row: usize,
     /// Rounds that each group is to have; 0 where it is left out.
@@ -132,6 +169,7 @@ impl Standing {
             tally: Tally::of(&study.design),
             spent: study.spent,
             round: rounds.chain(failed).max().unwrap_or(0),
+            began: false,
             blocks: contents.samples.values().map(Vec::len).sum(),
             failed_in_a_row: 0,
             wanted: vec![study.design.minimum_rounds; study.design.groups.len()],

@@ -23,6 +23,7 @@ pub mod report;
 pub mod rounds;
 pub mod sample;
 pub mod simulate;
+pub mod sitting;
 pub mod statistics;
 pub mod store;
 pub mod sweep;

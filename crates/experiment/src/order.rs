@@ -1,93 +1,73 @@
-//! The order of one round: contenders of a group side by side, groups and contenders shuffled anew each round.
+//! The order of one round: contenders of a group side by side, groups and contenders shuffled for each pair of rounds.
 
-use crate::design::Design;
 use crate::random::Random;
 
-/// One block to run: indices into [`Design::groups`] and the group's points.
+/// One block to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     pub group: usize,
-    pub point: usize,
+    /// Its place in the group.
+    pub member: usize,
     /// Place within the round, over all groups whether they still run or not.
     pub order: u32,
 }
 
-/// So many contenders of a round that run side by side. Every second round is the reverse of the one before: what drifts
-/// steadily meets all alike.
-pub fn of_round(seed: u64, round: u32, contenders: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..contenders).collect();
-    Random::stream(seed, u64::from(round / 2)).shuffle(&mut order);
+/// Every block of `round` of groups with so many members, in the order that `seed` draws. Every second round is the reverse of
+/// the one before: what drifts steadily meets all alike.
+pub fn turns(groups: &[usize], seed: u64, round: u32) -> Vec<Turn> {
+    let mut random = Random::stream(seed, u64::from(round / 2));
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    random.shuffle(&mut order);
+    let mut turns: Vec<(usize, usize)> = Vec::new();
+    for group in order {
+        let mut members: Vec<usize> = (0..groups[group]).collect();
+        random.shuffle(&mut members);
+        turns.extend(members.into_iter().map(|member| (group, member)));
+    }
     if round % 2 == 1 {
-        order.reverse();
+        turns.reverse();
     }
-    order
-}
-
-/// Every block of `round`, in the order that `seed` draws.
-pub fn turns(design: &Design, seed: u64, round: u32) -> Vec<Turn> {
-    let mut random = Random::stream(seed, u64::from(round));
-    let mut groups: Vec<usize> = (0..design.groups.len()).collect();
-    random.shuffle(&mut groups);
-    let mut turns = Vec::new();
-    for group in groups {
-        let mut points: Vec<usize> = (0..design.groups[group].points.len()).collect();
-        random.shuffle(&mut points);
-        for point in points {
-            turns.push(Turn { group, point, order: turns.len() as u32 });
-        }
-    }
-    turns
+    (0..).zip(turns).map(|(order, (group, member))| Turn { group, member, order }).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use machine::{CoreId, Nanoseconds};
-
     use super::*;
-    use crate::design::Grounds;
-    use crate::point::Path;
 
-    fn design() -> Design {
-        Design::of(Grounds {
-            cores: vec![CoreId(0), CoreId(1)],
-            distance: None,
-            network: Path::Lab,
-            protocol_core: Some(CoreId(0)),
-            networks: Vec::new(),
-            open_mpi: false,
-            budget: Nanoseconds(170_000_000_000),
-        })
-        .unwrap()
+    const GROUPS: [usize; 4] = [3, 2, 5, 1];
+
+    #[test]
+    fn a_round_holds_each_member_once_with_its_group_together() {
+        for round in [2, 3] {
+            let turns = turns(&GROUPS, 42, round);
+            let mut all: Vec<(usize, usize)> = turns.iter().map(|turn| (turn.group, turn.member)).collect();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), GROUPS.iter().sum::<usize>());
+            let mut runs: Vec<usize> = turns.iter().map(|turn| turn.group).collect();
+            runs.dedup();
+            assert_eq!(runs.len(), GROUPS.len(), "no group is taken up twice");
+            assert!(turns.iter().enumerate().all(|(nth, turn)| turn.order == nth as u32));
+        }
     }
 
     #[test]
-    fn a_round_holds_each_point_once_with_its_group_together() {
-        let design = design();
-        let turns = turns(&design, 42, 3);
-        let all: usize = design.groups.iter().map(|g| g.points.len()).sum();
-        assert_eq!(turns.len(), all);
-        let mut runs: Vec<usize> = turns.iter().map(|t| t.group).collect();
-        runs.dedup();
-        assert_eq!(runs.len(), design.groups.len(), "no group is taken up twice");
-        assert!(turns.iter().enumerate().all(|(nth, t)| t.order == nth as u32));
+    fn the_seed_repeats_an_order_and_pairs_of_rounds_differ() {
+        let order = |seed, round| -> Vec<(usize, usize)> {
+            turns(&GROUPS, seed, round).iter().map(|turn| (turn.group, turn.member)).collect()
+        };
+        assert_eq!(order(42, 2), order(42, 2));
+        assert_eq!(order(42, 3), order(42, 2).into_iter().rev().collect::<Vec<_>>());
+        assert_ne!(order(42, 2), order(42, 4));
+        assert_ne!(order(42, 2), order(43, 2));
     }
 
     #[test]
-    fn the_seed_repeats_an_order_and_rounds_differ() {
-        let design = design();
-        assert_eq!(turns(&design, 42, 3), turns(&design, 42, 3));
-        assert_ne!(turns(&design, 42, 3), turns(&design, 42, 4));
-        assert_ne!(turns(&design, 42, 3), turns(&design, 43, 3));
-    }
-
-    #[test]
-    fn each_contender_comes_first_about_as_often() {
-        let design = design();
-        let group = design.groups.iter().position(|g| g.points.len() == 3).unwrap();
+    fn each_member_comes_first_about_as_often() {
         let mut firsts = [0u32; 3];
         for round in 0..300 {
-            let first = turns(&design, 1, round).into_iter().find(|t| t.group == group).unwrap();
-            firsts[first.point] += 1;
+            let first = turns(&GROUPS, 1, round).into_iter().find(|turn| turn.group == 0).unwrap();
+            firsts[first.member] += 1;
         }
         assert!(firsts.iter().all(|&n| (70..130).contains(&n)), "{firsts:?}");
     }

@@ -10,8 +10,9 @@ use crate::comparison::Paired;
 use crate::contrast::{ERROR, Estimate, looks};
 use crate::findings::Interval;
 use crate::nearness::at_one_place;
-use crate::order::of_round;
+use crate::order::{Turn, turns};
 use crate::sample::Probe;
+use crate::sitting::{End, Sitting, sit};
 
 /// Blocks that may fail before a contender is left out of the rest.
 const PATIENCE: usize = 2;
@@ -100,39 +101,79 @@ pub fn conduct<R: Blocks>(
     plan: &Plan,
     is_open: impl Fn(Range<usize>, &[Series<R::Block>]) -> bool,
 ) -> (Vec<Series<R::Block>>, bool) {
-    let mut next = 0;
-    let mut open: Vec<Range<usize>> = Vec::new();
-    for contenders in &plan.groups {
-        open.push(next..next + contenders);
-        next += contenders;
+    let series = plan.groups.iter().sum();
+    let all = (0..series).map(|_| Series::default()).collect();
+    let mut comparison = Comparison { runner, plan, is_open, open: vec![true; plan.groups.len()], round: 0, all };
+    let end = sit(&mut comparison).expect("failures are kept as such");
+    (comparison.all, end == End::Finished)
+}
+
+struct Comparison<'a, R: Blocks, F> {
+    runner: &'a mut R,
+    plan: &'a Plan,
+    is_open: F,
+    /// Groups that are.
+    open: Vec<bool>,
+    /// The next.
+    round: u32,
+    all: Vec<Series<R::Block>>,
+}
+
+impl<R: Blocks, F> Comparison<'_, R, F> {
+    /// The contenders of a group.
+    fn group(&self, group: usize) -> Range<usize> {
+        let start = self.plan.groups[..group].iter().sum();
+        start..start + self.plan.groups[group]
     }
-    let mut all: Vec<Series<R::Block>> = (0..next).map(|_| Series::default()).collect();
-    for round in 0..plan.rounds {
-        if looks().take_while(|look| *look <= round).any(|look| look == round) {
-            open.retain(|group| is_open(group.clone(), &all[group.clone()]));
+
+    fn contender(&self, turn: &Turn) -> usize {
+        self.group(turn.group).start + turn.member
+    }
+}
+
+impl<R: Blocks, F: Fn(Range<usize>, &[Series<R::Block>]) -> bool> Sitting for Comparison<'_, R, F> {
+    type Turn = Turn;
+    type Block = Taken<R::Block>;
+
+    fn next_round(&mut self) -> Result<Vec<Turn>> {
+        let round = self.round;
+        if round == self.plan.rounds {
+            return Ok(Vec::new());
         }
-        for group in &open {
-            for nth in of_round(plan.seed, round, group.len()) {
-                let contender = group.start + nth;
-                if all[contender].failures.len() >= PATIENCE {
-                    continue;
-                }
-                if runner.stopped() {
-                    return (all, false);
-                }
-                let before = runner.probe(contender);
-                match runner.block(contender, round) {
-                    Ok(block) => {
-                        let probes = [before, runner.probe(contender)];
-                        all[contender].blocks.push(Taken { round, probes, block });
-                    }
-                    Err(_) if runner.stopped() => return (all, false),
-                    Err(fault) => all[contender].failures.push(fault.to_string()),
-                }
+        if looks().take_while(|look| *look <= round).any(|look| look == round) {
+            for group in 0..self.open.len() {
+                let of = self.group(group);
+                self.open[group] = self.open[group] && (self.is_open)(of.clone(), &self.all[of]);
             }
         }
+        self.round += 1;
+        let turns = turns(&self.plan.groups, self.plan.seed, round);
+        Ok(turns.into_iter().filter(|turn| self.open[turn.group]).collect())
     }
-    (all, true)
+
+    fn is_due(&self, turn: &Turn) -> bool {
+        self.all[self.contender(turn)].failures.len() < PATIENCE
+    }
+
+    fn block(&mut self, turn: &Turn) -> Result<Taken<R::Block>> {
+        let (contender, round) = (self.contender(turn), self.round - 1);
+        let before = self.runner.probe(contender);
+        let block = self.runner.block(contender, round)?;
+        Ok(Taken { round, probes: [before, self.runner.probe(contender)], block })
+    }
+
+    fn keep(&mut self, turn: Turn, outcome: Result<Taken<R::Block>>) -> Result<()> {
+        let contender = self.contender(&turn);
+        match outcome {
+            Ok(taken) => self.all[contender].blocks.push(taken),
+            Err(fault) => self.all[contender].failures.push(fault.to_string()),
+        }
+        Ok(())
+    }
+
+    fn stopped(&self) -> bool {
+        self.runner.stopped()
+    }
 }
 
 #[cfg(test)]

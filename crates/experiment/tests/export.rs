@@ -2,10 +2,11 @@
 
 mod simulated;
 
-use experiment::conduct::{Outcome, conduct};
+use experiment::conduct::conduct;
 use experiment::export::{Format, export};
 use experiment::findings::Fact;
 use experiment::point::PointSpec;
+use experiment::sitting::End;
 use experiment::store::{Beginning, Store};
 use machine::{Nanoseconds, Result};
 use simulated::{Silent, Simulated, duel, plausible};
@@ -21,7 +22,7 @@ fn exported(format: Format) -> String {
     let asked = std::cell::Cell::new(0);
     let stop = || asked.replace(asked.get() + 1) == 4;
     let mut runner = Simulated { noise: 0.0, ..Simulated::new(plausible, 1) };
-    assert_eq!(conduct(&mut store, &mut study, &mut runner, &mut Silent, &stop).unwrap(), Outcome::Interrupted);
+    assert_eq!(conduct(&mut store, &mut study, &mut runner, &mut Silent, &stop).unwrap(), End::Interrupted);
     // How long a simulated block took is the one thing that is not a formula.
     study.spent = Nanoseconds(0);
     let mut out = Vec::new();

@@ -8,9 +8,10 @@ use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use experiment::conduct::{Outcome, conduct};
+use experiment::conduct::conduct;
 use experiment::design::Design;
 use experiment::point::PointKey;
+use experiment::sitting::End;
 use experiment::store::{Beginning, Contents, Store, Study};
 use machine::{Fault, Nanoseconds};
 use simulated::{Silent, Simulated, duel, grounds, plausible};
@@ -95,7 +96,7 @@ fn a_study_killed_in_the_middle_loses_nothing_and_doubles_nothing() {
     let mut study = store.unfinished(&design, "simulated boot 1").unwrap().unwrap();
     assert_eq!(study.id, 1, "it was the same study all along");
     let mut runner = Simulated::new(plausible, 2);
-    assert_eq!(conduct(&mut store, &mut study, &mut runner, &mut Silent, &|| false).unwrap(), Outcome::Finished);
+    assert_eq!(conduct(&mut store, &mut study, &mut runner, &mut Silent, &|| false).unwrap(), End::Finished);
     let contents = store.contents(&study).unwrap();
     let all = blocks(&contents);
     assert!(all.is_superset(&known));
@@ -122,7 +123,7 @@ fn a_resumed_study_draws_the_order_of_the_first() {
         let asked = std::cell::Cell::new(0);
         let stop = || asked.replace(asked.get() + 1) == 301;
         let mut runner = Simulated::new(plausible, 1);
-        if conduct(&mut store, &mut study, &mut runner, &mut Silent, &stop).unwrap() == Outcome::Finished {
+        if conduct(&mut store, &mut study, &mut runner, &mut Silent, &stop).unwrap() == End::Finished {
             assert!(part > 0, "it was interrupted at least once");
             break;
         }

@@ -10,8 +10,9 @@ use super::judgement::{Judgement, judge};
 use super::store::{Store, Trial};
 use super::{Run, Runs};
 use crate::contrast::{FIRST_LOOK, looks};
-use crate::order::of_round;
+use crate::order::{self, turns};
 use crate::sample::Probe;
+use crate::sitting::{self, Sitting, sit};
 use crate::statistics::median;
 
 /// A run takes so many times as long as usual before it is ended.
@@ -83,12 +84,18 @@ pub fn conduct(
     stop: &dyn Fn() -> bool,
 ) -> Result<(Runs, End)> {
     let runs = store.runs(trial)?;
-    let mut sitting = Sitting { design: &trial.design, store, trial, commands, observer, budget, stop, runs };
-    let end = sitting.sit()?;
-    Ok((sitting.runs, end))
+    let design = &trial.design;
+    let (warm, course, began, end) = (0, None, Nanoseconds(0), End::OutOfTime);
+    let mut conducted =
+        Conducted { design, store, trial, commands, observer, budget, stop, runs, warm, course, began, end };
+    let end = match sit(&mut conducted)? {
+        sitting::End::Interrupted => End::Interrupted,
+        sitting::End::Finished => conducted.end,
+    };
+    Ok((conducted.runs, end))
 }
 
-struct Sitting<'a> {
+struct Conducted<'a> {
     design: &'a Design,
     store: &'a mut Store,
     trial: &'a Trial,
@@ -97,71 +104,139 @@ struct Sitting<'a> {
     budget: Nanoseconds,
     stop: &'a dyn Fn() -> bool,
     runs: Runs,
+    /// Runs of each arm that warmed up.
+    warm: u32,
+    /// Once all are warm.
+    course: Option<Course>,
+    /// When the run under way began.
+    began: Nanoseconds,
+    /// How it ends where it is not interrupted.
+    end: End,
 }
 
-impl Sitting<'_> {
-    fn sit(&mut self) -> Result<End> {
-        if self.warm_up()? == End::Interrupted {
-            return Ok(End::Interrupted);
-        }
-        let first = self.runs.next_round();
-        self.fits(first)?;
+/// Where the rounds stand that count.
+struct Course {
+    /// The next.
+    round: u32,
+    /// Rounds that were tried at this sitting.
+    tries: usize,
+    look: u32,
+    /// Arms that need no more rounds, as of the last look.
+    beaten: Vec<bool>,
+}
+
+/// One run to come.
+struct Turn {
+    arm: usize,
+    /// None warms up.
+    round: Option<u32>,
+    order: u32,
+}
+
+impl Sitting for Conducted<'_> {
+    type Turn = Turn;
+    type Block = Ran;
+
+    fn next_round(&mut self) -> Result<Vec<Turn>> {
         let arms = self.design.arms.len();
-        let mut judgement = judge(self.design, &self.runs);
-        // What was stored may be enough.
-        let mut beaten = vec![false; arms];
-        let mut rounds = self.rounds(&judgement, &beaten);
-        let mut look = looks().find(|look| *look as usize >= rounds).unwrap_or(FIRST_LOOK);
-        for (tries, round) in (first..).enumerate() {
-            // Between two looks nothing is decided.
-            if rounds >= look as usize || tries >= MOST_TRIES * look as usize {
-                if judgement.is_settled() {
-                    return Ok(End::Settled);
-                }
-                beaten = (0..arms).map(|arm| judgement.is_beaten(arm)).collect();
-                look = looks().find(|next| *next > look && *next as usize > rounds).unwrap_or(look);
-            }
-            let takes = (0..arms).filter(|&arm| !beaten[arm]).map(|arm| self.usual(arm)).sum();
-            if self.runs.spent + Nanoseconds(takes) > self.budget {
-                return Ok(if judgement.is_settled() { End::Settled } else { End::OutOfTime });
-            }
-            if let Some(why) = self.commands.changed(self.design) {
-                return Err(Fault::new(
-                    "the trial",
-                    why,
-                    "begin anew: `plimsoll try --fresh`, with the same arguments",
-                ));
-            }
-            for (order, arm) in of_round(self.trial.seed, round, arms).into_iter().enumerate() {
-                if !beaten[arm] && self.take(arm, Some(round), order as u32)? == End::Interrupted {
-                    return Ok(End::Interrupted);
-                }
-            }
-            judgement = judge(self.design, &self.runs);
-            rounds = self.rounds(&judgement, &beaten);
-            if self.runs.left_out(0).is_some() || (1..arms).all(|arm| self.runs.left_out(arm).is_some()) {
-                return Ok(End::Settled);
-            }
+        // Runs that do not count show at once what cannot be run.
+        if self.warm < self.design.warmup {
+            self.warm += 1;
+            return Ok((0..arms).map(|arm| Turn { arm, round: None, order: self.warm - 1 }).collect());
         }
-        Ok(End::OutOfTime)
+        let judgement = judge(self.design, &self.runs);
+        let mut course = match self.course.take() {
+            None => {
+                let round = self.runs.next_round();
+                self.fits(round)?;
+                let beaten = vec![false; arms];
+                // What was stored may be enough.
+                let rounds = self.rounds(&judgement, &beaten);
+                let look = looks().find(|look| *look as usize >= rounds).unwrap_or(FIRST_LOOK);
+                Course { round, tries: 0, look, beaten }
+            }
+            Some(_) if self.runs.left_out(0).is_some() || (1..arms).all(|arm| self.runs.left_out(arm).is_some()) => {
+                self.end = End::Settled;
+                return Ok(Vec::new());
+            }
+            Some(course) => course,
+        };
+        let rounds = self.rounds(&judgement, &course.beaten);
+        // Between two looks nothing is decided.
+        if rounds >= course.look as usize || course.tries >= MOST_TRIES * course.look as usize {
+            if judgement.is_settled() {
+                self.end = End::Settled;
+                return Ok(Vec::new());
+            }
+            course.beaten = (0..arms).map(|arm| judgement.is_beaten(arm)).collect();
+            course.look = looks().find(|next| *next > course.look && *next as usize > rounds).unwrap_or(course.look);
+        }
+        let takes = (0..arms).filter(|&arm| !course.beaten[arm]).map(|arm| self.usual(arm)).sum();
+        if self.runs.spent + Nanoseconds(takes) > self.budget {
+            self.end = if judgement.is_settled() { End::Settled } else { End::OutOfTime };
+            return Ok(Vec::new());
+        }
+        if let Some(why) = self.commands.changed(self.design) {
+            return Err(Fault::new("the trial", why, "begin anew: `plimsoll try --fresh`, with the same arguments"));
+        }
+        let turns = turns(&[arms], self.trial.seed, course.round).into_iter();
+        let turn = |turn: order::Turn| Turn { arm: turn.member, round: Some(course.round), order: turn.order };
+        let turns = turns.filter(|turn| !course.beaten[turn.member]).map(turn).collect();
+        self.course = Some(Course { round: course.round + 1, tries: course.tries + 1, ..course });
+        Ok(turns)
     }
 
+    fn is_due(&self, turn: &Turn) -> bool {
+        self.runs.left_out(turn.arm).is_none()
+    }
+
+    fn block(&mut self, &Turn { arm, round, .. }: &Turn) -> Result<Ran> {
+        self.observer.run_starts(arm, round, Nanoseconds(self.budget.0.saturating_sub(self.runs.spent.0)));
+        let limit = match self.usual(arm) {
+            0 => Nanoseconds(self.budget.0.max(LEAST_PATIENCE.0)),
+            usual => Nanoseconds((PATIENCE * usual).max(LEAST_PATIENCE.0)),
+        };
+        self.began = self.commands.now();
+        let ran = self.commands.run(&self.design.arms[arm], limit)?;
+        match ran.failure {
+            None => Ok(ran),
+            Some(why) => Err(Fault::new("the run", why, "run the command alone until it works, then try again")),
+        }
+    }
+
+    fn keep(&mut self, Turn { arm, round, order }: Turn, outcome: Result<Ran>) -> Result<()> {
+        let run = outcome.and_then(|ran| self.judged(arm, ran, round, order));
+        let spent = Nanoseconds(self.commands.now().0 - self.began.0);
+        self.runs.spent = self.runs.spent + spent;
+        match run {
+            Ok(run) => {
+                self.store.keep(self.trial, arm, &run, spent)?;
+                self.runs.done[arm].push(run);
+            }
+            // What cannot be run at all shows at once.
+            Err(fault) if round.is_none() => {
+                return Err(fault.within(format!("{}, {}", letter(arm), self.design.arms[arm].name)));
+            }
+            Err(fault) => {
+                let why = format!("{}: {}", fault.subject(), fault.cause());
+                self.store.keep_failure(self.trial, arm, &why, spent)?;
+                self.observer.note(&format!("{}: {why}", letter(arm)));
+                self.runs.failed[arm].push(why);
+            }
+        }
+        Ok(())
+    }
+
+    fn stopped(&self) -> bool {
+        (self.stop)()
+    }
+}
+
+impl Conducted<'_> {
     /// Rounds that all arms have which are still compared.
     fn rounds(&self, judgement: &Judgement, beaten: &[bool]) -> usize {
         let open = (1..beaten.len()).filter(|&arm| !beaten[arm] && self.runs.left_out(arm).is_none());
         open.map(|arm| judgement.rounds(arm)).min().unwrap_or(0)
-    }
-
-    /// Runs that do not count, which show at once what cannot be run.
-    fn warm_up(&mut self) -> Result<End> {
-        for pass in 0..self.design.warmup {
-            for arm in 0..self.design.arms.len() {
-                if self.take(arm, None, pass)? == End::Interrupted {
-                    return Ok(End::Interrupted);
-                }
-            }
-        }
-        Ok(End::Settled)
     }
 
     /// Refuses what cannot come to its first look in time.
@@ -186,50 +261,8 @@ impl Sitting<'_> {
         median(&lengths).unwrap_or(0.0) as u64
     }
 
-    fn take(&mut self, arm: usize, round: Option<u32>, order: u32) -> Result<End> {
-        if (self.stop)() {
-            return Ok(End::Interrupted);
-        }
-        if self.runs.left_out(arm).is_some() {
-            return Ok(End::Settled);
-        }
-        self.observer.run_starts(arm, round, Nanoseconds(self.budget.0.saturating_sub(self.runs.spent.0)));
-        let limit = match self.usual(arm) {
-            0 => Nanoseconds(self.budget.0.max(LEAST_PATIENCE.0)),
-            usual => Nanoseconds((PATIENCE * usual).max(LEAST_PATIENCE.0)),
-        };
-        let began = self.commands.now();
-        let ran = self.commands.run(&self.design.arms[arm], limit);
-        if (self.stop)() {
-            return Ok(End::Interrupted);
-        }
-        let run = ran.and_then(|ran| self.judged(arm, ran, round, order));
-        let spent = Nanoseconds(self.commands.now().0 - began.0);
-        self.runs.spent = self.runs.spent + spent;
-        match run {
-            Ok(run) => {
-                self.store.keep(self.trial, arm, &run, spent)?;
-                self.runs.done[arm].push(run);
-            }
-            // What cannot be run at all shows at once.
-            Err(fault) if round.is_none() => {
-                return Err(fault.within(format!("{}, {}", letter(arm), self.design.arms[arm].name)));
-            }
-            Err(fault) => {
-                let why = format!("{}: {}", fault.subject(), fault.cause());
-                self.store.keep_failure(self.trial, arm, &why, spent)?;
-                self.observer.note(&format!("{}: {why}", letter(arm)));
-                self.runs.failed[arm].push(why);
-            }
-        }
-        Ok(End::Settled)
-    }
-
     /// A run as it counts; a result that is wrong ends its arm.
     fn judged(&mut self, arm: usize, ran: Ran, round: Option<u32>, order: u32) -> Result<Run> {
-        if let Some(why) = ran.failure {
-            return Err(Fault::new("the run", why, "run the command alone until it works, then try again"));
-        }
         let value = self.design.merit.of(ran.elapsed, &ran.said, &ran.complained)?;
         if let Some(check) = &self.design.check {
             let began = UNIX_EPOCH + Duration::from_nanos(ran.started.0);

@@ -1,12 +1,13 @@
 //! A runner whose machine is a formula: known truths, seeded noise.
 #![allow(dead_code)]
 
-use experiment::conduct::{Observer, Outcome, Progress, conduct};
+use experiment::conduct::{Observer, Progress, conduct};
 use experiment::design::{Design, Grounds, Group, MINIMUM_ROUNDS};
 use experiment::findings::Question;
 use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use experiment::random::Random;
 use experiment::sample::{Probe, Runner, Sample};
+use experiment::sitting::End;
 use experiment::store::{Beginning, Contents, Store, Study};
 use machine::accounting::{Accounting, CoreCost, Softirq, ThreadCost};
 use machine::{Bytes, CoreId, Fault, Nanoseconds, Reading, Result, Site};
@@ -115,7 +116,7 @@ pub fn run(design: &Design, runner: &mut dyn Runner, seed: u64) -> (Study, Conte
         Beginning { design, seed, host: "simulated", version: "0", facts: &[], now: Nanoseconds(1_700_000_000) };
     let mut study = store.begin(&beginning).unwrap();
     let outcome = conduct(&mut store, &mut study, runner, &mut Silent, &|| false).unwrap();
-    assert_eq!(outcome, Outcome::Finished);
+    assert_eq!(outcome, End::Finished);
     store.finish(&mut study, Nanoseconds(1_700_000_001)).unwrap();
     let contents = store.contents(&study).unwrap();
     (study, contents)

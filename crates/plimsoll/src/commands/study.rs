@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bench::runner::Bench;
 use clap::ArgGroup;
-use experiment::conduct::{Outcome, conduct};
+use experiment::conduct::conduct;
 use experiment::design::{Design, Grounds};
 use experiment::export::{Format, export};
 use experiment::findings::Fact;
@@ -15,6 +15,7 @@ use experiment::point::{Path, Stack};
 use experiment::refine;
 use experiment::report::{html, terminal};
 use experiment::simulate::{simulate, table};
+use experiment::sitting::End;
 use experiment::store::{Beginning, Store, Study};
 use linux::lab::{Lab, Options};
 use machine::choice::Distance;
@@ -121,7 +122,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let outcome = conduct(&mut store, &mut study, &mut bench, &mut display, &linux::signal::interrupted);
     display.close();
     bench.close();
-    if outcome? == Outcome::Interrupted {
+    if outcome? == End::Interrupted {
         let blocks: usize = store.contents(&study)?.samples.values().map(Vec::len).sum();
         eprintln!(
             "Interrupted; {} in {}. Run the same command to go on.",
