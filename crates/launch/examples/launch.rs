@@ -35,6 +35,7 @@ fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         ranks,
         placement: Site::App,
         carrier: None,
+        prove: false,
         network: None,
         mpi: Choice::OfProgram,
         lab,

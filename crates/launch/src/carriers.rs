@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use machine::fault::line_and_column;
 use machine::{Fault, Result};
+use regex_lite::Regex;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -46,6 +47,41 @@ struct Way {
     version: Option<Version>,
     set: BTreeMap<String, String>,
     between: BTreeMap<String, String>,
+    proof: Option<Proof>,
+}
+
+/// How an MPI can be had to say what carries its messages.
+#[derive(Debug, Clone)]
+pub struct Proof {
+    set: BTreeMap<String, String>,
+    says: Regex,
+}
+
+impl PartialEq for Proof {
+    fn eq(&self, other: &Proof) -> bool {
+        self.set == other.set && self.says.as_str() == other.says.as_str()
+    }
+}
+
+impl Eq for Proof {}
+
+impl Proof {
+    /// What has the MPI say it. Not for runs that are measured.
+    pub fn variables(&self) -> Variables {
+        self.set.iter().map(|(name, value)| (name.clone(), value.into())).collect()
+    }
+
+    /// The words that prove it, among what a run said.
+    ///
+    /// # Errors
+    /// They are not there: it was carried otherwise.
+    pub fn among<'a>(&self, carrier: &Carrier, said: &'a str) -> Result<&'a str> {
+        self.says.find(said).map(|found| found.as_str()).ok_or_else(|| {
+            let cause = format!("the MPI did not say '{}': something else carried the messages", self.says.as_str());
+            let next = "see what it says with its variables of `proof` in the carriers' file, or choose another";
+            Fault::new(format!("carrier {carrier}"), cause, next)
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,16 +110,7 @@ impl fmt::Display for Carrier {
 impl Carrier {
     /// What makes `installation` use it. `None` where this MPI cannot, or not between hosts.
     pub fn variables(&self, installation: &Installation, reach: Reach) -> Option<Variables> {
-        let major = installation.major();
-        let fits = |way: &&Way| {
-            way.family == installation.family
-                && match way.version {
-                    None => true,
-                    Some(Version::From(least)) => major >= least,
-                    Some(Version::Below(most)) => major < most,
-                }
-        };
-        let way = self.ways.iter().find(fits)?;
+        let way = self.way(installation)?;
         let (interface, between) = match reach {
             Reach::Between(_) if self.one_host => return None,
             Reach::Between(interface) => (Some(interface), Some(&way.between)),
@@ -96,6 +123,24 @@ impl Carrier {
             None => (!value.contains(INTERFACE)).then(|| (name.clone(), value.into())),
         });
         Some(known.collect())
+    }
+
+    /// How `installation` can be had to say that it uses it, where that is known.
+    pub fn proof(&self, installation: &Installation) -> Option<&Proof> {
+        self.way(installation)?.proof.as_ref()
+    }
+
+    fn way(&self, installation: &Installation) -> Option<&Way> {
+        let major = installation.major();
+        let fits = |way: &&Way| {
+            way.family == installation.family
+                && match way.version {
+                    None => true,
+                    Some(Version::From(least)) => major >= least,
+                    Some(Version::Below(most)) => major < most,
+                }
+        };
+        self.ways.iter().find(fits)
     }
 
     /// Why this machine or this MPI does not have it, where that can be seen.
@@ -186,6 +231,14 @@ struct WrittenWay {
     set: BTreeMap<Spanned<String>, Spanned<String>>,
     #[serde(default)]
     between: BTreeMap<Spanned<String>, Spanned<String>>,
+    proof: Option<WrittenProof>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenProof {
+    set: BTreeMap<Spanned<String>, Spanned<String>>,
+    says: Spanned<String>,
 }
 
 struct Reader<'a> {
@@ -261,7 +314,15 @@ impl Reader<'_> {
                 .ok_or_else(|| self.fault(version.span(), format!("'{text}' is no version"), "write \">=5\" or \"<5\""))
         });
         let (set, between) = (self.variables(written.set)?, self.variables(written.between)?);
-        Ok(Way { family, version: version.transpose()?, set, between })
+        let proof = written.proof.map(|proof| -> Result<Proof> {
+            let set = self.variables(proof.set)?;
+            let says = Regex::new(proof.says.get_ref()).map_err(|error| {
+                let next = "write a regular expression that is among what the MPI then says";
+                self.fault(proof.says.span(), error.to_string(), next)
+            })?;
+            Ok(Proof { set, says })
+        });
+        Ok(Way { family, version: version.transpose()?, set, between, proof: proof.transpose()? })
     }
 
     fn variables(&self, written: BTreeMap<Spanned<String>, Spanned<String>>) -> Result<BTreeMap<String, String>> {
@@ -326,6 +387,7 @@ mod tests {
             (way("version = \"5\", set = {}"), "file.toml:4:37: '5' is no version"),
             (way("set = { LD_PRELOAD = \"x\" }"), "file.toml:4:35: LD_PRELOAD decides what is loaded"),
             (way("set = { A = \"${device}\" }"), "file.toml:4:39: there is nothing else to fill in"),
+            (way("set = {}, proof = { set = {}, says = 'a(' }"), "file.toml:4:64: found open group"),
             (way("set = {}") + &way("set = {}"), "file.toml:6:8: there is another carrier of the name 'a'"),
             ("[[carrier]]\nname = \"plimsoll\"\nwords = \"\"\nfor = []".to_owned(), "there is another carrier"),
             ("carrier = 3".to_owned(), "file.toml:1:11: "),

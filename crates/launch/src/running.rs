@@ -50,6 +50,8 @@ pub enum Streams {
     Shared,
     /// Files of the job's folder, in which it then works: see [`Running::said`] and [`Running::complained`].
     Kept,
+    /// The same, and it works where this process does.
+    KeptHere,
 }
 
 /// A launcher that runs, with all that it started.
@@ -86,8 +88,11 @@ impl Running {
         };
         let errors = match streams {
             Streams::Shared => None,
-            Streams::Kept => {
-                command.stdin(Stdio::null()).stdout(file(OUTPUT)?).current_dir(scratch.path());
+            Streams::Kept | Streams::KeptHere => {
+                command.stdin(Stdio::null()).stdout(file(OUTPUT)?);
+                if streams == Streams::Kept {
+                    command.current_dir(scratch.path());
+                }
                 Some(file(ERRORS)?)
             }
         };

@@ -18,7 +18,7 @@ use crate::job::{self, Job, Place};
 use crate::program::{self, Linkage};
 use crate::provider;
 use crate::report::Reports;
-use crate::running::{Running, Scratch, Streams};
+use crate::running::{Kept, Running, Scratch, Streams};
 use crate::summary::{self, Subject};
 
 /// What is asked for.
@@ -28,6 +28,8 @@ pub struct Request {
     pub placement: Site,
     /// A transport of the MPI that carries the messages instead of the engine.
     pub carrier: Option<Carrier>,
+    /// Has the MPI say whether the carrier was used, in place of showing what the program writes.
+    pub prove: bool,
     pub network: Option<Network>,
     pub mpi: Choice,
     /// Two hosts made for this run, with half of the ranks on each.
@@ -134,6 +136,13 @@ impl<'a> Session<'a> {
                 engine.variables(&installation, &provider, &request.command)
             }
         };
+        if let Some(carrier) = request.carrier.as_ref().filter(|_| request.prove) {
+            let proof = carrier.proof(&installation).ok_or_else(|| {
+                let cause = format!("its file does not tell how {installation} can be had to say what it uses");
+                Fault::new(format!("carrier {carrier}"), cause, "add `proof` there, or leave --prove out")
+            })?;
+            variables.extend(proof.variables());
+        }
         variables.extend(request.variables.iter().cloned());
         for (name, value) in &variables {
             if let Some(theirs) = std::env::var_os(name).filter(|theirs| theirs != value) {
@@ -180,13 +189,20 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
         eprintln!("plimsoll: {note}");
     }
     let installation = session.installation.clone();
+    let proof = request.carrier.as_ref().filter(|_| request.prove).and_then(|carrier| carrier.proof(&installation));
     // Signals are kept from here on, before any thread or child is there.
     let relay = Relay::open()?;
-    let Started { mut running, _lab } = session.start(Streams::Shared, Some(&relay))?;
+    let streams = if request.prove { Streams::KeptHere } else { Streams::Shared };
+    let Started { mut running, _lab } = session.start(streams, Some(&relay))?;
     let begun = Instant::now();
     let code = running.attend(&relay)?;
     let elapsed = begun.elapsed();
-    let reports = running.finish();
+    let (said, reports) = if request.prove {
+        let Kept { said, complained, reports } = running.finish_kept();
+        (said + &complained, reports)
+    } else {
+        (String::new(), running.finish())
+    };
     let subject =
         Subject { mpi: installation.to_string(), ranks: request.ranks, placement: request.placement.to_string() };
     if let Some(file) = &request.report {
@@ -195,11 +211,13 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
         written.map_err(|e| Fault::because(format!("file {}", file.display()), e, "choose another --report"))?;
     }
     if let Some(carrier) = &request.carrier {
-        if !request.quiet {
-            eprintln!(
-                "plimsoll left the messages to {carrier} ({}), as asked; what carried them is not proven",
-                carrier.words
-            );
+        if let Some(proof) = proof {
+            if code != 0 {
+                eprint!("{said}");
+            }
+            eprintln!("plimsoll: {carrier} carried the messages: '{}'", proof.among(carrier, &said)?);
+        } else if !request.quiet {
+            eprintln!("plimsoll left the messages to {carrier} ({}), as asked; to prove it: --prove", carrier.words);
         }
         return Ok(Ended { code, elapsed, reports });
     }

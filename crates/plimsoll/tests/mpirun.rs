@@ -133,6 +133,29 @@ fn a_carrier_of_a_file_is_used_and_its_mistakes_are_named() {
     assert!(errors.contains("mine.toml:4:35: LD_PRELOAD decides what is loaded"), "{errors}");
 }
 
+/// By what Open MPI says itself; also where the file asks for one thing and promises another.
+#[test]
+fn a_carrier_is_proven_by_what_the_mpi_says() {
+    let Some(program) = program() else { return };
+    let (code, said, errors) = run(plimsoll(&["--carrier", "tcp", "--prove", "-n", "2", "--"]).arg(&program));
+    assert_eq!((code, said.as_str()), (Some(0), ""), "{errors}");
+    assert!(errors.contains("plimsoll: tcp carried the messages: 'Using tcp btl for send'"), "{errors}");
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("mine.toml");
+    let with = |proof: &str| {
+        let set = "set = { OMPI_MCA_pml = \"ob1\", OMPI_MCA_btl = \"self,tcp\" }";
+        let way = format!("for = [{{ mpi = \"openmpi\", {set}{proof} }}]\n");
+        fs::write(&file, format!("[[carrier]]\nname = \"mine\"\nwords = \"ours\"\n{way}")).unwrap();
+        let mut command = plimsoll(&["--carrier", "mine", "--prove", "-n", "2", "--"]);
+        run(command.env("PLIMSOLL_CARRIERS", &file).arg(&program))
+    };
+    let verbose = "set = { OMPI_MCA_btl_base_verbose = \"10\" }";
+    let (code, _, errors) = with(&format!(", proof = {{ {verbose}, says = 'Using (sm|vader) btl for send' }}"));
+    assert!(code == Some(1) && errors.contains("something else carried the messages"), "{code:?} {errors}");
+    let (code, _, errors) = with("");
+    assert!(code == Some(1) && errors.contains("its file does not tell how Open MPI"), "{code:?} {errors}");
+}
+
 #[test]
 fn a_program_is_carried_and_the_summary_proves_it() {
     let Some(program) = program() else { return };

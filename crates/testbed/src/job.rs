@@ -71,6 +71,7 @@ impl<'a> Job<'a> {
                     ranks: self.ranks,
                     placement: Site::App,
                     carrier: None,
+                    prove: false,
                     network: None,
                     mpi: self.mpi.choice(),
                     lab: false,

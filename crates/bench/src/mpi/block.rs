@@ -1,11 +1,13 @@
 //! One block: one start of two ranks for one contender, with what this machine counted meanwhile.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use launch::carriers::Proof;
 use launch::installation::Installation;
 use launch::job::{Job, Place};
 use launch::provider::{self, Provider};
@@ -69,6 +71,8 @@ pub struct Bench {
     command: PathBuf,
     lab: Option<Lab>,
     steered: Option<CoreId>,
+    /// Carriers of the MPI that were looked at, with whether between hosts.
+    proven: HashSet<(String, Hosts)>,
     meter: Option<HostMeter>,
     notes: Vec<String>,
 }
@@ -89,7 +93,18 @@ impl Bench {
         {
             notes.push(format!("time of softirqs: {reason}"));
         }
-        Ok(Bench { installation, program, provider, _links: links, command, lab: None, steered: None, meter, notes })
+        Ok(Bench {
+            installation,
+            program,
+            provider,
+            _links: links,
+            command,
+            lab: None,
+            steered: None,
+            proven: HashSet::new(),
+            meter,
+            notes,
+        })
     }
 
     pub fn installation(&self) -> &Installation {
@@ -101,8 +116,30 @@ impl Bench {
         &self.notes
     }
 
-    /// Runs two ranks through `tasks`.
+    /// Runs two ranks through `tasks`. A carrier of the MPI is first started once more, to see that it is really used.
     pub fn run(&mut self, contender: &Contender, seats: &Seats, tasks: &[Task], accounted: bool) -> Result<Block> {
+        if let Contender::Peer(carrier) = contender
+            && !self.proven.contains(&(carrier.name.clone(), seats.hosts))
+        {
+            let proof = carrier.proof(&self.installation).cloned();
+            if let Some(proof) = &proof {
+                self.start(contender, seats, &tasks[..1], false, Some(proof))?;
+            } else {
+                self.notes.push(format!("{carrier}: how to see that it is really used is not known"));
+            }
+            self.proven.insert((carrier.name.clone(), seats.hosts));
+        }
+        self.start(contender, seats, tasks, accounted, None)
+    }
+
+    fn start(
+        &mut self,
+        contender: &Contender,
+        seats: &Seats,
+        tasks: &[Task],
+        accounted: bool,
+        proof: Option<&Proof>,
+    ) -> Result<Block> {
         let provider = match (&self.provider, contender.is_engine()) {
             (Ok(provider), _) => Some(provider.clone()),
             (Err(_), false) => None,
@@ -111,10 +148,11 @@ impl Bench {
         self.steer(seats)?;
         let interface = self.lab.as_ref().map(|lab| lab.interface(Host::A)).filter(|_| seats.hosts == Hosts::Lab);
         let variables = contender.variables(&self.installation, provider.as_ref(), &self.command, interface, accounted);
-        let variables = variables.ok_or_else(|| {
+        let mut variables = variables.ok_or_else(|| {
             let cause = format!("{} has no such transport", self.installation);
             Fault::new(format!("{contender}"), cause, "compare under Open MPI")
         })?;
+        variables.extend(proof.iter().flat_map(|proof| proof.variables()));
         if let Some(core) = contender.core() {
             let lab = self.lab.as_ref().filter(|_| seats.hosts == Hosts::Lab);
             launch::engine::start(&self.command, core, lab)?;
@@ -165,6 +203,9 @@ impl Bench {
         let status = ended.map_err(|fault| failed(fault.cause().to_owned()))?;
         if !status.success() {
             return Err(failed(format!("exit code {}", exit_code(status))));
+        }
+        if let (Some(proof), Contender::Peer(carrier)) = (proof, contender) {
+            proof.among(carrier, &format!("{said}{complained}"))?;
         }
         let outcomes = collected.outcomes().ok_or_else(|| failed("results are missing".to_owned()))?;
         if contender.is_engine() && reports.endpoints.is_empty() {

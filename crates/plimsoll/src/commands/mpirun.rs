@@ -29,6 +29,10 @@ pub struct Arguments {
     /// What carries the messages instead of plimsoll: a transport of the MPI, like vader, ucx or tcp
     #[arg(long, value_name = "NAME", value_parser = carriers::named, conflicts_with_all = ["placement", "network", "report", "oversubscribe", "lab"])]
     carrier: Option<Carrier>,
+    /// With --carrier: run once with the MPI saying what it uses, and fail where that is something else; what the program
+    /// writes is not shown
+    #[arg(long, requires = "carrier")]
+    prove: bool,
     /// What carries messages between hosts: udp, afxdp:IFACE or xdp:IFACE
     #[arg(long)]
     network: Option<Network>,
@@ -96,6 +100,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             Placement::Auto => Site::App,
         },
         carrier: arguments.carrier,
+        prove: arguments.prove,
         network: arguments.network,
         mpi: arguments.mpi.unwrap_or_default(),
         lab: arguments.lab,

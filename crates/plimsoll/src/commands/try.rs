@@ -1,6 +1,6 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use experiment::axes::{Axes, Value};
@@ -48,6 +48,10 @@ pub struct Arguments {
     /// within 'REGEX~SHARE'
     #[arg(long, value_name = "WHAT")]
     check: Option<String>,
+    /// With -n: first run each arm that has a carrier once more, with the MPI saying what it uses; one that uses something else
+    /// ends the trial
+    #[arg(long, requires = "ranks")]
+    prove: bool,
     /// Most time for all runs: 90s, 10m, 2h [default: 10m, less where a batch job ends before]
     #[arg(long, value_name = "TIME", value_parser = time)]
     budget: Option<Duration>,
@@ -138,6 +142,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         None => store.begin(design, now().0, &host, env!("CARGO_PKG_VERSION"), now())?,
     };
     linux::signal::watch()?;
+    if arguments.prove {
+        trial.design.arms.iter().enumerate().try_for_each(|(nth, arm)| prove(nth, arm))?;
+    }
     let mut display = Display::new(&trial.design);
     let budget = Nanoseconds(budget.as_nanos() as u64);
     let mut starter = Starter::new()?;
@@ -171,6 +178,26 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     } else {
         0
     }))
+}
+
+/// Runs an arm that has a carrier of the MPI with `plimsoll mpirun --prove`, and says what it says.
+fn prove(nth: usize, arm: &Arm) -> Result<()> {
+    let Some(at) = arm.command.iter().take_while(|word| *word != "--").position(|word| word == "--carrier") else {
+        return Ok(());
+    };
+    let (start, rest) = arm.command.split_at(at);
+    let mut command = Command::new(&start[0]);
+    command.args(&start[1..]).arg("--prove").args(rest).stdin(Stdio::null());
+    let output = command.envs(arm.variables.iter().map(|(name, value)| (name, value))).output();
+    let subject = || format!("{}, {}", letter(nth), arm.name);
+    let output = output.map_err(|e| Fault::because(subject(), e, "run it from where plimsoll is installed"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    if !output.status.success() {
+        return Err(Fault::new(subject(), last, "leave that carrier out"));
+    }
+    eprintln!("{}: {}", subject(), last.trim_start_matches("plimsoll: "));
+    Ok(())
 }
 
 fn now() -> Nanoseconds {
