@@ -1,7 +1,7 @@
 //! Trials of commands whose truth is known, on a simulated machine.
 
 use experiment::axes::{Axes, Value};
-use experiment::contrast::Says;
+use experiment::contrast::{Says, looks};
 use experiment::random::Random;
 use experiment::sample::Probe;
 use experiment::trial::Runs;
@@ -249,6 +249,27 @@ fn a_trial_goes_on_where_it_was_cut_short() {
         }
     }
     panic!("{trial:?} is not settled after {} rounds", rounds.len());
+}
+
+/// However often it was cut short, and though one arm has been beaten early.
+#[test]
+fn a_trial_that_goes_on_decides_at_its_looks_alone() {
+    for seed in 0..10 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(&folder.path().join("try.sqlite")).unwrap();
+        let trial = store.begin(design(&["1", "3", "0.985"]), seed, "host", "0", Nanoseconds(0)).unwrap();
+        let mut machine = Simulated::new(seed, 0.03);
+        let mut sit = || {
+            let left = std::cell::Cell::new(12_u32);
+            let stop = || left.replace(left.get().saturating_sub(1)) == 0;
+            let budget = Nanoseconds(100_000 * SECOND);
+            conduct(&mut store, &trial, &mut machine, &mut Notes::default(), budget, &stop).unwrap()
+        };
+        let runs = (0..1000).find_map(|_| Some(sit()).filter(|(_, end)| *end == End::Settled)).expect("it ends").0;
+        assert_eq!(runs.measured(1).count(), 6, "beaten at the first look");
+        let rounds = judge(&trial.design, &runs).rounds(2);
+        assert!(looks().take_while(|look| *look as usize <= rounds).any(|look| look as usize == rounds), "{rounds}");
+    }
 }
 
 #[test]

@@ -149,7 +149,10 @@ impl Sitting for Conducted<'_> {
             None => {
                 let round = self.runs.next_round();
                 self.fits(round)?;
-                let beaten = vec![false; arms];
+                // What was beaten before sat out the last rounds; the very last may have been cut short.
+                let sat_out = |arm| self.runs.measured(arm).all(|run| run.round.is_none_or(|of| of + 2 < round));
+                let beaten: Vec<bool> =
+                    (0..arms).map(|arm| round > FIRST_LOOK + 1 && sat_out(arm) && judgement.is_beaten(arm)).collect();
                 // What was stored may be enough.
                 let rounds = self.rounds(&judgement, &beaten);
                 let look = looks().find(|look| *look as usize >= rounds).unwrap_or(FIRST_LOOK);
