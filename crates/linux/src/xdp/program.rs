@@ -97,11 +97,16 @@ impl Program {
 impl Program {
     /// Runs an `xdp` program once on a copy of `frame` that came from nowhere and goes nowhere; the result is its verdict.
     pub fn try_frame(&self, frame: &[u8]) -> Result<u32> {
+        self.try_frames(frame, 1)
+    }
+
+    /// The same, `count` times; the result is the last verdict.
+    pub fn try_frames(&self, frame: &[u8], count: u32) -> Result<u32> {
         let mut attributes = syscall::ProgramRun {
             program: syscall::number(self.as_fd()),
             data_in_size: frame.len() as u32,
             data_in: frame.as_ptr() as u64,
-            repeat: 1,
+            repeat: count,
             ..Default::default()
         };
         syscall::run(Command::ProgramRun, &mut attributes)
