@@ -97,11 +97,15 @@ impl Program {
 impl Program {
     /// Runs an `xdp` program once on a copy of `frame` that came from nowhere and goes nowhere; the result is its verdict.
     pub fn try_frame(&self, frame: &[u8]) -> Result<u32> {
-        self.try_frames(frame, 1)
+        Ok(self.test(frame, 1)?.returned)
     }
 
-    /// The same, `count` times; the result is the last verdict.
-    pub fn try_frames(&self, frame: &[u8], count: u32) -> Result<u32> {
+    /// Runs it so many times; the result is the time of one run as the kernel took it, in whole nanoseconds.
+    pub fn time_frames(&self, frame: &[u8], count: u32) -> Result<Nanoseconds> {
+        Ok(Nanoseconds(self.test(frame, count)?.duration.into()))
+    }
+
+    fn test(&self, frame: &[u8], count: u32) -> Result<syscall::ProgramRun> {
         let mut attributes = syscall::ProgramRun {
             program: syscall::number(self.as_fd()),
             data_in_size: frame.len() as u32,
@@ -111,7 +115,7 @@ impl Program {
         };
         syscall::run(Command::ProgramRun, &mut attributes)
             .map_err(|error| Fault::because(format!("BPF program {}", self.name), error, "give it a whole frame"))?;
-        Ok(attributes.returned)
+        Ok(attributes)
     }
 }
 

@@ -252,9 +252,15 @@ mod tests {
             assert_eq!(item.to_string(), format!("a call of a {word} body"));
         }
         let folder = tempfile::tempdir().unwrap();
-        let row = |item: &str| format!(r#"{{"item":{item},"size":null,"cost":{{"measured":{{"low":1.0,"middle":2.0,"high":3.0}}}},"source":"s","taken":1}}"#);
+        let row = |item: &str| {
+            format!(
+                r#"{{"item":{item},"size":null,"cost":{{"measured":{{"low":1.0,"middle":2.0,"high":3.0}}}},"source":"s","taken":1}}"#
+            )
+        };
         for (rows, count) in [(row(r#""call""#), 1), ([r#""call""#, r#"{"entry":"wasm"}"#].map(row).join(","), 2)] {
-            let text = format!(r#"{{"format":1,"machine":{{"host":"h","processor":"p","cores":"0","kernel":"6"}},"boot":"b","rows":[{rows}]}}"#);
+            let text = format!(
+                r#"{{"format":1,"machine":{{"host":"h","processor":"p","cores":"0","kernel":"6"}},"boot":"b","rows":[{rows}]}}"#
+            );
             fs::write(file(folder.path(), "h"), text).unwrap();
             let kept = read(folder.path(), "h").unwrap().unwrap();
             assert_eq!(kept.rows.len(), count);
