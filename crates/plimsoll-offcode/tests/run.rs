@@ -363,7 +363,10 @@ fn what_offcodes_take_is_held_against_what_was_expected() {
     let choices: Vec<_> = before.predictions.iter().map(|of| (of.kind, of.choice.clone().unwrap())).collect();
     assert!(choices.len() == 2 && choices.iter().all(|(kind, _)| *kind == Kind::Offcode), "{choices:?}");
     assert!(before.outcomes.is_empty());
-    assert!(before.predictions.iter().any(|of| of.subject.words == "example.checksum 1.0.0, wasm"), "{before:?}");
+    assert!(
+        before.predictions.iter().any(|of| of.subject.words == "example.checksum 1.0.0 of monitor, wasm"),
+        "{before:?}"
+    );
 
     traffic(&lab, up.child.id());
     assert!(output(&lab, &["stop", "--process", &up.process()]).status.success());

@@ -92,12 +92,16 @@ pub enum End {
 }
 
 /// Core time that an offcode takes for a message where `body` runs at `target`, in nanoseconds: its work and the call of
-/// the body, without the channel.
+/// the body, without the channel. At least: no work where the manifest states none, and of a sandbox the part of one call
+/// that hands over as many messages as it takes.
 pub fn handling(target: &Target, body: BodyKind, costs: &Costs) -> Interval {
     // An author's machine is another.
     let stated = |ns: f64| Interval { low: ns / AUTHORS, middle: ns, high: ns * AUTHORS };
-    let work = target.work.map_or_else(|| known(costs.get(&Item::Work)), |work| stated(work.0 as f64));
-    work.plus(known(costs.get(&Item::Entry(body))))
+    let assumed = || Interval { low: 0.0, ..known(costs.get(&Item::Work)) };
+    let work = target.work.map_or_else(assumed, |work| stated(work.0 as f64));
+    let entry = known(costs.get(&Item::Entry(body)));
+    let together = if body == BodyKind::Wasm { f64::from(wasm::BATCH) } else { 1.0 };
+    work.plus(Interval { low: entry.low / together, ..entry })
 }
 
 /// How many times as long, or as short, what a manifest states may take here.

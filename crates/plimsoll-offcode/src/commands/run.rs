@@ -51,7 +51,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     // A service may have no home: it runs all the same.
     let noted = |fault| eprintln!("plimsoll run: what is expected is not kept: {fault}");
     let expected = planned.expected.clone();
-    let kept = Ledger::open().and_then(|mut ledger| expected::predict(&mut ledger, &expected).map(|()| ledger));
+    let kept =
+        Ledger::open().and_then(|mut ledger| expected::predict(&mut ledger, &file.name, &expected).map(|()| ledger));
     let ledger = kept.map_err(noted).ok();
     let mut assembly = assembly::start(planned, arguments.shield, log)?;
     let control = Control::open(&file.name)?;
