@@ -5,6 +5,7 @@
 pub mod accounting;
 pub mod archive;
 pub mod availability;
+mod body;
 pub mod bounds;
 pub mod budget;
 pub mod channel;
@@ -29,6 +30,7 @@ pub mod site;
 pub mod source;
 pub mod topology;
 
+pub use body::BodyKind;
 pub use budget::Budget;
 pub use costs::Costs;
 pub use cpuset::CpuSet;

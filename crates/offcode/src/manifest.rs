@@ -1,5 +1,6 @@
 //! What an offcode is, what hardware it needs and what software, as its ODF says (HYDRA section 1.5).
 
+pub use machine::BodyKind;
 use machine::{Bytes, Nanoseconds, SiteKind, XdpMode};
 use serde::{Deserialize, Serialize};
 
@@ -82,18 +83,6 @@ pub enum ProgramRole {
     Producer,
 }
 
-/// The form of a body's code, in the order in which bodies are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BodyKind {
-    /// A type linked into the program.
-    Native,
-    /// A sandboxed module without imports.
-    Wasm,
-    /// An object that the kernel verifies.
-    Bpf,
-}
-
 /// Part two: a target that will do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
@@ -103,7 +92,7 @@ pub struct Target {
     pub modes: Vec<XdpMode>,
     /// Memory that the offcode takes there.
     pub memory: Bytes,
-    /// Core time for one message there, as the author measured it; the runtime replaces it by what it measures itself.
+    /// Core time for one message there, as the author measured it, without what a call of the body and its channel take.
     pub work: Option<Nanoseconds>,
 }
 

@@ -14,7 +14,8 @@ fn here(file: &str) -> PathBuf {
 
 fn plan(file: &Path, arguments: &[&str]) -> Output {
     let mut plimsoll = Command::new(env!("CARGO_BIN_EXE_plimsoll-offcode"));
-    plimsoll.current_dir(here("")).arg("plan").arg(file).args(arguments).output().unwrap()
+    plimsoll.current_dir(here("")).env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    plimsoll.arg("plan").arg(file).args(arguments).output().unwrap()
 }
 
 fn printed(output: &Output) -> &str {

@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use experiment::ledger::{Kind, Ledger};
 use linux::lab::{Host, Lab, Options};
+use offcode::channel::{Content, Written};
+use offcode::{Channel, Specification};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -113,7 +117,7 @@ fn lab() -> Option<Lab> {
 
 fn plimsoll(lab: &Lab, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-offcode"));
-    command.args(arguments).stdin(Stdio::null());
+    command.args(arguments).stdin(Stdio::null()).env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
     lab.enter(Host::A, &mut command).unwrap();
     command
 }
@@ -134,7 +138,10 @@ struct Up {
 
 impl Up {
     fn start(lab: &Lab, file: &Path) -> Up {
-        let mut command = plimsoll(lab, &["run", file.to_str().unwrap()]);
+        Up::of(plimsoll(lab, &["run", file.to_str().unwrap()]))
+    }
+
+    fn of(mut command: Command) -> Up {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.as_mut().unwrap());
         let mut first = String::new();
@@ -311,6 +318,81 @@ fn limits_of_the_file_end_it() {
     let ran = output(&lab, &["run", place.file().to_str().unwrap()]);
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     assert!(text(&ran.stdout).contains("as the file says; at the end"), "{}", text(&ran.stdout));
+}
+
+/// Frames for the hook of host A, from the other host, and messages for the offcode behind it, from a process beside it.
+fn traffic(lab: &Lab, process: u32) {
+    let to = (lab.address(Host::A), 9);
+    let frames = || {
+        let socket = UdpSocket::bind((lab.address(Host::B), 0)).unwrap();
+        for _ in 0..200 {
+            // The kernel says that nobody listens.
+            let _ = socket.send_to(b"frame", to);
+        }
+    };
+    lab.inside(Host::B, frames).unwrap();
+    let messages = || {
+        let specification = Specification { content: Content::Messages, ..Specification::default() };
+        let mut channel = runtime::control::attach_to(process, "example.checksum", "in", specification).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let mut sent = 0;
+        while sent < 2000 && Instant::now() < deadline {
+            match channel.write(b"message").unwrap() {
+                Written::Taken => sent += 1,
+                _ => std::thread::yield_now(),
+            }
+        }
+        assert_eq!(sent, 2000);
+    };
+    lab.inside(Host::A, messages).unwrap();
+}
+
+#[test]
+fn what_offcodes_take_is_held_against_what_was_expected() {
+    let Some(lab) = lab() else { return };
+    let Some(place) = Place::new(&hook_and_core(&lab)) else { return };
+    let state = place.path().join("state");
+    let ledger = || {
+        let mut files = fs::read_dir(state.join("plimsoll")).unwrap().map(|entry| entry.unwrap().path());
+        Ledger::at(&files.find(|path| path.extension().is_some_and(|of| of == "jsonl")).unwrap()).unwrap()
+    };
+    let mut command = plimsoll(&lab, &["run", place.file().to_str().unwrap()]);
+    command.env("XDG_STATE_HOME", &state);
+    let mut up = Up::of(command);
+    let before = ledger();
+    let choices: Vec<_> = before.predictions.iter().map(|of| (of.kind, of.choice.clone().unwrap())).collect();
+    assert!(choices.len() == 2 && choices.iter().all(|(kind, _)| *kind == Kind::Offcode), "{choices:?}");
+    assert!(before.outcomes.is_empty());
+    assert!(
+        before.predictions.iter().any(|of| of.subject.words == "example.checksum 1.0.0 of monitor, wasm"),
+        "{before:?}"
+    );
+
+    traffic(&lab, up.child.id());
+    assert!(output(&lab, &["stop", "--process", &up.process()]).status.success());
+    assert!(up.ended());
+    let mut said = String::new();
+    up.child.stdout.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    let after = ledger();
+    assert_eq!((after.predictions.len(), after.outcomes.len()), (2, 2), "{said}");
+    for outcome in &after.outcomes {
+        let of = after.predictions.iter().find(|of| of.id == outcome.id).unwrap();
+        assert!(outcome.value > 0.0 && of.made < outcome.came, "{of:?} {outcome:?}");
+        assert!(said.contains(&of.against(outcome.value)), "{said}");
+    }
+    let page = experiment::ledger::terminal(&after);
+    assert!(page.starts_with("time of an offcode for a message: ") && page.contains("of 2 held"), "{page}");
+}
+
+#[test]
+fn without_a_folder_for_the_ledger_an_application_runs_all_the_same() {
+    let Some(lab) = lab() else { return };
+    let limited = hook_and_core(&lab).replace("\n\n[[offcode]]", "\nduration = \"50 ms\"\n\n[[offcode]]");
+    let Some(place) = Place::new(&limited) else { return };
+    let mut command = plimsoll(&lab, &["run", place.file().to_str().unwrap()]);
+    let ran = command.env("XDG_STATE_HOME", "/proc/none").output().unwrap();
+    let said = text(&ran.stderr);
+    assert!(ran.status.success() && said.contains("what is expected is not kept"), "{said}");
 }
 
 #[test]

@@ -47,9 +47,12 @@ fn every_line_works_and_the_story_ends_in_the_ledger() {
         let expected: &[&str] = match words[..] {
             ["plimsoll", "profile"] => &["now: plimsoll report np.profile"],
             ["plimsoll", "report"] => &["Report: np.profile/report.html"],
-            ["plimsoll", "calibrate"] => {
-                &["kept in ", "a cache line to another core", "half a round trip: plimsoll at app, one host"]
-            }
+            ["plimsoll", "calibrate"] => &[
+                "kept in ",
+                "a cache line to another core",
+                "a call of a wasm body",
+                "half a round trip: plimsoll at app, one host",
+            ],
             ["plimsoll", "mpirun"] => &["messages a second of", "plimsoll carried it: 2 ranks", "messages: ", ": held"],
             ["plimsoll", "try"] => &["carrier plimsoll", "carrier vader"],
             ["plimsoll", "ledger"] => &["messages of a run: "],

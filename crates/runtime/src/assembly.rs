@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use linux::contention::Excluded;
-use machine::{Fault, Machine, Result, Site, Source, XdpMode};
+use machine::{Costs, Fault, Machine, Result, Site, Source, XdpMode};
 use offcode::depot::Depot;
 use offcode::{Channel, Registry};
 use placement::Effort;
@@ -15,7 +15,9 @@ use crate::channels::Pathway;
 use crate::costs;
 use crate::create::Wanted;
 use crate::draft::draft;
+use crate::expectation::{self, Expectation};
 use crate::grounds;
+use crate::layout::Ground;
 use crate::site::SiteDriver;
 use crate::site::agent::AgentSite;
 use crate::site::app::AppSite;
@@ -36,12 +38,25 @@ pub struct Assembly {
     _beside: Vec<Excluded>,
 }
 
-/// Starts what `file` says, all or nothing. Offcodes that are not in its depots come from `registry`. Only sites that the
-/// plan uses are opened: a dedicated core that polls for nobody would only burn.
+/// An application whose offcodes have their places. Nothing of it runs yet.
+pub struct Planned<'a> {
+    file: &'a AppFile,
+    catalogue: Catalogue,
+    costs: Costs,
+    /// With a pin each.
+    wanted: Vec<Wanted>,
+    /// Those that the plan uses.
+    grounds: Vec<Ground>,
+    notes: Vec<String>,
+    /// What its offcodes are expected to take where they are.
+    pub expected: Vec<Expectation>,
+}
+
+/// Gives the offcodes of `file` their places. Those that are not in its depots come from `registry`.
 ///
 /// # Errors
-/// No plan satisfies the file; a site cannot be opened; a step of the start failed and everything was rolled back.
-pub fn assemble(file: &AppFile, registry: Registry, protection: Protection, log: Log) -> Result<Assembly> {
+/// No plan satisfies the file.
+pub fn plan(file: &AppFile, registry: Registry) -> Result<Planned<'_>> {
     let depots = file.depots.iter().map(|folder| Depot::open(folder)).collect::<Result<Vec<_>>>()?;
     let catalogue = Catalogue::new(registry, depots)?;
     let usable = linux::affinity::allowed()?;
@@ -50,6 +65,7 @@ pub fn assemble(file: &AppFile, registry: Registry, protection: Protection, log:
     let mut wanted: Vec<Wanted> = file.wanted();
     let drafted = draft(&catalogue, &grounds, &costs, &wanted, &file.channels, &[])?;
     let plan = placement::solve(&drafted.layout, &Effort::default())?;
+    let expected = expectation::expect(&catalogue, &drafted.closure, &drafted.layout, &grounds, &plan, &costs)?;
     for (member, ground) in drafted.closure.members.iter().zip(&plan.assignment) {
         // What the file does not name is pulled or ganged along, and gets its place in the same way.
         let package = &member.manifest.package;
@@ -60,11 +76,22 @@ pub fn assemble(file: &AppFile, registry: Registry, protection: Protection, log:
             None => wanted.push(Wanted { offcode: package.name.clone(), pin, ..Wanted::default() }),
         }
     }
-    let used = |n: usize| plan.assignment.iter().any(|ground| ground.0 == n);
+    let used = |n: &usize| plan.assignment.iter().any(|ground| ground.0 == *n);
+    let grounds = grounds.into_iter().enumerate().filter(|(n, _)| used(n)).map(|(_, ground)| ground).collect();
+    Ok(Planned { file, catalogue, costs, wanted, grounds, notes: Vec::from_iter(uncertain), expected })
+}
+
+/// Starts what was planned, all or nothing. Only sites that the plan uses are opened: a dedicated core that polls for
+/// nobody would only burn.
+///
+/// # Errors
+/// A site cannot be opened; a step of the start failed and everything was rolled back.
+pub fn start(planned: Planned, protection: Protection, log: Log) -> Result<Assembly> {
+    let Planned { file, catalogue, costs, wanted, grounds, mut notes, .. } = planned;
     let origin = Instant::now();
     let mut sites: Vec<Box<dyn SiteDriver>> = Vec::new();
-    let (mut beside, mut notes) = (Vec::new(), Vec::from_iter(uncertain));
-    for (_, ground) in grounds.iter().enumerate().filter(|(n, _)| used(*n)) {
+    let mut beside = Vec::new();
+    for ground in &grounds {
         match &ground.site {
             Site::App => sites.push(Box::new(AppSite::new(Residents::new(Site::App, origin, log.clone())))),
             Site::Core(core) => {

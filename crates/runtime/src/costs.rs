@@ -1,11 +1,13 @@
-//! What channels between offcodes cost on this host, measured where that disturbs nobody.
+//! What channels between offcodes and calls of their bodies cost on this host, measured where that disturbs nobody.
+
+mod entries;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use linux::{affinity, probe};
 use machine::costs::store;
 use machine::costs::{Interval, Item, Row};
-use machine::{Costs, Nanoseconds, Reading, Result, SiteKind};
+use machine::{BodyKind, Costs, Nanoseconds, Reading, Result, SiteKind};
 use offcode::channel::{Buffers, Policy};
 use offcode::{Channel, Specification};
 use ports::channel;
@@ -19,15 +21,15 @@ const MESSAGE: usize = 40;
 const PROBES: usize = 8;
 const PAIRS: usize = 8;
 
-/// The costs that are kept for this host. Where channels are not among them they are measured now, in under 300 ms, and
-/// kept. Also what the reader must know of them.
+/// The costs that are kept for this host. Where those of offcodes are not among them they are measured now, in under a
+/// second, and kept. Also what the reader must know of them.
 ///
 /// # Errors
 /// The kept costs are damaged.
 pub fn known() -> Result<(Costs, Option<String>)> {
     let known = store::live()?;
-    let here = |row: &Row| row.item == Item::Call;
-    if known.costs.rows().iter().any(here) {
+    let mut needed = BodyKind::ALL.map(Item::Entry).into_iter().chain([Item::Call]);
+    if needed.all(|item| known.costs.rows().iter().any(|row| row.item == item)) {
         return Ok((known.costs, known.note));
     }
     let rows = measure()?;
@@ -35,18 +37,18 @@ pub fn known() -> Result<(Costs, Option<String>)> {
     Ok((known.costs.refined(rows), note))
 }
 
-/// Measures a channel within a thread and, where there are two cores, between two of them.
+/// Measures calls of bodies of each kind, a channel within a thread and, where there are two cores, between two of them.
 ///
 /// # Errors
 /// No memory for a channel.
 pub fn measure() -> Result<Vec<Row>> {
     let taken = Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64);
-    let row = |item, interval| {
-        let source = format!("a message of {MESSAGE} B through a channel");
-        Row { item, size: None, cost: Reading::Measured(interval), source, taken }
-    };
+    let row = |item, cost, source: &str| Row { item, size: None, cost, source: source.to_owned(), taken };
+    let through = format!("a message of {MESSAGE} B through a channel");
+    let channel = |item, interval| row(item, Reading::Measured(interval), &through);
     let call = spread(handling()?);
-    let mut rows = vec![row(Item::Call, call)];
+    let mut rows = vec![channel(Item::Call, call)];
+    rows.extend(BodyKind::ALL.map(|kind| row(Item::Entry(kind), entries::entry(kind), "a body that does nothing")));
     let cores = affinity::allowed()?;
     if let Some((first, others)) = cores.split_first() {
         let step = others.len().div_ceil(PAIRS).max(1);
@@ -54,11 +56,9 @@ pub fn measure() -> Result<Vec<Row>> {
         let halves = pairs.filter_map(|other| probe::between(*first, *other).ok());
         let halves: Vec<f64> = halves.map(|half| half.picoseconds as f64 / 1e3).collect();
         if !halves.is_empty() {
-            let half = spread(halves);
-            let sum = |part: fn(Interval) -> f64| part(call) + part(half);
-            let between = Interval { low: sum(|i| i.low), middle: sum(|i| i.middle), high: sum(|i| i.high) };
+            let between = call.plus(spread(halves));
             let kinds = [(SiteKind::App, SiteKind::Core), (SiteKind::Core, SiteKind::Core)];
-            rows.extend(kinds.map(|(one, other)| row(Item::crossing(one, other), between)));
+            rows.extend(kinds.map(|(one, other)| channel(Item::crossing(one, other), between)));
         }
     }
     Ok(rows)

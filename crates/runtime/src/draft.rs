@@ -75,8 +75,8 @@ pub fn draft(
             wishes.traffic.push(Traffic { from, to: end(to)?, rate: channel.rate });
         }
     }
-    let has_code = |manifest: &Manifest, kind| catalogue.code(manifest, kind).map(|_| ());
-    let layout = layout::lay_out(&closure, grounds, &has_code, costs, &wishes);
+    let body = |manifest: &Manifest, kind| catalogue.code(manifest, kind).map(|code| code.kind());
+    let layout = layout::lay_out(&closure, grounds, &body, costs, &wishes);
     Ok(Draft { closure, layout })
 }
 

@@ -12,6 +12,7 @@ pub mod control;
 pub mod costs;
 mod create;
 pub mod draft;
+pub mod expectation;
 mod gang;
 pub mod grounds;
 pub mod layout;

@@ -12,7 +12,7 @@ pub mod xdp;
 
 use std::sync::Arc;
 
-use machine::{Result, Site};
+use machine::{BodyKind, Result, Site};
 use offcode::registry::Constructor;
 use offcode::{Activity, Attributes, Channel, ChannelId, Manifest, Specification};
 
@@ -29,6 +29,16 @@ pub enum Code {
     Compiled(wasm::Module),
     /// The ELF object's bytes.
     Bpf(Arc<[u8]>),
+}
+
+impl Code {
+    pub fn kind(&self) -> BodyKind {
+        match self {
+            Code::Native(_) => BodyKind::Native,
+            Code::Wasm(_) | Code::Compiled(_) => BodyKind::Wasm,
+            Code::Bpf(_) => BodyKind::Bpf,
+        }
+    }
 }
 
 /// Makes of code what takes the site less time to deploy.

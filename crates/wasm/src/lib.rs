@@ -21,4 +21,4 @@ mod ticker;
 
 pub use limits::Limits;
 pub use module::Module;
-pub use sandboxed::{Counted, Sandboxed};
+pub use sandboxed::{BATCH, Counted, Sandboxed};

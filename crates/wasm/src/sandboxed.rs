@@ -14,7 +14,7 @@ use crate::output::{self, Allowed, Answer};
 use crate::ticker::Ticker;
 
 /// Messages that are handed to the guest in one entry. An entry costs more than the handling of a small message.
-const BATCH: u32 = 16;
+pub const BATCH: u32 = 16;
 
 /// Longest line of a guest in the log, and most lines of one entry.
 const LINE: usize = 1024;

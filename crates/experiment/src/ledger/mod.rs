@@ -20,12 +20,12 @@ pub use page::render as page;
 pub use tally::{Settled, Tally, tallies};
 pub use terminal::render as terminal;
 
-/// A program's run, by all that makes two runs the same.
+/// A program's run, or an offcode, by all that makes two the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Subject {
-    /// The command, the number of ranks, their hosts and the MPI.
+    /// The command, the number of ranks, their hosts and the MPI; name and version.
     pub words: String,
-    /// Of the program's file: a program that was built anew is another.
+    /// Of the file of its code: what was built anew is another.
     pub digest: String,
 }
 
@@ -41,6 +41,8 @@ pub enum Kind {
     Messages,
     /// How much faster one contender of a study is than another.
     Study,
+    /// The core time of an offcode for a call, message or packet, in nanoseconds.
+    Offcode,
 }
 
 impl Kind {
@@ -50,6 +52,7 @@ impl Kind {
             Kind::Elapsed => "time of a run",
             Kind::Messages => "messages of a run",
             Kind::Study => "gain in a study",
+            Kind::Offcode => "time of an offcode for a message",
         }
     }
 }

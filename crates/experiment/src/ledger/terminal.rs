@@ -14,7 +14,8 @@ const SHOWN: usize = 8;
 pub fn render(ledger: &Ledger) -> String {
     let all = tallies(ledger);
     if all.is_empty() {
-        let next = "plimsoll mpirun --placement auto -- PROGRAM makes predictions, and holds each run against them";
+        let next = "plimsoll mpirun --placement auto -- PROGRAM and plimsoll run APP.toml make predictions, and hold each run \
+                    against them";
         return format!("The ledger is empty: nothing was predicted yet.\n{next}\n");
     }
     let mut text = String::new();
@@ -97,6 +98,7 @@ pub(super) fn value(kind: Kind, value: f64) -> String {
         Kind::Placement | Kind::Study => format!("{value:.3}x"),
         Kind::Elapsed => format!("{value:.3} s"),
         Kind::Messages => format!("{value:.0}"),
+        Kind::Offcode => format!("{value:.0} ns"),
     }
 }
 

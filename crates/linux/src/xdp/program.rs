@@ -96,16 +96,25 @@ impl Program {
 impl Program {
     /// Runs an `xdp` program once on a copy of `frame` that came from nowhere and goes nowhere; the result is its verdict.
     pub fn try_frame(&self, frame: &[u8]) -> Result<u32> {
+        Ok(self.test(frame, 1)?.returned)
+    }
+
+    /// Runs it so many times; the result is the time of one run as the kernel took it, in whole nanoseconds.
+    pub fn time_frames(&self, frame: &[u8], count: u32) -> Result<Nanoseconds> {
+        Ok(Nanoseconds(self.test(frame, count)?.duration.into()))
+    }
+
+    fn test(&self, frame: &[u8], count: u32) -> Result<syscall::ProgramRun> {
         let mut attributes = syscall::ProgramRun {
             program: syscall::number(self.as_fd()),
             data_in_size: frame.len() as u32,
             data_in: frame.as_ptr() as u64,
-            repeat: 1,
+            repeat: count,
             ..Default::default()
         };
         syscall::run(Command::ProgramRun, &mut attributes)
             .map_err(|error| Fault::because(format!("BPF program {}", self.name), error, "give it a whole frame"))?;
-        Ok(attributes.returned)
+        Ok(attributes)
     }
 }
 

@@ -12,6 +12,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::body::BodyKind;
 use crate::quantity::{Bytes, Nanoseconds};
 use crate::reading::Reading;
 use crate::site::{Site, SiteKind};
@@ -47,6 +48,11 @@ impl Interval {
     pub fn widened(self, factor: f64) -> Interval {
         let end = |end: f64| if self.middle > 0.0 { self.middle * (end / self.middle).powf(factor) } else { end };
         Interval { low: end(self.low), middle: self.middle, high: end(self.high) }
+    }
+
+    /// Of two costs that are both paid.
+    pub fn plus(self, other: Interval) -> Interval {
+        Interval { low: self.low + other.low, middle: self.middle + other.middle, high: self.high + other.high }
     }
 
     fn towards(self, other: Interval, part: f64) -> Interval {
@@ -116,8 +122,8 @@ pub enum Item {
     Crossing(SiteKind, SiteKind),
     /// The same within one thread.
     Call,
-    /// One call of an offcode's body: `native`, `wasm` or `bpf`.
-    Entry(String),
+    /// One call of an offcode's body that does nothing, beside what its channel takes.
+    Entry(BodyKind),
     /// What handing a message to a network device costs the core that does it: a descriptor and a doorbell.
     DevicePost,
     /// Work of an offcode for a message, where its manifest does not say.
@@ -430,7 +436,8 @@ mod tests {
         use SiteKind::{Agent, App, Core, Xdp};
         let kinds = [App, Core, Xdp, Agent];
         let crossings = kinds.iter().flat_map(|one| kinds.iter().map(|other| Item::crossing(*one, *other)));
-        for item in crossings.chain([Item::Call, Item::Work, Item::Handover, Item::DevicePost]) {
+        let entries = BodyKind::ALL.map(Item::Entry);
+        for item in crossings.chain(entries).chain([Item::Call, Item::Work, Item::Handover, Item::DevicePost]) {
             let absent = Row { item, size: None, cost: Reading::absent("no such thing"), ..row(Item::Call, 0, 1.0) };
             let cost = Costs::of(vec![absent.clone()]).get(&absent.item);
             assert!(cost.reading.value().is_some(), "{}", absent.item);

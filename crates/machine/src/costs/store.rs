@@ -156,10 +156,13 @@ fn keep_in(folder: &Path, machine: Key, boot: String, rows: Vec<Row>) -> Result<
     fs::create_dir_all(folder).map_err(failed)?;
     let lock = File::create(path.with_extension("lock")).map_err(failed)?;
     lock.lock().map_err(failed)?;
-    // Rows of another machine or boot say nothing of this one.
-    let same = |kept: &Kept| kept.machine == machine && kept.boot == boot;
-    let older = read(folder, &machine.host).ok().flatten().filter(same).map_or(Vec::new(), |kept| kept.rows);
-    let rows = Costs::of(older).refined(rows).rows;
+    // Rows of another machine say nothing of this one, those of another boot less.
+    let older = match read(folder, &machine.host).ok().flatten().filter(|kept| kept.machine == machine) {
+        Some(kept) if kept.boot == boot => Costs::of(kept.rows),
+        Some(kept) => Costs::of(kept.rows).widened(OTHER_BOOT),
+        None => Costs::default(),
+    };
+    let rows = older.refined(rows).rows;
     let kept = Kept { format: FORMAT, machine, boot, rows };
     let text = serde_json::to_string_pretty(&kept).map_err(|e| Fault::because("costs", e, "report it"))?;
     let part = path.with_extension("part");
@@ -211,6 +214,7 @@ fn now() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body::BodyKind;
     use crate::costs::{Interval, Item};
     use crate::quantity::Nanoseconds;
     use crate::reading::Reading;
@@ -225,17 +229,44 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_kept_until_the_machine_or_the_boot_is_another() {
+    fn rows_are_kept_until_the_machine_is_another_and_are_wider_after_a_boot() {
         let folder = tempfile::tempdir().unwrap();
         let keep = |machine: Key, boot: &str, row: Row| {
             keep_in(folder.path(), machine, boot.into(), vec![row]).unwrap();
-            read(folder.path(), "a/b").unwrap().unwrap().rows.len()
+            read(folder.path(), "a/b").unwrap().unwrap().rows
         };
         let call = Row { item: Item::Call, ..handover(20.0) };
-        assert_eq!(keep(key(), "one", handover(50.0)), 1);
-        assert_eq!(keep(key(), "one", call.clone()), 2);
-        assert_eq!(keep(key(), "two", call.clone()), 1);
-        assert_eq!(keep(Key { kernel: "6.2".into(), ..key() }, "two", handover(50.0)), 1);
+        assert_eq!(keep(key(), "one", handover(50.0)), [handover(50.0)]);
+        assert_eq!(keep(key(), "one", call.clone()), [handover(50.0), call.clone()]);
+        let rows = keep(key(), "two", call.clone());
+        let wider = handover(50.0).cost.map(|interval| interval.widened(OTHER_BOOT));
+        assert_eq!((&rows[0].cost, &rows[1]), (&wider, &call));
+        assert_eq!(keep(Key { kernel: "6.2".into(), ..key() }, "two", handover(50.0)).len(), 1);
+    }
+
+    #[test]
+    fn entries_are_named_as_they_always_were() {
+        for (kind, word) in BodyKind::ALL.into_iter().zip(["native", "wasm", "bpf"]) {
+            let item = Item::Entry(kind);
+            assert_eq!(serde_json::to_string(&item).unwrap(), format!(r#"{{"entry":"{word}"}}"#));
+            assert_eq!(item.to_string(), format!("a call of a {word} body"));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let row = |item: &str| {
+            format!(
+                r#"{{"item":{item},"size":null,"cost":{{"measured":{{"low":1.0,"middle":2.0,"high":3.0}}}},"source":"s","taken":1}}"#
+            )
+        };
+        for (rows, count) in [(row(r#""call""#), 1), ([r#""call""#, r#"{"entry":"wasm"}"#].map(row).join(","), 2)] {
+            let text = format!(
+                r#"{{"format":1,"machine":{{"host":"h","processor":"p","cores":"0","kernel":"6"}},"boot":"b","rows":[{rows}]}}"#
+            );
+            fs::write(file(folder.path(), "h"), text).unwrap();
+            let kept = read(folder.path(), "h").unwrap().unwrap();
+            assert_eq!(kept.rows.len(), count);
+            let wasm = Costs::of(kept.rows).get(&Item::Entry(BodyKind::Wasm)).reading;
+            assert_eq!(matches!(wasm, Reading::Measured(_)), count == 2, "{wasm:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use machine::{Fault, Result};
 
-/// Measures what channels cost, for plimsoll calibrate, and prints it as JSON.
+/// Measures what channels and calls of bodies cost, for plimsoll calibrate, and prints it as JSON.
 #[derive(clap::Args)]
 pub struct Arguments {}
 

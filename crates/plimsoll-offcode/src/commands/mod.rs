@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod costs;
+mod expected;
 pub mod odf;
 pub mod plan;
 pub mod ps;

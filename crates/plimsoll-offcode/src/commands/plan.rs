@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use machine::costs::{Corner, Interval, Item, how};
-use machine::{Costs, Fault, Machine, Reading, Result, Site, Source};
+use machine::{BodyKind, Costs, Fault, Machine, Reading, Result, Site, Source};
 use offcode::Registry;
 use offcode::depot::Depot;
 use placement::{Clash, Effort, Layout, Plan, Proof, Unsolved};
@@ -203,6 +203,13 @@ fn evidence(prices: &[Price], app: &AppFile, costs: &Costs) -> String {
             Reading::Measured(interval) | Reading::Modelled(interval) => format!("{interval} {}", how(&price.ns)),
         };
         let _ = writeln!(page, "  {ends:<24} {ns}: {}", price.how);
+    }
+    page += "a call of a body, beside its work\n";
+    for kind in BodyKind::ALL {
+        let cost = costs.get(&Item::Entry(kind));
+        if let Some(interval) = cost.reading.value() {
+            let _ = writeln!(page, "  {:<24} {interval} {}: {}", kind.to_string(), how(&cost.reading), cost.source);
+        }
     }
     if let Some(work) = costs.get(&Item::Work).reading.value() {
         let _ = writeln!(page, "work for a message, where a manifest states none, is taken as {work}");

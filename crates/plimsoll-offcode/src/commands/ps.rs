@@ -55,7 +55,8 @@ pub fn page(report: &Report) -> String {
         let (whereabouts, counted) = match &line.evidence {
             Ok(evidence) => {
                 let counters = evidence.counters.iter().map(|c| format!("{} {}", c.value, c.name));
-                (evidence.whereabouts.clone(), counters.collect::<Vec<_>>().join(", "))
+                let each = evidence.timed.map(|timed| format!("{:.0} ns each", timed.each()));
+                (evidence.whereabouts.clone(), counters.chain(each).collect::<Vec<_>>().join(", "))
             }
             Err(why) => (String::new(), why.clone()),
         };

@@ -5,14 +5,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use experiment::ledger::Ledger;
 use machine::{Result, count};
 use offcode::{Activity, Registry};
 use runtime::app_file::AppFile;
-use runtime::assembly::{Assembly, assemble};
+use runtime::assembly::{self, Assembly};
 use runtime::control::Control;
 use runtime::site::core::Protection;
 
-use super::ps;
+use super::{expected, ps};
 use linux::output;
 
 /// Between two looks at what outsiders ask and at the limits.
@@ -22,7 +23,10 @@ const TURNS_BEFORE_REST: u32 = 2000;
 const REST: Duration = Duration::from_micros(50);
 
 /// Starts the offcodes of an application file where its plan says, and runs them until a limit that the file sets, a
-/// signal or `plimsoll stop`.
+/// signal or `plimsoll stop`
+///
+/// What each offcode is expected to take for a message goes to the ledger before they start; what came is beside it at the
+/// end (plimsoll ledger).
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Application file
@@ -43,7 +47,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let file = AppFile::open(&arguments.file)?;
     linux::signal::watch()?;
     let log: runtime::site::residents::Log = Arc::new(|line| eprintln!("plimsoll run: {line}"));
-    let mut assembly = assemble(&file, Registry::new(), arguments.shield, log)?;
+    let planned = assembly::plan(&file, Registry::new())?;
+    // A service may have no home: it runs all the same.
+    let noted = |fault| eprintln!("plimsoll run: what is expected is not kept: {fault}");
+    let expected = planned.expected.clone();
+    let kept =
+        Ledger::open().and_then(|mut ledger| expected::predict(&mut ledger, &file.name, &expected).map(|()| ledger));
+    let ledger = kept.map_err(noted).ok();
+    let mut assembly = assembly::start(planned, arguments.shield, log)?;
     let control = Control::open(&file.name)?;
     for note in &assembly.notes {
         eprintln!("plimsoll run: {note}");
@@ -51,7 +62,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     output::print(&ps::page(&control.report(&mut assembly.runtime)))?;
     let why = keep_up(&file, &mut assembly, &control)?;
     let last = control.report(&mut assembly.runtime);
-    output::print(&format!("{why}; at the end:\n{}", ps::page(&last)))?;
+    let came = ledger.map_or(Ok(Vec::new()), |mut ledger| expected::settle(&mut ledger, &expected, &last));
+    let came: String = came.map_err(noted).unwrap_or_default().iter().map(|line| format!("  {line}\n")).collect();
+    output::print(&format!("{why}; at the end:\n{}{came}", ps::page(&last)))?;
     // First the offcodes, then the name: who waits for the name to go finds everything taken back.
     drop(assembly);
     drop(control);

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::site::Evidence;
 
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 
 /// Where an agent listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 5311;

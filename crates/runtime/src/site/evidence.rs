@@ -1,5 +1,6 @@
 //! Proof that an offcode works where the plan says: counters, and who counted them.
 
+use machine::Nanoseconds;
 use serde::{Deserialize, Serialize};
 
 /// What `plimsoll ps` shows beside an offcode.
@@ -10,6 +11,24 @@ pub struct Evidence {
     pub counters: Vec<Counter>,
     /// Calls, messages and packets that reached it: while this stands still, nobody uses it.
     pub uses: u64,
+    /// Those of them that were timed; `None`: none was.
+    pub timed: Option<Timed>,
+}
+
+/// Calls, messages or packets, and the core time that the offcode took for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timed {
+    /// How many were timed; not 0.
+    pub uses: u64,
+    /// For all of these together.
+    pub time: Nanoseconds,
+}
+
+impl Timed {
+    /// For one, in nanoseconds.
+    pub fn each(&self) -> f64 {
+        self.time.0 as f64 / self.uses as f64
+    }
 }
 
 /// One figure that can only grow where the offcode really runs.

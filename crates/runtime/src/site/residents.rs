@@ -2,6 +2,7 @@
 
 mod seat;
 mod surroundings;
+mod timing;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -104,7 +105,7 @@ impl Residents {
             Phase::Failed(why) => format!("failed: {why}"),
             _ => String::new(),
         };
-        Ok(Evidence { whereabouts, counters, uses: seat.calls + seat.messages })
+        Ok(Evidence { whereabouts, counters, uses: seat.calls + seat.messages, timed: seat.timing.timed() })
     }
 
     /// One turn of every offcode: what has arrived on its channels, then its own work.
@@ -143,8 +144,9 @@ fn guarded<R>(name: &str, work: impl FnOnce() -> R) -> Result<R> {
 
 #[cfg(test)]
 mod tests {
+    use offcode::channel::Content;
     use offcode::manifest::Package;
-    use offcode::{Attributes, Context, Guid, Incoming, Manifest, Offcode, Refusal};
+    use offcode::{Attributes, Context, Guid, Incoming, Manifest, Offcode, Refusal, Written};
 
     use super::*;
     use crate::site::Code;
@@ -174,8 +176,7 @@ mod tests {
         fn stop(&mut self, _: &mut dyn Context) {}
     }
 
-    #[test]
-    fn offcodes_that_were_removed_leave_nothing() {
+    fn deployment() -> Deployment {
         let package = Package {
             guid: Guid::named("idle"),
             name: "test.idle".into(),
@@ -187,7 +188,31 @@ mod tests {
         };
         let manifest = Arc::new(Manifest { package, hardware: Vec::new(), software: Default::default() });
         let code = Code::Native(Arc::new(|| Box::new(Idle)));
-        let deployment = Deployment { name: "idle".into(), manifest, code, attributes: Attributes::default() };
+        Deployment { name: "idle".into(), manifest, code, attributes: Attributes::default() }
+    }
+
+    #[test]
+    fn some_of_what_is_served_is_timed() {
+        let mut residents = Residents::new(Site::App, Instant::now(), Arc::new(|_| {}));
+        let slot = residents.deploy(deployment()).unwrap();
+        let specification = Specification { content: Content::Messages, ..Specification::default() };
+        let mut near = residents.connect(slot, "in", specification).unwrap();
+        residents.initialize(slot).unwrap();
+        residents.start(slot).unwrap();
+        residents.turn();
+        assert_eq!(residents.evidence(slot).unwrap().timed, None);
+        for _ in 0..640 {
+            assert_eq!(near.write(b"message").unwrap(), Written::Taken);
+            residents.turn();
+        }
+        let evidence = residents.evidence(slot).unwrap();
+        let timed = evidence.timed.unwrap();
+        assert!(evidence.uses == 640 && timed.uses == 40 && timed.each() > 0.0, "{evidence:?}");
+    }
+
+    #[test]
+    fn offcodes_that_were_removed_leave_nothing() {
+        let deployment = deployment();
         let mut residents = Residents::new(Site::App, Instant::now(), Arc::new(|_| {}));
         let kept = residents.deploy(deployment.clone()).unwrap();
         for n in 1..10_000 {

@@ -29,7 +29,7 @@ use machine::{Fault, Result, Site, XdpMode};
 use offcode::manifest::{BodyKind, ProgramRole};
 use offcode::{Channel, ChannelId, Specification};
 
-use super::evidence::{Counter, Evidence};
+use super::evidence::{Counter, Evidence, Timed};
 use super::{Code, Deployment, SiteDriver, Slot};
 use crate::layout::Ground;
 use channel::{Calls, Messages};
@@ -316,14 +316,15 @@ impl SiteDriver for XdpSite {
         let count = |name: &str, value: u64| Counter { name: name.into(), value };
         let mut counters = Vec::new();
         let used = body.inner.uses.load(Ordering::Relaxed);
-        let mut uses = used;
+        let (mut uses, mut timed) = (used, None);
         if body.statistics.is_some() {
             let runs = program.runs()?;
             counters.push(count("runs of the program", runs.count));
             counters.push(count("ns in the program", runs.time.0));
             uses += runs.count;
+            timed = (runs.count > 0).then_some(Timed { uses: runs.count, time: runs.time });
         }
         counters.push(count("calls and messages", used));
-        Ok(Evidence { whereabouts, counters, uses })
+        Ok(Evidence { whereabouts, counters, uses, timed })
     }
 }

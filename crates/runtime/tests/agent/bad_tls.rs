@@ -54,8 +54,8 @@ pub fn frame(body: &[u8]) -> Vec<u8> {
     [&(body.len() as u32).to_le_bytes(), body].concat()
 }
 
-/// Variant 0, version 1.
-pub const HELLO: &[u8] = &[0, 1];
+/// Variant 0, version 2.
+pub const HELLO: &[u8] = &[0, 2];
 
 /// Greets with certificates that must not do, and gets nothing but an alert.
 fn is_refused(agent: &Running, config: ClientConfig) {

@@ -9,6 +9,7 @@ use offcode::{Activity, Channel, ChannelId, Incoming, Offcode, Refusal, Written}
 
 use super::super::Deployment;
 use super::surroundings::Surroundings;
+use super::timing::Timing;
 use super::{Log, guarded};
 
 /// Messages taken from one channel before the next gets its turn.
@@ -31,13 +32,15 @@ pub(super) struct Seat {
     pub calls: u64,
     pub messages: u64,
     pub worked: u64,
+    pub timing: Timing,
 }
 
 impl Seat {
     pub fn new(offcode: Box<dyn Offcode>, deployment: Deployment, origin: Instant, log: Log) -> Self {
         let around = Surroundings::new(deployment, origin, log);
         let reply = Vec::with_capacity(256);
-        Seat { offcode, around, reply, phase: Phase::Deployed, calls: 0, messages: 0, worked: 0 }
+        let timing = Timing::new();
+        Seat { offcode, around, reply, phase: Phase::Deployed, calls: 0, messages: 0, worked: 0, timing }
     }
 
     fn in_phase(&self, wanted: Phase) -> Result<()> {
@@ -119,7 +122,9 @@ impl Seat {
         if self.phase != Phase::Started {
             return Activity::Idle;
         }
+        let begun = self.timing.turn();
         let activity = self.attempt(|offcode, around| (offcode.turn(around), ()));
+        self.timing.done(begun, 0, false);
         let mut worked = matches!(activity, Some((Activity::Worked, ())));
         for id in 0..self.around.ends.len() {
             worked |= self.serve(id);
@@ -147,6 +152,7 @@ impl Seat {
         }
         let content = end.content;
         let Some(mut channel) = end.channel.take() else { return false };
+        let begun = self.timing.batch();
         let mut taken = 0;
         while taken < BUDGET {
             let read = match content {
@@ -168,6 +174,7 @@ impl Seat {
         let end = &mut self.around.ends[id];
         end.channel = Some(channel);
         end.flush();
+        self.timing.done(begun, taken, content == Content::Messages);
         taken > 0
     }
 
