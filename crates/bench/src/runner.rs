@@ -1,7 +1,7 @@
 //! The bench: opens sessions when a point needs them, keeps peers at rest between blocks, and measures points.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,6 +23,7 @@ use crate::calibration::{
 };
 use crate::control::Connection;
 use crate::reference::netpipe;
+use crate::second_host::SecondHost;
 use crate::worker::{Peer, Plan, Worker};
 use exchange::stack::Prepare;
 
@@ -71,6 +72,8 @@ pub struct Bench {
     sessions: Vec<(SessionKey, Worker)>,
     /// Made for the first point that needs it; declared after the sessions, which end first.
     lab: Option<Lab>,
+    /// Where the path of a point names its node.
+    second: Option<SecondHost>,
     /// Where the lab's receive processing is steered now.
     steered: Option<CoreId>,
     meter: Option<HostMeter>,
@@ -93,6 +96,7 @@ impl Bench {
             program,
             sessions: Vec::new(),
             lab: None,
+            second: None,
             steered: None,
             meter,
             paces: HashMap::new(),
@@ -101,10 +105,16 @@ impl Bench {
         }
     }
 
-    /// Ends all sessions in good order, then the lab.
+    /// The same, with a second host that was started for it.
+    pub fn with(self, second: Option<SecondHost>) -> Bench {
+        Bench { second, ..self }
+    }
+
+    /// Ends all sessions in good order, then the lab and the second host.
     pub fn close(&mut self) {
         self.sessions.clear();
         self.lab = None;
+        self.second = None;
     }
 
     fn worker(&mut self, spec: &PointSpec) -> Result<&mut Worker> {
@@ -149,7 +159,8 @@ impl Bench {
                 Worker::start(plan(Peer::Child(Box::new(command)), loopback, loopback))
             }
             Path::Remote(host) => {
-                let (control, address) = reach(host)?;
+                let second = self.second.as_ref().filter(|second| second.node() == host);
+                let (control, address) = second.map_or_else(|| reach(host), SecondHost::reach)?;
                 Worker::start(plan(Peer::Served(control), None, Some(address)))
             }
             Path::Lab => {
@@ -434,6 +445,8 @@ pub fn answers(host: &str) -> Result<()> {
     reach(host).map(drop)
 }
 
+const SERVE_THERE: &str = "start 'plimsoll serve --listen ADDRESS' there and check the route and firewall";
+
 /// Connects to a `plimsoll serve`.
 fn reach(host: &str) -> Result<(Connection, IpAddr)> {
     let named = if host.contains(':') && !host.ends_with(']') && host.matches(':').count() == 1 {
@@ -441,18 +454,21 @@ fn reach(host: &str) -> Result<(Connection, IpAddr)> {
     } else {
         format!("{host}:{SERVE_PORT}")
     };
-    let next = "start 'plimsoll serve --listen ADDRESS' there and check the route and firewall";
-    let addresses = named.to_socket_addrs().map_err(|e| Fault::because(format!("host {host}"), e, next))?;
-    let mut last = Fault::new(format!("host {host}"), "its name has no address", next);
+    let addresses = named.to_socket_addrs().map_err(|e| Fault::because(format!("host {host}"), e, SERVE_THERE))?;
+    let mut last = Fault::new(format!("host {host}"), "its name has no address", SERVE_THERE);
     for address in addresses {
-        match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
-            Ok(stream) => {
-                stream.set_nodelay(true).map_err(|e| Fault::because("control connection", e, "run again"))?;
-                let control = Connection::new(stream, format!("peer at {named}"), BENCH_INBOX.each.bytes())?;
-                return Ok((control, address.ip()));
-            }
-            Err(e) => last = Fault::because(format!("host {named}"), e, next),
+        match connect(address, &named) {
+            Ok(control) => return Ok((control, address.ip())),
+            Err(fault) => last = fault,
         }
     }
     Err(last)
+}
+
+/// A control connection to the `plimsoll serve` of the host `named` at `address`.
+pub(crate) fn connect(address: SocketAddr, named: &str) -> Result<Connection> {
+    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))
+        .map_err(|e| Fault::because(format!("host {named}"), e, SERVE_THERE))?;
+    stream.set_nodelay(true).map_err(|e| Fault::because("control connection", e, "run again"))?;
+    Connection::new(stream, format!("peer at {named}"), BENCH_INBOX.each.bytes())
 }

@@ -169,6 +169,13 @@ impl Design {
                     .into(),
             );
         }
+        if self.grounds.network == Path::Lab {
+            self.notes.push(
+                "two network namespaces of this machine stand in for two hosts: there is no wire and no second machine \
+                 in it; a job of two nodes, or --path HOST, measures between real ones"
+                    .into(),
+            );
+        }
         if self.grounds.protocol_core.is_none() {
             self.notes.push(
                 "paper 002's sweep is left out: receive processing can be pinned to a core in the lab alone, which \

@@ -43,6 +43,11 @@ impl Stack {
         self.is_engine() || self == Stack::Tcp
     }
 
+    /// Whether its two ends can be on two hosts: not where they share memory, and the outside reference starts both here.
+    pub fn passes_between_hosts(self) -> bool {
+        !matches!(self, Stack::EngineShm | Stack::OpenMpi)
+    }
+
     pub const ALL: [Stack; 7] = [
         Stack::EngineShm,
         Stack::EngineUdp,

@@ -21,8 +21,13 @@ struct Server {
 
 impl Server {
     fn start() -> Server {
+        Server::start_with(&[])
+    }
+
+    fn start_with(arguments: &[&str]) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
             .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -301,6 +306,39 @@ fn the_message_path_is_closed_to_those_without_the_token() {
     let mut path = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
     path.write_all(offer.token.as_bytes()).unwrap();
     assert!(matches!(connection.receive(SOON).unwrap(), Reply::Met));
+}
+
+#[test]
+fn a_server_of_one_bench_refuses_all_others_and_ends_with_it() {
+    // SHA-256 of 'abc', the example of FIPS 180-2.
+    let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let mut server = Server::start_with(&["--owner", digest]);
+    for first in [Request::Hello { plimsoll: VERSION }, Request::Hold, Request::Secret(digest.into())] {
+        let mut connection = server.connection();
+        connection.send(&first, SOON).unwrap();
+        assert!(refusal(connection.receive(SOON).unwrap()).contains("the bench alone that started it"));
+    }
+    let known = || {
+        let mut connection = server.connection();
+        connection.send(&Request::Secret("abc".into()), SOON).unwrap();
+        connection
+    };
+    let mut owner = known();
+    owner.send(&Request::Hold, SOON).unwrap();
+    assert!(matches!(owner.receive(SOON).unwrap(), Reply::Held));
+    assert!(matches!(server.prepare_over(known(), Stack::Tcp, None).1, Reply::Ready(_)));
+    assert!(server.child.try_wait().unwrap().is_none());
+    drop(owner);
+    let until = Instant::now() + SOON;
+    while server.child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < until, "it goes on without its owner");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Where nobody holds a server, there is none to hold.
+    let server = Server::start();
+    let mut connection = server.connection();
+    connection.send(&Request::Hold, SOON).unwrap();
+    assert!(refusal(connection.receive(SOON).unwrap()).contains("a greeting was due"));
 }
 
 #[test]

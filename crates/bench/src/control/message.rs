@@ -1,6 +1,7 @@
 //! What the initiator asks and the responder answers, in the order of a session:
 //! `Hello` -> `Welcome`, `Prepare` -> `Ready`, `Meet` -> `Met`, then per block `Run` -> `Started` -> `Finished`, and
-//! `Bye`. `Failed` may stand for any answer and ends the session.
+//! `Bye`. `Failed` may stand for any answer and ends the session. At a server that was started for one bench `Secret` comes
+//! first, and one connection says `Hold` -> `Held` instead of the rest.
 
 use std::net::SocketAddr;
 
@@ -12,7 +13,7 @@ use exchange::endpoint::{Job, Outcome};
 use exchange::stack::{Offer, Prepare};
 
 /// Raised with every change of these messages; both ends must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Jobs that one `Run` may name.
 pub const MAX_JOBS: usize = 8;
@@ -20,6 +21,10 @@ pub const MAX_JOBS: usize = 8;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
+    /// Of the bench that the server was started for.
+    Secret(String),
+    /// The server ends with this connection.
+    Hold,
     /// `plimsoll` is the initiator's version of this protocol.
     Hello {
         plimsoll: u32,
@@ -39,6 +44,7 @@ pub enum Request {
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
     Welcome { plimsoll: u32, process: u32 },
+    Held,
     Ready(Offer),
     Met,
     Started,

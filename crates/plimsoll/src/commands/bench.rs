@@ -13,6 +13,7 @@ use machine::{Bytes, CoreId, Fault, Result, Site, count};
 use super::bench_mpi;
 use super::bench_profiler;
 use super::bench_semantics;
+use super::path::{Ends, second_host};
 use crate::bench_page::{self, Measured};
 use crate::sweep_page;
 
@@ -34,9 +35,11 @@ pub struct Arguments {
     /// Bytes by which the message size varies within a block, as in NetPIPE
     #[arg(long, default_value = "3")]
     perturbation: Bytes,
-    /// Path between the two ends: loopback, lab, or the HOST[:PORT] at which `plimsoll serve` listens
-    #[arg(long, default_value = "loopback", value_parser = super::path)]
-    path: Path,
+    /// Path between the two ends: loopback, lab, the HOST[:PORT] at which `plimsoll serve` listens, or allocation (this node
+    /// and the next one of a Slurm or PBS job) [default: allocation where the job has two nodes and every stack can pass
+    /// between them, else loopback]
+    #[arg(long)]
+    path: Option<Ends>,
     /// Cores of the local and the remote application thread, like 0,1 [default: two near ones; with --mpi a near and a far pair]
     #[arg(long, value_name = "A,B", value_parser = cores)]
     cores: Option<(CoreId, CoreId)>,
@@ -148,9 +151,17 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let cause = "only the sweep sets both beside each other";
         return Err(Fault::new("receiver both", cause, "add --sweep-cores, or choose reads or works"));
     }
-    let mut measured: Vec<Measured> = points(&arguments)?;
     linux::signal::watch()?;
-    let mut bench = Bench::new(program);
+    let within =
+        arguments.protocol_core.is_some() || arguments.stacks.iter().any(|stack| !stack.passes_between_hosts());
+    let second = if arguments.path.is_none() && within { None } else { second_host(arguments.path.as_ref())? };
+    let path = match (&arguments.path, &second) {
+        (Some(Ends::Path(path)), _) => path.clone(),
+        (_, Some(second)) => Path::Remote(second.node().to_owned()),
+        (_, None) => Path::Loopback,
+    };
+    let mut measured: Vec<Measured> = points(&arguments, &path)?;
+    let mut bench = Bench::new(program).with(second);
     let end = measure(&mut bench, &mut measured, &arguments);
     bench.close();
     // Whatever ended it, what was measured is not lost.
@@ -243,7 +254,7 @@ const SEED: u64 = 0x0051_1A11_0000_0001;
 
 /// Stacks in turn within each size, so that what is compared is measured side by side; in a sweep, within each stack
 /// what the receiver does, and where its process is.
-fn points(arguments: &Arguments) -> Result<Vec<Measured>> {
+fn points(arguments: &Arguments, path: &Path) -> Result<Vec<Measured>> {
     let protocol_core = arguments.protocol_core.map(CoreId);
     let stops: Vec<(CoreId, CoreId)> = match protocol_core.filter(|_| arguments.sweep_cores) {
         None => vec![two_cores(arguments.cores)?],
@@ -267,7 +278,7 @@ fn points(arguments: &Arguments) -> Result<Vec<Measured>> {
                         pattern: arguments.pattern,
                         size: *size,
                         perturbation: arguments.perturbation,
-                        path: arguments.path.clone(),
+                        path: path.clone(),
                         local_core: *local_core,
                         remote_core: *remote_core,
                         protocol_core,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bench::runner::Bench;
+use bench::second_host::SecondHost;
 use clap::ArgGroup;
 use experiment::conduct::{Outcome, conduct};
 use experiment::design::{Design, Grounds};
@@ -16,11 +17,13 @@ use experiment::refine;
 use experiment::report::{html, terminal};
 use experiment::simulate::{simulate, table};
 use experiment::store::{Beginning, Store, Study};
+use launch::allocation::{self, Allocation};
 use linux::lab::{Lab, Options};
 use machine::choice::Distance;
 use machine::costs::store as costs;
 use machine::{CoreId, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count};
 
+use super::path::{Ends, second_host};
 use crate::progress::Display;
 use linux::output;
 
@@ -47,10 +50,11 @@ pub struct Arguments {
     /// Time for measuring, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 150, value_parser = clap::value_parser!(u64).range(1..=86_400), conflicts_with = "reading")]
     budget: u64,
-    /// Path between hosts: the HOST[:PORT] at which `plimsoll serve` listens, or what stands in for one: lab (two hosts on
-    /// this machine, needs root) or loopback [default: lab where permitted]
-    #[arg(long, value_name = "PATH", value_parser = super::path, conflicts_with = "reading")]
-    path: Option<Path>,
+    /// Path between hosts: the HOST[:PORT] at which `plimsoll serve` listens; allocation (this node and the next one of a
+    /// Slurm or PBS job); or what stands in for one: lab (two hosts on this machine, needs root) or loopback [default:
+    /// allocation where the job has two nodes, else lab where permitted]
+    #[arg(long, value_name = "PATH", conflicts_with = "reading")]
+    path: Option<Ends>,
     /// Networks of the engine to compare between the lab's hosts: udp, afxdp (past the kernel's network stack), xdp (received
     /// at the driver's hook); with all three take --budget 300
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine_network, default_value = "udp", conflicts_with = "reading")]
@@ -105,7 +109,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let source = Source::live();
     let machine = Machine::read(&source)?;
-    let (grounds, remarks) = grounds(&arguments, &machine)?;
+    linux::signal::watch()?;
+    let second = second_host(arguments.path.as_ref())?;
+    let (grounds, remarks) = grounds(&arguments, &machine, second.as_ref())?;
     let design = Design::of(grounds)?;
     let mut store = Store::open(&arguments.store)?;
     let mut study = open(&mut store, &design, &arguments, &machine, &source)?;
@@ -113,10 +119,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         eprintln!("note: {remark}");
     }
 
-    linux::signal::watch()?;
     let program = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
-    let mut bench = Bench::new(program);
+    let mut bench = Bench::new(program).with(second);
     let mut display = Display::new(design.grounds.budget);
     let outcome = conduct(&mut store, &mut study, &mut bench, &mut display, &linux::signal::interrupted);
     display.close();
@@ -147,7 +152,7 @@ fn engine_network(text: &str) -> Result<Stack> {
 }
 
 /// What the study can use here, and what the reader should know about it.
-fn grounds(arguments: &Arguments, machine: &Machine) -> Result<(Grounds, Vec<String>)> {
+fn grounds(arguments: &Arguments, machine: &Machine, second: Option<&SecondHost>) -> Result<(Grounds, Vec<String>)> {
     let mut remarks = Vec::new();
     let cores = match &arguments.cores {
         Some(cores) => {
@@ -172,9 +177,18 @@ fn grounds(arguments: &Arguments, machine: &Machine) -> Result<(Grounds, Vec<Str
         (false, [one, other, ..]) => Some(machine.topology.distance(*one, *other)),
         _ => None,
     };
-    let network = match &arguments.path {
+    let asked = match &arguments.path {
+        Some(Ends::Path(path)) => Some(path.clone()),
+        _ => second.map(|second| Path::Remote(second.node().to_owned())),
+    };
+    let network = match asked {
         Some(Path::Lab) => Lab::owned(&Options::default()).map(|_| Path::Lab)?,
-        Some(Path::Remote(host)) => bench::runner::answers(host).map(|()| Path::Remote(host.clone()))?,
+        Some(Path::Remote(host)) => {
+            if second.is_none() {
+                bench::runner::answers(&host)?;
+            }
+            Path::Remote(host)
+        }
         Some(Path::Loopback) => Path::Loopback,
         None => match Lab::owned(&Options::default()) {
             Ok(_) => Path::Lab,
@@ -201,9 +215,20 @@ fn grounds(arguments: &Arguments, machine: &Machine) -> Result<(Grounds, Vec<Str
         network,
         protocol_core,
         open_mpi: bench::reference::netpipe::is_installed(),
-        budget: Nanoseconds(arguments.budget * 1_000_000_000),
+        budget: budget(arguments.budget, &mut remarks),
     };
     Ok((grounds, remarks))
+}
+
+/// What was asked for, or less where the job around this process ends before.
+fn budget(asked: u64, remarks: &mut Vec<String>) -> Nanoseconds {
+    let job = allocation::around();
+    let left = job.as_ref().and_then(Allocation::usable).map(|left| left.as_secs().max(1));
+    if let (Some(job), Some(left)) = (&job, left.filter(|left| *left < asked)) {
+        remarks.push(format!("{left} s for measuring instead of {asked}: {} ends after that", job.name));
+        return Nanoseconds(left * 1_000_000_000);
+    }
+    Nanoseconds(asked * 1_000_000_000)
 }
 
 /// Where named cores are threads of one: what runs on the one slows the other.
