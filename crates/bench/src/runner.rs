@@ -449,7 +449,9 @@ const SERVE_THERE: &str = "start 'plimsoll serve --listen ADDRESS' there and che
 
 /// Connects to a `plimsoll serve`.
 fn reach(host: &str) -> Result<(Connection, IpAddr)> {
-    let named = if host.contains(':') && !host.ends_with(']') && host.matches(':').count() == 1 {
+    let named = if let Ok(address) = host.parse::<IpAddr>() {
+        SocketAddr::new(address, SERVE_PORT).to_string()
+    } else if host.parse::<SocketAddr>().is_ok() || host.matches(':').count() == 1 {
         host.to_owned()
     } else {
         format!("{host}:{SERVE_PORT}")

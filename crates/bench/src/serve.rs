@@ -135,8 +135,9 @@ fn limits(
         sessions,
         buffers,
         same_host: false,
-        address: Some(address.ip()),
-        initiator: Some(from.ip()),
+        // A listener at [::] sees IPv4 addresses as mapped ones, which no interface has.
+        address: Some(address.ip().to_canonical()),
+        initiator: Some(from.ip().to_canonical()),
     }
 }
 

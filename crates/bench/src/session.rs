@@ -17,6 +17,9 @@ use exchange::stack::{Calling, Path, Prepare};
 /// For one answer that needs no traffic.
 const ANSWER: Duration = Duration::from_secs(10);
 
+/// For the end of a peer that was told to end; where it is longer in it, the next session tells what it lacks.
+const LETS_GO: Duration = Duration::from_secs(2);
+
 /// For one block; calibrated blocks take tens of milliseconds.
 const BLOCK: Duration = Duration::from_secs(30);
 
@@ -142,9 +145,12 @@ impl Session {
         None
     }
 
-    /// Ends the session in good order.
+    /// Ends the session in good order, and waits until the peer has let go of its end: another session may need the same
+    /// interface.
     pub fn close(mut self) -> Result<()> {
-        self.control.send(&Request::Bye, ANSWER)
+        self.control.send(&Request::Bye, ANSWER)?;
+        let _ = self.control.receive::<Reply>(LETS_GO);
+        Ok(())
     }
 
     pub fn peer(&self) -> &str {

@@ -15,6 +15,7 @@ use experiment::ledger::Ledger;
 use experiment::point::{Path, Stack};
 use experiment::refine;
 use experiment::report::{html, terminal};
+use experiment::sample::Runner;
 use experiment::simulate::{simulate, table};
 use experiment::store::{Beginning, Store, Study};
 use launch::allocation::{self, Allocation};
@@ -55,8 +56,8 @@ pub struct Arguments {
     /// allocation where the job has two nodes, else lab where permitted]
     #[arg(long, value_name = "PATH", conflicts_with = "reading")]
     path: Option<Ends>,
-    /// Networks of the engine to compare between the lab's hosts: udp, afxdp (past the kernel's network stack), xdp (received
-    /// at the driver's hook); with all three take --budget 300
+    /// Networks of the engine to compare between hosts: udp, afxdp (past the kernel's network stack), xdp (received at the
+    /// driver's hook), at the interface of each host that leads to the other; with all three take --budget 300
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine_network, default_value = "udp", conflicts_with = "reading")]
     network: Vec<Stack>,
     /// Cores to use: those of the two applications, then that of the dedicated engine
@@ -113,15 +114,20 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let second = second_host(arguments.path.as_ref())?;
     let (grounds, remarks) = grounds(&arguments, &machine, second.as_ref())?;
     let design = Design::of(grounds)?;
+    let program = std::env::current_exe()
+        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    let mut bench = Bench::new(program).with(second);
+    for network in &design.grounds.networks {
+        let first = design.points().into_iter().find(|point| point.stack == *network);
+        let cannot = |fault: Fault| fault.within(format!("network {}", network.name().trim_start_matches("engine-")));
+        first.map_or(Ok(()), |point| bench.prepare(point)).map_err(cannot)?;
+    }
     let mut store = Store::open(&arguments.store)?;
     let mut study = open(&mut store, &design, &arguments, &machine, &source)?;
     for remark in &remarks {
         eprintln!("note: {remark}");
     }
 
-    let program = std::env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
-    let mut bench = Bench::new(program).with(second);
     let mut display = Display::new(design.grounds.budget);
     let outcome = conduct(&mut store, &mut study, &mut bench, &mut display, &linux::signal::interrupted);
     display.close();
@@ -200,13 +206,9 @@ fn grounds(arguments: &Arguments, machine: &Machine, second: Option<&SecondHost>
     };
     let protocol_core = (network == Path::Lab).then(|| cores.first().copied()).flatten();
     let networks = arguments.network.iter().copied().filter(|stack| *stack != Stack::EngineUdp).collect::<Vec<_>>();
-    if !networks.is_empty() && network != Path::Lab {
-        let next = "leave --network out, or choose --path lab (as root)";
-        return Err(Fault::new(
-            format!("networks of path {network}"),
-            "a study knows the lab's interfaces alone",
-            next,
-        ));
+    if !networks.is_empty() && network == Path::Loopback {
+        let next = "leave --network out, or choose --path HOST, or lab (as root)";
+        return Err(Fault::new("networks of path loopback", "packets pass no interface's driver there", next));
     }
     let grounds = Grounds {
         networks,
