@@ -12,7 +12,7 @@ use machine::budget::{Exhausted, Share};
 use machine::{Budget, Bytes, Fault, Reading, Result};
 
 use crate::cache;
-use crate::control::{Connection, Finished, MAX_JOBS, Reply, Request, VERSION};
+use crate::control::{Connection, Finished, MAX_JOBS, Reply, Request, Serving, VERSION};
 use crate::meters::Meters;
 use crate::owner::Owner;
 use exchange::endpoint::{Job, Outcome, Role};
@@ -103,7 +103,8 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
         let cause = format!("{} sessions are open already", limits.sessions.total());
         Fault::new("plimsoll serve", cause, "wait until another bench has ended")
     })?;
-    connection.send(&Reply::Welcome { plimsoll: VERSION, process: std::process::id() }, grace)?;
+    let host = if limits.same_host { None } else { Some(Serving::here()?) };
+    connection.send(&Reply::Welcome { plimsoll: VERSION, process: std::process::id(), host }, grace)?;
 
     let prepare = match connection.receive(grace)? {
         Request::Prepare(prepare) => prepare,

@@ -21,9 +21,10 @@ use crate::cache;
 use crate::calibration::{
     FIRST_TRIAL, MOST_MESSAGES, TRIAL, block_jobs, block_messages, job, largest, messages_in, verifying, weigh,
 };
-use crate::control::Connection;
+use crate::control::{Connection, Request, Serving};
 use crate::reference::netpipe;
 use crate::second_host::SecondHost;
+use crate::session::{ANSWER, greet};
 use crate::worker::{Peer, Plan, Worker};
 use exchange::stack::Prepare;
 
@@ -41,6 +42,7 @@ struct SessionKey {
     path: Path,
     local_core: CoreId,
     remote_core: CoreId,
+    peer_engine: Option<CoreId>,
 }
 
 impl SessionKey {
@@ -51,6 +53,7 @@ impl SessionKey {
             path: spec.path.clone(),
             local_core: spec.local_core,
             remote_core: spec.remote_core,
+            peer_engine: spec.peer_engine,
         }
     }
 }
@@ -137,7 +140,10 @@ impl Bench {
     }
 
     fn open(&mut self, spec: &PointSpec) -> Result<Worker> {
-        let away = remote_placement(spec)?;
+        let away = match (&spec.placement, spec.peer_engine) {
+            (Site::Core(_), Some(core)) => Site::Core(core),
+            (local, _) => local.clone(),
+        };
         let end = |core, placement, address| Prepare {
             stack: spec.stack,
             placement,
@@ -159,8 +165,7 @@ impl Bench {
                 Worker::start(plan(Peer::Child(Box::new(command)), loopback, loopback))
             }
             Path::Remote(host) => {
-                let second = self.second.as_ref().filter(|second| second.node() == host);
-                let (control, address) = second.map_or_else(|| reach(host), SecondHost::reach)?;
+                let (control, address) = self.reach(host)?;
                 Worker::start(plan(Peer::Served(control), None, Some(address)))
             }
             Path::Lab => {
@@ -171,6 +176,24 @@ impl Bench {
                 lab.inside(Host::A, || Worker::start(plan(Peer::Child(Box::new(command)), there, there)))?
             }
         }
+    }
+
+    fn reach(&self, host: &str) -> Result<(Connection, IpAddr)> {
+        let second = self.second.as_ref().filter(|second| second.node() == host);
+        second.map_or_else(|| reach(host), SecondHost::reach)
+    }
+
+    /// The cores of the host that serves there, for parties that poll, near ones first; none where it is this machine, in
+    /// a namespace or container, whose cores both ends share.
+    ///
+    /// # Errors
+    /// None serves there.
+    pub fn cores_of(&self, host: &str) -> Result<Vec<CoreId>> {
+        let (mut control, _) = self.reach(host)?;
+        let there = greet(&mut control)?;
+        control.send(&Request::Bye, ANSWER)?;
+        let here = Serving::here()?.machine;
+        Ok(there.filter(|there| there.machine != here).map(|there| there.cores).unwrap_or_default())
     }
 
     fn lab(&mut self) -> Result<&Lab> {
@@ -383,16 +406,14 @@ fn calibrate(worker: &mut Worker, spec: &PointSpec) -> Result<f64> {
     }
 }
 
-/// Where the peer's engine runs. On a host of its own it has the same core as ours; on this host a free one, or else,
+/// The core of the peer's engine on this host, where ours is on `engine`: a free one near the peer's application, or else,
 /// as ours may have to, the core of the other end's application.
-fn remote_placement(spec: &PointSpec) -> Result<Site> {
-    let Site::Core(core) = spec.placement else { return Ok(spec.placement.clone()) };
-    if matches!(spec.path, Path::Remote(_)) {
-        return Ok(spec.placement.clone());
-    }
-    let taken = [core, spec.local_core, spec.remote_core];
-    let free = Choice::among(Topology::live()?, affinity::allowed()?).without(taken).nearest(spec.remote_core);
-    Ok(Site::Core(free.unwrap_or(spec.local_core)))
+///
+/// # Errors
+/// The topology cannot be read.
+pub fn peer_engine(engine: CoreId, local: CoreId, remote: CoreId) -> Result<CoreId> {
+    let choice = Choice::among(Topology::live()?, affinity::allowed()?);
+    Ok(choice.without([engine, local, remote]).nearest(remote).unwrap_or(local))
 }
 
 fn check(spec: &PointSpec) -> Result<()> {
@@ -435,14 +456,6 @@ fn check(spec: &PointSpec) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Whether a `plimsoll serve` answers there.
-///
-/// # Errors
-/// It does not.
-pub fn answers(host: &str) -> Result<()> {
-    reach(host).map(drop)
 }
 
 const SERVE_THERE: &str = "start 'plimsoll serve --listen ADDRESS' there and check the route and firewall";

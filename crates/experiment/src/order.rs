@@ -54,6 +54,7 @@ mod tests {
             network: Path::Lab,
             protocol_core: Some(CoreId(0)),
             networks: Vec::new(),
+            peer_cores: Vec::new(),
             open_mpi: false,
             budget: Nanoseconds(170_000_000_000),
         })

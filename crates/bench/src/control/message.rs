@@ -6,9 +6,11 @@
 use std::net::SocketAddr;
 
 use machine::accounting::{CoreCost, ThreadCost};
-use machine::{Fault, Reading};
+use machine::choice::for_polling_here;
+use machine::{CoreId, Fault, Reading, Result, Source};
 use serde::{Deserialize, Serialize};
 
+use crate::owner::digest;
 use exchange::endpoint::{Job, Outcome};
 use exchange::stack::{Offer, Prepare};
 
@@ -43,13 +45,44 @@ pub enum Request {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    Welcome { plimsoll: u32, process: u32 },
+    Welcome {
+        plimsoll: u32,
+        process: u32,
+        #[serde(default)]
+        host: Option<Serving>,
+    },
     Held,
     Ready(Offer),
     Met,
     Started,
     Finished(Box<Finished>),
-    Failed { subject: String, cause: String, next: String },
+    Failed {
+        subject: String,
+        cause: String,
+        next: String,
+    },
+}
+
+/// The host of a responder that serves others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Serving {
+    /// Equal for hosts that are one machine: namespaces, containers.
+    pub machine: String,
+    /// For parties that poll, near ones first.
+    pub cores: Vec<CoreId>,
+}
+
+impl Serving {
+    /// This host.
+    ///
+    /// # Errors
+    /// Its topology cannot be read.
+    pub fn here() -> Result<Serving> {
+        let boot = Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let cores = for_polling_here(&linux::affinity::allowed()?)?;
+        // Others need not know what else bears its number.
+        Ok(Serving { machine: digest(&boot), cores })
+    }
 }
 
 /// What the responder saw of a `Run`.

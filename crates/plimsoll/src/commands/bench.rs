@@ -40,6 +40,9 @@ pub struct Arguments {
     /// between them, else loopback]
     #[arg(long)]
     path: Option<Ends>,
+    /// Core of the other end's engine, where --placement is core:N [default: a free one near its application]
+    #[arg(long, value_name = "N", conflicts_with = "mpi")]
+    peer_engine: Option<u32>,
     /// Cores of the local and the remote application thread, like 0,1 [default: two near ones; with --mpi a near and a far pair]
     #[arg(long, value_name = "A,B", value_parser = cores)]
     cores: Option<(CoreId, CoreId)>,
@@ -147,6 +150,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             "add --stack engine-shm, engine-udp, engine-afxdp or engine-xdp, or leave --placement out",
         ));
     }
+    if arguments.peer_engine.is_some() && arguments.placement == Site::App {
+        let cause = "at placement app an engine has no core of its own";
+        return Err(Fault::new(
+            "core of the peer's engine",
+            cause,
+            "add --placement core:N, or leave --peer-engine out",
+        ));
+    }
     if arguments.receiver.0.len() > 1 && !arguments.sweep_cores {
         let cause = "only the sweep sets both beside each other";
         return Err(Fault::new("receiver both", cause, "add --sweep-cores, or choose reads or works"));
@@ -160,8 +171,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         (_, Some(second)) => Path::Remote(second.node().to_owned()),
         (_, None) => Path::Loopback,
     };
-    let mut measured: Vec<Measured> = points(&arguments, &path)?;
     let mut bench = Bench::new(program).with(second);
+    let far = if let Path::Remote(host) = &path { bench.cores_of(host)? } else { Vec::new() };
+    let mut measured: Vec<Measured> = points(&arguments, &path, &far)?;
     let end = measure(&mut bench, &mut measured, &arguments);
     bench.close();
     // Whatever ended it, what was measured is not lost.
@@ -252,12 +264,38 @@ fn samples(series: &Series<Sample>) -> Vec<Sample> {
 
 const SEED: u64 = 0x0051_1A11_0000_0001;
 
+/// Of both ends; `far` are the cores of a second host.
+fn application_cores(named: Option<(CoreId, CoreId)>, far: &[CoreId]) -> Result<(CoreId, CoreId)> {
+    match (named, far) {
+        (None, [remote, ..]) => {
+            let here = for_polling_here(&linux::affinity::allowed()?)?;
+            Ok((here.first().copied().unwrap_or(CoreId(0)), *remote))
+        }
+        (named, _) => two_cores(named),
+    }
+}
+
+/// The core of the other end's engine, if it is to have one.
+fn peer_engine(
+    arguments: &Arguments,
+    placement: &Site,
+    (local, remote): (CoreId, CoreId),
+    far: &[CoreId],
+) -> Result<Option<CoreId>> {
+    let Site::Core(engine) = placement else { return Ok(None) };
+    Ok(Some(match (arguments.peer_engine, far) {
+        (Some(named), _) => CoreId(named),
+        (None, []) => bench::runner::peer_engine(*engine, local, remote)?,
+        (None, far) => far.iter().copied().find(|core| *core != remote).unwrap_or(remote),
+    }))
+}
+
 /// Stacks in turn within each size, so that what is compared is measured side by side; in a sweep, within each stack
 /// what the receiver does, and where its process is.
-fn points(arguments: &Arguments, path: &Path) -> Result<Vec<Measured>> {
+fn points(arguments: &Arguments, path: &Path, far: &[CoreId]) -> Result<Vec<Measured>> {
     let protocol_core = arguments.protocol_core.map(CoreId);
     let stops: Vec<(CoreId, CoreId)> = match protocol_core.filter(|_| arguments.sweep_cores) {
-        None => vec![two_cores(arguments.cores)?],
+        None => vec![application_cores(arguments.cores, far)?],
         Some(protocol) => {
             let cores = linux::affinity::allowed()?;
             let choice = Choice::among(Topology::live()?, cores.iter().copied());
@@ -283,6 +321,7 @@ fn points(arguments: &Arguments, path: &Path) -> Result<Vec<Measured>> {
                         remote_core: *remote_core,
                         protocol_core,
                         receiver: *receiver,
+                        peer_engine: peer_engine(arguments, &placement, (*local_core, *remote_core), far)?,
                     };
                     points.push(Measured { spec, samples: Vec::new() });
                 }

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bench::runner::Bench;
-use bench::second_host::SecondHost;
 use clap::ArgGroup;
 use experiment::conduct::{Outcome, conduct};
 use experiment::design::{Design, Grounds};
@@ -60,7 +59,8 @@ pub struct Arguments {
     /// driver's hook), at the interface of each host that leads to the other; with all three take --budget 300
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine_network, default_value = "udp", conflicts_with = "reading")]
     network: Vec<Stack>,
-    /// Cores to use: those of the two applications, then that of the dedicated engine
+    /// Cores to use: those of the two applications, then those of their dedicated engines; with a second host first the
+    /// application's, then the engine's, and there those that its server may use
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', value_parser = core, conflicts_with = "reading")]
     cores: Option<Vec<CoreId>>,
     /// Measure nothing; print a study's verdict
@@ -112,11 +112,15 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let machine = Machine::read(&source)?;
     linux::signal::watch()?;
     let second = second_host(arguments.path.as_ref())?;
-    let (grounds, remarks) = grounds(&arguments, &machine, second.as_ref())?;
-    let design = Design::of(grounds)?;
+    let asked = match (&arguments.path, &second) {
+        (Some(Ends::Path(path)), _) => Some(path.clone()),
+        (_, second) => second.as_ref().map(|second| Path::Remote(second.node().to_owned())),
+    };
     let program = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
     let mut bench = Bench::new(program).with(second);
+    let (grounds, remarks) = grounds(&arguments, &machine, asked, &bench)?;
+    let design = Design::of(grounds)?;
     for network in &design.grounds.networks {
         let first = design.points().into_iter().find(|point| point.stack == *network);
         let cannot = |fault: Fault| fault.within(format!("network {}", network.name().trim_start_matches("engine-")));
@@ -158,7 +162,12 @@ fn engine_network(text: &str) -> Result<Stack> {
 }
 
 /// What the study can use here, and what the reader should know about it.
-fn grounds(arguments: &Arguments, machine: &Machine, second: Option<&SecondHost>) -> Result<(Grounds, Vec<String>)> {
+fn grounds(
+    arguments: &Arguments,
+    machine: &Machine,
+    path: Option<Path>,
+    bench: &Bench,
+) -> Result<(Grounds, Vec<String>)> {
     let mut remarks = Vec::new();
     let cores = match &arguments.cores {
         Some(cores) => {
@@ -183,16 +192,11 @@ fn grounds(arguments: &Arguments, machine: &Machine, second: Option<&SecondHost>
         (false, [one, other, ..]) => Some(machine.topology.distance(*one, *other)),
         _ => None,
     };
-    let asked = match &arguments.path {
-        Some(Ends::Path(path)) => Some(path.clone()),
-        _ => second.map(|second| Path::Remote(second.node().to_owned())),
-    };
-    let network = match asked {
+    let mut peer_cores = Vec::new();
+    let network = match path {
         Some(Path::Lab) => Lab::owned(&Options::default()).map(|_| Path::Lab)?,
         Some(Path::Remote(host)) => {
-            if second.is_none() {
-                bench::runner::answers(&host)?;
-            }
+            peer_cores = bench.cores_of(&host)?;
             Path::Remote(host)
         }
         Some(Path::Loopback) => Path::Loopback,
@@ -213,6 +217,7 @@ fn grounds(arguments: &Arguments, machine: &Machine, second: Option<&SecondHost>
     let grounds = Grounds {
         networks,
         cores,
+        peer_cores,
         distance,
         network,
         protocol_core,
