@@ -197,6 +197,14 @@ fn expand_one(name: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
+/// Keeps from an MPI's `launcher` that it is in an allocation, over whose nodes it would spread its ranks.
+pub(crate) fn leave(launcher: &mut Command) {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in names.filter(|name| ["SLURM_", "PBS_"].iter().any(|of| name.starts_with(of))) {
+        launcher.env_remove(name);
+    }
+}
+
 fn said(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

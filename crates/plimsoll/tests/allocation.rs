@@ -172,3 +172,20 @@ fn what_keeps_the_second_node_away_is_told() {
     let said = refused(Job::of("srun", "", none), &["--path", "allocation"]);
     assert!(said.contains("in no job of Slurm or PBS. Next: ask for two nodes"), "{said}");
 }
+
+#[test]
+fn an_mpi_of_one_host_does_not_spread_over_the_nodes() {
+    if skip::tool("mpirun.openmpi").is_none() || skip::tool("mpicc.openmpi").is_none() {
+        return;
+    }
+    if linux::affinity::allowed().unwrap().len() < 2 {
+        return skip::test("one core only");
+    }
+    let job = Job::starting("here,localhost");
+    let mut bench = job.command(&["bench", "--mpi", "--hosts", "one", "--tasks", "latency:8", "--rounds", "1"]);
+    // What Open MPI reads of a job.
+    bench.envs([("SLURM_JOBID", "17"), ("SLURM_NODELIST", "here,localhost"), ("SLURM_TASKS_PER_NODE", "1(x2)")]);
+    let (out, said) = texts(&bench.output().unwrap());
+    let measured = out.lines().any(|line| line.trim_start().starts_with("vader") && !line.contains("not measured"));
+    assert!(measured && job.read("called").is_none(), "{out}{said}");
+}
