@@ -137,6 +137,7 @@ mod tests {
             remote_core: CoreId(1),
             protocol_core: None,
             receiver: Receiver::Reads,
+            peer_engine: None,
         }
     }
 

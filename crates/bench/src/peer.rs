@@ -12,11 +12,14 @@ use machine::budget::{Exhausted, Share};
 use machine::{Budget, Bytes, Fault, Reading, Result};
 
 use crate::cache;
-use crate::control::{Connection, Finished, MAX_JOBS, Reply, Request, VERSION};
+use crate::control::{Connection, Finished, MAX_JOBS, Reply, Request, Serving, VERSION};
 use crate::meters::Meters;
+use crate::owner::Owner;
 use exchange::endpoint::{Job, Outcome, Role};
 use exchange::pattern::Pools;
 use exchange::stack::{Path, Prepare, Waiting};
+
+const OWN_SERVER: &str = "start one of your own: `plimsoll serve --listen ADDRESS`";
 
 /// What a responder grants.
 #[derive(Debug, Clone)]
@@ -39,6 +42,8 @@ pub struct Limits {
     pub address: Option<IpAddr>,
     /// Host of the initiator, to which alone packets may be sent.
     pub initiator: Option<IpAddr>,
+    /// The bench that alone is answered.
+    pub owner: Option<Arc<Owner>>,
 }
 
 impl Limits {
@@ -55,6 +60,7 @@ impl Limits {
             same_host: true,
             address: None,
             initiator: None,
+            owner: None,
         }
     }
 }
@@ -71,7 +77,18 @@ pub fn respond(mut connection: Connection, limits: &Limits) -> Result<()> {
 
 fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
     let grace = limits.handshake;
-    match connection.receive(grace)? {
+    let mut first = connection.receive(grace)?;
+    if let Some(owner) = &limits.owner {
+        match first {
+            Request::Secret(secret) if owner.knows(&secret) => first = connection.receive(grace)?,
+            _ => return Err(Fault::new("plimsoll serve", "it answers the bench alone that started it", OWN_SERVER)),
+        }
+        if first == Request::Hold {
+            connection.send(&Reply::Held, grace)?;
+            return owner.hold(connection);
+        }
+    }
+    match first {
         Request::Hello { plimsoll: VERSION } => {}
         Request::Hello { plimsoll } => {
             return Err(Fault::new(
@@ -86,7 +103,8 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
         let cause = format!("{} sessions are open already", limits.sessions.total());
         Fault::new("plimsoll serve", cause, "wait until another bench has ended")
     })?;
-    connection.send(&Reply::Welcome { plimsoll: VERSION, process: std::process::id() }, grace)?;
+    let host = if limits.same_host { None } else { Some(Serving::here()?) };
+    connection.send(&Reply::Welcome { plimsoll: VERSION, process: std::process::id(), host }, grace)?;
 
     let prepare = match connection.receive(grace)? {
         Request::Prepare(prepare) => prepare,

@@ -1,7 +1,7 @@
 //! The bench: opens sessions when a point needs them, keeps peers at rest between blocks, and measures points.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,8 +21,10 @@ use crate::cache;
 use crate::calibration::{
     FIRST_TRIAL, MOST_MESSAGES, TRIAL, block_jobs, block_messages, job, largest, messages_in, verifying, weigh,
 };
-use crate::control::Connection;
+use crate::control::{Connection, Request, Serving};
 use crate::reference::netpipe;
+use crate::second_host::SecondHost;
+use crate::session::{ANSWER, greet};
 use crate::worker::{Peer, Plan, Worker};
 use exchange::stack::Prepare;
 
@@ -40,6 +42,7 @@ struct SessionKey {
     path: Path,
     local_core: CoreId,
     remote_core: CoreId,
+    peer_engine: Option<CoreId>,
 }
 
 impl SessionKey {
@@ -50,6 +53,7 @@ impl SessionKey {
             path: spec.path.clone(),
             local_core: spec.local_core,
             remote_core: spec.remote_core,
+            peer_engine: spec.peer_engine,
         }
     }
 }
@@ -71,6 +75,8 @@ pub struct Bench {
     sessions: Vec<(SessionKey, Worker)>,
     /// Made for the first point that needs it; declared after the sessions, which end first.
     lab: Option<Lab>,
+    /// Where the path of a point names its node.
+    second: Option<SecondHost>,
     /// Where the lab's receive processing is steered now.
     steered: Option<CoreId>,
     meter: Option<HostMeter>,
@@ -93,6 +99,7 @@ impl Bench {
             program,
             sessions: Vec::new(),
             lab: None,
+            second: None,
             steered: None,
             meter,
             paces: HashMap::new(),
@@ -101,10 +108,16 @@ impl Bench {
         }
     }
 
-    /// Ends all sessions in good order, then the lab.
+    /// The same, with a second host that was started for it.
+    pub fn with(self, second: Option<SecondHost>) -> Bench {
+        Bench { second, ..self }
+    }
+
+    /// Ends all sessions in good order, then the lab and the second host.
     pub fn close(&mut self) {
         self.sessions.clear();
         self.lab = None;
+        self.second = None;
     }
 
     fn worker(&mut self, spec: &PointSpec) -> Result<&mut Worker> {
@@ -127,7 +140,10 @@ impl Bench {
     }
 
     fn open(&mut self, spec: &PointSpec) -> Result<Worker> {
-        let away = remote_placement(spec)?;
+        let away = match (&spec.placement, spec.peer_engine) {
+            (Site::Core(_), Some(core)) => Site::Core(core),
+            (local, _) => local.clone(),
+        };
         let end = |core, placement, address| Prepare {
             stack: spec.stack,
             placement,
@@ -149,7 +165,7 @@ impl Bench {
                 Worker::start(plan(Peer::Child(Box::new(command)), loopback, loopback))
             }
             Path::Remote(host) => {
-                let (control, address) = reach(host)?;
+                let (control, address) = self.reach(host)?;
                 Worker::start(plan(Peer::Served(control), None, Some(address)))
             }
             Path::Lab => {
@@ -160,6 +176,24 @@ impl Bench {
                 lab.inside(Host::A, || Worker::start(plan(Peer::Child(Box::new(command)), there, there)))?
             }
         }
+    }
+
+    fn reach(&self, host: &str) -> Result<(Connection, IpAddr)> {
+        let second = self.second.as_ref().filter(|second| second.node() == host);
+        second.map_or_else(|| reach(host), SecondHost::reach)
+    }
+
+    /// The cores of the host that serves there, for parties that poll, near ones first; none where it is this machine, in
+    /// a namespace or container, whose cores both ends share.
+    ///
+    /// # Errors
+    /// None serves there.
+    pub fn cores_of(&self, host: &str) -> Result<Vec<CoreId>> {
+        let (mut control, _) = self.reach(host)?;
+        let there = greet(&mut control)?;
+        control.send(&Request::Bye, ANSWER)?;
+        let here = Serving::here()?.machine;
+        Ok(there.filter(|there| there.machine != here).map(|there| there.cores).unwrap_or_default())
     }
 
     fn lab(&mut self) -> Result<&Lab> {
@@ -372,16 +406,14 @@ fn calibrate(worker: &mut Worker, spec: &PointSpec) -> Result<f64> {
     }
 }
 
-/// Where the peer's engine runs. On a host of its own it has the same core as ours; on this host a free one, or else,
+/// The core of the peer's engine on this host, where ours is on `engine`: a free one near the peer's application, or else,
 /// as ours may have to, the core of the other end's application.
-fn remote_placement(spec: &PointSpec) -> Result<Site> {
-    let Site::Core(core) = spec.placement else { return Ok(spec.placement.clone()) };
-    if matches!(spec.path, Path::Remote(_)) {
-        return Ok(spec.placement.clone());
-    }
-    let taken = [core, spec.local_core, spec.remote_core];
-    let free = Choice::among(Topology::live()?, affinity::allowed()?).without(taken).nearest(spec.remote_core);
-    Ok(Site::Core(free.unwrap_or(spec.local_core)))
+///
+/// # Errors
+/// The topology cannot be read.
+pub fn peer_engine(engine: CoreId, local: CoreId, remote: CoreId) -> Result<CoreId> {
+    let choice = Choice::among(Topology::live()?, affinity::allowed()?);
+    Ok(choice.without([engine, local, remote]).nearest(remote).unwrap_or(local))
 }
 
 fn check(spec: &PointSpec) -> Result<()> {
@@ -426,33 +458,32 @@ fn check(spec: &PointSpec) -> Result<()> {
     Ok(())
 }
 
-/// Whether a `plimsoll serve` answers there.
-///
-/// # Errors
-/// It does not.
-pub fn answers(host: &str) -> Result<()> {
-    reach(host).map(drop)
-}
+const SERVE_THERE: &str = "start 'plimsoll serve --listen ADDRESS' there and check the route and firewall";
 
 /// Connects to a `plimsoll serve`.
 fn reach(host: &str) -> Result<(Connection, IpAddr)> {
-    let named = if host.contains(':') && !host.ends_with(']') && host.matches(':').count() == 1 {
+    let named = if let Ok(address) = host.parse::<IpAddr>() {
+        SocketAddr::new(address, SERVE_PORT).to_string()
+    } else if host.parse::<SocketAddr>().is_ok() || host.matches(':').count() == 1 {
         host.to_owned()
     } else {
         format!("{host}:{SERVE_PORT}")
     };
-    let next = "start 'plimsoll serve --listen ADDRESS' there and check the route and firewall";
-    let addresses = named.to_socket_addrs().map_err(|e| Fault::because(format!("host {host}"), e, next))?;
-    let mut last = Fault::new(format!("host {host}"), "its name has no address", next);
+    let addresses = named.to_socket_addrs().map_err(|e| Fault::because(format!("host {host}"), e, SERVE_THERE))?;
+    let mut last = Fault::new(format!("host {host}"), "its name has no address", SERVE_THERE);
     for address in addresses {
-        match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
-            Ok(stream) => {
-                stream.set_nodelay(true).map_err(|e| Fault::because("control connection", e, "run again"))?;
-                let control = Connection::new(stream, format!("peer at {named}"), BENCH_INBOX.each.bytes())?;
-                return Ok((control, address.ip()));
-            }
-            Err(e) => last = Fault::because(format!("host {named}"), e, next),
+        match connect(address, &named) {
+            Ok(control) => return Ok((control, address.ip())),
+            Err(fault) => last = fault,
         }
     }
     Err(last)
+}
+
+/// A control connection to the `plimsoll serve` of the host `named` at `address`.
+pub(crate) fn connect(address: SocketAddr, named: &str) -> Result<Connection> {
+    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))
+        .map_err(|e| Fault::because(format!("host {named}"), e, SERVE_THERE))?;
+    stream.set_nodelay(true).map_err(|e| Fault::because("control connection", e, "run again"))?;
+    Connection::new(stream, format!("peer at {named}"), BENCH_INBOX.each.bytes())
 }

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::control::{Connection, Reply};
+use crate::owner::Owner;
 use crate::peer::{Limits, respond};
 
 /// Largest message of any bench.
@@ -24,26 +25,28 @@ const LOOK: i64 = 100_000_000;
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
+    owner: Option<Arc<Owner>>,
 }
 
 impl Server {
-    pub fn bind(address: SocketAddr) -> Result<Server> {
+    /// With an `owner` it answers nobody else, and ends with it.
+    pub fn bind(address: SocketAddr, owner: Option<Owner>) -> Result<Server> {
         let failed = |e| Fault::because(format!("address {address}"), e, "choose another --listen ADDRESS:PORT");
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Server { listener })
+        Ok(Server { listener, owner: owner.map(Arc::new) })
     }
 
     pub fn address(&self) -> Result<SocketAddr> {
         self.listener.local_addr().map_err(|e| Fault::because("listener", e, "run again"))
     }
 
-    /// Answers until `stop` says so. `log` gets one line a session that failed.
+    /// Answers until `stop` says so or the owner has gone. `log` gets one line a session that failed.
     pub fn run(&self, stop: impl Fn() -> bool, log: impl Fn(&str) + Clone + Send + 'static) -> Result<()> {
         let places = Arc::new(Places::default());
         let sessions = Budget::new(SERVE_SESSIONS.total.count() as u64);
         let buffers = Budget::new(SERVE_BUFFERS.total.bytes().0);
-        while !stop() {
+        while !stop() && !self.owner.as_ref().is_some_and(|owner| owner.is_gone()) {
             let pause = Timespec { tv_sec: 0, tv_nsec: LOOK };
             match poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&pause)) {
                 Ok(0) | Err(Errno::INTR) => continue,
@@ -63,10 +66,10 @@ impl Server {
                 }
             };
             let (sessions, buffers) = (sessions.clone(), buffers.part(SERVE_BUFFERS.each.bytes().0));
-            let log = log.clone();
+            let (log, owner) = (log.clone(), self.owner.clone());
             let answer = move || {
                 let _place = place;
-                if let Err(fault) = answer(stream, from, sessions, buffers) {
+                if let Err(fault) = answer(stream, from, sessions, buffers, owner) {
                     log(&fault.to_string());
                 }
             };
@@ -115,8 +118,15 @@ impl Drop for Place {
 }
 
 /// What an unknown bench gets.
-fn limits(address: SocketAddr, from: SocketAddr, sessions: Arc<Budget>, buffers: Arc<Budget>) -> Limits {
+fn limits(
+    address: SocketAddr,
+    from: SocketAddr,
+    sessions: Arc<Budget>,
+    buffers: Arc<Budget>,
+    owner: Option<Arc<Owner>>,
+) -> Limits {
     Limits {
+        owner,
         handshake: Duration::from_secs(3),
         between_blocks: Duration::from_secs(600),
         run: Duration::from_secs(20),
@@ -125,17 +135,24 @@ fn limits(address: SocketAddr, from: SocketAddr, sessions: Arc<Budget>, buffers:
         sessions,
         buffers,
         same_host: false,
-        address: Some(address.ip()),
-        initiator: Some(from.ip()),
+        // A listener at [::] sees IPv4 addresses as mapped ones, which no interface has.
+        address: Some(address.ip().to_canonical()),
+        initiator: Some(from.ip().to_canonical()),
     }
 }
 
-fn answer(stream: TcpStream, from: SocketAddr, sessions: Arc<Budget>, buffers: Arc<Budget>) -> Result<()> {
+fn answer(
+    stream: TcpStream,
+    from: SocketAddr,
+    sessions: Arc<Budget>,
+    buffers: Arc<Budget>,
+    owner: Option<Arc<Owner>>,
+) -> Result<()> {
     let failed = |e| Fault::because(format!("bench at {from}"), e, "let it connect again");
     stream.set_nodelay(true).map_err(failed)?;
     let here = stream.local_addr().map_err(failed)?;
     let connection = Connection::new(stream, format!("bench at {from}"), SERVE_INBOX.each.bytes())?;
-    respond(connection, &limits(here, from, sessions, buffers))
+    respond(connection, &limits(here, from, sessions, buffers, owner))
 }
 
 fn turn_away(stream: TcpStream, from: SocketAddr, why: String) {

@@ -7,7 +7,7 @@ use machine::accounting::ThreadCost;
 use machine::{Fault, Result};
 
 use crate::cache;
-use crate::control::{Connection, Finished, Reply, Request, VERSION};
+use crate::control::{Connection, Finished, Reply, Request, Serving, VERSION};
 use crate::meters::Meters;
 use crate::peer::{out_of_time, plausible};
 use exchange::endpoint::{Job, Outcome, Role};
@@ -15,7 +15,10 @@ use exchange::pattern::Pools;
 use exchange::stack::{Calling, Path, Prepare};
 
 /// For one answer that needs no traffic.
-const ANSWER: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER: Duration = Duration::from_secs(10);
+
+/// For the end of a peer that was told to end; where it is longer in it, the next session tells what it lacks.
+const LETS_GO: Duration = Duration::from_secs(2);
 
 /// For one block; calibrated blocks take tens of milliseconds.
 const BLOCK: Duration = Duration::from_secs(30);
@@ -51,11 +54,7 @@ impl Session {
         remote: &Prepare,
         peer_address: Option<IpAddr>,
     ) -> Result<Session> {
-        control.send(&Request::Hello { plimsoll: VERSION }, ANSWER)?;
-        match ask(&mut control)? {
-            Reply::Welcome { plimsoll: VERSION, .. } => {}
-            reply => return Err(unexpected(&control, &reply)),
-        }
+        greet(&mut control)?;
         control.send(&Request::Prepare(remote.clone()), ANSWER)?;
         let offer = match ask(&mut control)? {
             Reply::Ready(offer) => offer,
@@ -142,13 +141,28 @@ impl Session {
         None
     }
 
-    /// Ends the session in good order.
+    /// Ends the session in good order, and waits until the peer has let go of its end: another session may need the same
+    /// interface.
     pub fn close(mut self) -> Result<()> {
-        self.control.send(&Request::Bye, ANSWER)
+        self.control.send(&Request::Bye, ANSWER)?;
+        let _ = self.control.receive::<Reply>(LETS_GO);
+        Ok(())
     }
 
     pub fn peer(&self) -> &str {
         self.control.peer()
+    }
+}
+
+/// Agrees on the version; gives the host of a peer that serves others.
+///
+/// # Errors
+/// The peer is none, of another version, or busy.
+pub(crate) fn greet(control: &mut Connection) -> Result<Option<Serving>> {
+    control.send(&Request::Hello { plimsoll: VERSION }, ANSWER)?;
+    match ask(control)? {
+        Reply::Welcome { plimsoll: VERSION, host, .. } => Ok(host),
+        reply => Err(unexpected(control, &reply)),
     }
 }
 

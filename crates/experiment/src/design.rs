@@ -28,11 +28,25 @@ const CALIBRATING: u64 = 4;
 /// for each end.
 const OWN_CORES: usize = 4;
 
+/// The cores of a path: of the two applications, and of the engines where those have cores.
+struct Seats {
+    local: CoreId,
+    remote: CoreId,
+    engine: CoreId,
+    peer_engine: CoreId,
+    /// Whether no application needs an engine's core.
+    own: bool,
+}
+
 /// What a design is made for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grounds {
-    /// Cores that the study may use, the two of the applications first, then the one for a dedicated engine.
+    /// Cores that the study may use, the two of the applications first, then those of their dedicated engines.
     pub cores: Vec<CoreId>,
+    /// Cores of the second host: its application's first, then its dedicated engine's. Empty where one host has both ends;
+    /// then, and in designs of earlier studies, `cores` are those of both.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peer_cores: Vec<CoreId>,
     /// What the first two share, where the machine shows it and can be believed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance: Option<Distance>,
@@ -50,9 +64,23 @@ pub struct Grounds {
 }
 
 impl Grounds {
+    /// `None` where there is no core at all.
+    fn seats(&self, path: &Path) -> Option<Seats> {
+        let local = *self.cores.first()?;
+        let or = |core: Option<&CoreId>, other| core.copied().unwrap_or(other);
+        if let (Path::Remote(_), [remote, rest @ ..]) = (path, self.peer_cores.as_slice()) {
+            let (engine, peer_engine) = (or(self.cores.get(1), local), or(rest.first(), *remote));
+            let own = self.cores.len() > 1 && !rest.is_empty();
+            return Some(Seats { local, remote: *remote, engine, peer_engine, own });
+        }
+        let remote = or(self.cores.get(1), local);
+        let (engine, peer_engine) = (or(self.cores.get(2), remote), or(self.cores.get(3), local));
+        Some(Seats { local, remote, engine, peer_engine, own: self.cores.len() >= OWN_CORES })
+    }
+
     /// Whether each engine can have a core of its own that no application needs.
-    fn has_own_cores(&self) -> bool {
-        self.cores.len() >= OWN_CORES
+    fn has_own_cores(&self, path: &Path) -> bool {
+        self.seats(path).is_some_and(|seats| seats.own)
     }
 }
 
@@ -100,23 +128,21 @@ const SWEEP: [u64; 2] = [64 << 10, 4 << 10];
 impl Design {
     /// Designs the main study. Faults where there is no core to run on.
     pub fn of(grounds: Grounds) -> Result<Design> {
-        let (local, remote) = match grounds.cores.as_slice() {
-            [] => return Err(Fault::new("study", "there is no core to run on", "name at least one core")),
-            [only] => (*only, *only),
-            [local, remote, ..] => (*local, *remote),
-        };
+        if grounds.cores.is_empty() {
+            return Err(Fault::new("study", "there is no core to run on", "name at least one core"));
+        }
         let mut design = Design { minimum_rounds: MINIMUM_ROUNDS, groups: Vec::new(), notes: Vec::new(), grounds };
-        design.notes_on_grounds(local, remote);
+        design.notes_on_grounds();
         let mains = [Pattern::PingPong, Pattern::Stream];
         for (nth, size) in SIZES.into_iter().enumerate() {
             for pattern in mains {
-                design.compare(pattern, Bytes(size), nth as u32, local, remote);
+                design.compare(pattern, Bytes(size), nth as u32);
             }
         }
         design.sweep();
         for (pattern, sizes) in OTHERS {
             for (nth, size) in sizes.iter().enumerate() {
-                design.compare(pattern, Bytes(*size), 200 + nth as u32, local, remote);
+                design.compare(pattern, Bytes(*size), 200 + nth as u32);
             }
         }
         design.fit();
@@ -128,6 +154,7 @@ impl Design {
     pub(crate) fn empty() -> Design {
         let grounds = Grounds {
             cores: Vec::new(),
+            peer_cores: Vec::new(),
             distance: None,
             network: Path::Loopback,
             protocol_core: None,
@@ -158,14 +185,21 @@ impl Design {
     /// Whether a verdict may choose `spec`. An engine on a core of its own that would have to share it with an
     /// application is measured beside, since nobody would choose it.
     pub fn is_candidate(&self, spec: &PointSpec) -> bool {
-        spec.stack.is_candidate() && (spec.placement == Site::App || self.grounds.has_own_cores())
+        spec.stack.is_candidate() && (spec.placement == Site::App || self.grounds.has_own_cores(&spec.path))
     }
 
-    fn notes_on_grounds(&mut self, local: CoreId, remote: CoreId) {
+    fn notes_on_grounds(&mut self) {
         if self.grounds.network == Path::Loopback {
             self.notes.push(
                 "loopback stands in for the network: there is no link, no driver and no second host in it; run as root \
                  for the two-host lab"
+                    .into(),
+            );
+        }
+        if self.grounds.network == Path::Lab {
+            self.notes.push(
+                "two network namespaces of this machine stand in for two hosts: there is no wire and no second machine \
+                 in it; a job of two nodes, or --path HOST, measures between real ones"
                     .into(),
             );
         }
@@ -179,55 +213,59 @@ impl Design {
         if !self.grounds.open_mpi {
             self.notes.push("Open MPI is left out: NPopenmpi is not installed (package netpipe-openmpi)".into());
         }
-        if local == remote {
-            self.notes.push(format!("both ends share {local}: this machine offers no second one"));
+        if let [only] = self.grounds.cores[..] {
+            self.notes.push(format!("both ends share {only}: this machine offers no second one"));
         }
-        if !self.grounds.has_own_cores() {
+        if !self.grounds.has_own_cores(&Path::Loopback) {
             let sizes: Vec<String> = BESIDE.into_iter().map(|size| Bytes(size).to_string()).collect();
+            let within = if self.grounds.has_own_cores(&self.grounds.network) { " within a host" } else { "" };
             self.notes.push(format!(
-                "a core of its own needs {OWN_CORES} cores, an application's and an engine's for each end; of the {} \
-                 here an engine has to share one, so it is measured beside at {} only",
+                "a core of its own needs {OWN_CORES} cores{within}, an application's and an engine's for each end; of \
+                 the {} here an engine has to share one, so it is measured beside at {} only",
                 self.grounds.cores.len(),
                 sizes.join(" and ")
             ));
         }
     }
 
-    fn compare(&mut self, pattern: Pattern, size: Bytes, rank: u32, local: CoreId, remote: CoreId) {
-        let own = Site::Core(self.grounds.cores.get(2).copied().unwrap_or(remote));
-        let point = |stack, placement: &Site, path: &Path| PointSpec {
-            stack,
-            placement: placement.clone(),
-            pattern,
-            size,
-            perturbation: perturbation(size),
-            path: path.clone(),
-            local_core: local,
-            remote_core: remote,
-            protocol_core: None,
-            receiver: Receiver::Reads,
+    fn compare(&mut self, pattern: Pattern, size: Bytes, rank: u32) {
+        let placed = |stack, dedicated: bool, path: &Path| {
+            let seats = self.grounds.seats(path)?;
+            Some(PointSpec {
+                stack,
+                placement: if dedicated { Site::Core(seats.engine) } else { Site::App },
+                pattern,
+                size,
+                perturbation: perturbation(size),
+                path: path.clone(),
+                local_core: seats.local,
+                remote_core: seats.remote,
+                protocol_core: None,
+                receiver: Receiver::Reads,
+                peer_engine: dedicated.then_some(seats.peer_engine),
+            })
         };
         let host = Path::Loopback;
-        let placements =
-            match self.grounds.has_own_cores() || (pattern == Pattern::PingPong && BESIDE.contains(&size.0)) {
-                true => &[Site::App, own][..],
-                false => &[Site::App],
-            };
-        let placed = |stack, path: &Path| placements.iter().map(|place| point(stack, place, path)).collect::<Vec<_>>();
-        let mut same = placed(Stack::EngineShm, &host);
-        same.push(point(Stack::Tcp, &Site::App, &host));
+        let beside = pattern == Pattern::PingPong && BESIDE.contains(&size.0);
+        let point = |stack, path: &Path| placed(stack, false, path).expect("a design has a core");
+        let engine = |stack, path: &Path| {
+            let dedicated = placed(stack, true, path).filter(|_| beside || self.grounds.has_own_cores(path));
+            std::iter::once(point(stack, path)).chain(dedicated).collect::<Vec<_>>()
+        };
+        let mut same = engine(Stack::EngineShm, &host);
+        same.push(point(Stack::Tcp, &host));
         // A run of NPopenmpi starts two processes anew: seconds a block, so only where it says most.
         let reference = matches!(pattern, Pattern::PingPong | Pattern::Stream) && SIZES[..3].contains(&size.0);
         if self.grounds.open_mpi && reference {
-            same.push(point(Stack::OpenMpi, &Site::App, &host));
+            same.push(point(Stack::OpenMpi, &host));
         }
         let network = &self.grounds.network;
-        let mut between = placed(Stack::EngineUdp, network);
-        between.extend(self.grounds.networks.iter().map(|stack| point(*stack, &Site::App, network)));
-        between.push(point(Stack::Tcp, &Site::App, network));
+        let mut between = engine(Stack::EngineUdp, network);
+        between.extend(self.grounds.networks.iter().map(|stack| point(*stack, network)));
+        between.push(point(Stack::Tcp, network));
         // A datagram holds at most 65,507 bytes.
         if size.0 + perturbation(size).0 <= 65_507 && matches!(pattern, Pattern::PingPong) {
-            between.push(point(Stack::Udp, &Site::App, network));
+            between.push(point(Stack::Udp, network));
         }
         let group = |questions: &[Question], points| Group { questions: questions.into(), pattern, size, rank, points };
         if *network == host {
@@ -264,6 +302,7 @@ impl Design {
                     remote_core: process,
                     protocol_core: Some(protocol),
                     receiver,
+                    peer_engine: None,
                 });
                 let group = Group {
                     questions: vec![Question::ProtocolCore],
@@ -326,6 +365,7 @@ mod tests {
     fn grounds(cores: u32, network: Path) -> Grounds {
         Grounds {
             cores: (0..cores).map(CoreId).collect(),
+            peer_cores: Vec::new(),
             distance: None,
             protocol_core: (network == Path::Lab).then_some(CoreId(0)),
             network,
@@ -405,8 +445,29 @@ mod tests {
     fn a_dedicated_engine_gets_the_third_core() {
         let design = Design::of(grounds(4, Path::Lab)).unwrap();
         let dedicated: BTreeSet<_> =
-            design.points().into_iter().map(|p| p.placement.clone()).filter(|s| *s != Site::App).collect();
-        assert_eq!(dedicated.into_iter().collect::<Vec<_>>(), [Site::Core(CoreId(2))]);
+            design.points().into_iter().map(|p| (p.placement.clone(), p.peer_engine)).collect();
+        let expected = [(Site::App, None), (Site::Core(CoreId(2)), Some(CoreId(3)))];
+        assert_eq!(dedicated.into_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_second_host_has_cores_of_its_own() {
+        let far = Path::Remote("far".into());
+        let design = |cores, peer: &[u32]| {
+            let peer_cores = peer.iter().copied().map(CoreId).collect();
+            Design::of(Grounds { peer_cores, ..grounds(cores, far.clone()) }).unwrap()
+        };
+        let two = design(2, &[8, 9]);
+        let points = two.points();
+        let own: BTreeSet<_> = points.iter().filter(|p| p.placement != Site::App).collect();
+        let between: Vec<_> = own.iter().filter(|p| p.path == far).collect();
+        assert!(between.len() > 4 && between.iter().all(|p| two.is_candidate(p)));
+        assert!(between.iter().all(|p| p.placement == Site::Core(CoreId(1)) && p.peer_engine == Some(CoreId(9))));
+        assert!(points.iter().all(|p| p.remote_core == CoreId(if p.path == far { 8 } else { 1 })));
+        assert!(own.iter().any(|p| p.path != far) && own.iter().all(|p| p.path == far || !two.is_candidate(p)));
+        assert!(two.notes.iter().any(|note| note.contains("needs 4 cores within a host")), "{:?}", two.notes);
+        let one = design(2, &[8]);
+        assert!(one.points().iter().all(|p| p.placement == Site::App || !one.is_candidate(p)));
     }
 
     #[test]

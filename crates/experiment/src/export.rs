@@ -45,7 +45,7 @@ pub fn export(study: &Study, contents: &Contents, format: Format, out: &mut dyn 
     out.flush().map_err(cannot)
 }
 
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 23] = [
     "study",
     "point",
     "questions",
@@ -58,6 +58,7 @@ const COLUMNS: [&str; 22] = [
     "local_core",
     "remote_core",
     "protocol_core",
+    "peer_engine",
     "receiver",
     "round",
     "order",
@@ -91,6 +92,7 @@ fn csv(study: &Study, contents: &Contents, out: &mut dyn Write) -> csv::Result<(
                 spec.local_core.0.to_string(),
                 spec.remote_core.0.to_string(),
                 optional(spec.protocol_core.map(|c| c.0.to_string())),
+                optional(spec.peer_engine.map(|c| c.0.to_string())),
                 spec.receiver.to_string(),
                 sample.round.to_string(),
                 sample.order.to_string(),

@@ -43,6 +43,11 @@ impl Stack {
         self.is_engine() || self == Stack::Tcp
     }
 
+    /// Whether its two ends can be on two hosts: not where they share memory, and the outside reference starts both here.
+    pub fn passes_between_hosts(self) -> bool {
+        !matches!(self, Stack::EngineShm | Stack::OpenMpi)
+    }
+
     pub const ALL: [Stack; 7] = [
         Stack::EngineShm,
         Stack::EngineUdp,
@@ -232,6 +237,10 @@ pub struct PointSpec {
     /// Core that does the kernel's receive processing (RPS), where it was steered.
     pub protocol_core: Option<CoreId>,
     pub receiver: Receiver,
+    /// Core of the remote end's engine, where `placement` gives the local one a core; `None` in points of studies that left
+    /// it to the peer, whose keys are without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_engine: Option<CoreId>,
 }
 
 /// Hash of what a point is: 32 hexadecimal digits, the key in the store.
@@ -266,5 +275,21 @@ impl fmt::Display for Contender {
             Stack::OpenMpi => f.pad("open-mpi"),
             engine => f.pad(&format!("{engine} at {}", self.placement)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_point_keeps_its_key() {
+        // As studies before the peer's engine was part of the point stored it.
+        let stored = r#"{"stack":"engine-udp","placement":"core:2","pattern":"ping-pong","size":8,"perturbation":3,"path":"lab","local_core":0,"remote_core":1,"protocol_core":null,"receiver":"reads"}"#;
+        let old: PointSpec = serde_json::from_str(stored).unwrap();
+        assert_eq!((old.peer_engine, serde_json::to_string(&old).unwrap().as_str()), (None, stored));
+        assert_eq!(old.key().0, "4167a3fceafbb60ca66a357ecbc852b4");
+        let keys = [0, 3].map(|core| PointSpec { peer_engine: Some(CoreId(core)), ..old.clone() }.key());
+        assert!(keys[0] != keys[1] && !keys.contains(&old.key()));
     }
 }

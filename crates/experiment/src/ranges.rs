@@ -245,15 +245,14 @@ fn why_not(run: &[Decision], held: &Contender, spec: &PointSpec, gain: Option<In
     why
 }
 
-/// The core that a dedicated engine shares with an application of this host, and with whose.
+/// The core that a dedicated engine shares with an application of its host, and with whose.
 pub fn shares(spec: &PointSpec) -> Option<(CoreId, &'static str)> {
     let Site::Core(core) = spec.placement else { return None };
     let here = !matches!(spec.path, Path::Remote(_));
-    match core {
-        core if core == spec.local_core => Some((core, "the local application")),
-        core if here && core == spec.remote_core => Some((core, "the remote application")),
-        _ => None,
-    }
+    let (local, remote) = ((spec.local_core, "the local application"), (spec.remote_core, "the remote application"));
+    let beside = |engine: CoreId, of: [_; 2]| of.into_iter().flatten().find(|(application, _)| *application == engine);
+    let own = beside(core, [Some(local), Some(remote).filter(|_| here)]);
+    own.or_else(|| beside(spec.peer_engine?, [Some(remote), Some(local).filter(|_| here)]))
 }
 
 #[cfg(test)]

@@ -1,12 +1,27 @@
-//! The allocation of a batch system that this process is in: its nodes, and how long it still lasts.
+//! The allocation of a batch system that this process is in: its nodes, how long it still lasts, and how a program is
+//! started on another of its nodes.
 
 use std::env;
+use std::ffi::OsString;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use machine::{Fault, Result};
+
+use crate::program;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Batch {
+    Slurm,
+    Pbs,
+}
 
 /// What a batch system gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allocation {
+    batch: Batch,
     /// `Slurm job 17`.
     pub name: String,
     pub nodes: String,
@@ -24,15 +39,170 @@ pub fn around() -> Option<Allocation> {
         let left = end.map(|end| end.saturating_sub(now)).or_else(|| {
             clock(said(Command::new("squeue").args(["--noheader", "--jobs", &job, "--format", "%L"]))?.trim())
         });
-        return Some(Allocation { name: format!("Slurm job {job}"), nodes: nodes("SLURM_JOB_NODELIST"), left });
+        let (batch, nodes) = (Batch::Slurm, nodes("SLURM_JOB_NODELIST"));
+        return Some(Allocation { batch, name: format!("Slurm job {job}"), nodes, left });
     }
     let job = job("PBS_JOBID")?;
     let left = said(Command::new("qstat").args(["-f", &job])).and_then(|text| left_of_qstat(&text));
     let file = nodes("PBS_NODEFILE");
     let listed = std::fs::read_to_string(file).unwrap_or_default();
-    let mut nodes: Vec<&str> = listed.lines().collect();
-    nodes.dedup();
-    Some(Allocation { name: format!("PBS job {job}"), nodes: nodes.join(","), left })
+    let mut nodes: Vec<&str> = Vec::new();
+    // A line for each slot, which need not be sorted by node.
+    listed.lines().filter(|line| !line.is_empty()).for_each(|node| {
+        if !nodes.contains(&node) {
+            nodes.push(node);
+        }
+    });
+    Some(Allocation { batch: Batch::Pbs, name: format!("PBS job {job}"), nodes: nodes.join(","), left })
+}
+
+/// Of the time that is left of a job, so much is kept for what comes after a measurement.
+const KEPT: f64 = 0.05;
+
+impl Allocation {
+    /// What of the time left a measurement may take.
+    pub fn usable(&self) -> Option<Duration> {
+        self.left.map(|left| left.mul_f64(1.0 - KEPT))
+    }
+
+    /// The nodes by name, in the batch system's order; none where their list cannot be read.
+    pub fn hosts(&self) -> Vec<String> {
+        expand(&self.nodes).unwrap_or_default()
+    }
+
+    /// The node that this process runs on, and the one after it.
+    ///
+    /// # Errors
+    /// There is no second node, or this process runs on none of them.
+    pub fn pair(&self) -> Result<(String, String)> {
+        let hosts = self.hosts();
+        let refused = |cause: String, next: &str| Fault::new(self.name.clone(), cause, next);
+        if hosts.len() < 2 {
+            let next =
+                "ask for two (`salloc --nodes=2`, `qsub -l select=2`), or name a host that is served: --path HOST";
+            return Err(refused(format!("its nodes are '{}', and a path needs two", self.nodes), next));
+        }
+        let here = env::var("SLURMD_NODENAME").unwrap_or_else(|_| {
+            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            hosts.iter().find(|host| is_host(host, &name)).cloned().unwrap_or(name)
+        });
+        let at = hosts.iter().position(|host| *host == here).ok_or_else(|| {
+            let next = match self.batch {
+                Batch::Slurm => "start it on one of them: `srun --nodes=1 --ntasks=1 --overlap plimsoll ...`",
+                Batch::Pbs => "start it in the job's script",
+            };
+            refused(format!("this host, {here}, is none of its nodes {}", self.nodes), next)
+        })?;
+        Ok((here, hosts[(at + 1) % hosts.len()].clone()))
+    }
+
+    /// The address by which the nodes of the job reach `node`.
+    ///
+    /// # Errors
+    /// Its name has none.
+    pub fn address(&self, node: &str) -> Result<IpAddr> {
+        let known = match self.batch {
+            Batch::Slurm => said(Command::new("scontrol").args(["--oneliner", "show", "node", node])),
+            Batch::Pbs => None,
+        };
+        let known = known.as_deref().and_then(node_address).unwrap_or(node);
+        let next = "name the host by its address, with `plimsoll serve --listen ADDRESS` on it: --path ADDRESS";
+        let found = (known, 0).to_socket_addrs().map_err(|e| Fault::because(format!("node {node}"), e, next))?;
+        // IPv4 first, as elsewhere: the kernel's order may begin with an address that no interface serves.
+        let found = found.min_by_key(|address| address.is_ipv6());
+        found
+            .map(|address| address.ip())
+            .ok_or_else(|| Fault::new(format!("node {node}"), "its name has no address", next))
+    }
+
+    /// A command that runs `program`, which lies in the same place there, with `arguments` on `node`.
+    ///
+    /// # Errors
+    /// The batch system's launcher is not in PATH.
+    pub fn on(&self, node: &str, program: &Path, arguments: &[OsString]) -> Result<Command> {
+        let found = |launcher: &str| program::find(launcher.as_ref());
+        let launcher = match self.batch {
+            Batch::Slurm => found("srun"),
+            // OpenPBS has the one, Torque the other.
+            Batch::Pbs => found("pbs_tmrsh").or_else(|_| found("pbsdsh")),
+        };
+        let launcher = launcher.map_err(|fault| {
+            let next = "add the batch system's commands to PATH, or serve there by hand: `plimsoll serve`, --path HOST";
+            Fault::new(
+                fault.subject(),
+                format!("{}; it starts programs on nodes of {}", fault.cause(), self.name),
+                next,
+            )
+        })?;
+        let mut command = Command::new(&launcher);
+        match self.batch {
+            // All cores of the job there: what runs chooses among them.
+            Batch::Slurm => command
+                .args(["--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--mpi=none", "--input=none"])
+                .arg(format!("--nodelist={node}")),
+            Batch::Pbs if launcher.ends_with("pbsdsh") => command.args(["-h", node]),
+            Batch::Pbs => command.arg(node),
+        };
+        command.arg(program).args(arguments).stdin(Stdio::null());
+        Ok(command)
+    }
+}
+
+/// Whether `host` of a list is this one, which calls itself `name`: either may be the short form of the other.
+fn is_host(host: &str, name: &str) -> bool {
+    let short = |of: &str| of.split('.').next().unwrap_or_default().to_owned();
+    host == name || ((!host.contains('.') || !name.contains('.')) && short(host) == short(name))
+}
+
+/// `NodeAddr=` of what `scontrol show node` says.
+fn node_address(text: &str) -> Option<&str> {
+    text.split_whitespace().find_map(|word| word.strip_prefix("NodeAddr="))
+}
+
+/// Nodes of a job at most; the largest machines have a tenth of that.
+const MOST_NODES: usize = 100_000;
+
+/// `n[01-03,7],m2`, as Slurm writes it, one by one; `None` where it is none or names too many.
+fn expand(list: &str) -> Option<Vec<String>> {
+    let mut depth = 0;
+    let apart = list.split(|letter| {
+        depth += i32::from(letter == '[') - i32::from(letter == ']');
+        letter == ',' && depth == 0
+    });
+    let mut all = Vec::new();
+    for name in apart.map(str::trim).filter(|name| !name.is_empty()) {
+        all.extend(expand_one(name)?);
+        if all.len() > MOST_NODES {
+            return None;
+        }
+    }
+    Some(all)
+}
+
+fn expand_one(name: &str) -> Option<Vec<String>> {
+    let Some((head, rest)) = name.split_once('[') else { return Some(vec![name.to_owned()]) };
+    let (ranges, tail) = rest.split_once(']')?;
+    let tails = expand_one(tail)?;
+    let mut all = Vec::new();
+    for range in ranges.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (width, first, last) = (first.len(), first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        if last.saturating_sub(first) > MOST_NODES / tails.len().max(1) || all.len() > MOST_NODES {
+            return None;
+        }
+        all.extend(
+            (first..=last).flat_map(|number| tails.iter().map(move |tail| format!("{head}{number:0width$}{tail}"))),
+        );
+    }
+    Some(all)
+}
+
+/// Keeps from an MPI's `launcher` that it is in an allocation, over whose nodes it would spread its ranks.
+pub(crate) fn leave(launcher: &mut Command) {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in names.filter(|name| ["SLURM_", "PBS_"].iter().any(|of| name.starts_with(of))) {
+        launcher.env_remove(name);
+    }
 }
 
 fn said(command: &mut Command) -> Option<String> {
@@ -73,6 +243,32 @@ mod tests {
         for none in ["UNLIMITED", "INVALID", "", "1:2:3:4", "x-1", "99999999999999999999"] {
             assert_eq!(seconds(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn lists_of_nodes_are_read_as_slurm_writes_them() {
+        let names = |list| expand(list).map(|names| names.join(" "));
+        for (list, expected) in [
+            ("node1", "node1"),
+            ("node[1-2]", "node1 node2"),
+            ("n[08-10,7],m2,k[1,3]-ib", "n08 n09 n10 n7 m2 k1-ib k3-ib"),
+            ("r[1-2]n[0-1]", "r1n0 r1n1 r2n0 r2n1"),
+            ("a.b.c,d", "a.b.c d"),
+            ("", ""),
+            ("n[2-1]", ""),
+        ] {
+            assert_eq!(names(list).as_deref(), Some(expected), "{list}");
+        }
+        for none in ["n[1-2", "n[a-b]", "n[1-9999999999]", "n[1-400]m[1-400]", "n[]", "n[1-2]m[-]"] {
+            assert_eq!(names(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_known_by_its_short_name_too() {
+        assert!(is_host("n1", "n1.cluster") && is_host("n1.cluster", "n1") && is_host("n1", "n1"));
+        assert!(!is_host("n1.a", "n1.b") && !is_host("n1", "n10"));
+        assert_eq!(node_address("NodeName=n2 NodeAddr=10.0.0.2 NodeHostName=n2"), Some("10.0.0.2"));
     }
 
     #[test]

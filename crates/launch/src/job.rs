@@ -14,6 +14,7 @@ use machine::{CoreId, Fault, Machine, Result, Site, Source, count};
 use tempfile::TempDir;
 
 use crate::agent::Entrance;
+use crate::allocation;
 use crate::carrier::Variables;
 use crate::installation::{Family, Installation};
 use crate::preload;
@@ -43,7 +44,8 @@ pub struct Job<'a> {
     pub place: Place<'a>,
     /// Cores that the ranks may use; `None`: all, bound as the launcher binds them.
     pub cores: Option<Vec<CoreId>>,
-    /// Keep what the launcher and MPI share in files of the job's own folder, which goes however the job ends.
+    /// Keep the ranks on this machine, whatever nodes a batch system gave, and what the launcher and MPI share in files of the
+    /// job's own folder, which goes however the job ends.
     pub contained: bool,
 }
 
@@ -51,6 +53,9 @@ impl Job<'_> {
     /// The launcher's command. `folder` is the job's own; `mark` tells its processes from all others.
     pub(crate) fn command(&self, folder: &Path, mark: &str) -> Result<Command> {
         let mut command = Command::new(&self.installation.launcher);
+        if self.contained {
+            allocation::leave(&mut command);
+        }
         command.arg("-n").arg(self.ranks.to_string()).env(MARK, mark);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let mut names: Vec<&str> = self.variables.iter().map(|(name, _)| name.as_str()).collect();

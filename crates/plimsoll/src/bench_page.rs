@@ -1,6 +1,6 @@
 //! What a bench measured, as a page of text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::{CellAlignment, Table, presets};
 use experiment::comparison::Paired;
@@ -54,6 +54,10 @@ pub fn page(measured: &[Measured], compared: usize, rounds: u32) -> String {
         }
     }
     page += "\nnotes\n";
+    let engines: BTreeSet<_> = measured.iter().filter_map(|point| point.spec.peer_engine).collect();
+    for core in engines {
+        page += &format!("  the peer's engine has {core}\n");
+    }
     for note in notes(measured) {
         page += &format!("  {note}\n");
     }

@@ -132,6 +132,20 @@ fn a_receiver_that_works_and_cold_buffers_run_too() {
 }
 
 #[test]
+fn the_core_of_the_peers_engine_is_part_of_the_point() {
+    let placed = ["--stack", "engine-shm", "--placement", "core:0", "--sizes", "8", "--rounds", "1", "--json"];
+    let point = |more: &[&str]| {
+        let output = bench(&[&placed, more].concat()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        text
+    };
+    assert!(point(&["--peer-engine", "0"]).contains("\"peer_engine\": 0"));
+    // Chosen where it is not named, and then told as well.
+    assert!(point(&[]).contains("\"peer_engine\": "));
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_cause_and_next_step() {
     for (arguments, words) in [
         (&["--stack", "carrier-pigeon"][..], "stack 'carrier-pigeon': there is no such stack"),
@@ -148,6 +162,11 @@ fn what_cannot_be_is_refused_with_cause_and_next_step() {
         (&["--protocol-core", "0"], "protocol core 0"),
         (&["--path", "127.0.0.1:1"], "host 127.0.0.1:1"),
         (&["--receiver", "both"], "only the sweep"),
+        (&["--peer-engine", "0"], "core of the peer's engine: at placement app"),
+        (
+            &["--stack", "engine-udp", "--placement", "core:0", "--peer-engine", "9999"],
+            "core 9999: this machine has no",
+        ),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         let given = arguments[0] == "--cores";

@@ -9,6 +9,7 @@ use bench::control::{Connection, Reply, Request, VERSION};
 use exchange::endpoint::Job;
 use exchange::stack::Prepare;
 use experiment::point::{Pattern, Receiver, Stack};
+use linux::lab::{Host, Lab, Options};
 use machine::{Bytes, Site};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -21,13 +22,18 @@ struct Server {
 
 impl Server {
     fn start() -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        Server::start_with(&[])
+    }
+
+    fn start_with(arguments: &[&str]) -> Server {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
+        Server::of(&mut command)
+    }
+
+    fn of(command: &mut Command) -> Server {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().rsplit(' ').next().unwrap().parse().unwrap();
@@ -128,6 +134,47 @@ fn a_study_is_of_the_host_that_is_served() {
     drop(server);
     let said = String::from_utf8_lossy(&study(&path).stderr).into_owned();
     assert!(said.contains("Next: start 'plimsoll serve --listen ADDRESS' there"), "{said}");
+}
+
+#[test]
+fn networks_are_at_the_interfaces_that_lead_to_the_other_host() {
+    if !rustix::process::geteuid().is_root() {
+        return skip::test("a lab needs root");
+    }
+    let lab = Lab::owned(&Options::default()).unwrap();
+    let within = |host, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        lab.enter(host, command.args(arguments)).unwrap();
+        command
+    };
+    // At every address, so that the called one says which interface it is.
+    let server = Server::of(&mut within(Host::B, &["serve", "--listen", "[::]:0"]));
+    let path = SocketAddr::new(lab.address(Host::B), server.address.port()).to_string();
+    let stacks = ["--stack", "engine-afxdp,engine-xdp,engine-udp", "--sizes", "8", "--rounds", "2", "--cores", "0,0"];
+    let output = within(Host::A, &[&["bench", "--path", &path], &stacks[..]].concat()).output().unwrap();
+    let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if said.contains("not permitted") {
+        return skip::test(said);
+    }
+    assert!(output.status.success() && text.contains(&format!("2 rounds, path remote {path}")), "{text}{said}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let mut study = within(Host::A, &["study", "--budget", "5", "--path", &path, "--network", "afxdp,xdp"]);
+    let output = study.current_dir(folder.path()).env("XDG_STATE_HOME", folder.path()).output().unwrap();
+    let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.contains(&format!("to {path},")), "{text}{said}");
+
+    // Of a loopback interface the driver has no frames to give, and a path without a driver has no such network.
+    let refused = |path: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["study", "--budget", "5", "--path", path, "--network", "afxdp"]).current_dir(folder.path());
+        let output = command.output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let said = refused(&Server::start().address.to_string());
+    assert!(said.contains("network afxdp: ") && said.contains("port afxdp:lo: it is no Ethernet link"), "{said}");
+    assert!(refused("loopback").contains("packets pass no interface's driver there"));
 }
 
 #[test]
@@ -301,6 +348,39 @@ fn the_message_path_is_closed_to_those_without_the_token() {
     let mut path = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
     path.write_all(offer.token.as_bytes()).unwrap();
     assert!(matches!(connection.receive(SOON).unwrap(), Reply::Met));
+}
+
+#[test]
+fn a_server_of_one_bench_refuses_all_others_and_ends_with_it() {
+    // SHA-256 of 'abc', the example of FIPS 180-2.
+    let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let mut server = Server::start_with(&["--owner", digest]);
+    for first in [Request::Hello { plimsoll: VERSION }, Request::Hold, Request::Secret(digest.into())] {
+        let mut connection = server.connection();
+        connection.send(&first, SOON).unwrap();
+        assert!(refusal(connection.receive(SOON).unwrap()).contains("the bench alone that started it"));
+    }
+    let known = || {
+        let mut connection = server.connection();
+        connection.send(&Request::Secret("abc".into()), SOON).unwrap();
+        connection
+    };
+    let mut owner = known();
+    owner.send(&Request::Hold, SOON).unwrap();
+    assert!(matches!(owner.receive(SOON).unwrap(), Reply::Held));
+    assert!(matches!(server.prepare_over(known(), Stack::Tcp, None).1, Reply::Ready(_)));
+    assert!(server.child.try_wait().unwrap().is_none());
+    drop(owner);
+    let until = Instant::now() + SOON;
+    while server.child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < until, "it goes on without its owner");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Where nobody holds a server, there is none to hold.
+    let server = Server::start();
+    let mut connection = server.connection();
+    connection.send(&Request::Hold, SOON).unwrap();
+    assert!(refusal(connection.receive(SOON).unwrap()).contains("a greeting was due"));
 }
 
 #[test]

@@ -21,6 +21,7 @@ fn design() -> Design {
         network: point::Path::Loopback,
         protocol_core: None,
         networks: Vec::new(),
+        peer_cores: Vec::new(),
         open_mpi: false,
         budget: Nanoseconds(1_000_000_000),
         distance: None,

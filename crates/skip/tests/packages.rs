@@ -14,7 +14,7 @@ const CALLS: [&str; 5] =
     ["Command::new(\"", "skip::tool(\"", "package::command(\"", "package::file(\"", "installed(\""];
 
 /// A batch system's own commands, which are called within its jobs alone.
-const OF_A_CLUSTER: [&str; 2] = ["squeue", "qstat"];
+const OF_A_CLUSTER: [&str; 3] = ["squeue", "scontrol", "qstat"];
 
 fn collect(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {

@@ -1,18 +1,21 @@
 //! What the initiator asks and the responder answers, in the order of a session:
 //! `Hello` -> `Welcome`, `Prepare` -> `Ready`, `Meet` -> `Met`, then per block `Run` -> `Started` -> `Finished`, and
-//! `Bye`. `Failed` may stand for any answer and ends the session.
+//! `Bye`. `Failed` may stand for any answer and ends the session. At a server that was started for one bench `Secret` comes
+//! first, and one connection says `Hold` -> `Held` instead of the rest.
 
 use std::net::SocketAddr;
 
 use machine::accounting::{CoreCost, ThreadCost};
-use machine::{Fault, Reading};
+use machine::choice::for_polling_here;
+use machine::{CoreId, Fault, Reading, Result, Source};
 use serde::{Deserialize, Serialize};
 
+use crate::owner::digest;
 use exchange::endpoint::{Job, Outcome};
 use exchange::stack::{Offer, Prepare};
 
 /// Raised with every change of these messages; both ends must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Jobs that one `Run` may name.
 pub const MAX_JOBS: usize = 8;
@@ -20,6 +23,10 @@ pub const MAX_JOBS: usize = 8;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
+    /// Of the bench that the server was started for.
+    Secret(String),
+    /// The server ends with this connection.
+    Hold,
     /// `plimsoll` is the initiator's version of this protocol.
     Hello {
         plimsoll: u32,
@@ -38,12 +45,44 @@ pub enum Request {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    Welcome { plimsoll: u32, process: u32 },
+    Welcome {
+        plimsoll: u32,
+        process: u32,
+        #[serde(default)]
+        host: Option<Serving>,
+    },
+    Held,
     Ready(Offer),
     Met,
     Started,
     Finished(Box<Finished>),
-    Failed { subject: String, cause: String, next: String },
+    Failed {
+        subject: String,
+        cause: String,
+        next: String,
+    },
+}
+
+/// The host of a responder that serves others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Serving {
+    /// Equal for hosts that are one machine: namespaces, containers.
+    pub machine: String,
+    /// For parties that poll, near ones first.
+    pub cores: Vec<CoreId>,
+}
+
+impl Serving {
+    /// This host.
+    ///
+    /// # Errors
+    /// Its topology cannot be read.
+    pub fn here() -> Result<Serving> {
+        let boot = Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let cores = for_polling_here(&linux::affinity::allowed()?)?;
+        // Others need not know what else bears its number.
+        Ok(Serving { machine: digest(&boot), cores })
+    }
 }
 
 /// What the responder saw of a `Run`.

@@ -4,4 +4,4 @@ mod connection;
 mod message;
 
 pub use connection::Connection;
-pub use message::{Finished, MAX_JOBS, Reply, Request, VERSION};
+pub use message::{Finished, MAX_JOBS, Reply, Request, Serving, VERSION};

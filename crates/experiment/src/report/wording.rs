@@ -72,10 +72,12 @@ pub fn answered(of: &Verdict) -> String {
     format!("{} of {} answered at every size", of.answered, of.asked)
 }
 
-/// Two characters or more for each of the three cores that matter.
+/// The applications' cores, and those that others have: the peer's engine, where the local one's is in its contender's name,
+/// and receive processing.
 pub fn cores(spec: &PointSpec) -> String {
+    let engine = spec.peer_engine.map(|core| format!(", the peer's engine on {core}")).unwrap_or_default();
     let protocol = spec.protocol_core.map(|core| format!(", receive processing on {core}")).unwrap_or_default();
-    format!("cores {} and {}{protocol}", spec.local_core.0, spec.remote_core.0)
+    format!("cores {} and {}{engine}{protocol}", spec.local_core.0, spec.remote_core.0)
 }
 
 pub fn path(of: &Path) -> String {

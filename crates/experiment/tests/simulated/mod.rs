@@ -138,6 +138,7 @@ pub fn grounds() -> Grounds {
         network: Path::Lab,
         protocol_core: Some(CoreId(0)),
         networks: Vec::new(),
+        peer_cores: Vec::new(),
         open_mpi: false,
         budget: Nanoseconds(150_000_000_000),
     }
@@ -156,6 +157,7 @@ pub fn duel() -> Design {
         remote_core: CoreId(1),
         protocol_core: None,
         receiver: Receiver::Reads,
+        peer_engine: None,
     };
     Design {
         grounds: grounds(),

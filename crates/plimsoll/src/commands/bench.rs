@@ -13,6 +13,7 @@ use machine::{Bytes, CoreId, Fault, Result, Site, count};
 use super::bench_mpi;
 use super::bench_profiler;
 use super::bench_semantics;
+use super::path::{Ends, second_host};
 use crate::bench_page::{self, Measured};
 use crate::sweep_page;
 
@@ -34,9 +35,14 @@ pub struct Arguments {
     /// Bytes by which the message size varies within a block, as in NetPIPE
     #[arg(long, default_value = "3")]
     perturbation: Bytes,
-    /// Path between the two ends: loopback, lab, or the HOST[:PORT] at which `plimsoll serve` listens
-    #[arg(long, default_value = "loopback", value_parser = super::path)]
-    path: Path,
+    /// Path between the two ends: loopback, lab, the HOST[:PORT] at which `plimsoll serve` listens, or allocation (this node
+    /// and the next one of a Slurm or PBS job) [default: allocation where the job has two nodes and every stack can pass
+    /// between them, else loopback]
+    #[arg(long)]
+    path: Option<Ends>,
+    /// Core of the other end's engine, where --placement is core:N [default: a free one near its application]
+    #[arg(long, value_name = "N", conflicts_with = "mpi")]
+    peer_engine: Option<u32>,
     /// Cores of the local and the remote application thread, like 0,1 [default: two near ones; with --mpi a near and a far pair]
     #[arg(long, value_name = "A,B", value_parser = cores)]
     cores: Option<(CoreId, CoreId)>,
@@ -144,13 +150,30 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             "add --stack engine-shm, engine-udp, engine-afxdp or engine-xdp, or leave --placement out",
         ));
     }
+    if arguments.peer_engine.is_some() && arguments.placement == Site::App {
+        let cause = "at placement app an engine has no core of its own";
+        return Err(Fault::new(
+            "core of the peer's engine",
+            cause,
+            "add --placement core:N, or leave --peer-engine out",
+        ));
+    }
     if arguments.receiver.0.len() > 1 && !arguments.sweep_cores {
         let cause = "only the sweep sets both beside each other";
         return Err(Fault::new("receiver both", cause, "add --sweep-cores, or choose reads or works"));
     }
-    let mut measured: Vec<Measured> = points(&arguments)?;
     linux::signal::watch()?;
-    let mut bench = Bench::new(program);
+    let within =
+        arguments.protocol_core.is_some() || arguments.stacks.iter().any(|stack| !stack.passes_between_hosts());
+    let second = if arguments.path.is_none() && within { None } else { second_host(arguments.path.as_ref())? };
+    let path = match (&arguments.path, &second) {
+        (Some(Ends::Path(path)), _) => path.clone(),
+        (_, Some(second)) => Path::Remote(second.node().to_owned()),
+        (_, None) => Path::Loopback,
+    };
+    let mut bench = Bench::new(program).with(second);
+    let far = if let Path::Remote(host) = &path { bench.cores_of(host)? } else { Vec::new() };
+    let mut measured: Vec<Measured> = points(&arguments, &path, &far)?;
     let end = measure(&mut bench, &mut measured, &arguments);
     bench.close();
     // Whatever ended it, what was measured is not lost.
@@ -241,12 +264,38 @@ fn samples(series: &Series<Sample>) -> Vec<Sample> {
 
 const SEED: u64 = 0x0051_1A11_0000_0001;
 
+/// Of both ends; `far` are the cores of a second host.
+fn application_cores(named: Option<(CoreId, CoreId)>, far: &[CoreId]) -> Result<(CoreId, CoreId)> {
+    match (named, far) {
+        (None, [remote, ..]) => {
+            let here = for_polling_here(&linux::affinity::allowed()?)?;
+            Ok((here.first().copied().unwrap_or(CoreId(0)), *remote))
+        }
+        (named, _) => two_cores(named),
+    }
+}
+
+/// The core of the other end's engine, if it is to have one.
+fn peer_engine(
+    arguments: &Arguments,
+    placement: &Site,
+    (local, remote): (CoreId, CoreId),
+    far: &[CoreId],
+) -> Result<Option<CoreId>> {
+    let Site::Core(engine) = placement else { return Ok(None) };
+    Ok(Some(match (arguments.peer_engine, far) {
+        (Some(named), _) => CoreId(named),
+        (None, []) => bench::runner::peer_engine(*engine, local, remote)?,
+        (None, far) => far.iter().copied().find(|core| *core != remote).unwrap_or(remote),
+    }))
+}
+
 /// Stacks in turn within each size, so that what is compared is measured side by side; in a sweep, within each stack
 /// what the receiver does, and where its process is.
-fn points(arguments: &Arguments) -> Result<Vec<Measured>> {
+fn points(arguments: &Arguments, path: &Path, far: &[CoreId]) -> Result<Vec<Measured>> {
     let protocol_core = arguments.protocol_core.map(CoreId);
     let stops: Vec<(CoreId, CoreId)> = match protocol_core.filter(|_| arguments.sweep_cores) {
-        None => vec![two_cores(arguments.cores)?],
+        None => vec![application_cores(arguments.cores, far)?],
         Some(protocol) => {
             let cores = linux::affinity::allowed()?;
             let choice = Choice::among(Topology::live()?, cores.iter().copied());
@@ -267,11 +316,12 @@ fn points(arguments: &Arguments) -> Result<Vec<Measured>> {
                         pattern: arguments.pattern,
                         size: *size,
                         perturbation: arguments.perturbation,
-                        path: arguments.path.clone(),
+                        path: path.clone(),
                         local_core: *local_core,
                         remote_core: *remote_core,
                         protocol_core,
                         receiver: *receiver,
+                        peer_engine: peer_engine(arguments, &placement, (*local_core, *remote_core), far)?,
                     };
                     points.push(Measured { spec, samples: Vec::new() });
                 }

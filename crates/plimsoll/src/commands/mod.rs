@@ -14,6 +14,7 @@ pub mod lab_agent;
 pub mod ledger;
 pub mod machine;
 pub mod mpirun;
+mod path;
 pub mod peer;
 pub mod profile;
 pub mod profile_sampler;
@@ -26,15 +27,4 @@ pub mod r#try;
 /// Success, unless a signal ended the command before its work was done.
 fn exit_code() -> ExitCode {
     linux::signal::exit_status().map_or(ExitCode::SUCCESS, ExitCode::from)
-}
-
-/// The two ends of a path: `loopback`, `lab`, or a served host.
-fn path(text: &str) -> ::machine::Result<experiment::point::Path> {
-    use experiment::point::Path;
-    match text {
-        "loopback" => Ok(Path::Loopback),
-        "lab" => Ok(Path::Lab),
-        "" => Err(::machine::Fault::new("path", "it is empty", "choose loopback, lab or HOST[:PORT]")),
-        host => Ok(Path::Remote(host.to_owned())),
-    }
 }

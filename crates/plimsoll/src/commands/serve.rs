@@ -2,6 +2,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
+use bench::owner::Owner;
 use bench::runner::SERVE_PORT;
 use bench::serve::Server;
 use machine::{Fault, Result};
@@ -15,6 +16,9 @@ pub struct Arguments {
     /// Address to listen on, with or without a port; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1", value_parser = address)]
     listen: SocketAddr,
+    /// Answers nobody but the bench whose secret has this SHA-256, and ends with it
+    #[arg(long, value_name = "DIGEST", hide = true)]
+    owner: Option<String>,
 }
 
 fn address(text: &str) -> Result<SocketAddr> {
@@ -29,7 +33,7 @@ fn address(text: &str) -> Result<SocketAddr> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let server = Server::bind(arguments.listen)?;
+    let server = Server::bind(arguments.listen, arguments.owner.as_deref().map(Owner::new))?;
     println!("plimsoll serve: listening on {}", server.address()?);
     linux::signal::watch()?;
     server.run(linux::signal::interrupted, |line| eprintln!("plimsoll serve: {line}"))?;

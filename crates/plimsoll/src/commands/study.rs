@@ -14,14 +14,17 @@ use experiment::ledger::Ledger;
 use experiment::point::{Path, Stack};
 use experiment::refine;
 use experiment::report::{html, terminal};
+use experiment::sample::Runner;
 use experiment::simulate::{simulate, table};
 use experiment::sitting::End;
 use experiment::store::{Beginning, Store, Study};
+use launch::allocation::{self, Allocation};
 use linux::lab::{Lab, Options};
 use machine::choice::Distance;
 use machine::costs::store as costs;
 use machine::{CoreId, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count};
 
+use super::path::{Ends, second_host};
 use crate::progress::Display;
 use linux::output;
 
@@ -48,15 +51,17 @@ pub struct Arguments {
     /// Time for measuring, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 150, value_parser = clap::value_parser!(u64).range(1..=86_400), conflicts_with = "reading")]
     budget: u64,
-    /// Path between hosts: the HOST[:PORT] at which `plimsoll serve` listens, or what stands in for one: lab (two hosts on
-    /// this machine, needs root) or loopback [default: lab where permitted]
-    #[arg(long, value_name = "PATH", value_parser = super::path, conflicts_with = "reading")]
-    path: Option<Path>,
-    /// Networks of the engine to compare between the lab's hosts: udp, afxdp (past the kernel's network stack), xdp (received
-    /// at the driver's hook); with all three take --budget 300
+    /// Path between hosts: the HOST[:PORT] at which `plimsoll serve` listens; allocation (this node and the next one of a
+    /// Slurm or PBS job); or what stands in for one: lab (two hosts on this machine, needs root) or loopback [default:
+    /// allocation where the job has two nodes, else lab where permitted]
+    #[arg(long, value_name = "PATH", conflicts_with = "reading")]
+    path: Option<Ends>,
+    /// Networks of the engine to compare between hosts: udp, afxdp (past the kernel's network stack), xdp (received at the
+    /// driver's hook), at the interface of each host that leads to the other; with all three take --budget 300
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine_network, default_value = "udp", conflicts_with = "reading")]
     network: Vec<Stack>,
-    /// Cores to use: those of the two applications, then that of the dedicated engine
+    /// Cores to use: those of the two applications, then those of their dedicated engines; with a second host first the
+    /// application's, then the engine's, and there those that its server may use
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', value_parser = core, conflicts_with = "reading")]
     cores: Option<Vec<CoreId>>,
     /// Measure nothing; print a study's verdict
@@ -106,18 +111,28 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let source = Source::live();
     let machine = Machine::read(&source)?;
-    let (grounds, remarks) = grounds(&arguments, &machine)?;
+    linux::signal::watch()?;
+    let second = second_host(arguments.path.as_ref())?;
+    let asked = match (&arguments.path, &second) {
+        (Some(Ends::Path(path)), _) => Some(path.clone()),
+        (_, second) => second.as_ref().map(|second| Path::Remote(second.node().to_owned())),
+    };
+    let program = std::env::current_exe()
+        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    let mut bench = Bench::new(program).with(second);
+    let (grounds, remarks) = grounds(&arguments, &machine, asked, &bench)?;
     let design = Design::of(grounds)?;
+    for network in &design.grounds.networks {
+        let first = design.points().into_iter().find(|point| point.stack == *network);
+        let cannot = |fault: Fault| fault.within(format!("network {}", network.name().trim_start_matches("engine-")));
+        first.map_or(Ok(()), |point| bench.prepare(point)).map_err(cannot)?;
+    }
     let mut store = Store::open(&arguments.store)?;
     let mut study = open(&mut store, &design, &arguments, &machine, &source)?;
     for remark in &remarks {
         eprintln!("note: {remark}");
     }
 
-    linux::signal::watch()?;
-    let program = std::env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
-    let mut bench = Bench::new(program);
     let mut display = Display::new(design.grounds.budget);
     let outcome = conduct(&mut store, &mut study, &mut bench, &mut display, &linux::signal::interrupted);
     display.close();
@@ -148,7 +163,12 @@ fn engine_network(text: &str) -> Result<Stack> {
 }
 
 /// What the study can use here, and what the reader should know about it.
-fn grounds(arguments: &Arguments, machine: &Machine) -> Result<(Grounds, Vec<String>)> {
+fn grounds(
+    arguments: &Arguments,
+    machine: &Machine,
+    path: Option<Path>,
+    bench: &Bench,
+) -> Result<(Grounds, Vec<String>)> {
     let mut remarks = Vec::new();
     let cores = match &arguments.cores {
         Some(cores) => {
@@ -173,9 +193,13 @@ fn grounds(arguments: &Arguments, machine: &Machine) -> Result<(Grounds, Vec<Str
         (false, [one, other, ..]) => Some(machine.topology.distance(*one, *other)),
         _ => None,
     };
-    let network = match &arguments.path {
+    let mut peer_cores = Vec::new();
+    let network = match path {
         Some(Path::Lab) => Lab::owned(&Options::default()).map(|_| Path::Lab)?,
-        Some(Path::Remote(host)) => bench::runner::answers(host).map(|()| Path::Remote(host.clone()))?,
+        Some(Path::Remote(host)) => {
+            peer_cores = bench.cores_of(&host)?;
+            Path::Remote(host)
+        }
         Some(Path::Loopback) => Path::Loopback,
         None => match Lab::owned(&Options::default()) {
             Ok(_) => Path::Lab,
@@ -187,24 +211,32 @@ fn grounds(arguments: &Arguments, machine: &Machine) -> Result<(Grounds, Vec<Str
     };
     let protocol_core = (network == Path::Lab).then(|| cores.first().copied()).flatten();
     let networks = arguments.network.iter().copied().filter(|stack| *stack != Stack::EngineUdp).collect::<Vec<_>>();
-    if !networks.is_empty() && network != Path::Lab {
-        let next = "leave --network out, or choose --path lab (as root)";
-        return Err(Fault::new(
-            format!("networks of path {network}"),
-            "a study knows the lab's interfaces alone",
-            next,
-        ));
+    if !networks.is_empty() && network == Path::Loopback {
+        let next = "leave --network out, or choose --path HOST, or lab (as root)";
+        return Err(Fault::new("networks of path loopback", "packets pass no interface's driver there", next));
     }
     let grounds = Grounds {
         networks,
         cores,
+        peer_cores,
         distance,
         network,
         protocol_core,
         open_mpi: bench::reference::netpipe::is_installed(),
-        budget: Nanoseconds(arguments.budget * 1_000_000_000),
+        budget: budget(arguments.budget, &mut remarks),
     };
     Ok((grounds, remarks))
+}
+
+/// What was asked for, or less where the job around this process ends before.
+fn budget(asked: u64, remarks: &mut Vec<String>) -> Nanoseconds {
+    let job = allocation::around();
+    let left = job.as_ref().and_then(Allocation::usable).map(|left| left.as_secs().max(1));
+    if let (Some(job), Some(left)) = (&job, left.filter(|left| *left < asked)) {
+        remarks.push(format!("{left} s for measuring instead of {asked}: {} ends after that", job.name));
+        return Nanoseconds(left * 1_000_000_000);
+    }
+    Nanoseconds(asked * 1_000_000_000)
 }
 
 /// Where named cores are threads of one: what runs on the one slows the other.

@@ -13,7 +13,7 @@ use experiment::trial::merit::Merit;
 use experiment::trial::store::Store;
 use experiment::trial::{page, terminal};
 use indicatif::ProgressBar;
-use launch::allocation;
+use launch::allocation::{self, Allocation};
 use launch::carrier::{Network, placement};
 use launch::carriers;
 use launch::trial::{Starter, programs};
@@ -95,9 +95,6 @@ const EXAMPLES: &str = "Examples:
 /// Where no other time is given.
 const BUDGET: Duration = Duration::from_secs(600);
 
-/// Of a batch job's time that is left, so much is kept for what comes after.
-const KEPT: f64 = 0.05;
-
 const CANNOT_TELL: u8 = 3;
 const WRONG: u8 = 4;
 const SLOWER: u8 = 5;
@@ -121,7 +118,7 @@ fn percent(text: &str) -> Result<f64> {
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let allocation = allocation::around();
-    let left = allocation.as_ref().and_then(|allocation| allocation.left).map(|left| left.mul_f64(1.0 - KEPT));
+    let left = allocation.as_ref().and_then(Allocation::usable);
     let budget = match (arguments.budget, left) {
         (Some(asked), _) => asked,
         (None, Some(left)) => left.min(BUDGET),

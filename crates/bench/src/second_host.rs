@@ -1,0 +1,152 @@
+//! A `plimsoll serve` on another node of this job's allocation, started for one bench, answering it alone, and ended with it
+//! however it ends.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use launch::allocation::Allocation;
+use machine::{Fault, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::control::{Connection, Reply, Request};
+use crate::owner;
+use crate::runner::connect;
+
+/// For the batch system to start it, and for it to answer.
+const ANSWERS: Duration = Duration::from_secs(60);
+
+/// For it to end by itself once its owner is gone.
+const ENDS: Duration = Duration::from_secs(5);
+
+/// Ports to choose from: below those that the kernel gives to connections.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// The node, held for as long as this value lives.
+#[derive(Debug)]
+pub struct SecondHost {
+    node: String,
+    address: SocketAddr,
+    secret: String,
+    launcher: Child,
+    /// `None` until it has answered, and from its end on.
+    hold: Option<Connection>,
+}
+
+impl SecondHost {
+    /// Starts `program serve` on `node` of `allocation` and waits until it answers.
+    ///
+    /// # Errors
+    /// The batch system does not start it, or it cannot be reached.
+    pub fn start(allocation: &Allocation, node: &str, program: &Path) -> Result<SecondHost> {
+        let secret = owner::secret()?;
+        let random = u64::from_str_radix(&owner::digest(&secret)[..8], 16).unwrap_or_default();
+        let port = PORTS.start + (random % PORTS.len() as u64) as u16;
+        let address = SocketAddr::new(allocation.address(node)?, port);
+        let arguments = ["serve", "--listen", &address.to_string(), "--owner", &owner::digest(&secret)].map(Into::into);
+        let mut command = allocation.on(node, program, &arguments)?;
+        let launcher = command.get_program().to_string_lossy().into_owned();
+        let subject = format!("plimsoll serve on {node}");
+        let next = format!(
+            "start plimsoll from a folder that all nodes have and see that `{launcher}` works, or serve there by hand: \
+             `plimsoll serve`, --path {node}"
+        );
+        let failed = |e: std::io::Error| Fault::because(subject.clone(), e, next.clone());
+        let mut said = tempfile::tempfile().map_err(failed)?;
+        // A group of its own: Ctrl-C at the terminal is for the bench, which then ends this.
+        command.process_group(0).stdout(Stdio::null()).stderr(said.try_clone().map_err(failed)?);
+        let child = command.spawn().map_err(failed)?;
+        let mut second = SecondHost { node: node.to_owned(), address, secret, launcher: child, hold: None };
+        let until = Instant::now() + ANSWERS;
+        let (refused, ended) = loop {
+            let refused = match second.take_hold() {
+                Ok(()) => return Ok(second),
+                Err(fault) => fault,
+            };
+            if linux::signal::interrupted() {
+                return Err(Fault::new(subject, "a signal came before it answered", "run again"));
+            }
+            let ended = second.launcher.try_wait().map_err(failed)?;
+            if Instant::now() > until || ended.is_some() {
+                break (refused, ended);
+            }
+            sleep(Duration::from_millis(50));
+        };
+        let mut text = String::new();
+        let _ = said.seek(SeekFrom::Start(0)).and_then(|_| said.read_to_string(&mut text));
+        let said = telling(&text).map(|line| format!(": {line}")).unwrap_or_default();
+        Err(match ended {
+            Some(status) => Fault::new(subject, format!("{launcher} ended with {status}{said}"), next),
+            None => {
+                let waited = ANSWERS.as_secs();
+                let cause = format!("no answer from {address} within {waited} s ({}){said}", refused.cause());
+                let next =
+                    "see whether a firewall is between the nodes; --path ADDRESS takes another network of theirs";
+                Fault::new(subject, cause, next)
+            }
+        })
+    }
+
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// A connection for one session.
+    pub(crate) fn reach(&self) -> Result<(Connection, IpAddr)> {
+        let mut connection = connect(self.address, &self.node)?;
+        connection.send(&Request::Secret(self.secret.clone()), ANSWERS)?;
+        Ok((connection, self.address.ip()))
+    }
+
+    fn take_hold(&mut self) -> Result<()> {
+        let (mut connection, _) = self.reach()?;
+        connection.send(&Request::Hold, ANSWERS)?;
+        match connection.receive(ANSWERS)? {
+            Reply::Held => self.hold = Some(connection),
+            _ => return Err(Fault::new(connection.peer(), "another program answers there", "run again")),
+        }
+        Ok(())
+    }
+}
+
+/// The line of what a launcher said that says most: srun adds that it would not bind anyway, and that the task ended.
+fn telling(said: &str) -> Option<&str> {
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("for cpu binding"));
+    lines().find(|line| !line.contains(": task 0: ")).or(lines().next())
+}
+
+impl Drop for SecondHost {
+    fn drop(&mut self) {
+        let until = Instant::now() + if self.hold.take().is_some() { ENDS } else { Duration::ZERO };
+        while matches!(self.launcher.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                // The batch system ends what its launcher had started.
+                let _ = kill_process(Pid::from_child(&self.launcher), Signal::TERM);
+                let _ = self.launcher.wait();
+                return;
+            }
+            sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::telling;
+
+    #[test]
+    fn of_what_srun_says_the_cause_is_told() {
+        let binding = "srun: cluster configuration lacks support for cpu binding\n";
+        let ended = "srun: error: node2: task 0: Exited with exit code 2\n";
+        let cause = "slurmstepd-node2: error: execve(): /x/plimsoll: No such file or directory\n";
+        for order in [[binding, ended, cause], [cause, binding, ended]] {
+            assert_eq!(telling(&order.concat()), Some(cause.trim()));
+        }
+        assert_eq!(telling(ended), Some(ended.trim()));
+        assert_eq!(telling(binding), None);
+    }
+}
