@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 
 fn me() -> Name {
     let mut bytes = [7; Name::LENGTH];
-    bytes[..4].copy_from_slice(b"plm1");
+    bytes[..4].copy_from_slice(b"plm2");
     Name::from_bytes(&bytes).expect("a name of sevens")
 }
 

@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut name = bytes.to_vec();
     if bytes.first().is_some_and(|byte| byte % 2 == 0) {
         name.resize(Name::LENGTH, 0);
-        name[..4].copy_from_slice(b"plm1");
+        name[..4].copy_from_slice(b"plm2");
     }
     if let Ok(read) = Name::from_bytes(&name) {
         assert_eq!(read.as_bytes()[..], name[..]);

@@ -13,7 +13,7 @@ use machine::{Fault, Result};
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name([u8; Name::LENGTH]);
 
-const MAGIC: [u8; 4] = *b"plm1";
+const MAGIC: [u8; 4] = *b"plm2";
 
 impl Name {
     pub const LENGTH: usize = 64;

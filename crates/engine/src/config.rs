@@ -16,7 +16,8 @@ pub struct LinkConfig {
     pub remote_read: bool,
     /// Messages of the peer that may be unmatched here before the peer must wait.
     pub credit_messages: u32,
-    /// Payload that those messages may carry; beyond it they come as rendezvous.
+    /// Payload that those messages may carry. Beyond it short ones wait as well; long ones, and those that somebody waits for,
+    /// come as rendezvous.
     pub credit_bytes: Bytes,
     /// Set where the port may lose, duplicate or reorder packets.
     pub reliability: Option<ReliabilityConfig>,

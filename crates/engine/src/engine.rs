@@ -7,14 +7,15 @@ use slotmap::SlotMap;
 
 use crate::buffer::Buffer;
 use crate::config::LinkConfig;
+use crate::credit::MOST_WIDENED;
 use crate::matching::{PostedQueue, UnexpectedQueue};
-use crate::peer::{Control, MOST_WIDENED, Peer, Target};
+use crate::peer::{Control, Peer, Target};
 use crate::reliability::{Due, Spares};
 use crate::request::{
     ClaimKey, Completion, Direction, ReceiveKey, ReceiveRequest, ReceiveState, RequestId, RequestKey, SendKey,
     SendRequest, Status, from_wire, to_wire,
 };
-use crate::tag::{Envelope, Label, Source, TagSelector};
+use crate::tag::{Envelope, Label, Source, Space, TagSelector};
 use crate::wire::LARGEST_HEADER;
 
 /// A message that arrived before its receive.
@@ -97,6 +98,9 @@ pub struct Counters {
     pub acknowledgements: u64,
     /// Most messages that ever waited unmatched.
     pub unexpected_most: u64,
+    /// Messages that were announced to their receiver (rendezvous).
+    #[serde(default)]
+    pub announced: u64,
     /// Times that a peer was allowed twice as many unmatched messages, for a receive that waited behind them.
     pub widened: u64,
     /// Rendezvous messages fetched from the sender's memory.
@@ -147,7 +151,9 @@ pub struct Engine<B> {
     pub(crate) short_sends: u64,
     next_timeout: Option<Nanoseconds>,
     /// The fewest messages that any peer may leave unmatched.
-    least_credit: u32,
+    pub(crate) least_credit: u32,
+    /// Peers whose unmatched messages hold more than half of their credit for bytes.
+    pub(crate) half_filled: usize,
     /// Messages that peers may still be allowed beyond their credit.
     pub(crate) widening: u32,
     pub(crate) counters: Counters,
@@ -180,6 +186,7 @@ impl<B: Buffer> Engine<B> {
             short_sends: 0,
             next_timeout: None,
             least_credit: u32::MAX,
+            half_filled: 0,
             widening: MOST_WIDENED,
             counters: Counters::default(),
         }
@@ -225,14 +232,13 @@ impl<B: Buffer> Engine<B> {
         self.peers.iter().all(|link| !link.alive || link.is_quiet())
     }
 
-    /// A receive waits while messages that it does not take may use up its senders' credit.
-    #[cold]
-    fn widen_for(&mut self, source: Source) {
-        for index in 0..self.peers.len() as u32 {
-            if source.takes(PeerIndex(index)) && self.peers[index as usize].is_tight() {
-                self.widen(PeerIndex(index));
-            }
+    /// The unexpected message that a receive would take.
+    fn look(&mut self, source: Source, selector: TagSelector) -> Option<u32> {
+        let found = self.unexpected.find(source, selector);
+        if found.is_none() {
+            self.relieve_senders(source);
         }
+        found
     }
 
     /// Numbers of receives that wait for a message and of messages that wait for a receive.
@@ -296,6 +302,7 @@ impl<B: Buffer> Engine<B> {
         let key = self.sends.insert(request);
         if link.alive {
             link.messages.push_back(key);
+            link.untagged += u32::from(label.space != Space::Tagged);
             self.mark_ready(peer);
         } else {
             self.finish_send(key, Status::PeerDead);
@@ -325,9 +332,7 @@ impl<B: Buffer> Engine<B> {
             self.finish_receive(key, nothing(source, selector), Status::PeerDead);
         } else {
             self.posted.post(source, selector, key);
-            if self.unexpected.len() as u32 >= self.least_credit / 2 {
-                self.widen_for(source);
-            }
+            self.relieve_senders(source);
             // The peer's silence counts from now, though it was never heard of before.
             if let Source::Peer(peer) = source
                 && self.peers[peer.0 as usize].reliability.as_ref().is_some_and(|link| !link.is_engaged())
@@ -340,14 +345,14 @@ impl<B: Buffer> Engine<B> {
 
     /// The message that a receive of `source` and `selector` would take now, left where it is.
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Option<Envelope> {
-        let node = self.unexpected.find(source, selector)?;
+        let node = self.look(source, selector)?;
         let (peer, label, message) = self.unexpected.get(node);
         Some(Envelope::new(peer, label, message.length()))
     }
 
     /// Takes the message that [`Engine::probe`] would name out of the matching: no other receive gets it.
     pub fn claim(&mut self, source: Source, selector: TagSelector) -> Option<(Envelope, Claim)> {
-        let node = self.unexpected.find(source, selector)?;
+        let node = self.look(source, selector)?;
         let (peer, label, message) = self.unexpected.remove(node);
         let envelope = Envelope::new(peer, label, message.length());
         let key = self.claimed.insert(Claimed { peer, label, message });
@@ -377,14 +382,14 @@ impl<B: Buffer> Engine<B> {
 
     /// Drops the claimed message; its sender takes it for received. False where the claim was given back before.
     pub fn discard(&mut self, claim: Claim) -> bool {
-        let Some(Claimed { peer, message, .. }) = self.claimed.remove(claim.0) else { return false };
+        let Some(Claimed { peer, label, message }) = self.claimed.remove(claim.0) else { return false };
         let link = &mut self.peers[peer.0 as usize];
         if let Some(partial) = &mut link.partial
             && matches!(partial.target, Target::Claimed(at) if at == claim.0)
         {
             partial.target = Target::Nowhere;
         }
-        self.let_go(peer, &message);
+        self.let_go(peer, label.space, &message);
         if let Unexpected::Request { sender, .. } = message {
             self.peers[peer.0 as usize].control.push_back(Control::Done { sender });
             self.mark_ready(peer);
@@ -421,8 +426,12 @@ impl<B: Buffer> Engine<B> {
                     let link = &mut self.peers[send.peer.0 as usize];
                     let Some(place) = link.messages.iter().position(|&queued| queued == key) else { return false };
                     link.messages.remove(place);
+                    link.untagged -= u32::from(send.label.space != Space::Tagged);
                     link.plan = None;
+                    // What stood behind it may need less credit, or none.
+                    let peer = send.peer;
                     self.finish_send(key, Status::Cancelled);
+                    self.mark_ready(peer);
                     true
                 }
                 _ => false,
@@ -466,12 +475,18 @@ impl<B: Buffer> Engine<B> {
         link.alive = false;
         link.control.clear();
         link.messages.clear();
+        link.untagged = 0;
         link.streaming.clear();
         link.plan = None;
         link.reliability = None;
+        let held = link.held_bytes;
         let cut_short = link.partial.take().and_then(|partial| match partial.target {
-            Target::Unexpected(node) => Some(node),
+            Target::Unexpected(node) => {
+                self.set_held(peer, held - partial.length);
+                Some(node)
+            }
             Target::Claimed(key) => {
+                self.set_held(peer, held - partial.length);
                 self.claimed[key].message = Unexpected::Lost { length: partial.length };
                 None
             }

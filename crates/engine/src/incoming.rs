@@ -3,8 +3,9 @@
 use machine::{Nanoseconds, PeerIndex};
 
 use crate::buffer::Buffer;
+use crate::credit::MOST_MESSAGES;
 use crate::engine::{Engine, Read, Unexpected};
-use crate::peer::{Control, MOST_ANSWERS, MOST_MESSAGES, Partial, Peer, Target};
+use crate::peer::{Control, MOST_ANSWERS, Partial, Target};
 use crate::reliability::{Arrival, Stored};
 use crate::request::{Match, ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire, to_wire};
 use crate::tag::{Envelope, Label};
@@ -16,7 +17,7 @@ const READ_AT_ONCE: usize = 4 << 20;
 const BOUNCE: usize = 128 << 10;
 
 /// The peer broke the protocol.
-struct Violation;
+pub(crate) struct Violation;
 
 impl<B: Buffer> Engine<B> {
     /// Takes in one packet from `peer`. Whatever the bytes are, the engine stays whole: malformed packets are counted
@@ -116,7 +117,7 @@ impl<B: Buffer> Engine<B> {
                 self.finish_send(send, Status::Done);
                 Ok(())
             }
-            Packet::Credit { messages, bytes } => {
+            Packet::Credit { messages, bytes, announce } => {
                 let link = &mut self.peers[peer.0 as usize];
                 let messages = link.credit_messages.checked_add(messages).ok_or(Violation)?;
                 let bytes = link.credit_bytes.checked_add(bytes).ok_or(Violation)?;
@@ -125,6 +126,7 @@ impl<B: Buffer> Engine<B> {
                 }
                 link.credit_messages = messages;
                 link.credit_bytes = bytes;
+                link.announce = announce;
                 self.mark_ready(peer);
                 Ok(())
             }
@@ -143,26 +145,25 @@ impl<B: Buffer> Engine<B> {
             Some(key) if whole => {
                 let Some(mut request) = self.receives.remove(key) else { return Ok(()) };
                 copy_into(&mut request.buffer, 0, payload);
-                self.free_credit(peer, 1, length);
+                self.free_credit(peer, label.space, length);
                 let status = status_for(envelope, &request.buffer);
                 self.received(key, request, envelope, status);
                 return Ok(());
             }
             Some(key) => {
                 copy_into(&mut self.receives[key].buffer, 0, payload);
-                self.free_credit(peer, 1, length);
+                self.free_credit(peer, label.space, length);
                 let got = payload.len() as u64;
                 self.receives[key].state = ReceiveState::matched(envelope, got, Way::Eager);
                 Target::Receive(key)
             }
             None => {
-                let link = &mut self.peers[peer.0 as usize];
-                hold(link, length)?;
+                self.hold(peer, length)?;
                 let mut data = Vec::with_capacity(length as usize);
                 data.extend_from_slice(payload);
                 let node = self.unexpected.push(peer, label, Unexpected::Eager { length, data });
                 self.counters.unexpected_most = self.counters.unexpected_most.max(self.unexpected.len() as u64);
-                self.widen_behind_receives(peer, label);
+                self.relieve_behind_receives(peer, label.space);
                 Target::Unexpected(node)
             }
         };
@@ -170,28 +171,6 @@ impl<B: Buffer> Engine<B> {
             self.peers[peer.0 as usize].partial = Some(Partial { target, length, got: payload.len() as u64 });
         }
         Ok(())
-    }
-
-    /// MPI's progress rule: a receive that waits must get its message, however many that nobody waits for come before it.
-    #[inline]
-    fn widen_behind_receives(&mut self, peer: PeerIndex, label: Label) {
-        if self.peers[peer.0 as usize].is_tight() && self.posted.waits_within(label.space) {
-            self.widen(peer);
-        }
-    }
-
-    #[cold]
-    pub(crate) fn widen(&mut self, peer: PeerIndex) {
-        let link = &mut self.peers[peer.0 as usize];
-        if !link.alive {
-            return;
-        }
-        let more = link.widen(self.widening);
-        self.widening -= more;
-        if more > 0 {
-            self.counters.widened += 1;
-            self.mark_ready(peer);
-        }
     }
 
     fn more_arrived(&mut self, peer: PeerIndex, payload: &[u8]) -> Result<(), Violation> {
@@ -258,14 +237,14 @@ impl<B: Buffer> Engine<B> {
         }
         match self.posted.take(peer, label.space, label.tag) {
             Some(key) => {
-                self.free_credit(peer, 1, 0);
+                self.free_credit(peer, label.space, 0);
                 self.start_rendezvous(key, Envelope::new(peer, label, length), sender, address);
             }
             None => {
-                hold(&mut self.peers[peer.0 as usize], 0)?;
+                self.hold(peer, 0)?;
                 self.unexpected.push(peer, label, Unexpected::Request { length, sender, address });
                 self.counters.unexpected_most = self.counters.unexpected_most.max(self.unexpected.len() as u64);
-                self.widen_behind_receives(peer, label);
+                self.relieve_behind_receives(peer, label.space);
             }
         }
         Ok(())
@@ -331,7 +310,7 @@ impl<B: Buffer> Engine<B> {
 
     /// Gives a fresh receive a message that is in no queue any more.
     pub(crate) fn give(&mut self, key: ReceiveKey, peer: PeerIndex, label: Label, message: Unexpected) {
-        self.let_go(peer, &message);
+        self.let_go(peer, label.space, &message);
         match message {
             Unexpected::Eager { length, data } => {
                 let envelope = Envelope::new(peer, label, length);
@@ -346,18 +325,6 @@ impl<B: Buffer> Engine<B> {
                 self.finish_receive(key, Envelope::new(peer, label, length), Status::PeerDead);
             }
         }
-    }
-
-    /// A held message is held no longer: its credit goes back to the peer.
-    pub(crate) fn let_go(&mut self, peer: PeerIndex, message: &Unexpected) {
-        let link = &mut self.peers[peer.0 as usize];
-        link.held_messages -= 1;
-        let bytes = match message {
-            Unexpected::Eager { length, .. } => *length,
-            Unexpected::Request { .. } | Unexpected::Lost { .. } => 0,
-        };
-        link.held_bytes -= bytes;
-        self.free_credit(peer, 1, bytes);
     }
 
     fn start_rendezvous(&mut self, key: ReceiveKey, envelope: Envelope, sender: u64, address: u64) {
@@ -421,28 +388,6 @@ impl<B: Buffer> Engine<B> {
         }
         fetched
     }
-
-    /// Returns credit to the peer.
-    #[inline]
-    fn free_credit(&mut self, peer: PeerIndex, messages: u32, bytes: u64) {
-        let link = &mut self.peers[peer.0 as usize];
-        link.free(messages, bytes);
-        if !link.control.is_empty() {
-            self.mark_ready(peer);
-        }
-    }
-}
-
-/// Notes an unmatched message, within the credit that the peer has.
-fn hold(link: &mut Peer, bytes: u64) -> Result<(), Violation> {
-    let messages = link.held_messages + 1;
-    let held = link.held_bytes.checked_add(bytes).ok_or(Violation)?;
-    if messages > link.allowance || held > link.config.credit_bytes.0 {
-        return Err(Violation);
-    }
-    link.held_messages = messages;
-    link.held_bytes = held;
-    Ok(())
 }
 
 /// Fills `from..upto` of the buffer out of a peer's memory; by way of `bounce` where its bytes are not this process's.

@@ -17,6 +17,7 @@
 
 mod buffer;
 mod config;
+mod credit;
 mod engine;
 mod incoming;
 pub mod matching;

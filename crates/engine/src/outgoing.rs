@@ -17,7 +17,7 @@ impl Control {
         match *self {
             Control::Clear { sender, receiver } => Packet::Clear { sender, receiver },
             Control::Done { sender } => Packet::Done { sender },
-            Control::Credit { messages, bytes } => Packet::Credit { messages, bytes },
+            Control::Credit { messages, bytes, announce } => Packet::Credit { messages, bytes, announce },
             Control::Withdrawn { receiver } => Packet::Withdrawn { receiver },
         }
     }
@@ -186,7 +186,7 @@ impl<B: Buffer> Engine<B> {
                 write_with_payload(header, request, payload, body);
                 link.favour_streaming = true;
                 if request.written == length {
-                    link.messages.pop_front();
+                    link.pop_message(request.label.space);
                     finished = Some(send);
                 }
             }
@@ -195,14 +195,15 @@ impl<B: Buffer> Engine<B> {
                 write_with_payload(Packet::More { payload: &[] }, request, payload, body);
                 link.favour_streaming = true;
                 if request.written == request.length() {
-                    link.messages.pop_front();
+                    link.pop_message(request.label.space);
                     finished = Some(send);
                 }
             }
             Plan::Request { send } => {
                 let request = &mut self.sends[send];
                 link.credit_messages -= 1;
-                link.messages.pop_front();
+                link.pop_message(request.label.space);
+                self.counters.announced += 1;
                 link.favour_streaming = true;
                 let address = if link.config.remote_read { request.buffer.address() } else { 0 };
                 let length = request.length() as u64;
@@ -272,13 +273,17 @@ fn plan_message<B: Buffer>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B>>
     if link.credit_messages == 0 {
         return None;
     }
-    if !request.confirmed && left as u64 <= link.config.eager_limit.0.min(link.credit_bytes) {
-        let header = wire::eager_header(&request.label);
-        let payload = left.min(link.room(header));
-        Some((Plan::Eager { send, payload }, header + payload))
-    } else {
-        Some((Plan::Request { send }, wire::REQUEST_HEADER))
+    if !request.confirmed && left as u64 <= link.config.eager_limit.0 {
+        if left as u64 <= link.credit_bytes {
+            let header = wire::eager_header(&request.label);
+            let payload = left.min(link.room(header));
+            return Some((Plan::Eager { send, payload }, header + payload));
+        }
+        if link.waits_for_bytes(left as u64) {
+            return None;
+        }
     }
+    Some((Plan::Request { send }, wire::REQUEST_HEADER))
 }
 
 fn resend<B: Buffer>(

@@ -2,18 +2,19 @@
 
 use std::collections::VecDeque;
 
-use machine::bounds::{ENGINE_ANSWERS, ENGINE_WIDENED};
+use machine::bounds::ENGINE_ANSWERS;
 
 use crate::config::LinkConfig;
 use crate::reliability::Reliability;
 use crate::request::{ClaimKey, ReceiveKey, SendKey};
+use crate::tag::Space;
 
 /// A packet that is not part of the message stream.
 #[derive(Clone, Copy)]
 pub(crate) enum Control {
     Clear { sender: u64, receiver: u64 },
     Done { sender: u64 },
-    Credit { messages: u32, bytes: u64 },
+    Credit { messages: u32, bytes: u64, announce: bool },
     Withdrawn { receiver: u64 },
 }
 
@@ -47,10 +48,6 @@ pub(crate) enum Plan {
     Acknowledge,
 }
 
-/// Unmatched messages of one peer that are ever allowed; about 100 bytes each where they are long.
-pub(crate) const MOST_MESSAGES: u32 = ENGINE_WIDENED.each.count() as u32;
-/// Of all peers beyond their first credit.
-pub(crate) const MOST_WIDENED: u32 = ENGINE_WIDENED.total.count() as u32;
 /// Packets of control that wait for one peer.
 pub(crate) const MOST_ANSWERS: usize = ENGINE_ANSWERS.each.count();
 
@@ -76,6 +73,10 @@ pub(crate) struct Peer {
     pub favour_streaming: bool,
     pub credit_messages: u32,
     pub credit_bytes: u64,
+    /// The peer has asked for announcements of what lacks credit for its bytes.
+    pub announce: bool,
+    /// Those of `messages` that are in other spaces than [`Space::Tagged`].
+    pub untagged: u32,
 
     // Incoming.
     pub partial: Option<Partial>,
@@ -87,6 +88,8 @@ pub(crate) struct Peer {
     /// Matched since the last credit packet.
     pub freed_messages: u32,
     pub freed_bytes: u64,
+    /// The peer was asked to announce, and not since to stop.
+    pub asked: bool,
 }
 
 impl Peer {
@@ -104,12 +107,15 @@ impl Peer {
             favour_streaming: false,
             credit_messages: config.credit_messages,
             credit_bytes: config.credit_bytes.0,
+            announce: false,
+            untagged: 0,
             partial: None,
             allowance: config.credit_messages,
             held_messages: 0,
             held_bytes: 0,
             freed_messages: 0,
             freed_bytes: 0,
+            asked: false,
             config,
         }
     }
@@ -121,43 +127,11 @@ impl Peer {
         self.config.mtu.0 as usize - sequencing - header
     }
 
-    /// A message has left the unexpected state, or never entered it. Tells the peer once a quarter of the credit
-    /// has come together.
+    /// Takes the first message out of the queue.
     #[inline]
-    pub fn free(&mut self, messages: u32, bytes: u64) {
-        self.freed_messages += messages;
-        self.freed_bytes += bytes;
-        if self.freed_messages >= self.config.credit_messages.div_ceil(4)
-            || self.freed_bytes >= self.config.credit_bytes.0.div_ceil(4).max(1)
-        {
-            if let Some(Control::Credit { messages, bytes }) = self.control.back_mut() {
-                *messages = messages.saturating_add(self.freed_messages);
-                *bytes = bytes.saturating_add(self.freed_bytes);
-            } else {
-                self.control.push_back(Control::Credit { messages: self.freed_messages, bytes: self.freed_bytes });
-            }
-            self.freed_messages = 0;
-            self.freed_bytes = 0;
-        }
-    }
-
-    /// The peer may have no credit left, as far as is known here.
-    #[inline]
-    pub fn is_tight(&self) -> bool {
-        self.held_messages + self.freed_messages >= self.allowance
-    }
-
-    /// Doubles the allowance, as far as there are `left` to give, and tells the peer, with whatever else has come together.
-    /// How many messages were added.
-    pub fn widen(&mut self, left: u32) -> u32 {
-        let more = self.allowance.min(MOST_MESSAGES.saturating_sub(self.allowance)).min(left);
-        self.allowance += more;
-        let messages = self.freed_messages + more;
-        if messages > 0 {
-            self.control.push_back(Control::Credit { messages, bytes: self.freed_bytes });
-            (self.freed_messages, self.freed_bytes) = (0, 0);
-        }
-        more
+    pub fn pop_message(&mut self, space: Space) {
+        self.messages.pop_front();
+        self.untagged -= u32::from(space != Space::Tagged);
     }
 
     pub fn is_quiet(&self) -> bool {
@@ -165,36 +139,5 @@ impl Peer {
             && self.messages.is_empty()
             && self.streaming.is_empty()
             && self.reliability.as_ref().is_none_or(Reliability::is_quiet)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use machine::Bytes;
-
-    use super::*;
-
-    #[test]
-    fn what_peers_may_leave_unmatched_grows_within_a_total() {
-        let credit_messages = 1000;
-        let config = LinkConfig {
-            mtu: Bytes(1500),
-            eager_limit: Bytes(500),
-            remote_read: false,
-            credit_messages,
-            credit_bytes: Bytes(4000),
-            reliability: None,
-        };
-        let mut left = MOST_WIDENED;
-        let mut peers: Vec<Peer> = (0..40).map(|_| Peer::new(config.clone())).collect();
-        for _ in 0..20 {
-            for peer in &mut peers {
-                left -= peer.widen(left);
-            }
-        }
-        assert_eq!(left, 0);
-        assert!(peers.iter().all(|peer| peer.allowance <= MOST_MESSAGES));
-        let widened: u32 = peers.iter().map(|peer| peer.allowance - credit_messages).sum();
-        assert_eq!(widened, MOST_WIDENED);
     }
 }

@@ -29,6 +29,8 @@ const WITHDRAWN: u8 = 8;
 
 /// In the third byte of a packet with a label: 64 bits of data are there.
 const HAS_DATA: u8 = 1;
+/// In the second byte of a credit packet.
+const ANNOUNCE: u8 = 1;
 
 #[inline]
 pub(crate) fn eager_header(label: &Label) -> usize {
@@ -50,8 +52,9 @@ pub(crate) enum Packet<'a> {
     Data { receiver: u64, payload: &'a [u8] },
     /// The receiver has read the message out of the sender's memory.
     Done { sender: u64 },
-    /// Messages and bytes that have left the unexpected queue.
-    Credit { messages: u32, bytes: u64 },
+    /// Messages and bytes that have left the unexpected queue. `announce`: until the next of these packets the peer is to
+    /// announce what it has no credit for the bytes of.
+    Credit { messages: u32, bytes: u64, announce: bool },
     /// The sender has taken a rendezvous message back: no more of its bytes come.
     Withdrawn { receiver: u64 },
 }
@@ -125,7 +128,12 @@ impl<'a> Packet<'a> {
             }
             CREDIT => {
                 exactly(CREDIT_HEADER)?;
-                Packet::Credit { messages: u32_at(bytes, 4), bytes: u64_at(bytes, 8) }
+                let announce = match bytes[1] {
+                    0 => false,
+                    ANNOUNCE => true,
+                    _ => return None,
+                };
+                Packet::Credit { messages: u32_at(bytes, 4), bytes: u64_at(bytes, 8), announce }
             }
             WITHDRAWN => {
                 exactly(WITHDRAWN_HEADER)?;
@@ -198,8 +206,9 @@ impl<'a> Packet<'a> {
                 head(into, DONE, 0);
                 put(into, 8, sender);
             }
-            Packet::Credit { messages, bytes } => {
+            Packet::Credit { messages, bytes, announce } => {
                 head(into, CREDIT, messages);
+                into[1] = if announce { ANNOUNCE } else { 0 };
                 put(into, 8, bytes);
             }
             Packet::Withdrawn { receiver } => {
@@ -305,7 +314,7 @@ mod tests {
                 4 => Packet::Data { receiver: a, payload },
                 5 => Packet::Done { sender: a },
                 6 => Packet::Withdrawn { receiver: a },
-                _ => Packet::Credit { messages: a as u32, bytes: b },
+                _ => Packet::Credit { messages: a as u32, bytes: b, announce: c.is_multiple_of(2) },
             };
             let mut bytes = vec![0xAA; packet.length()];
             packet.write(&mut bytes);

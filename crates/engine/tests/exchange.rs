@@ -107,22 +107,26 @@ fn a_longer_message_is_truncated_with_an_error() {
 
 #[test]
 fn a_peer_that_does_not_read_makes_the_sender_wait() {
-    let mut pair = Pair::new(true, 4096);
     let config =
         LinkConfig::for_port(&Capabilities { ordered: true, reliable: true, mtu: Bytes(4096), remote_read: false }, 0);
-    for _ in 0..config.credit_messages + 1000 {
-        pair.engines[0].send(OTHER, 5, content(1000), 0).unwrap();
-    }
-    pair.run();
-    let (_, unexpected) = pair.engines[1].queue_lengths();
-    assert_eq!(unexpected, config.credit_messages as usize);
-    for _ in 0..config.credit_messages + 1000 {
-        pair.engines[1].receive(Source::Any, TagSelector::any(), vec![0; 1000], 0).unwrap();
+    // Of the first the number is what fills the credit, of the second the bytes.
+    for length in [10, 1000] {
+        let mut pair = Pair::new(true, 4096);
+        let credit = (config.credit_messages as usize).min(config.credit_bytes.0 as usize / length);
+        for _ in 0..credit + 1000 {
+            pair.engines[0].send(OTHER, 5, content(length), 0).unwrap();
+        }
         pair.run();
+        assert_eq!(pair.engines[1].queue_lengths().1, credit);
+        for _ in 0..credit + 1000 {
+            pair.engines[1].receive(Source::Any, TagSelector::any(), vec![0; length], 0).unwrap();
+            pair.run();
+        }
+        assert_eq!(pair.done[1].len(), credit + 1000);
+        assert!(pair.done[1].iter().all(|got| got.status == Status::Done && got.buffer == content(length)));
+        assert_eq!(pair.done[0].len(), pair.done[1].len());
+        assert_eq!(pair.engines[0].counters().announced, 0);
     }
-    assert_eq!(pair.done[1].len(), config.credit_messages as usize + 1000);
-    assert!(pair.done[1].iter().all(|got| got.status == Status::Done && got.buffer == content(1000)));
-    assert_eq!(pair.done[0].len(), pair.done[1].len());
 }
 
 #[test]

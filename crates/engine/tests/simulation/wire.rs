@@ -43,7 +43,7 @@ impl Wire {
             eager_limit: Bytes(random.one_of(&[0, 30, 1024, 8 << 10, 64 << 10, 1 << 40])),
             remote_read: reliable && random.chance(500),
             credit_messages: random.one_of(&[1, 2, 3, 5, 16, 1000, 16 << 10]) as u32,
-            credit_bytes: Bytes(random.one_of(&[0, 1, 100, 4096, 1 << 20])),
+            credit_bytes: Bytes(random.one_of(&[0, 1, 100, 4096, 64 << 10, 1 << 20])),
             reliability,
         };
         let harsh = !calm && random.chance(300);

@@ -72,8 +72,8 @@ impl Random {
     /// Bytes that begin like what is expected there, or like nothing.
     fn garbage(&mut self) -> Vec<u8> {
         let mut bytes: Vec<u8> = match self.next() % 4 {
-            0 => b"plimhi1\0plm1".to_vec(),
-            1 => b"plm1".to_vec(),
+            0 => b"plimhi1\0plm2".to_vec(),
+            1 => b"plm2".to_vec(),
             // A sequencing header's flags, for a session that is guessed.
             2 => {
                 [self.next() as u32, 0, 0, 1 + (self.next() % 3) as u32].iter().flat_map(|w| w.to_le_bytes()).collect()
