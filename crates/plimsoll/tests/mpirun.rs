@@ -137,7 +137,7 @@ fn a_carrier_of_a_file_is_used_and_its_mistakes_are_named() {
 #[test]
 fn a_carrier_is_proven_by_what_the_mpi_says() {
     let Some(program) = program() else { return };
-    let (code, said, errors) = run(plimsoll(&["--carrier", "tcp", "--prove", "-n", "2", "--"]).arg(&program));
+    let (code, said, errors) = run(plimsoll(&["--carrier", "tcp", "--prove", "-n", "2", "--"]).arg(program));
     assert_eq!((code, said.as_str()), (Some(0), ""), "{errors}");
     assert!(errors.contains("plimsoll: tcp carried the messages: 'Using tcp btl for send'"), "{errors}");
     let folder = TempDir::new().unwrap();
@@ -147,7 +147,7 @@ fn a_carrier_is_proven_by_what_the_mpi_says() {
         let way = format!("for = [{{ mpi = \"openmpi\", {set}{proof} }}]\n");
         fs::write(&file, format!("[[carrier]]\nname = \"mine\"\nwords = \"ours\"\n{way}")).unwrap();
         let mut command = plimsoll(&["--carrier", "mine", "--prove", "-n", "2", "--"]);
-        run(command.env("PLIMSOLL_CARRIERS", &file).arg(&program))
+        run(command.env("PLIMSOLL_CARRIERS", &file).arg(program))
     };
     let verbose = "set = { OMPI_MCA_btl_base_verbose = \"10\" }";
     let (code, _, errors) = with(&format!(", proof = {{ {verbose}, says = 'Using (sm|vader) btl for send' }}"));
