@@ -1,17 +1,12 @@
 //! What an ELF file says about the libraries it needs (System V ABI, gabi chapters 4 and 5).
 
-/// From the ELF header: `EI_CLASS`, `EI_DATA`, `p_type`, `d_tag`.
-const CLASS_32: u8 = 1;
-const CLASS_64: u8 = 2;
-const LITTLE_ENDIAN: u8 = 1;
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
-const PT_INTERP: u32 = 3;
-const DT_NULL: u64 = 0;
-const DT_NEEDED: u64 = 1;
-const DT_STRTAB: u64 = 5;
-/// More entries than any linker writes; bounds the work on a hostile file.
-const MOST_ENTRIES: usize = 4096;
+use object::LittleEndian;
+use object::elf::{DT_NEEDED, DT_STRTAB, ELFCLASS32, FileHeader64, PT_LOAD};
+use object::read::StringTable;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+
+/// More than any linker writes; bounds the work on a hostile file.
+const MOST_LIBRARIES: usize = 4096;
 
 /// A program or library, as far as linking goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,40 +21,35 @@ pub struct Elf {
 
 /// Reads the headers of `file`; `None` if it is no little-endian 64-bit ELF file, or a broken one.
 pub fn read(file: &[u8]) -> Option<Elf> {
-    if !is_elf(file) || file.get(4) != Some(&CLASS_64) || file.get(5) != Some(&LITTLE_ENDIAN) {
-        return None;
-    }
-    let table = word(file, 32, 8)? as usize;
-    let entry = word(file, 54, 2)? as usize;
-    let count = word(file, 56, 2)? as usize;
-    let segments: Vec<Segment> = (0..count.min(MOST_ENTRIES))
-        .map(|nth| Segment::read(file, table.checked_add(nth.checked_mul(entry)?)?))
-        .collect::<Option<_>>()?;
-    let bytes = |segment: &Segment| file.get(segment.offset..segment.offset.checked_add(segment.length)?);
-    let interpreter = match segments.iter().find(|segment| segment.kind == PT_INTERP) {
-        Some(segment) => Some(text(bytes(segment)?, 0)?),
+    let header = FileHeader64::<LittleEndian>::parse(file).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, file).ok()?;
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    let interpreter = segments.iter().find_map(|segment| segment.interpreter(endian, file).transpose());
+    let interpreter = match interpreter.transpose().ok()? {
+        Some(name) => Some(text(name)?),
         None => None,
     };
-    let Some(dynamic) = segments.iter().find(|segment| segment.kind == PT_DYNAMIC) else {
+    let dynamic = segments.iter().find_map(|segment| segment.dynamic(endian, file).transpose()).transpose().ok()?;
+    let Some(dynamic) = dynamic else {
         return Some(Elf { interpreter, needed: Vec::new(), is_dynamic: false });
     };
-    let entries: Vec<(u64, u64)> = bytes(dynamic)?
-        .chunks_exact(16)
-        .map(|entry| (word(entry, 0, 8).unwrap_or(DT_NULL), word(entry, 8, 8).unwrap_or(0)))
-        .take_while(|(tag, _)| *tag != DT_NULL)
-        .take(MOST_ENTRIES)
-        .collect();
-    let names = entries.iter().find(|(tag, _)| *tag == DT_STRTAB).map(|(_, address)| *address);
-    let offset = |address: u64| {
-        let within =
-            |s: &&Segment| s.kind == PT_LOAD && address.checked_sub(s.address).is_some_and(|at| at < s.length as u64);
-        let segment = segments.iter().find(within)?;
-        segment.offset.checked_add((address - segment.address) as usize)
+    let all = |tag: i64| {
+        let entries = dynamic.iter().filter(move |entry| entry.tag(endian) == tag);
+        entries.map(move |entry| entry.d_val(endian))
     };
-    let needed = entries
-        .iter()
-        .filter(|(tag, _)| *tag == DT_NEEDED)
-        .map(|(_, at)| text(file, offset(names?)?.checked_add(usize::try_from(*at).ok()?)?))
+    let names = all(DT_STRTAB).next().and_then(|address| {
+        let loaded = segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD);
+        let mut within = loaded.filter_map(|segment| {
+            let at = address.checked_sub(segment.p_vaddr(endian)).filter(|at| *at < segment.p_filesz(endian))?;
+            segment.p_offset(endian).checked_add(at)
+        });
+        within.next()
+    });
+    let names = names.map(|start| StringTable::new(file, start, file.len() as u64)).unwrap_or_default();
+    let needed = all(DT_NEEDED)
+        .take(MOST_LIBRARIES)
+        .map(|at| text(names.get(at.try_into().ok()?).ok()?))
         .collect::<Option<_>>()?;
     Some(Elf { interpreter, needed, is_dynamic: true })
 }
@@ -71,51 +61,21 @@ pub fn is_elf(file: &[u8]) -> bool {
 
 /// Whether `file` is an ELF file of a 32-bit machine.
 pub fn is_32_bit(file: &[u8]) -> bool {
-    is_elf(file) && file.get(4) == Some(&CLASS_32)
-}
-
-struct Segment {
-    kind: u32,
-    offset: usize,
-    address: u64,
-    length: usize,
-}
-
-impl Segment {
-    fn read(file: &[u8], at: usize) -> Option<Segment> {
-        let field = |offset: usize, length| word(file, at.checked_add(offset)?, length);
-        Some(Segment {
-            kind: field(0, 4)? as u32,
-            offset: field(8, 8)?.try_into().ok()?,
-            address: field(16, 8)?,
-            length: field(32, 8)?.try_into().ok()?,
-        })
-    }
-}
-
-/// A little-endian number of `length` (at most 8) bytes.
-fn word(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
-    let bytes = bytes.get(at..at.checked_add(length)?)?;
-    Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
-}
-
-/// A string up to its terminating zero.
-fn text(bytes: &[u8], at: usize) -> Option<String> {
-    let bytes = bytes.get(at..)?;
-    let end = bytes.iter().position(|byte| *byte == 0)?;
-    String::from_utf8(bytes[..end].to_vec()).ok()
+    is_elf(file) && file.get(4) == Some(&ELFCLASS32)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use object::elf::{DT_NULL, PT_DYNAMIC, PT_INTERP};
+
     use super::*;
 
     /// A program of one page with a loader and two libraries, made by hand.
     fn program() -> Vec<u8> {
         let mut file = vec![0; 0x400];
-        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
         let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
         put(32, &64u64.to_le_bytes());
         put(54, &56u16.to_le_bytes());
