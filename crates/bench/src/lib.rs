@@ -21,7 +21,6 @@ pub mod session;
 mod worker;
 
 /// How far apart two cores are just now.
-fn probe(one: machine::CoreId, other: machine::CoreId) -> Option<experiment::sample::Probe> {
-    let found = linux::probe::between(one, other).ok()?;
-    Some(experiment::sample::Probe { half_round_trip_ps: found.picoseconds })
+fn probe(one: machine::CoreId, other: machine::CoreId) -> Option<machine::Probe> {
+    linux::probe::between(one, other).ok()
 }

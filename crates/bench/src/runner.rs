@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
-use experiment::sample::{Probe, Runner, Sample};
+use experiment::sample::{Runner, Sample};
 use linux::accounting::HostMeter;
 use linux::affinity;
 use linux::lab::{Host, Lab, Options};
@@ -15,7 +15,7 @@ use machine::accounting::Accounting;
 use machine::bounds::{BENCH_INBOX, BENCH_SESSIONS};
 use machine::choice::Choice;
 use machine::topology::Topology;
-use machine::{CoreId, Fault, Nanoseconds, Reading, Result, Site};
+use machine::{CoreId, Fault, Nanoseconds, Probe, Reading, Result, Site};
 
 use crate::cache;
 use crate::calibration::{
@@ -383,7 +383,7 @@ fn probe(spec: &PointSpec, notes: &mut Vec<String>) -> Option<Probe> {
         return None;
     }
     match linux::probe::between(spec.local_core, spec.remote_core) {
-        Ok(found) => Some(Probe { half_round_trip_ps: found.picoseconds }),
+        Ok(found) => Some(found),
         Err(fault) => {
             notes.push(format!("no probe: {fault}"));
             None

@@ -167,7 +167,7 @@ fn main() -> Result<()> {
                 lines.follow();
             });
             let _pinned = affinity::pin(CoreId(0));
-            let line = lines.lead().map(|line| line.picoseconds as f64 / 1e3);
+            let line = lines.lead().map(|line| line.nanoseconds());
             other.join().expect("the follower does not panic");
             line
         }));

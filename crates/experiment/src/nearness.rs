@@ -6,11 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use machine::CoreId;
 use machine::choice::Distance;
+use machine::{CoreId, Probe};
 
 use crate::findings::{Nearness, PointFindings};
-use crate::sample::Probe;
 use crate::statistics::{median, median_interval};
 
 /// Cores whose distances differ by no more than this factor are as near as each other: the steps between places that a
@@ -68,7 +67,7 @@ pub fn said(probes: impl IntoIterator<Item = ((CoreId, CoreId), Probe)>) -> Vec<
         pairs.entry(cores).or_default().push(probe);
     }
     let sentence = |((one, other), probes): ((CoreId, CoreId), Vec<Probe>)| {
-        let ns: Vec<f64> = probes.iter().map(|probe| probe.half_round_trip_ps as f64 / 1e3).collect();
+        let ns: Vec<f64> = probes.iter().map(|probe| probe.nanoseconds()).collect();
         let where_ = match parted(&probes) {
             Some(limit) => format!("near in {} of {}", probes.iter().filter(|p| **p <= limit).count(), probes.len()),
             None => format!("at one distance in all {}", probes.len()),
@@ -89,7 +88,7 @@ pub fn parted_at(points: &[PointFindings]) -> Option<Probe> {
 pub fn of(points: &[PointFindings], distance: Option<Distance>) -> Option<Nearness> {
     let pairs = by_pair(points);
     let most = pairs.values().max_by_key(|probes| probes.len())?;
-    let one_way: Vec<f64> = most.iter().map(|probe| probe.half_round_trip_ps as f64 / 1000.0).collect();
+    let one_way: Vec<f64> = most.iter().map(|probe| probe.nanoseconds()).collect();
     let one_way_ns = median_interval(&one_way)?;
     let moved: Vec<(&Vec<Probe>, Probe)> =
         pairs.values().filter_map(|probes| Some((probes, parted(probes)?))).collect();

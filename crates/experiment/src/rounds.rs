@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use machine::Result;
+use machine::{Probe, Result};
 use serde::Serialize;
 
 use crate::comparison::Paired;
@@ -11,7 +11,6 @@ use crate::contrast::{ERROR, Estimate, looks};
 use crate::findings::Interval;
 use crate::nearness::at_one_place;
 use crate::order::{Turn, turns};
-use crate::sample::Probe;
 use crate::sitting::{End, Sitting, sit};
 
 /// Blocks that may fail before a contender is left out of the rest.

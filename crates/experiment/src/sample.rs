@@ -4,17 +4,10 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use machine::accounting::Accounting;
-use machine::{Nanoseconds, Result};
+use machine::{Nanoseconds, Probe, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::point::PointSpec;
-
-/// Core-to-core latency of the two application cores, one way, probed beside a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Probe {
-    /// Half the median round trip of a raw cache-line ping-pong, in picoseconds to keep its precision.
-    pub half_round_trip_ps: u64,
-}
 
 /// One block: many messages, one value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,7 +24,7 @@ pub struct Sample {
     pub value: f64,
     /// Messages lost, where the stack may lose them.
     pub lost: u64,
-    /// `None` where both ends share a core or no probe could run.
+    /// How far the cores of the two applications were from each other; `None` where both ends share a core or no probe could run.
     pub probe: Option<Probe>,
     pub accounting: Option<Accounting>,
     /// What ran, where it differs from what was asked or needs a word ("engine yields: core 1 is the peer's").

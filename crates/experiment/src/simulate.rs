@@ -6,13 +6,13 @@
 
 use std::fmt;
 
-use machine::Nanoseconds;
+use machine::{Nanoseconds, Probe};
 
 use crate::comparison::{Answer, Paired, answer, is_open};
 use crate::contrast::{EQUALITY, looks};
 use crate::point::Metric;
 use crate::random::Random;
-use crate::sample::{Probe, Sample};
+use crate::sample::Sample;
 use crate::statistics::median;
 
 /// Noise of one block, as a share of its value.

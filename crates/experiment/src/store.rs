@@ -6,14 +6,14 @@ use std::fmt;
 use std::path::Path as FilePath;
 
 use chart::clock;
-use machine::{Fault, Nanoseconds, Result, count};
+use machine::{Fault, Nanoseconds, Probe, Result, count};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::database::{Database, Layout, json, nanoseconds};
 use crate::design::Design;
 use crate::findings::Fact;
 use crate::point::{PointKey, PointSpec};
-use crate::sample::{Probe, Sample};
+use crate::sample::Sample;
 
 const LAYOUT: Layout = Layout {
     number: 1,

@@ -3,7 +3,6 @@
 use experiment::axes::{Axes, Value};
 use experiment::contrast::{Says, looks};
 use experiment::random::Random;
-use experiment::sample::Probe;
 use experiment::trial::Runs;
 use experiment::trial::check::Check;
 use experiment::trial::conduct::{Commands, End, Observer, Ran, conduct};
@@ -13,7 +12,7 @@ use experiment::trial::merit::Merit;
 use experiment::trial::page;
 use experiment::trial::store::{Store, Trial};
 use experiment::trial::terminal;
-use machine::{Nanoseconds, Result};
+use machine::{Nanoseconds, Probe, Result};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -8,12 +8,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use experiment::contrast::{ERROR, Estimate};
 use experiment::ledger::{Kind, Ledger, Outcome, Prediction, Run, Subject};
 use experiment::nearness::as_near;
-use experiment::sample::Probe;
 use experiment::statistics::{median, predictive_interval};
 use machine::choice::Choice;
 use machine::costs::{ENGINE, Interval, Item, Way, store};
 use machine::topology::Topology;
-use machine::{Bytes, CoreId, Costs, Fault, Nanoseconds, Reading, Result, Site, SiteKind, count};
+use machine::{Bytes, CoreId, Costs, Fault, Nanoseconds, Probe, Reading, Result, Site, SiteKind, count};
 use profile::decide::{Candidate, Decision, Judged, Traffic, WORTH, decide};
 use profile::profile::Profile;
 use profile::summary::Summary;
@@ -92,10 +91,8 @@ const READINGS: usize = 15;
 fn stale(costs: &Costs, cores: &[CoreId]) -> Option<String> {
     let Reading::Measured(expected) = costs.get(&Item::Handover).reading else { return None };
     let [first, .., last] = cores else { return None };
-    let readings: Vec<f64> = (0..READINGS)
-        .filter_map(|_| linux::probe::between(*first, *last).ok())
-        .map(|half| half.picoseconds as f64 / 1e3)
-        .collect();
+    let readings: Vec<f64> =
+        (0..READINGS).filter_map(|_| linux::probe::between(*first, *last).ok()).map(Probe::nanoseconds).collect();
     contradicts(expected, median(&readings)?)
 }
 

@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use experiment::sample::Probe;
 use experiment::trial::conduct::{Commands, Ran};
 use experiment::trial::design::{Arm, Design};
 use linux::accounting::time_of_children;
 use linux::warden::Warden;
-use machine::{CoreId, Fault, Nanoseconds, Result};
+use machine::{CoreId, Fault, Nanoseconds, Probe, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sha2::{Digest, Sha256};
@@ -46,8 +45,7 @@ impl Starter {
 
     fn probe(&self) -> Option<Probe> {
         let (one, other) = self.cores?;
-        let found = linux::probe::between(one, other).ok()?;
-        Some(Probe { half_round_trip_ps: found.picoseconds })
+        linux::probe::between(one, other).ok()
     }
 }
 

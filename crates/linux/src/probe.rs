@@ -6,17 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use machine::{CoreId, Fault, Result};
+use machine::{CoreId, Fault, Probe, Result};
 
 use crate::affinity;
 use crate::passing::{fault, hear, patiently, say, speaks};
 use crate::region::Region;
-
-/// Half the median round trip, in picoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HalfRoundTrip {
-    pub picoseconds: u64,
-}
 
 /// Round trips timed together, so that reading the clock weighs nothing.
 const BATCH: u64 = 64;
@@ -83,7 +77,7 @@ impl ProbeLines {
 
     /// Measures, while the other end is in [`ProbeLines::follow`]. Both should be pinned. Takes less than a millisecond;
     /// `None` where the other end does not come within 100 ms, or stops answering.
-    pub fn lead(&self) -> Option<HalfRoundTrip> {
+    pub fn lead(&self) -> Option<Probe> {
         let Lines { ping, pong } = self.lines();
         let mut number = (ping.0.load(Ordering::Relaxed) & !LAST).max(pong.0.load(Ordering::Relaxed) & !LAST);
         let mut rounds = |count: u64, patience: Duration, flag: u64| {
@@ -107,7 +101,7 @@ impl ProbeLines {
             }
             rounds(1, ANSWER, LAST)?;
             let middle = batches.len() / 2;
-            Some(HalfRoundTrip { picoseconds: *batches.select_nth_unstable(middle).1 })
+            Some(Probe { half_round_trip_ps: *batches.select_nth_unstable(middle).1 })
         };
         let measured = measure();
         if measured.is_none() {
@@ -156,7 +150,7 @@ fn wait_for(line: &AtomicU64, patience: Duration, is_it: impl Fn(u64) -> bool) -
 /// The latency between two cores of this machine, by two threads pinned to them.
 ///
 /// A fault where a core is not allowed, both are the same, or others keep them so busy that no answer comes.
-pub fn between(one: CoreId, other: CoreId) -> Result<HalfRoundTrip> {
+pub fn between(one: CoreId, other: CoreId) -> Result<Probe> {
     if one == other {
         return Err(Fault::new(one.to_string(), "it cannot be probed against itself", "name two cores"));
     }
@@ -195,7 +189,7 @@ mod tests {
             return skip::test("one core only");
         };
         let found = sooner_or_later(|| between(one, other).ok());
-        assert!(found.picoseconds > 0);
+        assert!(found.half_round_trip_ps > 0);
         assert!(between(one, one).is_err());
         assert!(between(one, CoreId(9_999)).unwrap_err().to_string().contains("core 9999"));
     }

@@ -145,7 +145,7 @@ fn main() -> Result<()> {
             let by_postcard = block(&mut |caller| caller.call(&proxy.add(1, 2), LIMIT, || {}))?;
             let by_fixed = block(&mut |caller| caller.call(&other.add(1, 2), LIMIT, || {}))?;
             if let Some(line) = line {
-                bare.push(2.0 * line.picoseconds as f64 / 1e3);
+                bare.push(2.0 * line.nanoseconds());
                 postcard.push(by_postcard);
                 fixed.push(by_fixed);
             }

@@ -305,7 +305,7 @@ fn main() {
             lines.follow();
         };
         let Some(raw) = on_two_cores(other, follow, || lines.lead()) else { continue };
-        let raw = 2.0 * raw.picoseconds as f64 / 1000.0;
+        let raw = 2.0 * raw.nanoseconds();
         table.add("bare cache line, round trip", "ns", raw);
         let trip = round_trip(other, Synchronization::Poll);
         table.add("32 B message through dyn Channel, round trip", "ns", trip);

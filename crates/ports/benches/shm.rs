@@ -193,7 +193,7 @@ fn measure(stream: &UnixStream, geometry: Geometry) {
     for _ in 0..ROUNDS {
         order(&mut port, [PROBE, 0, 0]);
         let Some(raw) = lines.lead() else { continue };
-        let raw = raw.picoseconds as f64 / 1000.0;
+        let raw = raw.nanoseconds();
         table.add("raw cache line, half round trip".into(), "ns", raw);
         for size in [8, 56, 57, 1024, 8192] {
             if size > geometry.mtu {

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use linux::{affinity, probe};
 use machine::costs::store;
 use machine::costs::{Interval, Item, Row};
-use machine::{BodyKind, Costs, Nanoseconds, Reading, Result, SiteKind};
+use machine::{BodyKind, Costs, Nanoseconds, Probe, Reading, Result, SiteKind};
 use offcode::channel::{Buffers, Policy};
 use offcode::{Channel, Specification};
 use ports::channel;
@@ -54,7 +54,7 @@ pub fn measure() -> Result<Vec<Row>> {
         let step = others.len().div_ceil(PAIRS).max(1);
         let pairs = others.iter().step_by(step).flat_map(|other| std::iter::repeat_n(other, PROBES));
         let halves = pairs.filter_map(|other| probe::between(*first, *other).ok());
-        let halves: Vec<f64> = halves.map(|half| half.picoseconds as f64 / 1e3).collect();
+        let halves: Vec<f64> = halves.map(Probe::nanoseconds).collect();
         if !halves.is_empty() {
             let between = call.plus(spread(halves));
             let kinds = [(SiteKind::App, SiteKind::Core), (SiteKind::Core, SiteKind::Core)];

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use endpoint::Driver;
 use experiment::rounds::{self, Blocks, Plan};
-use experiment::sample::Probe;
-use machine::{Fault, Result};
+use machine::{Fault, Probe, Result};
 use queue_pair::Endpoint;
 
 use super::layer::{Layer, Message};
@@ -188,8 +187,7 @@ impl Blocks for Beside<'_> {
 
     fn probe(&mut self, _: usize) -> Option<Probe> {
         let (hub, leaves) = self.request.cores;
-        let measured = self.kind.between_cores().then(|| linux::probe::between(hub, leaves).ok()).flatten()?;
-        Some(Probe { half_round_trip_ps: measured.picoseconds })
+        self.kind.between_cores().then(|| linux::probe::between(hub, leaves).ok()).flatten()
     }
 
     fn stopped(&self) -> bool {

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use experiment::bound::{Bound, Verdict};
 use experiment::findings::Interval;
 use experiment::rounds::{self, Blocks, Plan, Series};
-use experiment::sample::Probe;
 use experiment::statistics::{median, median_interval};
 use linux::lab::Lab;
 use linux::shield::Wanted;
-use machine::{CoreId, Fault, Nanoseconds, Result, XdpMode, count};
+use machine::{CoreId, Fault, Nanoseconds, Probe, Result, XdpMode, count};
 use runtime::site::residents::Log;
 
 use crate::body::{Transmit, Waiting};
@@ -265,8 +264,7 @@ impl Blocks for Bodies<'_> {
     }
 
     fn probe(&mut self, _: usize) -> Option<Probe> {
-        let found = linux::probe::between(self.paper.application, self.paper.device).ok()?;
-        Some(Probe { half_round_trip_ps: found.picoseconds })
+        linux::probe::between(self.paper.application, self.paper.device).ok()
     }
 
     fn stopped(&self) -> bool {

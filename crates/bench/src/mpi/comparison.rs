@@ -43,9 +43,9 @@ pub fn ratio(of: &Measured, peer: &Measured, task: &Task) -> Option<Interval> {
 pub(super) mod tests {
     use experiment::point::Receiver;
     use experiment::rounds::{Series, Taken};
-    use experiment::sample::Probe;
     use launch::carriers::named;
     use launch::report::Reports;
+    use machine::Probe;
     use machine::{Bytes, CoreId, Nanoseconds, Site};
 
     use super::super::block::{Block, Outcome};

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use experiment::bound::Verdict;
 use experiment::rounds::{self, Blocks, Series, Taken};
-use experiment::sample::Probe;
-use machine::{Fault, Result, count};
+use machine::{Fault, Probe, Result, count};
 use serde::Serialize;
 
 use super::block::{Bench, Block};

@@ -6,9 +6,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use experiment::findings::Interval;
 use experiment::nearness;
 use experiment::rounds::Taken;
-use experiment::sample::Probe;
 use experiment::statistics::median;
-use machine::{CoreId, Reading, count};
+use machine::{CoreId, Probe, Reading, count};
 
 use super::comparison::{best, ratio, value};
 use super::conduct::Measured;

@@ -7,12 +7,11 @@ use std::time::Duration;
 use experiment::bound::{Bound, Verdict};
 use experiment::findings::Interval;
 use experiment::rounds::{self, Blocks, Plan, Series, difference};
-use experiment::sample::Probe;
 use experiment::statistics::{median, median_interval};
 use launch::installation::Installation;
 use launch::job::{Job, Place};
 use launch::running::{Running, Scratch, Streams, exit_code};
-use machine::{Fault, Result};
+use machine::{Fault, Probe, Result};
 
 use super::{Call, Mode, Profiled, Request, TABLES_NANOSECONDS, TIMELINE_NANOSECONDS};
 use crate::mpi::program::Program;

@@ -6,9 +6,8 @@ use experiment::bound::{Bound, Verdict};
 use experiment::findings::Interval;
 use experiment::point::{self, Pattern, PointSpec, Receiver, Stack};
 use experiment::rounds::{self, Blocks, Plan, Series};
-use experiment::sample::Probe;
 use experiment::statistics::median_interval;
-use machine::{Bytes, Fault, Result, Site};
+use machine::{Bytes, Fault, Probe, Result, Site};
 
 use super::{MESSAGE_RATIO, Message, Mode, Profiled, Request};
 use crate::reference::netpipe;

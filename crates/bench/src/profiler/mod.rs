@@ -8,11 +8,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use experiment::findings::Interval;
-use experiment::sample::Probe;
 use launch::carrier::Variables;
 use launch::installation::Installation;
 use launch::preload;
-use machine::{CoreId, Fault, Result};
+use machine::{CoreId, Fault, Probe, Result};
 use record::folder;
 use record::rank::Rank;
 use serde::Serialize;

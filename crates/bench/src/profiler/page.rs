@@ -59,7 +59,7 @@ pub fn page(findings: &Findings) -> String {
         }
     }
     let probes = findings.message.iter().flat_map(|message| &message.probes);
-    let probes: Vec<f64> = probes.map(|probe| probe.half_round_trip_ps as f64 / 1e3).collect();
+    let probes: Vec<f64> = probes.map(|probe| probe.nanoseconds()).collect();
     if let Some(middle) = median(&probes) {
         let (low, high) = probes.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), probe| (a.min(*probe), b.max(*probe)));
         page +=

@@ -147,7 +147,7 @@ pub fn nearness_figure(findings: &Findings) -> Option<Figure> {
         .iter()
         .flat_map(|point| point.samples.iter().map(move |sample| (point, sample)))
         .filter_map(|(point, sample)| {
-            let ns = sample.probe?.half_round_trip_ps as f64 / 1e3;
+            let ns = sample.probe?.nanoseconds();
             let seconds = sample.started.0.saturating_sub(findings.started.0) as f64 / 1e9;
             let title = format!(
                 "{} one way, {} into the study, beside {} {}",
@@ -167,7 +167,7 @@ pub fn nearness_figure(findings: &Findings) -> Option<Figure> {
                    cores can move between near and far within seconds; where they did, the compared blocks did not all \
                    meet the same machine.";
     let threshold = nearness::parted_at(&findings.points)
-        .map(|near| Threshold { y: near.half_round_trip_ps as f64 / 1e3, label: "near below, far above".into() });
+        .map(|near| Threshold { y: near.nanoseconds(), label: "near below, far above".into() });
     let title = "How near the cores were".to_string();
     render("nearness", title, caption.into(), (time, axis), &series, threshold, vec![])
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use machine::{Fault, Nanoseconds, Result};
+use machine::{Fault, Nanoseconds, Probe, Result};
 
 use super::design::{Arm, Design, letter};
 use super::judgement::{Judgement, judge};
@@ -11,7 +11,6 @@ use super::store::{Store, Trial};
 use super::{Run, Runs};
 use crate::contrast::{FIRST_LOOK, looks};
 use crate::order::{self, turns};
-use crate::sample::Probe;
 use crate::sitting::{self, Sitting, sit};
 use crate::statistics::median;
 

@@ -13,10 +13,8 @@ pub mod store;
 pub mod terminal;
 mod words;
 
-use machine::Nanoseconds;
+use machine::{Nanoseconds, Probe};
 use serde::{Deserialize, Serialize};
-
-use crate::sample::Probe;
 
 /// One run of an arm that came to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use machine::{Nanoseconds, Result};
+use machine::{Nanoseconds, Probe, Result};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::design::Design;
 use super::{Run, Runs};
 use crate::database::{Database, Layout, json, nanoseconds};
-use crate::sample::Probe;
 
 const LAYOUT: Layout = Layout {
     number: 1,

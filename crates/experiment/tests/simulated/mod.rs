@@ -6,11 +6,11 @@ use experiment::design::{Design, Grounds, Group, MINIMUM_ROUNDS};
 use experiment::findings::Question;
 use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use experiment::random::Random;
-use experiment::sample::{Probe, Runner, Sample};
+use experiment::sample::{Runner, Sample};
 use experiment::sitting::End;
 use experiment::store::{Beginning, Contents, Store, Study};
 use machine::accounting::{Accounting, CoreCost, Softirq, ThreadCost};
-use machine::{Bytes, CoreId, Fault, Nanoseconds, Reading, Result, Site};
+use machine::{Bytes, CoreId, Fault, Nanoseconds, Probe, Reading, Result, Site};
 
 /// Value and CPU nanoseconds per message of a point, before noise.
 pub type Truth = fn(&PointSpec) -> Result<(f64, f64)>;

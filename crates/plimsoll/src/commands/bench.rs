@@ -4,11 +4,11 @@ use bench::runner::Bench;
 use experiment::comparison::Paired;
 use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use experiment::rounds::{self, Blocks, Plan, Series};
-use experiment::sample::{Probe, Runner, Sample};
+use experiment::sample::{Runner, Sample};
 use experiment::sweep::sender;
 use machine::choice::{Choice, for_polling_here};
 use machine::topology::Topology;
-use machine::{Bytes, CoreId, Fault, Result, Site, count};
+use machine::{Bytes, CoreId, Fault, Probe, Result, Site, count};
 
 use super::bench_mpi;
 use super::bench_profiler;

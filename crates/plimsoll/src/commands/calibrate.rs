@@ -11,7 +11,7 @@ use launch::installation::Choice;
 use linux::output;
 use machine::costs::store;
 use machine::costs::{Interval, Item, Row, how};
-use machine::{CoreId, Fault, Nanoseconds, Reading, Result, count};
+use machine::{CoreId, Fault, Nanoseconds, Probe, Reading, Result, count};
 
 /// Measures what messages cost on this machine, in under a minute, and keeps it for every command that decides
 ///
@@ -155,7 +155,7 @@ fn handover() -> Result<Option<Interval>> {
 }
 
 fn probe(one: CoreId, other: CoreId) -> Option<f64> {
-    linux::probe::between(one, other).ok().map(|half| half.picoseconds as f64 / 1e3)
+    linux::probe::between(one, other).ok().map(Probe::nanoseconds)
 }
 
 /// What the program of the offcodes measures: channels and bodies.
