@@ -208,7 +208,7 @@ fn messages(mut bytes: &[u8], mut each: impl FnMut(u16, &[u8])) {
 }
 
 /// `(type, content)` of each attribute; ends at the first that is cut short.
-pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let head = bytes.get(..4)?;
         let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));

@@ -27,6 +27,7 @@ pub struct Heard {
     pub fd: Option<OwnedFd>,
 }
 
+/// What a peer on this host did wrong.
 pub fn fault(cause: impl Into<String>) -> Fault {
     Fault::new("peer on this host", cause, "start both ends from the same build, as the same user")
 }
@@ -46,6 +47,10 @@ pub fn patiently<R>(stream: &UnixStream, exchange: impl FnOnce() -> Result<R>) -
     result
 }
 
+/// Sends a message, with a descriptor beside it.
+///
+/// # Errors
+/// The other end is gone, or the stream takes no whole message.
 pub fn say(stream: &UnixStream, words: &Words, fd: Option<BorrowedFd<'_>>) -> Result<()> {
     let mut bytes = [0; size_of::<Words>()];
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {

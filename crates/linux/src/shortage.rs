@@ -35,7 +35,7 @@ pub fn may_pass(fault: &Fault) -> bool {
 }
 
 /// Whether this process has as many descriptors as it may have.
-pub fn is_of_descriptors(error: &io::Error) -> bool {
+pub(crate) fn is_of_descriptors(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
 }
 

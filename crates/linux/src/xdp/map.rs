@@ -100,6 +100,7 @@ impl Map {
         Ok(map)
     }
 
+    /// Sets the value at `key`, which is a number of 32 bits. Panics where `value` is shorter than the map's.
     pub fn put(&self, key: u32, value: &[u8]) -> io::Result<()> {
         self.put_at(&key.to_ne_bytes(), value)
     }
@@ -113,6 +114,7 @@ impl Map {
         syscall::run(Command::MapUpdate, &mut syscall::MapElement { map, key, value, ..Default::default() })
     }
 
+    /// Removes what is at `key`.
     pub fn remove(&self, key: &[u8]) -> io::Result<()> {
         assert!(key.len() >= self.key_size as usize, "the kernel reads a whole key");
         let (map, key) = (syscall::number(self.as_fd()), key.as_ptr() as u64);
@@ -121,7 +123,7 @@ impl Map {
 
     /// The values of an array per core at `key`, one for each core that the kernel may ever have, each in words. One
     /// system call.
-    pub fn of_all_cores(&self, key: u32) -> io::Result<Vec<(CoreId, Vec<u64>)>> {
+    pub(crate) fn of_all_cores(&self, key: u32) -> io::Result<Vec<(CoreId, Vec<u64>)>> {
         if self.kind != Kind::PerCoreArray {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -159,6 +161,7 @@ impl Map {
         self.entries as usize
     }
 
+    /// The values of an array map as memory.
     pub fn words(&self) -> io::Result<SharedWords> {
         SharedWords::of(self.as_fd(), self.value_size, self.entries)
     }

@@ -68,7 +68,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Also takes programs for tracepoints, sections `raw_tp/NAME`.
-    pub fn traces(mut self) -> Self {
+    pub(crate) fn traces(mut self) -> Self {
         self.traces = true;
         self
     }

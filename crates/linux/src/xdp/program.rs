@@ -120,7 +120,7 @@ impl Program {
 
 impl Program {
     /// Runs a program for tracepoints at the kernel's tracepoint `name`, until the descriptor is closed.
-    pub fn trace(&self, name: &str) -> Result<OwnedFd> {
+    pub(crate) fn trace(&self, name: &str) -> Result<OwnedFd> {
         let text = CString::new(name).unwrap_or_default();
         let mut attributes =
             syscall::TracepointOpen { name: text.as_ptr() as u64, program: syscall::number(self.as_fd()), padding: 0 };

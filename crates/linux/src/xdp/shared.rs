@@ -22,6 +22,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
+    /// Maps an array map of so many values of `value_size` bytes.
     pub fn of(map: BorrowedFd<'_>, offset: usize, length: usize, writable: bool) -> io::Result<Mapping> {
         let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
