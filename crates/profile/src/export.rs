@@ -6,5 +6,6 @@ mod perfetto;
 #[cfg(test)]
 mod tests;
 
+pub use expansion::Pattern;
 pub use goal::{Goal, goal};
 pub use perfetto::{Perfetto, perfetto};

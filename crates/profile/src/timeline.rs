@@ -25,8 +25,9 @@ use record::samples::Samples;
 
 use crate::profile::{files, left_out, rank_files};
 
+pub use absence::SHORTEST;
 pub use lanes::{Clock, Lane};
-pub use matching::{Entry, Half, Instance, Matches};
+pub use matching::{ABSENT, Entry, Half, Instance, Matches};
 pub use off_core::OffCore;
 pub use roles::{Collective, Role};
 pub use waits::{FunctionWaits, RankWaits, State, Wait, Waits};
@@ -181,7 +182,7 @@ impl Timeline {
 
 impl Rank {
     /// When its last traced call ended, as far as its tables tell without reading it all.
-    fn end(&self) -> i64 {
+    pub fn end(&self) -> i64 {
         self.lanes.iter().map(|lane| self.clock.at(lane.end)).max().unwrap_or(0)
     }
 }

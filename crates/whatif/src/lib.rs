@@ -1,2 +1,14 @@
 //! Prediction: what a program would take under another placement, clock or network, held against measurement and the papers.
+//!
+//! A recorded timeline becomes a [`graph`] of computation, calls, messages and collective operations. [`replay`] runs it under
+//! the costs of a [`model`]; what the model does not explain of a call is its residual, which stays. A [`lever`] changes the
+//! costs; an [`answer`] is the difference of two replays, over all that is not known. [`path`] walks back along what was
+//! waited for.
 #![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod graph;
+pub mod lever;
+pub mod model;
+pub mod path;
+pub mod replay;

@@ -1,0 +1,191 @@
+//! Answers: what a lever changes, as an interval over what is not known, with what the answer rests on.
+//!
+//! Each draw takes every uncertain cost from its interval, once for all messages; learns the residuals that make the recorded
+//! run come back; and replays with the lever pulled. The time before is the measured one in each, so that the difference stays
+//! narrow. Draws cover what the costs leave open; that the model may be wrong they do not, which the ledger shows.
+
+use experiment::random::Random;
+use machine::costs::Interval;
+use machine::{Costs, Result};
+
+use crate::graph::{Graph, Reach};
+use crate::lever::{Change, Lever, Unknown};
+use crate::model::{Draw, Prices, Ways};
+use crate::path::{Path, critical};
+use crate::replay::{Conditions, Replayed, Residuals, replay};
+
+/// Draws of an answer, and of one about a long recording.
+pub const DRAWS: usize = 64;
+const FEW_DRAWS: usize = 16;
+const LONG: usize = 2_000_000;
+
+const SEED: u64 = 0x0051_1A11_0000_0007;
+
+/// A recorded program under the costs of a machine.
+#[derive(Debug)]
+pub struct Program<'a> {
+    pub graph: &'a Graph,
+    pub costs: &'a Costs,
+    /// What carried its messages when it was recorded.
+    pub ways: Ways,
+}
+
+/// What a replay of what was recorded says of the model.
+#[derive(Debug, Clone)]
+pub struct Check {
+    /// The recorded time, ns.
+    pub recorded: f64,
+    /// The replay with each call's residual, over the recorded time: 1, or the reader is wrong.
+    pub identity: f64,
+    /// The replay with residuals of their class, over the recorded time.
+    pub of_classes: f64,
+    pub path: Path,
+    /// Calls that were over before what they waited for began, by the recorded clocks, and the most, ps.
+    pub backwards: (u64, i64),
+}
+
+/// What came of a lever.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The time after the change, over the recorded.
+    pub time: Interval,
+    /// The critical path after it, all costs in the middle of their intervals.
+    pub path: Path,
+    pub draws: usize,
+}
+
+/// How much more latency a trip could have for this much more time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance {
+    /// 0.01 for 1 %.
+    pub more: f64,
+    /// Nanoseconds; `None`: no latency whatever makes it so slow.
+    pub latency: Option<f64>,
+}
+
+impl Program<'_> {
+    fn conditions(&self, draw: &Draw) -> Result<Conditions> {
+        let prices = Prices::of(self.graph, self.costs, &self.ways, draw)?;
+        Ok(Conditions { prices, computing: vec![1.0; self.graph.lanes.len()] })
+    }
+
+    fn learn(&self, conditions: &Conditions) -> Result<(Vec<i64>, Replayed)> {
+        let mut residuals = Vec::new();
+        let learned = replay(self.graph, conditions, Residuals::Learn(&mut residuals))?;
+        Ok((residuals, learned))
+    }
+
+    /// # Errors
+    /// A cost was never measured here, or the recording contradicts itself.
+    pub fn check(&self) -> Result<Check> {
+        let conditions = self.conditions(&Draw::default())?;
+        let (residuals, learned) = self.learn(&conditions)?;
+        let own = replay(self.graph, &conditions, Residuals::Own(&residuals))?;
+        let classes = self.class_means(&residuals);
+        let of_classes = replay(self.graph, &conditions, Residuals::Class(&classes))?;
+        let over = |replayed: &Replayed| replayed.total as f64 / learned.total.max(1) as f64;
+        Ok(Check {
+            recorded: learned.total as f64 / 1e3,
+            identity: over(&own),
+            of_classes: over(&of_classes),
+            path: critical(self.graph, &conditions, &own),
+            backwards: learned.backwards,
+        })
+    }
+
+    /// The mean of the residuals of each class.
+    fn class_means(&self, residuals: &[i64]) -> Vec<i64> {
+        let mut sums = vec![(0i128, 0i128); self.graph.classes.len()];
+        for (class, residual) in self.graph.calls.class.iter().zip(residuals) {
+            let of = &mut sums[*class as usize];
+            *of = (of.0 + i128::from(*residual), of.1 + 1);
+        }
+        sums.into_iter().map(|(sum, count)| (sum / count.max(1)) as i64).collect()
+    }
+
+    /// # Errors
+    /// A cost was never measured here, or the recording contradicts itself.
+    pub fn ask(&self, lever: &Lever) -> Result<Answer> {
+        let draws = if self.graph.len() > LONG { FEW_DRAWS } else { DRAWS };
+        let mut times = Vec::with_capacity(draws);
+        let mut path = Path::default();
+        // The first has everything in its middle.
+        for number in 0..draws {
+            let (of_recorded, unknown) = if number == 0 { middle() } else { drawn(number as u64) };
+            let before = self.conditions(&of_recorded)?;
+            let (mut residuals, learned) = self.learn(&before)?;
+            let unknown = if lever.ways.is_none() { Unknown { costs: of_recorded, ..unknown } } else { unknown };
+            let (after, scale) = lever.pull(self.graph, self.costs, &before, &unknown)?;
+            for (residual, class) in residuals.iter_mut().zip(&self.graph.calls.class) {
+                let factor = scale[*class as usize];
+                if factor != 1.0 {
+                    *residual = (*residual as f64 * factor) as i64;
+                }
+            }
+            let replayed = replay(self.graph, &after, Residuals::Own(&residuals))?;
+            if number == 0 {
+                path = critical(self.graph, &after, &replayed);
+            }
+            times.push(replayed.total as f64 / learned.total.max(1) as f64);
+        }
+        let first = times[0];
+        times.sort_by(f64::total_cmp);
+        let quantile = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize];
+        let time = Interval { low: quantile(0.025).min(first), middle: first, high: quantile(0.975).max(first) };
+        Ok(Answer { time, path, draws })
+    }
+
+    /// How much more latency a trip could have for so much more time, each of `more`.
+    ///
+    /// # Errors
+    /// As of [`Program::ask`].
+    pub fn tolerances(&self, more: &[f64]) -> Result<Vec<Tolerance>> {
+        let before = self.conditions(&Draw::default())?;
+        let (residuals, learned) = self.learn(&before)?;
+        let between = self.graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
+        let at = |ns: f64| -> Result<(f64, f64)> {
+            let lever = Lever { latency: Some(Change::By(ns)), ..Lever::default() };
+            let (after, _) = lever.pull(self.graph, self.costs, &before, &Unknown::default())?;
+            let replayed = replay(self.graph, &after, Residuals::Own(&residuals))?;
+            let trips = critical(self.graph, &after, &replayed).counts[usize::from(between)].trips;
+            Ok((replayed.total as f64 / 1e3, trips as f64))
+        };
+        let recorded = learned.total as f64 / 1e3;
+        more.iter()
+            .map(|more| {
+                let wanted = recorded * (1.0 + more);
+                // Time is convex in the latency: from a point beyond, Newton's steps come back without passing the mark.
+                let (mut latency, mut step) = (0.0, 1.0);
+                let (mut time, mut slope) = at(latency)?;
+                while time < wanted && step < 1e10 {
+                    latency = if slope > 0.0 { latency + ((wanted - time) / slope).max(step) } else { step };
+                    (time, slope) = at(latency)?;
+                    step *= 4.0;
+                }
+                if time < wanted {
+                    return Ok(Tolerance { more: *more, latency: None });
+                }
+                for _ in 0..32 {
+                    if slope <= 0.0 || time - wanted <= recorded * 1e-6 {
+                        break;
+                    }
+                    latency = (latency - (time - wanted) / slope).max(0.0);
+                    (time, slope) = at(latency)?;
+                }
+                Ok(Tolerance { more: *more, latency: Some(latency) })
+            })
+            .collect()
+    }
+}
+
+fn middle() -> (Draw, Unknown) {
+    (Draw::default(), Unknown { costs: Draw::default(), follows_clock: 0.5, residual_follows: 0.5 })
+}
+
+fn drawn(number: u64) -> (Draw, Unknown) {
+    let mut random = Random::stream(SEED, number);
+    let mut place = || 2.0 * random.unit() - 1.0;
+    let mut draw = || Draw { trip: [place(), place()], work: [place(), place()] };
+    let (recorded, costs) = (draw(), draw());
+    (recorded, Unknown { costs, follows_clock: random.unit(), residual_follows: random.unit() })
+}

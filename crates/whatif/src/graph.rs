@@ -1,0 +1,274 @@
+//! The execution graph of a program: each thread's calls in order, and the messages and collective operations between them.
+//!
+//! A call has an entry and an exit. Before the entry the thread computes for the call's *gap*. The exit waits for what the call
+//! completes; waiting has no length of its own, it is what the latest of its causes leaves over. Lengths are measured
+//! nanoseconds; instants and costs are picoseconds ([`crate::replay`]).
+
+pub mod build;
+mod builder;
+
+use std::collections::HashMap;
+
+use profile::timeline::Collective;
+use record::functions::FunctionId;
+
+pub use builder::{Adding, Builder};
+
+/// Place of a call in [`Graph::calls`].
+pub type CallId = u32;
+
+/// In place of a call that is not there.
+pub const NO_CALL: CallId = u32::MAX;
+
+/// A recorded program.
+#[derive(Debug, Default)]
+pub struct Graph {
+    /// Threads of all ranks, by rank.
+    pub lanes: Vec<Lane>,
+    pub calls: Calls,
+    items: Vec<Item>,
+    pub messages: Vec<Message>,
+    pub gatherings: Vec<Gathering>,
+    /// The call by which each member entered, gathering by gathering.
+    pub members: Vec<CallId>,
+    /// What messages and gatherings differ by, once each.
+    pub kinds: Vec<Kind>,
+    /// What calls differ by, once each.
+    pub classes: Vec<Class>,
+    /// Hosts of the ranks, by rank.
+    pub hosts: Vec<u32>,
+    /// What is missing or uncertain, and why.
+    pub notes: Vec<String>,
+}
+
+/// The calls of one thread: a range of [`Graph::calls`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lane {
+    pub rank: u32,
+    pub first: CallId,
+    pub end: CallId,
+    /// When it begins to compute, ns: its rank had left MPI_Init.
+    pub begun: i64,
+}
+
+/// Calls, field by field.
+#[derive(Debug, Default)]
+pub struct Calls {
+    /// Computing before the call, ns.
+    pub gap: Lengths,
+    /// From entry to exit as measured, ns.
+    pub inside: Lengths,
+    /// Places in [`Graph::classes`].
+    pub class: Vec<u32>,
+    /// Where the items of each call begin; one more than there are calls.
+    first: Vec<u32>,
+}
+
+/// Nanoseconds in 4 bytes each; what lasts 4.29 s and more is kept apart.
+#[derive(Debug, Default)]
+pub struct Lengths {
+    short: Vec<u32>,
+    long: HashMap<u32, i64>,
+}
+
+impl Lengths {
+    pub fn push(&mut self, ns: i64) {
+        let place = self.short.len() as u32;
+        match u32::try_from(ns) {
+            Ok(short) if short != u32::MAX => self.short.push(short),
+            _ => {
+                self.short.push(u32::MAX);
+                self.long.insert(place, ns.max(0));
+            }
+        }
+    }
+
+    pub fn get(&self, place: u32) -> i64 {
+        match self.short[place as usize] {
+            u32::MAX => self.long[&place],
+            short => i64::from(short),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.short.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.short.is_empty()
+    }
+}
+
+/// What a call does, with the place of the message or of the member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Begins to send a message.
+    Send(u32),
+    /// Posts the receive of a message.
+    Post(u32),
+    /// Enters a gathering as the member.
+    Enter(u32),
+    /// Waits until a message's sender is done with it.
+    Sent(u32),
+    /// Waits until a message is received.
+    Received(u32),
+    /// Waits until the member may leave its gathering.
+    Leave(u32),
+}
+
+/// A [`Step`] in 4 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Item(u32);
+
+const PLACE_BITS: u32 = 29;
+
+/// Messages, and members of gatherings, that a graph can have.
+pub const MOST: u32 = 1 << PLACE_BITS;
+
+impl From<Step> for Item {
+    fn from(step: Step) -> Item {
+        let (tag, place) = match step {
+            Step::Send(place) => (0, place),
+            Step::Post(place) => (1, place),
+            Step::Enter(place) => (2, place),
+            Step::Sent(place) => (3, place),
+            Step::Received(place) => (4, place),
+            Step::Leave(place) => (5, place),
+        };
+        Item(tag << PLACE_BITS | place)
+    }
+}
+
+impl From<Item> for Step {
+    fn from(item: Item) -> Step {
+        let place = item.0 & (MOST - 1);
+        match item.0 >> PLACE_BITS {
+            0 => Step::Send(place),
+            1 => Step::Post(place),
+            2 => Step::Enter(place),
+            3 => Step::Sent(place),
+            4 => Step::Received(place),
+            _ => Step::Leave(place),
+        }
+    }
+}
+
+/// A message, of which both ends are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// The call that began to send it.
+    pub sender: CallId,
+    /// The call that posted its receive.
+    pub receiver: CallId,
+    /// Place in [`Graph::kinds`].
+    pub kind: u32,
+}
+
+/// One collective operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gathering {
+    /// Its members are these places of [`Graph::members`].
+    pub first: u32,
+    pub members: u32,
+    /// Who waits for whom.
+    pub who: Collective,
+    /// The member that is its root, counted from 0.
+    pub root: u32,
+    /// Place in [`Graph::kinds`].
+    pub kind: u32,
+}
+
+/// How far apart two ranks are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reach {
+    Host,
+    Between,
+}
+
+/// What the cost of a message or a gathering depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind {
+    pub bytes: u64,
+    /// Of a gathering: the farthest of its members.
+    pub reach: Reach,
+    /// Messages one after the other: 1, or the rounds of a collective operation's usual algorithm.
+    pub trips: u16,
+}
+
+/// Calls that the model treats alike: what it leaves unexplained of them has one mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Class {
+    pub function: FunctionId,
+    /// Bits of the largest message that it begins or completes; 0 where there is none.
+    pub bits: u8,
+    pub reach: Reach,
+    /// Messages and gatherings that it completes, at most 3.
+    pub completes: u8,
+    /// Nothing of it is modelled: it takes what was measured.
+    pub opaque: bool,
+}
+
+impl Graph {
+    /// What a call does, in order: what it begins before what it completes.
+    pub fn steps(&self, call: CallId) -> impl Iterator<Item = Step> + '_ {
+        self.steps_from(call, 0).map(|(_, step)| step)
+    }
+
+    /// The same after `skip` of them, each with its place among the steps of all calls.
+    pub(crate) fn steps_from(&self, call: CallId, skip: u32) -> impl Iterator<Item = (u32, Step)> + '_ {
+        let (first, end) = (self.calls.first[call as usize] + skip, self.calls.first[call as usize + 1]);
+        (first..end).map(|place| (place, self.items[place as usize].into()))
+    }
+
+    pub(crate) fn first_step(&self, call: CallId) -> u32 {
+        self.calls.first[call as usize]
+    }
+
+    pub(crate) fn step_at(&self, place: u32) -> Step {
+        self.items[place as usize].into()
+    }
+
+    pub fn class(&self, call: CallId) -> Class {
+        self.classes[self.calls.class[call as usize] as usize]
+    }
+
+    /// The gathering of a member's place.
+    pub fn gathering(&self, member: u32) -> u32 {
+        self.gatherings.partition_point(|gathering| gathering.first <= member) as u32 - 1
+    }
+
+    /// The lane that a call is of.
+    pub fn lane(&self, call: CallId) -> usize {
+        self.lanes.partition_point(|lane| lane.end <= call)
+    }
+
+    /// The host that a call was made on.
+    pub fn host(&self, call: CallId) -> usize {
+        self.hosts[self.lanes[self.lane(call)].rank as usize] as usize
+    }
+
+    pub fn len(&self) -> usize {
+        self.calls.class.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_and_lengths_come_back_as_they_were_put() {
+        let steps = [Step::Send, Step::Post, Step::Enter, Step::Sent, Step::Received, Step::Leave];
+        for step in steps.iter().flat_map(|of| [of(0), of(MOST - 1)]) {
+            assert_eq!(Step::from(Item::from(step)), step);
+        }
+        let mut lengths = Lengths::default();
+        let all = [0, 1, i64::from(u32::MAX) - 1, i64::from(u32::MAX), 1 << 40];
+        all.into_iter().for_each(|ns| lengths.push(ns));
+        assert_eq!((0..5).map(|place| lengths.get(place)).collect::<Vec<_>>(), all);
+    }
+}

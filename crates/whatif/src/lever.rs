@@ -1,0 +1,143 @@
+//! What can be asked: other ways for the messages, another wire, another clock.
+
+use std::fmt;
+
+use machine::{Costs, Fault, Result};
+
+use crate::graph::{Graph, Reach};
+use crate::model::{Draw, Prices, Ways};
+use crate::replay::Conditions;
+
+/// A change of what a run takes place under.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Lever {
+    /// What carries the messages instead.
+    pub ways: Option<Ways>,
+    /// Of each trip between hosts, or within the host where there is one.
+    pub latency: Option<Change>,
+    /// What a byte takes over what it takes now: 0.5 for twice the bandwidth.
+    pub per_byte: Option<f64>,
+    /// The clock of the cores over what it is now.
+    pub clock: Option<f64>,
+}
+
+/// Of a latency.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Change {
+    /// Nanoseconds more; less where negative.
+    By(f64),
+    Times(f64),
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::By(ns) if ns.abs() >= 1000.0 => write!(f, "{:+} us", ns / 1000.0),
+            Change::By(ns) => write!(f, "{ns:+} ns"),
+            Change::Times(factor) => write!(f, "x{factor}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Change {
+    type Err = Fault;
+
+    /// `+2us`, `-300ns`, `x0.5`.
+    fn from_str(text: &str) -> Result<Change> {
+        let wrong = || {
+            let cause = "it is neither a time to add nor a factor";
+            Fault::new(format!("change '{text}'"), cause, "write +2us, -300ns or x0.5")
+        };
+        let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(wrong);
+        if let Some(factor) = text.strip_prefix('x') {
+            return Ok(Change::Times(number(factor).and_then(|x| if x >= 0.0 { Ok(x) } else { Err(wrong()) })?));
+        }
+        let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6)];
+        let (rest, unit) = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns))).ok_or_else(wrong)?;
+        Ok(Change::By(number(rest)? * unit))
+    }
+}
+
+/// What is not known of a lever, in one draw.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Unknown {
+    /// Of the costs of other ways.
+    pub costs: Draw,
+    /// The share of the computing that follows the clock: what does not wait for memory.
+    pub follows_clock: f64,
+    /// The part of the residuals that changes as the modelled costs do.
+    pub residual_follows: f64,
+}
+
+impl Lever {
+    /// The conditions after the change, and by class what residuals are over those before.
+    ///
+    /// # Errors
+    /// A cost was never measured here.
+    pub fn pull(
+        &self,
+        graph: &Graph,
+        costs: &Costs,
+        before: &Conditions,
+        unknown: &Unknown,
+    ) -> Result<(Conditions, Vec<f64>)> {
+        let mut after = before.clone();
+        if let Some(ways) = &self.ways {
+            after.prices = Prices::of(graph, costs, ways, &unknown.costs)?;
+        }
+        let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
+        for (price, kind) in after.prices.kinds.iter_mut().zip(&graph.kinds) {
+            let trips = f64::from(kind.trips);
+            if (kind.reach == Reach::Between) == between {
+                let mut trip = price.trip as f64;
+                trip = match self.latency {
+                    Some(Change::By(ns)) => trip + ns * 1e3 * trips,
+                    Some(Change::Times(factor)) => trip - self.latency_of(graph, &before.prices, kind.reach) * trips * (1.0 - factor),
+                    None => trip,
+                };
+                if let Some(factor) = self.per_byte {
+                    let latency = self.latency_of(graph, &before.prices, kind.reach) * trips;
+                    trip -= (trip - latency).max(0.0) * (1.0 - factor);
+                }
+                // A trip is no shorter than the work in it.
+                price.trip = (trip.round() as i64).max(price.send + price.receive);
+            }
+            if let Some(clock) = self.clock {
+                let slower = 1.0 / clock;
+                let work = (price.send + price.receive + 2 * price.engine) as f64;
+                price.trip = (price.trip as f64 + work * (slower - 1.0) * trips).round() as i64;
+                for of in [&mut price.send, &mut price.receive, &mut price.engine] {
+                    *of = (*of as f64 * slower).round() as i64;
+                }
+            }
+        }
+        if let Some(clock) = self.clock {
+            let slower = unknown.follows_clock / clock + 1.0 - unknown.follows_clock;
+            after.computing.iter_mut().for_each(|factor| *factor *= slower);
+        }
+        let residuals = self.residuals(graph, before, &after, unknown.residual_follows);
+        Ok((after, residuals))
+    }
+
+    /// Of the smallest message of a reach, ps: what of a trip is latency.
+    fn latency_of(&self, graph: &Graph, prices: &Prices, reach: Reach) -> f64 {
+        let of_reach = graph.kinds.iter().zip(&prices.kinds).filter(|(kind, _)| kind.reach == reach && kind.trips > 0);
+        let trips = of_reach.map(|(kind, price)| price.trip as f64 / f64::from(kind.trips));
+        trips.reduce(f64::min).unwrap_or(0.0)
+    }
+
+    fn residuals(&self, graph: &Graph, before: &Conditions, after: &Conditions, follows: f64) -> Vec<f64> {
+        let of_class = |class: &crate::graph::Class| {
+            let like = |kind: &crate::graph::Kind| {
+                kind.reach == class.reach && (u64::BITS - kind.bytes.leading_zeros()) as u8 == class.bits
+            };
+            let sum = |of: &Conditions| -> i64 {
+                let kinds = graph.kinds.iter().zip(&of.prices.kinds).filter(|(kind, _)| like(kind));
+                kinds.map(|(_, price)| price.trip).sum()
+            };
+            let ratio = sum(after) as f64 / sum(before).max(1) as f64;
+            if class.opaque || class.completes == 0 || sum(before) == 0 { 1.0 } else { 1.0 + follows * (ratio - 1.0) }
+        };
+        graph.classes.iter().map(of_class).collect()
+    }
+}

@@ -1,0 +1,114 @@
+//! What messages cost: the model's equations, and their prices for the kinds of a graph.
+//!
+//! A message of `b` bytes that travels one way costs, by the costs of the machine ([`machine::costs`]):
+//! ```text
+//! trip(b)     half a round trip: from the sender's call to the end of the receiver's, nobody being late
+//! send(b)     the sender's core, in its call            both: a message of a stream, but no more than half the trip
+//! receive(b)  the receiver's core, in its call
+//! engine(b)   placement core:N: the engine's core of each host. The ranks' cores then only hand over: two cache lines
+//! ```
+//! A gathering takes `trips` of them one after the other: those of the usual algorithm ([`profile::export`]).
+
+use machine::costs::{Interval, Item, Way};
+use machine::{Bytes, Costs, Fault, Result, SiteKind};
+
+use crate::graph::{Graph, Kind, Reach};
+
+/// What a message, or a gathering, of a kind costs, ps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Price {
+    pub send: i64,
+    pub receive: i64,
+    pub trip: i64,
+    /// Work of the engine's core at each end; 0: there is none.
+    pub engine: i64,
+    /// Not before its receive is posted.
+    pub rendezvous: bool,
+}
+
+/// The prices of all kinds of a graph.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prices {
+    pub kinds: Vec<Price>,
+}
+
+/// How messages travel: within a host and between hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ways {
+    pub within: Way,
+    pub between: Way,
+}
+
+impl Ways {
+    pub fn of(&self, reach: Reach) -> &Way {
+        match reach {
+            Reach::Host => &self.within,
+            Reach::Between => &self.between,
+        }
+    }
+}
+
+/// Where in its interval each cost lies, from -1, its least, over 0, its middle, to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Draw {
+    /// Of trips within a host and between hosts.
+    pub trip: [f64; 2],
+    /// Of the cores' work for messages within a host and between hosts.
+    pub work: [f64; 2],
+}
+
+/// Sent at once up to here, whoever receives: what most MPIs do between hosts. Larger ones wait for their receive.
+pub const EAGER: u64 = 64 << 10;
+
+/// The same within a host.
+pub const EAGER_WITHIN: u64 = 4 << 10;
+
+/// The value of an interval at a place of a draw; logarithms are even between the middle and each end.
+pub fn at(interval: Interval, place: f64) -> f64 {
+    let end = if place < 0.0 { interval.low } else { interval.high };
+    if interval.middle <= 0.0 || end <= 0.0 {
+        return interval.middle + (end - interval.middle) * place.abs();
+    }
+    interval.middle * (end / interval.middle).powf(place.abs())
+}
+
+impl Prices {
+    /// # Errors
+    /// A way that the graph needs was never measured here.
+    pub fn of(graph: &Graph, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Prices> {
+        let kinds = graph.kinds.iter().map(|kind| price(*kind, costs, ways, draw)).collect::<Result<_>>()?;
+        Ok(Prices { kinds })
+    }
+}
+
+fn price(kind: Kind, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Price> {
+    let way = ways.of(kind.reach);
+    let nth = usize::from(kind.reach == Reach::Between);
+    let value = |item: &Item, place: f64| -> Result<f64> {
+        let cost = costs.sized(item, Bytes(kind.bytes));
+        let interval = cost.reading.value().copied().ok_or_else(|| {
+            let next = "run plimsoll calibrate, or name the way by --recorded";
+            Fault::new(item.to_string(), "it was never measured here", next)
+        })?;
+        Ok(at(interval, place))
+    };
+    let trip = value(&Item::HalfTrip(way.clone()), draw.trip[nth])?;
+    let message = value(&Item::Message(way.clone()), draw.work[nth])?.min(trip / 2.0);
+    let (own, engine) = if way.placement == SiteKind::Core {
+        let handover = 2.0 * value(&Item::Handover, draw.work[nth])?;
+        // One core has both ends of a message within its host.
+        let each = if kind.reach == Reach::Host { message / 2.0 } else { message };
+        (handover.min(trip / 2.0), each)
+    } else {
+        (message, 0.0)
+    };
+    let eager = if kind.reach == Reach::Host { EAGER_WITHIN } else { EAGER };
+    let ps = |ns: f64| (ns * 1e3).round() as i64;
+    Ok(Price {
+        send: ps(own),
+        receive: ps(own),
+        trip: ps(trip * f64::from(kind.trips)),
+        engine: ps(engine),
+        rendezvous: kind.bytes > eager && kind.trips == 1,
+    })
+}

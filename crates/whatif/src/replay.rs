@@ -1,0 +1,451 @@
+//! Running a graph under costs: when each call is entered and left, and how long it all takes.
+//!
+//! An event-driven replay: the thread whose next call is entered first goes on, until it waits for something that has not begun.
+//! Messages are those that were recorded, so that who receives what does not change with the costs; who is served first by an
+//! engine's core does.
+//!
+//! With `t` in picoseconds, `e` the entry and `x` the exit of a call, `own` what the model says that its work on the rank's core
+//! takes, and `r` its residual:
+//! ```text
+//! e = x of the call before + gap
+//! ready of an eager message      = sent + trip           sent = e of the send + own work before it in the call
+//! ready of a rendezvous          = max(sent, posted) + trip
+//! x = max(e + own, ready of what it completes) + r,  and no earlier than what it waited for began
+//! ```
+//! The residual is what makes the recorded run come back: `r = measured x - max(..)` at measured times.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use machine::{Fault, Result};
+use profile::timeline::Collective;
+
+use crate::graph::{CallId, Gathering, Graph, Step};
+use crate::model::{Price, Prices};
+
+/// Picoseconds in a nanosecond.
+pub const PS: i64 = 1000;
+
+/// What of a call the model leaves unexplained.
+#[derive(Debug)]
+pub enum Residuals<'r> {
+    /// Taken from the recorded times, ps, by call.
+    Learn(&'r mut Vec<i64>),
+    /// Each call's own.
+    Own(&'r [i64]),
+    /// That of its class.
+    Class(&'r [i64]),
+    None,
+}
+
+/// What of a replay stays the same from one to the next, for all calls of a rank.
+#[derive(Debug, Clone)]
+pub struct Conditions {
+    pub prices: Prices,
+    /// By lane: what computing takes over what was recorded.
+    pub computing: Vec<f64>,
+}
+
+/// What an exit waited for last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cause(u32);
+
+impl Cause {
+    /// The call's own work.
+    const OWN: Cause = Cause(u32::MAX);
+
+    /// The step that waited, by its place among the steps of all calls; `None`: own work.
+    pub(crate) fn step(self) -> Option<u32> {
+        (self != Cause::OWN).then_some(self.0)
+    }
+}
+
+/// A replay that has ended.
+#[derive(Debug)]
+pub struct Replayed {
+    /// From the first instant to the last, ps.
+    pub total: i64,
+    /// The lane that ended last.
+    pub last: usize,
+    /// When each call is left, ps from the first instant.
+    pub exits: Vec<i64>,
+    pub(crate) causes: Vec<Cause>,
+    /// Of rendezvous: whether the receiver came last.
+    pub(crate) late_receiver: Vec<bool>,
+    pub(crate) latest_member: Vec<u32>,
+    /// Exits that lie before what they waited for began, by the recorded clocks, and the most, ps.
+    pub backwards: (u64, i64),
+}
+
+const UNKNOWN: i64 = i64::MIN;
+/// Below this an instant is a lane that waits for it.
+const WAITS: i64 = i64::MIN / 2;
+
+fn waiting(lane: u32) -> i64 {
+    UNKNOWN + 1 + i64::from(lane)
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Cursor {
+    call: CallId,
+    entered: i64,
+    /// Whether the call has been entered, and how many of its steps are done.
+    inside: bool,
+    done: u32,
+    /// The exit so far, and what it waited for.
+    latest: i64,
+    cause: Cause,
+    /// What the exit may not come before, and whose beginning that is.
+    floor: i64,
+    floor_cause: Cause,
+    /// The lane that waits for the same gathering.
+    next: u32,
+}
+
+const NO_LANE: u32 = u32::MAX;
+
+struct Replay<'g, 'r> {
+    graph: &'g Graph,
+    conditions: &'g Conditions,
+    residuals: Residuals<'r>,
+    cursors: Vec<Cursor>,
+    /// Lanes by when they go on; behind their numbers, messages by when they reach the engine of their receiver's host.
+    ready: BinaryHeap<Reverse<(i64, u32)>>,
+    /// By message: when its first half began (of a rendezvous), and when it is over for the receiver; or the lane that waits.
+    half: Vec<i64>,
+    over: Vec<i64>,
+    late_receiver: Vec<bool>,
+    /// By place of [`Graph::members`]: when the member entered.
+    entered: Vec<i64>,
+    /// By gathering: members that came, who came last, lanes that wait.
+    came: Vec<u32>,
+    latest_member: Vec<u32>,
+    waiting: Vec<u32>,
+    /// By host: when its engine's core is free.
+    engines: Vec<i64>,
+    exits: Vec<i64>,
+    causes: Vec<Cause>,
+    backwards: (u64, i64),
+}
+
+/// Replays `graph`. Instants count from that when the first lane begins.
+///
+/// # Errors
+/// Calls that wait for each other for ever, which only clocks or halves of messages that do not fit can make so.
+pub fn replay(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> Result<Replayed> {
+    let start = graph.lanes.iter().map(|lane| lane.begun).min().unwrap_or(0);
+    let cursor = |begun: i64| Cursor {
+        call: 0,
+        entered: (begun - start) * PS,
+        inside: false,
+        done: 0,
+        latest: 0,
+        cause: Cause::OWN,
+        floor: 0,
+        floor_cause: Cause::OWN,
+        next: NO_LANE,
+    };
+    let engines = graph.hosts.iter().max().map_or(0, |host| *host as usize + 1);
+    let (messages, gatherings) = (graph.messages.len(), graph.gatherings.len());
+    let mut replay = Replay {
+        graph,
+        conditions,
+        residuals,
+        cursors: graph.lanes.iter().map(|lane| cursor(lane.begun)).collect(),
+        ready: BinaryHeap::with_capacity(graph.lanes.len()),
+        half: vec![UNKNOWN; messages],
+        over: vec![UNKNOWN; messages],
+        late_receiver: vec![false; messages],
+        entered: vec![UNKNOWN; graph.members.len()],
+        came: vec![0; gatherings],
+        latest_member: vec![u32::MAX; gatherings],
+        waiting: vec![NO_LANE; gatherings],
+        engines: vec![0; engines],
+        exits: vec![0; graph.len()],
+        causes: vec![Cause::OWN; graph.len()],
+        backwards: (0, 0),
+    };
+    if let Residuals::Learn(all) = &mut replay.residuals {
+        all.clear();
+        all.resize(graph.len(), 0);
+    }
+    replay.run()
+}
+
+impl Replay<'_, '_> {
+    fn run(mut self) -> Result<Replayed> {
+        let graph = self.graph;
+        let (mut total, mut last, mut left) = (0, 0, graph.len());
+        for (place, lane) in graph.lanes.iter().enumerate() {
+            let begun = self.cursors[place].entered;
+            if lane.first == lane.end {
+                continue;
+            }
+            self.cursors[place].call = lane.first;
+            self.cursors[place].entered = begun + self.gap(place, lane.first);
+            self.ready.push(Reverse((self.cursors[place].entered, place as u32)));
+        }
+        while let Some(Reverse((now, place))) = self.ready.pop() {
+            let place = place as usize;
+            if let Some(message) = place.checked_sub(graph.lanes.len()) {
+                self.arrive(message as u32, now);
+                continue;
+            }
+            // A lane goes on by itself for as long as no other is before it.
+            loop {
+                let Some(exit) = self.advance(place) else { break };
+                left -= 1;
+                let cursor = &mut self.cursors[place];
+                let next = cursor.call + 1;
+                if exit > total {
+                    (total, last) = (exit, place);
+                }
+                if next == graph.lanes[place].end {
+                    break;
+                }
+                (cursor.call, cursor.inside) = (next, false);
+                let entered = exit + self.gap(place, next);
+                self.cursors[place].entered = entered;
+                if self.ready.peek().is_some_and(|Reverse(first)| *first < (entered, place as u32)) {
+                    self.ready.push(Reverse((entered, place as u32)));
+                    break;
+                }
+            }
+        }
+        if left > 0 {
+            let cause = format!("{left} calls wait for each other for ever");
+            return Err(Fault::new("the replay", cause, "profile the program again with --trace"));
+        }
+        Ok(Replayed {
+            total,
+            last,
+            exits: self.exits,
+            causes: self.causes,
+            late_receiver: self.late_receiver,
+            latest_member: self.latest_member,
+            backwards: self.backwards,
+        })
+    }
+
+    fn gap(&self, lane: usize, call: CallId) -> i64 {
+        let gap = self.graph.calls.gap.get(call) * PS;
+        let factor = self.conditions.computing[lane];
+        if factor == 1.0 { gap } else { (gap as f64 * factor).round() as i64 }
+    }
+
+    fn price(&self, message: u32) -> Price {
+        self.conditions.prices.kinds[self.graph.messages[message as usize].kind as usize]
+    }
+
+    /// Brings the lane's call as far as it comes; its exit, or `None` where it waits.
+    fn advance(&mut self, place: usize) -> Option<i64> {
+        let graph = self.graph;
+        let Cursor { call, entered, inside, .. } = self.cursors[place];
+        if !inside {
+            self.enter(place, call, entered);
+        }
+        let first = graph.first_step(call);
+        for (at, step) in graph.steps_from(call, self.cursors[place].done) {
+            let found = match step {
+                Step::Send(_) | Step::Post(_) | Step::Enter(_) => continue,
+                Step::Sent(message) if !self.price(message).rendezvous => continue,
+                Step::Sent(message) | Step::Received(message) => self.message(place, message),
+                Step::Leave(member) => self.leave(place, member),
+            };
+            let cursor = &mut self.cursors[place];
+            let Some((until, begun)) = found else {
+                cursor.done = at - first;
+                return None;
+            };
+            if begun > cursor.floor {
+                (cursor.floor, cursor.floor_cause) = (begun, Cause(at));
+            }
+            if until > cursor.latest {
+                (cursor.latest, cursor.cause) = (until, Cause(at));
+            }
+        }
+        Some(self.exit(place))
+    }
+
+    /// Begins what the call begins, and wakes who waits for it.
+    fn enter(&mut self, place: usize, call: CallId, entered: i64) {
+        let graph = self.graph;
+        let class = graph.class(call);
+        let mut now = entered;
+        for step in graph.steps(call) {
+            match step {
+                Step::Send(message) => {
+                    self.begin(message, now, false);
+                    now += self.price(message).send;
+                }
+                Step::Post(message) => self.begin(message, now, true),
+                Step::Enter(member) => self.gather(member, now),
+                Step::Received(message) => now += self.price(message).receive,
+                Step::Sent(_) | Step::Leave(_) => {}
+            }
+        }
+        if class.opaque {
+            now = entered + graph.calls.inside.get(call) * PS;
+        }
+        let cursor = &mut self.cursors[place];
+        (cursor.inside, cursor.done) = (true, 0);
+        (cursor.latest, cursor.cause) = (now, Cause::OWN);
+        (cursor.floor, cursor.floor_cause) = (entered, Cause::OWN);
+    }
+
+    /// One half of a message begins.
+    fn begin(&mut self, message: u32, now: i64, receiver: bool) {
+        let price = self.price(message);
+        let at = message as usize;
+        let begun = match (price.rendezvous, receiver) {
+            (false, true) => return,
+            (false, false) => now,
+            (true, _) if self.half[at] == UNKNOWN => {
+                self.half[at] = now;
+                return;
+            }
+            (true, _) => {
+                self.late_receiver[at] = receiver && now > self.half[at] || !receiver && self.half[at] > now;
+                now.max(self.half[at])
+            }
+        };
+        if price.engine == 0 {
+            return self.settle(message, begun + price.trip);
+        }
+        let [from, _] = self.hosts(message);
+        let sent = self.engines[from].max(begun) + price.engine;
+        self.engines[from] = sent;
+        let arrives = sent + (price.trip - 2 * price.engine).max(0);
+        self.ready.push(Reverse((arrives, self.cursors.len() as u32 + message)));
+    }
+
+    /// A message reaches the engine of its receiver's host.
+    fn arrive(&mut self, message: u32, now: i64) {
+        let [_, to] = self.hosts(message);
+        let got = self.engines[to].max(now) + self.price(message).engine;
+        self.engines[to] = got;
+        self.settle(message, got);
+    }
+
+    /// From now on it is known when the message is over.
+    fn settle(&mut self, message: u32, over: i64) {
+        let waits = std::mem::replace(&mut self.over[message as usize], over);
+        if waits != UNKNOWN && waits < WAITS {
+            self.wake((waits - UNKNOWN - 1) as u32);
+        }
+    }
+
+    /// Of the sender and of the receiver.
+    fn hosts(&self, message: u32) -> [usize; 2] {
+        let message = self.graph.messages[message as usize];
+        [message.sender, message.receiver].map(|call| self.graph.host(call))
+    }
+
+    /// When a message is over, and when what it waited for began. `None`: not begun; the lane is woken when it has.
+    fn message(&mut self, place: usize, message: u32) -> Option<(i64, i64)> {
+        let over = self.over[message as usize];
+        if over < WAITS {
+            self.over[message as usize] = waiting(place as u32);
+            return None;
+        }
+        Some((over, over - self.price(message).trip))
+    }
+
+    fn gather(&mut self, member: u32, now: i64) {
+        let number = self.graph.gathering(member);
+        let gathering = self.graph.gatherings[number as usize];
+        let at = number as usize;
+        self.entered[member as usize] = now;
+        self.came[at] += 1;
+        let latest = self.latest_member[at];
+        if latest == u32::MAX || self.entered[latest as usize] < now {
+            self.latest_member[at] = member;
+        }
+        let all = self.came[at] == gathering.members;
+        let wakes = match gathering.who {
+            Collective::All | Collective::ToRoot | Collective::Neighbours => all,
+            Collective::FromRoot => member == gathering.first + gathering.root,
+            Collective::Prefix => true,
+        };
+        if wakes {
+            let mut lane = std::mem::replace(&mut self.waiting[at], NO_LANE);
+            while lane != NO_LANE {
+                let next = self.cursors[lane as usize].next;
+                self.wake(lane);
+                lane = next;
+            }
+        }
+    }
+
+    /// When a member may leave, and when what it waited for began.
+    fn leave(&mut self, place: usize, member: u32) -> Option<(i64, i64)> {
+        let number = self.graph.gathering(member);
+        let gathering = self.graph.gatherings[number as usize];
+        let Some(last) = self.awaited(&gathering, number, member) else {
+            self.cursors[place].next = std::mem::replace(&mut self.waiting[number as usize], place as u32);
+            return None;
+        };
+        let begun = self.entered[last as usize];
+        let price = self.conditions.prices.kinds[gathering.kind as usize];
+        let root = gathering.first + gathering.root;
+        let hands_over = match gathering.who {
+            Collective::ToRoot => member != root,
+            Collective::FromRoot => member == root,
+            _ => false,
+        };
+        Some((begun + if hands_over { price.send } else { price.trip }, begun))
+    }
+
+    /// The member whose entry decides when `member` leaves; `None`: somebody is missing.
+    fn awaited(&self, gathering: &Gathering, number: u32, member: u32) -> Option<u32> {
+        let root = gathering.first + gathering.root;
+        let came = |of: u32| self.entered[of as usize] != UNKNOWN;
+        match gathering.who {
+            Collective::All | Collective::Neighbours => {
+                (self.came[number as usize] == gathering.members).then_some(self.latest_member[number as usize])
+            }
+            Collective::FromRoot => came(root).then_some(root),
+            Collective::ToRoot if member != root => Some(member),
+            Collective::ToRoot => {
+                (self.came[number as usize] == gathering.members).then_some(self.latest_member[number as usize])
+            }
+            Collective::Prefix => {
+                let before = gathering.first..=member;
+                before.clone().all(came).then(|| before.max_by_key(|of| self.entered[*of as usize]))?
+            }
+        }
+    }
+
+    fn wake(&mut self, lane: u32) {
+        self.ready.push(Reverse((self.cursors[lane as usize].entered, lane)));
+    }
+
+    /// Leaves the call of a lane: its exit.
+    fn exit(&mut self, place: usize) -> i64 {
+        let Cursor { call, entered, latest, cause, floor, floor_cause, .. } = self.cursors[place];
+        let at = call as usize;
+        let (exit, cause) = match &mut self.residuals {
+            Residuals::Learn(all) => {
+                let measured = entered + self.graph.calls.inside.get(call) * PS;
+                all[at] = measured - latest;
+                if measured < floor {
+                    self.backwards = (self.backwards.0 + 1, self.backwards.1.max(floor - measured));
+                }
+                (measured, cause)
+            }
+            residuals => {
+                let residual = match residuals {
+                    Residuals::Own(all) => all[at],
+                    Residuals::Class(all) => all[self.graph.calls.class[at] as usize],
+                    Residuals::Learn(_) | Residuals::None => 0,
+                };
+                if latest + residual >= floor { (latest + residual, cause) } else { (floor, floor_cause) }
+            }
+        };
+        (self.exits[at], self.causes[at]) = (exit, cause);
+        exit
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,301 @@
+//! Programs in closed form, and random ones.
+
+use profile::timeline::Collective;
+use proptest::prelude::*;
+use record::functions::{FunctionId, named};
+
+use super::*;
+use crate::graph::{Adding, Builder, Kind, Reach};
+use crate::path::{Path, critical};
+
+const KIND: Kind = Kind { bytes: 8, reach: Reach::Host, trips: 1 };
+
+fn id(name: &str) -> FunctionId {
+    named(name).unwrap().id
+}
+
+fn call(name: &str, gap: i64) -> Adding {
+    Adding { function: id(name), gap, inside: 0, opaque: false }
+}
+
+fn conditions(graph: &Graph, price: Price) -> Conditions {
+    Conditions { prices: Prices { kinds: vec![price; graph.kinds.len()] }, computing: vec![1.0; graph.lanes.len()] }
+}
+
+const PRICE: Price = Price { send: 70_001, receive: 90_003, trip: 400_007, engine: 0, rendezvous: false };
+
+#[test]
+fn a_ping_pong_takes_its_trips_and_gaps() {
+    let rounds = 10;
+    let mut builder = Builder::new(vec![0, 0], 2 * rounds);
+    (0..2 * rounds).for_each(|message| builder.message(message, KIND));
+    for rank in 0..2 {
+        builder.lane(rank, 0);
+        for round in 0..rounds {
+            let (there, back) = (2 * round, 2 * round + 1);
+            let receive = |builder: &mut Builder, message| {
+                builder.call(call("Recv", 5), &[Step::Post(message), Step::Received(message)]);
+            };
+            if rank == 1 {
+                receive(&mut builder, there);
+            }
+            let sent = if rank == 0 { there } else { back };
+            builder.call(call("Send", 11), &[Step::Send(sent), Step::Sent(sent)]);
+            if rank == 0 {
+                receive(&mut builder, back);
+            }
+        }
+    }
+    let graph = builder.finish();
+    let conditions = conditions(&graph, PRICE);
+    let replayed = replay(&graph, &conditions, Residuals::None).unwrap();
+    // The receives are posted while the message is on its way.
+    let rounds = i64::from(rounds);
+    assert_eq!(replayed.total, 2 * rounds * (400_007 + 11_000));
+    let path = critical(&graph, &conditions, &replayed);
+    assert_eq!(path.parts.messages, 2 * rounds * 400_007);
+    assert_eq!((path.counts[0].trips, path.counts[0].bytes), (2 * rounds as u64, 16 * rounds as u64));
+    assert_eq!((path.parts.computing, path.parts.total()), (2 * rounds * 11_000, replayed.total));
+}
+
+#[test]
+fn a_late_receiver_holds_a_rendezvous_and_not_an_eager_message() {
+    let mut builder = Builder::new(vec![0, 0], 1);
+    builder.message(0, KIND);
+    builder.lane(0, 0);
+    builder.call(call("Send", 0), &[Step::Send(0), Step::Sent(0)]);
+    builder.lane(1, 0);
+    builder.call(call("Recv", 900), &[Step::Post(0), Step::Received(0)]);
+    let graph = builder.finish();
+    let exits = |rendezvous| {
+        let conditions = conditions(&graph, Price { rendezvous, ..PRICE });
+        replay(&graph, &conditions, Residuals::None).unwrap().exits
+    };
+    assert_eq!(exits(false), [70_001, 900_000 + 90_003]);
+    assert_eq!(exits(true), [900_000 + 400_007; 2]);
+}
+
+#[test]
+fn an_engine_that_is_loaded_serves_one_message_after_the_other() {
+    let messages = 50;
+    let mut builder = Builder::new(vec![0, 1], messages);
+    (0..messages).for_each(|message| builder.message(message, Kind { reach: Reach::Between, ..KIND }));
+    builder.lane(0, 0);
+    let all: Vec<Step> = (0..messages).map(Step::Send).collect();
+    builder.call(call("Startall", 0), &all);
+    builder.lane(1, 0);
+    let both = |message| [Step::Post(message), Step::Received(message)];
+    (0..messages).for_each(|message| builder.call(call("Recv", 0), &both(message)));
+    let graph = builder.finish();
+    let price = Price { send: 0, receive: 0, trip: 1_000_000, engine: 300_000, rendezvous: false };
+    let replayed = replay(&graph, &conditions(&graph, price), Residuals::None).unwrap();
+    assert_eq!(replayed.total, 1_000_000 + 300_000 * (i64::from(messages) - 1));
+}
+
+#[test]
+fn a_root_waits_for_all_and_a_broadcast_for_its_root() {
+    let entries = [3_000, 1_000, 2_000];
+    let exits = |who| {
+        let mut builder = Builder::new(vec![0; 3], 0);
+        let first = builder.gathering(3, who, 1, Kind { trips: 2, ..KIND });
+        for (member, entry) in entries.into_iter().enumerate() {
+            builder.lane(member as u32, 0);
+            let place = first + member as u32;
+            builder.call(call("Allreduce", entry), &[Step::Enter(place), Step::Leave(place)]);
+        }
+        let graph = builder.finish();
+        let price = Price { send: 5, trip: 20, ..Price::default() };
+        replay(&graph, &conditions(&graph, price), Residuals::None).unwrap().exits
+    };
+    let us = |us: i64, more| us * 1_000_000 + more;
+    assert_eq!(exits(Collective::All), [us(3, 20); 3]);
+    assert_eq!(exits(Collective::FromRoot), [us(3, 0), us(1, 5), us(2, 0)]);
+    assert_eq!(exits(Collective::ToRoot), [us(3, 5), us(3, 20), us(2, 5)]);
+    assert_eq!(exits(Collective::Prefix), [us(3, 20); 3]);
+}
+
+#[test]
+fn calls_that_wait_for_each_other_are_told_of() {
+    let mut builder = Builder::new(vec![0, 0], 2);
+    (0..2).for_each(|message| builder.message(message, KIND));
+    for rank in 0..2 {
+        builder.lane(rank, 0);
+        builder.call(call("Recv", 0), &[Step::Post(1 - rank), Step::Received(1 - rank)]);
+        builder.call(call("Send", 0), &[Step::Send(rank), Step::Sent(rank)]);
+    }
+    let graph = builder.finish();
+    let fault = replay(&graph, &conditions(&graph, PRICE), Residuals::None).unwrap_err();
+    assert!(fault.to_string().contains("4 calls wait for each other"), "{fault}");
+}
+
+/// What ranks do one after the other, seen from above: nobody can wait for ever.
+#[derive(Debug, Clone)]
+enum Deed {
+    Message { from: usize, to: usize, large: bool, nonblocking: bool },
+    All,
+    FromRoot(usize),
+    ToRoot(usize),
+}
+
+#[derive(Debug, Clone)]
+struct Program {
+    ranks: usize,
+    deeds: Vec<(Deed, u8)>,
+}
+
+fn programs() -> impl Strategy<Value = Program> {
+    (2..5usize).prop_flat_map(|ranks| {
+        let message = (0..ranks, 1..ranks, any::<bool>(), any::<bool>()).prop_map(move |(from, by, large, nonblocking)| {
+            Deed::Message { from, to: (from + by) % ranks, large, nonblocking }
+        });
+        let deed = prop_oneof![
+            8 => message,
+            1 => Just(Deed::All),
+            1 => (0..ranks).prop_map(Deed::FromRoot),
+            1 => (0..ranks).prop_map(Deed::ToRoot),
+        ];
+        proptest::collection::vec((deed, 0..4u8), 1..60).prop_map(move |deeds| Program { ranks, deeds })
+    })
+}
+
+/// The graph of a program. Gaps are few different values, so that ties are common; `unit` is what they are multiples of.
+fn graph(program: &Program, unit: i64, measured: Option<&Replayed>) -> Graph {
+    let messages = program.deeds.iter().filter(|(deed, _)| matches!(deed, Deed::Message { .. })).count();
+    let mut builder = Builder::new(vec![0; program.ranks], messages as u32);
+    let mut lanes: Vec<Vec<(Adding, Vec<Step>)>> = vec![Vec::new(); program.ranks];
+    let mut message = 0;
+    for (deed, gap) in &program.deeds {
+        let gap = i64::from(*gap) * unit;
+        match *deed {
+            Deed::Message { from, to, large, nonblocking } => {
+                let bytes = if large { 1 << 20 } else { 8 };
+                builder.message(message, Kind { bytes, ..KIND });
+                if nonblocking {
+                    lanes[from].push((call("Isend", gap), vec![Step::Send(message)]));
+                    lanes[to].push((call("Irecv", gap), vec![Step::Post(message)]));
+                    lanes[to].push((call("Wait", gap), vec![Step::Received(message)]));
+                    lanes[from].push((call("Wait", gap), vec![Step::Sent(message)]));
+                } else {
+                    lanes[from].push((call("Send", gap), vec![Step::Send(message), Step::Sent(message)]));
+                    lanes[to].push((call("Recv", gap), vec![Step::Post(message), Step::Received(message)]));
+                }
+                message += 1;
+            }
+            Deed::All | Deed::FromRoot(_) | Deed::ToRoot(_) => {
+                let (who, root) = match *deed {
+                    Deed::FromRoot(root) => (Collective::FromRoot, root),
+                    Deed::ToRoot(root) => (Collective::ToRoot, root),
+                    _ => (Collective::All, 0),
+                };
+                let kind = Kind { trips: 2, ..KIND };
+                let first = builder.gathering(program.ranks as u32, who, root as u32, kind);
+                for (rank, lane) in lanes.iter_mut().enumerate() {
+                    let place = first + rank as u32;
+                    let gap = gap + unit * (rank as i64 % 2);
+                    lane.push((call("Allreduce", gap), vec![Step::Enter(place), Step::Leave(place)]));
+                }
+            }
+        }
+    }
+    let mut exits = measured.map(|measured| measured.exits.iter());
+    for (rank, lane) in lanes.into_iter().enumerate() {
+        builder.lane(rank as u32, 0);
+        let mut left = 0;
+        for (mut adding, steps) in lane {
+            if let Some(exit) = exits.as_mut().and_then(Iterator::next) {
+                adding.inside = exit / PS - (left + adding.gap);
+                left = exit / PS;
+            }
+            builder.call(adding, &steps);
+        }
+    }
+    builder.finish()
+}
+
+/// Prices in multiples of `unit` ps: of small and large messages and of gatherings.
+fn prices(graph: &Graph, unit: i64, (send, receive, small, large): (u8, u8, u8, u8)) -> Conditions {
+    let price = |kind: &Kind| {
+        let small = i64::from(small.max(1));
+        let trip = if kind.bytes > 8 { small + i64::from(large) } else { small };
+        Price {
+            send: i64::from(send) * unit,
+            receive: i64::from(receive) * unit,
+            trip: i64::from(kind.trips) * trip * unit,
+            engine: 0,
+            rendezvous: kind.bytes > 8,
+        }
+    };
+    Conditions {
+        prices: Prices { kinds: graph.kinds.iter().map(price).collect() },
+        computing: vec![1.0; graph.lanes.len()],
+    }
+}
+
+fn dearer(conditions: &Conditions, graph: &Graph, by: i64) -> Conditions {
+    let mut dearer = conditions.clone();
+    for (price, kind) in dearer.prices.kinds.iter_mut().zip(&graph.kinds) {
+        price.trip += by * i64::from(kind.trips);
+    }
+    dearer
+}
+
+fn walked(graph: &Graph, conditions: &Conditions) -> (i64, Path) {
+    let replayed = replay(graph, conditions, Residuals::None).unwrap();
+    (replayed.total, critical(graph, conditions, &replayed))
+}
+
+type Four = (u8, u8, u8, u8);
+
+proptest! {
+    /// Any model whatever gives the recorded run back with its residuals: a check of the reader, no evidence.
+    #[test]
+    fn the_recorded_run_comes_back(program in programs(), real: Four, model: Four) {
+        let shape = graph(&program, 1, None);
+        let truth = replay(&shape, &prices(&shape, PS, real), Residuals::None).unwrap();
+        let recorded = graph(&program, 1, Some(&truth));
+        let conditions = prices(&recorded, PS, model);
+        let mut residuals = Vec::new();
+        let learned = replay(&recorded, &conditions, Residuals::Learn(&mut residuals)).unwrap();
+        prop_assert_eq!(&learned.exits, &truth.exits);
+        let again = replay(&recorded, &conditions, Residuals::Own(&residuals)).unwrap();
+        prop_assert_eq!((again.exits, again.total), (truth.exits, truth.total));
+    }
+
+    #[test]
+    fn the_parts_of_the_critical_path_add_up(program in programs(), real: Four, model: Four) {
+        let shape = graph(&program, 1, None);
+        let truth = replay(&shape, &prices(&shape, PS, real), Residuals::None).unwrap();
+        let recorded = graph(&program, 1, Some(&truth));
+        let conditions = prices(&recorded, PS, model);
+        let mut residuals = Vec::new();
+        replay(&recorded, &conditions, Residuals::Learn(&mut residuals)).unwrap();
+        let slower = dearer(&conditions, &recorded, 700);
+        for conditions in [conditions, slower] {
+            let replayed = replay(&recorded, &conditions, Residuals::Own(&residuals)).unwrap();
+            prop_assert_eq!(critical(&recorded, &conditions, &replayed).parts.total(), replayed.total);
+        }
+    }
+
+    /// The count of trips on the critical path lies between the left and the right derivative of the time by the latency, and
+    /// these are exact: lengths are multiples of a unit larger than all counts.
+    #[test]
+    fn the_gradient_is_the_finite_difference(program in programs(), costs: Four) {
+        let unit = 1_000_000;
+        let graph = graph(&program, unit / PS, None);
+        let conditions = prices(&graph, unit, costs);
+        let (time, path) = walked(&graph, &conditions);
+        let (up, _) = walked(&graph, &dearer(&conditions, &graph, 1));
+        let (down, _) = walked(&graph, &dearer(&conditions, &graph, -1));
+        let count = path.counts[0].trips as i64;
+        prop_assert!(time - down <= count && count <= up - time, "{} {count} {}", time - down, up - time);
+    }
+
+    /// Convex and monotone: what nothing waits for costs nothing.
+    #[test]
+    fn time_is_convex_in_the_latency(program in programs(), costs: Four, step in 1..5_000_000i64) {
+        let graph = graph(&program, 1000, None);
+        let conditions = prices(&graph, 1_000_000, costs);
+        let times = [0, step, 2 * step].map(|by| walked(&graph, &dearer(&conditions, &graph, by)).0);
+        prop_assert!(times[0] <= times[1] && times[1] - times[0] <= times[2] - times[1]);
+    }
+}
