@@ -173,13 +173,13 @@ fn others(mpi: &str, lab: bool, costs: &Costs) -> Vec<Candidate> {
 const CARRIER: &str = "--carrier ";
 
 /// Threads of each rank, where the environment says.
-fn threads() -> u32 {
+pub fn threads() -> u32 {
     let said = std::env::var("OMP_NUM_THREADS").ok();
     said.and_then(|said| said.split(',').next()?.trim().parse().ok()).filter(|threads| *threads > 0).unwrap_or(1)
 }
 
 /// The core that an engine would have, and why it cannot.
-fn own_core(ranks: u32, threads: u32, allowed: &[CoreId]) -> Result<(CoreId, Option<String>)> {
+pub fn own_core(ranks: u32, threads: u32, allowed: &[CoreId]) -> Result<(CoreId, Option<String>)> {
     let topology = Topology::live()?;
     let choice = Choice::among(topology, allowed.iter().copied());
     let whole = choice.whole().len();

@@ -11,6 +11,7 @@ mod offcodes;
 mod progress;
 mod semantics_page;
 mod sweep_page;
+mod whatif_page;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,7 @@ enum Command {
     Engine(commands::engine::Arguments),
     Profile(commands::profile::Arguments),
     Report(commands::report::Arguments),
+    Whatif(commands::whatif::Arguments),
     Ledger(commands::ledger::Arguments),
     Top(commands::top::Arguments),
     #[command(hide = true)]
@@ -92,6 +94,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Engine(arguments) => commands::engine::run(arguments),
         Command::Profile(arguments) => commands::profile::run(arguments),
         Command::Report(arguments) => commands::report::run(arguments),
+        Command::Whatif(arguments) => commands::whatif::run(arguments),
         Command::Ledger(arguments) => commands::ledger::run(arguments),
         Command::Top(arguments) => commands::top::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),

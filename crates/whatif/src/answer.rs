@@ -12,22 +12,36 @@ use crate::graph::{Graph, Reach};
 use crate::lever::{Change, Lever, Unknown};
 use crate::model::{Draw, Prices, Ways};
 use crate::path::{Path, critical};
-use crate::replay::{Conditions, Replayed, Residuals, replay};
+use crate::replay::{Conditions, PS, Replayed, Residuals, replay};
 
-/// Draws of an answer, and of one about a long recording.
-pub const DRAWS: usize = 64;
+/// Draws that are made, and of a long recording.
+const DRAWS: usize = 64;
 const FEW_DRAWS: usize = 16;
 const LONG: usize = 2_000_000;
+
+/// Draws that leave no more of the time in calls unexplained than the best one and this share fit the recording: it measures
+/// the costs of what carried it.
+const FITS: f64 = 0.05;
+
+/// At least so many are taken, those that fit best.
+const FEWEST: usize = 8;
+
+/// A model that misses the time in calls by as much contradicts the recording.
+const CONTRADICTS: f64 = 1.0;
 
 const SEED: u64 = 0x0051_1A11_0000_0007;
 
 /// A recorded program under the costs of a machine.
 #[derive(Debug)]
 pub struct Program<'a> {
-    pub graph: &'a Graph,
-    pub costs: &'a Costs,
+    graph: &'a Graph,
+    costs: &'a Costs,
     /// What carried its messages when it was recorded.
-    pub ways: Ways,
+    ways: Ways,
+    /// What fits the recording, most likely first.
+    draws: Vec<(Draw, Unknown)>,
+    /// Whether what was measured of the costs contradicts the recording.
+    pub contradicted: bool,
 }
 
 /// What a replay of what was recorded says of the model.
@@ -63,7 +77,28 @@ pub struct Tolerance {
     pub latency: Option<f64>,
 }
 
-impl Program<'_> {
+impl<'a> Program<'a> {
+    /// # Errors
+    /// A cost was never measured here, or the recording contradicts itself.
+    pub fn new(graph: &'a Graph, costs: &'a Costs, ways: Ways) -> Result<Program<'a>> {
+        let mut program = Program { graph, costs, ways, draws: Vec::new(), contradicted: false };
+        let number = if graph.len() > LONG { FEW_DRAWS } else { DRAWS };
+        let inside: i64 = (0..graph.len() as u32).map(|call| graph.calls.inside.get(call) * PS).sum();
+        let all: Vec<(Draw, Unknown)> = (0..number).map(|number| drawn(number as u64)).collect();
+        let misfits = in_parallel(&all, |(draw, _)| {
+            let (residuals, _) = program.learn(&program.conditions(draw)?)?;
+            let missed: i64 = residuals.iter().map(|residual| residual.abs()).sum();
+            Ok(missed as f64 / inside.max(1) as f64)
+        })?;
+        let mut by_fit: Vec<(f64, (Draw, Unknown))> = misfits.into_iter().zip(all).collect();
+        by_fit.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let best = by_fit[0].0;
+        program.contradicted = best > CONTRADICTS;
+        by_fit.truncate(by_fit.partition_point(|(misfit, _)| *misfit <= best + FITS).max(FEWEST));
+        program.draws = by_fit.into_iter().map(|(_, draw)| draw).collect();
+        Ok(program)
+    }
+
     fn conditions(&self, draw: &Draw) -> Result<Conditions> {
         let prices = Prices::of(self.graph, self.costs, &self.ways, draw)?;
         Ok(Conditions { prices, computing: vec![1.0; self.graph.lanes.len()] })
@@ -78,7 +113,7 @@ impl Program<'_> {
     /// # Errors
     /// A cost was never measured here, or the recording contradicts itself.
     pub fn check(&self) -> Result<Check> {
-        let conditions = self.conditions(&Draw::default())?;
+        let conditions = self.conditions(&self.draws[0].0)?;
         let (residuals, learned) = self.learn(&conditions)?;
         let own = replay(self.graph, &conditions, Residuals::Own(&residuals))?;
         let classes = self.class_means(&residuals);
@@ -104,35 +139,31 @@ impl Program<'_> {
     }
 
     /// # Errors
-    /// A cost was never measured here, or the recording contradicts itself.
+    /// A cost was never measured here.
     pub fn ask(&self, lever: &Lever) -> Result<Answer> {
-        let draws = if self.graph.len() > LONG { FEW_DRAWS } else { DRAWS };
-        let mut times = Vec::with_capacity(draws);
-        let mut path = Path::default();
-        // The first has everything in its middle.
-        for number in 0..draws {
-            let (of_recorded, unknown) = if number == 0 { middle() } else { drawn(number as u64) };
-            let before = self.conditions(&of_recorded)?;
-            let (mut residuals, learned) = self.learn(&before)?;
-            let unknown = if lever.ways.is_none() { Unknown { costs: of_recorded, ..unknown } } else { unknown };
-            let (after, scale) = lever.pull(self.graph, self.costs, &before, &unknown)?;
-            for (residual, class) in residuals.iter_mut().zip(&self.graph.calls.class) {
-                let factor = scale[*class as usize];
-                if factor != 1.0 {
-                    *residual = (*residual as f64 * factor) as i64;
-                }
+        let times = in_parallel(&self.draws, |draw| self.pulled(lever, *draw).map(|(time, _)| time))?;
+        let (_, path) = self.pulled(lever, self.draws[0])?;
+        let mut sorted = times.clone();
+        sorted.sort_by(f64::total_cmp);
+        let quantile = |part: f64| sorted[((sorted.len() - 1) as f64 * part).round() as usize];
+        let time = Interval { low: quantile(0.025), middle: quantile(0.5), high: quantile(0.975) };
+        Ok(Answer { time, path, draws: times.len() })
+    }
+
+    /// The time over the recorded one, and the critical path.
+    fn pulled(&self, lever: &Lever, (of_recorded, unknown): (Draw, Unknown)) -> Result<(f64, Path)> {
+        let before = self.conditions(&of_recorded)?;
+        let (mut residuals, learned) = self.learn(&before)?;
+        let (after, scale) = lever.pull(self.graph, self.costs, &before, &unknown)?;
+        for (residual, class) in residuals.iter_mut().zip(&self.graph.calls.class) {
+            let factor = scale[*class as usize];
+            if factor != 1.0 {
+                *residual = (*residual as f64 * factor) as i64;
             }
-            let replayed = replay(self.graph, &after, Residuals::Own(&residuals))?;
-            if number == 0 {
-                path = critical(self.graph, &after, &replayed);
-            }
-            times.push(replayed.total as f64 / learned.total.max(1) as f64);
         }
-        let first = times[0];
-        times.sort_by(f64::total_cmp);
-        let quantile = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize];
-        let time = Interval { low: quantile(0.025).min(first), middle: first, high: quantile(0.975).max(first) };
-        Ok(Answer { time, path, draws })
+        let replayed = replay(self.graph, &after, Residuals::Own(&residuals))?;
+        let time = replayed.total as f64 / learned.total.max(1) as f64;
+        Ok((time, critical(self.graph, &after, &replayed)))
     }
 
     /// How much more latency a trip could have for so much more time, each of `more`.
@@ -140,7 +171,7 @@ impl Program<'_> {
     /// # Errors
     /// As of [`Program::ask`].
     pub fn tolerances(&self, more: &[f64]) -> Result<Vec<Tolerance>> {
-        let before = self.conditions(&Draw::default())?;
+        let before = self.conditions(&self.draws[0].0)?;
         let (residuals, learned) = self.learn(&before)?;
         let between = self.graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
         let at = |ns: f64| -> Result<(f64, f64)> {
@@ -178,11 +209,29 @@ impl Program<'_> {
     }
 }
 
-fn middle() -> (Draw, Unknown) {
-    (Draw::default(), Unknown { costs: Draw::default(), follows_clock: 0.5, residual_follows: 0.5 })
+/// `work` of each of `all`, by the cores that there are.
+fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let each = all.len().div_ceil(cores).max(1);
+    std::thread::scope(|scope| {
+        let work = &work;
+        let parts: Vec<_> = all
+            .chunks(each)
+            .map(|part| scope.spawn(move || part.iter().map(work).collect::<Result<Vec<R>>>()))
+            .collect();
+        let mut done = Vec::with_capacity(all.len());
+        for part in parts {
+            done.extend(part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(done)
+    })
 }
 
+/// The first has everything in its middle.
 fn drawn(number: u64) -> (Draw, Unknown) {
+    if number == 0 {
+        return (Draw::default(), Unknown { costs: Draw::default(), follows_clock: 0.5, residual_follows: 0.5 });
+    }
     let mut random = Random::stream(SEED, number);
     let mut place = || 2.0 * random.unit() - 1.0;
     let mut draw = || Draw { trip: [place(), place()], work: [place(), place()] };

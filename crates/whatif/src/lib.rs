@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod candidate;
 pub mod graph;
 pub mod lever;
 pub mod model;

@@ -39,6 +39,8 @@ pub enum Kind {
     Elapsed,
     /// The messages that the ranks send, collective calls as their messages.
     Messages,
+    /// The time of a command over that of another, by a replay of what was recorded.
+    WhatIf,
     /// How much faster one contender of a study is than another.
     Study,
     /// The core time of an offcode for a call, message or packet, in nanoseconds.
@@ -51,6 +53,7 @@ impl Kind {
             Kind::Placement => "gain of a placement",
             Kind::Elapsed => "time of a run",
             Kind::Messages => "messages of a run",
+            Kind::WhatIf => "what if",
             Kind::Study => "gain in a study",
             Kind::Offcode => "time of an offcode for a message",
         }

@@ -109,8 +109,8 @@ const SLURM: Options = Options {
 
 /// Of `plimsoll mpirun`.
 const PLIMSOLL: Options = Options {
-    flags: &["lab", "oversubscribe", "q", "quiet"],
-    one: &["n", "np", "ranks", "placement", "network", "mpi", "report", "mpirun-args"],
+    flags: &["lab", "oversubscribe", "q", "quiet", "prove"],
+    one: &["n", "np", "ranks", "placement", "carrier", "network", "profile", "mpi", "report", "mpirun-args"],
     two: &[],
 };
 

@@ -23,6 +23,7 @@ pub mod serve;
 pub mod study;
 pub mod top;
 pub mod r#try;
+pub mod whatif;
 
 /// Success, unless a signal ended the command before its work was done.
 fn exit_code() -> ExitCode {

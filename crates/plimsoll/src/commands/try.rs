@@ -5,10 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use experiment::axes::{Axes, Value};
 use experiment::contrast::Says;
+use experiment::ledger::{Ledger, Outcome};
 use experiment::trial::check::Check;
 use experiment::trial::conduct::{End, Observer, conduct};
 use experiment::trial::design::{Arm, Design, letter};
-use experiment::trial::judgement::{Best, judge};
+use experiment::trial::judgement::{Best, Judgement, judge};
 use experiment::trial::merit::Merit;
 use experiment::trial::store::Store;
 use experiment::trial::{page, terminal};
@@ -163,6 +164,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let path = std::path::absolute(&arguments.report).unwrap_or_else(|_| arguments.report.clone());
     let text = terminal::render(&trial.design, &runs, &judgement, end);
     output::print(&format!("{text}Report: {}\n", path.display()))?;
+    for line in settle(&trial.design, &judgement)? {
+        output::print(&format!("{line}\n"))?;
+    }
     let slower = judgement.arms.iter().any(|arm| arm.says == Says::Worse);
     Ok(ExitCode::from(if runs.wrong.iter().any(Option::is_some) {
         WRONG
@@ -175,6 +179,25 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     } else {
         0
     }))
+}
+
+/// Holds the times of the commands against what `plimsoll whatif` predicted of them: what came of each, a sentence.
+fn settle(design: &Design, judgement: &Judgement) -> Result<Vec<String>> {
+    if design.merit.pattern.is_some() {
+        return Ok(Vec::new());
+    }
+    let mut ledger = Ledger::open()?;
+    let now_used = &design.arms[0].line;
+    let mut said = Vec::new();
+    for (arm, standing) in design.arms.iter().zip(&judgement.arms).skip(1) {
+        let Some(found) = standing.over_first else { continue };
+        let value = (-found.middle).exp();
+        let interval = Some(((-found.high).exp(), (-found.low).exp()));
+        let outcome = Outcome { id: 0, came: now(), value, interval, source: "plimsoll try".into() };
+        let settled = ledger.settle(&super::whatif::subject(now_used), &super::whatif::over(&arm.line, now_used), &outcome)?;
+        said.extend(settled.iter().map(|prediction| prediction.against(value)));
+    }
+    Ok(said)
 }
 
 /// Runs an arm that has a carrier of the MPI with `plimsoll mpirun --prove`, and says what it says.

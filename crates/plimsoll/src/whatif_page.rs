@@ -1,0 +1,195 @@
+//! What `plimsoll whatif` prints.
+
+use std::fmt::Write;
+
+use chart::number::nanoseconds;
+use machine::count;
+use machine::costs::Interval;
+use serde_json::{Value, json};
+use whatif::answer::{Answer, Check, Tolerance};
+use whatif::graph::Graph;
+use whatif::model::Ways;
+use whatif::path::{Counts, Parts, Path};
+
+use crate::commands::whatif::Question;
+
+/// A question with its answer.
+#[derive(Debug)]
+pub struct Asked {
+    pub question: Question,
+    pub answer: Answer,
+    /// Why it cannot be run here.
+    pub refused: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct Page<'a> {
+    pub folder: &'a str,
+    pub graph: &'a Graph,
+    pub ways: &'a Ways,
+    pub check: &'a Check,
+    pub asked: &'a [Asked],
+    pub tolerances: &'a [Tolerance],
+    pub notes: &'a [String],
+}
+
+/// Beyond this share of the critical path that no model explains, small changes mean little.
+const MUCH: f64 = 0.3;
+
+impl Page<'_> {
+    fn carried(&self) -> String {
+        let between = self.graph.kinds.iter().any(|kind| kind.reach == whatif::graph::Reach::Between);
+        if between { self.ways.between.to_string() } else { self.ways.within.to_string() }
+    }
+
+    pub fn terminal(&self) -> String {
+        let mut text = String::new();
+        let check = self.check;
+        let ranks = count::of(self.graph.hosts.len() as u64, "rank");
+        let calls = count::of(self.graph.len() as u64, "call");
+        let time = nanoseconds(check.recorded);
+        let _ = writeln!(text, "{}: {ranks}, {calls}, {time} recorded, carried by {}\n", self.folder, self.carried());
+        let _ = writeln!(text, "Critical path   {}", shares(&check.path.parts));
+        let [within, between] = &check.path.counts;
+        for (words, of) in [("within hosts", within), ("between hosts", between)] {
+            if of.trips + of.ends > 0 {
+                let _ = writeln!(text, "  {words:<14}{}", counts(of));
+            }
+        }
+        let rank = check.path.computing.iter().max_by_key(|(_, time)| **time);
+        if let Some((rank, computing)) = rank.filter(|_| check.path.computing.len() > 1) {
+            let share = percent(*computing, check.path.parts.total());
+            let _ = writeln!(text, "  most computing of rank {rank}: {share} of the time");
+        }
+        let more: Vec<String> = self.tolerances.iter().map(tolerance).collect();
+        let _ = writeln!(text, "Latency         a trip may take {}", more.join(", "));
+        let of_classes = 100.0 * (check.of_classes - 1.0);
+        let _ = writeln!(text, "Model           replayed with the mean of what it leaves of each class of calls: {of_classes:+.1} %");
+        if check.backwards.0 > 0 {
+            let most = nanoseconds(check.backwards.1 as f64 / 1e3);
+            let calls = count::of(check.backwards.0, "call");
+            let _ = writeln!(text, "                {calls} over before what they waited for began, by up to {most}: clocks differ");
+        }
+        text += "\nWhat if                        Time                                     Of it\n";
+        for Asked { question, answer, refused } in self.asked {
+            let parts = &answer.path.parts;
+            let of = |part| percent(part, parts.total());
+            let mut words = format!("{} computing, {} messages", of(parts.computing), of(parts.messages + parts.work));
+            if parts.unknown_share() > MUCH {
+                words += ", much not modelled";
+            }
+            let _ = writeln!(text, "  {:<28} {:<40} {words}", question.words, than(&answer.time));
+            if let Some(refused) = refused {
+                let _ = writeln!(text, "  {:<28} cannot be run here: {refused}", "");
+            }
+        }
+        text += "\nIntervals hold what the costs leave open; how often they held is in plimsoll ledger.\n";
+        for note in self.notes {
+            let _ = writeln!(text, "Note: {note}");
+        }
+        text
+    }
+
+    pub fn json(&self) -> Value {
+        let asked = |of: &Asked| {
+            json!({
+                "what": of.question.words,
+                "time": of.answer.time,
+                "draws": of.answer.draws,
+                "refused": of.refused,
+                "path": path(&of.answer.path),
+            })
+        };
+        json!({
+            "folder": self.folder,
+            "ranks": self.graph.hosts.len(),
+            "calls": self.graph.len(),
+            "carried": self.carried(),
+            "recorded_ns": self.check.recorded,
+            "replayed_with_own_residuals": self.check.identity,
+            "replayed_with_class_residuals": self.check.of_classes,
+            "path": path(&self.check.path),
+            "tolerances": self.tolerances.iter().map(|of| json!({ "more": of.more, "latency_ns": of.latency })).collect::<Vec<_>>(),
+            "asked": self.asked.iter().map(asked).collect::<Vec<_>>(),
+            "notes": self.notes,
+        })
+    }
+}
+
+fn path(path: &Path) -> Value {
+    let Parts { computing, work, messages, opaque, unexplained, overexplained } = path.parts;
+    let of = |counts: &Counts| json!({ "trips": counts.trips, "bytes": counts.bytes, "ends": counts.ends });
+    let ns = |ps: i64| ps as f64 / 1e3;
+    let calls = path.calls.iter().map(|((function, bits), (calls, time))| {
+        let name = record::functions::function(record::functions::FunctionId(*function)).map_or("", |of| of.name);
+        json!({ "function": format!("MPI_{name}"), "bytes_below": 1u128 << bits, "calls": calls, "ns": ns(*time) })
+    });
+    json!({
+        "computing_ns": ns(computing), "work_ns": ns(work), "messages_ns": ns(messages), "opaque_ns": ns(opaque),
+        "unexplained_ns": ns(unexplained), "overexplained_ns": ns(overexplained),
+        "within_hosts": of(&path.counts[0]), "between_hosts": of(&path.counts[1]),
+        "computing_of_ranks_ns": path.computing.iter().map(|(rank, time)| (rank.to_string(), ns(*time))).collect::<std::collections::BTreeMap<_, _>>(),
+        "calls": calls.collect::<Vec<_>>(),
+    })
+}
+
+fn percent(part: i64, whole: i64) -> String {
+    format!("{:.0} %", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+/// `computing 71 %, messages 12 %, ..`
+fn shares(parts: &Parts) -> String {
+    let whole = parts.total();
+    let all = [
+        ("computing", parts.computing),
+        ("messages", parts.messages),
+        ("calls' work", parts.work),
+        ("as measured", parts.opaque),
+        ("unexplained", parts.unexplained),
+        ("explained too much", parts.overexplained),
+    ];
+    let shown: Vec<String> = all
+        .iter()
+        .filter(|(_, part)| part.abs() * 200 > whole)
+        .map(|(words, part)| format!("{words} {}", percent(*part, whole)))
+        .collect();
+    shown.join(", ")
+}
+
+fn counts(counts: &Counts) -> String {
+    let trips = count::of(counts.trips, "trip");
+    let ns = counts.trips;
+    format!("{trips} one after the other, {} in them: 1 ns more latency costs {}", bytes(counts.bytes), nanoseconds(ns as f64))
+}
+
+fn bytes(bytes: u64) -> String {
+    chart::number::scaled(bytes as f64, &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")])
+}
+
+fn tolerance(of: &Tolerance) -> String {
+    let more = 100.0 * of.more;
+    match of.latency {
+        Some(latency) => format!("{} more for {more:.0} %", nanoseconds(latency)),
+        None => format!("any time for {more:.0} %"),
+    }
+}
+
+/// `0.83x (0.71 .. 0.95)`: of the recorded time.
+pub fn than(time: &Interval) -> String {
+    let Interval { low, middle, high } = time;
+    let says = if (0.9995..1.0005).contains(low) && (0.9995..1.0005).contains(high) {
+        "the same"
+    } else if *high < 1.0 {
+        "faster"
+    } else if *low > 1.0 {
+        "slower"
+    } else {
+        "cannot tell"
+    };
+    format!("{middle:.3}x ({low:.3} .. {high:.3}) {says}")
+}
+
+/// A command as a shell takes it.
+pub fn shell(command: &[String]) -> String {
+    shlex::try_join(command.iter().map(String::as_str)).unwrap_or_else(|_| command.join(" "))
+}

@@ -1,0 +1,208 @@
+//! What carried the messages of a recorded command, what else could, and the command that has it so.
+
+use machine::costs::{ENGINE, Way};
+use machine::{Costs, Fault, Result, SiteKind};
+
+use crate::model::Ways;
+
+/// Something else that can carry a program's messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// `core:3`, `app, udp`, `carrier ucx`.
+    pub name: String,
+    pub ways: Ways,
+    /// Options of `plimsoll mpirun` that have it so.
+    pub options: Vec<String>,
+}
+
+/// The words of a recorded command, by what they are to its messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded<'a> {
+    pub command: &'a [String],
+    /// What the MPI library calls itself.
+    pub library: &'a str,
+    /// Whether its ranks were on several hosts.
+    pub between: bool,
+}
+
+impl Recorded<'_> {
+    /// What carried its messages: what its command says of `plimsoll mpirun`, else the MPI's own usual transport; or `named`,
+    /// a carrier or a placement.
+    ///
+    /// # Errors
+    /// Its costs were never measured.
+    pub fn ways(&self, costs: &Costs, named: Option<&str>) -> Result<Ways> {
+        let wanted = named.map_or_else(|| self.carried(), str::to_owned);
+        let of_mpi: Vec<&Way> = costs.ways().filter(|way| self.is_of_mpi(way)).collect();
+        let ways: Vec<&Way> = if of_mpi.is_empty() { costs.ways().collect() } else { of_mpi };
+        let found = |between: bool| {
+            let fits = |way: &&&Way| way.network.is_some() == between && name_of(way) == wanted;
+            ways.iter().find(fits).map(|way| (*way).clone())
+        };
+        // What carries between hosts alone carries within them as well, and the other way round.
+        let (within, across) = (found(false), found(true));
+        match (within.clone().or(across.clone()), across.or(within)) {
+            (Some(within), Some(between)) => Ok(Ways { within, between }),
+            _ => {
+                let mut known: Vec<String> = ways.iter().map(|way| name_of(way)).collect();
+                known.dedup();
+                let cause = match known.is_empty() {
+                    true => "no cost of this machine was ever measured".to_owned(),
+                    false => format!("its costs were never measured here; there are those of {}", known.join(", ")),
+                };
+                let next = "run plimsoll calibrate, or say what carried the messages with --recorded";
+                Err(Fault::new(format!("carrier {wanted}"), cause, next))
+            }
+        }
+    }
+
+    fn is_of_mpi(&self, way: &Way) -> bool {
+        let version = way.mpi.rsplit(' ').next().unwrap_or_default();
+        let family = way.mpi.strip_suffix(version).unwrap_or_default().trim();
+        self.library.starts_with(family) && self.library.contains(version)
+    }
+
+    fn carried(&self) -> String {
+        let plimsoll = self.command.iter().position(|word| word == "mpirun").is_some_and(|at| {
+            at > 0 && self.command[at - 1].rsplit('/').next() == Some("plimsoll")
+        });
+        let option = |name: &str| {
+            let at = self.command.iter().position(|word| word == name || word.starts_with(&format!("{name}=")))?;
+            match self.command[at].split_once('=') {
+                Some((_, value)) => Some(value.to_owned()),
+                None => self.command.get(at + 1).cloned(),
+            }
+        };
+        if !plimsoll {
+            return if self.between { "tcp" } else { "vader" }.to_owned();
+        }
+        if let Some(carrier) = option("--carrier") {
+            return carrier;
+        }
+        let site = option("--placement").filter(|site| site != "auto").unwrap_or_else(|| "app".to_owned());
+        let site = site.split(':').next().unwrap_or_default().to_owned();
+        match option("--network").filter(|_| self.between) {
+            Some(network) => format!("{site}, {}", network.split(':').next().unwrap_or_default()),
+            None if self.between => format!("{site}, udp"),
+            None => site,
+        }
+    }
+
+    /// All that could carry the program instead of `ways`, as far as its costs are known here. `core` is where an engine of its
+    /// own would be; without one there is none.
+    pub fn others(&self, costs: &Costs, ways: &Ways, core: Option<u32>) -> Vec<Candidate> {
+        let here = if self.between { &ways.between } else { &ways.within };
+        let fits = |way: &&Way| way.mpi == here.mpi && way.network.is_some() == self.between && *way != here;
+        let candidate = |way: &Way| {
+            let within = costs.ways().find(|within| {
+                within.network.is_none() && within.carrier == way.carrier && within.placement == way.placement && within.mpi == way.mpi
+            });
+            let ways = Ways { within: within.unwrap_or(way).clone(), between: way.clone() };
+            let mut name = name_of(way);
+            let mut options = if way.carrier == ENGINE {
+                let mut site = name.split(", ").next().unwrap_or_default().to_owned();
+                if way.placement == SiteKind::Core {
+                    site = format!("core:{}", core?);
+                    name = name.replace("core", &site);
+                }
+                vec!["--placement".to_owned(), site]
+            } else {
+                vec!["--carrier".to_owned(), way.carrier.clone()]
+            };
+            if let Some(network) = way.network.as_ref().filter(|_| way.carrier == ENGINE) {
+                let network = if network == "udp" { network.clone() } else { format!("{network}:lab0") };
+                options.extend(["--network".to_owned(), network]);
+            }
+            Some(Candidate { name, ways, options })
+        };
+        costs.ways().filter(fits).filter_map(candidate).collect()
+    }
+
+    /// The same program under other options of `plimsoll mpirun`; `None` where it cannot be seen which word is the program.
+    pub fn under(&self, options: &[String], ranks: u32, program: usize) -> Vec<String> {
+        let mut words: Vec<String> = ["plimsoll", "mpirun", "-n", &ranks.to_string()].map(str::to_owned).to_vec();
+        words.extend_from_slice(options);
+        if self.between {
+            words.push("--lab".to_owned());
+        }
+        words.push("--".to_owned());
+        words.extend_from_slice(&self.command[program..]);
+        words
+    }
+}
+
+/// `vader`, `app`, `core, udp`.
+fn name_of(way: &Way) -> String {
+    if way.carrier != ENGINE {
+        return way.carrier.clone();
+    }
+    let site = way.placement.to_string();
+    match &way.network {
+        Some(network) => format!("{site}, {network}"),
+        None => site,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::costs::{Interval, Item, Row};
+    use machine::{Nanoseconds, Reading};
+
+    use super::*;
+
+    fn costs() -> Costs {
+        let way = |carrier: &str, placement, network: Option<&str>| Way {
+            carrier: carrier.into(),
+            mpi: "Open MPI 4.1.4".into(),
+            placement,
+            network: network.map(Into::into),
+        };
+        let ways = [
+            way("vader", SiteKind::App, None),
+            way(ENGINE, SiteKind::App, None),
+            way(ENGINE, SiteKind::Core, None),
+            way("tcp", SiteKind::App, Some("lab")),
+            way(ENGINE, SiteKind::App, Some("xdp")),
+        ];
+        let row = |way| Row {
+            item: Item::HalfTrip(way),
+            size: None,
+            cost: Reading::Measured(Interval::exactly(1.0)),
+            source: String::new(),
+            taken: Nanoseconds(1),
+        };
+        Costs::of(ways.into_iter().map(row).collect())
+    }
+
+    fn recorded(command: &str) -> Vec<String> {
+        command.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_command_tells_what_carried_its_messages() {
+        let of = |command: &str, between| {
+            let command = recorded(command);
+            let recorded = Recorded { command: &command, library: "Open MPI v4.1.4, package: Debian", between };
+            recorded.ways(&costs(), None).map(|ways| name_of(if between { &ways.between } else { &ways.within }))
+        };
+        assert_eq!(of("mpirun -n 2 ./a", false).unwrap(), "vader");
+        assert_eq!(of("mpirun -n 2 ./a", true).unwrap(), "tcp");
+        assert_eq!(of("/x/plimsoll mpirun -n 2 --placement core:3 ./a", false).unwrap(), "core");
+        assert_eq!(of("plimsoll mpirun --lab --network=xdp:lab0 ./a", true).unwrap(), "app, xdp");
+        assert_eq!(of("plimsoll mpirun --carrier vader ./a", false).unwrap(), "vader");
+        let fault = of("plimsoll mpirun --carrier psm3 ./a", false).unwrap_err().to_string();
+        assert!(fault.contains("carrier psm3") && fault.contains("vader"), "{fault}");
+    }
+
+    #[test]
+    fn others_are_those_that_were_measured_and_their_commands_run() {
+        let command = recorded("mpirun -n 2 ./a 5");
+        let recorded = Recorded { command: &command, library: "Open MPI v4.1.4", between: false };
+        let ways = recorded.ways(&costs(), None).unwrap();
+        let names = |core| recorded.others(&costs(), &ways, core).iter().map(|of| of.name.clone()).collect::<Vec<_>>();
+        assert_eq!((names(Some(3)), names(None)), (vec!["app".into(), "core:3".into()], vec!["app".to_owned()]));
+        let core = &recorded.others(&costs(), &ways, Some(3))[1];
+        let words = recorded.under(&core.options, 2, 3).join(" ");
+        assert_eq!(words, "plimsoll mpirun -n 2 --placement core:3 -- ./a 5");
+    }
+}
