@@ -40,7 +40,7 @@ fn every_line_works_and_the_story_ends_in_the_ledger() {
     }
     let place = tempfile::tempdir().unwrap();
     let commands = commands();
-    assert_eq!(commands.len(), 6, "{commands:?}");
+    assert_eq!(commands.len(), 8, "{commands:?}");
     for line in commands {
         let (code, said) = run(line, place.path());
         let words: Vec<&str> = line.split_whitespace().take(2).collect();
@@ -54,8 +54,10 @@ fn every_line_works_and_the_story_ends_in_the_ledger() {
                 "half a round trip: plimsoll at app, one host",
             ],
             ["plimsoll", "mpirun"] => &["messages a second of", "plimsoll carried it: 2 ranks", "messages: ", ": held"],
+            ["plimsoll", "whatif"] => &["Critical path", "carried by app", "plimsoll mpirun -n 2 --placement app NPopenmpi"],
+            ["plimsoll", "try"] if line.contains("--placement app") => &["time of `plimsoll mpirun -n 2 --placement app"],
             ["plimsoll", "try"] => &["carrier plimsoll", "carrier vader"],
-            ["plimsoll", "ledger"] => &["messages of a run: "],
+            ["plimsoll", "ledger"] => &["messages of a run: ", "what if: "],
             _ => panic!("a command that this test does not know: {line}"),
         };
         // A trial may end undecided in the time that it has.

@@ -118,14 +118,14 @@ impl Recorded<'_> {
         costs.ways().filter(fits).filter_map(candidate).collect()
     }
 
-    /// The same program under other options of `plimsoll mpirun`; `None` where it cannot be seen which word is the program.
+    /// The same program under other options of `plimsoll mpirun`. `program` is its place among the words. There is no `--`
+    /// before it, which `plimsoll try` has between commands.
     pub fn under(&self, options: &[String], ranks: u32, program: usize) -> Vec<String> {
         let mut words: Vec<String> = ["plimsoll", "mpirun", "-n", &ranks.to_string()].map(str::to_owned).to_vec();
         words.extend_from_slice(options);
         if self.between {
             words.push("--lab".to_owned());
         }
-        words.push("--".to_owned());
         words.extend_from_slice(&self.command[program..]);
         words
     }
@@ -203,6 +203,6 @@ mod tests {
         assert_eq!((names(Some(3)), names(None)), (vec!["app".into(), "core:3".into()], vec!["app".to_owned()]));
         let core = &recorded.others(&costs(), &ways, Some(3))[1];
         let words = recorded.under(&core.options, 2, 3).join(" ");
-        assert_eq!(words, "plimsoll mpirun -n 2 --placement core:3 -- ./a 5");
+        assert_eq!(words, "plimsoll mpirun -n 2 --placement core:3 ./a 5");
     }
 }

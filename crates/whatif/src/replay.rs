@@ -192,8 +192,7 @@ impl Replay<'_, '_> {
                 continue;
             }
             // A lane goes on by itself for as long as no other is before it.
-            loop {
-                let Some(exit) = self.advance(place) else { break };
+            while let Some(exit) = self.advance(place) {
                 left -= 1;
                 let cursor = &mut self.cursors[place];
                 let next = cursor.call + 1;
