@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use chart::number::nanoseconds;
-use machine::count;
 use machine::costs::Interval;
+use machine::count;
 use serde_json::{Value, json};
 use whatif::answer::{Answer, Check, Tolerance};
 use whatif::graph::Graph;
@@ -64,11 +64,17 @@ impl Page<'_> {
         let more: Vec<String> = self.tolerances.iter().map(tolerance).collect();
         let _ = writeln!(text, "Latency         a trip may take {}", more.join(", "));
         let of_classes = 100.0 * (check.of_classes - 1.0);
-        let _ = writeln!(text, "Model           replayed with the mean of what it leaves of each class of calls: {of_classes:+.1} %");
+        let _ = writeln!(
+            text,
+            "Model           replayed with the mean of what it leaves of each class of calls: {of_classes:+.1} %"
+        );
         if check.backwards.0 > 0 {
             let most = nanoseconds(check.backwards.1 as f64 / 1e3);
             let calls = count::of(check.backwards.0, "call");
-            let _ = writeln!(text, "                {calls} over before what they waited for began, by up to {most}: clocks differ");
+            let _ = writeln!(
+                text,
+                "                {calls} over before what they waited for began, by up to {most}: clocks differ"
+            );
         }
         text += "\nWhat if                        Time                                     Of it\n";
         for Asked { question, answer, refused } in self.asked {
@@ -159,7 +165,11 @@ fn shares(parts: &Parts) -> String {
 fn counts(counts: &Counts) -> String {
     let trips = count::of(counts.trips, "trip");
     let ns = counts.trips;
-    format!("{trips} one after the other, {} in them: 1 ns more latency costs {}", bytes(counts.bytes), nanoseconds(ns as f64))
+    format!(
+        "{trips} one after the other, {} in them: 1 ns more latency costs {}",
+        bytes(counts.bytes),
+        nanoseconds(ns as f64)
+    )
 }
 
 fn bytes(bytes: u64) -> String {

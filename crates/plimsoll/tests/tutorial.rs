@@ -54,8 +54,12 @@ fn every_line_works_and_the_story_ends_in_the_ledger() {
                 "half a round trip: plimsoll at app, one host",
             ],
             ["plimsoll", "mpirun"] => &["messages a second of", "plimsoll carried it: 2 ranks", "messages: ", ": held"],
-            ["plimsoll", "whatif"] => &["Critical path", "carried by app", "plimsoll mpirun -n 2 --placement app NPopenmpi"],
-            ["plimsoll", "try"] if line.contains("--placement app") => &["time of `plimsoll mpirun -n 2 --placement app"],
+            ["plimsoll", "whatif"] => {
+                &["Critical path", "carried by app", "plimsoll mpirun -n 2 --placement app NPopenmpi"]
+            }
+            ["plimsoll", "try"] if line.contains("--placement app") => {
+                &["time of `plimsoll mpirun -n 2 --placement app"]
+            }
             ["plimsoll", "try"] => &["carrier plimsoll", "carrier vader"],
             ["plimsoll", "ledger"] => &["messages of a run: ", "what if: "],
             _ => panic!("a command that this test does not know: {line}"),

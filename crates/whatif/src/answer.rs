@@ -101,7 +101,7 @@ impl<'a> Program<'a> {
 
     fn conditions(&self, draw: &Draw) -> Result<Conditions> {
         let prices = Prices::of(self.graph, self.costs, &self.ways, draw)?;
-        Ok(Conditions { prices, computing: vec![1.0; self.graph.lanes.len()] })
+        Ok(Conditions { prices, computing: vec![1.0; self.graph.lanes.len()], progress: self.ways.progress() })
     }
 
     fn learn(&self, conditions: &Conditions) -> Result<(Vec<i64>, Replayed)> {

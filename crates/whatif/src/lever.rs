@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use machine::{Costs, Fault, Result};
+use machine::{Bytes, Costs, Fault, Result};
 
 use crate::graph::{Graph, Reach};
 use crate::model::{Draw, Prices, Ways};
-use crate::replay::Conditions;
+use crate::replay::{Conditions, Progress};
 
 /// A change of what a run takes place under.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -19,6 +19,9 @@ pub struct Lever {
     pub per_byte: Option<f64>,
     /// The clock of the cores over what it is now.
     pub clock: Option<f64>,
+    /// Messages up to this size are sent at once, whoever receives.
+    pub eager: Option<Bytes>,
+    pub progress: Option<Progress>,
 }
 
 /// Of a latency.
@@ -53,7 +56,8 @@ impl std::str::FromStr for Change {
             return Ok(Change::Times(number(factor).and_then(|x| if x >= 0.0 { Ok(x) } else { Err(wrong()) })?));
         }
         let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6)];
-        let (rest, unit) = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns))).ok_or_else(wrong)?;
+        let (rest, unit) =
+            units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns))).ok_or_else(wrong)?;
         Ok(Change::By(number(rest)? * unit))
     }
 }
@@ -84,6 +88,15 @@ impl Lever {
         let mut after = before.clone();
         if let Some(ways) = &self.ways {
             after.prices = Prices::of(graph, costs, ways, &unknown.costs)?;
+            after.progress = ways.progress();
+        }
+        if let Some(progress) = self.progress {
+            after.progress = progress;
+        }
+        if let Some(eager) = self.eager {
+            for (price, kind) in after.prices.kinds.iter_mut().zip(&graph.kinds) {
+                price.rendezvous = kind.bytes > eager.0;
+            }
         }
         let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
         for (price, kind) in after.prices.kinds.iter_mut().zip(&graph.kinds) {
@@ -92,7 +105,9 @@ impl Lever {
                 let mut trip = price.trip as f64;
                 trip = match self.latency {
                     Some(Change::By(ns)) => trip + ns * 1e3 * trips,
-                    Some(Change::Times(factor)) => trip - self.latency_of(graph, &before.prices, kind.reach) * trips * (1.0 - factor),
+                    Some(Change::Times(factor)) => {
+                        trip - self.latency_of(graph, &before.prices, kind.reach) * trips * (1.0 - factor)
+                    }
                     None => trip,
                 };
                 if let Some(factor) = self.per_byte {

@@ -9,10 +9,11 @@
 //! ```
 //! A gathering takes `trips` of them one after the other: those of the usual algorithm ([`profile::export`]).
 
-use machine::costs::{Interval, Item, Way};
+use machine::costs::{ENGINE, Interval, Item, Way};
 use machine::{Bytes, Costs, Fault, Result, SiteKind};
 
 use crate::graph::{Graph, Kind, Reach};
+use crate::replay::Progress;
 
 /// What a message, or a gathering, of a kind costs, ps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,6 +47,11 @@ impl Ways {
             Reach::Between => &self.between,
         }
     }
+
+    /// An engine on a core of its own moves messages at any time; libraries and an engine in the application do in calls.
+    pub fn progress(&self) -> Progress {
+        if self.within.placement == SiteKind::Core { Progress::Always } else { Progress::Calls }
+    }
 }
 
 /// Where in its interval each cost lies, from -1, its least, over 0, its middle, to 1.
@@ -57,11 +63,24 @@ pub struct Draw {
     pub work: [f64; 2],
 }
 
-/// Sent at once up to here, whoever receives: what most MPIs do between hosts. Larger ones wait for their receive.
-pub const EAGER: u64 = 64 << 10;
+/// Up to how many bytes a carrier sends at once, whoever receives, within a host and between hosts: the defaults of Open MPI
+/// 4 and 5 (`btl_vader_eager_limit`, `btl_sm_eager_limit`, `btl_tcp_eager_limit`), of plimsoll's engine, and of UCX (its
+/// threshold is measured at its start; 8 KiB is usual).
+const EAGER: [(&str, u64, u64); 5] = [
+    ("vader", 4 << 10, 4 << 10),
+    ("sm", 4 << 10, 4 << 10),
+    ("tcp", 64 << 10, 64 << 10),
+    ("ucx", 8 << 10, 8 << 10),
+    (ENGINE, 8 << 10, 256 << 10),
+];
 
-/// The same within a host.
-pub const EAGER_WITHIN: u64 = 4 << 10;
+/// Of a carrier that is none of these.
+const EAGER_OF_OTHERS: u64 = 16 << 10;
+
+fn eager(way: &Way, reach: Reach) -> u64 {
+    let known = EAGER.iter().find(|(carrier, ..)| way.carrier == *carrier);
+    known.map_or(EAGER_OF_OTHERS, |(_, within, between)| if reach == Reach::Host { *within } else { *between })
+}
 
 /// The value of an interval at a place of a draw; logarithms are even between the middle and each end.
 pub fn at(interval: Interval, place: f64) -> f64 {
@@ -102,13 +121,12 @@ fn price(kind: Kind, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Price> {
     } else {
         (message, 0.0)
     };
-    let eager = if kind.reach == Reach::Host { EAGER_WITHIN } else { EAGER };
     let ps = |ns: f64| (ns * 1e3).round() as i64;
     Ok(Price {
         send: ps(own),
         receive: ps(own),
         trip: ps(trip * f64::from(kind.trips)),
         engine: ps(engine),
-        rendezvous: kind.bytes > eager && kind.trips == 1,
+        rendezvous: kind.bytes > eager(way, kind.reach),
     })
 }

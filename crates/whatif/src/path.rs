@@ -128,12 +128,9 @@ fn begin(
     let Some(place) = replayed.causes[call as usize].step() else { return (entered, None) };
     let (other, wanted) = match graph.step_at(place) {
         Step::Sent(message) | Step::Received(message) => {
+            let mover = replayed.movers[message as usize];
             let of = graph.messages[message as usize];
-            if replayed.late_receiver[message as usize] {
-                (of.receiver, Step::Post(message))
-            } else {
-                (of.sender, Step::Send(message))
-            }
+            (mover, if mover == of.sender { Step::Send(message) } else { Step::Post(message) })
         }
         Step::Leave(member) => {
             let number = graph.gathering(member);
@@ -158,12 +155,7 @@ fn begin(
     (at + before(graph, conditions, other, wanted), Some(other))
 }
 
-fn latest(
-    graph: &Graph,
-    conditions: &Conditions,
-    replayed: &Replayed,
-    members: std::ops::RangeInclusive<u32>,
-) -> u32 {
+fn latest(graph: &Graph, conditions: &Conditions, replayed: &Replayed, members: std::ops::RangeInclusive<u32>) -> u32 {
     let entered = |member: &u32| {
         let call = graph.members[*member as usize];
         entry(graph, conditions, replayed, graph.lane(call), call)
@@ -172,9 +164,12 @@ fn latest(
     members.max_by_key(entered).unwrap_or(first)
 }
 
-/// The own work of a call before one of its steps.
+/// The own work of a call before one of its steps; none, where it has not that step.
 fn before(graph: &Graph, conditions: &Conditions, call: CallId, step: Step) -> i64 {
     let price = |message: u32| conditions.prices.kinds[graph.messages[message as usize].kind as usize];
+    if graph.steps(call).all(|one| one != step) {
+        return 0;
+    }
     let earlier = graph.steps(call).take_while(|one| *one != step);
     earlier
         .map(|one| match one {

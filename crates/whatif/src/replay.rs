@@ -9,7 +9,7 @@
 //! ```text
 //! e = x of the call before + gap
 //! ready of an eager message      = sent + trip           sent = e of the send + own work before it in the call
-//! ready of a rendezvous          = max(sent, posted) + trip
+//! ready of a rendezvous          = max(sent, posted, in) + trip    in: when the half that came first is next in a call
 //! x = max(e + own, ready of what it completes) + r,  and no earlier than what it waited for began
 //! ```
 //! The residual is what makes the recorded run come back: `r = measured x - max(..)` at measured times.
@@ -44,6 +44,17 @@ pub struct Conditions {
     pub prices: Prices,
     /// By lane: what computing takes over what was recorded.
     pub computing: Vec<f64>,
+    pub progress: Progress,
+}
+
+/// Who moves a message whose both halves have begun.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// The threads in their calls: a rendezvous goes on when the thread that began first is in a call.
+    #[default]
+    Calls,
+    /// A thread, a core or a device of its own, at any time.
+    Always,
 }
 
 /// What an exit waited for last.
@@ -70,8 +81,8 @@ pub struct Replayed {
     /// When each call is left, ps from the first instant.
     pub exits: Vec<i64>,
     pub(crate) causes: Vec<Cause>,
-    /// Of rendezvous: whether the receiver came last.
-    pub(crate) late_receiver: Vec<bool>,
+    /// By message: the call by whose beginning, or whose step, it began to move.
+    pub(crate) movers: Vec<CallId>,
     pub(crate) latest_member: Vec<u32>,
     /// Exits that lie before what they waited for began, by the recorded clocks, and the most, ps.
     pub backwards: (u64, i64),
@@ -114,7 +125,7 @@ struct Replay<'g, 'r> {
     /// By message: when its first half began (of a rendezvous), and when it is over for the receiver; or the lane that waits.
     half: Vec<i64>,
     over: Vec<i64>,
-    late_receiver: Vec<bool>,
+    movers: Vec<CallId>,
     /// By place of [`Graph::members`]: when the member entered.
     entered: Vec<i64>,
     /// By gathering: members that came, who came last, lanes that wait.
@@ -155,7 +166,7 @@ pub fn replay(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> R
         ready: BinaryHeap::with_capacity(graph.lanes.len()),
         half: vec![UNKNOWN; messages],
         over: vec![UNKNOWN; messages],
-        late_receiver: vec![false; messages],
+        movers: graph.messages.iter().map(|message| message.sender).collect(),
         entered: vec![UNKNOWN; graph.members.len()],
         came: vec![0; gatherings],
         latest_member: vec![u32::MAX; gatherings],
@@ -220,7 +231,7 @@ impl Replay<'_, '_> {
             last,
             exits: self.exits,
             causes: self.causes,
-            late_receiver: self.late_receiver,
+            movers: self.movers,
             latest_member: self.latest_member,
             backwards: self.backwards,
         })
@@ -304,8 +315,12 @@ impl Replay<'_, '_> {
                 return;
             }
             (true, _) => {
-                self.late_receiver[at] = receiver && now > self.half[at] || !receiver && self.half[at] > now;
-                now.max(self.half[at])
+                let of = self.graph.messages[at];
+                let (last, first) = if receiver { (of.receiver, of.sender) } else { (of.sender, of.receiver) };
+                let both = now.max(self.half[at]);
+                let (begun, mover) = self.next_in_call(self.graph.lane(first), both).unwrap_or((both, last));
+                self.movers[at] = if begun > both || now >= self.half[at] { mover } else { first };
+                begun
             }
         };
         if price.engine == 0 {
@@ -316,6 +331,14 @@ impl Replay<'_, '_> {
         self.engines[from] = sent;
         let arrives = sent + (price.trip - 2 * price.engine).max(0);
         self.ready.push(Reverse((arrives, self.cursors.len() as u32 + message)));
+    }
+
+    /// When a lane that computes at `now` is in a call again, and in which. `None`: it need not be, or is in one.
+    fn next_in_call(&self, lane: usize, now: i64) -> Option<(i64, CallId)> {
+        let Cursor { call, entered, inside, .. } = self.cursors[lane];
+        let computes =
+            !inside && entered > now && call > self.graph.lanes[lane].first && self.exits[call as usize - 1] < now;
+        (self.conditions.progress == Progress::Calls && computes).then_some((entered, call))
     }
 
     /// A message reaches the engine of its receiver's host.

@@ -194,7 +194,8 @@ fn settle(design: &Design, judgement: &Judgement) -> Result<Vec<String>> {
         let value = (-found.middle).exp();
         let interval = Some(((-found.high).exp(), (-found.low).exp()));
         let outcome = Outcome { id: 0, came: now(), value, interval, source: "plimsoll try".into() };
-        let settled = ledger.settle(&super::whatif::subject(now_used), &super::whatif::over(&arm.line, now_used), &outcome)?;
+        let settled =
+            ledger.settle(&super::whatif::subject(now_used), &super::whatif::over(&arm.line, now_used), &outcome)?;
         said.extend(settled.iter().map(|prediction| prediction.against(value)));
     }
     Ok(said)

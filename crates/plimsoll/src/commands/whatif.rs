@@ -7,13 +7,14 @@ use launch::auto;
 use launch::profiled::Line;
 use linux::output;
 use machine::costs::{Interval, store};
-use machine::{Fault, Nanoseconds, Result};
+use machine::{Bytes, Fault, Nanoseconds, Result};
 use profile::profile::Profile;
 use profile::summary::Summary;
 use whatif::answer::Program;
 use whatif::candidate::{Candidate, Recorded};
 use whatif::graph::{Graph, Reach};
 use whatif::lever::{Change, Lever};
+use whatif::replay::Progress;
 
 use crate::whatif_page::{self, Asked, Page};
 
@@ -39,6 +40,13 @@ pub struct Arguments {
     /// Clock of the cores over what it is: 0.8
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     clock: Option<f64>,
+    /// Messages up to this size are sent at once, larger ones when their receive is posted
+    #[arg(long, value_name = "SIZE")]
+    eager: Option<Bytes>,
+    /// Who moves messages whose both halves have begun: the ranks in their calls, or somebody else at any time (a thread, a
+    /// core, a device)
+    #[arg(long, value_name = "RULE")]
+    progress: Option<Rule>,
     /// What carried the messages when they were recorded, where the command does not tell
     #[arg(long, value_name = "NAME")]
     recorded: Option<String>,
@@ -50,6 +58,12 @@ pub struct Arguments {
     json: bool,
 }
 
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Rule {
+    Calls,
+    Always,
+}
+
 const EXAMPLES: &str = "Examples:
   plimsoll profile --trace -o run -- mpirun -n 4 ./program
   plimsoll whatif run
@@ -58,7 +72,9 @@ const EXAMPLES: &str = "Examples:
 
 fn factor(text: &str) -> Result<f64> {
     let number = text.trim_start_matches('x').parse::<f64>().ok().filter(|number| (0.001..=1000.0).contains(number));
-    number.ok_or_else(|| Fault::new(format!("factor '{text}'"), "it is no number from 0.001 to 1000", "write it like 0.8"))
+    number.ok_or_else(|| {
+        Fault::new(format!("factor '{text}'"), "it is no number from 0.001 to 1000", "write it like 0.8")
+    })
 }
 
 /// More time, of which it is told how much latency makes it.
@@ -75,7 +91,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let graph = Graph::of(&timeline)?;
     drop(timeline);
     if graph.is_empty() {
-        return Err(Fault::new(folder, "no call between MPI_Init and MPI_Finalize was recorded", "see plimsoll report DIR"));
+        return Err(Fault::new(
+            folder,
+            "no call between MPI_Init and MPI_Finalize was recorded",
+            "see plimsoll report DIR",
+        ));
     }
     let known = store::live()?;
     let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
@@ -99,7 +119,15 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         asked.push(Asked { refused: refused.clone().filter(|_| core), question, answer });
     }
     let tolerances = program.tolerances(&TOLERANCES)?;
-    let page = Page { folder: &folder, graph: &graph, ways: &ways, check: &check, asked: &asked, tolerances: &tolerances, notes: &notes };
+    let page = Page {
+        folder: &folder,
+        graph: &graph,
+        ways: &ways,
+        check: &check,
+        asked: &asked,
+        tolerances: &tolerances,
+        notes: &notes,
+    };
     if arguments.json {
         let text = serde_json::to_string_pretty(&page.json()).map_err(|e| Fault::because("output", e, "report it"))?;
         output::print(&(text + "\n"))?;
@@ -126,9 +154,21 @@ pub struct Question {
 
 /// What the arguments ask; without any, what one would ask first.
 fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Question>> {
-    let Arguments { carried, latency, bandwidth, clock, .. } = arguments;
+    let Arguments { carried, latency, bandwidth, clock, eager, progress, .. } = arguments;
+    let progress = progress.map(|rule| match rule {
+        Rule::Calls => Progress::Calls,
+        Rule::Always => Progress::Always,
+    });
     let plain = |words: &str, lever| Question { words: words.to_owned(), lever, candidate: None };
-    if carried.is_none() && latency.is_none() && bandwidth.is_none() && clock.is_none() {
+    let mut lever = Lever {
+        latency: *latency,
+        per_byte: bandwidth.map(|factor| 1.0 / factor),
+        clock: *clock,
+        eager: *eager,
+        progress,
+        ways: None,
+    };
+    if carried.is_none() && lever == Lever::default() {
         let over = |candidate: &Candidate| Question {
             words: format!("carried by {}", candidate.name),
             lever: Lever { ways: Some(candidate.ways.clone()), ..Lever::default() },
@@ -137,10 +177,10 @@ fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Ques
         let mut all: Vec<Question> = candidates.iter().map(over).collect();
         all.push(plain("half the latency", Lever { latency: Some(Change::Times(0.5)), ..Lever::default() }));
         all.push(plain("twice the bandwidth", Lever { per_byte: Some(0.5), ..Lever::default() }));
+        all.push(plain("messages moved at any time", Lever { progress: Some(Progress::Always), ..Lever::default() }));
         all.push(plain("a clock at 80 %", Lever { clock: Some(0.8), ..Lever::default() }));
         return Ok(all);
     }
-    let mut lever = Lever { latency: *latency, per_byte: bandwidth.map(|factor| 1.0 / factor), clock: *clock, ways: None };
     let mut words = Vec::new();
     let mut candidate = None;
     if let Some(name) = carried {
@@ -156,6 +196,10 @@ fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Ques
     }
     words.extend(latency.map(|change| format!("latency {change}")));
     words.extend(bandwidth.map(|factor| format!("bandwidth x{factor}")));
+    words.extend(eager.map(|size| format!("at once up to {size}")));
+    words.extend(
+        progress.map(|rule| if rule == Progress::Always { "moved at any time" } else { "moved in calls" }.to_owned()),
+    );
     words.extend(clock.map(|factor| format!("clock x{factor}")));
     let candidate = candidate.filter(|_| words.len() == 1);
     Ok(vec![Question { words: words.join(", "), lever, candidate }])
