@@ -145,7 +145,15 @@ fn of(key: &Key, boot: &str, now: Duration) -> Result<Known> {
 /// # Errors
 /// The file cannot be written.
 pub fn keep(rows: Vec<Row>) -> Result<PathBuf> {
-    keep_in(&folder()?, Key::live(), boot(), rows)
+    keep_below(&folder()?, rows)
+}
+
+/// The same in another folder than that of [`folder`].
+///
+/// # Errors
+/// The file cannot be written.
+pub fn keep_below(folder: &Path, rows: Vec<Row>) -> Result<PathBuf> {
+    keep_in(folder, Key::live(), boot(), rows)
 }
 
 fn keep_in(folder: &Path, machine: Key, boot: String, rows: Vec<Row>) -> Result<PathBuf> {

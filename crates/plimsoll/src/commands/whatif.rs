@@ -85,7 +85,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut profile = Profile::open(&arguments.folder)?;
     let summary = Summary::of(&profile);
     let timeline = profile.timeline.take().ok_or_else(|| {
-        let next = "profile the program again with --trace";
+        let next = "profile the program again: plimsoll profile --trace -- mpirun ..";
         Fault::new(folder.clone(), "it has no timeline, which a replay needs", next)
     })?;
     let graph = Graph::of(&timeline)?;

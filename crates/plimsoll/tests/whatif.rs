@@ -1,0 +1,156 @@
+//! `plimsoll whatif` as users run it: programs of Open MPI, recorded and replayed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use experiment::ledger::{Kind, Ledger};
+use launch::installation::Family;
+use machine::costs::{Interval, Item, Row, Way, store};
+use machine::{Bytes, Nanoseconds, Reading, SiteKind};
+use serde_json::Value;
+use testbed::Mpi;
+
+/// All that a replay has to follow: blocking and nonblocking, eager and rendezvous, from anywhere, persistent, asking in vain,
+/// collective operations with and without a root, one that does not block.
+const PROGRAM: &str = r#"
+#include <mpi.h>
+#include <stdlib.h>
+enum { BYTES = 1 << 17 };
+static char out[BYTES], in[2][BYTES];
+int main(int argc, char **argv)
+{
+    int rank, ranks, done;
+    MPI_Init(&argc, &argv);
+    MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Comm_rank(world, &rank);
+    MPI_Comm_size(world, &ranks);
+    int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+    MPI_Request request[2], again[2];
+    MPI_Send_init(out, 8, MPI_CHAR, right, 3, world, &again[0]);
+    MPI_Recv_init(in[0], 8, MPI_CHAR, left, 3, world, &again[1]);
+    for (int i = 0; i < 200; i++) {
+        int bytes = i % 2 ? BYTES : 64;
+        MPI_Irecv(in[0], bytes, MPI_CHAR, left, 1, world, &request[0]);
+        MPI_Isend(out, bytes, MPI_CHAR, right, 1, world, &request[1]);
+        for (volatile int k = 0; k < 20000 * (rank + 1); k++) { }
+        MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+        MPI_Startall(2, again);
+        MPI_Waitall(2, again, MPI_STATUSES_IGNORE);
+        MPI_Sendrecv(out, 16, MPI_CHAR, left, 4, in[1], 16, MPI_CHAR, MPI_ANY_SOURCE, 4, world, MPI_STATUS_IGNORE);
+        if (rank == 0)
+            MPI_Send(out, 32, MPI_CHAR, 1, 5, world);
+        if (rank == 1) {
+            MPI_Irecv(in[1], 32, MPI_CHAR, 0, 5, world, request);
+            do
+                MPI_Test(request, &done, MPI_STATUS_IGNORE);
+            while (!done);
+        }
+        MPI_Bcast(out, 1024, MPI_CHAR, i % ranks, world);
+        MPI_Ibarrier(world, request);
+        MPI_Wait(request, MPI_STATUS_IGNORE);
+        MPI_Reduce(out, in[0], 64, MPI_CHAR, MPI_MAX, 0, world);
+        MPI_Allreduce(out, in[0], 8, MPI_CHAR, MPI_MAX, world);
+    }
+    MPI_Request_free(&again[0]);
+    MPI_Request_free(&again[1]);
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+fn program() -> Option<&'static Path> {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let mpi = Mpi::system(Family::OpenMpi)?;
+    Some(BUILT.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("whatif");
+        mpi.compile_text(PROGRAM, &folder.join("all-kinds"))
+    }))
+}
+
+fn plimsoll(place: &Path, words: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "100", env!("CARGO_BIN_EXE_plimsoll")]).args(words).current_dir(place);
+    command.env("XDG_STATE_HOME", place).stdin(Stdio::null());
+    command.envs(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"].map(|name| (name, "1")));
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+/// Costs of three carriers, as `plimsoll calibrate` would keep them.
+fn keep_costs(place: &Path) {
+    let mpi = Mpi::system(Family::OpenMpi).unwrap().installation.to_string();
+    let ways = [("vader", 400.0), ("ucx", 600.0), ("tcp", 9_000.0)];
+    let rows = ways.into_iter().flat_map(|(carrier, latency)| {
+        let way = Way { carrier: carrier.into(), mpi: mpi.clone(), placement: SiteKind::App, network: None };
+        [8u64, 65_536].into_iter().flat_map(move |size| {
+            let trip = latency + size as f64 * 0.2;
+            let row = |item, ns: f64| Row {
+                item,
+                size: Some(Bytes(size)),
+                cost: Reading::Measured(Interval::between(ns * 0.9, ns * 1.1)),
+                source: "test".into(),
+                taken: Nanoseconds(store_time()),
+            };
+            [row(Item::HalfTrip(way.clone()), trip), row(Item::Message(way.clone()), trip / 3.0)]
+        })
+    });
+    store::keep_below(&place.join("plimsoll"), rows.collect()).unwrap();
+}
+
+fn store_time() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
+}
+
+#[test]
+fn a_recorded_program_comes_back_and_its_prediction_is_kept() {
+    let Some(program) = program() else { return };
+    let place = tempfile::tempdir().unwrap();
+    let (place, program) = (place.path(), program.to_str().unwrap());
+    let (code, _, errors) = plimsoll(place, &["profile", "--trace", "-o", "run", "--", "mpirun", "-n", "2", program]);
+    assert_eq!(code, 0, "{errors}");
+    // Without costs it says what to do.
+    let (code, _, errors) = plimsoll(place, &["whatif", "run"]);
+    assert!(
+        code != 0 && errors.contains("no cost of this machine") && errors.contains("plimsoll calibrate"),
+        "{errors}"
+    );
+    keep_costs(place);
+    let (code, said, errors) = plimsoll(place, &["whatif", "run", "--json"]);
+    assert_eq!(code, 0, "{errors}");
+    let all: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(all["replayed_with_own_residuals"], 1.0, "the recorded run comes back");
+    let parts = ["computing_ns", "work_ns", "messages_ns", "opaque_ns", "unexplained_ns", "overexplained_ns"];
+    let sum: f64 = parts.iter().map(|part| all["path"][part].as_f64().unwrap()).sum();
+    assert!((sum - all["recorded_ns"].as_f64().unwrap()).abs() < 1.0, "{said}");
+    let asked = all["asked"].as_array().unwrap();
+    let time = |what: &str| asked.iter().find(|of| of["what"] == what).unwrap()["time"]["middle"].as_f64().unwrap();
+    assert!(time("carried by tcp") > time("carried by ucx") && time("half the latency") <= 1.0, "{said}");
+    // Every call is followed but those that ask in vain.
+    assert!(!said.contains("not modelled"), "{said}");
+    let (code, said, _) = plimsoll(place, &["whatif", "run", "--best", "1"]);
+    assert!(code == 0 && said.contains(&format!("plimsoll try -- mpirun -n 2 {program} -- plimsoll mpirun")), "{said}");
+    let ledger = fs::read_dir(place.join("plimsoll")).unwrap().map(|entry| entry.unwrap().path());
+    let ledger = ledger.filter(|path| path.extension().is_some_and(|of| of == "jsonl")).collect::<Vec<_>>();
+    let ledger = Ledger::at(&ledger[0]).unwrap();
+    assert_eq!(ledger.predictions.iter().map(|of| of.kind).collect::<Vec<_>>(), [Kind::WhatIf]);
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused() {
+    let Some(program) = program() else { return };
+    let place = tempfile::tempdir().unwrap();
+    let (place, program) = (place.path(), program.to_str().unwrap());
+    let (code, _, errors) = plimsoll(place, &["profile", "-o", "run", "--", "mpirun", "-n", "2", program]);
+    assert_eq!(code, 0, "{errors}");
+    let refused = |words: &[&str], expected: &[&str]| {
+        let (code, _, errors) = plimsoll(place, &[&["whatif"], words].concat());
+        assert!(code != 0 && expected.iter().all(|word| errors.contains(word)), "{words:?}: {errors}");
+    };
+    refused(&["run"], &["no timeline", "plimsoll profile", "--trace"]);
+    refused(&["nowhere"], &["nowhere/job.json", "plimsoll profile"]);
+    refused(&["run", "--clock", "0"], &["factor '0'", "write it like 0.8"]);
+    refused(&["run", "--latency", "5"], &["change '5'", "+2us"]);
+}
