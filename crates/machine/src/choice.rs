@@ -104,21 +104,24 @@ impl<'a> Choice<'a> {
         self
     }
 
-    fn threads(&self, core: CoreId) -> CpuSet {
-        let threads = self.topology.cpu(core).map(|cpu| cpu.threads.clone());
-        threads.unwrap_or_else(|| [core].into_iter().collect())
+    /// The threads of the core that `core` is one of; `None` where only itself is known.
+    fn threads(&self, core: CoreId) -> Option<&CpuSet> {
+        self.topology.cpu(core).map(|cpu| &cpu.threads)
     }
 
     /// Whether `core` may be used and is not taken, nor any thread of the same core.
     pub fn is_free(&self, core: CoreId) -> bool {
-        self.usable.contains(core) && self.threads(core).iter().all(|thread| !self.taken.contains(&thread))
+        // Few are taken, while a damaged topology may have thousands of threads a core.
+        let beside = |taken: &CoreId| self.threads(core).is_some_and(|threads| threads.contains(*taken));
+        self.usable.contains(core) && !self.taken.contains(&core) && !self.taken.iter().any(beside)
     }
 
     /// A thread of each core that is free, the first of those that may be used.
     pub fn whole(&self) -> CpuSet {
         let first = |core: &CoreId| {
             let threads = self.threads(*core);
-            self.is_free(*core) && threads.iter().find(|thread| self.usable.contains(*thread)) == Some(*core)
+            let first = threads.map_or(Some(*core), |of| of.iter().find(|thread| self.usable.contains(*thread)));
+            self.is_free(*core) && first == Some(*core)
         };
         self.usable.iter().filter(first).collect()
     }

@@ -21,8 +21,9 @@ pub(crate) fn sites(ground: &Ground, processor: &Processor, usable: &CpuSet) -> 
         true => Availability::not_permitted("this process may run on no core that is online", "widen its cpuset"),
     };
     let mut sites = vec![Feature::new(Site::App.to_string(), app)];
+    let whole = Choice::among(ground.topology, usable.iter()).whole();
     for cpu in &ground.topology.cpus {
-        sites.push(Feature::new(Site::Core(cpu.id).to_string(), core(ground, cpu, usable)));
+        sites.push(Feature::new(Site::Core(cpu.id).to_string(), core(ground, cpu, usable, &whole)));
     }
     for interface in ground.interfaces.iter().filter(|interface| interface.counts()) {
         sites.push(Feature::new(Site::Xdp(interface.name.clone()).to_string(), xdp(ground, interface)));
@@ -39,7 +40,8 @@ pub(crate) fn ports(ground: &Ground) -> Vec<Feature> {
     ports
 }
 
-fn core(ground: &Ground, cpu: &Cpu, usable: &CpuSet) -> Availability {
+/// `whole`: a thread of each core that is free.
+fn core(ground: &Ground, cpu: &Cpu, usable: &CpuSet, whole: &CpuSet) -> Availability {
     if !usable.contains(cpu.id) {
         return Availability::not_permitted(
             format!("outside this process's cores {usable}"),
@@ -49,7 +51,6 @@ fn core(ground: &Ground, cpu: &Cpu, usable: &CpuSet) -> Availability {
     let mut parts = vec![format!("package {}", cpu.package)];
     parts.extend(cpu.node.map(|node| format!("node {node}")));
     parts.extend(cpu.kind.map(|kind| kind.name().to_owned()));
-    let whole = Choice::among(ground.topology, usable.iter()).whole();
     if !whole.contains(cpu.id) {
         parts.push("second thread of its core".into());
     }
