@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bench_page;
+mod claims_page;
 mod commands;
 mod guide;
 mod machine_page;
@@ -40,6 +41,7 @@ enum Command {
     Profile(commands::profile::Arguments),
     Report(commands::report::Arguments),
     Ledger(commands::ledger::Arguments),
+    Claims(commands::claims::Arguments),
     Top(commands::top::Arguments),
     #[command(hide = true)]
     Peer(commands::peer::Arguments),
@@ -93,6 +95,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Profile(arguments) => commands::profile::run(arguments),
         Command::Report(arguments) => commands::report::run(arguments),
         Command::Ledger(arguments) => commands::ledger::run(arguments),
+        Command::Claims(arguments) => commands::claims::run(arguments),
         Command::Top(arguments) => commands::top::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
         Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),

@@ -99,7 +99,7 @@ pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
     let costs = costs.into_iter().collect::<Result<Vec<_>>>()?;
     let of = |what: fn(&CoreCosts) -> f64| costs.iter().map(|(costs, ..)| what(costs)).collect::<Vec<_>>();
     let said = |what: fn(&(CoreCosts, CoreCosts, f64)) -> String| Statement::said(costs.iter().map(what));
-    let solved = vec![
+    let solved = [
         fitted("s, softirq", of(|costs| costs.softirq), "ns/bit", "B1, two solutions"),
         fitted("a_near", of(|costs| costs.near), "ns/bit", "B1, two solutions"),
         fitted("a_far", of(|costs| costs.far), "ns/bit", "B1"),

@@ -47,6 +47,8 @@ pub struct Judged {
     pub published: Published,
     /// Whoever chose the model's form knew the row.
     pub seen: bool,
+    /// The model's form alone makes it come out.
+    pub constructed: bool,
     pub prediction: Prediction,
     /// `None`: no model.
     pub scored: Option<Scored>,
@@ -114,6 +116,7 @@ fn of(row: &Row, published: &Published, prediction: &Prediction) -> Judged {
         wording: row.wording.clone(),
         published: published.clone(),
         seen: row.seen,
+        constructed: row.constructed,
         prediction: prediction.clone(),
         scored,
         nulls,

@@ -67,6 +67,9 @@ pub struct Row {
     /// Whether a model's form was chosen by someone who knew this row.
     #[serde(default)]
     pub seen: bool,
+    /// Whether a model's form alone makes it come out.
+    #[serde(default)]
+    pub constructed: bool,
     #[serde(default)]
     pub note: String,
     /// Figures by the name of their quantity, which is how predictions and checks meet.

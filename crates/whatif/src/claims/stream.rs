@@ -158,7 +158,7 @@ pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
         step("t(b) = o ceil(b / VMTU) + G b").predicts("onload/step/vmtu", Statement::always("drops"), smooth()),
         Prediction::none("latency/below-512B", "no calibrate row has a latency, or a cost of a small message"),
         Prediction::none(
-            "latency/small/offload-less-onload",
+            "latency/small/sign",
             "no calibrate row has what a device costs for a message; its sign alone would be a guess",
         ),
     ])
