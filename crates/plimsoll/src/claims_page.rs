@@ -9,8 +9,8 @@ use whatif::claims::Calibration;
 use whatif::claims::judge::{Against, Judged, Judgement};
 use whatif::claims::open::{BreakEven, CORES, Scaling};
 use whatif::claims::power::Trade;
-use whatif::claims::rows::{Contradiction, Published, Row};
-use whatif::claims::statement::{Null, Statement};
+use whatif::claims::rows::{Contradiction, Published, Range, Row};
+use whatif::claims::statement::{Interval, Null, Statement};
 
 /// Columns of the pages.
 const WIDTH: usize = 118;
@@ -24,10 +24,10 @@ fn number(value: f64) -> String {
     }
 }
 
-fn interval(middle: f64, low: f64, high: f64) -> String {
-    match low == high {
-        true => number(middle),
-        false => format!("{} ({}..{})", number(middle), number(low), number(high)),
+fn interval(of: Interval) -> String {
+    match of.low == of.high {
+        true => number(of.middle),
+        false => format!("{} ({}..{})", number(of.middle), number(of.low), number(of.high)),
     }
 }
 
@@ -46,7 +46,7 @@ fn published(of: &Published) -> String {
                 Some("times") => "x",
                 unit => unit.unwrap_or_default(),
             };
-            format!("{} {unit}", interval(*value, *low, *high))
+            format!("{} {unit}", interval(Interval { middle: *value, low: *low, high: *high }))
         }
         Published::Words { says, .. } => says.clone(),
     }
@@ -55,7 +55,7 @@ fn published(of: &Published) -> String {
 /// A number with its interval, or the share of draws that say what was published.
 fn says(statement: &Statement, of: &Published) -> String {
     match (statement, of) {
-        (Statement::Number { middle, low, high }, _) => interval(*middle, *low, *high),
+        (Statement::Number(of), _) => interval(*of),
         (Statement::Words(said), Published::Words { says, .. }) => {
             format!("{:.0} % say so", 100.0 * said.get(says).unwrap_or(&0.0))
         }
@@ -275,7 +275,8 @@ fn figure(judged: &Judged) -> String {
         let _ = writeln!(page, "  reads       {}", prediction.rows.join(", "));
     }
     for of in &prediction.parameters {
-        let range = interval((of.range.low + of.range.high) / 2.0, of.range.low, of.range.high);
+        let Range { low, high } = of.range;
+        let range = interval(Interval { middle: (low + high) / 2.0, low, high });
         let how = if of.fitted { "fitted to" } else { "swept:" };
         page += &folded("  parameter   ", &format!("{}: {range} {}, {how} {}", of.name, of.unit, of.from), 14);
     }
@@ -289,7 +290,7 @@ fn figure(judged: &Judged) -> String {
 }
 
 /// The curves of watts saved against performance lost.
-pub fn power(curves: &[Vec<Trade>; 2]) -> String {
+pub fn power(curves: &[Vec<Trade>; 2], knee: Interval) -> String {
     let mut page = folded(
         "",
         "Watts saved against performance lost, in per cent of 3.8 GHz, for a stream. Modelled, not measured: bandwidth is fitted \
@@ -297,19 +298,16 @@ pub fn power(curves: &[Vec<Trade>; 2]) -> String {
          swept.",
         0,
     );
+    let _ = writeln!(page, "The core is the bottleneck of onload's stream below {} GHz.", interval(knee));
     for (card, curve) in ["onload", "offload"].iter().zip(curves) {
         let lowest = curve.iter().map(|trade| trade.clock).fold(f64::INFINITY, f64::min);
         let mut table = plain(&["GHz", "watts saved %", "performance lost %", "energy a byte", ""], &[0]);
         for trade in curve {
-            let value = |of: &Statement| match of {
-                Statement::Number { middle, low, high } => interval(*middle, *low, *high),
-                Statement::Words(_) => String::new(),
-            };
             table.add_row([
                 format!("{:.1}", trade.clock),
-                value(&trade.saved),
-                value(&trade.lost),
-                value(&trade.energy),
+                interval(trade.saved),
+                interval(trade.lost),
+                interval(trade.energy),
                 match (trade.knee, trade.clock == lowest) {
                     (false, _) => "",
                     (true, false) => "<- knee: most saved less lost",
@@ -325,14 +323,6 @@ pub fn power(curves: &[Vec<Trade>; 2]) -> String {
 
 /// Break-even of onload and offload, and the scaling of an engine that a node shares.
 pub fn open(surface: &[BreakEven], scaling: &Scaling) -> String {
-    let value = |of: &Statement| match of {
-        Statement::Number { middle, low, high } => interval(*middle, *low, *high),
-        Statement::Words(_) => String::new(),
-    };
-    let middle = |of: &Statement| match of {
-        Statement::Number { middle, .. } => number(*middle),
-        Statement::Words(_) => String::new(),
-    };
     let mut page = folded(
         "",
         "How many cores at which clock make onload equal to offload? Bandwidth of a stream, onload over offload, both taken to \
@@ -347,8 +337,8 @@ pub fn open(surface: &[BreakEven], scaling: &Scaling) -> String {
     let mut table = plain(&header, &[0, 1]);
     for row in surface {
         let mut cells = vec![format!("{:.2}", row.dilation), format!("{:.2}", 3.8 / row.dilation)];
-        cells.extend(row.ratio.iter().map(middle));
-        cells.push(value(&row.cores) + " cores");
+        cells.extend(row.ratio.iter().map(|ratio| number(ratio.middle)));
+        cells.push(interval(row.cores) + " cores");
         table.add_row(cells);
     }
     let _ = writeln!(page, "\n{}", lines(&table));
@@ -362,27 +352,27 @@ pub fn open(surface: &[BreakEven], scaling: &Scaling) -> String {
     let _ = writeln!(
         page,
         "\n  messages of a step   {} cells' worth on the core, {} in the shared engine",
-        value(&scaling.on_core),
-        value(&scaling.in_engine)
+        interval(scaling.on_core),
+        interval(scaling.in_engine)
     );
     let _ = writeln!(
         page,
         "  ratio                {}: most that onload can gain; paper 004 has 'almost five times' the cycles",
-        value(&scaling.ratio)
+        interval(scaling.ratio)
     );
     let _ = writeln!(
         page,
         "  cores of a node      {} keep one engine busy at full clock, as many times more as clocks are slower",
-        value(&scaling.cores)
+        interval(scaling.cores)
     );
     for (gain, cells) in &scaling.cells {
-        let _ = writeln!(page, "  gain of {gain:>3.0} %        below {} cells a core", value(cells));
+        let _ = writeln!(page, "  gain of {gain:>3.0} %        below {} cells a core", interval(*cells));
     }
     page + &folded(
         "  by surface           ",
         &format!(
             "messages that grow with n^(2/3) would need v = {} < 0: both runs cannot be of such a law",
-            value(&scaling.by_surface)
+            interval(scaling.by_surface)
         ),
         23,
     )

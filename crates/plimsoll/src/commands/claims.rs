@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use linux::output;
 use machine::{Fault, Result};
-use whatif::claims::{Calibration, Sweep, judge, open, power, predict};
+use whatif::claims::{Calibration, Sweep, judge, open, power, predict, stream};
 
 use crate::claims_page;
 
@@ -29,7 +29,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let (rows, sweep) = (Calibration::of_papers(), Sweep::default());
     if arguments.power || arguments.open {
         if arguments.power {
-            output::print(&claims_page::power(&power::curves(&rows, sweep)?))?;
+            output::print(&claims_page::power(&power::curves(&rows, sweep)?, stream::knee(&rows, sweep)?))?;
         }
         if arguments.open {
             output::print(&claims_page::open(&open::break_even(&rows, sweep)?, &open::scaling(&rows, sweep)?))?;

@@ -81,7 +81,7 @@ fn one_host(ranks: Vec<RankEvidence>, cores: u32) -> Evidence {
     Evidence { ranks, hosts, missing: 0, between_hosts: Bounds::exactly(0.5) }
 }
 
-/// Paper 002, 6.1: process 0 computes on the interrupts' core, process 6 waits 40 % of its time: exchange them.
+/// A rank that computes on the interrupts' core changes places with the one that waits most (the rule of paper 002, 6.1).
 #[test]
 fn an_idle_rank_gets_the_core_of_the_protocol() {
     let ranks = vec![

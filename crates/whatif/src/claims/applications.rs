@@ -45,7 +45,7 @@ fn collect<T>(sweep: Sweep, of: impl FnMut(&mut Draw) -> Result<T>) -> Result<Ve
 
 /// As if no gain were there.
 fn none(rows: &Calibration, sweep: Sweep) -> Result<Statement> {
-    collect(sweep, |draw| noise(rows, draw)).map(interval)
+    Ok(interval(collect(sweep, |draw| noise(rows, draw))?).into())
 }
 
 fn milc(rows: &Calibration, sweep: Sweep, clock: &str, slow: bool) -> Result<Prediction> {
@@ -67,7 +67,7 @@ fn milc(rows: &Calibration, sweep: Sweep, clock: &str, slow: bool) -> Result<Pre
             let (one, four) = (gain(rows, &one_node, draw)?, gain(rows, &four_nodes, draw)?);
             Ok(one + (four - one) * share + noise(rows, draw)?)
         })
-        .map(interval)
+        .map(|draws| interval(draws).into())
     };
     let of = |at: usize| draws.iter().map(|draw| draw[at]).collect::<Vec<_>>();
     let model = Model {
@@ -113,8 +113,8 @@ fn lulesh(rows: &Calibration, sweep: Sweep) -> Result<Prediction> {
         "lulesh/gain/4/3.8",
         interval(scaled(&posting)?),
         vec![
-            ("MILC's gain by calls a second", interval(scaled(&calls)?)),
-            ("MILC's gain by share in MPI", interval(scaled(&in_mpi)?)),
+            ("MILC's gain by calls a second", interval(scaled(&calls)?).into()),
+            ("MILC's gain by share in MPI", interval(scaled(&in_mpi)?).into()),
             ("no gain, with the runs' spread", none(rows, sweep)?),
         ],
     ))

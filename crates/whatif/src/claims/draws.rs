@@ -1,13 +1,12 @@
 //! What is not known, swept: a low-discrepancy sequence, so that a prediction is the same in every run.
 
 use machine::Result;
-use serde::Serialize;
 
 use super::rows::{Calibration, Range};
-use super::statement::Statement;
+use super::statement::Interval;
 
 /// A parameter that no row fixes: the range in which it is swept, and why that range.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy)]
 pub struct Unknown {
     pub name: &'static str,
     pub low: f64,
@@ -76,10 +75,10 @@ pub fn swept<T>(count: usize, mut model: impl FnMut(&mut Draw) -> T) -> Vec<T> {
 }
 
 /// The central 95 % of `values`, with their median.
-pub fn interval(mut values: Vec<f64>) -> Statement {
+pub fn interval(mut values: Vec<f64>) -> Interval {
     values.sort_by(f64::total_cmp);
     let at = |share: f64| values[(share * (values.len() - 1) as f64).round() as usize];
-    Statement::Number { middle: at(0.5), low: at(0.025), high: at(0.975) }
+    Interval { middle: at(0.5), low: at(0.025), high: at(0.975) }
 }
 
 /// How runs of one point spread, in per cent of the mean: a log-normal through the papers' two quantiles of it (A13).

@@ -4,7 +4,7 @@ use machine::{Fault, Result};
 use serde::Serialize;
 
 use super::rows::{Checks, Contradiction, Published, Row};
-use super::statement::{Null, Prediction, Statement};
+use super::statement::{Interval, Null, Prediction, Statement};
 
 /// Of an interval of 95 %: a miss of one unit counts 2 / 0.05 times as much as a unit of width.
 const MISS: f64 = 2.0 / 0.05;
@@ -128,7 +128,7 @@ fn of(row: &Row, published: &Published, prediction: &Prediction) -> Judged {
 /// A statement of another kind than the published one misses it.
 fn score(says: &Statement, published: &Published) -> Scored {
     match (says, published) {
-        (Statement::Number { middle, low, high }, Published::Number { value, within, .. }) => {
+        (Statement::Number(Interval { middle, low, high }), Published::Number { value, within, .. }) => {
             let inside = (within[0]..=within[1]).contains(middle) || (low..=high).contains(&value);
             let miss = if inside { 0.0 } else { (low - value).max(value - high) };
             Scored { inside, score: high - low + MISS * miss }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn number(low: f64, middle: f64, high: f64) -> Statement {
-        Statement::Number { middle, low, high }
+        Interval { middle, low, high }.into()
     }
 
     fn published(value: f64, within: [f64; 2]) -> Published {

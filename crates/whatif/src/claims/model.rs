@@ -2,7 +2,7 @@
 
 use super::draws::{Unknown, interval};
 use super::rows::Range;
-use super::statement::{Null, Parameter, Prediction, Statement};
+use super::statement::{Interval, Null, Parameter, Prediction, Statement};
 
 /// What predictions of one form have in common.
 #[derive(Debug, Clone)]
@@ -14,10 +14,10 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn predicts(&self, quantity: &str, says: Statement, nulls: Vec<(&str, Statement)>) -> Prediction {
+    pub fn predicts(&self, quantity: &str, says: impl Into<Statement>, nulls: Vec<(&str, Statement)>) -> Prediction {
         Prediction {
             quantity: quantity.into(),
-            says: Some(says),
+            says: Some(says.into()),
             model: self.equation.into(),
             parameters: self.parameters.clone(),
             rows: self.rows.iter().map(ToString::to_string).collect(),
@@ -28,7 +28,7 @@ impl Model {
 
 /// A parameter that rows fix, with its values over the draws.
 pub fn fitted(name: &str, values: Vec<f64>, unit: &str, from: &str) -> Parameter {
-    let Statement::Number { low, high, .. } = interval(values) else { unreachable!("an interval is a number") };
+    let Interval { low, high, .. } = interval(values);
     Parameter { name: name.into(), range: Range { low, high }, unit: unit.into(), from: from.into(), fitted: true }
 }
 

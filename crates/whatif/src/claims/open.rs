@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::draws::{Sweep, interval, swept};
 use super::rows::Calibration;
-use super::statement::Statement;
+use super::statement::Interval;
 use super::stream::{FULL, Offload, Onload};
 
 /// Dilations f0 / f: the clocks of paper 000, then cores slower than it could set.
@@ -19,9 +19,9 @@ pub const CORES: [u32; 5] = [1, 2, 3, 4, 8];
 pub struct BreakEven {
     pub dilation: f64,
     /// Onload's bandwidth over offload's by number of cores ([`CORES`]); alike at full clock on one core.
-    pub ratio: Vec<Statement>,
+    pub ratio: Vec<Interval>,
     /// Cores' worth of protocol work at which the two are alike.
-    pub cores: Statement,
+    pub cores: Interval,
 }
 
 /// ```text
@@ -45,16 +45,16 @@ pub fn break_even(rows: &Calibration, sweep: Sweep) -> Result<Vec<BreakEven>> {
 #[derive(Debug, Clone, Serialize)]
 pub struct Scaling {
     /// Cells' worth of computing that a core's messages of one step take on the core, and in the node's one engine.
-    pub on_core: Statement,
-    pub in_engine: Statement,
+    pub on_core: Interval,
+    pub in_engine: Interval,
     /// The latter over the former: how much faster onload can be at most.
-    pub ratio: Statement,
+    pub ratio: Interval,
     /// Cores of such a node up to which the engine keeps up with them at full clock; times the dilation at others.
-    pub cores: Statement,
+    pub cores: Interval,
     /// By gain of onload in per cent, the cells a core below which it is at least that.
-    pub cells: Vec<(f64, Statement)>,
+    pub cells: Vec<(f64, Interval)>,
     /// The same law with messages by surface instead: cells to a third, negative where no such law meets both rows.
-    pub by_surface: Statement,
+    pub by_surface: Interval,
 }
 
 /// Cores of a node that the paper's 384 cores on 32 servers make.
@@ -92,22 +92,15 @@ pub fn scaling(rows: &Calibration, sweep: Sweep) -> Result<Scaling> {
 mod tests {
     use super::*;
 
-    fn middle(statement: &Statement) -> f64 {
-        match statement {
-            Statement::Number { middle, .. } => *middle,
-            Statement::Words(_) => panic!("{statement:?}"),
-        }
-    }
-
     #[test]
     fn slower_cores_need_more_of_them_and_more_of_them_are_never_slower() {
         let surface = break_even(&Calibration::of_papers(), Sweep::default()).unwrap();
-        assert!(surface.windows(2).all(|pair| middle(&pair[0].cores) < middle(&pair[1].cores)));
+        assert!(surface.windows(2).all(|pair| pair[0].cores.middle < pair[1].cores.middle));
         for row in &surface {
-            assert!(row.ratio.windows(2).all(|pair| middle(&pair[0]) <= middle(&pair[1])), "{row:?}");
+            assert!(row.ratio.windows(2).all(|pair| pair[0].middle <= pair[1].middle), "{row:?}");
             for (cores, ratio) in CORES.iter().zip(&row.ratio) {
-                let enough = f64::from(*cores) >= middle(&row.cores);
-                assert!(!enough || middle(ratio) > 0.999, "{row:?}");
+                let enough = f64::from(*cores) >= row.cores.middle;
+                assert!(!enough || ratio.middle > 0.999, "{row:?}");
             }
         }
     }
@@ -115,9 +108,9 @@ mod tests {
     #[test]
     fn the_law_of_scaling_meets_both_rows() {
         let scaling = scaling(&Calibration::of_papers(), Sweep::default()).unwrap();
-        let (v, u) = (middle(&scaling.on_core), middle(&scaling.in_engine));
+        let (v, u) = (scaling.on_core.middle, scaling.in_engine.middle);
         let gain = |cells: f64| 100.0 * (u - v) / (cells + v);
         assert!((gain(1070.0) - 366.0).abs() < 4.0 && (gain(285_000.0) - 20.0).abs() < 1.0, "{scaling:?}");
-        assert!(middle(&scaling.by_surface) < 0.0);
+        assert!(scaling.by_surface.middle < 0.0);
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::draws::{Draw, Sweep, Unknown, interval, swept};
 use super::model::{Model, fitted};
 use super::rows::Calibration;
-use super::statement::{Parameter, Prediction, Statement};
+use super::statement::{Interval, Parameter, Prediction};
 use super::stream::{CLOCKS, FULL, Offload, Onload};
 
 /// How watts follow the clock.
@@ -78,10 +78,10 @@ pub fn fit(rows: &Calibration, draw: &mut Draw) -> Result<[Power; 2]> {
 pub struct Trade {
     /// GHz.
     pub clock: f64,
-    pub saved: Statement,
-    pub lost: Statement,
+    pub saved: Interval,
+    pub lost: Interval,
     /// Over that at full clock.
-    pub energy: Statement,
+    pub energy: Interval,
     /// The clock where what is saved exceeds what is lost by most.
     pub knee: bool,
 }
@@ -102,14 +102,10 @@ pub fn curves(rows: &Calibration, sweep: Sweep) -> Result<[Vec<Trade>; 2]> {
     let draws = draws.into_iter().collect::<Result<Vec<_>>>()?;
     Ok([0, 1].map(|card: usize| {
         let of = |at: usize, what: usize| interval(draws.iter().map(|draw| draw[card][at][what]).collect());
-        let middle = |statement: &Statement| match statement {
-            Statement::Number { middle, .. } => *middle,
-            Statement::Words(_) => unreachable!("an interval is a number"),
-        };
         let mut curve: Vec<Trade> = (0..CLOCKS.len())
             .map(|at| Trade { clock: CLOCKS[at], saved: of(at, 0), lost: of(at, 1), energy: of(at, 2), knee: false })
             .collect();
-        let gain = |trade: &Trade| middle(&trade.saved) - middle(&trade.lost);
+        let gain = |trade: &Trade| trade.saved.middle - trade.lost.middle;
         if let Some(knee) = curve.iter_mut().max_by(|one, other| gain(one).total_cmp(&gain(other))) {
             knee.knee = true;
         }
@@ -133,7 +129,7 @@ pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
     let line = swept(sweep.closed, |draw| Ok(draw.within(rows.range("offload/power/2.9")?) * 1.9 / 0.9));
     let line = line.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(vec![
-        model.predicts("offload/power/1.9", halved, vec![("line in f through the neighbours", interval(line))]),
+        model.predicts("offload/power/1.9", halved, vec![("line in f through the neighbours", interval(line).into())]),
         Prediction::none("milc/power", "no calibrate row has a device's watts beside the host's"),
     ])
 }

@@ -168,7 +168,9 @@ pub fn predict_lammps(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction
     );
     let names = ["lammps/ratio/A", "lammps/ratio/B", "lammps/wait/1,2", "lammps/send/others"];
     let predicted = names.iter().enumerate();
-    Ok(predicted.map(|(at, name)| model.predicts(name, of(0, at), vec![("infinite buffers", of(1, at))])).collect())
+    Ok(predicted
+        .map(|(at, name)| model.predicts(name, of(0, at), vec![("infinite buffers", of(1, at).into())]))
+        .collect())
 }
 
 pub fn predict_gromacs(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
@@ -197,7 +199,7 @@ pub fn predict_gromacs(rows: &Calibration, sweep: Sweep) -> Result<Vec<Predictio
         "event replay of a ring: softirq work stops the rank on core 0, the others wait for it",
         &[&GROMACS_COMPUTE, &PULSE, &IDLE],
     );
-    let mean_rank = |at| vec![("the mean rank", of(at))];
+    let mean_rank = |at| vec![("the mean rank", of(at).into())];
     Ok(vec![
         model.predicts("gromacs/gain", of(0), vec![("the mapping is irrelevant", Statement::exactly(0.0))]),
         model.predicts("gromacs/compute/0", of(1), mean_rank(4)),

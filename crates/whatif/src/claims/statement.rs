@@ -6,12 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::Range;
 
+/// The median and the central 95 % of the draws.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    pub middle: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
 /// What is predicted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Statement {
-    /// A number: the median and the central 95 % of the draws.
-    Number { middle: f64, low: f64, high: f64 },
+    Number(Interval),
     /// A sign, an order or a shape: how often the draws say each, as shares that sum to 1.
     Words(BTreeMap<String, f64>),
 }
@@ -33,7 +40,13 @@ impl Statement {
 
     /// A number without width.
     pub fn exactly(value: f64) -> Statement {
-        Statement::Number { middle: value, low: value, high: value }
+        Interval { middle: value, low: value, high: value }.into()
+    }
+}
+
+impl From<Interval> for Statement {
+    fn from(interval: Interval) -> Statement {
+        Statement::Number(interval)
     }
 }
 

@@ -12,7 +12,7 @@ use machine::Result;
 use super::draws::{Draw, Sweep, interval, swept};
 use super::model::{Model, fitted};
 use super::rows::Calibration;
-use super::statement::{Prediction, Statement};
+use super::statement::{Interval, Prediction, Statement};
 
 /// GHz: full clock of paper 000's processor.
 pub const FULL: f64 = 3.8;
@@ -133,13 +133,13 @@ pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
     Ok(vec![
         onload.predicts(
             "onload/bandwidth/1.4",
-            slowest.clone(),
+            slowest,
             vec![
-                ("line in 1/f through the neighbours", slowest),
-                ("line in f through the neighbours", interval(in_clock)),
+                ("line in 1/f through the neighbours", slowest.into()),
+                ("line in f through the neighbours", interval(in_clock).into()),
             ],
         ),
-        offload.predicts("offload/bandwidth/1.9", halved.clone(), vec![("line in 1/f through the neighbours", halved)]),
+        offload.predicts("offload/bandwidth/1.9", halved, vec![("line in 1/f through the neighbours", halved.into())]),
         both_ways.predicts(
             "onload/bidirectional",
             Statement::said(ways),
@@ -162,4 +162,13 @@ pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
             "no calibrate row has what a device costs for a message; its sign alone would be a guess",
         ),
     ])
+}
+
+/// GHz below which the core is the bottleneck of onload's stream.
+///
+/// # Errors
+/// A figure that no row has.
+pub fn knee(rows: &Calibration, sweep: Sweep) -> Result<Interval> {
+    let knees = swept(sweep.closed, |draw| Ok(Onload::fit(rows, draw)?.knee()));
+    Ok(interval(knees.into_iter().collect::<Result<Vec<_>>>()?))
 }

@@ -97,3 +97,27 @@ fn a_receive_without_its_send_is_a_fault() {
     let places = [Place { host: 0, core: 0 }, Place { host: 0, core: 2 }];
     assert_eq!(replay(&places, &program, 1, &stack).unwrap_err().subject(), "rank 0");
 }
+
+/// A stream from one host to the other gives B1's bandwidth back, on each kind of core: the replay spends what the closed form does.
+#[test]
+fn a_stream_has_the_bandwidth_that_its_costs_were_fitted_to() {
+    let rows = Calibration::of_papers();
+    for stack in draws::swept(8, |draw| stack(&rows, draw).unwrap()) {
+        // The receiving end is the bottleneck.
+        let hand = stack.drain.map(|cost| cost / 2.0);
+        let stack = Stack { hand, acknowledge: 0.0, library: u64::MAX, socket: 1 << 20, ..stack };
+        for (core, name) in [(0, "interrupt"), (1, "other-socket"), (2, "same-socket")] {
+            let program = [
+                vec![Op::Send { to: 1, bytes: MESSAGE, bounded: true }],
+                vec![Op::Receive { from: 0, bytes: MESSAGE }],
+            ];
+            let messages = 100;
+            let stays = replay(&[0, 1].map(|host| Place { host, core }), &program, messages, &stack).unwrap();
+            let end = stays.iter().map(|stay| stay.to).fold(0.0, f64::max);
+            let gigabits = 8e-9 * (messages as u64 * MESSAGE) as f64 / end;
+            let published = rows.range(&format!("tcp/bandwidth/{name}")).unwrap();
+            let within = 0.97 * published.low..=1.03 * published.high;
+            assert!(within.contains(&gigabits), "{name}: {gigabits:.2} Gb/s of {published:?}, {stack:?}");
+        }
+    }
+}
