@@ -28,15 +28,9 @@ const DILATION: Unknown = Unknown {
 /// Of 8 faces of a 4-D block, 2 cross where one dimension is cut, 4 where two are.
 const TWO_OVER_FOUR_NODES: f64 = 2.0 / 4.0;
 
-/// A gain of three runs over three, with the runs' own spread.
-fn gain(rows: &Calibration, name: &str, draw: &mut Draw) -> Result<f64> {
-    Ok(draw.within(rows.range(name)?) + noise(rows, draw)?)
-}
-
-/// How far a gain is off by the runs' spread.
-fn noise(rows: &Calibration, draw: &mut Draw) -> Result<f64> {
-    let deviation = Spread::fit(rows, draw)?.of_difference();
-    Ok(draw.normal(deviation))
+/// A gain of three runs over three, off by the runs' own spread.
+fn gain(rows: &Calibration, name: &str, spread: Spread, draw: &mut Draw) -> Result<f64> {
+    Ok(draw.within(rows.range(name)?) + draw.normal(spread.of_difference()))
 }
 
 fn collect<T>(sweep: Sweep, of: impl FnMut(&mut Draw) -> Result<T>) -> Result<Vec<T>> {
@@ -45,14 +39,17 @@ fn collect<T>(sweep: Sweep, of: impl FnMut(&mut Draw) -> Result<T>) -> Result<Ve
 
 /// As if no gain were there.
 fn none(rows: &Calibration, sweep: Sweep) -> Result<Statement> {
-    Ok(interval(collect(sweep, |draw| noise(rows, draw))?).into())
+    let draws = collect(sweep, |draw| Spread::fit(rows, draw).map(|spread| draw.normal(spread.of_difference())))?;
+    Ok(interval(draws).into())
 }
 
 fn milc(rows: &Calibration, sweep: Sweep, clock: &str, slow: bool) -> Result<Prediction> {
     let one_node = format!("milc/gain/1/{clock}");
     let four_nodes = format!("milc/gain/4/{clock}");
     let draws = collect(sweep, |draw| {
-        let (one, four) = (gain(rows, &one_node, draw)? / 100.0, gain(rows, &four_nodes, draw)? / 100.0);
+        let spread = Spread::fit(rows, draw)?;
+        let mut share = |name: &str| Ok(gain(rows, name, spread, draw)? / 100.0);
+        let (one, four): (f64, f64) = (share(&one_node)?, share(&four_nodes)?);
         let dilation = draw.of(&DILATION);
         let growth = 60.0 * draw.within(rows.range("milc/growth/1.4")?) / if slow { 1.0 } else { dilation };
         let longest = draw.within(rows.range("milc/runtime")?) * if slow { dilation } else { 1.0 };
@@ -60,12 +57,13 @@ fn milc(rows: &Calibration, sweep: Sweep, clock: &str, slow: bool) -> Result<Pre
         let wire = four * longest - one * shortest;
         let runtime = shortest + TWO_OVER_FOUR_NODES * growth;
         let gained = 100.0 * (one * shortest + TWO_OVER_FOUR_NODES * wire) / runtime;
-        Ok([gained + noise(rows, draw)?, wire, shortest])
+        Ok([gained + draw.normal(spread.of_difference()), wire, shortest])
     })?;
     let between = |share: f64| {
         collect(sweep, |draw| {
-            let (one, four) = (gain(rows, &one_node, draw)?, gain(rows, &four_nodes, draw)?);
-            Ok(one + (four - one) * share + noise(rows, draw)?)
+            let spread = Spread::fit(rows, draw)?;
+            let (one, four) = (gain(rows, &one_node, spread, draw)?, gain(rows, &four_nodes, spread, draw)?);
+            Ok(one + (four - one) * share + draw.normal(spread.of_difference()))
         })
         .map(|draws| interval(draws).into())
     };
@@ -94,8 +92,10 @@ fn milc(rows: &Calibration, sweep: Sweep, clock: &str, slow: bool) -> Result<Pre
 fn lulesh(rows: &Calibration, sweep: Sweep) -> Result<Prediction> {
     let scaled = |share: &dyn Fn(&mut Draw, &str) -> Result<f64>| {
         collect(sweep, |draw| {
-            let of_milc = gain(rows, "milc/gain/4/3.8", draw)?;
-            Ok(of_milc * share(draw, "lulesh")? / share(draw, "milc")? + noise(rows, draw)?)
+            let spread = Spread::fit(rows, draw)?;
+            let of_milc = gain(rows, "milc/gain/4/3.8", spread, draw)?;
+            let ratio = share(draw, "lulesh")? / share(draw, "milc")?;
+            Ok(of_milc * ratio + draw.normal(spread.of_difference()))
         })
     };
     let value = |draw: &mut Draw, program: &str, what: &str| Ok(draw.within(rows.range(&format!("{program}/{what}"))?));
