@@ -290,7 +290,7 @@ fn figure(judged: &Judged) -> String {
 }
 
 /// The curves of watts saved against performance lost.
-pub fn power(curves: &[Vec<Trade>; 2], knee: Interval) -> String {
+pub fn power(curves: &[Vec<Trade>; 2], knee: Interval, shares: [Interval; 2]) -> String {
     let mut page = folded(
         "",
         "Watts saved against performance lost, in per cent of 3.8 GHz, for a stream. Modelled, not measured: bandwidth is fitted \
@@ -299,6 +299,15 @@ pub fn power(curves: &[Vec<Trade>; 2], knee: Interval) -> String {
         0,
     );
     let _ = writeln!(page, "The core is the bottleneck of onload's stream below {} GHz.", interval(knee));
+    let [onload, offload] = shares.map(interval);
+    page += &folded(
+        "",
+        &format!(
+            "The paper does not agree with itself: clock and use move {onload} % of one processor's watts by onload's row, \
+             {offload} % by offload's."
+        ),
+        0,
+    );
     for (card, curve) in ["onload", "offload"].iter().zip(curves) {
         let lowest = curve.iter().map(|trade| trade.clock).fold(f64::INFINITY, f64::min);
         let mut table = plain(&["GHz", "watts saved %", "performance lost %", "energy a byte", ""], &[0]);

@@ -29,7 +29,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let (rows, sweep) = (Calibration::of_papers(), Sweep::default());
     if arguments.power || arguments.open {
         if arguments.power {
-            output::print(&claims_page::power(&power::curves(&rows, sweep)?, stream::knee(&rows, sweep)?))?;
+            let (curves, knee) = (power::curves(&rows, sweep)?, stream::knee(&rows, sweep)?);
+            output::print(&claims_page::power(&curves, knee, power::shares(&rows, sweep)?))?;
         }
         if arguments.open {
             output::print(&claims_page::open(&open::break_even(&rows, sweep)?, &open::scaling(&rows, sweep)?))?;

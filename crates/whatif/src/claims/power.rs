@@ -113,6 +113,16 @@ pub fn curves(rows: &Calibration, sweep: Sweep) -> Result<[Vec<Trade>; 2]> {
     }))
 }
 
+/// The dynamic share of watts by onload's row and by offload's. It is the same processor: were the rows of one kind, they would
+/// agree but for the card's own watts.
+///
+/// # Errors
+/// A figure that no row has.
+pub fn shares(rows: &Calibration, sweep: Sweep) -> Result<[Interval; 2]> {
+    let fits = swept(sweep.closed, |draw| fit(rows, draw)).into_iter().collect::<Result<Vec<_>>>()?;
+    Ok([0, 1].map(|card: usize| interval(fits.iter().map(|fit| 100.0 * fit[card].dynamic).collect())))
+}
+
 pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
     let fits = swept(sweep.closed, |draw| fit(rows, draw)).into_iter().collect::<Result<Vec<_>>>()?;
     let dynamic = |card: usize| fits.iter().map(|fit| fit[card].dynamic).collect::<Vec<_>>();
