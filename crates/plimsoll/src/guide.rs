@@ -10,7 +10,7 @@ const STORY: [(&str, &[&str]); 7] = [
     ("Measure", &["study", "calibrate", "bench", "serve", "profile", "top"]),
     ("Decide", &["report", "whatif", "try"]),
     ("Place", &["mpirun", "engine"]),
-    ("Verify", &["ledger"]),
+    ("Verify", &["ledger", "claims"]),
     ("Offcodes", &["plan", "run", "ps", "stop", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),
     // Started by other commands, and not listed.

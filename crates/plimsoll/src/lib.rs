@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bench_page;
+mod claims_page;
 mod commands;
 mod guide;
 mod machine_page;
@@ -42,6 +43,7 @@ enum Command {
     Report(commands::report::Arguments),
     Whatif(commands::whatif::Arguments),
     Ledger(commands::ledger::Arguments),
+    Claims(commands::claims::Arguments),
     Top(commands::top::Arguments),
     #[command(hide = true)]
     Peer(commands::peer::Arguments),
@@ -96,6 +98,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Report(arguments) => commands::report::run(arguments),
         Command::Whatif(arguments) => commands::whatif::run(arguments),
         Command::Ledger(arguments) => commands::ledger::run(arguments),
+        Command::Claims(arguments) => commands::claims::run(arguments),
         Command::Top(arguments) => commands::top::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
         Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),

@@ -8,6 +8,7 @@
 
 pub mod answer;
 pub mod candidate;
+pub mod claims;
 pub mod graph;
 pub mod lever;
 pub mod model;

@@ -425,7 +425,7 @@ mod tests {
     fn models_name_their_source_and_give_way_to_rows() {
         let cost = Costs::modelled().get(&Item::DevicePost);
         assert!(matches!(cost.reading, Reading::Modelled(i) if i.low < i.high), "{cost:?}");
-        assert!(cost.source.contains("A12"), "{}", cost.source);
+        assert!(cost.source.contains("doorbell"), "{}", cost.source);
         let handover = Row { size: None, ..row(Item::Handover, 0, 55.0) };
         let cost = Costs::modelled().refined(vec![handover.clone()]).get(&Item::Handover);
         assert_eq!(cost.reading, handover.cost);

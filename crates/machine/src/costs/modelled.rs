@@ -21,8 +21,7 @@ pub(super) fn cost(item: &Item) -> Option<Cost> {
         Item::Entry(BodyKind::Native) => (5.0, 80.0, "a call through a table, and the loop around it"),
         Item::Entry(BodyKind::Wasm) => (40.0, 350.0, "a call into a sandbox of wasmtime, arguments copied in"),
         Item::Entry(BodyKind::Bpf) => (30.0, 250.0, "a call from a driver, with the kernel's run counter"),
-        // At full clock an offloading device is no faster with small messages than the host itself.
-        Item::DevicePost => (50.0, 500.0, "a descriptor and a doorbell, claim A12"),
+        Item::DevicePost => (50.0, 500.0, "an assumption: a descriptor and a doorbell"),
         Item::HalfTrip(_) | Item::Message(_) | Item::Softirq(_) => return None,
     };
     Some(Cost { reading: Reading::Modelled(Interval::between(low, high)), source: source.to_owned() })

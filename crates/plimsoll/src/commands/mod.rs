@@ -7,6 +7,7 @@ mod bench_mpi;
 mod bench_profiler;
 mod bench_semantics;
 pub mod calibrate;
+pub mod claims;
 pub mod doctor;
 pub mod engine;
 pub mod lab;

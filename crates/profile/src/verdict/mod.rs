@@ -5,8 +5,8 @@
 //!
 //! Each answer is an interval, in shares of the run, from what is certainly protocol work on the ranks' cores to all that
 //! may be; what is not known widens it. Only an interval that lies above what runs differ by anyway is a gain; one below it is none; in between the
-//! profile cannot tell. This is how paper 000 (IV.B.2) argues from mpiP's tables that MILC gains and LULESH does not; the
-//! tests hold the rules to its figures (claims A13, A15-A17, A19-A24).
+//! profile cannot tell. This is how paper 000 (IV.B.2) argues from mpiP's tables that MILC gains; the
+//! tests hold the rules to its figures (claims A13, A17, A20 to A24).
 
 mod bounds;
 mod dedicated;

@@ -1,0 +1,62 @@
+use std::process::ExitCode;
+
+use linux::output;
+use machine::{Fault, Result};
+use whatif::claims::{Calibration, Sweep, judge, open, power, predict, stream};
+
+use crate::claims_page;
+
+/// Holds models against every figure of the papers that plimsoll rests on, beside what a simple rule would say
+///
+/// Rows that feed a fit and rows that judge are apart: nothing that predicts can read what judges. Modelled, not measured.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Explain one row: its words, the equation, the parameters, what it reads, the score
+    #[arg(value_name = "ID", conflicts_with_all = ["power", "open"])]
+    id: Option<String>,
+    /// Watts saved against performance lost by clock, with the knee
+    #[arg(long)]
+    power: bool,
+    /// What the papers leave open: cores that make onload equal to offload, and when a node's one engine stops scaling
+    #[arg(long)]
+    open: bool,
+    /// Print rows, predictions, scores and both pages as JSON
+    #[arg(long, conflicts_with_all = ["id", "power", "open"])]
+    json: bool,
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let (rows, sweep) = (Calibration::of_papers(), Sweep::default());
+    if arguments.power || arguments.open {
+        if arguments.power {
+            let (curves, knee) = (power::curves(&rows, sweep)?, stream::knee(&rows, sweep)?);
+            output::print(&claims_page::power(&curves, knee, power::shares(&rows, sweep)?))?;
+        }
+        if arguments.open {
+            output::print(&claims_page::open(&open::break_even(&rows, sweep)?, &open::scaling(&rows, sweep)?))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let predictions = text(&predict(&rows, sweep)?)?;
+    let judgement = judge::judge(&predictions, &judge::checks())?;
+    let page = match arguments.id {
+        Some(id) => claims_page::explain(&id.to_uppercase(), &rows, &judgement)?,
+        None if arguments.json => {
+            text(&serde_json::json!({
+                "feeding": rows.rows(),
+                "judged": judgement.judged,
+                "contradictions": judgement.contradictions,
+                "power": power::curves(&rows, sweep)?,
+                "break_even": open::break_even(&rows, sweep)?,
+                "scaling": open::scaling(&rows, sweep)?,
+            }))? + "\n"
+        }
+        None => claims_page::table(&rows, &judgement),
+    };
+    output::print(&page)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(value: &impl serde::Serialize) -> Result<String> {
+    serde_json::to_string_pretty(value).map_err(|e| Fault::because("output", e, "report it"))
+}

@@ -1,0 +1,105 @@
+//! What predictions say, and with what.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::rows::Range;
+
+/// The median and the central 95 % of the draws.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    pub middle: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+/// What is predicted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Statement {
+    Number(Interval),
+    /// A sign, an order or a shape: how often the draws say each, as shares that sum to 1.
+    Words(BTreeMap<String, f64>),
+}
+
+impl Statement {
+    /// What each draw said.
+    pub fn said(words: impl IntoIterator<Item = String>) -> Statement {
+        let mut counts: BTreeMap<String, f64> = BTreeMap::new();
+        words.into_iter().for_each(|word| *counts.entry(word).or_default() += 1.0);
+        let total: f64 = counts.values().sum();
+        counts.values_mut().for_each(|count| *count /= total);
+        Statement::Words(counts)
+    }
+
+    /// One thing, surely.
+    pub fn always(word: &str) -> Statement {
+        Statement::said([word.to_owned()])
+    }
+
+    /// A number without width.
+    pub fn exactly(value: f64) -> Statement {
+        Interval { middle: value, low: value, high: value }.into()
+    }
+}
+
+impl From<Interval> for Statement {
+    fn from(interval: Interval) -> Statement {
+        Statement::Number(interval)
+    }
+}
+
+/// A parameter of a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Parameter {
+    pub name: String,
+    pub range: Range,
+    pub unit: String,
+    /// The rows that it is fitted to, or why it is swept over this range.
+    pub from: String,
+    /// Fitted to rows; else swept.
+    pub fitted: bool,
+}
+
+/// What a simple rule would have said: the published neighbours interpolated, or nothing assumed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Null {
+    pub rule: String,
+    pub says: Statement,
+}
+
+/// One quantity predicted, or why it is not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// The name by which a check row finds it.
+    pub quantity: String,
+    /// `None`: no model.
+    pub says: Option<Statement>,
+    /// The model's equation in words or symbols; without a model, why there is none.
+    pub model: String,
+    pub parameters: Vec<Parameter>,
+    /// The calibrate, input and reference rows that it reads.
+    pub rows: Vec<String>,
+    pub nulls: Vec<Null>,
+}
+
+impl Prediction {
+    /// A quantity that nothing here can tell.
+    pub fn none(quantity: &str, why: &str) -> Prediction {
+        Prediction {
+            quantity: quantity.into(),
+            says: None,
+            model: why.into(),
+            parameters: Vec::new(),
+            rows: Vec::new(),
+            nulls: Vec::new(),
+        }
+    }
+
+    /// Fitted parameters and swept ones.
+    pub fn counted(&self) -> (usize, usize) {
+        let fitted = self.parameters.iter().filter(|parameter| parameter.fitted).count();
+        (fitted, self.parameters.len() - fitted)
+    }
+}
