@@ -7,9 +7,10 @@ use std::process::Command;
 
 #[test]
 fn help_reads_as_it_did() {
-    for command in
-        ["", "machine", "doctor", "lab", "bench", "mpirun", "profile", "report", "top", "serve", "study", "try"]
-    {
+    for command in [
+        "", "machine", "doctor", "lab", "bench", "mpirun", "profile", "report", "top", "serve", "study", "try",
+        "whatif",
+    ] {
         let mut plimsoll = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         plimsoll.args(command.split_whitespace()).arg("--help");
         let output = plimsoll.output().unwrap();

@@ -39,6 +39,8 @@ pub enum Kind {
     Elapsed,
     /// The messages that the ranks send, collective calls as their messages.
     Messages,
+    /// The time of a run over another carrier over that at today's, by what delays cost it.
+    Causal,
     /// How much faster one contender of a study is than another.
     Study,
     /// The core time of an offcode for a call, message or packet, in nanoseconds.
@@ -51,6 +53,7 @@ impl Kind {
             Kind::Placement => "gain of a placement",
             Kind::Elapsed => "time of a run",
             Kind::Messages => "messages of a run",
+            Kind::Causal => "loss by another carrier",
             Kind::Study => "gain in a study",
             Kind::Offcode => "time of an offcode for a message",
         }

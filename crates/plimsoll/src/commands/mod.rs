@@ -13,6 +13,7 @@ pub mod lab;
 pub mod lab_agent;
 pub mod ledger;
 pub mod machine;
+mod measure;
 pub mod mpirun;
 mod path;
 pub mod peer;
@@ -23,6 +24,7 @@ pub mod serve;
 pub mod study;
 pub mod top;
 pub mod r#try;
+pub mod whatif;
 
 /// Success, unless a signal ended the command before its work was done.
 fn exit_code() -> ExitCode {

@@ -5,10 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use experiment::axes::{Axes, Value};
 use experiment::contrast::Says;
+use experiment::ledger::{Ledger, Outcome};
 use experiment::trial::check::Check;
 use experiment::trial::conduct::{End, Observer, conduct};
 use experiment::trial::design::{Arm, Design, letter};
-use experiment::trial::judgement::{Best, judge};
+use experiment::trial::judgement::{Best, Judgement, judge};
 use experiment::trial::merit::Merit;
 use experiment::trial::store::Store;
 use experiment::trial::{page, terminal};
@@ -16,7 +17,7 @@ use indicatif::ProgressBar;
 use launch::allocation::{self, Allocation};
 use launch::carrier::{Network, placement};
 use launch::carriers;
-use launch::trial::{Starter, programs};
+use launch::trial::{Starter, carriers_quantity, programs, subject};
 use linux::output;
 use machine::{Fault, Nanoseconds, Result, Source};
 
@@ -99,14 +100,11 @@ const CANNOT_TELL: u8 = 3;
 const WRONG: u8 = 4;
 const SLOWER: u8 = 5;
 
-fn time(text: &str) -> Result<Duration> {
+pub(super) fn time(text: &str) -> Result<Duration> {
     let refused = || Fault::new(format!("time '{text}'"), "it is no length of time", "write it like 90s, 10m or 2h");
-    let (number, unit) = match text.chars().last() {
-        Some('s') => (&text[..text.len() - 1], 1.0),
-        Some('m') => (&text[..text.len() - 1], 60.0),
-        Some('h') => (&text[..text.len() - 1], 3600.0),
-        _ => (text, 1.0),
-    };
+    let units = [("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0)];
+    let known = units.into_iter().find_map(|(name, seconds)| Some((text.strip_suffix(name)?, seconds)));
+    let (number, unit) = known.unwrap_or((text, 1.0));
     let seconds = number.parse::<f64>().ok().map(|number| number * unit).filter(|s| (1.0..=1e7).contains(s));
     seconds.map(Duration::from_secs_f64).ok_or_else(refused)
 }
@@ -163,6 +161,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let path = std::path::absolute(&arguments.report).unwrap_or_else(|_| arguments.report.clone());
     let text = terminal::render(&trial.design, &runs, &judgement, end);
     output::print(&format!("{text}Report: {}\n", path.display()))?;
+    settle(&trial.design, &judgement)?;
     let slower = judgement.arms.iter().any(|arm| arm.says == Says::Worse);
     Ok(ExitCode::from(if runs.wrong.iter().any(Option::is_some) {
         WRONG
@@ -175,6 +174,34 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     } else {
         0
     }))
+}
+
+/// Holds what came of other networks and carriers against what `plimsoll whatif --predict` expected of them. Only a time that the
+/// program prints is what was predicted: that of a whole run has its start in it.
+fn settle(design: &Design, judgement: &Judgement) -> Result<()> {
+    if design.merit.pattern.is_none() || design.merit.more_is_better {
+        return Ok(());
+    }
+    let carrier = |arm: &Arm| {
+        let value = ["network ", "carrier "].iter().find_map(|axis| arm.name.strip_prefix(axis))?;
+        value.split([':', ',']).next().map(str::to_owned)
+    };
+    let Some(from) = carrier(&design.arms[0]) else { return Ok(()) };
+    let mut ledger = Ledger::open()?;
+    for (arm, standing) in design.arms.iter().zip(&judgement.arms).skip(1) {
+        let (Some(to), Some(found)) = (carrier(arm), standing.over_first) else { continue };
+        let outcome = Outcome {
+            id: 0,
+            came: now(),
+            value: (-found.middle).exp(),
+            interval: Some(((-found.high).exp(), (-found.low).exp())),
+            source: "plimsoll try".to_owned(),
+        };
+        for prediction in ledger.settle(&subject(&arm.command)?, &carriers_quantity(&from, &to), &outcome)? {
+            output::print(&format!("{}\n", prediction.against(outcome.value)))?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs an arm that has a carrier of the MPI with `plimsoll mpirun --prove`, and says what it says.

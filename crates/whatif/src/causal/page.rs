@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use machine::count;
+
 use super::{Factor, Findings, Slope};
 
 /// How much less a message or a byte costs in the example of each row, nanoseconds.
@@ -19,14 +21,10 @@ pub fn render(findings: &Findings) -> String {
     let mut page = format!("A run takes {:.3} s between MPI_Init and MPI_Finalize.\n", run / 1e9);
     match &findings.null {
         Some(of) => {
-            let says = if findings.is_null() { "as it must" } else { "which it must not" };
-            let reads = if findings.is_null() { "read 0" } else { "do not read 0" };
+            let reads = if findings.is_null() { "read 0, as they must" } else { "do not read 0, as they must" };
             let [low, high] = [of.low, of.high].map(|ratio| 100.0 * (ratio - 1.0));
-            let rounds = of.samples;
-            let _ = writeln!(
-                page,
-                "Delays of no length {reads}, {says}: {low:+.2} .. {high:+.2} % of it ({rounds} rounds)."
-            );
+            let rounds = count::of(of.samples as u64, "round");
+            let _ = writeln!(page, "Delays of no length {reads}: {low:+.2} .. {high:+.2} % of a run ({rounds}).");
         }
         None => page.push_str("Delays of no length were not held against none: too few rounds.\n"),
     }
@@ -56,11 +54,11 @@ fn words(slope: &Slope, run: f64) -> String {
     let Some(of) = slope.interval else { return text + "  cannot tell: too few rounds\n" };
     let _ = writeln!(
         text,
-        "  of the time injected {:.1} % lengthened the run ({:.1} .. {:.1} %, {} rounds)",
+        "  of the time injected {:.1} % lengthened the run ({:.1} .. {:.1} %, {})",
         100.0 * of.median,
         100.0 * of.low,
         100.0 * of.high,
-        of.samples
+        count::of(of.samples as u64, "round")
     );
     let (less, example) = example(slope.factor);
     match slope.factor {

@@ -134,7 +134,7 @@ fn machinery_that_costs_is_told() {
     let findings = Program { machinery: 0.02, ..Program::new(&[Factor::Send], 20_000, 0.5) }.measured(40);
     assert!(!findings.is_null() && findings.notes[0].contains("no length change the run"), "{findings:?}");
     let page = page(&findings);
-    assert!(page.contains("do not read 0, which it must not") && page.contains("note: "), "{page}");
+    assert!(page.contains("do not read 0, as they must") && page.contains("note: "), "{page}");
 }
 
 #[test]
