@@ -181,10 +181,18 @@ pub struct Slope {
 }
 
 impl Slope {
+    /// The part of the interval that can be: a delay lengthens a run by no more than itself, and shortens none.
+    pub fn possible(&self) -> Option<Interval> {
+        let within = |value: f64| value.clamp(0.0, 1.0);
+        let possible =
+            |of: Interval| Interval { median: within(of.median), low: within(of.low), high: within(of.high), ..of };
+        self.interval.map(possible)
+    }
+
     /// Nanoseconds that a run gains at most where a message (or a byte) costs so many less; `None` where it is not known.
     pub fn bound(&self, nanoseconds: f64) -> Option<f64> {
         let times = if self.factor == Factor::Byte { self.bytes } else { self.count };
-        Some(self.interval?.high.max(0.0) * times * nanoseconds)
+        Some(self.possible()?.high * times * nanoseconds)
     }
 
     /// Whether more rounds would make no difference in practice.

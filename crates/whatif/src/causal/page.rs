@@ -60,13 +60,14 @@ fn words(slope: &Slope, run: f64) -> String {
         100.0 * of.high,
         count::of(of.samples as u64, "round")
     );
+    let of = slope.possible().unwrap_or(of);
     let (less, example) = example(slope.factor);
     match slope.factor {
         Factor::Compute => {
             let _ = writeln!(
                 text,
                 "  a second less computing in one rank gains at most {:.3} s on average over the ranks",
-                of.high.max(0.0)
+                of.high
             );
         }
         factor => {
@@ -75,8 +76,8 @@ fn words(slope: &Slope, run: f64) -> String {
                 text,
                 "  as if {:.0} of {times:.0} {name} were on the critical path ({:.0} .. {:.0})",
                 of.median * times,
-                of.low.max(0.0) * times,
-                of.high.max(0.0) * times
+                of.low * times,
+                of.high * times
             );
             let bound = slope.bound(less).unwrap_or_default();
             let _ = writeln!(

@@ -25,7 +25,7 @@ pub struct Expected {
 pub fn expect(findings: &Findings, costs: &Costs, from: &Way, to: &Way) -> Result<Expected> {
     let subject = || format!("{to} for {from}");
     let ends = findings.slopes.iter().filter(|slope| matches!(slope.factor, Factor::Send | Factor::Receive));
-    let ends: Vec<_> = ends.filter_map(|slope| Some((slope.interval?, slope.count))).collect();
+    let ends: Vec<_> = ends.filter_map(|slope| Some((slope.possible()?, slope.count))).collect();
     let Some(count) = ends.iter().map(|(_, count)| *count).max_by(f64::total_cmp) else {
         return Err(Fault::new(
             subject(),
@@ -55,7 +55,7 @@ pub fn expect(findings: &Findings, costs: &Costs, from: &Way, to: &Way) -> Resul
     // Persistent sends have no size in the tables: they are taken to be as the others.
     let difference = difference.times(count / known);
     let of = |pick: fn(&experiment::findings::Interval) -> f64, least: bool| {
-        let slopes = ends.iter().map(|(interval, _)| pick(interval).max(0.0));
+        let slopes = ends.iter().map(|(interval, _)| pick(interval));
         if least { slopes.fold(f64::INFINITY, f64::min) } else { slopes.fold(0.0, f64::max) }
     };
     let (low, high) = (of(|i| i.low, true), of(|i| i.high, false));

@@ -123,6 +123,15 @@ fn a_slope_is_found_by_the_recorded_dose_within_its_interval() {
 }
 
 #[test]
+fn no_more_than_all_of_a_cost_is_gained() {
+    let interval = Some(experiment::findings::Interval { median: 0.9, low: -0.5, high: 2.3, samples: 6 });
+    let slope = Slope { factor: Factor::Send, interval, count: 1000.0, bytes: 0.0, doses: [0.02, 0.04] };
+    assert_eq!(slope.bound(10.0), Some(10_000.0));
+    let possible = slope.possible().unwrap();
+    assert_eq!((possible.low, possible.median, possible.high), (0.0, 0.9, 1.0));
+}
+
+#[test]
 fn what_is_known_well_enough_gets_no_more_rounds() {
     let mut program = Program { noise: 0.0001, ..Program::new(&[Factor::Send], 20_000, 0.5) };
     let findings = program.measured(40);
