@@ -14,7 +14,8 @@ use crate::companion::Companion;
 pub const PRELOAD: &str = "LD_PRELOAD";
 
 /// Names of all variables that a rank must have to be recorded.
-pub const NAMES: [&str; 5] = [PRELOAD, variable::FOLDER, variable::TRACE, variable::MEMORY, variable::SAMPLER];
+pub const NAMES: [&str; 6] =
+    [PRELOAD, variable::FOLDER, variable::TRACE, variable::MEMORY, variable::SAMPLER, variable::PERTURB];
 
 /// Finds the library of the command `program`.
 pub fn library(program: &Path) -> Result<PathBuf> {
@@ -47,6 +48,7 @@ pub fn variables(library: &Path, folder: &Path, trace: u64, memory: Option<u64>)
         (variable::FOLDER.to_owned(), folder.into()),
         // Set in any case: what another profile around this one said does not hold.
         (variable::TRACE.to_owned(), trace.to_string().into()),
+        (variable::PERTURB.to_owned(), OsString::new()),
     ];
     all.extend(memory.map(|bytes| (variable::MEMORY.to_owned(), bytes.to_string().into())));
     all

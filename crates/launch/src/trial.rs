@@ -1,12 +1,14 @@
 //! Runs the arms of a trial: whole commands, timed from start to end, with nothing of them left between two runs.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use experiment::ledger::Subject;
 use experiment::trial::conduct::{Commands, Ran};
 use experiment::trial::design::{Arm, Design};
 use linux::accounting::time_of_children;
@@ -17,6 +19,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use crate::profiled::Line;
 use crate::report::Reports;
 use crate::running::exit_code;
 
@@ -184,6 +187,27 @@ pub fn programs(command: &[String]) -> Result<Vec<(String, String)>> {
         }
     }
     Ok(programs)
+}
+
+/// The program within a command, however it is started: what predictions of it are about, whatever carries its messages.
+///
+/// # Errors
+/// The program cannot be found.
+pub fn subject(command: &[String]) -> Result<Subject> {
+    let words: Vec<OsString> = command.iter().map(OsString::from).collect();
+    let line = Line::read(&words);
+    let is_program = |word: &OsString| {
+        crate::program::find(word).is_ok_and(|found| line.programs.iter().any(|program| program.path == found))
+    };
+    let at = words.iter().position(is_program).unwrap_or(0);
+    let own = &command[at..];
+    let digests: Vec<String> = programs(own)?.into_iter().map(|(_, digest)| digest).collect();
+    Ok(Subject { words: own.join(" "), digest: digests.join(" ") })
+}
+
+/// What is predicted of a program that runs over another carrier.
+pub fn carriers_quantity(from: &str, to: &str) -> String {
+    format!("time over {to} against {from}")
 }
 
 fn executable(path: &Path) -> Option<PathBuf> {

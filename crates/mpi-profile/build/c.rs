@@ -2,7 +2,7 @@
 
 use record::functions::{Argument, Function, functions, named};
 
-use crate::shim::{FREES, Shim, before, forgetting, held, parameters, types};
+use crate::shim::{FREES, Shim, before, forgetting, held, parameters, post, types};
 
 pub fn add(shim: &mut Shim) {
     for function in functions() {
@@ -52,7 +52,7 @@ fn wrapper(shim: &mut Shim, function: &Function, large: bool) -> usize {
          struct call call;\n    \
          if (NESTED())\n        \
          return real({passed});\n    \
-         BEGIN({id}, {language});\n{stores}{before}    \
+         BEGIN({id}, {language});\n{stores}{before}{post}    \
          ENTER();\n    \
          call.result = real({kept});\n    \
          LEAVE();\n    \
@@ -60,6 +60,7 @@ fn wrapper(shim: &mut Shim, function: &Function, large: bool) -> usize {
         forgetting = forgetting(function.name, "C"),
         // plimsoll_before may have put other addresses in.
         kept = if before.is_empty() { passed.clone() } else { (0..count).map(held).collect::<Vec<_>>().join(", ") },
+        post = post(function),
         types = types(count),
         id = function.id.0,
         language = if large { "LARGE_C" } else { "C" },

@@ -12,7 +12,7 @@
 
 use record::functions::{Argument, Function, functions};
 
-use crate::shim::{Shim, before, forgetting, held, parameters, types};
+use crate::shim::{Shim, before, forgetting, held, parameters, post, types};
 
 /// Arguments that are buffers, which `mpi_f08` may pass as descriptors; a descriptor begins with the address.
 const BUFFERS: [&str; 8] =
@@ -141,12 +141,13 @@ fn wrapper(shim: &mut Shim, function: &Function, form: &Form, target: &str, name
          struct here *here = HERE();\n    \
          struct call call;\n    \
          if (NESTED()) {{\n        real({passed});\n        return;\n    }}\n    \
-         BEGIN({id}, {language});\n{stores}{before}    \
+         BEGIN({id}, {language});\n{stores}{before}{post}    \
          ENTER();\n    \
          real({passed_on});\n    \
          call.result = a{error} ? (W)*(const int *)a{error} : 0;\n    \
          LEAVE();\n}}\n\n",
         forgetting = forgetting(function.name, "FORTRAN"),
+        post = post(function),
         types = types(arguments.len()),
         id = function.id.0,
         language = form.language,

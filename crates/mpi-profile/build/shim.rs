@@ -65,7 +65,17 @@ pub fn before(function: &Function) -> &'static str {
     if needs_before(function) {
         "    plimsoll_before(here, &call);\n"
     } else if tells_what_it_got(function) {
-        "    if (__builtin_expect(here->traced != 0, 0))\n        plimsoll_before(here, &call);\n"
+        "    if (__builtin_expect(here->extra & 1, 0))\n        plimsoll_before(here, &call);\n"
+    } else {
+        ""
+    }
+}
+
+/// What is done where the call begins messages that are delayed.
+pub fn post(function: &Function) -> &'static str {
+    let begins = function.argument("dest").is_some() && !function.name.ends_with("_init");
+    if begins || ["Start", "Startall"].contains(&function.name) {
+        "    if (__builtin_expect(here->extra & 2, 0))\n        plimsoll_post(here, &call);\n"
     } else {
         ""
     }

@@ -53,6 +53,19 @@ pub fn nanoseconds(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Ticks of a nanosecond, measured for two milliseconds.
+pub fn rate(kind: u32) -> f64 {
+    if kind == clock::MONOTONIC {
+        return 1.0;
+    }
+    let from = moment(kind);
+    while nanoseconds(libc::CLOCK_MONOTONIC) < from.monotonic + 2_000_000 {
+        std::hint::spin_loop();
+    }
+    let to = moment(kind);
+    to.ticks.saturating_sub(from.ticks) as f64 / to.monotonic.saturating_sub(from.monotonic).max(1) as f64
+}
+
 /// The clocks at one moment: of a few readings the one that took least time.
 pub fn moment(kind: u32) -> Moment {
     let read = || {

@@ -24,13 +24,19 @@ impl Datatypes {
         *self = Datatypes::new();
     }
 
+    /// The same where it was asked before.
+    pub fn known(&self, handle: Handle) -> Option<u64> {
+        let (of, bytes) = self.places[place(handle)];
+        (of == handle.0).then_some(bytes)
+    }
+
     /// Bytes of the data of one element; 0 where the MPI refuses to say.
     ///
     /// # Safety
     /// The handle is one with which a call that needs it succeeded.
     #[inline]
     pub unsafe fn size(&mut self, handle: Handle, mpi: &Mpi, abi: &Abi) -> u64 {
-        let place = &mut self.places[(handle.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize & (PLACES - 1)];
+        let place = &mut self.places[place(handle)];
         if place.0 == handle.0 {
             return place.1;
         }
@@ -38,6 +44,11 @@ impl Datatypes {
         *place = (handle.0, unsafe { ask(handle, mpi, abi) });
         place.1
     }
+}
+
+#[inline]
+fn place(handle: Handle) -> usize {
+    (handle.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize & (PLACES - 1)
 }
 
 impl Default for Datatypes {

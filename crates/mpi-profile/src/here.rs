@@ -13,6 +13,7 @@ use crate::clock;
 use crate::communicators::{Communicator, Kind};
 use crate::datatypes::Datatypes;
 use crate::hashed::Hashed;
+use crate::perturb::Delays;
 use crate::process::{self, Rank};
 use crate::real::Mpi;
 use crate::rules::Rule;
@@ -29,6 +30,12 @@ pub mod depth {
     pub const COUNTING: u32 = 3;
 }
 
+/// Bits of [`Here::extra`]: what else there is to do at a call.
+pub mod extra {
+    pub const TRACE: u64 = 1;
+    pub const DELAY: u64 = 2;
+}
+
 const COMMUNICATORS: usize = 16;
 
 /// The first five fields are those of `src/shim.h`.
@@ -39,8 +46,8 @@ pub struct Here {
     pub clock: u32,
     pub thread: *mut Thread,
     pub frame: *const c_void,
-    /// Not 0 where there is `tracing`.
-    pub traced: u64,
+    /// Of [`extra`].
+    pub extra: u64,
     /// [`process::generation`] that the caches are of.
     pub generation: u64,
     /// Calls that take longer are an occasion for what takes time.
@@ -64,6 +71,7 @@ pub struct Here {
     pub handles: Vec<Handle>,
     pub rank: &'static Rank,
     pub tracing: Option<Box<Tracing>>,
+    pub delays: Option<Box<Delays>>,
 }
 
 /// No handle.
@@ -76,7 +84,7 @@ impl Here {
             clock: rank.clock,
             thread,
             frame: ptr::null(),
-            traced: 0,
+            extra: 0,
             generation: process::generation(),
             long: clock::long(rank.clock),
             rules: rank.rules.as_ptr(),
@@ -94,19 +102,25 @@ impl Here {
             handles: Vec::new(),
             rank,
             tracing: None,
+            delays: None,
         }
     }
 
-    /// From now on its calls are told one by one, where that is asked for.
-    pub fn trace(&mut self) {
+    /// From now on its calls are told one by one, and delayed, where that is asked for.
+    pub fn begin(&mut self) {
         self.tracing = Tracing::new(self.rank, self.index, self.thread).map(Box::new);
-        self.traced = u64::from(self.tracing.is_some());
+        self.delays = self.rank.delays.as_ref().map(|asked| Box::new(Delays::new(asked, self.thread)));
+        let of = |there: bool, bit: u64| if there { bit } else { 0 };
+        self.extra = of(self.tracing.is_some(), extra::TRACE) | of(self.delays.is_some(), extra::DELAY);
     }
 
     /// The thread, or the process, seems to end.
     pub fn close(&mut self) {
         if let Some(tracing) = &mut self.tracing {
             tracing.close();
+        }
+        if let Some(delays) = &mut self.delays {
+            delays.hand_on();
         }
     }
 
@@ -135,7 +149,7 @@ impl Here {
     /// A call with this communicator succeeded.
     #[inline]
     pub unsafe fn communicator(&mut self, handle: Handle) -> Option<&Arc<Communicator>> {
-        let at = (handle.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize & (COMMUNICATORS - 1);
+        let at = place(handle);
         if self.communicators[at].0 != handle.0 {
             // SAFETY: by this function's contract.
             let asked = unsafe { self.ask(handle, Kind::Communicator) };
@@ -144,11 +158,17 @@ impl Here {
         self.communicators[at].1.as_ref()
     }
 
+    /// The same where it was asked before, and is known.
+    pub fn known_communicator(&self, handle: Handle) -> Option<&Arc<Communicator>> {
+        let (of, comm) = &self.communicators[place(handle)];
+        comm.as_ref().filter(|_| *of == handle.0)
+    }
+
     /// # Safety
     /// A call with this window succeeded.
     #[inline]
     pub unsafe fn window(&mut self, handle: Handle) -> Option<&Arc<Communicator>> {
-        let at = (handle.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize & (COMMUNICATORS - 1);
+        let at = place(handle);
         if self.windows[at].0 != handle.0 {
             // SAFETY: by this function's contract.
             let asked = unsafe { self.ask(handle, Kind::Window) };
@@ -296,6 +316,11 @@ impl Here {
         self.rank.dropped(|dropped| &raw mut dropped.peers);
         ptr::null_mut()
     }
+}
+
+#[inline]
+fn place(handle: Handle) -> usize {
+    (handle.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize & (COMMUNICATORS - 1)
 }
 
 #[inline]

@@ -5,7 +5,8 @@
 //! [`recorder`], which counts it in tables that are a mapped file ([`tables`]): whatever ends the process, the file has all.
 //! What a word means in an MPI is known to [`abi`] alone.
 //!
-//! The library never communicates, never ends or delays a job, and writes one line to stderr only where something is lost.
+//! The library never communicates, never ends a job, and writes one line to stderr only where something is lost. It delays
+//! a job only where [`record::folder::variable::PERTURB`] asks for it, which is absent by default ([`perturb`]).
 //! A panic of its own ends recording and nothing else ([`contained`]).
 //! Without the variable [`record::folder::variable::FOLDER`] every call passes straight through.
 //!
@@ -39,6 +40,7 @@ pub mod here;
 pub mod models;
 pub mod narrow;
 pub mod operations;
+pub mod perturb;
 pub mod process;
 pub mod real;
 pub mod recorder;

@@ -3,7 +3,8 @@
 use crate::call::{Call, Handle};
 use crate::communicators::{Communicator, NO_RANK};
 use crate::fortran;
-use crate::here::Here;
+use crate::here::{Here, extra};
+use crate::perturb;
 use crate::recorder::{self, Facts};
 use crate::requests::Operation;
 use crate::rules::{Completes, NONE, Partitions, Requests, Rule};
@@ -102,6 +103,7 @@ pub unsafe fn begin(here: &mut Here, call: &Call, rule: &Rule, comm: Option<&Com
     let (handle, operation) = unsafe {
         let place = if rule.dest != NONE { rule.dest } else { rule.source };
         let peer = if place == NONE { 0 } else { call.integer(place) };
+        let in_world = |comm: &Communicator| comm.world_rank(peer).unwrap_or(NO_RANK);
         let operation = Operation {
             function: call.function as u16,
             persistent,
@@ -110,6 +112,7 @@ pub unsafe fn begin(here: &mut Here, call: &Call, rule: &Rule, comm: Option<&Com
             bytes,
             dest,
             sends: rule.dest != NONE && peer != abi.proc_null,
+            peer_in_world: comm.filter(|_| here.extra & extra::DELAY != 0).map_or(NO_RANK, in_world),
             peer,
             tag: if rule.tag == NONE { 0 } else { call.integer(rule.tag) },
             communicator: comm.map_or(0, |comm| comm.number),
@@ -243,19 +246,20 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
 /// The MPI wrote a status there.
 #[inline]
 unsafe fn finish(here: &mut Here, handle: Handle, status: usize) -> u64 {
-    if here.traced == 0 {
+    if here.extra == 0 {
         return here.rank.requests.with(|requests| requests.complete(handle).map_or(0, |operation| operation.bytes));
     }
     // SAFETY: by this function's contract.
-    unsafe { finish_traced(here, handle, status) }
+    unsafe { finish_told(here, handle, status) }
 }
 
 /// # Safety
 /// As of [`finish`].
 #[inline(never)]
-unsafe fn finish_traced(here: &mut Here, handle: Handle, status: usize) -> u64 {
+unsafe fn finish_told(here: &mut Here, handle: Handle, status: usize) -> u64 {
     let Some(operation) = here.rank.requests.with(|requests| requests.complete(handle)) else { return 0 };
     // SAFETY: by this function's contract.
     unsafe { trace::completed(here, &operation, status) };
+    perturb::completed(here, &operation);
     operation.bytes
 }

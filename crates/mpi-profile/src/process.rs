@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 
 use record::folder::{self, variable};
-use record::layout::{self, Dropped, Phase, Region, THREADS, Thread, WHOLE_RANK, kind};
+use record::layout::{self, Dropped, Phase, Region, THREADS, Thread, WHOLE_RANK, kind, perturbed};
 
 use crate::abi::Abi;
 use crate::call::{Handle, language};
@@ -20,6 +20,7 @@ use crate::fortran::Fortran;
 use crate::heading::Heading;
 use crate::here::{Here, depth};
 use crate::models::{Model, Models};
+use crate::perturb::Asked;
 use crate::real::Mpi;
 use crate::recorder;
 use crate::requests::Shared;
@@ -48,8 +49,12 @@ pub struct Rank {
     pub requests: Shared,
     /// `None` where no timeline is asked for.
     pub timeline: Option<Timeline>,
+    /// `None` where none are asked for.
+    pub delays: Option<Asked>,
     fortran: OnceLock<Fortran>,
     pid: u32,
+    /// What of [`record::layout::perturbed`] is noted already.
+    told: AtomicU32,
     heading: Heading,
     /// Ranks of MPI_COMM_WORLD, once they are known.
     size: AtomicU32,
@@ -324,6 +329,7 @@ impl Rank {
         let pid = std::process::id();
         let (tables, heading) = Tables::create(&folder::rank_file(&folder, &host, pid), limit)?;
         let clock = clock::kind();
+        let (delays, perturbed) = Asked::read(&folder, &host, clock);
         let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino() as u32);
@@ -332,6 +338,7 @@ impl Rank {
             header.pid_namespace = namespace;
             header.family = abi.family;
             header.clock = clock;
+            header.perturbed = perturbed;
             header.traced = u32::from(timeline.is_some());
             header.started = clock::moment(clock);
             header.latest = header.started;
@@ -353,8 +360,10 @@ impl Rank {
             models: Models::default(),
             requests: Shared::new(),
             timeline,
+            delays,
             fortran: OnceLock::new(),
             pid,
+            told: AtomicU32::new(0),
             heading,
             size: AtomicU32::new(0),
             closed: AtomicBool::new(false),
@@ -394,7 +403,7 @@ impl Rank {
         })?;
         let mut here = Here::new(self, threads.known, room.start.as_ptr().cast());
         let cost = if threads.known == 0 { recorder::cost(self) } else { 0 };
-        here.trace();
+        here.begin();
         threads.known += 1;
         if threads.known > 1 {
             // Whatever the program promised the MPI.
@@ -431,6 +440,14 @@ impl Rank {
     #[cold]
     pub fn dropped(&self, which: impl FnOnce(&mut Dropped) -> *mut u64) {
         self.heading.dropped(which);
+    }
+
+    /// Notes what became of delays: one of [`record::layout::perturbed`].
+    #[cold]
+    pub fn perturbed(&self, what: u32) {
+        if self.told.fetch_or(what, Ordering::Relaxed) & what == 0 {
+            self.heading.change(|header| header.perturbed |= what);
+        }
     }
 
     /// Ranks of MPI_COMM_WORLD; 0 where that is not known yet.
@@ -478,6 +495,9 @@ impl Rank {
         };
         if let Some((rank, size)) = place {
             self.size.store(size, Ordering::Relaxed);
+            if self.delays.as_ref().is_some_and(|asked| !asked.is_placed(rank, size)) {
+                self.perturbed(perturbed::MISPLACED);
+            }
             self.heading.change(|header| {
                 (header.rank, header.size, header.placed) = (rank, size, 1);
                 if size == 1 && header.world[0] == 0 {

@@ -11,9 +11,10 @@ use crate::call::{Call, language};
 use crate::clock;
 use crate::communicators::NO_RANK;
 use crate::contained::contained;
-use crate::here::{Here, depth};
+use crate::here::{Here, depth, extra};
 use crate::models::Model;
 use crate::operations;
+use crate::perturb;
 use crate::process::{self, Rank};
 use crate::rules::{NONE, Requests, Rule, Special};
 use crate::trace;
@@ -65,6 +66,16 @@ unsafe fn before(here: &mut Here, call: &mut Call) {
     }
 }
 
+/// Before a call that begins messages, where they are delayed.
+///
+/// # Safety
+/// As of [`plimsoll_before`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn plimsoll_post(here: *mut Here, call: *const Call) {
+    // SAFETY: by this function's contract.
+    contained((), || unsafe { perturb::post(&mut *here, &*call) });
+}
+
 /// After every recorded call.
 ///
 /// # Safety
@@ -99,9 +110,9 @@ unsafe fn after(here: &mut Here, call: &Call, elapsed: u64) {
     if !process::paused(generation) {
         count(here, call, rule, facts, elapsed);
     }
-    if here.traced != 0 {
+    if here.extra != 0 {
         // SAFETY: the arguments are as they were passed.
-        unsafe { traced(here, call, rule, facts) };
+        unsafe { more(here, call, rule, facts) };
     }
     // SAFETY: the thread's record is mapped as long as the process runs.
     unsafe { (*here.thread).inside = 0 };
@@ -137,14 +148,21 @@ unsafe fn session(here: &Here, call: &Call, argument: u8) -> Option<usize> {
     }
 }
 
-/// Apart, so that what a call was about stays in registers where there is no timeline.
+/// Apart, so that what a call was about stays in registers where there is neither a timeline nor a delay.
 ///
 /// # Safety
 /// As of [`trace::note`].
 #[inline(never)]
-unsafe fn traced(here: &mut Here, call: &Call, rule: &Rule, facts: Facts) {
-    // SAFETY: by this function's contract.
-    unsafe { trace::note(here, call, rule, &facts, process::paused(here.generation)) };
+unsafe fn more(here: &mut Here, call: &Call, rule: &Rule, facts: Facts) {
+    // SAFETY: by this function's contract; the thread's record is mapped as long as the process runs.
+    unsafe {
+        trace::note(here, call, rule, &facts, process::paused(here.generation));
+        // A delay is no part of the call.
+        (*here.thread).inside = 0;
+        if here.extra & extra::DELAY != 0 {
+            perturb::after(here, call, rule, &facts);
+        }
+    }
 }
 
 /// # Safety

@@ -25,6 +25,8 @@ pub struct Operation {
     pub sends: bool,
     /// As the call named it; 0 where it has none.
     pub peer: i32,
+    /// The same as a world rank, where delays are asked for; [`crate::communicators::NO_RANK`]: not known.
+    pub peer_in_world: u32,
     pub tag: i32,
     /// [`crate::communicators::Communicator::number`].
     pub communicator: u32,
@@ -315,6 +317,7 @@ mod tests {
         dest: 0,
         sends: true,
         peer: 0,
+        peer_in_world: 0,
         tag: 0,
         communicator: 0,
         serial: 0,

@@ -15,7 +15,7 @@ struct here {
     uint32_t clock;      /* 1: the processor's counter, 2: CLOCK_MONOTONIC */
     volatile struct thread *thread;
     void *frame;         /* of the outermost wrapper */
-    uint64_t traced;     /* not 0: a timeline is written */
+    uint64_t extra;      /* 1: a timeline is written, 2: messages are delayed */
 };
 
 /* The first words of layout::Thread. */
@@ -53,6 +53,7 @@ HIDDEN void *plimsoll_find(W index);
 HIDDEN struct here *plimsoll_arrive(void);
 HIDDEN int plimsoll_outermost(struct here *here, const void *frame);
 HIDDEN void plimsoll_before(struct here *here, struct call *call);
+HIDDEN void plimsoll_post(struct here *here, const struct call *call);
 HIDDEN void plimsoll_after(struct here *here, struct call *call, uint64_t elapsed);
 HIDDEN void plimsoll_forget(int what, uint32_t language, W address);
 HIDDEN void plimsoll_phase(int level);

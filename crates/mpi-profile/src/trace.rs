@@ -24,7 +24,7 @@ use crate::recorder::Facts;
 use crate::requests::Operation;
 use crate::rules::{NONE, Rule, Special};
 
-pub use arguments::Arguments;
+pub use arguments::{Arguments, all as arguments};
 use file::File;
 
 /// An operation in the timeline.

@@ -30,6 +30,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Study(commands::study::Arguments),
+    Whatif(commands::whatif::Arguments),
     Try(commands::r#try::Arguments),
     Calibrate(commands::calibrate::Arguments),
     Machine(commands::machine::Arguments),
@@ -41,7 +42,6 @@ enum Command {
     Engine(commands::engine::Arguments),
     Profile(commands::profile::Arguments),
     Report(commands::report::Arguments),
-    Whatif(commands::whatif::Arguments),
     Ledger(commands::ledger::Arguments),
     Claims(commands::claims::Arguments),
     Top(commands::top::Arguments),
@@ -85,6 +85,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
     }
     match Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit()).command {
         Command::Study(arguments) => commands::study::run(arguments),
+        Command::Whatif(arguments) => commands::whatif::run(arguments),
         Command::Try(arguments) => commands::r#try::run(arguments),
         Command::Calibrate(arguments) => commands::calibrate::run(arguments),
         Command::Machine(arguments) => commands::machine::run(arguments),
@@ -96,7 +97,6 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Engine(arguments) => commands::engine::run(arguments),
         Command::Profile(arguments) => commands::profile::run(arguments),
         Command::Report(arguments) => commands::report::run(arguments),
-        Command::Whatif(arguments) => commands::whatif::run(arguments),
         Command::Ledger(arguments) => commands::ledger::run(arguments),
         Command::Claims(arguments) => commands::claims::run(arguments),
         Command::Top(arguments) => commands::top::run(arguments),

@@ -9,7 +9,7 @@ use std::process::Command;
 fn help_reads_as_it_did() {
     for command in [
         "", "machine", "doctor", "lab", "bench", "mpirun", "profile", "report", "claims", "top", "serve", "study",
-        "try",
+        "try", "whatif",
     ] {
         let mut plimsoll = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         plimsoll.args(command.split_whitespace()).arg("--help");

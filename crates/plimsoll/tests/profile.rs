@@ -127,6 +127,28 @@ fn a_rank_that_is_killed_leaves_its_profile() {
     assert!(summary.ranks.iter().all(|rank| rank.messages == 10), "{:?}", summary.ranks);
 }
 
+#[test]
+fn delays_are_announced_told_and_refused_before_a_rank_starts() {
+    let Some(program) = program() else { return };
+    let place = tempfile::tempdir().unwrap();
+    let command = ["--", "mpirun.openmpi", "--oversubscribe", "-n", "2", program.to_str().unwrap(), "100", "run"];
+    let run = |words: &[&str]| profile(place.path(), &[words, &command].concat());
+    for (what, why) in [("send=1s", "ns or us"), ("send=1us,peers=other-host", "not known before they run")] {
+        let output = run(&["-o", "refused", "--perturb", what]);
+        assert!(!output.status.success() && said(&output).contains(why), "{output:?}");
+        assert!(!place.path().join("refused").exists());
+    }
+    let output = run(&["-o", "p", "--perturb", "send=1us"]);
+    assert!(output.status.success(), "{output:?}");
+    let said = said(&output);
+    assert!(said.starts_with("plimsoll: the program is delayed on purpose (send=1us)"), "{said}");
+    assert!(said.contains("delayed on purpose: 200 delays at sends; "), "{said}");
+    let summary = Summary::of(&Profile::open(&place.path().join("p")).unwrap());
+    let perturbed = summary.job.perturbed.clone().unwrap();
+    let page = profile::terminal::render(&summary, profile::terminal::Screen { width: 200, colour: false, sites: 3 });
+    assert!(page.starts_with(&perturbed) && perturbed.contains("(send=1us)"), "{page}");
+}
+
 /// Two hosts, TCP between them, all receive work of both on core 1: rank 1, which is there, meets it, rank 0 does not.
 #[test]
 fn protocol_work_is_met_by_the_rank_on_its_core() {

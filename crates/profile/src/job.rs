@@ -31,6 +31,9 @@ pub struct Job {
     /// Time between two samples of the cores, ns; `None` where it was left to the sampler.
     #[serde(default)]
     pub interval: Option<u64>,
+    /// The delays that were asked for (`record::perturbation`); `None`: the program runs as it is.
+    #[serde(default)]
+    pub perturbation: Option<String>,
     /// What the profiler has to say of the run: what could not be recorded, and why.
     pub notes: Vec<String>,
 }

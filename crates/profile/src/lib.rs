@@ -6,6 +6,7 @@ pub mod cores;
 pub mod csv_tables;
 pub mod decide;
 pub mod export;
+pub mod injection;
 pub mod job;
 mod last_seen;
 pub mod live;

@@ -8,6 +8,7 @@ use record::functions::function;
 use record::layout::{Peer, words};
 
 use crate::by_function::{functions, sizes};
+use crate::injection::Injection;
 use crate::measured;
 use crate::profile::Profile;
 use crate::sites::{name, sites};
@@ -108,6 +109,7 @@ fn job(profile: &Profile, ranks: &[RankSummary]) -> JobSummary {
         complete: ranks.len() == expected
             && ranks.iter().all(|rank| rank.state == State::Finalized)
             && !profile.ranks.iter().any(dropped),
+        perturbed: Injection::of(profile).map(|injection| injection.warning()),
         notes: profile.notes.clone(),
     }
 }

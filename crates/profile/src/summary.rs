@@ -67,6 +67,9 @@ pub struct JobSummary {
     pub libraries: Vec<String>,
     /// Whether every rank is there, has finalized, and dropped nothing.
     pub complete: bool,
+    /// That the program was delayed on purpose, and by how much; `None`: it ran as it is.
+    #[serde(default)]
+    pub perturbed: Option<String>,
     /// What is missing or was dropped, and why.
     pub notes: Vec<String>,
 }

@@ -5,6 +5,7 @@
 //! DIR/ranks/HOST.PID.rank      the tables of a rank (`layout`)
 //! DIR/ranks/HOST.PID.K.trace   the timeline of its thread K, where asked for
 //! DIR/hosts/HOST.samples       what the cores of a host did, and its ranks, moment by moment
+//! DIR/hosts/placed             which rank is on which host, where delays are asked for by host
 //! DIR/hosts/BOOT.sampled       somebody samples the host whose present start is BOOT
 //! ```
 
@@ -27,6 +28,8 @@ pub mod variable {
     pub const MEMORY: &str = "PLIMSOLL_PROFILE_MEMORY";
     /// The plimsoll that samples the cores of a host: the first rank of a host that nobody samples starts it.
     pub const SAMPLER: &str = "PLIMSOLL_PROFILE_SAMPLER";
+    /// Delays that the program is given on purpose ([`crate::perturbation`]); unset or empty: none.
+    pub const PERTURB: &str = "PLIMSOLL_PROFILE_PERTURB";
 }
 
 /// A host's name as a part of a file's name.
@@ -51,6 +54,11 @@ pub fn trace_file(folder: &Path, host: &str, pid: u32, thread: u16) -> PathBuf {
 /// Whoever makes this file starts the sampler of the host whose present start is `boot`.
 pub fn sampled_mark(folder: &Path, boot: &str) -> PathBuf {
     folder.join(HOSTS).join(format!("{}.sampled", host_word(boot)))
+}
+
+/// A line for each rank: its number and its host, with a blank between them.
+pub fn placed_file(folder: &Path) -> PathBuf {
+    folder.join(HOSTS).join("placed")
 }
 
 pub fn samples_file(folder: &Path, host: &str) -> PathBuf {

@@ -28,7 +28,7 @@ use crate::seal;
 
 pub const MAGIC: [u8; 8] = *b"PLIMRANK";
 /// Raised when the layout changes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 pub const PAGE: usize = 4096;
 /// Where the sealed part of the header is once more.
 pub const COPY: usize = PAGE / 2;
@@ -71,6 +71,20 @@ pub mod family {
     pub const STANDARD: u32 = 3;
 }
 
+/// What became of delays that were asked for.
+pub mod perturbed {
+    /// The program was delayed on purpose.
+    pub const ASKED: u32 = 1;
+    /// A thread had its share of delays, and got no more.
+    pub const STOPPED: u32 = 2;
+    /// More came together at one moment than a delay may be, and was left out.
+    pub const CUT: u32 = 4;
+    /// The library could not read what is asked for: nothing was delayed.
+    pub const UNREAD: u32 = 8;
+    /// The hosts of the ranks are not those that it was told: nothing was delayed.
+    pub const MISPLACED: u32 = 16;
+}
+
 /// What could not be recorded, counted. All 0 in a complete profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -99,7 +113,8 @@ pub struct Dropped {
 pub struct Header {
     pub magic: [u8; 8],
     pub version: u32,
-    pub reserved: u32,
+    /// Of [`perturbed`]; 0: the program ran as it is.
+    pub perturbed: u32,
     /// [`crate::functions::digest`].
     pub functions: u64,
     pub pid: u32,
@@ -258,7 +273,25 @@ pub struct Thread {
     pub traced: u64,
     /// Of `tid` and `ended`, which change with the thread.
     pub seal: u64,
-    pub reserved: u64,
+    /// By what was delayed: [`injected`].
+    pub injected: [Injected; 3],
+}
+
+/// Places in [`Thread::injected`].
+pub mod injected {
+    pub const SEND: usize = 0;
+    pub const RECEIVE: usize = 1;
+    pub const COMPUTE: usize = 2;
+}
+
+/// Delays that a thread was given on purpose.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Injected {
+    /// Delays, those of no length too.
+    pub count: u64,
+    /// As long as they took.
+    pub ticks: u64,
 }
 
 impl Thread {

@@ -13,6 +13,7 @@ mod header;
 pub mod image;
 pub mod layout;
 pub mod live;
+pub mod perturbation;
 pub mod rank;
 pub mod samples;
 pub mod scale;

@@ -241,7 +241,7 @@ fn same(one: &Rank, other: &Rank) -> bool {
             row.cells.iter_mut().for_each(|cell| cell.reserved = [0; 3]);
         }
         for thread in rank.threads.values_mut() {
-            thread.reserved = 0;
+            thread.injected = Default::default();
             thread.ticks[12..].fill(0);
         }
         rank.sites.iter_mut().for_each(|site| site.reserved = 0);

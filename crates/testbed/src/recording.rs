@@ -9,6 +9,7 @@ use launch::carrier::Variables;
 use launch::preload;
 use launch::profiled::{Recorded, Request, Sampling};
 use record::folder;
+use record::perturbation::Perturbation;
 use record::rank::Rank;
 
 use crate::mpi::Mpi;
@@ -27,6 +28,8 @@ pub struct Recording {
     trace: u64,
     memory: Option<u64>,
     cores: bool,
+    perturbation: Option<Perturbation>,
+    hosts_of: Option<PathBuf>,
 }
 
 /// How the command ended, and the profile that it left.
@@ -40,7 +43,8 @@ pub struct Recordings {
 
 impl Recording {
     pub fn new(words: Vec<OsString>) -> Recording {
-        Recording { words, environment: Vec::new(), trace: 0, memory: None, cores: false }
+        let (environment, trace, memory, cores, perturbation, hosts_of) = (Vec::new(), 0, None, false, None, None);
+        Recording { words, environment, trace, memory, cores, perturbation, hosts_of }
     }
 
     /// `ranks` of a program under `mpi`.
@@ -61,6 +65,12 @@ impl Recording {
     /// Samples the cores of this host.
     pub fn cores(self) -> Recording {
         Recording { cores: true, ..self }
+    }
+
+    /// Delays it on purpose; an earlier profile says which rank is on which host, where that matters.
+    pub fn perturb(self, what: &str, hosts_of: Option<&Path>) -> Recording {
+        let perturbation = what.parse().unwrap_or_else(|fault| panic!("{fault}"));
+        Recording { perturbation: Some(perturbation), hosts_of: hosts_of.map(Path::to_owned), ..self }
     }
 
     /// Limits a rank's tables to `bytes`.
@@ -87,6 +97,8 @@ impl Recording {
             memory: self.memory,
             interval: None,
             cores: self.cores,
+            perturbation: self.perturbation,
+            hosts_of: self.hosts_of.clone(),
             words: self.words.clone(),
             command: crate::command(),
         };

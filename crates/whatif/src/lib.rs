@@ -8,6 +8,7 @@
 
 pub mod answer;
 pub mod candidate;
+pub mod causal;
 pub mod claims;
 pub mod graph;
 pub mod lever;

@@ -41,6 +41,8 @@ pub enum Kind {
     Messages,
     /// The time of a command over that of another, by a replay of what was recorded.
     WhatIf,
+    /// The time of a run over another carrier over that at today's, by what delays cost it.
+    Causal,
     /// How much faster one contender of a study is than another.
     Study,
     /// The core time of an offcode for a call, message or packet, in nanoseconds.
@@ -54,6 +56,7 @@ impl Kind {
             Kind::Elapsed => "time of a run",
             Kind::Messages => "messages of a run",
             Kind::WhatIf => "what if",
+            Kind::Causal => "loss by another carrier",
             Kind::Study => "gain in a study",
             Kind::Offcode => "time of an offcode for a message",
         }

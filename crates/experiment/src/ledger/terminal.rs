@@ -95,7 +95,7 @@ pub(super) fn expected(of: &Prediction) -> String {
 /// A value in the words of its kind.
 pub(super) fn value(kind: Kind, value: f64) -> String {
     match kind {
-        Kind::Placement | Kind::Study | Kind::WhatIf => format!("{value:.3}x"),
+        Kind::Placement | Kind::Study | Kind::WhatIf | Kind::Causal => format!("{value:.3}x"),
         Kind::Elapsed => format!("{value:.3} s"),
         Kind::Messages => format!("{value:.0}"),
         Kind::Offcode => format!("{value:.0} ns"),

@@ -2,6 +2,7 @@
 
 mod line;
 mod outcome;
+mod perturbed;
 mod place;
 mod refusal;
 mod remote;
@@ -19,6 +20,7 @@ use linux::relay::Relay;
 use machine::{Fault, Nanoseconds, Result};
 use profile::job::Job;
 use record::folder::{self, variable};
+use record::perturbation::Perturbation;
 
 pub use line::{Launcher, Line, Program};
 pub use outcome::Outcome;
@@ -45,6 +47,10 @@ pub struct Request {
     pub interval: Option<Nanoseconds>,
     /// Sample what the cores do.
     pub cores: bool,
+    /// Delays that the program is given on purpose.
+    pub perturbation: Option<Perturbation>,
+    /// A profile of the same job without delays, which says which rank is on which host.
+    pub hosts_of: Option<PathBuf>,
     /// A launcher's command, or a program.
     pub words: Vec<OsString>,
     /// The program that this code runs in: the library lies beside it.
@@ -73,6 +79,10 @@ impl<'a> Recorded<'a> {
         let library = preload::library(&request.command)?;
         let place = Place::make(request.folder.as_deref())?;
         let mut variables = preload::variables(&library, place.path(), request.trace, request.memory);
+        if let Some(perturbation) = &request.perturbation {
+            perturbed::place(perturbation, request.hosts_of.as_deref(), place.path())?;
+            variables.push((variable::PERTURB.to_owned(), perturbation.to_string().into()));
+        }
         if request.cores {
             variables.push((variable::SAMPLER.to_owned(), request.command.clone().into()));
         }
@@ -94,6 +104,7 @@ impl<'a> Recorded<'a> {
             started: now(),
             trace_limit: request.trace,
             interval: request.interval.map(|interval| interval.0),
+            perturbation: request.perturbation.map(|perturbation| perturbation.to_string()),
             ..Job::default()
         };
         job.write(place.path())?;
@@ -147,6 +158,9 @@ pub fn run(request: &Request) -> Result<u8> {
     // Opened before the command starts, so that its first moments are seen too.
     let sampling = request.cores.then(|| Sampling::begin(recorded.folder(), request.interval));
     relay.release(&mut recorded.command);
+    if let Some(perturbation) = &request.perturbation {
+        eprintln!("plimsoll: the program is delayed on purpose ({perturbation}): its figures will not be its own");
+    }
     let mut child = recorded.spawn()?;
     let status = attend(&mut child, &relay)?;
     eprint!("{}", recorded.end(status, sampling.map(Sampling::end))?);

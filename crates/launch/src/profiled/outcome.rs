@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use machine::count;
+use profile::injection::Injection;
 use profile::profile::Profile;
 use profile::summary::Totals;
 use profile::terminal::percent;
@@ -30,6 +31,8 @@ pub struct Outcome {
     pub dropped: Vec<(&'static str, u64)>,
     /// Files that are no tables of this version.
     pub unreadable: usize,
+    /// The delays that the ranks were given on purpose; `None`: none were asked for.
+    pub injection: Option<Injection>,
     /// What sampling the cores of this host took; `None` where it was left out or failed.
     pub sampling: Option<Account>,
 }
@@ -44,8 +47,9 @@ impl Outcome {
             .collect();
         let glances: Vec<Glance> = files.iter().filter_map(|path| Live::open(path).ok()??.glance().ok()).collect();
         let profile = Profile::without_timeline(path).ok().filter(|profile| !profile.ranks.is_empty());
-        let calls = profile.map(|profile| Totals::of(&profile)).map(|totals| (totals.calls, totals.mpi_share));
-        Outcome { calls, unreadable: files.len() - glances.len(), ..Outcome::of(&glances) }
+        let calls = profile.as_ref().map(Totals::of).map(|totals| (totals.calls, totals.mpi_share));
+        let injection = profile.as_ref().and_then(Injection::of);
+        Outcome { calls, injection, unreadable: files.len() - glances.len(), ..Outcome::of(&glances) }
     }
 
     fn of(glances: &[Glance]) -> Outcome {
@@ -59,6 +63,7 @@ impl Outcome {
             calls: None,
             dropped: dropped(glances.iter().map(|glance| &glance.header.dropped)),
             unreadable: 0,
+            injection: None,
             sampling: None,
         }
     }
@@ -83,6 +88,7 @@ impl Outcome {
         notes.extend(self.dropped.iter().map(|(what, n)| {
             format!("{} {what}. Next: allow more with --memory, or less to record", count::grouped(*n))
         }));
+        notes.extend(self.injection.iter().flat_map(Injection::shortfalls));
         notes
     }
 
@@ -101,6 +107,9 @@ impl Outcome {
             let _ = write!(page, "; {} did not finalize", count::of(self.cut_short as u64, "rank"));
         }
         page.push('\n');
+        if let Some(injection) = &self.injection {
+            let _ = writeln!(page, "plimsoll: delayed on purpose: {}", injection.words());
+        }
         if let Some(account) = &self.sampling {
             let _ = writeln!(
                 page,

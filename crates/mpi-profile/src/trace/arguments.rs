@@ -21,6 +21,8 @@ pub struct Arguments {
     pub new_window: u8,
     /// A blocking receive, or a probe: its status says what it got.
     pub receives: bool,
+    /// Begins or prepares a receive that its request completes.
+    pub receives_by_request: bool,
     /// Sends and receives.
     pub exchanges: bool,
     pub completes: bool,
@@ -57,6 +59,7 @@ impl Arguments {
             new_communicator: if first(&["request"]) == NONE { made } else { NONE },
             new_window: if first(&["comm"]) != NONE { first(&["win"]) } else { NONE },
             receives: source != NONE && matches!(function.class, Class::Receive | Class::Exchange | Class::Probe),
+            receives_by_request: first(&["request"]) != NONE && (source != NONE || function.name == "Imrecv"),
             exchanges: source != NONE && dest != NONE,
             completes,
             many: first(&["statuses"]) != NONE,

@@ -5,6 +5,7 @@
 
 mod applications;
 mod closed_form;
+mod delays;
 mod ends;
 mod expectation;
 mod fortran;

@@ -14,6 +14,7 @@ pub mod lab;
 pub mod lab_agent;
 pub mod ledger;
 pub mod machine;
+mod measure;
 pub mod mpirun;
 mod path;
 pub mod peer;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use launch::profiled::{self, Request};
 use machine::{Bytes, Fault, Nanoseconds, Result};
+use record::perturbation::Perturbation;
 
 /// Records what an MPI program does, and what the cores do meanwhile. The program need not be changed.
 ///
@@ -28,6 +29,13 @@ pub struct Arguments {
     /// Do not sample what the cores do
     #[arg(long)]
     no_cores: bool,
+    /// Delay the program on purpose, to learn what its messages' cost is worth: send=TIME before each message, receive=TIME after
+    /// each, byte=TIME for each byte, compute=PERCENT of the time between calls; peers=same-host or other-host, core=N
+    #[arg(long, value_name = "SPEC")]
+    perturb: Option<Perturbation>,
+    /// With peers=: an earlier profile of the job, which says which rank is on which host
+    #[arg(long, value_name = "DIR", requires = "perturb")]
+    hosts_of: Option<PathBuf>,
     /// The command: a launcher with its program, or a program
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -60,6 +68,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         memory: arguments.memory.map(|bytes| bytes.0),
         interval: arguments.interval,
         cores: !arguments.no_cores,
+        perturbation: arguments.perturb,
+        hosts_of: arguments.hosts_of,
         words: arguments.command,
         command,
     })?;

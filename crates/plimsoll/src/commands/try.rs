@@ -17,7 +17,7 @@ use indicatif::ProgressBar;
 use launch::allocation::{self, Allocation};
 use launch::carrier::{Network, placement};
 use launch::carriers;
-use launch::trial::{Starter, programs};
+use launch::trial::{Starter, carriers_quantity, programs, subject};
 use linux::output;
 use machine::{Fault, Nanoseconds, Result, Source};
 
@@ -100,14 +100,11 @@ const CANNOT_TELL: u8 = 3;
 const WRONG: u8 = 4;
 const SLOWER: u8 = 5;
 
-fn time(text: &str) -> Result<Duration> {
+pub(super) fn time(text: &str) -> Result<Duration> {
     let refused = || Fault::new(format!("time '{text}'"), "it is no length of time", "write it like 90s, 10m or 2h");
-    let (number, unit) = match text.chars().last() {
-        Some('s') => (&text[..text.len() - 1], 1.0),
-        Some('m') => (&text[..text.len() - 1], 60.0),
-        Some('h') => (&text[..text.len() - 1], 3600.0),
-        _ => (text, 1.0),
-    };
+    let units = [("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0)];
+    let known = units.into_iter().find_map(|(name, seconds)| Some((text.strip_suffix(name)?, seconds)));
+    let (number, unit) = known.unwrap_or((text, 1.0));
     let seconds = number.parse::<f64>().ok().map(|number| number * unit).filter(|s| (1.0..=1e7).contains(s));
     seconds.map(Duration::from_secs_f64).ok_or_else(refused)
 }
@@ -181,22 +178,34 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }))
 }
 
-/// Holds the times of the commands against what `plimsoll whatif` predicted of them: what came of each, a sentence.
+/// Holds what came against what `plimsoll whatif` predicted: what came of each prediction, a sentence.
+///
+/// A replay predicts the time of a command; delays (`--predict`) predict the time that the program prints, over another network
+/// or carrier.
 fn settle(design: &Design, judgement: &Judgement) -> Result<Vec<String>> {
-    if design.merit.pattern.is_some() {
+    let of_times = design.merit.pattern.is_none();
+    if !of_times && design.merit.more_is_better {
         return Ok(Vec::new());
     }
+    let carrier = |arm: &Arm| {
+        let value = ["network ", "carrier "].iter().find_map(|axis| arm.name.strip_prefix(axis))?;
+        value.split([':', ',']).next().map(str::to_owned)
+    };
+    let first = &design.arms[0];
     let mut ledger = Ledger::open()?;
-    let now_used = &design.arms[0].line;
     let mut said = Vec::new();
     for (arm, standing) in design.arms.iter().zip(&judgement.arms).skip(1) {
         let Some(found) = standing.over_first else { continue };
         let value = (-found.middle).exp();
         let interval = Some(((-found.high).exp(), (-found.low).exp()));
-        let outcome = Outcome { id: 0, came: now(), value, interval, source: "plimsoll try".into() };
-        let settled =
-            ledger.settle(&super::whatif::subject(now_used), &super::whatif::over(&arm.line, now_used), &outcome)?;
-        said.extend(settled.iter().map(|prediction| prediction.against(value)));
+        let outcome = Outcome { id: 0, came: now(), value, interval, source: "plimsoll try".to_owned() };
+        let (of, quantity) = if of_times {
+            (super::whatif::subject(&first.line), super::whatif::over(&arm.line, &first.line))
+        } else {
+            let (Some(from), Some(to)) = (carrier(first), carrier(arm)) else { continue };
+            (subject(&arm.command)?, carriers_quantity(&from, &to))
+        };
+        said.extend(ledger.settle(&of, &quantity, &outcome)?.iter().map(|prediction| prediction.against(value)));
     }
     Ok(said)
 }

@@ -22,40 +22,45 @@ use crate::whatif_page::{self, Asked, Page};
 ///
 /// DIR is a profile with a timeline (plimsoll profile --trace). The program is replayed call by call with the costs
 /// that `plimsoll calibrate` measured on this machine; what they do not explain of a call stays as it was recorded.
+///
+/// With --measure the program itself runs, delayed by known amounts, in turn with runs as it is: what it loses bounds what it
+/// gains where its messages cost less.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Folder of a profile
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    #[arg(value_name = "DIR", required_unless_present = "measure", conflicts_with = "measure")]
+    folder: Option<PathBuf>,
     /// Messages carried by this instead: app, core, a carrier of the MPI
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "folder")]
     carried: Option<String>,
     /// Latency of each trip: +2us, -300ns, x0.5
-    #[arg(long, value_name = "CHANGE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "CHANGE", requires = "folder", allow_hyphen_values = true)]
     latency: Option<Change>,
     /// Bandwidth over what it is: 2 for twice
-    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    #[arg(long, value_name = "FACTOR", requires = "folder", value_parser = factor)]
     bandwidth: Option<f64>,
     /// Clock of the cores over what it is: 0.8
-    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    #[arg(long, value_name = "FACTOR", requires = "folder", value_parser = factor)]
     clock: Option<f64>,
     /// Messages up to this size are sent at once, larger ones when their receive is posted
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", requires = "folder")]
     eager: Option<Bytes>,
     /// Who moves messages whose both halves have begun: the ranks in their calls, or somebody else at any time (a thread, a
     /// core, a device)
-    #[arg(long, value_name = "RULE")]
+    #[arg(long, value_name = "RULE", requires = "folder")]
     progress: Option<Rule>,
     /// What carried the messages when they were recorded, where the command does not tell
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "folder")]
     recorded: Option<String>,
     /// Print the commands of the N best that can be run here, and keep in the ledger what is expected of them
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "folder")]
     best: Option<usize>,
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    measure: super::measure::Arguments,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -68,7 +73,9 @@ const EXAMPLES: &str = "Examples:
   plimsoll profile --trace -o run -- mpirun -n 4 ./program
   plimsoll whatif run
   plimsoll whatif run --latency +1us --clock 0.8
-  plimsoll whatif run --best 3";
+  plimsoll whatif run --best 3
+  plimsoll whatif --measure send,receive -- mpirun -n 2 ./program
+  plimsoll whatif --measure send,receive --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 
 fn factor(text: &str) -> Result<f64> {
     let number = text.trim_start_matches('x').parse::<f64>().ok().filter(|number| (0.001..=1000.0).contains(number));
@@ -81,8 +88,12 @@ fn factor(text: &str) -> Result<f64> {
 const TOLERANCES: [f64; 3] = [0.01, 0.02, 0.05];
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let folder = arguments.folder.display().to_string();
-    let mut profile = Profile::open(&arguments.folder)?;
+    if arguments.measure.is_asked() {
+        return super::measure::run(arguments.measure, arguments.json);
+    }
+    let path = arguments.folder.clone().unwrap_or_default();
+    let folder = path.display().to_string();
+    let mut profile = Profile::open(&path)?;
     let summary = Summary::of(&profile);
     let timeline = profile.timeline.take().ok_or_else(|| {
         let next = "profile the program again: plimsoll profile --trace -- mpirun ..";

@@ -157,7 +157,7 @@ fn where_time_went(summary: &Summary) -> String {
 /// What a reader must know before believing a figure.
 fn warnings(summary: &Summary) -> Vec<String> {
     let job = &summary.job;
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = job.perturbed.iter().cloned().collect();
     if let Some(signal) = job.signal {
         warnings.push(format!("the command was ended by signal {signal}"));
     }

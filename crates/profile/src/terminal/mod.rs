@@ -77,6 +77,9 @@ impl Page {
     fn job(&mut self, summary: &Summary) {
         let (job, totals) = (&summary.job, &summary.totals);
         let command = if job.command.is_empty() { "a command that is not known".into() } else { job.command.join(" ") };
+        if let Some(perturbed) = &job.perturbed {
+            self.bold(perturbed);
+        }
         self.bold(&command);
         let hosts: Vec<&str> = job.hosts.iter().map(|host| host.name.as_str()).collect();
         let hosts = match hosts.len() {

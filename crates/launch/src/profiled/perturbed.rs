@@ -1,0 +1,42 @@
+//! What the ranks of a job must be told before they can tell messages between hosts from those within one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use machine::{Fault, Result};
+use record::folder;
+use record::layout::words;
+use record::perturbation::{Peers, Perturbation};
+use record::rank::Rank;
+
+/// Writes down which rank is on which host, as an earlier profile of the job says it, where `what` needs it.
+///
+/// # Errors
+/// There is none, or it lacks a rank.
+pub fn place(what: &Perturbation, earlier: Option<&Path>, profile: &Path) -> Result<()> {
+    let next = "profile the program once without --perturb, and name that profile's folder: --hosts-of DIR";
+    let subject = || format!("perturbation '{what}'");
+    let Some(earlier) = earlier.filter(|_| what.peers != Peers::All) else {
+        let cause = "which rank is on which host is not known before they run";
+        return if what.peers == Peers::All { Ok(()) } else { Err(Fault::new(subject(), cause, next)) };
+    };
+    let entries = fs::read_dir(earlier.join(folder::RANKS));
+    let entries = entries.map_err(|e| Fault::because(earlier.display().to_string(), e, next))?;
+    let (mut hosts, mut size) = (BTreeMap::new(), 0);
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.extension().is_some_and(|suffix| suffix == folder::RANK_SUFFIX) {
+            let header = Rank::header(&path)?;
+            size = size.max(header.size);
+            hosts.insert(header.rank, words(&header.host));
+        }
+    }
+    if hosts.is_empty() || hosts.len() != size as usize {
+        let cause = format!("it has {} of {size} ranks", hosts.len());
+        return Err(Fault::new(earlier.display().to_string(), cause, next));
+    }
+    let text: String = hosts.into_iter().map(|(rank, host)| format!("{rank} {host}\n")).collect();
+    let file = folder::placed_file(profile);
+    fs::write(&file, text)
+        .map_err(|e| Fault::unwritable(file.display().to_string(), e, "choose another folder with -o"))
+}

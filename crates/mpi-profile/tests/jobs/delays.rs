@@ -1,0 +1,195 @@
+//! Delays on purpose: as many as there are messages, none shorter than asked, none beyond their share, and outside of what
+//! is recorded as a call.
+
+use std::path::PathBuf;
+
+use profile::timeline::Timeline;
+use record::functions::function;
+use record::layout::{injected, perturbed};
+use record::rank::Rank;
+use testbed::recording::{Recording, Recordings};
+use testbed::{Mpi, Place};
+
+use crate::{LIMIT, program};
+
+const RANKS: usize = 2;
+/// So few that a tenth of what MPI_Init takes is enough for all delays.
+const ROUNDS: u64 = 100;
+const MESSAGES: u64 = 4 * ROUNDS;
+
+fn delayed(place: &Place, mpi: &Mpi, rounds: u64) -> Recording {
+    Recording::under(mpi, RANKS, built(place, mpi)).arguments(&[rounds.to_string()])
+}
+
+fn built(place: &Place, mpi: &Mpi) -> PathBuf {
+    program(place, mpi, "delays.c")
+}
+
+/// How often, and for how many nanoseconds.
+fn given(rank: &Rank, kind: usize) -> (u64, f64) {
+    let threads = rank.threads.values().map(|thread| thread.injected[kind]);
+    let (count, ticks) = threads.fold((0, 0), |(count, ticks), of| (count + of.count, ticks + of.ticks));
+    (count, rank.nanoseconds(ticks).unwrap())
+}
+
+fn counts(recordings: &Recordings) -> Vec<[u64; 3]> {
+    recordings.ranks().iter().map(|rank| std::array::from_fn(|kind| given(rank, kind).0)).collect()
+}
+
+/// All delays of a rank take no more than a tenth of its time.
+fn within_its_share(rank: &Rank) {
+    let all: f64 = (0..3).map(|kind| given(rank, kind).1).sum();
+    let lived = rank.nanoseconds(rank.header.latest.ticks - rank.header.started.ticks).unwrap();
+    assert!(all <= 0.1 * lived, "{all} of {lived} ns");
+}
+
+/// Rounding to ticks, and the rate of the counter as a rank and as its reader know it.
+const ROUNDED: f64 = 0.99;
+
+#[test]
+fn every_message_is_delayed_once_at_each_end() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let recording = delayed(&place, &mpi, ROUNDS).perturb("send=1us,receive=500ns", None);
+        let recordings = recording.run(&place, "profile", LIMIT).well(&mpi);
+        for rank in recordings.ranks() {
+            assert_eq!(rank.header.perturbed, perturbed::ASKED, "{mpi}");
+            let sent: u64 = rank.threads.values().map(|thread| thread.messages).sum();
+            let (sends, at_sends) = given(&rank, injected::SEND);
+            let (receives, at_receives) = given(&rank, injected::RECEIVE);
+            assert_eq!((sent, sends, receives), (MESSAGES, MESSAGES, MESSAGES), "{mpi}");
+            assert!(at_sends >= ROUNDED * 1000.0 * sends as f64, "{mpi}: {at_sends}");
+            assert!(at_receives >= ROUNDED * 500.0 * receives as f64, "{mpi}: {at_receives}");
+            assert_eq!(given(&rank, injected::COMPUTE), (0, 0.0), "{mpi}");
+            within_its_share(&rank);
+        }
+        assert!(recordings.account.contains("delayed on purpose: 800 delays at sends"), "{}", recordings.account);
+    }
+}
+
+#[test]
+fn bytes_and_computing_are_delayed_in_proportion() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let recording = delayed(&place, &mpi, ROUNDS).perturb("byte=100ns,compute=5%", None);
+        for rank in recording.run(&place, "profile", LIMIT).well(&mpi).ranks() {
+            let (sends, took) = given(&rank, injected::SEND);
+            assert!(sends == MESSAGES && took >= ROUNDED * 800.0 * sends as f64, "{mpi}: {sends}, {took}");
+            let (gaps, _) = given(&rank, injected::COMPUTE);
+            // Every call but MPI_Init and MPI_Finalize has a gap before it.
+            let calls: u64 = rank.threads.values().map(|thread| thread.calls).sum();
+            assert!((calls - 4..calls).contains(&gaps), "{mpi}: {gaps} of {calls}");
+            assert_eq!(given(&rank, injected::RECEIVE).0, 0, "{mpi}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_delayed_where_nothing_asks_for_it() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let plain = delayed(&place, &mpi, ROUNDS);
+        let unread = delayed(&place, &mpi, ROUNDS).env("PLIMSOLL_PROFILE_PERTURB", "latency=1us");
+        let none = delayed(&place, &mpi, ROUNDS).perturb("send=0", None);
+        for (recording, folder, marks) in
+            [(plain, "plain", 0), (unread, "unread", perturbed::ASKED | perturbed::UNREAD)]
+        {
+            let recordings = recording.run(&place, folder, LIMIT).well(&mpi);
+            assert!(recordings.ranks().iter().all(|rank| rank.header.perturbed == marks), "{mpi}, {folder}");
+            assert_eq!(counts(&recordings), [[0; 3]; RANKS], "{mpi}, {folder}");
+        }
+        let recordings = none.run(&place, "none", LIMIT).well(&mpi);
+        assert!(recordings.ranks().iter().all(|rank| given(rank, injected::SEND) == (MESSAGES, 0.0)), "{mpi}");
+    }
+}
+
+#[test]
+fn filters_choose_by_host_and_by_core() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let plain = delayed(&place, &mpi, ROUNDS).run(&place, "plain", LIMIT).well(&mpi);
+        let all = [[MESSAGES, MESSAGES, 0]; RANKS];
+        for (folder, filter, expected) in [
+            ("same", "peers=same-host", all),
+            ("other", "peers=other-host", [[0; 3]; RANKS]),
+            ("core", "core=99999", [[0; 3]; RANKS]),
+        ] {
+            let what = format!("send=100ns,receive=100ns,{filter}");
+            let recording = delayed(&place, &mpi, ROUNDS).perturb(&what, Some(&plain.folder));
+            let recordings = recording.run(&place, folder, LIMIT).well(&mpi);
+            assert_eq!(counts(&recordings), expected, "{mpi}, {filter}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_is_not_where_it_was_said_to_be_is_not_delayed() {
+    let Some(mpi) = Mpi::all().into_iter().next() else { return };
+    let place = Place::new();
+    // Of three ranks, not two.
+    let other = Recording::under(&mpi, 3, built(&place, &mpi)).arguments(&["1"]).run(&place, "other", LIMIT).well(&mpi);
+    let recording = delayed(&place, &mpi, ROUNDS).perturb("send=1us,peers=same-host", Some(&other.folder));
+    let recordings = recording.run(&place, "profile", LIMIT).well(&mpi);
+    assert_eq!(counts(&recordings), [[0; 3]; RANKS]);
+    assert!(recordings.ranks().iter().all(|rank| rank.header.perturbed & perturbed::MISPLACED != 0));
+    assert!(recordings.account.contains("nothing was delayed"), "{}", recordings.account);
+}
+
+#[test]
+fn a_threads_share_is_never_passed() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let recording = delayed(&place, &mpi, 5000).perturb("send=100us", None);
+        let recordings = recording.run(&place, "profile", LIMIT).well(&mpi);
+        for rank in recordings.ranks() {
+            assert!(rank.header.perturbed & perturbed::STOPPED != 0, "{mpi}");
+            let sends = given(&rank, injected::SEND).0;
+            assert!(sends > 0 && sends < 20_000, "{mpi}: {sends}");
+            within_its_share(&rank);
+        }
+        assert!(recordings.account.contains("a tenth"), "{}", recordings.account);
+    }
+}
+
+/// By the timeline: before each call that sends, and after each that received, lies at least the delay.
+#[test]
+fn delays_lie_outside_of_calls() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let recording = delayed(&place, &mpi, 50).trace(1 << 20).perturb("send=4us,receive=2us", None);
+        let recordings = recording.run(&place, "profile", LIMIT).well(&mpi);
+        assert!(recordings.ranks().iter().all(|rank| rank.header.perturbed == perturbed::ASKED), "{mpi}");
+        let timeline = Timeline::open(&recordings.folder).unwrap().unwrap();
+        for place in 0..RANKS {
+            let mut walk = timeline.walk(place);
+            let (mut left, mut received, mut seen) = (i64::MIN / 2, false, 0);
+            while let Some(step) = walk.step() {
+                let name = function(step.event.call.function).unwrap().name;
+                let nobody = step.event.call.peer == record::trace::peer::NULL;
+                let sends = ["Send", "Isend", "Sendrecv", "Startall"].contains(&name) && !nobody;
+                let least = if sends { 4000.0 } else { 0.0 } + if received { 2000.0 } else { 0.0 };
+                let gap = (step.entered - left) as f64;
+                assert!(gap >= ROUNDED * least, "{mpi}: {gap} ns before {name}, of {least}");
+                seen += usize::from(least > 0.0);
+                received = ["Sendrecv", "Waitall"].contains(&name);
+                left = step.left;
+            }
+            assert!(seen >= 200, "{mpi}: {seen}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_rank_leaves_its_delays_told_and_nothing_behind() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let recording = delayed(&place, &mpi, ROUNDS).arguments(&["kill"]).perturb("send=1us", None);
+        let recordings = recording.run(&place, "killed", LIMIT);
+        let ranks = recordings.ranks();
+        assert_eq!((ranks[1].header.finalized, ranks[1].header.ended), (0, 0), "{mpi}");
+        assert_eq!(given(&ranks[1], injected::SEND).0, MESSAGES / 2, "{mpi}");
+        let next = delayed(&place, &mpi, ROUNDS).run(&place, "next", LIMIT).well(&mpi);
+        assert!(next.ranks().iter().all(|rank| rank.header.perturbed == 0), "{mpi}");
+        assert_eq!(counts(&next), [[0; 3]; RANKS], "{mpi}");
+    }
+}

@@ -1,0 +1,255 @@
+//! `plimsoll whatif --measure`: causal experiments with the unmodified program.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use experiment::axes::Axes;
+use experiment::contrast::FIRST_LOOK;
+use experiment::ledger::{Kind, Ledger, Prediction};
+use experiment::rounds::{Blocks, Plan, conduct};
+use experiment::trial::conduct::Commands;
+use experiment::trial::design::Arm;
+use launch::trial::{Starter, carriers_quantity, subject};
+use linux::output;
+use linux::warden::Warden;
+use machine::costs::{ENGINE, Way, store};
+use machine::{CoreId, Costs, Fault, Nanoseconds, Probe, Result, SiteKind, count};
+use profile::profile::Profile;
+use record::perturbation::Perturbation;
+use tempfile::TempDir;
+use whatif::causal::{self, Design, Factor, Findings, Shown};
+
+#[derive(clap::Args)]
+#[group(skip)]
+#[command(next_help_heading = "Delaying the program itself")]
+pub struct Arguments {
+    /// Delay the program, and tell what each is worth: send, receive, byte, compute
+    #[arg(long, value_name = "FACTORS", value_delimiter = ',', requires = "command")]
+    measure: Vec<Factor>,
+    /// Most time for all runs: 90s, 2min, 1h
+    #[arg(long, value_name = "TIME", requires = "measure", default_value = "5min", value_parser = super::r#try::time)]
+    budget: Duration,
+    /// The command runs over the first of these, which is the faster one: store in the ledger how much longer it takes over the other
+    /// (a network of plimsoll's, or a carrier), by `plimsoll calibrate`; `plimsoll try` settles it
+    #[arg(long, value_name = "FROM,TO", requires = "measure", value_parser = pair)]
+    predict: Option<(String, String)>,
+    /// Most rounds, in each of which every delay is run once
+    #[arg(long, value_name = "N", requires = "measure", default_value_t = 60, value_parser = clap::value_parser!(u32).range(i64::from(FIRST_LOOK)..))]
+    rounds: u32,
+    /// With --measure: the command, a launcher with its program
+    #[arg(last = true, requires = "measure")]
+    command: Vec<String>,
+}
+
+/// By which what runs leave behind is found and ended, should this process be killed.
+const MARK: &str = "PLIMSOLL_WHATIF";
+
+const SEED: u64 = 0x0051_1A11_0000_0007;
+
+/// A run takes so many times as long as the first before it is ended, and no less than a minute.
+const PATIENCE: u32 = 10;
+
+fn pair(text: &str) -> Result<(String, String)> {
+    let names = text.split_once(',').filter(|(from, to)| !from.is_empty() && !to.is_empty() && !to.contains(','));
+    let refused =
+        || Fault::new(format!("carriers '{}'", text.escape_debug()), "they are not two", "write them like afxdp,udp");
+    names.map(|(from, to)| (from.to_owned(), to.to_owned())).ok_or_else(refused)
+}
+
+impl Arguments {
+    pub fn is_asked(&self) -> bool {
+        !self.measure.is_empty()
+    }
+}
+
+pub fn run(arguments: Arguments, json: bool) -> Result<ExitCode> {
+    linux::signal::watch()?;
+    let mut factors = arguments.measure.clone();
+    factors.dedup();
+    let mut runs = Runs::new(&arguments.command, arguments.budget)?;
+    let predicted = match &arguments.predict {
+        Some((from, to)) => Some((from, to, store::live()?.costs)),
+        None => None,
+    };
+    if let Some((from, to, costs)) = &predicted {
+        way(costs, from)?;
+        way(costs, to)?;
+    }
+    eprintln!("plimsoll: a first run counts what there is to delay");
+    let (first, took) = runs.first(&Design::counting(&factors))?;
+    let design = Design::of(&factors, &first)?;
+    let rounds = runs.rounds(design.arms.len(), took)?.min(arguments.rounds);
+    eprintln!(
+        "plimsoll: {} of {:.1} s in at most {}; in {} of {} the program is delayed on purpose",
+        count::of(design.arms.len() as u64, "run"),
+        took.as_secs_f64(),
+        count::of(rounds.into(), "round"),
+        design.arms.len() - 1,
+        design.arms.len()
+    );
+    runs.design = Some(&design);
+    let plan = Plan { groups: vec![design.arms.len()], rounds, seed: SEED };
+    let (arms, _) = conduct(&mut runs, &plan, |_, arms| design.is_open(arms));
+    let findings = Findings::of(&design, &first, &arms);
+    if linux::signal::interrupted() {
+        eprintln!("plimsoll: a signal ended it before all rounds were measured");
+    }
+    let page = match json {
+        true => serde_json::to_string_pretty(&findings).map_err(|e| Fault::because("output", e, "report it"))? + "\n",
+        false => causal::page(&findings),
+    };
+    output::print(&page)?;
+    if let Some((from, to, costs)) = &predicted {
+        let expected = causal::expect(&findings, costs, way(costs, from)?, way(costs, to)?)?;
+        let prediction = Prediction {
+            id: 0,
+            made: Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)),
+            kind: Kind::Causal,
+            subject: subject(&arguments.command)?,
+            quantity: carriers_quantity(from, to),
+            expected: expected.ratio,
+            because: expected.because,
+            choice: None,
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        let words = format!(
+            "Expected over {to}: {:.3} times as long ({:.3} .. {:.3}): {}. In the ledger.\n",
+            prediction.expected.middle, prediction.expected.low, prediction.expected.high, prediction.because
+        );
+        Ledger::open()?.predict(prediction)?;
+        output::print(&words)?;
+    }
+    Ok(super::exit_code())
+}
+
+/// The way of this name of which costs are known: a network under plimsoll at the ranks' own cores, or a carrier of the MPI.
+fn way<'a>(costs: &'a Costs, name: &str) -> Result<&'a Way> {
+    let named = |way: &&Way| match way.carrier == ENGINE {
+        true => way.placement == SiteKind::App && way.network.as_deref() == Some(name),
+        false => way.carrier == name && way.network.is_some(),
+    };
+    costs.ways().find(named).ok_or_else(|| {
+        let next = "run plimsoll calibrate as root, and name what it measured between two hosts: udp, afxdp, tcp";
+        Fault::new(format!("carrier '{}'", name.escape_debug()), "what its messages cost was never measured here", next)
+    })
+}
+
+/// Whole runs under the profiler.
+struct Runs<'a> {
+    starter: Starter,
+    command: &'a [String],
+    own: PathBuf,
+    place: TempDir,
+    _warden: Warden,
+    cores: Vec<CoreId>,
+    design: Option<&'a Design>,
+    began: Instant,
+    budget: Duration,
+    limit: Duration,
+}
+
+impl<'a> Runs<'a> {
+    fn new(command: &'a [String], budget: Duration) -> Result<Runs<'a>> {
+        let own = std::env::current_exe()
+            .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+        let place = tempfile::Builder::new().prefix("plimsoll-whatif-").tempdir();
+        let place = place.map_err(|e| Fault::because("folder for profiles", e, "free space in TMPDIR"))?;
+        let warden = Warden::over_marked(MARK, &place.path().display().to_string(), place.path())?;
+        Ok(Runs {
+            starter: Starter::new()?,
+            command,
+            own,
+            place,
+            _warden: warden,
+            cores: linux::affinity::allowed()?,
+            design: None,
+            began: Instant::now(),
+            budget,
+            limit: budget,
+        })
+    }
+
+    /// The run that counts, and how long it took from start to end.
+    fn first(&mut self, what: &Perturbation) -> Result<(Shown, Duration)> {
+        let began = Instant::now();
+        let profile = self.profiled(Some(what))?;
+        let took = began.elapsed();
+        self.limit = (took * PATIENCE).max(Duration::from_secs(60));
+        self.fits(&profile)?;
+        Ok((Shown::of(&profile)?, took))
+    }
+
+    /// A spin of a rank that shares its core delays the others too.
+    fn fits(&self, profile: &Profile) -> Result<()> {
+        let mut ranks = BTreeMap::<_, usize>::new();
+        profile.ranks.iter().for_each(|rank| *ranks.entry(rank.header.boot).or_default() += 1);
+        let most = ranks.into_values().max().unwrap_or(0);
+        if most <= self.cores.len() {
+            return Ok(());
+        }
+        let cause = format!("{most} ranks share {} cores: a delay of one would hold up others", self.cores.len());
+        Err(Fault::new("a causal experiment", cause, "start no more ranks than there are cores"))
+    }
+
+    fn rounds(&self, arms: usize, took: Duration) -> Result<u32> {
+        let round = took * arms as u32;
+        let left = self.budget.saturating_sub(self.began.elapsed());
+        let rounds = (left.as_secs_f64() / round.as_secs_f64().max(1e-3)) as u32;
+        if rounds >= FIRST_LOOK {
+            return Ok(rounds);
+        }
+        let need = took + round * FIRST_LOOK;
+        let cause = format!("{FIRST_LOOK} rounds of {arms} runs take {:.0} s", need.as_secs_f64());
+        let minutes = (need.as_secs_f64() * 1.2 / 60.0).ceil();
+        Err(Fault::new(
+            "a causal experiment",
+            cause,
+            format!("give it more (--budget {minutes:.0}m), or a shorter input"),
+        ))
+    }
+
+    fn profiled(&mut self, what: Option<&Perturbation>) -> Result<Profile> {
+        let folder = self.place.path().join("profile");
+        let mut words = vec![self.own.display().to_string()];
+        words.extend(["profile", "--no-cores", "-o"].map(str::to_owned));
+        words.push(folder.display().to_string());
+        words.extend(what.map(|what| format!("--perturb={what}")));
+        words.push("--".to_owned());
+        words.extend_from_slice(self.command);
+        let arm = Arm {
+            name: what.map_or("as it is".to_owned(), Perturbation::to_string),
+            axes: Axes::default(),
+            command: words,
+            variables: vec![(MARK.to_owned(), self.place.path().display().to_string())],
+            proven: false,
+            line: String::new(),
+        };
+        let ran = self.starter.run(&arm, Nanoseconds(self.limit.as_nanos() as u64));
+        let profile = ran.and_then(|ran| match ran.failure {
+            None => Profile::without_timeline(&folder),
+            Some(why) => Err(Fault::new("a run", why, "run the command alone until it works")),
+        });
+        let _ = std::fs::remove_dir_all(&folder);
+        profile
+    }
+}
+
+impl Blocks for Runs<'_> {
+    type Block = Shown;
+
+    fn block(&mut self, arm: usize, _: u32) -> Result<Shown> {
+        let what = self.design.and_then(|design| design.arms[arm].what);
+        Shown::of(&self.profiled(what.as_ref())?)
+    }
+
+    fn probe(&mut self, _: usize) -> Option<Probe> {
+        let [one, other, ..] = self.cores[..] else { return None };
+        linux::probe::between(one, other).ok()
+    }
+
+    fn stopped(&self) -> bool {
+        linux::signal::interrupted() || self.began.elapsed() > self.budget
+    }
+}

@@ -1,0 +1,310 @@
+//! Causal experiments: a program is delayed by known amounts, and what its runs lose bounds what they could gain.
+//!
+//! Where a run's structure stays, its time is convex in every cost and never falls as one grows: it is a maximum of sums. So
+//! the slope at today's costs bounds from above what a lower cost gives back, and from below what a higher one takes.
+//! The runs of a round are one block: a round gives one slope, by least squares on the delays as they were recorded, and the
+//! rounds' slopes give the interval ([`experiment::contrast`]).
+
+mod design;
+mod page;
+mod predict;
+
+use std::fmt;
+use std::str::FromStr;
+
+use experiment::findings::Interval;
+use experiment::nearness::at_one_place;
+use experiment::rounds::{Series, Taken, difference};
+use experiment::statistics::median;
+use machine::{Bytes, Fault, Result};
+use profile::injection::Injection;
+use profile::profile::Profile;
+use profile::summary::Totals;
+use record::functions::{Class, function};
+use record::layout::{injected, perturbed};
+use record::scale::size_floor;
+use serde::Serialize;
+
+pub use design::{Arm, Design};
+pub use page::render as page;
+pub use predict::{Expected, expect};
+
+/// What is delayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Factor {
+    /// The sender's work for a message.
+    Send,
+    /// The receiver's.
+    Receive,
+    /// The sender's work for a byte.
+    Byte,
+    /// What the program does between its calls.
+    Compute,
+}
+
+impl Factor {
+    pub const ALL: [Factor; 4] = [Factor::Send, Factor::Receive, Factor::Byte, Factor::Compute];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Factor::Send => "send",
+            Factor::Receive => "receive",
+            Factor::Byte => "byte",
+            Factor::Compute => "compute",
+        }
+    }
+
+    /// Place of its delays in a thread's record.
+    fn kind(self) -> usize {
+        match self {
+            Factor::Send | Factor::Byte => injected::SEND,
+            Factor::Receive => injected::RECEIVE,
+            Factor::Compute => injected::COMPUTE,
+        }
+    }
+}
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Factor {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Factor> {
+        Factor::ALL.into_iter().find(|factor| factor.name() == text).ok_or_else(|| {
+            let subject = format!("factor '{}'", text.escape_debug());
+            Fault::new(subject, "there is none of this name", "choose of send, receive, byte and compute")
+        })
+    }
+}
+
+/// What one run showed. Times in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Shown {
+    /// Of the longest rank, between MPI_Init's return and MPI_Finalize's call, delays among it.
+    pub elapsed: f64,
+    /// By what was delayed: how often in all ranks, and how long.
+    pub given: [(u64, f64); 3],
+    /// By what was delayed: how often in the rank that has most.
+    pub most: [u64; 3],
+    /// Bytes of messages in the rank that sends most.
+    pub most_bytes: u64,
+    /// Time between calls of the rank that computes most.
+    pub most_computing: f64,
+    /// Messages of all ranks, and their bytes.
+    pub messages: u64,
+    pub bytes: u64,
+    /// Messages by class of size: the mean of the class, how many.
+    pub sizes: Vec<(Bytes, u64)>,
+    /// Of [`perturbed`].
+    pub marks: u32,
+}
+
+impl Shown {
+    /// # Errors
+    /// The profile is not whole: what it lacks cannot be told from what a delay did.
+    pub fn of(profile: &Profile) -> Result<Shown> {
+        let next = "run the command under plimsoll profile, and see its report";
+        let expected: usize = profile.worlds.iter().map(|world| world.size as usize).sum();
+        if profile.ranks.is_empty() || profile.ranks.len() != expected {
+            let cause = format!("{} of {expected} ranks left tables", profile.ranks.len());
+            return Err(Fault::new("a run", cause, next));
+        }
+        let totals = Totals::of(profile);
+        let injection = Injection::of(profile);
+        let marks = injection.as_ref().map_or(0, |injection| injection.marks);
+        if marks & (perturbed::UNREAD | perturbed::MISPLACED) != 0 {
+            let shortfalls = injection.map(|injection| injection.shortfalls().join("; ")).unwrap_or_default();
+            return Err(Fault::new("a run", shortfalls, next));
+        }
+        let (mut given, mut most) = ([(0, 0.0); 3], [0; 3]);
+        for rank in injection.iter().flat_map(|injection| &injection.ranks) {
+            for (kind, (count, seconds)) in rank.delays.into_iter().enumerate() {
+                given[kind].0 += count;
+                given[kind].1 += seconds * 1e9;
+                most[kind] = most[kind].max(count);
+            }
+        }
+        let bytes = |rank: &profile::tables::Tables| rank.threads.iter().map(|(_, thread)| thread.bytes).sum::<u64>();
+        let computing = |rank: &profile::tables::Tables| {
+            let (from, to) = rank.run();
+            let inside: u64 = rank.threads.iter().take(1).map(|(_, thread)| thread.ticks.iter().sum::<u64>()).sum();
+            rank.seconds((to - from).saturating_sub(inside)) * 1e9
+        };
+        Ok(Shown {
+            elapsed: totals.seconds * 1e9,
+            given,
+            most,
+            most_bytes: profile.ranks.iter().map(bytes).max().unwrap_or(0),
+            most_computing: profile.ranks.iter().map(computing).fold(0.0, f64::max),
+            messages: totals.messages,
+            bytes: totals.bytes,
+            sizes: sizes(profile),
+            marks,
+        })
+    }
+}
+
+/// Messages by class of size, of functions that begin one each.
+fn sizes(profile: &Profile) -> Vec<(Bytes, u64)> {
+    let mut classes = std::collections::BTreeMap::<usize, (u64, u64)>::new();
+    for calls in profile.ranks.iter().flat_map(|rank| &rank.calls) {
+        let sends = function(calls.function).is_some_and(|of| {
+            of.argument("dest").is_some() && matches!(of.class, Class::Send | Class::Exchange | Class::Post)
+        });
+        if sends {
+            let (count, bytes) = classes.entry(calls.size_class).or_default();
+            (*count, *bytes) = (*count + calls.cell.calls, *bytes + calls.cell.bytes);
+        }
+    }
+    let mean = |class, count: u64, bytes: u64| Bytes((bytes / count.max(1)).max(size_floor(class)));
+    classes.into_iter().map(|(class, (count, bytes))| (mean(class, count, bytes), count)).collect()
+}
+
+/// What the run loses of what is injected.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Slope {
+    pub factor: Factor,
+    /// Time that the run takes longer, over the time injected in all ranks together: 1 where each delay is on the critical
+    /// path; 1 over the ranks where all ranks are delayed alike and none waits. `None` of fewer than two rounds.
+    pub interval: Option<Interval>,
+    /// Delays of a run, of all ranks: messages, or gaps between calls.
+    pub count: f64,
+    /// Bytes of a run, for [`Factor::Byte`].
+    pub bytes: f64,
+    /// The two doses: time injected into all ranks over the time of a run.
+    pub doses: [f64; 2],
+}
+
+impl Slope {
+    /// The part of the interval that can be: a delay lengthens a run by no more than itself, and shortens none.
+    pub fn possible(&self) -> Option<Interval> {
+        let within = |value: f64| value.clamp(0.0, 1.0);
+        let possible =
+            |of: Interval| Interval { median: within(of.median), low: within(of.low), high: within(of.high), ..of };
+        self.interval.map(possible)
+    }
+
+    /// Nanoseconds that a run gains at most where a message (or a byte) costs so many less; `None` where it is not known.
+    pub fn bound(&self, nanoseconds: f64) -> Option<f64> {
+        let times = if self.factor == Factor::Byte { self.bytes } else { self.count };
+        Some(self.possible()?.high * times * nanoseconds)
+    }
+
+    /// Whether more rounds would make no difference in practice.
+    fn is_enough(&self) -> bool {
+        self.interval.is_some_and(|of| (of.high - of.low) / 2.0 <= (NEAR_ENOUGH * of.median.abs()).max(SMALL))
+    }
+}
+
+/// A slope that is known to this share of itself is known,
+const NEAR_ENOUGH: f64 = 0.15;
+/// and so is one that is known to this.
+const SMALL: f64 = 0.05;
+
+/// Counts of messages that differ by more between arms are of programs that do something else when delayed.
+const SAME_WORK: f64 = 0.01;
+
+/// What came of an experiment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Findings {
+    /// Time of a run with delays of no length, in nanoseconds.
+    pub elapsed: f64,
+    /// That over the time of one without: the machinery of delays, which must be as 1.
+    pub null: Option<Interval>,
+    pub slopes: Vec<Slope>,
+    /// Messages by size, in the first run.
+    pub sizes: Vec<(Bytes, u64)>,
+    /// What stands against believing them.
+    pub notes: Vec<String>,
+}
+
+/// The arms of the first two places.
+const NONE: usize = 0;
+const ZERO: usize = 1;
+
+impl Findings {
+    /// Of what was measured of the arms of a design, in their order.
+    pub fn of(design: &Design, first: &Shown, arms: &[Series<Shown>]) -> Findings {
+        let elapsed = |arm: usize| median(&arms[arm].values(|run| Some(run.elapsed)));
+        let slopes = design.slopes(arms);
+        let null = arms[ZERO].over(&arms[NONE], |run| Some(run.elapsed)).interval();
+        let mut notes = design.left_out.clone();
+        if let Some(of) = null.filter(|of| of.low > 1.0 || of.high < 1.0) {
+            notes.push(format!(
+                "delays of no length change the run ({:.3} .. {:.3} of its time): slopes may be off by as much",
+                of.low, of.high
+            ));
+        }
+        let runs = || arms.iter().flat_map(|arm| &arm.blocks).map(|taken| &taken.block);
+        let other = runs()
+            .filter(|run| (run.messages as f64 - first.messages as f64).abs() > SAME_WORK * first.messages as f64);
+        if other.count() > 0 {
+            notes.push("the program sends other messages when it is delayed: nothing is bounded by that".to_owned());
+        }
+        if runs().any(|run| run.marks & (perturbed::STOPPED | perturbed::CUT) != 0) {
+            notes.push("some delays were left out at their limit; slopes are by those that were given".to_owned());
+        }
+        let failures = arms.iter().flat_map(|arm| &arm.failures);
+        notes.extend(failures.map(|why| format!("a run failed: {why}")));
+        let elapsed = elapsed(ZERO).or_else(|| elapsed(NONE)).unwrap_or(first.elapsed);
+        Findings { elapsed, null, slopes, sizes: first.sizes.clone(), notes }
+    }
+
+    /// Whether the machinery alone makes no difference that can be seen.
+    pub fn is_null(&self) -> bool {
+        self.null.is_some_and(|of| of.low <= 1.0 && of.high >= 1.0)
+    }
+}
+
+/// The slope of each round in which all three arms ran on cores as near: least squares within the round.
+fn slopes_of_rounds(kind: usize, arms: [&Series<Shown>; 3]) -> Vec<f64> {
+    let beside = |arm: usize, round: u32| arms[arm].blocks.iter().find(move |taken| taken.round == round);
+    let of = |zero: &Taken<Shown>| {
+        let runs = [zero, beside(1, zero.round)?, beside(2, zero.round)?];
+        if !at_one_place(runs.iter().flat_map(|run| run.probes).flatten()) {
+            return None;
+        }
+        let points = runs.map(|run| (run.block.given[kind].1, run.block.elapsed));
+        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+        let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+        let spread: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+        (spread > 0.0).then(|| points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>() / spread)
+    };
+    arms[0].blocks.iter().filter_map(of).collect()
+}
+
+impl Design {
+    /// The slopes so far.
+    fn slopes(&self, arms: &[Series<Shown>]) -> Vec<Slope> {
+        let mean = |arm: &Series<Shown>, of: &dyn Fn(&Shown) -> f64| {
+            let values = arm.values(|run| Some(of(run)));
+            values.iter().sum::<f64>() / values.len().max(1) as f64
+        };
+        self.factors()
+            .map(|(factor, [one, two])| {
+                let (kind, arms) = (factor.kind(), [&arms[ZERO], &arms[one], &arms[two]]);
+                let dose = |run: &Shown| run.given[kind].1 / run.elapsed;
+                Slope {
+                    factor,
+                    interval: difference(&slopes_of_rounds(kind, arms)),
+                    count: mean(arms[1], &|run| run.given[kind].0 as f64),
+                    bytes: mean(arms[1], &|run| run.bytes as f64),
+                    doses: [mean(arms[1], &dose), mean(arms[2], &dose)],
+                }
+            })
+            .collect()
+    }
+
+    /// Whether more rounds could tell something new.
+    pub fn is_open(&self, arms: &[Series<Shown>]) -> bool {
+        self.slopes(arms).iter().any(|slope| !slope.is_enough())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! What a causal experiment found, as a page of text.
+
+use std::fmt::Write;
+
+use machine::count;
+
+use super::{Factor, Findings, Slope};
+
+/// How much less a message or a byte costs in the example of each row, nanoseconds.
+fn example(factor: Factor) -> (f64, &'static str) {
+    match factor {
+        Factor::Send | Factor::Receive => (100.0, "100 ns less for each"),
+        Factor::Byte => (0.01, "0.01 ns less for each"),
+        Factor::Compute => (0.0, ""),
+    }
+}
+
+/// The page.
+pub fn render(findings: &Findings) -> String {
+    let run = findings.elapsed;
+    let mut page = format!("A run takes {:.3} s between MPI_Init and MPI_Finalize.\n", run / 1e9);
+    match &findings.null {
+        Some(of) => {
+            let reads = if findings.is_null() { "read 0, as they must" } else { "do not read 0, as they must" };
+            let [low, high] = [of.low, of.high].map(|ratio| 100.0 * (ratio - 1.0));
+            let rounds = count::of(of.samples as u64, "round");
+            let _ = writeln!(page, "Delays of no length {reads}: {low:+.2} .. {high:+.2} % of a run ({rounds}).");
+        }
+        None => page.push_str("Delays of no length were not held against none: too few rounds.\n"),
+    }
+    for slope in &findings.slopes {
+        page.push('\n');
+        page.push_str(&words(slope, run));
+    }
+    page.push_str(
+        "\nThe bounds hold as far as the program does the same in the same order: then its time is convex in each cost, so that what it\n\
+         loses by a delay is no less than what it gains by as much less cost. They are upper bounds, and no predictions of a gain.\n",
+    );
+    for note in &findings.notes {
+        let _ = writeln!(page, "note: {note}");
+    }
+    page
+}
+
+fn words(slope: &Slope, run: f64) -> String {
+    let (what, times) = match slope.factor {
+        Factor::Send => ("before messages", slope.count),
+        Factor::Receive => ("after receives", slope.count),
+        Factor::Byte => ("for bytes sent", slope.bytes),
+        Factor::Compute => ("in computing", slope.count),
+    };
+    let [one, two] = slope.doses.map(|dose| 100.0 * dose);
+    let mut text = format!("{}: delays {what}, {one:.1} and {two:.1} % of a run in all ranks together\n", slope.factor);
+    let Some(of) = slope.interval else { return text + "  cannot tell: too few rounds\n" };
+    let _ = writeln!(
+        text,
+        "  of the time injected {:.1} % lengthened the run ({:.1} .. {:.1} %, {})",
+        100.0 * of.median,
+        100.0 * of.low,
+        100.0 * of.high,
+        count::of(of.samples as u64, "round")
+    );
+    let of = slope.possible().unwrap_or(of);
+    let (less, example) = example(slope.factor);
+    match slope.factor {
+        Factor::Compute => {
+            let _ = writeln!(
+                text,
+                "  a second less computing in one rank gains at most {:.3} s on average over the ranks",
+                of.high
+            );
+        }
+        factor => {
+            let name = if factor == Factor::Byte { "bytes" } else { "messages" };
+            let _ = writeln!(
+                text,
+                "  as if {:.0} of {times:.0} {name} were on the critical path ({:.0} .. {:.0})",
+                of.median * times,
+                of.low * times,
+                of.high * times
+            );
+            let bound = slope.bound(less).unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "  {example} gains at most {:.3} ms, {:.2} % of a run",
+                bound / 1e6,
+                100.0 * bound / run
+            );
+        }
+    }
+    text
+}
