@@ -21,10 +21,10 @@ use crate::cache;
 use crate::calibration::{
     FIRST_TRIAL, MOST_MESSAGES, TRIAL, block_jobs, block_messages, job, largest, messages_in, verifying, weigh,
 };
-use crate::control::{Connection, Request, Serving};
+use crate::control::Connection;
 use crate::reference::netpipe;
 use crate::second_host::SecondHost;
-use crate::session::{ANSWER, greet};
+use crate::session::cores_of;
 use crate::worker::{Peer, Plan, Worker};
 use exchange::stack::Prepare;
 
@@ -189,11 +189,7 @@ impl Bench {
     /// # Errors
     /// None serves there.
     pub fn cores_of(&self, host: &str) -> Result<Vec<CoreId>> {
-        let (mut control, _) = self.reach(host)?;
-        let there = greet(&mut control)?;
-        control.send(&Request::Bye, ANSWER)?;
-        let here = Serving::here()?.machine;
-        Ok(there.filter(|there| there.machine != here).map(|there| there.cores).unwrap_or_default())
+        cores_of(&mut self.reach(host)?.0)
     }
 
     fn lab(&mut self) -> Result<&Lab> {

@@ -46,7 +46,7 @@ pub struct Request {
     pub variables: Variables,
     pub program: OsString,
     pub arguments: Vec<OsString>,
-    /// The program that this code runs in: the provider lies beside it, and it has the hidden command `lab-agent`.
+    /// The program that this code runs in: the provider lies beside it, and it has the hidden command `host-agent`.
     pub command: PathBuf,
 }
 
