@@ -26,8 +26,7 @@ pub struct Allocation {
     /// `Slurm job 17`.
     pub name: String,
     pub nodes: String,
-    /// `None` where it has no end, or does not tell.
-    pub left: Option<Duration>,
+    job: String,
 }
 
 /// The allocation around this process, if there is one.
@@ -35,16 +34,10 @@ pub fn around() -> Option<Allocation> {
     let job = |name: &str| env::var(name).ok().filter(|job| !job.is_empty());
     let nodes = |name: &str| env::var(name).unwrap_or_default();
     if let Some(job) = job("SLURM_JOB_ID") {
-        let end = env::var("SLURM_JOB_END_TIME").ok().and_then(|end| end.parse().ok()).map(Duration::from_secs);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let left = end.map(|end| end.saturating_sub(now)).or_else(|| {
-            clock(said(Command::new("squeue").args(["--noheader", "--jobs", &job, "--format", "%L"]))?.trim())
-        });
         let (batch, nodes) = (Batch::Slurm, nodes("SLURM_JOB_NODELIST"));
-        return Some(Allocation { batch, name: format!("Slurm job {job}"), nodes, left });
+        return Some(Allocation { batch, name: format!("Slurm job {job}"), nodes, job });
     }
     let job = job("PBS_JOBID")?;
-    let left = said(Command::new("qstat").args(["-f", &job])).and_then(|text| left_of_qstat(&text));
     let file = nodes("PBS_NODEFILE");
     let listed = std::fs::read_to_string(file).unwrap_or_default();
     let mut nodes: Vec<&str> = Vec::new();
@@ -54,16 +47,28 @@ pub fn around() -> Option<Allocation> {
             nodes.push(node);
         }
     });
-    Some(Allocation { batch: Batch::Pbs, name: format!("PBS job {job}"), nodes: nodes.join(","), left })
+    Some(Allocation { batch: Batch::Pbs, name: format!("PBS job {job}"), nodes: nodes.join(","), job })
 }
 
 /// Of the time that is left of a job, so much is kept for what comes after a measurement.
 const KEPT: f64 = 0.05;
 
 impl Allocation {
+    /// How long it still lasts, which the batch system may be asked for; `None` where it has no end, or does not tell.
+    fn left(&self) -> Option<Duration> {
+        if self.batch == Batch::Pbs {
+            return said(Command::new("qstat").args(["-f", &self.job])).and_then(|text| left_of_qstat(&text));
+        }
+        let end = env::var("SLURM_JOB_END_TIME").ok().and_then(|end| end.parse().ok()).map(Duration::from_secs);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        end.map(|end| end.saturating_sub(now)).or_else(|| {
+            clock(said(Command::new("squeue").args(["--noheader", "--jobs", &self.job, "--format", "%L"]))?.trim())
+        })
+    }
+
     /// What of the time left a measurement may take.
     pub fn usable(&self) -> Option<Duration> {
-        self.left.map(|left| left.mul_f64(1.0 - KEPT))
+        self.left().map(|left| left.mul_f64(1.0 - KEPT))
     }
 
     /// The nodes by name, in the batch system's order; none where their list cannot be read.
