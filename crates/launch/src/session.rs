@@ -119,6 +119,7 @@ impl<'a> Session<'a> {
         {
             return Err(Fault::new(format!("carrier {carrier}"), why, "choose another, or run it where it is there"));
         }
+        notes.extend(request.carrier.as_ref().and_then(Carrier::note));
         let mut variables = match &request.carrier {
             // Between hosts the MPI knows its interfaces best.
             Some(carrier) => carrier.variables(&installation, Reach::Anywhere).ok_or_else(|| {

@@ -173,6 +173,7 @@ fn plan(
         let names: Vec<&str> = absent.iter().map(|carrier| carrier.name.as_str()).collect();
         notes.push(format!("{} left out: not on this machine", names.join(", ")));
     }
+    notes.extend(here.iter().filter_map(Carrier::note));
     let topology = Topology::live()?;
     let places = all
         .into_iter()
