@@ -43,6 +43,7 @@ struct SessionKey {
     local_core: CoreId,
     remote_core: CoreId,
     peer_engine: Option<CoreId>,
+    interface: Option<String>,
 }
 
 impl SessionKey {
@@ -54,6 +55,7 @@ impl SessionKey {
             local_core: spec.local_core,
             remote_core: spec.remote_core,
             peer_engine: spec.peer_engine,
+            interface: spec.interface.clone(),
         }
     }
 }
@@ -149,12 +151,16 @@ impl Bench {
             placement,
             core: Some(core),
             address,
+            interface: None,
             polite: shares_a_core(spec),
         };
         let plan = |peer, listen, peer_address| Plan {
             core: spec.local_core,
             peer,
-            local: end(spec.local_core, spec.placement.clone(), listen),
+            local: Prepare {
+                interface: spec.interface.clone(),
+                ..end(spec.local_core, spec.placement.clone(), listen)
+            },
             remote: end(spec.remote_core, away.clone(), listen),
             peer_address,
         };

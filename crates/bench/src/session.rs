@@ -61,7 +61,7 @@ impl Session {
             reply => return Err(unexpected(&control, &reply)),
         };
         let address = peer_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let calling = Calling::new(local, address, &offer)?;
+        let calling = Calling::new(local, address)?;
         control.send(&Request::Meet { from: calling.from() }, ANSWER)?;
         let mut path = calling.connect(local, address, &offer)?;
         match ask(&mut control)? {

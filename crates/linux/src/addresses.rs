@@ -85,6 +85,27 @@ pub fn interface_of(address: IpAddr) -> Result<String> {
     })
 }
 
+/// Whether `interface` has `address`.
+///
+/// # Errors
+/// There is no such interface, or it does not.
+pub fn check(interface: &str, address: IpAddr) -> Result<()> {
+    let all = list()?;
+    if all.iter().any(|entry| entry.interface == interface && entry.address == address) {
+        return Ok(());
+    }
+    let there = all.iter().any(|entry| entry.interface == interface);
+    let of = all.into_iter().find(|entry| entry.address == address).map(|entry| entry.interface);
+    let cause = match (there, &of) {
+        (false, _) => "there is none of that name that is up and has an IP address".to_owned(),
+        (true, Some(of)) => format!("packets to the peer come from {address}, which {of} has"),
+        (true, None) => format!("packets to the peer come from {address}, which it does not have"),
+    };
+    let other = of.map_or("leave the name out".to_owned(), |of| format!("name {of}, or leave the name out"));
+    let next = format!("see `ip address` and `ip route get PEER`; {other}");
+    Err(Fault::new(format!("interface {interface}"), cause, next))
+}
+
 /// The address by which other hosts are likely to reach this one: of `interface` where one is named, else of the first
 /// that is no loopback, else the loopback's.
 pub fn preferred(interface: Option<&str>) -> Result<IpAddr> {
@@ -116,6 +137,12 @@ mod tests {
         preferred(None).unwrap();
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
         assert_eq!((towards(here).unwrap(), interface_of(here).unwrap().as_str()), (here, "lo"));
+        check("lo", here).unwrap();
+        for (interface, address, said) in
+            [("none-such", here, "none of that name"), ("lo", [192, 0, 2, 1].into(), "192.0.2.1")]
+        {
+            assert!(check(interface, address).unwrap_err().to_string().contains(said));
+        }
         assert!(interface_of("192.0.2.1".parse().unwrap()).unwrap_err().to_string().contains("this host has none"));
     }
 }

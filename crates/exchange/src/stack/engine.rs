@@ -263,8 +263,13 @@ pub struct NetworkCaller {
 
 impl NetworkCaller {
     /// A port towards `responder`.
-    pub fn new(stack: StackName, responder: SocketAddr) -> Result<NetworkCaller> {
-        Ok(NetworkCaller { port: open(stack, linux::addresses::towards(responder.ip())?)? })
+    ///
+    /// # Errors
+    /// No port can be had there; `interface` is named and packets to the responder pass another.
+    pub fn new(stack: StackName, responder: IpAddr, interface: Option<&str>) -> Result<NetworkCaller> {
+        let address = linux::addresses::towards(responder)?;
+        interface.map_or(Ok(()), |interface| linux::addresses::check(interface, address))?;
+        Ok(NetworkCaller { port: open(stack, address)? })
     }
 
     pub fn address(&self) -> SocketAddr {
