@@ -14,6 +14,7 @@ pub mod peer;
 pub mod peer_process;
 pub mod profiler;
 pub mod reference;
+mod remote_meter;
 pub mod runner;
 pub mod second_host;
 pub mod serve;

@@ -108,6 +108,7 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
 
     let prepare = match connection.receive(grace)? {
         Request::Prepare(prepare) => prepare,
+        Request::Count => return count(connection, limits),
         Request::Bye => return Ok(()),
         _ => return Err(unexpected(connection, "what to prepare")),
     };
@@ -152,6 +153,28 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
             Request::Bye => return Ok(()),
             _ => return Err(unexpected(connection, "a block or a goodbye")),
         }
+    }
+}
+
+/// Counts what the cores of this host do, from `Count` to `Tell`, until the goodbye.
+fn count(connection: &mut Connection, limits: &Limits) -> Result<()> {
+    let mut meter = HostMeter::open().map_err(|fault| fault.to_string());
+    let mut asked = Request::Count;
+    loop {
+        let reply = match asked {
+            Request::Count => {
+                meter.as_mut().map_or(Ok(()), HostMeter::begin)?;
+                Reply::Counting
+            }
+            Request::Tell => Reply::Counted(match &mut meter {
+                Ok(meter) => Reading::Measured(meter.end()?),
+                Err(why) => Reading::absent(why.as_str()),
+            }),
+            Request::Bye => return Ok(()),
+            _ => return Err(unexpected(connection, "a count or a goodbye")),
+        };
+        connection.send(&reply, limits.handshake)?;
+        asked = connection.receive(limits.between_blocks)?;
     }
 }
 

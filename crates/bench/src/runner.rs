@@ -21,10 +21,10 @@ use crate::cache;
 use crate::calibration::{
     FIRST_TRIAL, MOST_MESSAGES, TRIAL, block_jobs, block_messages, job, largest, messages_in, verifying, weigh,
 };
-use crate::control::{Connection, Request, Serving};
+use crate::control::Connection;
 use crate::reference::netpipe;
 use crate::second_host::SecondHost;
-use crate::session::{ANSWER, greet};
+use crate::session::cores_of;
 use crate::worker::{Peer, Plan, Worker};
 use exchange::stack::Prepare;
 
@@ -43,6 +43,7 @@ struct SessionKey {
     local_core: CoreId,
     remote_core: CoreId,
     peer_engine: Option<CoreId>,
+    interface: Option<String>,
 }
 
 impl SessionKey {
@@ -54,6 +55,7 @@ impl SessionKey {
             local_core: spec.local_core,
             remote_core: spec.remote_core,
             peer_engine: spec.peer_engine,
+            interface: spec.interface.clone(),
         }
     }
 }
@@ -149,12 +151,16 @@ impl Bench {
             placement,
             core: Some(core),
             address,
+            interface: None,
             polite: shares_a_core(spec),
         };
         let plan = |peer, listen, peer_address| Plan {
             core: spec.local_core,
             peer,
-            local: end(spec.local_core, spec.placement.clone(), listen),
+            local: Prepare {
+                interface: spec.interface.clone(),
+                ..end(spec.local_core, spec.placement.clone(), listen)
+            },
             remote: end(spec.remote_core, away.clone(), listen),
             peer_address,
         };
@@ -189,11 +195,7 @@ impl Bench {
     /// # Errors
     /// None serves there.
     pub fn cores_of(&self, host: &str) -> Result<Vec<CoreId>> {
-        let (mut control, _) = self.reach(host)?;
-        let there = greet(&mut control)?;
-        control.send(&Request::Bye, ANSWER)?;
-        let here = Serving::here()?.machine;
-        Ok(there.filter(|there| there.machine != here).map(|there| there.cores).unwrap_or_default())
+        cores_of(&mut self.reach(host)?.0)
     }
 
     fn lab(&mut self) -> Result<&Lab> {

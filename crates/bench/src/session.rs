@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use machine::accounting::ThreadCost;
-use machine::{Fault, Result};
+use machine::{CoreId, Fault, Result};
 
 use crate::cache;
 use crate::control::{Connection, Finished, Reply, Request, Serving, VERSION};
@@ -61,7 +61,7 @@ impl Session {
             reply => return Err(unexpected(&control, &reply)),
         };
         let address = peer_address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let calling = Calling::new(local, address, &offer)?;
+        let calling = Calling::new(local, address)?;
         control.send(&Request::Meet { from: calling.from() }, ANSWER)?;
         let mut path = calling.connect(local, address, &offer)?;
         match ask(&mut control)? {
@@ -166,11 +166,23 @@ pub(crate) fn greet(control: &mut Connection) -> Result<Option<Serving>> {
     }
 }
 
-fn ask(control: &mut Connection) -> Result<Reply> {
+/// The cores of the peer's host for parties that poll, near ones first; none where it is this machine, in a namespace or
+/// container, whose cores both ends share. The peer is let go.
+///
+/// # Errors
+/// As for [`greet`].
+pub(crate) fn cores_of(control: &mut Connection) -> Result<Vec<CoreId>> {
+    let there = greet(control)?;
+    control.send(&Request::Bye, ANSWER)?;
+    let here = Serving::here()?.machine;
+    Ok(there.filter(|there| there.machine != here).map(|there| there.cores).unwrap_or_default())
+}
+
+pub(crate) fn ask(control: &mut Connection) -> Result<Reply> {
     control.receive(ANSWER)
 }
 
-fn unexpected(control: &Connection, reply: &Reply) -> Fault {
+pub(crate) fn unexpected(control: &Connection, reply: &Reply) -> Fault {
     match reply {
         Reply::Failed { subject, cause, next } => {
             Fault::new(subject.as_str(), cause.as_str(), next.as_str()).within(control.peer())

@@ -1,17 +1,17 @@
 //! What a peer grants to one session, and to all of them together.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use bench::control::Connection;
+use bench::control::{Connection, Reply, Request, VERSION};
 use bench::peer::{Limits, respond};
 use bench::session::Session;
 use exchange::endpoint::Job;
 use exchange::stack::Prepare;
 use experiment::point::{Pattern, Receiver, Stack};
-use machine::{Budget, Bytes, Result, Site};
+use machine::{Budget, Bytes, Reading, Result, Site};
 
 /// A session with a peer in a thread, which may have `buffers`.
 fn session(sessions: &Arc<Budget>, buffers: Arc<Budget>) -> (Result<Session>, JoinHandle<Result<()>>) {
@@ -20,7 +20,8 @@ fn session(sessions: &Arc<Budget>, buffers: Arc<Budget>) -> (Result<Session>, Jo
     let limits = Limits { sessions: sessions.clone(), buffers, ..Limits::trusted() };
     let far = connection(far, "initiator");
     let peer = std::thread::spawn(move || respond(far, &limits));
-    let prepare = Prepare { stack: Stack::Tcp, placement: Site::App, core: None, address: None, polite: true };
+    let prepare =
+        Prepare { stack: Stack::Tcp, placement: Site::App, core: None, address: None, interface: None, polite: true };
     let open = Session::open(connection(near, "peer"), &prepare, &prepare, Some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     (open, peer)
 }
@@ -66,6 +67,35 @@ fn sessions_are_counted_from_the_agreement_on_a_version() {
     one.unwrap().close().unwrap();
     first.join().unwrap().unwrap();
     session(&sessions, Budget::new(1 << 20)).0.unwrap();
+}
+
+#[test]
+fn a_peer_counts_its_cores_for_whoever_asks() {
+    let (near, far) = UnixStream::pair().unwrap();
+    let connection = |end, name| Connection::new(end, name, Bytes(1 << 18)).unwrap();
+    let far = connection(far, "initiator");
+    let peer = std::thread::spawn(move || respond(far, &Limits::trusted()));
+    let mut near = connection(near, "peer");
+    let patience = std::time::Duration::from_secs(30);
+    let mut ask = |request| {
+        near.send(&request, patience).unwrap();
+        near.receive::<Reply>(patience).unwrap()
+    };
+    assert!(matches!(ask(Request::Hello { plimsoll: VERSION }), Reply::Welcome { .. }));
+    for datagrams in [0, 1000] {
+        assert_eq!(ask(Request::Count), Reply::Counting);
+        for _ in 0..datagrams {
+            let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+            to.send_to(&[1], to.local_addr().unwrap()).unwrap();
+        }
+        let Reply::Counted(Reading::Measured(cores)) = ask(Request::Tell) else { panic!("no cores") };
+        let received: Option<u64> = cores.iter().map(|core| Some(core.net_rx.value()?.count)).sum();
+        // Who may not see the times is told so core by core.
+        assert!(received.is_none_or(|received| datagrams == 0 || received > 0) && !cores.is_empty(), "{cores:?}");
+    }
+    let Reply::Failed { cause, .. } = ask(Request::Hold) else { panic!("it goes on") };
+    assert!(cause.contains("a count or a goodbye"), "{cause}");
+    peer.join().unwrap().unwrap_err();
 }
 
 #[test]

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::contrast::FIRST_LOOK;
 use crate::findings::Question;
-use crate::point::{Path, Pattern, PointSpec, Receiver, Stack};
+use crate::point::{Path, Pattern, PointSpec, Receiver, Stack, StackAt};
 use crate::sweep::sender;
 
 /// Rounds that every comparison gets before any is decided.
@@ -56,7 +56,7 @@ pub struct Grounds {
     pub protocol_core: Option<CoreId>,
     /// The engine's networks beside UDP that can be had there: `afxdp`, `xdp`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub networks: Vec<Stack>,
+    pub networks: Vec<StackAt>,
     /// `NPopenmpi` can be run.
     pub open_mpi: bool,
     /// Time that the blocks may take in all.
@@ -243,6 +243,7 @@ impl Design {
                 protocol_core: None,
                 receiver: Receiver::Reads,
                 peer_engine: dedicated.then_some(seats.peer_engine),
+                interface: None,
             })
         };
         let host = Path::Loopback;
@@ -261,7 +262,10 @@ impl Design {
         }
         let network = &self.grounds.network;
         let mut between = engine(Stack::EngineUdp, network);
-        between.extend(self.grounds.networks.iter().map(|stack| point(*stack, network)));
+        between.extend(self.grounds.networks.iter().map(|of| {
+            let interface = of.interface.clone();
+            PointSpec { interface, ..point(of.stack, network) }
+        }));
         between.push(point(Stack::Tcp, network));
         // A datagram holds at most 65,507 bytes.
         if size.0 + perturbation(size).0 <= 65_507 && matches!(pattern, Pattern::PingPong) {
@@ -303,6 +307,7 @@ impl Design {
                     protocol_core: Some(protocol),
                     receiver,
                     peer_engine: None,
+                    interface: None,
                 });
                 let group = Group {
                     questions: vec![Question::ProtocolCore],
@@ -369,7 +374,7 @@ mod tests {
             distance: None,
             protocol_core: (network == Path::Lab).then_some(CoreId(0)),
             network,
-            networks: vec![Stack::EngineAfxdp, Stack::EngineXdp],
+            networks: vec![Stack::EngineAfxdp.into(), Stack::EngineXdp.into()],
             open_mpi: true,
             budget: Nanoseconds(170_000_000_000),
         }

@@ -168,6 +168,57 @@ impl fmt::Display for Path {
     }
 }
 
+/// A stack, at an interface of this host where one is named: `engine-afxdp:eth0`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct StackAt {
+    pub stack: Stack,
+    pub interface: Option<String>,
+}
+
+impl From<Stack> for StackAt {
+    fn from(stack: Stack) -> StackAt {
+        StackAt { stack, interface: None }
+    }
+}
+
+impl fmt::Display for StackAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.interface {
+            Some(interface) => f.pad(&format!("{}:{interface}", self.stack)),
+            None => f.pad(self.stack.name()),
+        }
+    }
+}
+
+impl FromStr for StackAt {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<StackAt, Fault> {
+        let Some((stack, interface)) = text.split_once(':') else { return text.parse().map(Stack::into) };
+        let stack: Stack = stack.parse()?;
+        if !matches!(stack, Stack::EngineAfxdp | Stack::EngineXdp) || interface.is_empty() {
+            let cause = if interface.is_empty() { "no interface is named" } else { "it works at no interface" };
+            return Err(Fault::new(format!("stack '{text}'"), cause, "name one for afxdp or xdp, or leave it out"));
+        }
+        Ok(StackAt { stack, interface: Some(interface.to_owned()) })
+    }
+}
+
+impl From<StackAt> for String {
+    fn from(of: StackAt) -> String {
+        of.to_string()
+    }
+}
+
+impl TryFrom<String> for StackAt {
+    type Error = Fault;
+
+    fn try_from(text: String) -> Result<StackAt, Fault> {
+        text.parse()
+    }
+}
+
 /// What the receiver does with a message (paper 002 §5.1: the two differ on the protocol's core).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -241,6 +292,9 @@ pub struct PointSpec {
     /// it to the peer, whose keys are without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_engine: Option<CoreId>,
+    /// The interface of the local end that was asked for; `None` follows the route to the peer, and is in no key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
 }
 
 /// Hash of what a point is: 32 hexadecimal digits, the key in the store.
@@ -291,5 +345,19 @@ mod tests {
         assert_eq!(old.key().0, "4167a3fceafbb60ca66a357ecbc852b4");
         let keys = [0, 3].map(|core| PointSpec { peer_engine: Some(CoreId(core)), ..old.clone() }.key());
         assert!(keys[0] != keys[1] && !keys.contains(&old.key()));
+        let named = PointSpec { interface: Some("eth0".into()), ..old.clone() };
+        assert!(named.key() != old.key() && old.interface.is_none());
+    }
+
+    #[test]
+    fn an_interface_is_of_stacks_that_work_at_one() {
+        for text in ["engine-afxdp", "engine-xdp:ib0", "tcp"] {
+            let read: StackAt = text.parse().unwrap();
+            assert_eq!(read.to_string(), text);
+            assert_eq!(serde_json::to_string(&read).unwrap(), format!("\"{text}\""));
+        }
+        for text in ["tcp:eth0", "engine-udp:eth0", "engine-afxdp:", "none:eth0"] {
+            text.parse::<StackAt>().unwrap_err();
+        }
     }
 }

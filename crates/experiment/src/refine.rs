@@ -90,7 +90,7 @@ fn gains(findings: &Findings) -> Vec<(String, Interval)> {
     let free = |point: &&PointFindings| point.spec.protocol_core.is_none() && shares(&point.spec).is_none();
     let mut gains = Vec::new();
     for point in findings.points.iter().filter(free).filter(|point| point.spec.stack.is_engine()) {
-        let usual = PointSpec { stack: Stack::Tcp, placement: Site::App, ..point.spec.clone() };
+        let usual = PointSpec { stack: Stack::Tcp, placement: Site::App, interface: None, ..point.spec.clone() };
         let Some(usual) = findings.points.iter().find(|other| other.spec == usual) else { continue };
         let PointSpec { pattern, size, path, .. } = &point.spec;
         let paired = Paired::performance(&point.samples, &usual.samples, pattern.metric());

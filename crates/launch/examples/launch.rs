@@ -15,7 +15,7 @@ use machine::{Fault, Result, Site};
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     let outcome = match arguments.first() {
-        Some(first) if first == "lab-agent" => lab_agent(&arguments[1..]),
+        Some(first) if first == "host-agent" => host_agent(&arguments[1..]),
         _ => run(arguments),
     };
     outcome.unwrap_or_else(|fault| {
@@ -53,7 +53,7 @@ fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     Ok(ExitCode::from(session::run(&request, target)?.code))
 }
 
-fn lab_agent(arguments: &[OsString]) -> Result<ExitCode> {
+fn host_agent(arguments: &[OsString]) -> Result<ExitCode> {
     let mut entrances = Vec::new();
     let mut rest = arguments;
     while let [flag, value, after @ ..] = rest

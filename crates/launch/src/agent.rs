@@ -1,13 +1,16 @@
-//! The command by which a launcher starts its daemons on the hosts of a lab, instead of ssh.
+//! The command by which a launcher starts its daemons on other hosts, of a lab or of an allocation, instead of ssh.
 //!
 //! A launcher calls `AGENT [OPTIONS] HOST COMMAND...`, as it would call ssh; the command is for a shell.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Command;
 
 use linux::lab::Door;
 use machine::{Fault, Result};
+
+use crate::allocation;
 
 /// Options of ssh and rsh that take a value of their own.
 const WITH_VALUE: &[u8] = b"bcDEeFIiJLlmOopQRSWw";
@@ -35,11 +38,28 @@ impl std::str::FromStr for Entrance {
     }
 }
 
-/// The command to run, inside the host that the launcher names in `arguments`.
+/// What a process on another node needs of this one's environment to find the launcher's programs; Slurm passes it on, PBS does
+/// not.
+const CARRIED: [&str; 2] = ["PATH", "LD_LIBRARY_PATH"];
+
+/// The command to run, on the host that the launcher names in `arguments`: one of the lab that `entrances` lead into or,
+/// without any, a node of the allocation around this process.
+///
+/// # Errors
+/// There is no such host; the batch system's launcher is not in PATH.
 pub fn command(entrances: &[Entrance], arguments: &[OsString]) -> Result<Command> {
-    let (host, words) = host_and_command(arguments).ok_or_else(|| {
-        Fault::new("agent of a launcher", "it was called without a host", "call it as ssh: [OPTIONS] HOST COMMAND")
-    })?;
+    let subject = "agent of a launcher";
+    let (host, words) = host_and_command(arguments)
+        .ok_or_else(|| Fault::new(subject, "it was called without a host", "call it as ssh: [OPTIONS] HOST COMMAND"))?;
+    // What follows the host is joined by blanks and left to a shell, as ssh does.
+    let mut script = words.join(OsStr::new(" "));
+    if entrances.is_empty() {
+        let allocation = allocation::around()
+            .ok_or_else(|| Fault::new(subject, "it is in no job of Slurm or PBS", "let plimsoll call it"))?;
+        let carried = CARRIED.iter().filter_map(|name| Some(allocation::export(name, &std::env::var_os(name)?)));
+        script = carried.chain([script]).collect::<Vec<_>>().join(OsStr::new("; "));
+        return allocation.on(&host.to_string_lossy(), Path::new("/bin/sh"), &["-c".into(), script]);
+    }
     let entrance = entrances
         .iter()
         .find(|entrance| host == OsStr::new(&entrance.address) || host == OsStr::new(entrance.door.hostname()));
@@ -51,10 +71,8 @@ pub fn command(entrances: &[Entrance], arguments: &[OsString]) -> Result<Command
             "leave hosts out of the options for mpirun: --lab chooses them",
         )
     })?;
-    // What follows the host is joined by blanks and left to a shell, as ssh does.
-    let script = words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&b' ');
     let mut command = Command::new("sh");
-    command.arg("-c").arg(OsStr::from_bytes(&script));
+    command.arg("-c").arg(script);
     entrance.door.enter(&mut command)?;
     Ok(command)
 }
@@ -104,5 +122,8 @@ mod tests {
         let fault = command(std::slice::from_ref(&entrance), &words("-x elsewhere true")).unwrap_err();
         assert!(fault.to_string().contains("this lab has 198.18.0.1"), "{fault}");
         assert!(command(&[entrance], &words("-x")).is_err());
+        if allocation::around().is_none() {
+            assert!(command(&[], &words("n2 true")).unwrap_err().to_string().contains("in no job of Slurm or PBS"));
+        }
     }
 }

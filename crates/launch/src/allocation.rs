@@ -2,8 +2,9 @@
 //! started on another of its nodes.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,8 +26,7 @@ pub struct Allocation {
     /// `Slurm job 17`.
     pub name: String,
     pub nodes: String,
-    /// `None` where it has no end, or does not tell.
-    pub left: Option<Duration>,
+    job: String,
 }
 
 /// The allocation around this process, if there is one.
@@ -34,16 +34,10 @@ pub fn around() -> Option<Allocation> {
     let job = |name: &str| env::var(name).ok().filter(|job| !job.is_empty());
     let nodes = |name: &str| env::var(name).unwrap_or_default();
     if let Some(job) = job("SLURM_JOB_ID") {
-        let end = env::var("SLURM_JOB_END_TIME").ok().and_then(|end| end.parse().ok()).map(Duration::from_secs);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let left = end.map(|end| end.saturating_sub(now)).or_else(|| {
-            clock(said(Command::new("squeue").args(["--noheader", "--jobs", &job, "--format", "%L"]))?.trim())
-        });
         let (batch, nodes) = (Batch::Slurm, nodes("SLURM_JOB_NODELIST"));
-        return Some(Allocation { batch, name: format!("Slurm job {job}"), nodes, left });
+        return Some(Allocation { batch, name: format!("Slurm job {job}"), nodes, job });
     }
     let job = job("PBS_JOBID")?;
-    let left = said(Command::new("qstat").args(["-f", &job])).and_then(|text| left_of_qstat(&text));
     let file = nodes("PBS_NODEFILE");
     let listed = std::fs::read_to_string(file).unwrap_or_default();
     let mut nodes: Vec<&str> = Vec::new();
@@ -53,16 +47,28 @@ pub fn around() -> Option<Allocation> {
             nodes.push(node);
         }
     });
-    Some(Allocation { batch: Batch::Pbs, name: format!("PBS job {job}"), nodes: nodes.join(","), left })
+    Some(Allocation { batch: Batch::Pbs, name: format!("PBS job {job}"), nodes: nodes.join(","), job })
 }
 
 /// Of the time that is left of a job, so much is kept for what comes after a measurement.
 const KEPT: f64 = 0.05;
 
 impl Allocation {
+    /// How long it still lasts, which the batch system may be asked for; `None` where it has no end, or does not tell.
+    fn left(&self) -> Option<Duration> {
+        if self.batch == Batch::Pbs {
+            return said(Command::new("qstat").args(["-f", &self.job])).and_then(|text| left_of_qstat(&text));
+        }
+        let end = env::var("SLURM_JOB_END_TIME").ok().and_then(|end| end.parse().ok()).map(Duration::from_secs);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        end.map(|end| end.saturating_sub(now)).or_else(|| {
+            clock(said(Command::new("squeue").args(["--noheader", "--jobs", &self.job, "--format", "%L"]))?.trim())
+        })
+    }
+
     /// What of the time left a measurement may take.
     pub fn usable(&self) -> Option<Duration> {
-        self.left.map(|left| left.mul_f64(1.0 - KEPT))
+        self.left().map(|left| left.mul_f64(1.0 - KEPT))
     }
 
     /// The nodes by name, in the batch system's order; none where their list cannot be read.
@@ -78,9 +84,8 @@ impl Allocation {
         let hosts = self.hosts();
         let refused = |cause: String, next: &str| Fault::new(self.name.clone(), cause, next);
         if hosts.len() < 2 {
-            let next =
-                "ask for two (`salloc --nodes=2`, `qsub -l select=2`), or name a host that is served: --path HOST";
-            return Err(refused(format!("its nodes are '{}', and a path needs two", self.nodes), next));
+            let next = "ask for two: `salloc --nodes=2`, `qsub -l select=2`";
+            return Err(refused(format!("its nodes are '{}', and two are needed", self.nodes), next));
         }
         let here = env::var("SLURMD_NODENAME").unwrap_or_else(|_| {
             let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -197,12 +202,30 @@ fn expand_one(name: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
+/// What a batch system tells the processes of a job.
+fn told() -> impl Iterator<Item = (String, OsString)> {
+    let named = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    named.filter(|(name, _)| ["SLURM_", "PBS_"].iter().any(|of| name.starts_with(of)))
+}
+
 /// Keeps from an MPI's `launcher` that it is in an allocation, over whose nodes it would spread its ranks.
 pub(crate) fn leave(launcher: &mut Command) {
-    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for name in names.filter(|name| ["SLURM_", "PBS_"].iter().any(|of| name.starts_with(of))) {
+    for (name, _) in told() {
         launcher.env_remove(name);
     }
+}
+
+/// Lines of a shell by which a process that a launcher started comes back into the allocation that the launcher was taken out of.
+pub(crate) fn enter() -> Vec<OsString> {
+    told().map(|(name, value)| export(&name, &value)).collect()
+}
+
+/// Sets a variable of a shell and of what it starts.
+pub(crate) fn export(name: &str, value: &OsStr) -> OsString {
+    let mut line = OsString::from(format!("export {name}="));
+    // Only a NUL cannot be quoted, and no variable holds one.
+    line.push(OsStr::from_bytes(&shlex::bytes::try_quote(value.as_bytes()).unwrap_or_default()));
+    line
 }
 
 fn said(command: &mut Command) -> Option<String> {
@@ -269,6 +292,16 @@ mod tests {
         assert!(is_host("n1", "n1.cluster") && is_host("n1.cluster", "n1") && is_host("n1", "n1"));
         assert!(!is_host("n1.a", "n1.b") && !is_host("n1", "n10"));
         assert_eq!(node_address("NodeName=n2 NodeAddr=10.0.0.2 NodeHostName=n2"), Some("10.0.0.2"));
+    }
+
+    #[test]
+    fn a_shell_reads_variables_back_as_they_were() {
+        for value in ["n[1-2],m", "it's `x` $HOME \"y\"", "", "two\nlines"] {
+            let mut script = export("PLIMSOLL_VALUE", value.as_ref());
+            script.push("; printf %s \"$PLIMSOLL_VALUE\"");
+            let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), value);
+        }
     }
 
     #[test]

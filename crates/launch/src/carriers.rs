@@ -38,6 +38,10 @@ pub struct Carrier {
     libfabric: bool,
     needs: Vec<PathBuf>,
     ways: Vec<Way>,
+    /// What says so.
+    file: PathBuf,
+    /// Whether it takes the place of another of its name.
+    instead: bool,
 }
 
 /// How one MPI is made to use it.
@@ -143,6 +147,12 @@ impl Carrier {
         self.ways.iter().find(fits)
     }
 
+    /// What the reader must know where it is not the one that comes with plimsoll.
+    pub fn note(&self) -> Option<String> {
+        self.instead
+            .then(|| format!("carrier {self} is what {} says, in place of another of that name", self.file.display()))
+    }
+
     /// Why this machine or this MPI does not have it, where that can be seen.
     pub fn missing(&self, installation: &Installation) -> Option<String> {
         let file = self.needs.iter().find(|file| !file.exists()).map(|file| format!("there is no {}", file.display()));
@@ -156,14 +166,6 @@ impl Carrier {
 /// A file cannot be read, or says what cannot be: with line and column.
 pub fn known() -> Result<Vec<Carrier>> {
     let mut all: Vec<Carrier> = Vec::new();
-    let mut add = |text: &str, path: &Path| -> Result<()> {
-        for carrier in read(text, path)? {
-            if !all.iter().any(|known| known.name == carrier.name) {
-                all.push(carrier);
-            }
-        }
-        Ok(())
-    };
     let named = std::env::var_os("PLIMSOLL_CARRIERS").filter(|path| !path.is_empty()).map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
     let users = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(home);
@@ -171,7 +173,7 @@ pub fn known() -> Result<Vec<Carrier>> {
     for (path, must_be) in [(named, true), (users, false), (Some("/etc/plimsoll/carriers.toml".into()), false)] {
         let Some(path) = path else { continue };
         match fs::read_to_string(&path) {
-            Ok(text) => add(&text, &path)?,
+            Ok(text) => add(&mut all, &text, &path)?,
             Err(error) if error.kind() == ErrorKind::NotFound && !must_be => {}
             Err(error) => {
                 let next = "correct its name or its permissions; PLIMSOLL_CARRIERS may name a file";
@@ -179,8 +181,19 @@ pub fn known() -> Result<Vec<Carrier>> {
             }
         }
     }
-    add(BUILT_IN, Path::new("carriers.toml"))?;
+    add(&mut all, BUILT_IN, Path::new("carriers.toml"))?;
     Ok(all)
+}
+
+/// Those of one more file, unless there are some of their names.
+fn add(all: &mut Vec<Carrier>, text: &str, path: &Path) -> Result<()> {
+    for carrier in read(text, path)? {
+        match all.iter_mut().find(|known| known.name == carrier.name) {
+            Some(known) => known.instead = true,
+            None => all.push(carrier),
+        }
+    }
+    Ok(())
 }
 
 /// The carrier of that name.
@@ -284,7 +297,8 @@ fn read(text: &str, path: &Path) -> Result<Vec<Carrier>> {
         }
         let ways = written.ways.into_iter().map(|way| reader.way(way)).collect::<Result<_>>()?;
         let WrittenCarrier { also, words, libfabric, needs, .. } = written;
-        carriers.push(Carrier { name, also, words, one_host, libfabric, needs, ways });
+        let file = path.to_owned();
+        carriers.push(Carrier { name, also, words, one_host, libfabric, needs, ways, file, instead: false });
     }
     Ok(carriers)
 }
@@ -373,6 +387,20 @@ mod tests {
         assert_eq!(find("ucx", "4.1.4", Reach::Host, "UCX_TLS"), None);
         assert!(built_in("tcp").variables(&installation(Family::Mpich, "4.0"), Reach::Host).is_none());
         assert!(built_in("ofi-tcp").variables(&installation(Family::Mpich, "4.0"), Reach::Host).is_some());
+    }
+
+    #[test]
+    fn one_that_takes_the_place_of_another_is_told() {
+        let users = "[[carrier]]\nname = \"vader\"\nwords = \"mine\"\nfor = [{ mpi = \"openmpi\", set = {} }]\n";
+        let mut all = Vec::new();
+        add(&mut all, users, Path::new("/home/me/carriers.toml")).unwrap();
+        assert_eq!(all[0].note(), None);
+        add(&mut all, BUILT_IN, Path::new("carriers.toml")).unwrap();
+        let vaders: Vec<_> = all.iter().filter(|carrier| carrier.name == "vader").collect();
+        assert_eq!((vaders.len(), vaders[0].words.as_str()), (1, "mine"));
+        let said = "carrier vader is what /home/me/carriers.toml says, in place of another of that name";
+        assert_eq!(vaders[0].note().unwrap(), said);
+        assert!(all[1..].iter().all(|carrier| carrier.note().is_none()));
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! One run of an MPI program: the launcher's command, on this host or spread over the two of a lab.
+//! One run of an MPI program: the launcher's command, on this host or spread over the two of a lab or two nodes.
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,9 @@ pub enum Place<'a> {
     Here,
     /// The first half on host a, the rest on host b. `agent` is the program whose hidden command enters them.
     Lab { lab: &'a Lab, agent: &'a Path },
+    /// The first half on this node of the allocation around this process, which is the first of `nodes`, the rest on the
+    /// other, reached over `interface`. `agent` is as above. All work in `folder`, which both nodes see.
+    Nodes { nodes: &'a [String; 2], interface: &'a str, folder: &'a Path, agent: &'a Path },
 }
 
 /// What is to be run.
@@ -53,7 +57,7 @@ impl Job<'_> {
     /// The launcher's command. `folder` is the job's own; `mark` tells its processes from all others.
     pub(crate) fn command(&self, folder: &Path, mark: &str) -> Result<Command> {
         let mut command = Command::new(&self.installation.launcher);
-        if self.contained {
+        if self.contained || matches!(self.place, Place::Nodes { .. }) {
             allocation::leave(&mut command);
         }
         command.arg("-n").arg(self.ranks.to_string()).env(MARK, mark);
@@ -70,8 +74,23 @@ impl Job<'_> {
             Family::OpenMpi => self.open_mpi(&mut command, folder, &names),
             Family::Mpich | Family::IntelMpi => self.hydra(&mut command),
         }
-        if let Place::Lab { lab, agent } = self.place {
-            self.spread(&mut command, lab, agent, folder)?;
+        match self.place {
+            Place::Here => {}
+            Place::Lab { lab, agent } => {
+                let entrances =
+                    Host::BOTH.map(|host| Entrance { address: lab.address(host).to_string(), door: lab.door(host) });
+                let words = entrances.each_ref().map(|entrance| format!("--entrance '{entrance}'")).join(" ");
+                let agent = write_agent(folder, &[], agent, &words)?;
+                let interface = lab.interface(Host::A);
+                self.spread(&mut command, &entrances.map(|entrance| entrance.address), interface, &agent);
+                self.confine(&mut command, interface);
+                lab.enter(Host::A, &mut command)?;
+            }
+            Place::Nodes { nodes, interface, folder: shared, agent } => {
+                let agent = write_agent(folder, &allocation::enter(), agent, "")?;
+                self.spread(&mut command, nodes, interface, &agent);
+                command.current_dir(shared);
+            }
         }
         command.args(&self.options).arg(&self.program).args(&self.arguments);
         if let Some(cores) = &self.cores {
@@ -96,7 +115,7 @@ impl Job<'_> {
             // Its slots are the cores that it may use; how many ranks they bear has been settled by then.
             Place::Here => command.arg("--oversubscribe"),
             // Two hosts of a lab share the cores; each would bind its first rank to the first of them.
-            Place::Lab { .. } => command.args(["--bind-to", "none"]),
+            Place::Lab { .. } | Place::Nodes { .. } => command.args(["--bind-to", "none"]),
         };
         if self.cores.is_some() && matches!(self.place, Place::Here) {
             command.args(["--bind-to", "none"]);
@@ -125,45 +144,57 @@ impl Job<'_> {
         }
     }
 
-    /// The launcher itself runs on host a and reaches b by the agent.
-    fn spread(&self, command: &mut Command, lab: &Lab, program: &Path, folder: &Path) -> Result<()> {
-        let agent = folder.join("agent");
-        let entrances =
-            Host::BOTH.map(|host| Entrance { address: lab.address(host).to_string(), door: lab.door(host) });
-        let quoted: Vec<String> = entrances.iter().map(|entrance| format!("--entrance '{entrance}'")).collect();
-        let script = format!("#!/bin/sh\nexec '{}' lab-agent {} -- \"$@\"\n", program.display(), quoted.join(" "));
-        fs::write(&agent, script)
-            .and_then(|()| fs::set_permissions(&agent, fs::Permissions::from_mode(0o700)))
-            .map_err(|e| Fault::because("folder of the job", e, "free space in TMPDIR"))?;
+    /// The launcher itself runs on the first of `hosts` and reaches the other by the agent.
+    fn spread(&self, command: &mut Command, hosts: &[String; 2], interface: &str, agent: &Path) {
         let here = self.ranks.div_ceil(2);
-        let hosts: Vec<String> = entrances
+        let hosts: Vec<String> = hosts
             .iter()
             .zip([here, self.ranks - here])
             .filter(|(_, ranks)| *ranks > 0)
-            .map(|(entrance, ranks)| format!("{}:{ranks}", entrance.address))
+            .map(|(host, ranks)| format!("{host}:{ranks}"))
             .collect();
-        let interface = lab.interface(Host::A);
+        let hosts = hosts.join(",");
         match self.installation.family {
             Family::OpenMpi => {
-                command.arg("--host").arg(hosts.join(","));
-                for (name, value) in [("plm_rsh_agent", agent.as_os_str()), ("oob_tcp_if_include", interface.as_ref())]
-                {
-                    command.env(format!("OMPI_MCA_{name}"), value);
-                }
-                command.env("PRTE_MCA_plm_ssh_agent", &agent).env("PRTE_MCA_prte_if_include", interface);
-                command.env("PMIX_MCA_ptl_tcp_if_include", format!("{interface},lo"));
-                if std::env::var_os("OMPI_MCA_btl_tcp_if_include").is_none() {
-                    command.env("OMPI_MCA_btl_tcp_if_include", interface);
-                }
+                command.args(["--host", &hosts]);
+                command.env("OMPI_MCA_plm_rsh_agent", agent).env("PRTE_MCA_plm_ssh_agent", agent);
+                // What the agent started on a node ends with the agent, so that a daemon must not leave it.
+                command.env("OMPI_MCA_orte_leave_session_attached", "1");
+                command.env("PRTE_MCA_prte_leave_session_attached", "1");
             }
             Family::Mpich | Family::IntelMpi => {
-                command.arg("-hosts").arg(hosts.join(",")).args(["-launcher", "ssh", "-launcher-exec"]).arg(&agent);
+                command.args(["-hosts", &hosts, "-launcher", "ssh", "-launcher-exec"]).arg(agent);
                 command.args(["-iface", interface]);
             }
         }
-        lab.enter(Host::A, command)?;
-        Ok(())
     }
+
+    /// A host of a lab has one interface, over which everything goes.
+    fn confine(&self, command: &mut Command, interface: &str) {
+        if self.installation.family != Family::OpenMpi {
+            return;
+        }
+        command.env("OMPI_MCA_oob_tcp_if_include", interface).env("PRTE_MCA_prte_if_include", interface);
+        command.env("PMIX_MCA_ptl_tcp_if_include", format!("{interface},lo"));
+        if std::env::var_os("OMPI_MCA_btl_tcp_if_include").is_none() {
+            command.env("OMPI_MCA_btl_tcp_if_include", interface);
+        }
+    }
+}
+
+/// Writes what launchers call in place of ssh: `before`, then the hidden command of `program` with `words`.
+fn write_agent(folder: &Path, before: &[OsString], program: &Path, words: &str) -> Result<PathBuf> {
+    let path = folder.join("agent");
+    let mut script = OsString::from("#!/bin/sh\n");
+    for line in before {
+        script.push(line);
+        script.push("\n");
+    }
+    script.push(format!("exec '{}' host-agent {words} -- \"$@\"\n", program.display()));
+    fs::write(&path, script.as_bytes())
+        .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o700)))
+        .map_err(|e| Fault::because("folder of the job", e, "free space in TMPDIR"))?;
+    Ok(path)
 }
 
 /// A folder for what a job shares in files: where shared memory lives, if there is such a place.
@@ -255,6 +286,40 @@ fn beside_engine(topology: &Topology, ranks: u32, core: CoreId, allowed: &[CoreI
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_nodes_are_reached_by_the_agent_and_the_first_rank_is_here() {
+        let (folder, shared) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let nodes = ["n3".to_owned(), "n1".to_owned()];
+        let words = |family| {
+            let launcher = PathBuf::from("mpirun");
+            let version = "4.1".to_owned();
+            let installation = Installation { family, version, launcher, device: None, libraries: None };
+            let place = Place::Nodes {
+                nodes: &nodes,
+                interface: "ib0",
+                folder: shared.path(),
+                agent: Path::new("/opt/plimsoll"),
+            };
+            let (program, arguments, options, variables) = (PathBuf::from("p"), vec![], vec![], vec![]);
+            let (cores, contained, installation) = (None, false, &installation);
+            let job = Job { installation, ranks: 2, program, arguments, options, variables, place, cores, contained };
+            let command = job.command(folder.path(), "mark").unwrap();
+            assert_eq!(command.get_current_dir(), Some(shared.path()));
+            let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+            let agent = command.get_envs().find(|(name, _)| *name == "OMPI_MCA_plm_rsh_agent");
+            (words.join(" "), agent.map(|(_, value)| PathBuf::from(value.unwrap())))
+        };
+        let agent = folder.path().join("agent");
+        let (of_open_mpi, named) = words(Family::OpenMpi);
+        assert!(of_open_mpi.contains("--bind-to none") && of_open_mpi.contains("--host n3:1,n1:1"), "{of_open_mpi}");
+        assert_eq!(named.as_ref(), Some(&agent));
+        let (of_mpich, _) = words(Family::Mpich);
+        let expected = format!("-hosts n3:1,n1:1 -launcher ssh -launcher-exec {} -iface ib0", agent.display());
+        assert!(of_mpich.contains(&expected), "{of_mpich}");
+        let script = fs::read_to_string(agent).unwrap();
+        assert!(script.ends_with("exec '/opt/plimsoll' host-agent  -- \"$@\"\n"), "{script}");
+    }
 
     const FOUR: [CoreId; 4] = [CoreId(0), CoreId(1), CoreId(2), CoreId(3)];
 

@@ -46,7 +46,7 @@ pub struct Request {
     pub variables: Variables,
     pub program: OsString,
     pub arguments: Vec<OsString>,
-    /// The program that this code runs in: the provider lies beside it, and it has the hidden command `lab-agent`.
+    /// The program that this code runs in: the provider lies beside it, and it has the hidden command `host-agent`.
     pub command: PathBuf,
 }
 
@@ -119,6 +119,7 @@ impl<'a> Session<'a> {
         {
             return Err(Fault::new(format!("carrier {carrier}"), why, "choose another, or run it where it is there"));
         }
+        notes.extend(request.carrier.as_ref().and_then(Carrier::note));
         let mut variables = match &request.carrier {
             // Between hosts the MPI knows its interfaces best.
             Some(carrier) => carrier.variables(&installation, Reach::Anywhere).ok_or_else(|| {

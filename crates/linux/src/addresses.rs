@@ -1,7 +1,7 @@
 //! The IP addresses of this host's interfaces, as the kernel lists them in the network namespace of the caller.
 
 use std::ffi::CStr;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use machine::{Fault, Result};
 
@@ -59,6 +59,53 @@ pub fn list() -> Result<Vec<InterfaceAddress>> {
     Ok(found)
 }
 
+/// The address that packets of this host to `peer` come from.
+///
+/// # Errors
+/// No route leads there.
+pub fn towards(peer: IpAddr) -> Result<IpAddr> {
+    let any = if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    // Connecting sends nothing; any port will do.
+    let route = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((peer, 9))?;
+        socket.local_addr()
+    });
+    let route = route.map_err(|e| Fault::because(format!("route to {peer}"), e, "check the address and the route"))?;
+    Ok(route.ip())
+}
+
+/// The interface that has `address`.
+///
+/// # Errors
+/// None has.
+pub fn interface_of(address: IpAddr) -> Result<String> {
+    let found = list()?.into_iter().find(|entry| entry.address == address);
+    found.map(|entry| entry.interface).ok_or_else(|| {
+        Fault::new(format!("interface of {address}"), "this host has none", "name an address of this host")
+    })
+}
+
+/// Whether `interface` has `address`.
+///
+/// # Errors
+/// There is no such interface, or it does not.
+pub fn check(interface: &str, address: IpAddr) -> Result<()> {
+    let all = list()?;
+    if all.iter().any(|entry| entry.interface == interface && entry.address == address) {
+        return Ok(());
+    }
+    let there = all.iter().any(|entry| entry.interface == interface);
+    let of = all.into_iter().find(|entry| entry.address == address).map(|entry| entry.interface);
+    let cause = match (there, &of) {
+        (false, _) => "there is none of that name that is up and has an IP address".to_owned(),
+        (true, Some(of)) => format!("packets to the peer come from {address}, which {of} has"),
+        (true, None) => format!("packets to the peer come from {address}, which it does not have"),
+    };
+    let other = of.map_or("leave the name out".to_owned(), |of| format!("name {of}, or leave the name out"));
+    let next = format!("see `ip address` and `ip route get PEER`; {other}");
+    Err(Fault::new(format!("interface {interface}"), cause, next))
+}
+
 /// The address by which other hosts are likely to reach this one: of `interface` where one is named, else of the first
 /// that is no loopback, else the loopback's.
 pub fn preferred(interface: Option<&str>) -> Result<IpAddr> {
@@ -88,5 +135,14 @@ mod tests {
         assert!(preferred(Some("lo")).unwrap().is_loopback());
         assert!(preferred(Some("none-such")).unwrap_err().to_string().contains("none-such"));
         preferred(None).unwrap();
+        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        assert_eq!((towards(here).unwrap(), interface_of(here).unwrap().as_str()), (here, "lo"));
+        check("lo", here).unwrap();
+        for (interface, address, said) in
+            [("none-such", here, "none of that name"), ("lo", [192, 0, 2, 1].into(), "192.0.2.1")]
+        {
+            assert!(check(interface, address).unwrap_err().to_string().contains(said));
+        }
+        assert!(interface_of("192.0.2.1".parse().unwrap()).unwrap_err().to_string().contains("this host has none"));
     }
 }

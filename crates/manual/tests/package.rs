@@ -72,7 +72,7 @@ fn what_is_installed_finds_its_parts_and_is_removed_whole() {
         ("fish/vendor_completions.d/plimsoll.fish", "plimsoll"),
     ] {
         let completions = fs::read_to_string(prefix.join("share").join(name)).unwrap();
-        assert!(completions.contains(text) && !completions.contains("lab-agent"), "{name}");
+        assert!(completions.contains(text) && !completions.contains("host-agent"), "{name}");
     }
     run(Command::new("bash").arg("-n").arg(prefix.join("share/bash-completion/completions/plimsoll")));
     let mut commands = 0;

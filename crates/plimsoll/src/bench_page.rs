@@ -54,6 +54,11 @@ pub fn page(measured: &[Measured], compared: usize, rounds: u32) -> String {
         }
     }
     page += "\nnotes\n";
+    let at: BTreeSet<_> =
+        measured.iter().filter_map(|point| Some((point.spec.stack, point.spec.interface.as_ref()?))).collect();
+    for (stack, interface) in at {
+        page += &format!("  {stack} is at {interface} of this end, as asked\n");
+    }
     let engines: BTreeSet<_> = measured.iter().filter_map(|point| point.spec.peer_engine).collect();
     for core in engines {
         page += &format!("  the peer's engine has {core}\n");

@@ -50,7 +50,7 @@ enum Command {
     #[command(hide = true)]
     ProfileSampler(commands::profile_sampler::Arguments),
     #[command(hide = true)]
-    LabAgent(commands::lab_agent::Arguments),
+    HostAgent(commands::host_agent::Arguments),
 }
 
 /// The commands of this program, with their arguments, without those of the offcodes.
@@ -102,6 +102,6 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Top(arguments) => commands::top::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
         Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),
-        Command::LabAgent(arguments) => commands::lab_agent::run(arguments),
+        Command::HostAgent(arguments) => commands::host_agent::run(arguments),
     }
 }

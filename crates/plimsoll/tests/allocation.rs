@@ -1,4 +1,4 @@
-//! `--path allocation`: the other node is served for one bench. What stands for the batch system's launcher here is a script,
+//! `--path allocation` and `--hosts nodes`: the other node is served for one bench. What stands for the batch system's launcher here is a script,
 //! so that these tests hold what it is called with and what plimsoll does with its answer; Slurm itself is no part of them.
 
 use std::fs;
@@ -8,7 +8,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use launch::agent::Entrance;
+use linux::lab::{Host, Lab, Options};
 use rustix::process::{Pid, test_kill_process};
+use serde_json::Value;
 use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -25,11 +28,40 @@ const SLURM: [&str; 7] =
 impl Job {
     fn of(launcher: &str, script: &str, batch: [(&'static str, String); 3]) -> Job {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(launcher);
-        let script = format!("#!/bin/sh\ncd {}\nfor word; do echo \"$word\"; done > called\n{script}", here(&folder));
-        fs::write(&path, script).unwrap();
+        let script = format!("cd {}\nfor word; do echo \"$word\"; done > called\n{script}", here(&folder));
+        let job = Job { folder, batch };
+        job.add(launcher, &script);
+        job
+    }
+
+    /// A command of the batch system.
+    fn add(&self, name: &str, script: &str) {
+        let path = self.folder.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        Job { folder, batch }
+    }
+
+    /// A job of the two hosts of `lab`. Processes on host b take it for another machine, which has another boot.
+    fn of_lab(lab: &Lab) -> Job {
+        let b = Entrance { address: "plimsoll-b".to_owned(), door: lab.door(Host::B) };
+        let script = format!(
+            r#"shift 6
+node=${{1#--nodelist=}}
+shift
+for word; do
+    words="$words '$(printf %s "$word" | sed "s/'/'\\\\''/g")'"
+done
+export node words
+exec unshare --mount --propagation private sh -c 'mount --bind boot /proc/sys/kernel/random/boot_id &&
+    exec {} host-agent --entrance {b} -- "$node" exec "$words"'
+"#,
+            env!("CARGO_BIN_EXE_plimsoll")
+        );
+        let mut job = Job::of_slurm("plimsoll-a,plimsoll-b", &script);
+        job.batch[2].1 = "plimsoll-a".to_owned();
+        job.add("scontrol", &format!("echo NodeAddr={}\n", lab.address(Host::B)));
+        fs::write(job.folder.path().join("boot"), "another\n").unwrap();
+        job
     }
 
     fn of_slurm(nodes: &str, then: &str) -> Job {
@@ -49,6 +81,7 @@ impl Job {
         }
         let path = format!("{}:{}", here(&self.folder), std::env::var("PATH").unwrap());
         command.args(arguments).envs(self.batch.clone()).env("PATH", path);
+        command.env("XDG_STATE_HOME", self.folder.path().join("state"));
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command
     }
@@ -169,20 +202,101 @@ fn what_keeps_the_second_node_away_is_told() {
     let said = refused(Job::starting("here"), &["--path", "allocation"]);
     assert!(said.contains("Slurm job 17: its nodes are 'here'"), "{said}");
     let none = [("A", ""), ("B", ""), ("C", "")].map(|(name, value)| (name, value.to_owned()));
-    let said = refused(Job::of("srun", "", none), &["--path", "allocation"]);
-    assert!(said.contains("in no job of Slurm or PBS. Next: ask for two nodes"), "{said}");
+    let outside = Job::of("srun", "", none);
+    let (_, ranks) = texts(&outside.command(&["bench", "--mpi", "--hosts", "nodes"]).output().unwrap());
+    let said = refused(outside, &["--path", "allocation"]);
+    for said in [said, ranks] {
+        assert!(said.contains("in no job of Slurm or PBS. Next: ask for two nodes"), "{said}");
+    }
+}
+
+/// Whether ranks can be started here on two cores.
+fn has_mpi() -> bool {
+    if skip::tool("mpirun.openmpi").is_none() || skip::tool("mpicc.openmpi").is_none() {
+        return false;
+    }
+    let enough = linux::affinity::allowed().unwrap().len() > 1;
+    if !enough {
+        skip::test("one core only");
+    }
+    enough
+}
+
+const RANKS: [&str; 6] = ["bench", "--mpi", "--tasks", "latency:8", "--rounds", "1"];
+
+#[test]
+fn ranks_are_on_both_nodes_and_both_count_their_cores() {
+    if !rustix::process::geteuid().is_root() {
+        return skip::test("a lab needs root");
+    }
+    if !has_mpi() {
+        return;
+    }
+    let lab = Lab::owned(&Options::default()).unwrap();
+    let job = Job::of_lab(&lab);
+    let core = linux::affinity::allowed().unwrap()[0].0;
+    let cores = format!("{core},{core}");
+    let mut bench = job.command(&[&RANKS[..], &["--json", "--hosts", "nodes", "--cores", &cores]].concat());
+    let output = lab.enter(Host::A, &mut bench).unwrap().output().unwrap();
+    let (out, said) = texts(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("Between plimsoll-a and plimsoll-b of Slurm job 17."), "{said}");
+    let found: Value = serde_json::from_str(&out).unwrap();
+    let notes = found["findings"]["notes"].as_array().unwrap();
+    assert!(
+        notes.iter().any(|note| note == "two nodes, plimsoll-a and plimsoll-b of Slurm job 17, over lab0"),
+        "{out}"
+    );
+    let measured = found["findings"]["measured"].as_array().unwrap();
+    let block = |contender: &str| {
+        let of = |found: &&Value| found["contender"].as_str().unwrap().starts_with(contender);
+        let found = measured.iter().find(of).unwrap_or_else(|| panic!("no {contender}: {out}"));
+        assert_eq!(found["seats"]["hosts"], "nodes");
+        found["blocks"].get(0).unwrap_or_else(|| panic!("{contender} was not measured: {}", found["failures"]))
+    };
+    for contender in ["plimsoll at app, udp", "plimsoll at core:", "tcp"] {
+        let block = block(contender);
+        let outcome = &block["outcomes"][0];
+        assert!(outcome["value"].as_f64().unwrap() > 0.0, "{contender}: {outcome}");
+        for counted in [&outcome["cores"], &outcome["remote_cores"]["measured"]] {
+            assert!(!counted.as_array().unwrap().is_empty(), "{contender}: {outcome}");
+        }
+        if contender != "tcp" {
+            let endpoints = block["reports"]["endpoints"].as_array().unwrap();
+            let mut of = endpoints
+                .iter()
+                .map(|of| (of["rank"].as_u64().unwrap(), of["host"].as_str().unwrap()))
+                .collect::<Vec<_>>();
+            of.sort_unstable();
+            assert_eq!(of, [(0, "plimsoll-a"), (1, "plimsoll-b")], "{contender}");
+        }
+    }
+    let left = |of: &str| fs::read_dir(job.folder.path().join(of)).unwrap().count();
+    assert_eq!(left("state/plimsoll"), 1, "more than the lock is left");
+    let until = Instant::now() + SOON;
+    while lab.status().unwrap().hosts.iter().any(|host| !host.processes.is_empty()) {
+        assert!(Instant::now() < until, "what ran on the nodes goes on: {:?}", lab.status());
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_folder_that_the_other_node_does_not_see_is_told() {
+    if !has_mpi() {
+        return;
+    }
+    let job = Job::of_slurm("here,localhost", "shift 7\n[ \"$1\" != test ] || exit 1\nexec \"$@\"\n");
+    let (_, said) = texts(&job.command(&[&RANKS[..], &["--hosts", "nodes"]].concat()).output().unwrap());
+    assert!(said.contains("state/plimsoll: it is not seen on localhost. Next: set XDG_STATE_HOME"), "{said}");
 }
 
 #[test]
 fn an_mpi_of_one_host_does_not_spread_over_the_nodes() {
-    if skip::tool("mpirun.openmpi").is_none() || skip::tool("mpicc.openmpi").is_none() {
+    if !has_mpi() {
         return;
     }
-    if linux::affinity::allowed().unwrap().len() < 2 {
-        return skip::test("one core only");
-    }
     let job = Job::starting("here,localhost");
-    let mut bench = job.command(&["bench", "--mpi", "--hosts", "one", "--tasks", "latency:8", "--rounds", "1"]);
+    let mut bench = job.command(&[&RANKS[..], &["--hosts", "one"]].concat());
     // What Open MPI reads of a job.
     bench.envs([("SLURM_JOBID", "17"), ("SLURM_NODELIST", "here,localhost"), ("SLURM_TASKS_PER_NODE", "1(x2)")]);
     let (out, said) = texts(&bench.output().unwrap());

@@ -75,7 +75,7 @@ impl Server {
         connection.send(&Request::Hello { plimsoll: VERSION }, SOON).unwrap();
         assert!(matches!(connection.receive(SOON).unwrap(), Reply::Welcome { .. }));
         let core = core.map(machine::CoreId);
-        let prepare = Prepare { stack, placement: Site::App, core, address: None, polite: true };
+        let prepare = Prepare { stack, placement: Site::App, core, address: None, interface: None, polite: true };
         connection.send(&Request::Prepare(prepare), SOON).unwrap();
         let reply = connection.receive(SOON).unwrap();
         (connection, reply)
@@ -150,16 +150,25 @@ fn networks_are_at_the_interfaces_that_lead_to_the_other_host() {
     // At every address, so that the called one says which interface it is.
     let server = Server::of(&mut within(Host::B, &["serve", "--listen", "[::]:0"]));
     let path = SocketAddr::new(lab.address(Host::B), server.address.port()).to_string();
-    let stacks = ["--stack", "engine-afxdp,engine-xdp,engine-udp", "--sizes", "8", "--rounds", "2", "--cores", "0,0"];
+    let stacks =
+        ["--stack", "engine-afxdp:lab0,engine-xdp,engine-udp", "--sizes", "8", "--rounds", "2", "--cores", "0,0"];
     let output = within(Host::A, &[&["bench", "--path", &path], &stacks[..]].concat()).output().unwrap();
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if said.contains("not permitted") {
         return skip::test(said);
     }
     assert!(output.status.success() && text.contains(&format!("2 rounds, path remote {path}")), "{text}{said}");
+    assert!(text.contains("engine-afxdp is at lab0 of this end, as asked"), "{text}");
+    for (interface, said) in [("lab1", "there is none of that name"), ("lo", "which lab0 has")] {
+        let stack = format!("engine-xdp:{interface}");
+        let bench = ["bench", "--path", &path, "--stack", &stack, "--sizes", "8", "--rounds", "1", "--cores", "0,0"];
+        let output = within(Host::A, &bench).output().unwrap();
+        let refused = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(refused.contains(&format!("interface {interface}: ")) && refused.contains(said), "{refused}");
+    }
 
     let folder = tempfile::tempdir().unwrap();
-    let mut study = within(Host::A, &["study", "--budget", "5", "--path", &path, "--network", "afxdp,xdp"]);
+    let mut study = within(Host::A, &["study", "--budget", "5", "--path", &path, "--network", "afxdp:lab0,xdp"]);
     let output = study.current_dir(folder.path()).env("XDG_STATE_HOME", folder.path()).output().unwrap();
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.contains(&format!("to {path},")), "{text}{said}");

@@ -1,6 +1,7 @@
 //! What the initiator asks and the responder answers, in the order of a session:
 //! `Hello` -> `Welcome`, `Prepare` -> `Ready`, `Meet` -> `Met`, then per block `Run` -> `Started` -> `Finished`, and
-//! `Bye`. `Failed` may stand for any answer and ends the session. At a server that was started for one bench `Secret` comes
+//! `Bye`. In place of `Prepare` and what follows an initiator whose messages others carry may say `Count` -> `Counting` and
+//! `Tell` -> `Counted`, as often as it likes. `Failed` may stand for any answer and ends the session. At a server that was started for one bench `Secret` comes
 //! first, and one connection says `Hold` -> `Held` instead of the rest.
 
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use exchange::endpoint::{Job, Outcome};
 use exchange::stack::{Offer, Prepare};
 
 /// Raised with every change of these messages; both ends must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Jobs that one `Run` may name.
 pub const MAX_JOBS: usize = 8;
@@ -39,6 +40,10 @@ pub enum Request {
     Run {
         jobs: Vec<Job>,
     },
+    /// The responder's cores from now on.
+    Count,
+    /// What they did since.
+    Tell,
     Bye,
 }
 
@@ -56,6 +61,8 @@ pub enum Reply {
     Met,
     Started,
     Finished(Box<Finished>),
+    Counting,
+    Counted(Reading<Vec<CoreCost>>),
     Failed {
         subject: String,
         cause: String,

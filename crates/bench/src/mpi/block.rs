@@ -19,9 +19,9 @@ use machine::accounting::CoreCost;
 use machine::{CoreId, Fault, Nanoseconds, Reading, Result, count};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use serde::Serialize;
-use tempfile::TempDir;
 
 use super::contender::{Contender, Hosts, Seats};
+use super::nodes::{Nodes, Pair};
 use super::pattern::Task;
 use super::program::Program;
 use super::result::{Figures, Line};
@@ -40,8 +40,33 @@ pub struct Outcome {
     pub value: f64,
     pub messages: u64,
     pub ranks: [Figures; 2],
-    /// Network softirqs by core, of both hosts.
+    /// Network softirqs by core, of this machine: of both hosts, unless one is another machine.
     pub cores: Vec<CoreCost>,
+    /// Those of the other machine, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_cores: Option<Reading<Vec<CoreCost>>>,
+}
+
+impl Outcome {
+    /// Nanoseconds of network softirqs for each message, on all cores of both hosts.
+    pub fn softirqs(&self) -> Reading<f64> {
+        let there = match &self.remote_cores {
+            None => &[][..],
+            Some(Reading::Measured(cores) | Reading::Modelled(cores)) => cores,
+            Some(none) => return none.clone().map(|_| 0.0),
+        };
+        if self.cores.is_empty() {
+            return Reading::absent("no meter of this host could be opened");
+        }
+        let mut sum = 0.0;
+        for reading in self.cores.iter().chain(there).flat_map(|core| [&core.net_rx, &core.net_tx]) {
+            match reading {
+                Reading::Measured(softirq) | Reading::Modelled(softirq) => sum += softirq.time.0 as f64,
+                none => return none.clone().map(|_| 0.0),
+            }
+        }
+        Reading::Measured(sum / self.messages.max(1) as f64)
+    }
 }
 
 impl Block {
@@ -61,15 +86,15 @@ pub struct Block {
     pub accounted: bool,
 }
 
-/// Starts blocks. Its program and its lab live as long as it does.
+/// Starts blocks. Its program, its lab and what it holds of other nodes live as long as it does.
 pub struct Bench {
     installation: Installation,
     program: Program,
     provider: Result<Provider>,
-    _links: TempDir,
-    /// The program whose hidden command `lab-agent` enters the hosts of a lab.
+    /// The program whose hidden command `host-agent` enters the hosts of a lab.
     command: PathBuf,
     lab: Option<Lab>,
+    nodes: Option<Nodes>,
     steered: Option<CoreId>,
     /// Carriers of the MPI that were looked at, with whether between hosts.
     proven: HashSet<(String, Hosts)>,
@@ -78,14 +103,13 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// `command` is this program, or another with the hidden command `lab-agent` and the provider beside it.
-    pub fn new(installation: Installation, command: PathBuf) -> Result<Bench> {
-        let program = Program::compile(&installation, "patterns", include_str!("patterns.c"))?;
-        let links = tempfile::Builder::new()
-            .prefix("plimsoll-provider-")
-            .tempdir()
-            .map_err(|e| Fault::because("folder for a link", e, "free space in TMPDIR"))?;
-        let provider = provider::find(&command, links.path());
+    /// `command` is this program, or another with the hidden command `host-agent` and the provider beside it. `nodes` are for
+    /// seats on two of them.
+    pub fn new(installation: Installation, command: PathBuf, nodes: Option<Nodes>) -> Result<Bench> {
+        let within = nodes.as_ref().map_or_else(std::env::temp_dir, |nodes| nodes.folder().to_owned());
+        let program = Program::compile(&installation, "patterns", include_str!("patterns.c"), &within)?;
+        nodes.as_ref().map_or(Ok(()), |nodes| nodes.check(&program.path()))?;
+        let provider = provider::find(&command, program.folder());
         let mut notes = Vec::new();
         let meter = HostMeter::open().map_err(|fault| notes.push(format!("no softirqs counted: {fault}"))).ok();
         if let Some(Reading::Absent { reason } | Reading::NotPermitted { reason, .. }) =
@@ -97,9 +121,9 @@ impl Bench {
             installation,
             program,
             provider,
-            _links: links,
             command,
             lab: None,
+            nodes,
             steered: None,
             proven: HashSet::new(),
             meter,
@@ -146,7 +170,14 @@ impl Bench {
             (Err(fault), true) => return Err(Fault::new(fault.subject(), fault.cause(), fault.next())),
         };
         self.steer(seats)?;
-        let interface = self.lab.as_ref().map(|lab| lab.interface(Host::A)).filter(|_| seats.hosts == Hosts::Lab);
+        let (lab, nodes) = match seats.hosts {
+            Hosts::One => (None, None),
+            Hosts::Lab => (self.lab.as_ref(), None),
+            Hosts::Nodes => (None, self.nodes.as_mut()),
+        };
+        let (pair, shared) = nodes.as_ref().map(|nodes| (nodes.pair.clone(), nodes.folder().to_owned())).unzip();
+        let interface = pair.as_ref().map(|pair| pair.interface.as_str());
+        let interface = interface.or(lab.map(|lab| lab.interface(Host::A)));
         let variables = contender.variables(&self.installation, provider.as_ref(), &self.command, interface, accounted);
         let mut variables = variables.ok_or_else(|| {
             let cause = format!("{} has no such transport", self.installation);
@@ -154,7 +185,7 @@ impl Bench {
         })?;
         variables.extend(proof.iter().flat_map(|proof| proof.variables()));
         if let Some(core) = contender.core() {
-            let lab = self.lab.as_ref().filter(|_| seats.hosts == Hosts::Lab);
+            // On another node the first rank starts it.
             launch::engine::start(&self.command, core, lab)?;
         }
         let scratch = Scratch::new()?;
@@ -174,26 +205,31 @@ impl Bench {
             arguments,
             options: Vec::new(),
             variables,
-            place: match (&self.lab, seats.hosts) {
-                (Some(lab), Hosts::Lab) => Place::Lab { lab, agent: &self.command },
+            place: match (lab, &pair, &shared) {
+                (Some(lab), _, _) => Place::Lab { lab, agent: &self.command },
+                (None, Some(Pair { names, interface, .. }), Some(folder)) => {
+                    Place::Nodes { nodes: names, interface, folder, agent: &self.command }
+                }
                 _ => Place::Here,
             },
             // The ranks bind themselves.
             cores: Some(linux::affinity::allowed()?),
-            contained: true,
+            contained: pair.is_none(),
         };
+        let streams = if pair.is_some() { Streams::KeptHere } else { Streams::Kept };
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut collected = Collected::new(tasks);
-        let mut running = Running::start(&job, scratch, Streams::Kept, None)?;
-        let meter = &mut self.meter;
+        let mut running = Running::start(&job, scratch, streams, None)?;
+        let mut meters = Meters { here: self.meter.as_mut(), there: nodes };
         let ended =
-            running.wait(LIMIT, Some(&control.out()?), |_| control.attend(|line| collected.take(line, meter.as_mut())));
+            running.wait(LIMIT, Some(&control.out()?), |_| control.attend(|line| collected.take(line, &mut meters)));
         let complained = running.complained();
         let said = running.said();
         let reports = running.finish();
         let why = |text: &str| {
-            let line = text.lines().find(|line| line.chars().any(char::is_alphabetic));
-            line.map(|line| line.trim().to_owned())
+            // A batch system's launcher may say first that it cannot bind, which nobody asked for.
+            let mut lines = text.lines().filter(|line| line.chars().any(char::is_alphabetic));
+            lines.find(|line| !line.contains("for cpu binding")).map(|line| line.trim().to_owned())
         };
         let failed = |cause: String| {
             let said = why(&complained).or_else(|| why(&said)).unwrap_or_else(|| "it said nothing".to_owned());
@@ -221,7 +257,7 @@ impl Bench {
 
     /// Makes the lab where it is needed, with its receive processing where `seats` want it.
     fn steer(&mut self, seats: &Seats) -> Result<()> {
-        if seats.hosts == Hosts::One {
+        if seats.hosts != Hosts::Lab {
             return Ok(());
         }
         if self.lab.is_none() {
@@ -289,29 +325,52 @@ impl Control {
     }
 }
 
+/// Of this machine and, where there is one, of the other.
+struct Meters<'a> {
+    here: Option<&'a mut HostMeter>,
+    there: Option<&'a mut Nodes>,
+}
+
+/// What they counted.
+type Counted = (Vec<CoreCost>, Option<Reading<Vec<CoreCost>>>);
+
+impl Meters<'_> {
+    fn begin(&mut self) -> Result<()> {
+        if let Some(nodes) = &mut self.there {
+            nodes.begin();
+        }
+        self.here.as_mut().map_or(Ok(()), |meter| meter.begin())
+    }
+
+    fn end(&mut self) -> Result<Counted> {
+        let here = self.here.as_mut().map_or(Ok(Vec::new()), |meter| meter.end())?;
+        Ok((here, self.there.as_mut().and_then(|nodes| nodes.end())))
+    }
+}
+
 /// Results as they come in.
 struct Collected<'a> {
     tasks: &'a [Task],
     figures: Vec<[Option<Figures>; 2]>,
-    cores: Vec<Vec<CoreCost>>,
+    counted: Vec<Counted>,
 }
 
 impl Collected<'_> {
     fn new(tasks: &[Task]) -> Collected<'_> {
-        Collected { tasks, figures: vec![[None, None]; tasks.len()], cores: vec![Vec::new(); tasks.len()] }
+        Collected { tasks, figures: vec![[None, None]; tasks.len()], counted: vec![Counted::default(); tasks.len()] }
     }
 
     /// Whether the line waits for an answer.
-    fn take(&mut self, line: Line, meter: Option<&mut HostMeter>) -> Result<bool> {
+    fn take(&mut self, line: Line, meters: &mut Meters) -> Result<bool> {
         match line {
             Line::Begin(_) => {
-                meter.map_or(Ok(()), HostMeter::begin)?;
+                meters.begin()?;
                 Ok(true)
             }
             Line::End(task) => {
-                let cores = meter.map_or(Ok(Vec::new()), HostMeter::end)?;
-                if let Some(slot) = self.cores.get_mut(task) {
-                    *slot = cores;
+                let counted = meters.end()?;
+                if let Some(slot) = self.counted.get_mut(task) {
+                    *slot = counted;
                 }
                 Ok(true)
             }
@@ -326,12 +385,12 @@ impl Collected<'_> {
 
     /// One for each task; `None` if a rank's result is missing.
     fn outcomes(self) -> Option<Vec<Outcome>> {
-        let both = self.tasks.iter().zip(self.figures).zip(self.cores);
-        both.map(|((task, figures), cores)| {
+        let all = self.tasks.iter().zip(self.figures).zip(self.counted);
+        all.map(|((task, figures), (cores, remote_cores))| {
             let ranks = [figures[0]?, figures[1]?];
             let value = task.pattern.value(task.size, ranks[0].rounds, ranks[0].elapsed);
             let messages = ranks[0].rounds * task.pattern.messages();
-            Some(Outcome { task: *task, value, messages, ranks, cores })
+            Some(Outcome { task: *task, value, messages, ranks, cores, remote_cores })
         })
         .collect()
     }

@@ -65,7 +65,14 @@ pub(super) mod tests {
         let seats = Seats { hosts: Hosts::One, cores: (CoreId(0), CoreId(1)), protocol_core: None };
         let block = |value: f64| Block {
             started: Nanoseconds(0),
-            outcomes: vec![Outcome { task, value, messages: 100, ranks: [Figures::default(); 2], cores: Vec::new() }],
+            outcomes: vec![Outcome {
+                task,
+                value,
+                messages: 100,
+                ranks: [Figures::default(); 2],
+                cores: Vec::new(),
+                remote_cores: None,
+            }],
             reports: Reports::default(),
             accounted: false,
         };

@@ -8,7 +8,7 @@ use machine::{Fault, Probe, Result, count};
 use serde::Serialize;
 
 use super::block::{Bench, Block};
-use super::contender::{Contender, Seats};
+use super::contender::{Contender, Hosts, Seats};
 use super::pattern::Task;
 use super::targets;
 
@@ -62,8 +62,9 @@ impl Blocks for Starts<'_> {
     }
 
     fn probe(&mut self, start: usize) -> Option<Probe> {
-        let (one, other) = self.starts[start].0.cores;
-        crate::probe(one, other)
+        let Seats { hosts, cores: (one, other), .. } = self.starts[start].0;
+        // Cores of two nodes share nothing.
+        if hosts == Hosts::Nodes { None } else { crate::probe(one, other) }
     }
 
     fn stopped(&self) -> bool {

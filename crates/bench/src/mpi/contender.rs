@@ -69,12 +69,13 @@ impl Contender {
     }
 }
 
-/// Whether the ranks are on one host or on the two of a lab.
+/// Whether the ranks are on one host, on the two of a lab, or on two nodes of a batch system's job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hosts {
     One,
     Lab,
+    Nodes,
 }
 
 /// Where the ranks run, and who does the kernel's part.
@@ -93,6 +94,7 @@ impl fmt::Display for Seats {
         let place = match self.hosts {
             Hosts::One => "one host",
             Hosts::Lab => "two hosts over veth",
+            Hosts::Nodes => "two nodes",
         };
         write!(f, "{place}, ranks on cores {} and {}", first.0, second.0)?;
         match self.protocol_core {
@@ -104,12 +106,11 @@ impl fmt::Display for Seats {
     }
 }
 
-/// Contenders for `hosts` on a machine with so many `cores`, of which one may be `free` beside those of the ranks, and why
-/// others were left out. `carriers` are what can carry between these hosts besides the engine.
+/// Contenders for `hosts`, and why others were left out. `free` is a core for the engine beside those of the ranks, or why there
+/// is none; `carriers` are what can carry between these hosts besides the engine.
 pub fn usual(
     hosts: Hosts,
-    free: Option<CoreId>,
-    cores: usize,
+    free: Result<CoreId, String>,
     interface: &str,
     carriers: Vec<Carrier>,
 ) -> (Vec<Contender>, Vec<String>) {
@@ -117,7 +118,7 @@ pub fn usual(
     let mut notes = Vec::new();
     let networks = match hosts {
         Hosts::One => vec![None],
-        Hosts::Lab => vec![
+        Hosts::Lab | Hosts::Nodes => vec![
             Some(Network::Udp),
             Some(Network::Afxdp(interface.to_owned())),
             Some(Network::Xdp(interface.to_owned())),
@@ -127,12 +128,10 @@ pub fn usual(
         contenders.push(Contender::Engine { placement: Site::App, network: network.clone() });
     }
     match free {
-        Some(core) => {
+        Ok(core) => {
             contenders.push(Contender::Engine { placement: Site::Core(core), network: networks[0].clone() });
         }
-        None => notes.push(format!(
-            "plimsoll at core:N left out: two ranks and the engine's core need 3 cores, this process has {cores}"
-        )),
+        Err(why) => notes.push(format!("plimsoll at core:N left out: {why}")),
     }
     contenders.extend(carriers.into_iter().map(Contender::Peer));
     (contenders, notes)
@@ -144,11 +143,11 @@ mod tests {
 
     #[test]
     fn an_engine_on_a_core_takes_part_where_there_is_one_to_spare() {
-        let (two, notes) = usual(Hosts::One, None, 2, "lab0", Vec::new());
+        let (two, notes) = usual(Hosts::One, Err("2 cores".to_owned()), "lab0", Vec::new());
         assert_eq!(two.iter().filter(|contender| contender.is_engine()).count(), 1);
-        assert!(notes[0].contains("need 3 cores, this process has 2"));
+        assert_eq!(notes, ["plimsoll at core:N left out: 2 cores"]);
         let carriers = ["ucx", "tcp"].map(|name| launch::carriers::named(name).unwrap()).to_vec();
-        let (three, notes) = usual(Hosts::Lab, Some(CoreId(2)), 3, "lab0", carriers);
+        let (three, notes) = usual(Hosts::Lab, Ok(CoreId(2)), "lab0", carriers);
         let names: Vec<_> = three.iter().map(Contender::to_string).collect();
         let all = "plimsoll at app, udp|plimsoll at app, afxdp:lab0|plimsoll at app, xdp:lab0|plimsoll at core:2, udp|ucx|tcp";
         assert_eq!((names.join("|").as_str(), notes.len()), (all, 0));

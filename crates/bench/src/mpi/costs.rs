@@ -37,7 +37,7 @@ pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> Vec<Row> {
                 Pattern::Bandwidth | Pattern::Exchange => None,
             });
             if task.pattern == Pattern::Rate && way.network.is_some() {
-                rows.extend(row(Item::Softirq(way.clone()), of(&softirq)));
+                rows.extend(row(Item::Softirq(way.clone()), of(&|outcome| outcome.softirqs().value().copied())));
             }
         }
     }
@@ -45,22 +45,17 @@ pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> Vec<Row> {
 }
 
 fn way(contender: &Contender, seats: &Seats, mpi: &str) -> Way {
-    let lab = seats.hosts == Hosts::Lab;
+    let between = match seats.hosts {
+        Hosts::One => None,
+        Hosts::Lab => Some("lab".to_owned()),
+        Hosts::Nodes => Some("nodes".to_owned()),
+    };
     let (carrier, placement, network) = match contender {
         Contender::Engine { placement, network } => {
             let kind = if matches!(placement, Site::Core(_)) { SiteKind::Core } else { SiteKind::App };
             (ENGINE.to_owned(), kind, network.as_ref().map(|network| network.kind().to_owned()))
         }
-        Contender::Peer(carrier) => (carrier.name.clone(), SiteKind::App, lab.then(|| "lab".to_owned())),
+        Contender::Peer(carrier) => (carrier.name.clone(), SiteKind::App, between),
     };
     Way { carrier, mpi: mpi.to_owned(), placement, network }
-}
-
-/// Nanoseconds of network softirqs for each message; `None` where no sensor told.
-fn softirq(outcome: &Outcome) -> Option<f64> {
-    let mut time = 0;
-    for core in &outcome.cores {
-        time += core.net_rx.value()?.time.0 + core.net_tx.value()?.time.0;
-    }
-    (!outcome.cores.is_empty()).then(|| time as f64 / outcome.messages.max(1) as f64)
 }

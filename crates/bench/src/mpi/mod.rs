@@ -9,6 +9,7 @@ pub mod comparison;
 pub mod conduct;
 pub mod contender;
 pub mod costs;
+pub mod nodes;
 pub mod page;
 pub mod pattern;
 pub mod program;

@@ -55,10 +55,7 @@ pub fn targets(judged: &[Judged]) -> String {
     let mut table =
         table(&["target", "pattern", "measured", "95 % interval", "verdict", "best of plimsoll", "best peer"]);
     for target in judged {
-        let place = match target.hosts {
-            Hosts::One => "one host",
-            Hosts::Lab => "two hosts",
-        };
+        let place = if target.hosts == Hosts::One { "one host" } else { "two hosts" };
         let name =
             |contender: Option<&super::contender::Contender>| contender.map_or("-".to_owned(), |c| c.to_string());
         table.add_row([
@@ -156,21 +153,24 @@ fn softirqs(here: &[&Measured], tasks: &[Task]) -> String {
     let mut text = String::new();
     for task in tasks {
         for measured in here {
-            let mut cores: BTreeMap<CoreId, Vec<f64>> = BTreeMap::new();
+            // Those of a second machine last.
+            let mut cores: BTreeMap<(bool, CoreId), Vec<f64>> = BTreeMap::new();
             for outcome in measured.series.blocks.iter().filter_map(|taken| taken.block.of(task)) {
-                for core in &outcome.cores {
+                let there = outcome.remote_cores.iter().filter_map(Reading::value).flatten();
+                for (far, core) in outcome.cores.iter().map(|core| (false, core)).chain(there.map(|core| (true, core)))
+                {
                     let time = |reading: &Reading<machine::accounting::Softirq>| {
                         reading.value().map_or(0.0, |softirq| softirq.time.0 as f64)
                     };
                     let sum = (time(&core.net_rx) + time(&core.net_tx)) / outcome.messages.max(1) as f64;
-                    cores.entry(core.core).or_default().push(sum);
+                    cores.entry((far, core.core)).or_default().push(sum);
                 }
             }
             let parts: Vec<String> = cores
                 .into_iter()
                 .filter_map(|(core, values)| Some((core, median(&values)?)))
                 .filter(|(_, value)| *value >= 0.5)
-                .map(|(core, value)| format!("{core} {value:.0}"))
+                .map(|((far, core), value)| format!("{core}{} {value:.0}", if far { " of the other node" } else { "" }))
                 .collect();
             if !parts.is_empty() {
                 text += &format!("  {task}, {}: {}\n", measured.contender, parts.join(", "));
@@ -192,6 +192,9 @@ fn nearness(all: &[Measured]) -> Vec<String> {
     let sentences = nearness::said(all.iter().flat_map(of));
     let mut notes: Vec<String> =
         sentences.into_iter().map(|said| format!("probe before and after each start: {said}")).collect();
+    if notes.is_empty() && all.iter().all(|measured| measured.seats.hosts == Hosts::Nodes) {
+        return notes;
+    }
     if notes.is_empty() {
         return vec!["no probe between the cores: they are one, or others kept them busy".to_owned()];
     }

@@ -258,8 +258,14 @@ static void pin(const char *cores)
         die("memory");
     CPU_ZERO_S(size, set);
     CPU_SET_S(core, size, set);
-    if (sched_setaffinity(0, size, set) != 0)
-        die("core");
+    if (sched_setaffinity(0, size, set) != 0) {
+        char what[160], host[65] = "";
+        int why = errno;
+        gethostname(host, sizeof host - 1);
+        snprintf(what, sizeof what, "rank %d cannot have core %d of %s", rank, core, host);
+        errno = why;
+        die(what);
+    }
     CPU_FREE(set);
 }
 

@@ -15,13 +15,13 @@ pub struct Program {
 }
 
 impl Program {
-    /// Compiles C code with the compiler of `installation`. Fails where there is none.
-    pub fn compile(installation: &Installation, name: &'static str, code: &str) -> Result<Program> {
+    /// Compiles C code with the compiler of `installation`, in a folder of its own below `within`. Fails where there is none.
+    pub fn compile(installation: &Installation, name: &'static str, code: &str, within: &Path) -> Result<Program> {
         let compiler = installation.compiler()?;
         let subject = || format!("compiler {}", compiler.display());
         let folder = tempfile::Builder::new()
             .prefix("plimsoll-mpi-")
-            .tempdir()
+            .tempdir_in(within)
             .map_err(|e| Fault::because("folder for a program", e, "free space in TMPDIR"))?;
         let source = folder.path().join(format!("{name}.c"));
         std::fs::write(&source, code).map_err(|e| Fault::because("folder for a program", e, "free space in TMPDIR"))?;
@@ -43,6 +43,11 @@ impl Program {
     }
 
     pub fn path(&self) -> PathBuf {
-        Path::new(self.folder.path()).join(self.name)
+        self.folder().join(self.name)
+    }
+
+    /// It goes with this value.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 }

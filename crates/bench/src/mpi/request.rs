@@ -8,12 +8,13 @@ use launch::carriers::{self, Carrier, Reach};
 use launch::installation::{Choice, Installation};
 use machine::choice::for_polling_here;
 use machine::topology::Topology;
-use machine::{Bytes, CoreId, Fault, Result, count};
+use machine::{Bytes, CoreId, CpuSet, Fault, Result, count};
 use serde::Serialize;
 
 use super::block::Bench;
 use super::conduct::{Measured, Plan, conduct};
 use super::contender::{Hosts, Seats, usual};
+use super::nodes::{Nodes, Pair};
 use super::page;
 use super::pattern::{Pattern, Task};
 use super::seats;
@@ -27,6 +28,9 @@ const INTERFACE: &str = "lab0";
 pub enum Paths {
     One,
     Lab,
+    /// Two nodes of a batch system's job.
+    Nodes,
+    /// One host and, in a job of two nodes, these, or else the lab.
     #[default]
     Both,
 }
@@ -38,8 +42,9 @@ impl FromStr for Paths {
         match text {
             "one" => Ok(Paths::One),
             "lab" => Ok(Paths::Lab),
+            "nodes" => Ok(Paths::Nodes),
             "both" => Ok(Paths::Both),
-            _ => Err(Fault::new(format!("hosts '{text}'"), "there is no such choice", "write one, lab or both")),
+            _ => Err(Fault::new(format!("hosts '{text}'"), "there is no such choice", "write one, lab, nodes or both")),
         }
     }
 }
@@ -70,7 +75,7 @@ pub struct Request {
     pub rounds: u32,
     /// Also blocks with timed MPI calls, which divide the ranks' CPU time.
     pub divided: bool,
-    /// This program: the provider lies beside it, and it has the hidden command `lab-agent`.
+    /// This program: the provider lies beside it, and it has the hidden command `host-agent`.
     pub command: PathBuf,
 }
 
@@ -86,13 +91,15 @@ pub struct Findings {
     rounds: u32,
 }
 
-/// Measures it. Findings come back also where a signal ended it; `begin` is told how often `mpirun` will be started.
-pub fn run(request: &Request, begin: impl FnOnce(usize)) -> Result<(Findings, Result<()>)> {
+/// Measures it. `nodes` take the place of the lab as the two hosts. Findings come back also where a signal ended it; `begin` is
+/// told how often `mpirun` will be started.
+pub fn run(request: &Request, nodes: Option<Nodes>, begin: impl FnOnce(usize)) -> Result<(Findings, Result<()>)> {
     let installation = Installation::chosen(&request.mpi)?;
     let cores = for_polling_here(&linux::affinity::allowed()?)?;
     let mut notes = Vec::new();
-    let plan = plan(request, &installation, &cores, &mut notes)?;
-    let mut bench = Bench::new(installation, request.command.clone())?;
+    let pair = nodes.as_ref().map(|nodes| &nodes.pair);
+    let plan = plan(request, &installation, &cores, pair, &mut notes)?;
+    let mut bench = Bench::new(installation, request.command.clone(), nodes)?;
     notes.extend_from_slice(bench.notes());
     begin(plan.starts());
     let (measured, end) = conduct(&mut bench, &plan);
@@ -108,35 +115,41 @@ pub fn run(request: &Request, begin: impl FnOnce(usize)) -> Result<(Findings, Re
 }
 
 /// `cores` are those to choose from, near ones first.
-fn plan(request: &Request, installation: &Installation, cores: &[CoreId], notes: &mut Vec<String>) -> Result<Plan> {
-    let pairs = match request.cores {
-        Some(named) if named.0 == named.1 => {
-            let next = "choose two cores";
-            return Err(Fault::new(
-                format!("cores {},{}", named.0.0, named.1.0),
-                "two ranks that poll would share one",
-                next,
-            ));
-        }
-        Some(named) => {
-            linux::affinity::check(named.0)?;
-            linux::affinity::check(named.1)?;
-            vec![named]
-        }
-        None => seats::pairs(cores)?,
-    };
+fn plan(
+    request: &Request,
+    installation: &Installation,
+    cores: &[CoreId],
+    nodes: Option<&Pair>,
+    notes: &mut Vec<String>,
+) -> Result<Plan> {
+    let apart = nodes.map_or(&[][..], |nodes| &nodes.cores);
+    let pairs = pairs(request, cores, apart)?;
     let root = rustix::process::geteuid().is_root();
     let mut all: Vec<Seats> = Vec::new();
-    if request.paths != Paths::Lab && request.protocol_core.is_none() {
+    if matches!(request.paths, Paths::One | Paths::Both) && request.protocol_core.is_none() {
         all.extend(pairs.iter().map(|&cores| Seats { hosts: Hosts::One, cores, protocol_core: None }));
     }
-    match (request.paths, root, request.protocol_core) {
+    if request.targets && request.paths == Paths::Nodes {
+        let cause = "what the engine is held to is of one host and of the lab";
+        return Err(Fault::new("targets", cause, "choose --hosts lab, one or both, or leave --targets out"));
+    }
+    match (request.paths, nodes, request.protocol_core) {
         (Paths::One, _, None) => {}
-        (Paths::One, _, Some(_)) => {
+        (Paths::One | Paths::Nodes, _, Some(_)) => {
             let cause = "receive processing is steered in the lab only";
             return Err(Fault::new("protocol core", cause, "choose --hosts lab, or leave --protocol-core out"));
         }
-        (Paths::Both, false, None) => notes.push("two hosts left out: the lab needs root".to_owned()),
+        (Paths::Both | Paths::Nodes, Some(nodes), None) => {
+            let [here, next] = &nodes.names;
+            notes.push(format!("two nodes, {here} and {next} of {}, over {}", nodes.job, nodes.interface));
+            let cores = match (request.cores, apart) {
+                (Some(named), _) => named,
+                (None, []) => pairs[0],
+                (None, [there, ..]) => (cores[0], *there),
+            };
+            all.push(Seats { hosts: Hosts::Nodes, cores, protocol_core: None });
+        }
+        (Paths::Both, None, None) if !root => notes.push("two hosts left out: the lab needs root".to_owned()),
         // As the near pair: two hosts have no cores in common.
         (_, _, None) => all.push(Seats { hosts: Hosts::Lab, cores: pairs[0], protocol_core: None }),
         (_, _, Some(core)) => all.extend(seats::around(core, cores)?),
@@ -160,17 +173,18 @@ fn plan(request: &Request, installation: &Installation, cores: &[CoreId], notes:
         let names: Vec<&str> = absent.iter().map(|carrier| carrier.name.as_str()).collect();
         notes.push(format!("{} left out: not on this machine", names.join(", ")));
     }
-    let choice = machine::choice::Choice::among(Topology::live()?, cores.iter().copied());
+    notes.extend(here.iter().filter_map(Carrier::note));
+    let topology = Topology::live()?;
     let places = all
         .into_iter()
         .map(|seats| {
-            let (first, second) = seats.cores;
-            let beside = choice.clone().without([first, second]);
-            let free = beside.nearest(first).filter(|core| beside.is_free(*core));
-            let reach = if seats.hosts == Hosts::One { Reach::Host } else { Reach::Between(INTERFACE) };
+            let interface = nodes.filter(|_| seats.hosts == Hosts::Nodes).map_or(INTERFACE, |nodes| &nodes.interface);
+            let reach = if seats.hosts == Hosts::One { Reach::Host } else { Reach::Between(interface) };
+            let apart = if seats.hosts == Hosts::Nodes { apart } else { &[] };
+            let free = free(topology, cores, apart, seats.cores);
             let can = |of: &&Carrier| of.variables(installation, reach).is_some();
             let carriers = here.iter().filter(can).cloned().collect();
-            let (contenders, left_out) = usual(seats.hosts, free, cores.len(), INTERFACE, carriers);
+            let (contenders, left_out) = usual(seats.hosts, free, interface, carriers);
             for note in left_out {
                 if !notes.contains(&note) {
                     notes.push(note);
@@ -181,6 +195,42 @@ fn plan(request: &Request, installation: &Installation, cores: &[CoreId], notes:
         .collect();
     let accounted_rounds = if request.divided { request.rounds.div_ceil(3) } else { 0 };
     Ok(Plan { places, tasks, rounds: request.rounds, accounted_rounds, targets: request.targets })
+}
+
+/// The pairs of cores that ranks of one machine have; none where each rank has a machine of its own. `apart` are the cores of a
+/// second machine.
+fn pairs(request: &Request, cores: &[CoreId], apart: &[CoreId]) -> Result<Vec<(CoreId, CoreId)>> {
+    let one_machine = apart.is_empty() || request.paths != Paths::Nodes;
+    let Some(named) = request.cores else {
+        return if one_machine { seats::pairs(cores) } else { Ok(Vec::new()) };
+    };
+    let subject = format!("cores {},{}", named.0.0, named.1.0);
+    linux::affinity::check(named.0)?;
+    if !apart.is_empty() && !apart.contains(&named.1) {
+        let cause = format!("the other node has {}", CpuSet::from_iter(apart.iter().copied()));
+        return Err(Fault::new(subject, cause, "choose the second of these"));
+    }
+    if !one_machine {
+        return Ok(Vec::new());
+    }
+    if named.0 == named.1 {
+        return Err(Fault::new(subject, "two ranks that poll would share one", "choose two cores"));
+    }
+    linux::affinity::check(named.1)?;
+    Ok(vec![named])
+}
+
+/// A core for the engine beside those of the ranks, or why there is none. Where `apart` are the cores of a second machine, it is
+/// free on both: an engine has one number on all hosts.
+fn free(topology: &Topology, cores: &[CoreId], apart: &[CoreId], ranks: (CoreId, CoreId)) -> Result<CoreId, String> {
+    let (first, second) = ranks;
+    let both = cores.iter().copied().filter(|core| apart.is_empty() || *core == first || apart.contains(core));
+    let beside = machine::choice::Choice::among(topology, both).without([first, second]);
+    let found = beside.nearest(first).filter(|core| beside.is_free(*core));
+    found.ok_or_else(|| match apart {
+        [] => format!("two ranks and the engine's core need 3 cores, this process has {}", cores.len()),
+        _ => "no core is free under one number on both nodes".to_owned(),
+    })
 }
 
 impl Findings {
@@ -219,6 +269,7 @@ impl Findings {
 mod tests {
     use launch::installation::Family;
 
+    use super::super::contender::Contender;
     use super::*;
 
     #[test]
@@ -252,7 +303,7 @@ mod tests {
         }
         let (family, version, launcher) = (Family::OpenMpi, "4.1.4".to_owned(), PathBuf::from("/nowhere/mpirun"));
         let installation = Installation { family, version, launcher, device: None, libraries: None };
-        let plan_of = |request: &Request| plan(request, &installation, &allowed[..2], &mut Vec::new());
+        let plan_of = |request: &Request| plan(request, &installation, &allowed[..2], None, &mut Vec::new());
         let plan = plan_of(&Request { targets: true, divided: false, paths: Paths::One, ..request() }).unwrap();
         assert_eq!((plan.tasks.len(), plan.accounted_rounds, plan.places.len()), (3, 0, 1));
         let both = plan_of(&Request { paths: Paths::Lab, protocol_core: Some(allowed[0]), ..request() }).unwrap();
@@ -261,5 +312,55 @@ mod tests {
         let same = Request { cores: Some((allowed[0], allowed[0])), ..request() };
         assert!(plan_of(&same).unwrap_err().to_string().contains("would share one"));
         assert!(plan_of(&Request { paths: Paths::One, protocol_core: Some(allowed[0]), ..request() }).is_err());
+    }
+
+    #[test]
+    fn two_nodes_take_the_place_of_the_lab() {
+        let allowed = linux::affinity::allowed().unwrap();
+        if allowed.len() < 2 {
+            return skip::test("one core only");
+        }
+        let (first, second) = (allowed[0], allowed[1]);
+        let (family, version, launcher) = (Family::OpenMpi, "4.1.4".to_owned(), PathBuf::from("/nowhere/mpirun"));
+        let installation = Installation { family, version, launcher, device: None, libraries: None };
+        let names = ["n1", "n2"].map(str::to_owned);
+        let pair = |cores: &[CoreId]| Pair {
+            names: names.clone(),
+            job: "Slurm job 17".to_owned(),
+            interface: "ib0".to_owned(),
+            cores: cores.to_vec(),
+        };
+        let plan_of = |request: &Request, cores: &[CoreId]| {
+            let mut notes = Vec::new();
+            plan(request, &installation, &allowed[..2], Some(&pair(cores)), &mut notes).map(|plan| (plan, notes))
+        };
+        let nodes = Request { paths: Paths::Nodes, ..request() };
+        let far = [second, CoreId(901)];
+        let (apart, notes) = plan_of(&nodes, &far).unwrap();
+        assert_eq!(notes[0], "two nodes, n1 and n2 of Slurm job 17, over ib0");
+        let [(seats, contenders)] = &apart.places[..] else { panic!("{:?}", apart.places) };
+        assert_eq!((seats.hosts, seats.cores), (Hosts::Nodes, (first, second)));
+        let named: Vec<_> = contenders.iter().map(ToString::to_string).collect();
+        assert!(named.contains(&"plimsoll at app, afxdp:ib0".to_owned()), "{named:?}");
+        assert!(!named.contains(&"vader".to_owned()), "{named:?}");
+
+        // The first rank's core is the second's too, on another machine: the engine's has to be free on both.
+        let (same, _) = plan_of(&Request { cores: Some((first, CoreId(901))), ..nodes.clone() }, &far).unwrap();
+        let engines: Vec<_> = same.places[0].1.iter().filter_map(Contender::core).collect();
+        assert_eq!((same.places[0].0.cores, &engines[..]), ((first, CoreId(901)), &[second][..]));
+        let stranger = Request { cores: Some((first, CoreId(902))), ..nodes.clone() };
+        assert!(plan_of(&stranger, &far).unwrap_err().to_string().contains("the other node has"));
+        // Where the next node is this machine, ranks share its cores.
+        let (together, _) = plan_of(&nodes, &[]).unwrap();
+        assert_eq!(together.places[0].0.cores, (first, second));
+        let (both, _) = plan_of(&request(), &far).unwrap();
+        let hosts: Vec<_> = both.places.iter().map(|(seats, _)| seats.hosts).collect();
+        assert_eq!(hosts, [Hosts::One, Hosts::Nodes]);
+
+        for refused in
+            [Request { targets: true, ..nodes.clone() }, Request { protocol_core: Some(first), ..nodes.clone() }]
+        {
+            assert!(plan_of(&refused, &far).unwrap_err().to_string().contains("choose --hosts lab"));
+        }
     }
 }

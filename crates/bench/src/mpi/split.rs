@@ -22,7 +22,7 @@ pub struct Split {
     pub protocol: Reading<f64>,
     /// CPU time in the kernel on behalf of the rank; part of the values above.
     pub kernel: Reading<f64>,
-    /// Network softirqs on all cores. What ran on top of a rank is part of its values as well.
+    /// Network softirqs on all cores of both hosts. What ran on top of a rank is part of its values as well.
     pub softirq: Reading<f64>,
 }
 
@@ -88,18 +88,10 @@ fn share(block: &Block, rank: usize) -> Option<f64> {
 fn softirq(found: &[(&Block, &Outcome)]) -> Reading<f64> {
     let mut values = Vec::new();
     for (_, outcome) in found {
-        let mut sum = 0.0;
-        for reading in outcome.cores.iter().flat_map(|core| [&core.net_rx, &core.net_tx]) {
-            match reading {
-                Reading::Measured(softirq) | Reading::Modelled(softirq) => sum += softirq.time.0 as f64,
-                Reading::Absent { reason } => return Reading::absent(reason),
-                Reading::NotPermitted { reason, next } => return Reading::not_permitted(reason, next),
-            }
+        match outcome.softirqs() {
+            Reading::Measured(value) | Reading::Modelled(value) => values.push(value),
+            none => return none,
         }
-        if outcome.cores.is_empty() {
-            return Reading::absent("no meter of this host could be opened");
-        }
-        values.push(sum / outcome.messages.max(1) as f64);
     }
     median(&values).map_or_else(|| Reading::absent("no block"), Reading::Measured)
 }

@@ -39,7 +39,7 @@ pub fn measure(
     library: &Path,
     progress: &mut impl FnMut(&str),
 ) -> Result<Call> {
-    let program = Program::compile(installation, "calls", include_str!("calls.c"))?;
+    let program = Program::compile(installation, "calls", include_str!("calls.c"), &std::env::temp_dir())?;
     let mut starts = Starts { request, installation, program: &program, library, progress };
     let plan = Plan { groups: vec![Mode::ALL.len()], rounds: request.rounds, seed: SEED };
     let (all, _) = rounds::conduct(&mut starts, &plan, |_, all| {

@@ -27,6 +27,7 @@ pub fn measure(request: &Request, library: &Path, progress: &mut impl FnMut(&str
         protocol_core: None,
         receiver: Receiver::Reads,
         peer_engine: None,
+        interface: None,
     };
     let plan = Plan { groups: vec![Mode::ALL.len()], rounds: request.rounds, seed: SEED };
     let mut starts = Starts { request, spec, library, progress };

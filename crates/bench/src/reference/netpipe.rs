@@ -209,6 +209,7 @@ mod tests {
             protocol_core: None,
             receiver: Receiver::Reads,
             peer_engine: None,
+            interface: None,
         }
     }
 

@@ -223,12 +223,7 @@ fn session(token: &str) -> u32 {
 
 /// The port that ranks of an MPI have to other hosts, at `address`.
 fn open(stack: StackName, address: IpAddr) -> Result<NetworkPath> {
-    let interface = || {
-        let found = linux::addresses::list()?.into_iter().find(|entry| entry.address == address);
-        found.map(|entry| entry.interface).ok_or_else(|| {
-            Fault::new(format!("interface of {address}"), "this host has none", "name an address of this host")
-        })
-    };
+    let interface = || linux::addresses::interface_of(address);
     let network = match stack {
         StackName::EngineAfxdp => Network::Afxdp(interface()?),
         StackName::EngineXdp => Network::Xdp(interface()?),
@@ -268,11 +263,13 @@ pub struct NetworkCaller {
 
 impl NetworkCaller {
     /// A port towards `responder`.
-    pub fn new(stack: StackName, responder: SocketAddr) -> Result<NetworkCaller> {
-        let route = std::net::UdpSocket::bind(SocketAddr::new(unspecified(responder.ip()), 0))
-            .and_then(|socket| socket.connect(responder).and_then(|()| socket.local_addr()))
-            .map_err(|e| Fault::because(format!("route to {responder}"), e, "check the address and the route"))?;
-        Ok(NetworkCaller { port: open(stack, route.ip())? })
+    ///
+    /// # Errors
+    /// No port can be had there; `interface` is named and packets to the responder pass another.
+    pub fn new(stack: StackName, responder: IpAddr, interface: Option<&str>) -> Result<NetworkCaller> {
+        let address = linux::addresses::towards(responder)?;
+        interface.map_or(Ok(()), |interface| linux::addresses::check(interface, address))?;
+        Ok(NetworkCaller { port: open(stack, address)? })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -281,12 +278,5 @@ impl NetworkCaller {
 
     pub fn connect(self, responder: SocketAddr, site: &Site, offer: &Offer) -> Result<EngineStack<NetworkPath>> {
         over_network(self.port, responder, session(&offer.token), site)
-    }
-}
-
-fn unspecified(like: IpAddr) -> IpAddr {
-    match like {
-        IpAddr::V4(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
     }
 }

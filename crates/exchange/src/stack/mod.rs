@@ -74,6 +74,9 @@ pub struct Prepare {
     pub core: Option<CoreId>,
     /// Address at which the responder waits; it takes its control connection's where this is `None`.
     pub address: Option<IpAddr>,
+    /// The interface that this end's packets have to pass; `None` follows the route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
     /// Whether both ends need the same core: then polls that find nothing yield it.
     pub polite: bool,
 }
@@ -157,9 +160,9 @@ impl Waiting {
 
 impl Calling {
     /// The initiator's first step towards the responder at `address`.
-    pub fn new(prepare: &Prepare, address: IpAddr, offer: &Offer) -> Result<Calling> {
+    pub fn new(prepare: &Prepare, address: IpAddr) -> Result<Calling> {
         match prepare.stack {
-            stack if stack.is_networked() => engine::NetworkCaller::new(stack, SocketAddr::new(address, offer.port))
+            stack if stack.is_networked() => engine::NetworkCaller::new(stack, address, prepare.interface.as_deref())
                 .map(|caller| Calling::EngineNetwork(Box::new(caller))),
             _ => Ok(Calling::Unannounced),
         }

@@ -158,6 +158,7 @@ pub fn duel() -> Design {
         protocol_core: None,
         receiver: Receiver::Reads,
         peer_engine: None,
+        interface: None,
     };
     Design {
         grounds: grounds(),

@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use bench::runner::Bench;
 use experiment::comparison::Paired;
-use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
+use experiment::point::{Path, Pattern, PointSpec, Receiver, StackAt};
 use experiment::rounds::{self, Blocks, Plan, Series};
 use experiment::sample::{Runner, Sample};
 use experiment::sweep::sender;
@@ -20,9 +20,9 @@ use crate::sweep_page;
 /// Measures message paths, stack by stack and size by size.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Stacks to compare: engine-shm, engine-udp, engine-afxdp, engine-xdp, tcp, udp, open-mpi
+    /// Stacks to compare: engine-shm, engine-udp, engine-afxdp[:IFACE], engine-xdp[:IFACE], tcp, udp, open-mpi
     #[arg(long = "stack", value_delimiter = ',', default_value = "tcp")]
-    stacks: Vec<Stack>,
+    stacks: Vec<StackAt>,
     /// Where the engine's work runs: app or core:N
     #[arg(long, default_value = "app")]
     placement: Site,
@@ -143,7 +143,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             arguments.json,
         );
     }
-    if arguments.placement != Site::App && !arguments.stacks.iter().any(|stack| stack.is_engine()) {
+    if arguments.placement != Site::App && !arguments.stacks.iter().any(|of| of.stack.is_engine()) {
         return Err(Fault::new(
             format!("placement {}", arguments.placement),
             "none of the chosen stacks is plimsoll's to place",
@@ -164,7 +164,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     linux::signal::watch()?;
     let within =
-        arguments.protocol_core.is_some() || arguments.stacks.iter().any(|stack| !stack.passes_between_hosts());
+        arguments.protocol_core.is_some() || arguments.stacks.iter().any(|of| !of.stack.passes_between_hosts());
     let second = if arguments.path.is_none() && within { None } else { second_host(arguments.path.as_ref())? };
     let path = match (&arguments.path, &second) {
         (Some(Ends::Path(path)), _) => path.clone(),
@@ -306,7 +306,7 @@ fn points(arguments: &Arguments, path: &Path, far: &[CoreId]) -> Result<Vec<Meas
     };
     let mut points = Vec::new();
     for size in &arguments.sizes.0 {
-        for stack in &arguments.stacks {
+        for StackAt { stack, interface } in &arguments.stacks {
             let placement = if stack.is_engine() { arguments.placement.clone() } else { Site::App };
             for receiver in &arguments.receiver.0 {
                 for (local_core, remote_core) in &stops {
@@ -322,6 +322,7 @@ fn points(arguments: &Arguments, path: &Path, far: &[CoreId]) -> Result<Vec<Meas
                         protocol_core,
                         receiver: *receiver,
                         peer_engine: peer_engine(arguments, &placement, (*local_core, *remote_core), far)?,
+                        interface: interface.clone(),
                     };
                     points.push(Measured { spec, samples: Vec::new() });
                 }

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bench::mpi::nodes::Nodes;
 use bench::mpi::pattern::Task;
 use bench::mpi::request::{self, Paths, Request};
 use launch::installation::Choice;
@@ -22,7 +23,8 @@ pub struct Arguments {
     /// with :SIZE, or without for its usual sizes
     #[arg(long, requires = "mpi", value_delimiter = ',', value_parser = tasks)]
     tasks: Vec<Tasks>,
-    /// Hosts of the ranks: one, lab (two, needs root) or both in turns
+    /// Hosts of the ranks: one, lab (two, needs root), nodes (this node and the next one of a Slurm or PBS job), or both: one
+    /// and two in turns, the two being nodes where the job has them and no target or protocol core is asked for
     #[arg(long, requires = "mpi", default_value = "both", value_parser = paths)]
     hosts: Paths,
     /// The MPI: openmpi, mpich, or the PREFIX that one is installed in
@@ -65,7 +67,8 @@ pub fn run(
         divided: !arguments.targets,
         command,
     };
-    let (findings, end) = request::run(&request, |starts| {
+    let nodes = nodes(&request)?;
+    let (findings, end) = request::run(&request, nodes, |starts| {
         eprintln!("plimsoll: {} of mpirun", count::of(starts as u64, "start"));
     })?;
     if !findings.is_empty() {
@@ -78,4 +81,17 @@ pub fn run(
         }
     }
     end.map(|()| ExitCode::SUCCESS)
+}
+
+/// The nodes to measure between, if any.
+fn nodes(request: &Request) -> Result<Option<Nodes>> {
+    // These are of the lab.
+    if request.paths == Paths::Both && (request.targets || request.protocol_core.is_some()) {
+        return Ok(None);
+    }
+    let nodes = Nodes::asked(request.paths, &request.command)?;
+    if let Some(Nodes { pair, .. }) = &nodes {
+        eprintln!("Between {} and {} of {}.", pair.names[0], pair.names[1], pair.job);
+    }
+    Ok(nodes)
 }

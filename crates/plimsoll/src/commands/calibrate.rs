@@ -98,7 +98,7 @@ fn measure(arguments: &Arguments) -> Result<()> {
             command,
         };
         let told = |starts| eprintln!("plimsoll: {} of mpirun, a second each", count::of(starts as u64, "start"));
-        match request::run(&request, told) {
+        match request::run(&request, None, told) {
             Ok((findings, end)) => {
                 rows.extend(costs::rows(&findings, SOURCE, taken));
                 left_out.extend(findings.left_out());

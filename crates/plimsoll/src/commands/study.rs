@@ -11,7 +11,7 @@ use experiment::design::{Design, Grounds};
 use experiment::export::{Format, export};
 use experiment::findings::Fact;
 use experiment::ledger::Ledger;
-use experiment::point::{Path, Stack};
+use experiment::point::{Path, Stack, StackAt};
 use experiment::refine;
 use experiment::report::{html, terminal};
 use experiment::sample::Runner;
@@ -57,9 +57,10 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH", conflicts_with = "reading")]
     path: Option<Ends>,
     /// Networks of the engine to compare between hosts: udp, afxdp (past the kernel's network stack), xdp (received at the
-    /// driver's hook), at the interface of each host that leads to the other; with all three take --budget 300
+    /// driver's hook), at the interface of each host that leads to the other; afxdp:IFACE and xdp:IFACE refuse any other
+    /// here; with all three take --budget 300
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine_network, default_value = "udp", conflicts_with = "reading")]
-    network: Vec<Stack>,
+    network: Vec<StackAt>,
     /// Cores to use: those of the two applications, then those of their dedicated engines; with a second host first the
     /// application's, then the engine's, and there those that its server may use
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', value_parser = core, conflicts_with = "reading")]
@@ -123,8 +124,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let (grounds, remarks) = grounds(&arguments, &machine, asked, &bench)?;
     let design = Design::of(grounds)?;
     for network in &design.grounds.networks {
-        let first = design.points().into_iter().find(|point| point.stack == *network);
-        let cannot = |fault: Fault| fault.within(format!("network {}", network.name().trim_start_matches("engine-")));
+        let first = design.points().into_iter().find(|point| point.stack == network.stack);
+        let cannot =
+            |fault: Fault| fault.within(format!("network {}", network.to_string().trim_start_matches("engine-")));
         first.map_or(Ok(()), |point| bench.prepare(point)).map_err(cannot)?;
     }
     let mut store = Store::open(&arguments.store)?;
@@ -155,10 +157,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn engine_network(text: &str) -> Result<Stack> {
-    let named = Stack::ALL.into_iter().find(|stack| stack.is_networked() && stack.name() == format!("engine-{text}"));
+fn engine_network(text: &str) -> Result<StackAt> {
+    let named = format!("engine-{text}").parse::<StackAt>().ok().filter(|of| of.stack.is_networked());
     named.ok_or_else(|| {
-        Fault::new(format!("network '{text}'"), "the engine has none of that name", "choose udp, afxdp or xdp")
+        let next = "choose udp, afxdp or xdp, the last two with :IFACE if you like";
+        Fault::new(format!("network '{text}'"), "the engine has none of that name", next)
     })
 }
 
@@ -210,7 +213,12 @@ fn grounds(
         },
     };
     let protocol_core = (network == Path::Lab).then(|| cores.first().copied()).flatten();
-    let networks = arguments.network.iter().copied().filter(|stack| *stack != Stack::EngineUdp).collect::<Vec<_>>();
+    let networks = arguments.network.iter().filter(|of| of.stack != Stack::EngineUdp).cloned().collect::<Vec<_>>();
+    let twice = |of: &&StackAt| networks.iter().filter(|other| other.stack == of.stack).count() > 1;
+    if let Some(of) = networks.iter().find(twice) {
+        let cause = "a study compares one interface of each network";
+        return Err(Fault::new(format!("network {of}"), cause, "name it once, and study the other by itself"));
+    }
     if !networks.is_empty() && network == Path::Loopback {
         let next = "leave --network out, or choose --path HOST, or lab (as root)";
         return Err(Fault::new("networks of path loopback", "packets pass no interface's driver there", next));

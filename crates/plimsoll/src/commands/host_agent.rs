@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use launch::agent::{self, Entrance};
 use machine::{Fault, Result};
 
-/// Starts a command on a host of the lab: `plimsoll mpirun --lab` gives it to launchers in place of ssh.
+/// Starts a command on another host, of a lab or of the batch system's job: plimsoll gives it to launchers in place of ssh.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// A host: ADDRESS=DOOR
+    /// A host of a lab: ADDRESS=DOOR; with none, hosts are nodes of the job around this process
     #[arg(long = "entrance")]
     entrances: Vec<Entrance>,
     /// Arguments as ssh takes them: [OPTIONS] HOST COMMAND...

@@ -1,0 +1,49 @@
+//! The meter of another host's cores, read over its `plimsoll serve`.
+
+use machine::accounting::CoreCost;
+use machine::{Reading, Result};
+
+use crate::control::{Connection, Reply, Request};
+use crate::session::{ANSWER, ask, greet, unexpected};
+
+/// Counts what the cores of a served host do between `begin` and `end`, as `HostMeter` does here.
+#[derive(Debug)]
+pub struct RemoteMeter(Connection);
+
+impl RemoteMeter {
+    /// Opens it and begins. `control` is a fresh connection to the server.
+    ///
+    /// # Errors
+    /// The server cannot be talked to. One that cannot count tells why at the end.
+    pub fn open(mut control: Connection) -> Result<RemoteMeter> {
+        greet(&mut control)?;
+        let mut meter = RemoteMeter(control);
+        meter.begin()?;
+        Ok(meter)
+    }
+
+    /// # Errors
+    /// The server has gone.
+    pub fn begin(&mut self) -> Result<()> {
+        match self.ask(&Request::Count)? {
+            Reply::Counting => Ok(()),
+            reply => Err(unexpected(&self.0, &reply)),
+        }
+    }
+
+    /// What the cores did since the last `begin`.
+    ///
+    /// # Errors
+    /// The server has gone.
+    pub fn end(&mut self) -> Result<Reading<Vec<CoreCost>>> {
+        match self.ask(&Request::Tell)? {
+            Reply::Counted(cores) => Ok(cores),
+            reply => Err(unexpected(&self.0, &reply)),
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Reply> {
+        self.0.send(request, ANSWER)?;
+        ask(&mut self.0)
+    }
+}
