@@ -66,6 +66,11 @@ pub fn rate(kind: u32) -> f64 {
     to.ticks.saturating_sub(from.ticks) as f64 / to.monotonic.saturating_sub(from.monotonic).max(1) as f64
 }
 
+/// Ticks that a reading of them takes, at its best.
+pub fn reading(kind: u32) -> u64 {
+    (0..64).map(|_| ticks(kind).wrapping_sub(ticks(kind)).wrapping_neg()).min().unwrap_or(0)
+}
+
 /// The clocks at one moment: of a few readings the one that took least time.
 pub fn moment(kind: u32) -> Moment {
     let read = || {

@@ -30,6 +30,8 @@ pub struct Asked {
     clock: u32,
     /// Ticks of a nanosecond.
     rate: f64,
+    /// Ticks that one reading of the clock takes: a delay's first and last reading are a reading apart in themselves.
+    reading: u64,
     /// Ticks when the rank began to record.
     began: u64,
     /// Of each rank of MPI_COMM_WORLD, where peers are told apart.
@@ -54,6 +56,7 @@ impl Asked {
             what,
             clock,
             rate: clock::rate(clock),
+            reading: clock::reading(clock),
             began: clock::ticks(clock),
             hosts,
             host: host.to_owned(),
@@ -167,12 +170,19 @@ impl Delays {
 
     /// Waits for what is wanted, as far as the thread's share goes.
     fn spend(&mut self, here: &Here) {
+        if self.wanted.iter().all(|delays| delays.count == 0) {
+            return;
+        }
         let wanted = std::mem::take(&mut self.wanted);
-        self.room = self.asked.ticks(LONGEST);
         if self.stopped || self.asked.is_silent() {
+            self.room = self.asked.ticks(LONGEST);
             return;
         }
         let all: u64 = wanted.iter().map(|delays| delays.ticks).sum();
+        if all == 0 {
+            return wanted.into_iter().enumerate().for_each(|(kind, delays)| self.count(kind, delays));
+        }
+        self.room = self.asked.ticks(LONGEST);
         let mut now = clock::ticks(self.asked.clock);
         if (self.spent + all) as f64 > SHARE * now.saturating_sub(self.asked.began) as f64 {
             self.stopped = true;
@@ -183,15 +193,24 @@ impl Delays {
             while now.saturating_sub(from) < delays.ticks {
                 now = clock::ticks(self.asked.clock);
             }
-            let took = now.saturating_sub(from);
+            let took = now.saturating_sub(from) + self.asked.reading;
             self.spent += took;
-            // SAFETY: the thread's record is mapped as long as the process runs, and only this thread writes to it.
-            unsafe {
-                let place = (&raw mut (*self.thread).injected).cast::<Injected>().add(kind);
-                let Injected { count, ticks } = place.read_volatile();
-                place.write_volatile(Injected { count: count + delays.count, ticks: ticks + took });
-            }
+            self.count(kind, Injected { count: delays.count, ticks: took });
         }
+    }
+
+    fn count(&mut self, kind: usize, more: Injected) {
+        // SAFETY: the thread's record is mapped as long as the process runs, and only this thread writes to it.
+        unsafe {
+            let place = (&raw mut (*self.thread).injected).cast::<Injected>().add(kind);
+            let Injected { count, ticks } = place.read_volatile();
+            place.write_volatile(Injected { count: count + more.count, ticks: ticks + more.ticks });
+        }
+    }
+
+    /// The present moment, where computing is delayed: else nobody asks for it.
+    fn moment(&self) -> u64 {
+        if self.asked.what.compute > 0.0 { clock::ticks(self.asked.clock) } else { 0 }
     }
 }
 
@@ -202,7 +221,7 @@ impl Delays {
 #[cold]
 pub unsafe fn post(here: &mut Here, call: &Call) {
     let Some(mut delays) = here.delays.take() else { return };
-    let from = clock::ticks(delays.asked.clock);
+    let from = delays.moment();
     delays.late = false;
     let generation = process::generation();
     if delays.asked.what.at_send(0).is_some() && !process::paused(generation) {
@@ -219,7 +238,7 @@ pub unsafe fn post(here: &mut Here, call: &Call) {
         }
         delays.spend(here);
     }
-    delays.before = clock::ticks(delays.asked.clock).saturating_sub(from);
+    delays.before = delays.moment().saturating_sub(from);
     here.delays = Some(delays);
 }
 
@@ -304,7 +323,7 @@ pub unsafe fn after(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts) {
     }
     delays.spend(here);
     (delays.before, delays.late) = (0, false);
-    delays.resumed = clock::ticks(delays.asked.clock);
+    delays.resumed = delays.moment();
     here.delays = Some(delays);
 }
 

@@ -36,9 +36,10 @@ fn counts(recordings: &Recordings) -> Vec<[u64; 3]> {
     recordings.ranks().iter().map(|rank| std::array::from_fn(|kind| given(rank, kind).0)).collect()
 }
 
-/// All delays of a rank take no more than a tenth of its time.
-fn within_its_share(rank: &Rank) {
-    let all: f64 = (0..3).map(|kind| given(rank, kind).1).sum();
+/// All delays of a rank take no more than a tenth of its time, as they were asked for: one in which the thread loses its
+/// core takes longer.
+fn within_its_share(rank: &Rank, asked: [f64; 2]) {
+    let all: f64 = asked.iter().enumerate().map(|(kind, delay)| given(rank, kind).0 as f64 * delay).sum();
     let lived = rank.nanoseconds(rank.header.latest.ticks - rank.header.started.ticks).unwrap();
     assert!(all <= 0.1 * lived, "{all} of {lived} ns");
 }
@@ -61,7 +62,7 @@ fn every_message_is_delayed_once_at_each_end() {
             assert!(at_sends >= ROUNDED * 1000.0 * sends as f64, "{mpi}: {at_sends}");
             assert!(at_receives >= ROUNDED * 500.0 * receives as f64, "{mpi}: {at_receives}");
             assert_eq!(given(&rank, injected::COMPUTE), (0, 0.0), "{mpi}");
-            within_its_share(&rank);
+            within_its_share(&rank, [1000.0, 500.0]);
         }
         assert!(recordings.account.contains("delayed on purpose: 800 delays at sends"), "{}", recordings.account);
     }
@@ -145,7 +146,7 @@ fn a_threads_share_is_never_passed() {
             assert!(rank.header.perturbed & perturbed::STOPPED != 0, "{mpi}");
             let sends = given(&rank, injected::SEND).0;
             assert!(sends > 0 && sends < 20_000, "{mpi}: {sends}");
-            within_its_share(&rank);
+            within_its_share(&rank, [100_000.0, 0.0]);
         }
         assert!(recordings.account.contains("a tenth"), "{}", recordings.account);
     }
