@@ -5,6 +5,9 @@ use machine::{Fault, Result};
 
 use super::{Factor, Findings};
 
+/// An expectation whose ends lie further apart than this factor says nothing, and would be held by whatever comes.
+const WIDEST: f64 = 2.0;
+
 /// What is expected of the other carrier.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
@@ -72,6 +75,12 @@ pub fn expect(findings: &Findings, costs: &Costs, from: &Way, to: &Way) -> Resul
         middle: ratio(middle, difference.middle),
         high: ends.into_iter().fold(0.0, f64::max),
     };
+    if ratio.high > WIDEST * ratio.low {
+        let cause =
+            format!("{:.2} .. {:.2} times the time is too wide to be held against anything", ratio.low, ratio.high);
+        let next = "keep other work off the machine, run plimsoll calibrate again, and measure with a longer --budget";
+        return Err(Fault::new(subject(), cause, next));
+    }
     let because = format!(
         "{count:.0} messages, each {:.0} ns dearer ({:.0} .. {:.0}), of which {:.0} to {:.0} % lengthen a run of {:.3} s",
         difference.middle / count,

@@ -177,4 +177,7 @@ fn another_carrier_is_predicted_upwards_and_never_downwards() {
     let back = expect(&findings, &costs, &way("udp"), &way("afxdp")).unwrap_err();
     assert!(back.cause().contains("only bound"), "{back}");
     assert!(expect(&findings, &Costs::of(vec![]), &way("afxdp"), &way("xdp")).is_err());
+    let vague = costs.widened(100.0);
+    let refused = expect(&findings, &vague, &way("afxdp"), &way("udp")).unwrap_err();
+    assert!(refused.cause().contains("too wide"), "{refused}");
 }
