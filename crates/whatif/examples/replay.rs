@@ -27,7 +27,12 @@ fn main() {
     });
     let prices = Prices { kinds: prices.collect() };
     let conditions = Conditions { prices, computing: vec![1.0; graph.lanes.len()] };
-    println!("{} calls, {} messages: made in {:.2} s", graph.len(), graph.messages.len(), begun.elapsed().as_secs_f64());
+    println!(
+        "{} calls, {} messages: made in {:.2} s",
+        graph.len(),
+        graph.messages.len(),
+        begun.elapsed().as_secs_f64()
+    );
     let timed = |what: &str, seconds: f64| {
         println!("{what:<34} {seconds:6.2} s, {:6.1} million calls a second", graph.len() as f64 / seconds / 1e6);
     };
@@ -43,9 +48,12 @@ fn main() {
     timed("critical path and gradients", begun.elapsed().as_secs_f64());
     assert_eq!(path.parts.total(), replayed.total);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
     match peak {
-        Some(peak) => println!("most memory {:.0} MB, {:.0} bytes a call", peak / 1e3, peak * 1024.0 / graph.len() as f64),
+        Some(peak) => {
+            println!("most memory {:.0} MB, {:.0} bytes a call", peak / 1e3, peak * 1024.0 / graph.len() as f64)
+        }
         None => println!("the kernel does not tell the memory"),
     }
 }

@@ -63,9 +63,11 @@ impl Recorded<'_> {
     }
 
     fn carried(&self) -> String {
-        let plimsoll = self.command.iter().position(|word| word == "mpirun").is_some_and(|at| {
-            at > 0 && self.command[at - 1].rsplit('/').next() == Some("plimsoll")
-        });
+        let plimsoll = self
+            .command
+            .iter()
+            .position(|word| word == "mpirun")
+            .is_some_and(|at| at > 0 && self.command[at - 1].rsplit('/').next() == Some("plimsoll"));
         let option = |name: &str| {
             let at = self.command.iter().position(|word| word == name || word.starts_with(&format!("{name}=")))?;
             match self.command[at].split_once('=') {
@@ -95,7 +97,10 @@ impl Recorded<'_> {
         let fits = |way: &&Way| way.mpi == here.mpi && way.network.is_some() == self.between && *way != here;
         let candidate = |way: &Way| {
             let within = costs.ways().find(|within| {
-                within.network.is_none() && within.carrier == way.carrier && within.placement == way.placement && within.mpi == way.mpi
+                within.network.is_none()
+                    && within.carrier == way.carrier
+                    && within.placement == way.placement
+                    && within.mpi == way.mpi
             });
             let ways = Ways { within: within.unwrap_or(way).clone(), between: way.clone() };
             let mut name = name_of(way);

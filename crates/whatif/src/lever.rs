@@ -53,7 +53,8 @@ impl std::str::FromStr for Change {
             return Ok(Change::Times(number(factor).and_then(|x| if x >= 0.0 { Ok(x) } else { Err(wrong()) })?));
         }
         let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6)];
-        let (rest, unit) = units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns))).ok_or_else(wrong)?;
+        let (rest, unit) =
+            units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns))).ok_or_else(wrong)?;
         Ok(Change::By(number(rest)? * unit))
     }
 }
@@ -92,7 +93,9 @@ impl Lever {
                 let mut trip = price.trip as f64;
                 trip = match self.latency {
                     Some(Change::By(ns)) => trip + ns * 1e3 * trips,
-                    Some(Change::Times(factor)) => trip - self.latency_of(graph, &before.prices, kind.reach) * trips * (1.0 - factor),
+                    Some(Change::Times(factor)) => {
+                        trip - self.latency_of(graph, &before.prices, kind.reach) * trips * (1.0 - factor)
+                    }
                     None => trip,
                 };
                 if let Some(factor) = self.per_byte {

@@ -13,3 +13,4 @@ pub mod lever;
 pub mod model;
 pub mod path;
 pub mod replay;
+pub mod simulate;

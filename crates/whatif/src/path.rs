@@ -158,12 +158,7 @@ fn begin(
     (at + before(graph, conditions, other, wanted), Some(other))
 }
 
-fn latest(
-    graph: &Graph,
-    conditions: &Conditions,
-    replayed: &Replayed,
-    members: std::ops::RangeInclusive<u32>,
-) -> u32 {
+fn latest(graph: &Graph, conditions: &Conditions, replayed: &Replayed, members: std::ops::RangeInclusive<u32>) -> u32 {
     let entered = |member: &u32| {
         let call = graph.members[*member as usize];
         entry(graph, conditions, replayed, graph.lane(call), call)

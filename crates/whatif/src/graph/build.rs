@@ -56,7 +56,9 @@ impl Graph {
         places.into_iter().for_each(|place| making.rank(place));
         if making.opaque > 0 {
             let calls = count::of(making.opaque, "call");
-            making.builder.note(format!("{calls} not modelled: one-sided, of neighbours, or one half was not recorded"));
+            making
+                .builder
+                .note(format!("{calls} not modelled: one-sided, of neighbours, or one half was not recorded"));
         }
         timeline.notes.iter().for_each(|note| making.builder.note(note.clone()));
         Ok(making.builder.finish())

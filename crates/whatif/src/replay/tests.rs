@@ -145,9 +145,10 @@ struct Program {
 
 fn programs() -> impl Strategy<Value = Program> {
     (2..5usize).prop_flat_map(|ranks| {
-        let message = (0..ranks, 1..ranks, any::<bool>(), any::<bool>()).prop_map(move |(from, by, large, nonblocking)| {
-            Deed::Message { from, to: (from + by) % ranks, large, nonblocking }
-        });
+        let message =
+            (0..ranks, 1..ranks, any::<bool>(), any::<bool>()).prop_map(move |(from, by, large, nonblocking)| {
+                Deed::Message { from, to: (from + by) % ranks, large, nonblocking }
+            });
         let deed = prop_oneof![
             8 => message,
             1 => Just(Deed::All),
