@@ -162,7 +162,7 @@ impl Program for Running<'_> {
 /// # Errors
 /// Says line and column of the first mistake.
 pub fn read(text: &[u8]) -> Result<Schedule> {
-    Reader { text, at: 0, line: 1, begun: 0 }.schedule()
+    Reader { text, at: 0 }.schedule()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,16 +179,16 @@ enum Token<'t> {
 struct Reader<'t> {
     text: &'t [u8],
     at: usize,
-    line: usize,
-    /// Where this line began.
-    begun: usize,
 }
 
 const OPERATIONS: &str = "write an operation: send, recv or calc, as in 'l1: send 8b to 1 tag 0'";
 
 impl<'t> Reader<'t> {
     fn fault(&self, at: usize, cause: impl Into<String>, next: &str) -> Fault {
-        Fault::new(format!("the schedule, line {}, column {}", self.line, at - self.begun + 1), cause, next)
+        let before = &self.text[..at];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
+        Fault::new(format!("the schedule, line {line}, column {column}"), cause, next)
     }
 
     /// Passes over blanks and comments, not over ends of lines.
@@ -204,11 +204,7 @@ impl<'t> Reader<'t> {
                     let Some(end) = end else {
                         return Err(self.fault(self.at, "this comment does not end", "end it by */"));
                     };
-                    let end = self.at + 2 + end + 2;
-                    while let Some(line) = self.text[self.at..end].iter().position(|byte| *byte == b'\n') {
-                        (self.line, self.begun, self.at) = (self.line + 1, self.at + line + 1, self.at + line + 1);
-                    }
-                    self.at = end;
+                    self.at += 2 + end + 2;
                 }
                 _ => break,
             }
@@ -216,7 +212,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// The next token and where it begins. The end of a line is counted by [`Reader::next_line`].
+    /// The next token and where it begins.
     fn token(&mut self) -> Result<(Token<'t>, usize)> {
         self.blanks()?;
         let (start, rest) = (self.at, &self.text[self.at..]);
@@ -243,15 +239,11 @@ impl<'t> Reader<'t> {
         Ok((token, start))
     }
 
-    fn next_line(&mut self) {
-        (self.line, self.begun) = (self.line + 1, self.at);
-    }
-
     /// The next token that is no end of a line.
     fn token_of_a_line(&mut self) -> Result<(Token<'t>, usize)> {
         loop {
             match self.token()? {
-                (Token::Line, _) => self.next_line(),
+                (Token::Line, _) => {}
                 other => return Ok(other),
             }
         }
@@ -278,11 +270,9 @@ impl<'t> Reader<'t> {
 
     fn end_of_line(&mut self) -> Result<()> {
         match self.token()? {
-            (Token::Line, _) => self.next_line(),
-            (Token::End, _) => {}
-            (_, at) => return Err(self.fault(at, "the line should end here", "begin a new line")),
+            (Token::Line | Token::End, _) => Ok(()),
+            (_, at) => Err(self.fault(at, "the line should end here", "begin a new line")),
         }
-        Ok(())
     }
 
     fn schedule(mut self) -> Result<Schedule> {
@@ -406,11 +396,7 @@ impl<'t> Reader<'t> {
                 }
                 (Token::Word(b"cpu"), _) => operation.cpu = self.number("a cpu", 256)? as u8,
                 (Token::Word(b"nic"), _) if kind != Kind::Compute => operation.nic = self.number("a nic", 256)? as u8,
-                (Token::Line, _) => {
-                    self.next_line();
-                    break;
-                }
-                (Token::End, _) => break,
+                (Token::Line | Token::End, _) => break,
                 (_, at) => {
                     return Err(self.fault(at, "tag, cpu, nic or the end of the line is expected here", OPERATIONS));
                 }

@@ -127,6 +127,7 @@ fn mistakes_have_line_and_column() {
     assert_eq!(at("num_ranks 1\nrank 0 {\ncalc 1 nic 1\n}\n"), "line 3, column 8");
     assert_eq!(at("num_ranks 1\nrank 0 {\ncalc 1\n/* }\n"), "line 4, column 1");
     assert_eq!(at("num_ranks 1\nrank 0 {\n}\nrank 1 {\n}\n"), "line 4, column 1");
+    assert_eq!(at("num_ranks 1\nrank 0 {\nl1 /*\n*/ requires l0\n}\n"), "line 3, column 1");
 }
 
 #[test]
