@@ -78,7 +78,7 @@ pub trait Program {
 ///
 /// # Errors
 /// A message that nobody receives, a receive that no message comes for, operations that require each other, more time than
-/// 64 bits of nanoseconds hold, more than 4 billion operations in progress.
+/// 64 bits of nanoseconds hold, more than 2 billion operations in progress.
 pub fn run(schedule: &Schedule, parameters: &Parameters) -> Result<Finished> {
     loggops::simulate(&mut Running::of(schedule), parameters)
 }

@@ -161,17 +161,60 @@ impl List {
     }
 }
 
-/// Nanosecond, order and slot in one number, which sorts by them.
-fn event(time: u64, order: u32, slot: u32) -> Reverse<u128> {
-    Reverse(u128::from(time) << 64 | u128::from(order) << 32 | u128::from(slot))
+/// Nanosecond, order and what: a slot, or [`WAKE`] and a rank. Sorts by them.
+fn event(time: u64, order: u32, what: u32) -> u128 {
+    u128::from(time) << 64 | u128::from(order) << 32 | u128::from(what)
 }
 
-/// An event that is due, with the places of its cpu and interface.
-struct Due {
-    time: u64,
+/// Marks the event of the first that waits at a rank.
+const WAKE: u32 = 1 << 31;
+
+/// What waits at a rank for a cpu or an interface; only the first of them is among the events.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    order: u32,
     slot: u32,
-    cpu: usize,
-    nic: usize,
+    cpu: u8,
+    nic: u8,
+    state: State,
+}
+
+/// The cpus and interfaces of all ranks: when each is free. These times never go back.
+struct Places {
+    cpus: usize,
+    nics: usize,
+    cpu: Vec<u64>,
+    sending: Vec<u64>,
+    receiving: Vec<u64>,
+}
+
+impl Places {
+    fn of_cpu(&self, rank: u32, cpu: u8) -> usize {
+        rank as usize * self.cpus + cpu as usize
+    }
+
+    fn of_nic(&self, rank: u32, nic: u8) -> usize {
+        rank as usize * self.nics + nic as usize
+    }
+
+    /// When that can begin.
+    fn possible(&self, rank: u32, state: State, cpu: u8, nic: u8) -> u64 {
+        let cpu = self.cpu[self.of_cpu(rank, cpu)];
+        match state {
+            State::Operation(Kind::Receive | Kind::Compute) => cpu,
+            State::Operation(Kind::Send) => cpu.max(self.sending[self.of_nic(rank, nic)]),
+            State::Message => cpu.max(self.receiving[self.of_nic(rank, nic)]),
+        }
+    }
+
+    /// Which of those that wait is first, and its event.
+    fn first(&self, rank: u32, waiting: &[Waiting]) -> Option<(usize, u128)> {
+        let events = waiting
+            .iter()
+            .enumerate()
+            .map(|(at, one)| (at, event(self.possible(rank, one.state, one.cpu, one.nic), one.order, WAKE | rank)));
+        events.min_by_key(|(_, event)| *event)
+    }
 }
 
 struct Engine<'p, P> {
@@ -183,13 +226,10 @@ struct Engine<'p, P> {
     slots: Vec<Slot>,
     /// The first of the free slots, which are a stack.
     unused: u32,
-    /// Of each rank: its cpus and interfaces.
-    cpus: usize,
-    nics: usize,
-    /// When each is free.
-    cpu: Vec<u64>,
-    sending: Vec<u64>,
-    receiving: Vec<u64>,
+    places: Places,
+    /// Of each rank. `wakes` is no later than the first of `waiting`; an event of a rank that is not in it is an old one.
+    waiting: Vec<Vec<Waiting>>,
+    wakes: Vec<u128>,
     posted: Vec<List>,
     unexpected: Vec<List>,
     /// What became free at the rank of the event and at the other one.
@@ -219,11 +259,15 @@ impl<'p, P: Program> Engine<'p, P> {
             order: 0,
             slots: Vec::new(),
             unused: NONE,
-            cpus,
-            nics,
-            cpu: vec![0; ranks * cpus],
-            sending: vec![0; ranks * nics],
-            receiving: vec![0; ranks * nics],
+            places: Places {
+                cpus,
+                nics,
+                cpu: vec![0; ranks * cpus],
+                sending: vec![0; ranks * nics],
+                receiving: vec![0; ranks * nics],
+            },
+            waiting: vec![Vec::new(); ranks],
+            wakes: vec![u128::MAX; ranks],
             posted: vec![List::EMPTY; ranks],
             unexpected: vec![List::EMPTY; ranks],
             free: Default::default(),
@@ -239,61 +283,87 @@ impl<'p, P: Program> Engine<'p, P> {
             self.program.begin(rank, &mut self.free[0]);
             self.release(0, rank)?;
         }
-        while let Some(Due { time, slot, cpu, nic }) = self.next() {
-            match self.slots[slot as usize].state {
-                State::Operation(Kind::Compute) => self.compute(time, slot, cpu)?,
-                State::Operation(Kind::Send) => self.send(time, slot, cpu, nic)?,
+        while let Some((time, slot)) = self.next() {
+            let Slot { rank, state, .. } = self.slots[slot as usize];
+            match state {
+                State::Operation(Kind::Compute) => self.compute(time, slot)?,
+                State::Operation(Kind::Send) => self.send(time, slot)?,
                 State::Operation(Kind::Receive) => self.receive(time, slot)?,
-                State::Message => self.arrive(time, slot, cpu, nic)?,
+                State::Message => self.arrive(time, slot)?,
+            }
+            if self.wakes[rank as usize] == 0 {
+                self.wake(rank);
             }
         }
         self.finished()
     }
 
-    /// Takes the first event whose cpu and interface are free; those before it wait until theirs are.
-    fn next(&mut self) -> Option<Due> {
+    /// Takes the first event whose cpu and interface are free. Where it was the first that waited at a rank, the rank's
+    /// next is to be found.
+    fn next(&mut self) -> Option<(u64, u32)> {
         loop {
             let mut first = self.events.peek_mut()?;
             let Reverse(key) = *first;
-            let (time, order, slot) = ((key >> 64) as u64, (key >> 32) as u32, key as u32);
-            let what = &self.slots[slot as usize];
-            let cpu = what.rank as usize * self.cpus + what.cpu as usize;
-            let nic = what.rank as usize * self.nics + what.nic as usize;
-            let possible = match what.state {
-                State::Operation(Kind::Receive) => time,
-                State::Operation(Kind::Compute) => self.cpu[cpu],
-                State::Operation(Kind::Send) => self.cpu[cpu].max(self.sending[nic]),
-                State::Message => self.cpu[cpu].max(self.receiving[nic]),
-            };
-            if possible > time {
-                *first = event(possible, order, slot);
+            let (time, order, what) = ((key >> 64) as u64, (key >> 32) as u32, key as u32);
+            if what & WAKE == 0 {
+                let Slot { rank, state, cpu, nic, .. } = self.slots[what as usize];
+                let possible = self.places.possible(rank, state, cpu, nic);
+                if state == State::Operation(Kind::Receive) || possible <= time {
+                    PeekMut::pop(first);
+                    return Some((time, what));
+                }
+                self.waiting[rank as usize].push(Waiting { order, slot: what, cpu, nic, state });
+                let (wake, earliest) = (event(possible, order, WAKE | rank), &mut self.wakes[rank as usize]);
+                if wake < *earliest {
+                    (*earliest, *first) = (wake, Reverse(wake));
+                } else {
+                    PeekMut::pop(first);
+                }
                 continue;
             }
-            PeekMut::pop(first);
-            return Some(Due { time, slot, cpu, nic });
+            let rank = what & !WAKE;
+            let (wake, waiting) = (&mut self.wakes[rank as usize], &mut self.waiting[rank as usize]);
+            match self.places.first(rank, waiting) {
+                Some((at, event)) if *wake == key && event == key => {
+                    PeekMut::pop(first);
+                    *wake = 0;
+                    return Some((time, waiting.swap_remove(at).slot));
+                }
+                Some((_, event)) if *wake == key => (*wake, *first) = (event, Reverse(event)),
+                _ => drop(PeekMut::pop(first)),
+            }
         }
     }
 
-    fn charge(&mut self, cpu: usize, time: u64, cost: u64) {
-        self.cpu[cpu] = time.saturating_add(cost);
+    /// Puts the first that waits at a rank among the events.
+    fn wake(&mut self, rank: u32) {
+        let first = self.places.first(rank, &self.waiting[rank as usize]);
+        self.wakes[rank as usize] = first.map_or(u128::MAX, |(_, event)| event);
+        self.events.extend(first.map(|(_, event)| Reverse(event)));
+    }
+
+    fn charge(&mut self, rank: u32, cpu: u8, time: u64, cost: u64) {
+        let cpu = self.places.of_cpu(rank, cpu);
+        self.places.cpu[cpu] = time.saturating_add(cost);
         self.busy[cpu] = self.busy[cpu].saturating_add(cost);
     }
 
-    fn compute(&mut self, time: u64, slot: u32, cpu: usize) -> Result<()> {
-        let Slot { amount, rank, number, .. } = self.slots[slot as usize];
-        self.charge(cpu, time, amount);
+    fn compute(&mut self, time: u64, slot: u32) -> Result<()> {
+        let Slot { amount, rank, number, cpu, .. } = self.slots[slot as usize];
+        self.charge(rank, cpu, time, amount);
         self.give_back(slot);
         self.program.started(rank, number, &mut self.free[0]);
         self.program.over(rank, number, &mut self.free[0]);
         self.release(0, rank)
     }
 
-    fn send(&mut self, time: u64, slot: u32, cpu: usize, nic: usize) -> Result<()> {
+    fn send(&mut self, time: u64, slot: u32) -> Result<()> {
         let Parameters { latency, overhead, gap, gap_per_byte, overhead_per_byte, eager } = self.parameters;
-        let Slot { amount, rank, peer, number, .. } = self.slots[slot as usize];
+        let Slot { amount, rank, peer, number, cpu, nic, .. } = self.slots[slot as usize];
         let more = amount.saturating_sub(1);
-        self.charge(cpu, time, overhead.saturating_add(more.saturating_mul(overhead_per_byte)));
-        self.sending[nic] = time.saturating_add(gap).saturating_add(more.saturating_mul(gap_per_byte));
+        self.charge(rank, cpu, time, overhead.saturating_add(more.saturating_mul(overhead_per_byte)));
+        let nic = self.places.of_nic(rank, nic);
+        self.places.sending[nic] = time.saturating_add(gap).saturating_add(more.saturating_mul(gap_per_byte));
         (self.messages, self.sent) = (self.messages + 1, self.sent.saturating_add(amount));
         let message = &mut self.slots[slot as usize];
         (message.state, message.rank, message.peer) = (State::Message, peer, rank);
@@ -320,13 +390,14 @@ impl<'p, P: Program> Engine<'p, P> {
         }
     }
 
-    fn arrive(&mut self, time: u64, slot: u32, cpu: usize, nic: usize) -> Result<()> {
+    fn arrive(&mut self, time: u64, slot: u32) -> Result<()> {
         let Parameters { overhead, gap, gap_per_byte, overhead_per_byte, .. } = self.parameters;
-        let Slot { amount, rank, peer, tag, .. } = self.slots[slot as usize];
+        let Slot { amount, rank, peer, tag, cpu, nic, .. } = self.slots[slot as usize];
         let more = amount.saturating_sub(1);
         let bytes = more.saturating_mul(gap_per_byte.max(overhead_per_byte));
-        self.charge(cpu, time, overhead.saturating_add(bytes));
-        self.receiving[nic] = time.saturating_add(gap).saturating_add(more.saturating_mul(gap_per_byte));
+        self.charge(rank, cpu, time, overhead.saturating_add(bytes));
+        let nic = self.places.of_nic(rank, nic);
+        self.places.receiving[nic] = time.saturating_add(gap).saturating_add(more.saturating_mul(gap_per_byte));
         let meets = |posted: &Slot| {
             (posted.peer == ANY || posted.peer == peer) && (tag == ANY || posted.tag == ANY || posted.tag == tag)
         };
@@ -349,10 +420,10 @@ impl<'p, P: Program> Engine<'p, P> {
         self.received = self.received.saturating_add(amount);
         let other = usize::from(sender != rank);
         if amount > self.parameters.eager {
-            let cpu = &mut self.cpu[sender as usize * self.cpus + cpu as usize];
-            *cpu = time.max(*cpu);
-            let nic = &mut self.sending[sender as usize * self.nics + nic as usize];
-            *nic = time.max(*nic);
+            let cpu = self.places.of_cpu(sender, cpu);
+            let nic = self.places.of_nic(sender, nic);
+            self.places.cpu[cpu] = time.max(self.places.cpu[cpu]);
+            self.places.sending[nic] = time.max(self.places.sending[nic]);
             self.program.over(sender, send, &mut self.free[other]);
         }
         self.program.over(rank, number, &mut self.free[0]);
@@ -366,13 +437,20 @@ impl<'p, P: Program> Engine<'p, P> {
         let mut free = std::mem::take(&mut self.free[which]);
         free.sort_by_key(|operation| operation.kind);
         for Operation { kind, amount, peer, tag, number, cpu, nic } in free.drain(..) {
-            let mut time = self.cpu[rank as usize * self.cpus + cpu as usize];
-            if kind == Kind::Send {
-                time = time.max(self.sending[rank as usize * self.nics + nic as usize]);
-            }
             let state = State::Operation(kind);
+            let time = self.places.possible(rank, state, cpu, nic);
             let slot = self.slot(Slot { amount, rank, peer, tag, number, next: NONE, cpu, nic, state })?;
-            self.put(time, slot)?;
+            if kind == Kind::Receive {
+                self.put(time, slot)?;
+                continue;
+            }
+            let order = self.order(time)?;
+            self.waiting[rank as usize].push(Waiting { order, slot, cpu, nic, state });
+            let (wake, earliest) = (event(time, order, WAKE | rank), &mut self.wakes[rank as usize]);
+            if wake < *earliest {
+                *earliest = wake;
+                self.events.push(Reverse(wake));
+            }
         }
         self.free[which] = free;
         Ok(())
@@ -385,9 +463,9 @@ impl<'p, P: Program> Engine<'p, P> {
             return Ok(slot);
         }
         let slot = self.slots.len() as u32;
-        if slot == NONE {
+        if slot == WAKE {
             let next = "simulate fewer ranks or smaller schedules";
-            return Err(Fault::new("the simulation", "more than 4 billion operations are in progress", next)
+            return Err(Fault::new("the simulation", "more than 2 billion operations are in progress", next)
                 .of_kind(FaultKind::Limit));
         }
         self.slots.push(content);
@@ -399,6 +477,13 @@ impl<'p, P: Program> Engine<'p, P> {
     }
 
     fn put(&mut self, time: u64, slot: u32) -> Result<()> {
+        let order = self.order(time)?;
+        self.events.push(Reverse(event(time, order, slot)));
+        Ok(())
+    }
+
+    /// The place of what becomes free next among all that is due at the same time.
+    fn order(&mut self, time: u64) -> Result<u32> {
         if time == u64::MAX {
             let cause = "it takes longer than 64 bits of nanoseconds hold, 584 years";
             return Err(
@@ -408,20 +493,33 @@ impl<'p, P: Program> Engine<'p, P> {
         if self.order == u32::MAX {
             self.renumber();
         }
-        self.events.push(event(time, self.order, slot));
         self.order += 1;
-        Ok(())
+        Ok(self.order - 1)
     }
 
     /// Gives what waits new numbers from 0 on, in the same order.
     fn renumber(&mut self) {
         let mut events = std::mem::take(&mut self.events).into_vec();
-        events.sort_unstable_by_key(|Reverse(key)| (key >> 32) as u32);
-        for (order, Reverse(key)) in events.iter_mut().enumerate() {
-            *key = *key & !(u128::from(u32::MAX) << 32) | (order as u128) << 32;
+        events.retain(|Reverse(key)| *key as u32 & WAKE == 0);
+        let order = |key: &u128| (key >> 32) as u32;
+        let mut known: Vec<u32> = events.iter().map(|Reverse(key)| order(key)).collect();
+        known.extend(self.waiting.iter().flatten().map(|one| one.order));
+        known.sort_unstable();
+        let new = |old: u32| known.partition_point(|order| *order < old) as u32;
+        for Reverse(key) in &mut events {
+            *key = event((*key >> 64) as u64, new(order(key)), *key as u32);
         }
-        self.order = events.len() as u32;
+        for one in self.waiting.iter_mut().flatten() {
+            one.order = new(one.order);
+        }
+        self.order = known.len() as u32;
         self.events = events.into();
+        for rank in 0..self.waiting.len() as u32 {
+            // That of a rank whose event is in hand follows it.
+            if self.wakes[rank as usize] != 0 {
+                self.wake(rank);
+            }
+        }
     }
 
     fn finished(self) -> Result<Finished> {
@@ -440,19 +538,44 @@ impl<'p, P: Program> Engine<'p, P> {
             let cause = "an operation never begins, since operations require each other";
             return Err(Fault::new(format!("rank {rank}"), cause, "break the circle of requirements"));
         }
-        let ranks: Vec<u64> = self.cpu.chunks(self.cpus).map(|cpus| cpus.iter().copied().max().unwrap_or(0)).collect();
+        let ranks: Vec<u64> =
+            self.places.cpu.chunks(self.places.cpus).map(|cpus| cpus.iter().copied().max().unwrap_or(0)).collect();
         if ranks.contains(&u64::MAX) {
             let cause = "it takes longer than 64 bits of nanoseconds hold, 584 years";
             return Err(
                 Fault::new("the program", cause, "check its sizes and the parameters").of_kind(FaultKind::Limit)
             );
         }
-        let words = self.cpu.capacity() + self.busy.capacity() + self.sending.capacity() + self.receiving.capacity();
-        let memory = words * 8
-            + (self.posted.capacity() + self.unexpected.capacity()) * size_of::<List>()
+        let Places { cpu, sending, receiving, .. } = &self.places;
+        let words = cpu.capacity() + self.busy.capacity() + sending.capacity() + receiving.capacity();
+        let lists = self.posted.capacity() + self.unexpected.capacity();
+        let waiting: usize = self.waiting.iter().map(Vec::capacity).sum();
+        let memory = words * size_of::<u64>()
+            + lists * size_of::<List>()
+            + self.waiting.capacity() * size_of::<Vec<Waiting>>()
+            + waiting * size_of::<Waiting>()
             + self.slots.capacity() * size_of::<Slot>()
-            + self.events.capacity() * size_of::<u128>();
+            + (self.events.capacity() + self.wakes.capacity()) * size_of::<u128>();
         let (messages, sent, received) = (self.messages, self.sent, self.received);
         Ok(Finished { ranks, busy: self.busy, messages, sent, received, memory })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::programs::{Halo, Lazy};
+    use super::*;
+
+    #[test]
+    fn new_numbers_of_events_change_nothing() {
+        let halo = Halo { extents: vec![3, 4], steps: 4, bytes: 999, computing: 500, uneven: 900, seed: 1, sum: true };
+        let finished = |order: u32| {
+            let mut program = Lazy::of(halo.clone());
+            let mut engine = Engine::of(&mut program, Parameters::default());
+            engine.order = order;
+            engine.run().unwrap()
+        };
+        let plain = finished(0);
+        assert!((1..200).all(|before| finished(u32::MAX - 7 * before).ranks == plain.ranks));
     }
 }
