@@ -150,6 +150,12 @@ fn the_same_seed_gives_the_same_times_and_written_out_the_same() {
 }
 
 #[test]
+fn ranks_need_less_than_a_page() {
+    let finished = lazily(halo(1000, 4), &Parameters::default());
+    assert!(finished.memory < 1000 * 4096, "{} bytes a rank", finished.memory / 1000);
+}
+
+#[test]
 fn extents_are_near_to_each_other() {
     let of = |ranks| Halo::extents(ranks, 4).into_iter().product::<u32>();
     assert!((1..500).all(|ranks| of(ranks) == ranks));
