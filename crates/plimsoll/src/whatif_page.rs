@@ -76,7 +76,7 @@ impl Page<'_> {
                 "                {calls} over before what they waited for began, by up to {most}: clocks differ"
             );
         }
-        text += "\nWhat if                        Time                                     Of it\n";
+        text += "\nWhat if                        Time                                     Its critical path\n";
         for Asked { question, answer, refused } in self.asked {
             let parts = &answer.path.parts;
             let of = |part| percent(part, parts.total());

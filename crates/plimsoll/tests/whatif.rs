@@ -132,6 +132,15 @@ fn a_recorded_program_comes_back_and_its_prediction_is_kept() {
     assert!(!said.contains("not modelled"), "{said}");
     let (code, said, _) = plimsoll(place, &["whatif", "run", "--best", "1"]);
     assert!(code == 0 && said.contains(&format!("plimsoll try -- mpirun -n 2 {program} -- plimsoll mpirun")), "{said}");
+    // The same as a schedule: without costs of this machine, by LogGOPS.
+    let (code, _, errors) = plimsoll(place, &["report", "run", "--export", "goal", "-o", "run.goal"]);
+    assert_eq!(code, 0, "{errors}");
+    let simulated = |latency: &str| {
+        let (code, said, errors) = plimsoll(place, &["whatif", "--goal", "run.goal", "--loggops", latency, "--json"]);
+        assert_eq!(code, 0, "{errors}");
+        serde_json::from_str::<Value>(&said).unwrap()["total_ns"].as_u64().unwrap()
+    };
+    assert!(simulated("L=100000") > simulated("L=100"));
     let ledger = fs::read_dir(place.join("plimsoll")).unwrap().map(|entry| entry.unwrap().path());
     let ledger = ledger.filter(|path| path.extension().is_some_and(|of| of == "jsonl")).collect::<Vec<_>>();
     let ledger = Ledger::at(&ledger[0]).unwrap();
@@ -151,6 +160,9 @@ fn what_cannot_be_asked_is_refused() {
     };
     refused(&["run"], &["no timeline", "plimsoll profile", "--trace"]);
     refused(&["nowhere"], &["nowhere/job.json", "plimsoll profile"]);
+    refused(&["--goal", "nowhere"], &["nowhere", "--export goal"]);
+    refused(&["--goal", "run/job.json"], &["run/job.json", "line 1"]);
+    refused(&["--goal", "x", "--loggops", "K=1"], &["LogGOPS has L, o, g, G, O and S"]);
     refused(&["run", "--clock", "0"], &["factor '0'", "write it like 0.8"]);
     refused(&["run", "--latency", "5"], &["change '5'", "+2us"]);
 }

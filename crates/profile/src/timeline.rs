@@ -63,6 +63,8 @@ pub struct Rank {
     pub pid: u32,
     pub clock: Clock,
     pub lanes: Vec<Lane>,
+    /// What recording took of the rank for each call, outside of the call, ns.
+    pub recording: i64,
     /// Calls that are not in it, since it had reached its limit.
     pub lost: u64,
     /// When its threads could not run; `None` where that was not sampled.
@@ -143,6 +145,7 @@ impl Timeline {
                 host: words(&source.tables.header.host),
                 pid: source.tables.header.pid,
                 off_core: OffCore::of(samples, &source.tables.header, &clock),
+                recording: (source.tables.header.cost as f64 * clock.tick()).round() as i64,
                 clock,
                 lanes: source.lanes,
                 lost: source.tables.header.dropped.events,

@@ -61,7 +61,7 @@ pub struct Check {
 /// What came of a lever.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The time after the change, over the recorded.
+    /// The time after the change over that before, both without what recording took.
     pub time: Interval,
     /// The critical path after it, all costs in the middle of their intervals.
     pub path: Path,
@@ -101,7 +101,7 @@ impl<'a> Program<'a> {
 
     fn conditions(&self, draw: &Draw) -> Result<Conditions> {
         let prices = Prices::of(self.graph, self.costs, &self.ways, draw)?;
-        Ok(Conditions { prices, computing: vec![1.0; self.graph.lanes.len()], progress: self.ways.progress() })
+        Ok(Conditions { prices, computing: vec![1.0; self.graph.lanes.len()], progress: self.ways.progress(), unrecorded: false })
     }
 
     fn learn(&self, conditions: &Conditions) -> Result<(Vec<i64>, Replayed)> {
@@ -150,10 +150,12 @@ impl<'a> Program<'a> {
         Ok(Answer { time, path, draws: times.len() })
     }
 
-    /// The time over the recorded one, and the critical path.
+    /// The time over that of the program as it is, both without what recording took, and the critical path.
     fn pulled(&self, lever: &Lever, (of_recorded, unknown): (Draw, Unknown)) -> Result<(f64, Path)> {
         let before = self.conditions(&of_recorded)?;
-        let (mut residuals, learned) = self.learn(&before)?;
+        let (mut residuals, _) = self.learn(&before)?;
+        let unrecorded = Conditions { unrecorded: true, ..before.clone() };
+        let now = replay(self.graph, &unrecorded, Residuals::Own(&residuals))?;
         let (after, scale) = lever.pull(self.graph, self.costs, &before, &unknown)?;
         for (residual, class) in residuals.iter_mut().zip(&self.graph.calls.class) {
             let factor = scale[*class as usize];
@@ -161,8 +163,9 @@ impl<'a> Program<'a> {
                 *residual = (*residual as f64 * factor) as i64;
             }
         }
+        let after = Conditions { unrecorded: true, ..after };
         let replayed = replay(self.graph, &after, Residuals::Own(&residuals))?;
-        let time = replayed.total as f64 / learned.total.max(1) as f64;
+        let time = replayed.total as f64 / now.total.max(1) as f64;
         Ok((time, critical(self.graph, &after, &replayed)))
     }
 

@@ -49,6 +49,8 @@ pub struct Lane {
     pub end: CallId,
     /// When it begins to compute, ns: its rank had left MPI_Init.
     pub begun: i64,
+    /// What recording took of each gap, ns.
+    pub recording: i64,
 }
 
 /// Calls, field by field.

@@ -101,15 +101,11 @@ pub fn critical(graph: &Graph, conditions: &Conditions, replayed: &Replayed) -> 
 }
 
 fn first_gap(graph: &Graph, conditions: &Conditions, lane: usize) -> i64 {
-    scaled(graph.calls.gap.get(graph.lanes[lane].first) * PS, conditions.computing[lane])
-}
-
-fn scaled(gap: i64, factor: f64) -> i64 {
-    if factor == 1.0 { gap } else { (gap as f64 * factor).round() as i64 }
+    conditions.gap(graph, lane, graph.lanes[lane].first)
 }
 
 fn entry(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usize, call: CallId) -> i64 {
-    let gap = scaled(graph.calls.gap.get(call) * PS, conditions.computing[lane]);
+    let gap = conditions.gap(graph, lane, call);
     if call == graph.lanes[lane].first {
         let start = graph.lanes.iter().map(|lane| lane.begun).min().unwrap_or(0);
         return (graph.lanes[lane].begun - start) * PS + gap;

@@ -45,6 +45,18 @@ pub struct Conditions {
     /// By lane: what computing takes over what was recorded.
     pub computing: Vec<f64>,
     pub progress: Progress,
+    /// Without what recording took: as the program runs by itself.
+    pub unrecorded: bool,
+}
+
+impl Conditions {
+    /// What a lane computes before a call, ps.
+    pub(crate) fn gap(&self, graph: &Graph, lane: usize, call: CallId) -> i64 {
+        let recording = if self.unrecorded { graph.lanes[lane].recording } else { 0 };
+        let gap = (graph.calls.gap.get(call) - recording).max(0) * PS;
+        let factor = self.computing[lane];
+        if factor == 1.0 { gap } else { (gap as f64 * factor).round() as i64 }
+    }
 }
 
 /// Who moves a message whose both halves have begun.
@@ -193,7 +205,7 @@ impl Replay<'_, '_> {
                 continue;
             }
             self.cursors[place].call = lane.first;
-            self.cursors[place].entered = begun + self.gap(place, lane.first);
+            self.cursors[place].entered = begun + self.conditions.gap(graph, place, lane.first);
             self.ready.push(Reverse((self.cursors[place].entered, place as u32)));
         }
         while let Some(Reverse((now, place))) = self.ready.pop() {
@@ -214,7 +226,7 @@ impl Replay<'_, '_> {
                     break;
                 }
                 (cursor.call, cursor.inside) = (next, false);
-                let entered = exit + self.gap(place, next);
+                let entered = exit + self.conditions.gap(graph, place, next);
                 self.cursors[place].entered = entered;
                 if self.ready.peek().is_some_and(|Reverse(first)| *first < (entered, place as u32)) {
                     self.ready.push(Reverse((entered, place as u32)));
@@ -235,12 +247,6 @@ impl Replay<'_, '_> {
             latest_member: self.latest_member,
             backwards: self.backwards,
         })
-    }
-
-    fn gap(&self, lane: usize, call: CallId) -> i64 {
-        let gap = self.graph.calls.gap.get(call) * PS;
-        let factor = self.conditions.computing[lane];
-        if factor == 1.0 { gap } else { (gap as f64 * factor).round() as i64 }
     }
 
     fn price(&self, message: u32) -> Price {

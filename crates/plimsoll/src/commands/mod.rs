@@ -21,6 +21,7 @@ pub mod peer;
 pub mod profile;
 pub mod profile_sampler;
 pub mod report;
+mod schedule;
 pub mod serve;
 pub mod study;
 pub mod top;

@@ -29,7 +29,7 @@ use crate::whatif_page::{self, Asked, Page};
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Folder of a profile
-    #[arg(value_name = "DIR", required_unless_present = "measure", conflicts_with = "measure")]
+    #[arg(value_name = "DIR", required_unless_present_any = ["measure", "goal"], conflicts_with = "measure")]
     folder: Option<PathBuf>,
     /// Messages carried by this instead: app, core, a carrier of the MPI
     #[arg(long, value_name = "NAME", requires = "folder")]
@@ -61,6 +61,8 @@ pub struct Arguments {
     json: bool,
     #[command(flatten)]
     measure: super::measure::Arguments,
+    #[command(flatten)]
+    schedule: super::schedule::Arguments,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -74,6 +76,7 @@ const EXAMPLES: &str = "Examples:
   plimsoll whatif run
   plimsoll whatif run --latency +1us --clock 0.8
   plimsoll whatif run --best 3
+  plimsoll whatif --goal run.goal --loggops L=1000,o=200
   plimsoll whatif --measure send,receive -- mpirun -n 2 ./program
   plimsoll whatif --measure send,receive --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 
@@ -90,6 +93,9 @@ const TOLERANCES: [f64; 3] = [0.01, 0.02, 0.05];
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.measure.is_asked() {
         return super::measure::run(arguments.measure, arguments.json);
+    }
+    if let Some(file) = &arguments.schedule.goal {
+        return super::schedule::run(file, &arguments.schedule, arguments.json);
     }
     let path = arguments.folder.clone().unwrap_or_default();
     let folder = path.display().to_string();

@@ -31,6 +31,11 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// Nanoseconds of one tick.
+    pub fn tick(&self) -> f64 {
+        self.tick
+    }
+
     pub fn at(&self, ticks: u64) -> i64 {
         let since = ticks.wrapping_sub(self.ticks) as i64;
         (self.nanoseconds + since as f64 * self.tick).round() as i64

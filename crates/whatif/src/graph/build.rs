@@ -2,7 +2,7 @@
 //!
 //! | recorded | in the graph |
 //! |---|---|
-//! | time between two calls of a thread | the gap of the second |
+//! | time between two calls of a thread | the gap of the second, in which recording took its part |
 //! | a message of which both ends were recorded | sent, posted, received as the calls say |
 //! | a collective operation that all members entered | one gathering, of the trips of its usual algorithm |
 //! | calls that ask in vain, one after the other | one with the call that is answered |
@@ -159,6 +159,7 @@ impl Making<'_> {
         for mut thread in threads.into_values() {
             thread.give_up();
             self.builder.lane(rank.rank, begun.unwrap_or(0));
+            self.builder.recorded(rank.recording);
             for (adding, steps) in thread.calls {
                 self.builder.call(adding, &steps);
             }

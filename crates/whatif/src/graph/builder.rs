@@ -37,7 +37,12 @@ impl Builder {
     /// The calls that are added from here on are those of a thread of `rank`.
     pub fn lane(&mut self, rank: u32, begun: i64) {
         let first = self.graph.len() as u32;
-        self.graph.lanes.push(Lane { rank, first, end: first, begun });
+        self.graph.lanes.push(Lane { rank, first, end: first, begun, recording: 0 });
+    }
+
+    /// What recording took of each gap of the last lane, ns.
+    pub fn recorded(&mut self, recording: i64) {
+        self.graph.lanes.last_mut().expect("a lane was begun").recording = recording;
     }
 
     /// Adds a call of the last lane. Steps that begin come before those that complete.

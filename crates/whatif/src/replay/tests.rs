@@ -23,6 +23,7 @@ fn conditions(graph: &Graph, price: Price) -> Conditions {
         prices: Prices { kinds: vec![price; graph.kinds.len()] },
         computing: vec![1.0; graph.lanes.len()],
         progress: Progress::Calls,
+        unrecorded: false,
     }
 }
 
@@ -35,6 +36,7 @@ fn a_ping_pong_takes_its_trips_and_gaps() {
     (0..2 * rounds).for_each(|message| builder.message(message, KIND));
     for rank in 0..2 {
         builder.lane(rank, 0);
+        builder.recorded(3);
         for round in 0..rounds {
             let (there, back) = (2 * round, 2 * round + 1);
             let receive = |builder: &mut Builder, message| {
@@ -60,6 +62,10 @@ fn a_ping_pong_takes_its_trips_and_gaps() {
     assert_eq!(path.parts.messages, 2 * rounds * 400_007);
     assert_eq!((path.counts[0].trips, path.counts[0].bytes), (2 * rounds as u64, 16 * rounds as u64));
     assert_eq!((path.parts.computing, path.parts.total()), (2 * rounds * 11_000, replayed.total));
+    let unrecorded = Conditions { unrecorded: true, ..conditions };
+    let replayed = replay(&graph, &unrecorded, Residuals::None).unwrap();
+    assert_eq!(replayed.total, 2 * rounds * (400_007 + 8_000));
+    assert_eq!(critical(&graph, &unrecorded, &replayed).parts.total(), replayed.total);
 }
 
 #[test]
@@ -256,6 +262,7 @@ fn prices(graph: &Graph, unit: i64, (send, receive, small, large): (u8, u8, u8, 
         computing: vec![1.0; graph.lanes.len()],
         // Who moves a message in its calls may be held up less by what is dearer: then nothing is convex.
         progress: Progress::Always,
+        unrecorded: false,
     }
 }
 
