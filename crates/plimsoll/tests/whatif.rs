@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use experiment::ledger::{Kind, Ledger};
 use launch::installation::Family;
 use machine::costs::{Interval, Item, Row, Way, store};
 use machine::{Bytes, Nanoseconds, Reading, SiteKind};
@@ -105,7 +104,7 @@ fn store_time() -> u64 {
 }
 
 #[test]
-fn a_recorded_program_comes_back_and_its_prediction_is_kept() {
+fn a_recorded_program_comes_back() {
     let Some(program) = program() else { return };
     let place = tempfile::tempdir().unwrap();
     let (place, program) = (place.path(), program.to_str().unwrap());
@@ -132,6 +131,10 @@ fn a_recorded_program_comes_back_and_its_prediction_is_kept() {
     assert!(!said.contains("not modelled"), "{said}");
     let (code, said, _) = plimsoll(place, &["whatif", "run", "--best", "1"]);
     assert!(code == 0 && said.contains(&format!("plimsoll try -- mpirun -n 2 {program} -- plimsoll mpirun")), "{said}");
+    // So short a job is its start and end, of which a replay knows nothing.
+    assert!(said.contains("Nothing is kept in the ledger"), "{said}");
+    let ledger = fs::read_dir(place.join("plimsoll")).unwrap().map(|entry| entry.unwrap().path());
+    assert!(!ledger.into_iter().any(|path| path.extension().is_some_and(|of| of == "jsonl")));
     // The same as a schedule: without costs of this machine, by LogGOPS.
     let (code, _, errors) = plimsoll(place, &["report", "run", "--export", "goal", "-o", "run.goal"]);
     assert_eq!(code, 0, "{errors}");
@@ -141,10 +144,6 @@ fn a_recorded_program_comes_back_and_its_prediction_is_kept() {
         serde_json::from_str::<Value>(&said).unwrap()["total_ns"].as_u64().unwrap()
     };
     assert!(simulated("L=100000") > simulated("L=100"));
-    let ledger = fs::read_dir(place.join("plimsoll")).unwrap().map(|entry| entry.unwrap().path());
-    let ledger = ledger.filter(|path| path.extension().is_some_and(|of| of == "jsonl")).collect::<Vec<_>>();
-    let ledger = Ledger::at(&ledger[0]).unwrap();
-    assert_eq!(ledger.predictions.iter().map(|of| of.kind).collect::<Vec<_>>(), [Kind::WhatIf]);
 }
 
 #[test]

@@ -26,7 +26,8 @@ fn main() {
         Price { send: 80_000, receive: 80_000, trip, engine: 0, rendezvous: kind.bytes > 65_536 }
     });
     let prices = Prices { kinds: prices.collect() };
-    let conditions = Conditions { prices, computing: vec![1.0; graph.lanes.len()], progress: Progress::Calls, unrecorded: false };
+    let conditions =
+        Conditions { prices, computing: vec![1.0; graph.lanes.len()], progress: Progress::Calls, unrecorded: false };
     println!(
         "{} calls, {} messages: made in {:.2} s",
         graph.len(),

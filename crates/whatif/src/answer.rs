@@ -14,10 +14,9 @@ use crate::model::{Draw, Prices, Ways};
 use crate::path::{Path, critical};
 use crate::replay::{Conditions, PS, Replayed, Residuals, replay};
 
-/// Draws that are made, and of a long recording.
-const DRAWS: usize = 64;
-const FEW_DRAWS: usize = 16;
-const LONG: usize = 2_000_000;
+/// Draws that are made: fewer, where calls are many.
+const DRAWS: std::ops::RangeInclusive<usize> = 8..=64;
+const DRAWS_TIMES_CALLS: usize = 20_000_000;
 
 /// Draws that leave no more of the time in calls unexplained than the best one and this share fit the recording: it measures
 /// the costs of what carried it.
@@ -82,7 +81,7 @@ impl<'a> Program<'a> {
     /// A cost was never measured here, or the recording contradicts itself.
     pub fn new(graph: &'a Graph, costs: &'a Costs, ways: Ways) -> Result<Program<'a>> {
         let mut program = Program { graph, costs, ways, draws: Vec::new(), contradicted: false };
-        let number = if graph.len() > LONG { FEW_DRAWS } else { DRAWS };
+        let number = (DRAWS_TIMES_CALLS / graph.len().max(1)).clamp(*DRAWS.start(), *DRAWS.end());
         let inside: i64 = (0..graph.len() as u32).map(|call| graph.calls.inside.get(call) * PS).sum();
         let all: Vec<(Draw, Unknown)> = (0..number).map(|number| drawn(number as u64)).collect();
         let misfits = in_parallel(&all, |(draw, _)| {
@@ -101,7 +100,12 @@ impl<'a> Program<'a> {
 
     fn conditions(&self, draw: &Draw) -> Result<Conditions> {
         let prices = Prices::of(self.graph, self.costs, &self.ways, draw)?;
-        Ok(Conditions { prices, computing: vec![1.0; self.graph.lanes.len()], progress: self.ways.progress(), unrecorded: false })
+        Ok(Conditions {
+            prices,
+            computing: vec![1.0; self.graph.lanes.len()],
+            progress: self.ways.progress(),
+            unrecorded: false,
+        })
     }
 
     fn learn(&self, conditions: &Conditions) -> Result<(Vec<i64>, Replayed)> {
@@ -138,35 +142,44 @@ impl<'a> Program<'a> {
         sums.into_iter().map(|(sum, count)| (sum / count.max(1)) as i64).collect()
     }
 
+    /// An answer for each of `levers`.
+    ///
     /// # Errors
     /// A cost was never measured here.
-    pub fn ask(&self, lever: &Lever) -> Result<Answer> {
-        let times = in_parallel(&self.draws, |draw| self.pulled(lever, *draw).map(|(time, _)| time))?;
-        let (_, path) = self.pulled(lever, self.draws[0])?;
-        let mut sorted = times.clone();
-        sorted.sort_by(f64::total_cmp);
-        let quantile = |part: f64| sorted[((sorted.len() - 1) as f64 * part).round() as usize];
-        let time = Interval { low: quantile(0.025), middle: quantile(0.5), high: quantile(0.975) };
-        Ok(Answer { time, path, draws: times.len() })
+    pub fn ask(&self, levers: &[&Lever]) -> Result<Vec<Answer>> {
+        let drawn = in_parallel(&self.draws, |draw| self.pulled(levers, draw))?;
+        let answer = |nth: usize| {
+            let mut times: Vec<f64> = drawn.iter().map(|of| of[nth].0).collect();
+            times.sort_by(f64::total_cmp);
+            let quantile = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize];
+            let time = Interval { low: quantile(0.025), middle: quantile(0.5), high: quantile(0.975) };
+            Answer { time, path: drawn[0][nth].1.clone(), draws: times.len() }
+        };
+        Ok((0..levers.len()).map(answer).collect())
     }
 
-    /// The time over that of the program as it is, both without what recording took, and the critical path.
-    fn pulled(&self, lever: &Lever, (of_recorded, unknown): (Draw, Unknown)) -> Result<(f64, Path)> {
-        let before = self.conditions(&of_recorded)?;
-        let (mut residuals, _) = self.learn(&before)?;
+    /// The time over that of the program as it is, both without what recording took, and the critical path: of each lever.
+    fn pulled(&self, levers: &[&Lever], (of_recorded, unknown): &(Draw, Unknown)) -> Result<Vec<(f64, Path)>> {
+        let before = self.conditions(of_recorded)?;
+        let (learned, _) = self.learn(&before)?;
         let unrecorded = Conditions { unrecorded: true, ..before.clone() };
-        let now = replay(self.graph, &unrecorded, Residuals::Own(&residuals))?;
-        let (after, scale) = lever.pull(self.graph, self.costs, &before, &unknown)?;
-        for (residual, class) in residuals.iter_mut().zip(&self.graph.calls.class) {
-            let factor = scale[*class as usize];
-            if factor != 1.0 {
-                *residual = (*residual as f64 * factor) as i64;
+        let now = replay(self.graph, &unrecorded, Residuals::Own(&learned))?;
+        let mut residuals = Vec::new();
+        let one = |lever: &&Lever| {
+            let (after, scale) = lever.pull(self.graph, self.costs, &before, unknown)?;
+            residuals.clone_from(&learned);
+            for (residual, class) in residuals.iter_mut().zip(&self.graph.calls.class) {
+                let factor = scale[*class as usize];
+                if factor != 1.0 {
+                    *residual = (*residual as f64 * factor) as i64;
+                }
             }
-        }
-        let after = Conditions { unrecorded: true, ..after };
-        let replayed = replay(self.graph, &after, Residuals::Own(&residuals))?;
-        let time = replayed.total as f64 / now.total.max(1) as f64;
-        Ok((time, critical(self.graph, &after, &replayed)))
+            let after = Conditions { unrecorded: true, ..after };
+            let replayed = replay(self.graph, &after, Residuals::Own(&residuals))?;
+            let time = replayed.total as f64 / now.total.max(1) as f64;
+            Ok((time, critical(self.graph, &after, &replayed)))
+        };
+        levers.iter().map(one).collect()
     }
 
     /// How much more latency a trip could have for so much more time, each of `more`.

@@ -15,6 +15,13 @@ pub struct Candidate {
     pub options: Vec<String>,
 }
 
+impl Candidate {
+    /// Whether it needs a core of its own.
+    pub fn is_on_core(&self) -> bool {
+        self.ways.between.placement == SiteKind::Core
+    }
+}
+
 /// The words of a recorded command, by what they are to its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded<'a> {
@@ -123,12 +130,22 @@ impl Recorded<'_> {
         costs.ways().filter(fits).filter_map(candidate).collect()
     }
 
+    fn in_lab(&self) -> bool {
+        self.command.iter().any(|word| word == "--lab")
+    }
+
+    /// Why `candidate` cannot be run as the program was.
+    pub fn refused(&self, candidate: &Candidate) -> Option<String> {
+        let own = candidate.ways.between.carrier != ENGINE;
+        (own && self.in_lab()).then(|| "plimsoll mpirun --lab carries messages itself".to_owned())
+    }
+
     /// The same program under other options of `plimsoll mpirun`. `program` is its place among the words. There is no `--`
     /// before it, which `plimsoll try` has between commands.
     pub fn under(&self, options: &[String], ranks: u32, program: usize) -> Vec<String> {
         let mut words: Vec<String> = ["plimsoll", "mpirun", "-n", &ranks.to_string()].map(str::to_owned).to_vec();
         words.extend_from_slice(options);
-        if self.between {
+        if self.in_lab() {
             words.push("--lab".to_owned());
         }
         words.extend_from_slice(&self.command[program..]);

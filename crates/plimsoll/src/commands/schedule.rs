@@ -18,15 +18,19 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["folder", "measure"])]
     pub goal: Option<PathBuf>,
     /// The network's parameters: nanoseconds, and for S bytes
-    #[arg(long, value_name = "L=..,o=..,g=..,G=..,O=..,S=..", requires = "goal", default_value = "L=2500,o=1500,g=1000,G=6,O=0,S=65535")]
+    #[arg(
+        long,
+        value_name = "L=..,o=..,g=..,G=..,O=..,S=..",
+        requires = "goal",
+        default_value = "L=2500,o=1500,g=1000,G=6,O=0,S=65535"
+    )]
     loggops: Parameters,
 }
 
 pub fn run(file: &PathBuf, arguments: &Arguments, json: bool) -> Result<ExitCode> {
     let name = file.display().to_string();
-    let text = std::fs::read(file).map_err(|e| {
-        Fault::because(name.clone(), e, "write one with `plimsoll report DIR --export goal -o FILE`")
-    })?;
+    let text = std::fs::read(file)
+        .map_err(|e| Fault::because(name.clone(), e, "write one with `plimsoll report DIR --export goal -o FILE`"))?;
     let schedule = goal::read(&text).map_err(|fault| fault.within(&name))?;
     let finished = simulate::run(&schedule, &arguments.loggops).map_err(|fault| fault.within(&name))?;
     if json {

@@ -129,12 +129,15 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
     }
     let check = program.check()?;
-    let mut asked = Vec::new();
-    for question in questions(&arguments, &candidates)? {
-        let answer = program.ask(&question.lever)?;
-        let core = question.candidate.as_ref().is_some_and(|of| of.name.starts_with("core:"));
-        asked.push(Asked { refused: refused.clone().filter(|_| core), question, answer });
-    }
+    let questions = questions(&arguments, &candidates)?;
+    let levers: Vec<&Lever> = questions.iter().map(|question| &question.lever).collect();
+    let answers = program.ask(&levers)?;
+    let asked = questions.into_iter().zip(answers).map(|(question, answer)| {
+        let candidate = question.candidate.as_ref();
+        let refused = candidate.and_then(|of| recorded.refused(of).or(refused.clone().filter(|_| of.is_on_core())));
+        Asked { refused, question, answer }
+    });
+    let asked: Vec<Asked> = asked.collect();
     let tolerances = program.tolerances(&TOLERANCES)?;
     let page = Page {
         folder: &folder,
@@ -222,11 +225,14 @@ fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Ques
     Ok(vec![Question { words: words.join(", "), lever, candidate }])
 }
 
+/// Beyond this, start and end of a job over what is replayed tell more of its time than the replay does.
+const MOST_OUTSIDE: f64 = 4.0;
+
 /// Commands to run, and what is expected of them.
 struct Best<'a> {
     recorded: &'a Recorded<'a>,
     ranks: u32,
-    /// Time of the job outside of what is replayed, over that.
+    /// Time of the job outside of what is replayed, its start and end, over that.
     outside: f64,
     folder: &'a str,
 }
@@ -247,10 +253,15 @@ impl Best<'_> {
         let (mut text, mut trial) = (String::new(), format!("plimsoll try -- {now}"));
         for (candidate, time) in able.into_iter().take(number) {
             let command = whatif_page::shell(&self.recorded.under(&candidate.options, self.ranks, at));
-            let of_job = |time: f64| (time + self.outside) / (1.0 + self.outside);
-            let expected = Interval { low: of_job(time.low), middle: of_job(time.middle), high: of_job(time.high) };
+            // Start and end may take half as long under another carrier, or twice.
+            let of_job = |time: f64, outside: f64| (time + self.outside * outside) / (1.0 + self.outside);
+            let (low, high) = (of_job(time.low, 0.5), of_job(time.high, 2.0));
+            let expected = Interval { low, middle: of_job(time.middle, 1.0), high };
             text += &format!("{command}\n    {} for the whole job\n", whatif_page::than(&expected));
             trial += &format!(" -- {command}");
+            if self.outside > MOST_OUTSIDE {
+                continue;
+            }
             let made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             ledger.predict(Prediction {
                 id: 0,
@@ -263,6 +274,12 @@ impl Best<'_> {
                 choice: None,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             })?;
+        }
+        if self.outside > MOST_OUTSIDE {
+            let share = 100.0 * self.outside / (1.0 + self.outside);
+            text += &format!(
+                "Nothing is kept in the ledger: {share:.0} % of the job is its start and end; give it a longer input.\n"
+            );
         }
         Ok(format!("\n{text}\nTo hold that against what comes:\n{trial}\n"))
     }
