@@ -62,18 +62,18 @@ impl Page<'_> {
             let _ = writeln!(text, "  most computing of rank {rank}: {share} of the time");
         }
         let more: Vec<String> = self.tolerances.iter().map(tolerance).collect();
-        let _ = writeln!(text, "Latency         a trip may take {}", more.join(", "));
+        let _ = writeln!(text, "Tolerance       {}", more.join(", "));
         let of_classes = 100.0 * (check.of_classes - 1.0);
         let _ = writeln!(
             text,
-            "Model           replayed with the mean of what it leaves of each class of calls: {of_classes:+.1} %"
+            "Model           replayed with each call's residual replaced by its class's mean: {of_classes:+.1} % of the time"
         );
         if check.backwards.0 > 0 {
             let most = nanoseconds(check.backwards.1 as f64 / 1e3);
             let calls = count::of(check.backwards.0, "call");
             let _ = writeln!(
                 text,
-                "                {calls} over before what they waited for began, by up to {most}: clocks differ"
+                "                {calls} ended before what they waited for began, by up to {most}: the hosts' clocks differ"
             );
         }
         text += "\nWhat if                        Time                                     Its critical path\n";
@@ -89,7 +89,7 @@ impl Page<'_> {
                 let _ = writeln!(text, "  {:<28} cannot be run here: {refused}", "");
             }
         }
-        text += "\nIntervals hold what the costs leave open; how often they held is in plimsoll ledger.\n";
+        text += "\nThe intervals cover the uncertainty of the costs, not that of the model: plimsoll ledger shows how often they held.\n";
         for note in self.notes {
             let _ = writeln!(text, "Note: {note}");
         }
@@ -152,7 +152,7 @@ fn shares(parts: &Parts) -> String {
         ("calls' work", parts.work),
         ("as measured", parts.opaque),
         ("unexplained", parts.unexplained),
-        ("explained too much", parts.overexplained),
+        ("over-explained", parts.overexplained),
     ];
     let shown: Vec<String> = all
         .iter()
@@ -179,8 +179,8 @@ fn bytes(bytes: u64) -> String {
 fn tolerance(of: &Tolerance) -> String {
     let more = 100.0 * of.more;
     match of.latency {
-        Some(latency) => format!("{} more for {more:.0} %", nanoseconds(latency)),
-        None => format!("any time for {more:.0} %"),
+        Some(latency) => format!("{more:.0} % more time at {} more a trip", nanoseconds(latency)),
+        None => format!("{more:.0} % more time at no latency whatever"),
     }
 }
 

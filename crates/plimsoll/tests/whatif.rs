@@ -91,7 +91,7 @@ fn keep_costs(place: &Path) {
                 size: Some(Bytes(size)),
                 cost: Reading::Measured(Interval::between(ns * 0.9, ns * 1.1)),
                 source: "test".into(),
-                taken: Nanoseconds(store_time()),
+                taken: Nanoseconds(now()),
             };
             [row(Item::HalfTrip(way.clone()), trip), row(Item::Message(way.clone()), trip / 3.0)]
         })
@@ -99,7 +99,7 @@ fn keep_costs(place: &Path) {
     store::keep_below(&place.join("plimsoll"), rows.collect()).unwrap();
 }
 
-fn store_time() -> u64 {
+fn now() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 

@@ -23,7 +23,7 @@ impl Candidate {
 }
 
 /// The words of a recorded command, by what they are to its messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded<'a> {
     pub command: &'a [String],
     /// What the MPI library calls itself.
@@ -39,18 +39,20 @@ impl Recorded<'_> {
     /// # Errors
     /// Its costs were never measured.
     pub fn ways(&self, costs: &Costs, named: Option<&str>) -> Result<Ways> {
-        let wanted = named.map_or_else(|| self.carried(), str::to_owned);
         let of_mpi: Vec<&Way> = costs.ways().filter(|way| self.is_of_mpi(way)).collect();
         let ways: Vec<&Way> = if of_mpi.is_empty() { costs.ways().collect() } else { of_mpi };
+        let wanted = |between: bool| named.map_or_else(|| self.carried(between), str::to_owned);
         let found = |between: bool| {
+            let wanted = wanted(between);
             let fits = |way: &&&Way| way.network.is_some() == between && name_of(way) == wanted;
             ways.iter().find(fits).map(|way| (*way).clone())
         };
-        // What carries between hosts alone carries within them as well, and the other way round.
+        // Where those of the other reach were not measured, these stand in for them.
         let (within, across) = (found(false), found(true));
-        match (within.clone().or(across.clone()), across.or(within)) {
-            (Some(within), Some(between)) => Ok(Ways { within, between }),
-            _ => {
+        let needed = if self.between { across.clone() } else { within.clone() };
+        match needed {
+            Some(needed) => Ok(Ways { within: within.unwrap_or(needed.clone()), between: across.unwrap_or(needed) }),
+            None => {
                 let mut known: Vec<String> = ways.iter().map(|way| name_of(way)).collect();
                 known.dedup();
                 let cause = match known.is_empty() {
@@ -58,18 +60,20 @@ impl Recorded<'_> {
                     false => format!("its costs were never measured here; there are those of {}", known.join(", ")),
                 };
                 let next = "run plimsoll calibrate, or say what carried the messages with --recorded";
-                Err(Fault::new(format!("carrier {wanted}"), cause, next))
+                Err(Fault::new(format!("carrier {}", wanted(self.between)), cause, next))
             }
         }
     }
 
-    fn is_of_mpi(&self, way: &Way) -> bool {
+    /// Whether the costs of `way` were measured under the MPI that the program ran under.
+    pub fn is_of_mpi(&self, way: &Way) -> bool {
         let version = way.mpi.rsplit(' ').next().unwrap_or_default();
         let family = way.mpi.strip_suffix(version).unwrap_or_default().trim();
         self.library.starts_with(family) && self.library.contains(version)
     }
 
-    fn carried(&self) -> String {
+    /// What carried messages between hosts, or within one.
+    fn carried(&self, between: bool) -> String {
         let plimsoll = self
             .command
             .iter()
@@ -83,16 +87,16 @@ impl Recorded<'_> {
             }
         };
         if !plimsoll {
-            return if self.between { "tcp" } else { "vader" }.to_owned();
+            return if between { "tcp" } else { "vader" }.to_owned();
         }
         if let Some(carrier) = option("--carrier") {
             return carrier;
         }
         let site = option("--placement").filter(|site| site != "auto").unwrap_or_else(|| "app".to_owned());
         let site = site.split(':').next().unwrap_or_default().to_owned();
-        match option("--network").filter(|_| self.between) {
+        match option("--network").filter(|_| between) {
             Some(network) => format!("{site}, {}", network.split(':').next().unwrap_or_default()),
-            None if self.between => format!("{site}, udp"),
+            None if between => format!("{site}, udp"),
             None => site,
         }
     }
@@ -136,8 +140,13 @@ impl Recorded<'_> {
 
     /// Why `candidate` cannot be run as the program was.
     pub fn refused(&self, candidate: &Candidate) -> Option<String> {
-        let own = candidate.ways.between.carrier != ENGINE;
-        (own && self.in_lab()).then(|| "plimsoll mpirun --lab carries messages itself".to_owned())
+        let way = &candidate.ways.between;
+        let kind = way.network.as_deref().filter(|network| way.carrier == ENGINE && *network != "udp");
+        match (self.in_lab(), kind) {
+            (true, _) if way.carrier != ENGINE => Some("plimsoll mpirun --lab has no --carrier".to_owned()),
+            (false, Some(kind)) if self.between => Some(format!("name the interface: --network {kind}:INTERFACE")),
+            _ => None,
+        }
     }
 
     /// The same program under other options of `plimsoll mpirun`. `program` is its place among the words. There is no `--`
@@ -209,6 +218,9 @@ mod tests {
         };
         assert_eq!(of("mpirun -n 2 ./a", false).unwrap(), "vader");
         assert_eq!(of("mpirun -n 2 ./a", true).unwrap(), "tcp");
+        let command = recorded("mpirun -n 2 ./a");
+        let of_mpi = Recorded { command: &command, library: "Open MPI v4.1.4", between: true };
+        assert_eq!(of_mpi.ways(&costs(), None).unwrap().within.carrier, "vader");
         assert_eq!(of("/x/plimsoll mpirun -n 2 --placement core:3 ./a", false).unwrap(), "core");
         assert_eq!(of("plimsoll mpirun --lab --network=xdp:lab0 ./a", true).unwrap(), "app, xdp");
         assert_eq!(of("plimsoll mpirun --carrier vader ./a", false).unwrap(), "vader");
@@ -224,6 +236,11 @@ mod tests {
         let names = |core| recorded.others(&costs(), &ways, core).iter().map(|of| of.name.clone()).collect::<Vec<_>>();
         assert_eq!((names(Some(3)), names(None)), (vec!["app".into(), "core:3".into()], vec!["app".to_owned()]));
         let core = &recorded.others(&costs(), &ways, Some(3))[1];
+        assert_eq!(recorded.refused(core), None);
+        let two = Recorded { between: true, ..recorded };
+        let ways = two.ways(&costs(), None).unwrap();
+        let xdp = &two.others(&costs(), &ways, None)[0];
+        assert!(two.refused(xdp).unwrap().contains("--network xdp:INTERFACE"), "{xdp:?}");
         let words = recorded.under(&core.options, 2, 3).join(" ");
         assert_eq!(words, "plimsoll mpirun -n 2 --placement core:3 ./a 5");
     }

@@ -348,8 +348,8 @@ mod tests {
         let (same, _) = plan_of(&Request { cores: Some((first, CoreId(901))), ..nodes.clone() }, &far).unwrap();
         let engines: Vec<_> = same.places[0].1.iter().filter_map(Contender::core).collect();
         assert_eq!((same.places[0].0.cores, &engines[..]), ((first, CoreId(901)), &[second][..]));
-        let stranger = Request { cores: Some((first, CoreId(902))), ..nodes.clone() };
-        assert!(plan_of(&stranger, &far).unwrap_err().to_string().contains("the other node has"));
+        let unknown = Request { cores: Some((first, CoreId(902))), ..nodes.clone() };
+        assert!(plan_of(&unknown, &far).unwrap_err().to_string().contains("the other node has"));
         // Where the next node is this machine, ranks share its cores.
         let (together, _) = plan_of(&nodes, &[]).unwrap();
         assert_eq!(together.places[0].0.cores, (first, second));

@@ -31,7 +31,7 @@ pub struct Arguments {
     /// Folder of a profile
     #[arg(value_name = "DIR", required_unless_present_any = ["measure", "goal"], conflicts_with = "measure")]
     folder: Option<PathBuf>,
-    /// Messages carried by this instead: app, core, a carrier of the MPI
+    /// Let this carry the messages instead: app, core, or a carrier of the MPI
     #[arg(long, value_name = "NAME", requires = "folder")]
     carried: Option<String>,
     /// Latency of each trip: +2us, -300ns, x0.5
@@ -50,7 +50,7 @@ pub struct Arguments {
     /// core, a device)
     #[arg(long, value_name = "RULE", requires = "folder")]
     progress: Option<Rule>,
-    /// What carried the messages when they were recorded, where the command does not tell
+    /// What carried the messages of the recorded run, if its command does not say
     #[arg(long, value_name = "NAME", requires = "folder")]
     recorded: Option<String>,
     /// Print the commands of the N best that can be run here, and keep in the ledger what is expected of them
@@ -123,6 +123,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let (core, refused) = auto::own_core(ranks, auto::threads(), &linux::affinity::allowed()?)?;
     let mut notes = graph.notes.clone();
     notes.extend(known.note);
+    let way = if between { &ways.between } else { &ways.within };
+    if !recorded.is_of_mpi(way) {
+        let ran = library.lines().next().unwrap_or("an unknown MPI");
+        notes.push(format!("the program ran under {ran}; costs are of {}", way.mpi));
+    }
     let candidates = recorded.others(&known.costs, &ways, Some(core.0));
     let program = Program::new(&graph, &known.costs, ways.clone())?;
     if program.contradicted {
