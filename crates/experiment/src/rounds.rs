@@ -76,13 +76,18 @@ impl<B> Series<B> {
 
     /// `value` here over that of `other`, of each round that both ran in on cores as near.
     pub fn over(&self, other: &Series<B>, value: impl Fn(&B) -> Option<f64>) -> Paired {
-        let ratio = |one: &Taken<B>| {
+        let ratio = |(one, other)| (one > 0.0 && other > 0.0).then_some(one / other);
+        Paired { ratios: self.beside(other, value).filter_map(ratio).collect() }
+    }
+
+    /// `value` here and that of `other`, of each round that both ran in on cores as near.
+    pub fn beside(&self, other: &Series<B>, value: impl Fn(&B) -> Option<f64>) -> impl Iterator<Item = (f64, f64)> {
+        self.blocks.iter().filter_map(move |one| {
             let beside = other.blocks.iter().find(|beside| beside.round == one.round)?;
             let near = at_one_place(one.probes.into_iter().chain(beside.probes).flatten());
-            let (one, other) = (value(&one.block)?, value(&beside.block)?);
-            (near && one > 0.0 && other > 0.0).then_some(one / other)
-        };
-        Paired { ratios: self.blocks.iter().filter_map(ratio).collect() }
+            let both = (value(&one.block)?, value(&beside.block)?);
+            near.then_some(both)
+        })
     }
 }
 

@@ -88,7 +88,7 @@ fn what_cannot_be_measured_is_said_before_the_rounds() {
     for (words, command, why) in [
         (vec!["--measure", "latency"], ranks("1"), "choose of send, receive, byte and compute"),
         (vec!["--measure", "byte", "--budget", "1s"], ranks("20000"), "--budget"),
-        (vec!["--measure", "send", "--predict", "afxdp,udp"], ranks("1"), "run plimsoll calibrate"),
+        (vec!["--measure", "send", "--predict", "vader,wire"], ranks("20000"), "choose of plimsoll, "),
         (vec!["--measure", "send"], ["sh", "-c", "exit 3", "a", "b"], "exit code 3"),
     ] {
         let output = whatif(place.path(), &words, &command);

@@ -2,6 +2,7 @@
 
 use experiment::comparison::Paired;
 use experiment::findings::Interval;
+use experiment::rounds;
 use experiment::statistics::{median, median_interval};
 
 use super::conduct::Measured;
@@ -32,6 +33,12 @@ pub fn best<'a>(
         .filter_map(over_first)
         .fold((first, 1.0), |best, found| if better(found.1, best.1) { found } else { best });
     Some(best)
+}
+
+/// `of` less `peer` round by round, in the unit of the pattern; `None` of fewer than two rounds.
+pub fn difference(of: &Measured, peer: &Measured, task: &Task) -> Option<Interval> {
+    let both = of.series.beside(&peer.series, |block| Some(block.of(task)?.value));
+    rounds::difference(&both.map(|(one, other)| one - other).collect::<Vec<_>>())
 }
 
 /// `of` over `peer` round by round, in the unit of the pattern: below 1 is better for a time, above 1 for a rate.
@@ -94,6 +101,8 @@ pub(super) mod tests {
         let ratio = ratio(&all[0], best, &LATENCY).unwrap();
         assert!([ratio.median, ratio.low, ratio.high].iter().all(|end| (end - 0.5).abs() < 1e-9), "{ratio:?}");
         assert_eq!(value(&all[0], &LATENCY).unwrap().median, 200.0);
+        let more = difference(best, &all[0], &LATENCY).unwrap();
+        assert!(more.low < 200.0 && 200.0 < more.high && more.samples == 3, "{more:?}");
     }
 
     #[test]

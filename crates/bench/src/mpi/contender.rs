@@ -7,6 +7,7 @@ use launch::carrier::{Engine, Network, Variables};
 use launch::carriers::{Carrier, Reach};
 use launch::installation::Installation;
 use launch::provider::Provider;
+use machine::costs::ENGINE;
 use machine::{CoreId, Site};
 use serde::Serialize;
 
@@ -41,6 +42,17 @@ impl Serialize for Contender {
 impl Contender {
     pub fn is_engine(&self) -> bool {
         matches!(self, Contender::Engine { .. })
+    }
+
+    /// A carrier's name; of the engine at the ranks' cores its network, on one host `plimsoll`. An engine's core has none.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Contender::Engine { placement: Site::App, network } => {
+                Some(network.as_ref().map_or(ENGINE, |network| network.kind()))
+            }
+            Contender::Engine { .. } => None,
+            Contender::Peer(carrier) => Some(&carrier.name),
+        }
     }
 
     /// The core that its engine needs for itself.
@@ -151,5 +163,8 @@ mod tests {
         let names: Vec<_> = three.iter().map(Contender::to_string).collect();
         let all = "plimsoll at app, udp|plimsoll at app, afxdp:lab0|plimsoll at app, xdp:lab0|plimsoll at core:2, udp|ucx|tcp";
         assert_eq!((names.join("|").as_str(), notes.len()), (all, 0));
+        let names: Vec<_> = two.iter().chain(&three).map(Contender::name).collect();
+        let short = ["udp", "afxdp", "xdp"].map(Some);
+        assert_eq!(names, [&[Some("plimsoll")], &short[..], &[None, Some("ucx"), Some("tcp")]].concat());
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::block::Bench;
 use super::conduct::{Measured, Plan, conduct};
-use super::contender::{Hosts, Seats, usual};
+use super::contender::{Contender, Hosts, Seats, usual};
 use super::nodes::{Nodes, Pair};
 use super::page;
 use super::pattern::{Pattern, Task};
@@ -75,6 +75,8 @@ pub struct Request {
     pub rounds: u32,
     /// Also blocks with timed MPI calls, which divide the ranks' CPU time.
     pub divided: bool,
+    /// Only contenders of these names ([`Contender::name`]); `None`: all that there are.
+    pub only: Option<Vec<String>>,
     /// This program: the provider lies beside it, and it has the hidden command `host-agent`.
     pub command: PathBuf,
 }
@@ -175,7 +177,8 @@ fn plan(
     }
     notes.extend(here.iter().filter_map(Carrier::note));
     let topology = Topology::live()?;
-    let places = all
+    let mut known: Vec<String> = Vec::new();
+    let places: Vec<(Seats, Vec<Contender>)> = all
         .into_iter()
         .map(|seats| {
             let interface = nodes.filter(|_| seats.hosts == Hosts::Nodes).map_or(INTERFACE, |nodes| &nodes.interface);
@@ -184,7 +187,13 @@ fn plan(
             let free = free(topology, cores, apart, seats.cores);
             let can = |of: &&Carrier| of.variables(installation, reach).is_some();
             let carriers = here.iter().filter(can).cloned().collect();
-            let (contenders, left_out) = usual(seats.hosts, free, interface, carriers);
+            let (mut contenders, left_out) = usual(seats.hosts, free, interface, carriers);
+            if let Some(only) = &request.only {
+                known.extend(contenders.iter().filter_map(Contender::name).map(str::to_owned));
+                contenders
+                    .retain(|contender: &Contender| only.iter().any(|name| contender.name() == Some(name.as_str())));
+                return (seats, contenders);
+            }
             for note in left_out {
                 if !notes.contains(&note) {
                     notes.push(note);
@@ -193,6 +202,15 @@ fn plan(
             (seats, contenders)
         })
         .collect();
+    let is_unknown = |name: &&String| !known.contains(name);
+    if let Some(name) = request.only.iter().flatten().find(is_unknown) {
+        let next = format!("choose of {}", known.join(", "));
+        return Err(Fault::new(
+            format!("carrier '{}'", name.escape_debug()),
+            "nothing of this name carries messages here",
+            next,
+        ));
+    }
     let accounted_rounds = if request.divided { request.rounds.div_ceil(3) } else { 0 };
     Ok(Plan { places, tasks, rounds: request.rounds, accounted_rounds, targets: request.targets })
 }
@@ -269,7 +287,6 @@ impl Findings {
 mod tests {
     use launch::installation::Family;
 
-    use super::super::contender::Contender;
     use super::*;
 
     #[test]
@@ -291,6 +308,7 @@ mod tests {
             protocol_core: None,
             rounds: 7,
             divided: true,
+            only: None,
             command: PathBuf::new(),
         }
     }

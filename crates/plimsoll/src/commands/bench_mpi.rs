@@ -65,6 +65,7 @@ pub fn run(
         protocol_core,
         rounds,
         divided: !arguments.targets,
+        only: None,
         command,
     };
     let nodes = nodes(&request)?;

@@ -95,6 +95,7 @@ fn measure(arguments: &Arguments) -> Result<()> {
             protocol_core: None,
             rounds: ROUNDS,
             divided: false,
+            only: None,
             command,
         };
         let told = |starts| eprintln!("plimsoll: {} of mpirun, a second each", count::of(starts as u64, "start"));

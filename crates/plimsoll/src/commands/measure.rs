@@ -1,22 +1,28 @@
 //! `plimsoll whatif --measure`: causal experiments with the unmodified program.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bench::mpi::comparison;
+use bench::mpi::pattern::{Pattern, Task};
+use bench::mpi::request::{self, Paths, Request};
 use experiment::axes::Axes;
 use experiment::contrast::FIRST_LOOK;
+use experiment::findings::Interval;
 use experiment::ledger::{Kind, Ledger, Prediction};
+use experiment::point::Receiver;
 use experiment::rounds::{Blocks, Plan, conduct};
 use experiment::trial::conduct::Commands;
 use experiment::trial::design::Arm;
+use launch::installation::Choice;
 use launch::trial::{Starter, carriers_quantity, subject};
 use linux::output;
 use linux::warden::Warden;
-use machine::costs::{ENGINE, Way, store};
-use machine::{CoreId, Costs, Fault, Nanoseconds, Probe, Result, SiteKind, count};
+use machine::{Bytes, CoreId, Fault, Nanoseconds, Probe, Result, count};
 use profile::profile::Profile;
+use profile::tables::Tables;
 use record::perturbation::Perturbation;
 use tempfile::TempDir;
 use whatif::causal::{self, Design, Factor, Findings, Shown};
@@ -28,11 +34,11 @@ pub struct Arguments {
     /// Delay the program, and tell what each is worth: send, receive, byte, compute
     #[arg(long, value_name = "FACTORS", value_delimiter = ',', requires = "command")]
     measure: Vec<Factor>,
-    /// Most time for all runs: 90s, 2min, 1h
+    /// Most time for all runs but the first: 90s, 2min, 1h
     #[arg(long, value_name = "TIME", requires = "measure", default_value = "5min", value_parser = super::r#try::time)]
     budget: Duration,
-    /// The command runs over the first of these, which is the faster one: store in the ledger how much longer it takes over the other
-    /// (a network of plimsoll's, or a carrier), by `plimsoll calibrate`; `plimsoll try` settles it
+    /// The command runs over the first of these, which is the faster one: measure both (a network of plimsoll's, plimsoll itself on one
+    /// host, or a carrier), and store in the ledger how much longer it takes over the other; `plimsoll try` settles it
     #[arg(long, value_name = "FROM,TO", requires = "measure", value_parser = pair)]
     predict: Option<(String, String)>,
     /// Most rounds, in each of which every delay is run once
@@ -69,17 +75,14 @@ pub fn run(arguments: Arguments, json: bool) -> Result<ExitCode> {
     let mut factors = arguments.measure.clone();
     factors.dedup();
     let mut runs = Runs::new(&arguments.command, arguments.budget)?;
-    let predicted = match &arguments.predict {
-        Some((from, to)) => Some((from, to, store::live()?.costs)),
-        None => None,
-    };
-    if let Some((from, to, costs)) = &predicted {
-        way(costs, from)?;
-        way(costs, to)?;
-    }
     eprintln!("plimsoll: a first run counts what there is to delay");
     let (first, took) = runs.first(&Design::counting(&factors))?;
     let design = Design::of(&factors, &first)?;
+    let predicted = match &arguments.predict {
+        Some((from, to)) => Some((from, to, dearer(from, to, &first, runs.hosts, &runs.own)?)),
+        None => None,
+    };
+    runs.began = Instant::now();
     let rounds = runs.rounds(design.arms.len(), took)?.min(arguments.rounds);
     eprintln!(
         "plimsoll: {} of {:.1} s in at most {}; in {} of {} the program is delayed on purpose",
@@ -101,8 +104,8 @@ pub fn run(arguments: Arguments, json: bool) -> Result<ExitCode> {
         false => causal::page(&findings),
     };
     output::print(&page)?;
-    if let Some((from, to, costs)) = &predicted {
-        let expected = causal::expect(&findings, costs, way(costs, from)?, way(costs, to)?)?;
+    if let Some((from, to, dearer)) = &predicted {
+        let expected = causal::expect(&findings, dearer, to)?;
         let prediction = Prediction {
             id: 0,
             made: Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)),
@@ -124,16 +127,45 @@ pub fn run(arguments: Arguments, json: bool) -> Result<ExitCode> {
     Ok(super::exit_code())
 }
 
-/// The way of this name of which costs are known: a network under plimsoll at the ranks' own cores, or a carrier of the MPI.
-fn way<'a>(costs: &'a Costs, name: &str) -> Result<&'a Way> {
-    let named = |way: &&Way| match way.carrier == ENGINE {
-        true => way.placement == SiteKind::App && way.network.as_deref() == Some(name),
-        false => way.carrier == name && way.network.is_some(),
+/// Rounds in which both carriers are measured.
+const CARRIER_ROUNDS: u32 = 16;
+
+/// Sizes that are measured, those of most messages.
+const SIZES: usize = 8;
+
+/// What half a round trip over `to` takes more than over `from`, by size, both measured in the same rounds.
+fn dearer(from: &str, to: &str, first: &Shown, hosts: usize, own: &Path) -> Result<Vec<(Bytes, Interval)>> {
+    let mut sizes = first.sizes.clone();
+    sizes.sort_by_key(|(_, messages)| std::cmp::Reverse(*messages));
+    sizes.truncate(SIZES);
+    let task = |size: Bytes| Task { pattern: Pattern::Latency, size, receiver: Receiver::Reads };
+    let request = Request {
+        mpi: Choice::OfProgram,
+        paths: if hosts > 1 { Paths::Lab } else { Paths::One },
+        tasks: sizes.iter().map(|(size, _)| task(*size)).collect(),
+        targets: false,
+        cores: None,
+        protocol_core: None,
+        rounds: CARRIER_ROUNDS,
+        divided: false,
+        only: Some(vec![from.to_owned(), to.to_owned()]),
+        command: own.to_owned(),
     };
-    costs.ways().find(named).ok_or_else(|| {
-        let next = "run plimsoll calibrate as root, and name what it measured between two hosts: udp, afxdp, tcp";
-        Fault::new(format!("carrier '{}'", name.escape_debug()), "what its messages cost was never measured here", next)
-    })
+    let told =
+        |starts| eprintln!("plimsoll: both carriers are measured: {} of mpirun", count::of(starts as u64, "start"));
+    let (found, end) = request::run(&request, None, told)?;
+    end?;
+    let of = |name: &str| {
+        let measured =
+            found.measured.iter().find(|of| of.contender.name() == Some(name) && !of.series.blocks.is_empty());
+        measured.ok_or_else(|| {
+            let next = "see what plimsoll bench --mpi says of it";
+            Fault::new(format!("carrier '{}'", name.escape_debug()), found.left_out().join("; "), next)
+        })
+    };
+    let (from, to) = (of(from)?, of(to)?);
+    let of_size = |(size, _): &(Bytes, u64)| Some((*size, comparison::difference(to, from, &task(*size))?));
+    Ok(sizes.iter().filter_map(of_size).collect())
 }
 
 /// Whole runs under the profiler.
@@ -144,6 +176,8 @@ struct Runs<'a> {
     place: TempDir,
     _warden: Warden,
     cores: Vec<CoreId>,
+    /// Of the first run.
+    hosts: usize,
     design: Option<&'a Design>,
     began: Instant,
     budget: Duration,
@@ -164,6 +198,7 @@ impl<'a> Runs<'a> {
             place,
             _warden: warden,
             cores: linux::affinity::allowed()?,
+            hosts: 1,
             design: None,
             began: Instant::now(),
             budget,
@@ -177,6 +212,7 @@ impl<'a> Runs<'a> {
         let profile = self.profiled(Some(what))?;
         let took = began.elapsed();
         self.limit = (took * PATIENCE).max(Duration::from_secs(60));
+        self.hosts = profile.ranks.iter().map(Tables::host).collect::<BTreeSet<_>>().len();
         self.fits(&profile)?;
         Ok((Shown::of(&profile)?, took))
     }

@@ -212,7 +212,7 @@ const SAME_WORK: f64 = 0.01;
 /// What came of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Findings {
-    /// Time of a run with delays of no length, in nanoseconds.
+    /// Time of a run that nothing delays, in nanoseconds.
     pub elapsed: f64,
     /// That over the time of one without: the machinery of delays, which must be as 1.
     pub null: Option<Interval>,
@@ -236,7 +236,8 @@ impl Findings {
         let mut notes = design.left_out.clone();
         if let Some(of) = null.filter(|of| of.low > 1.0 || of.high < 1.0) {
             notes.push(format!(
-                "delays of no length change the run ({:.3} .. {:.3} of its time): slopes may be off by as much",
+                "delays of no length alone make a run {:.3} .. {:.3} times as long: slopes are of a run that is so much longer, and \
+                 bound the gain of one that is not",
                 of.low, of.high
             ));
         }
@@ -251,7 +252,7 @@ impl Findings {
         }
         let failures = arms.iter().flat_map(|arm| &arm.failures);
         notes.extend(failures.map(|why| format!("a run failed: {why}")));
-        let elapsed = elapsed(ZERO).or_else(|| elapsed(NONE)).unwrap_or(first.elapsed);
+        let elapsed = elapsed(NONE).or_else(|| elapsed(ZERO)).unwrap_or(first.elapsed);
         Findings { elapsed, null, slopes, sizes: first.sizes.clone(), notes }
     }
 

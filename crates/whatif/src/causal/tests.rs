@@ -1,7 +1,6 @@
 use experiment::random::Random;
 use experiment::rounds::{Blocks, Plan, conduct};
-use machine::costs::{ENGINE, Interval, Item, Row, Way};
-use machine::{Costs, Nanoseconds, Probe, Reading, SiteKind};
+use machine::Probe;
 
 use super::*;
 
@@ -141,7 +140,7 @@ fn what_is_known_well_enough_gets_no_more_rounds() {
 #[test]
 fn machinery_that_costs_is_told() {
     let findings = Program { machinery: 0.02, ..Program::new(&[Factor::Send], 20_000, 0.5) }.measured(40);
-    assert!(!findings.is_null() && findings.notes[0].contains("no length change the run"), "{findings:?}");
+    assert!(!findings.is_null() && findings.notes[0].contains("no length alone make a run"), "{findings:?}");
     let page = page(&findings);
     assert!(page.contains("do not read 0, as they must") && page.contains("note: "), "{page}");
 }
@@ -156,28 +155,18 @@ fn runs_on_cores_further_apart_change_no_slope() {
 #[test]
 fn another_carrier_is_predicted_upwards_and_never_downwards() {
     let findings = Program::new(&[Factor::Send, Factor::Receive], 20_000, 0.5).measured(40);
-    let way = |network: &str| Way {
-        carrier: ENGINE.into(),
-        mpi: "Open MPI".into(),
-        placement: SiteKind::App,
-        network: Some(network.into()),
+    let dearer = |low: f64, high: f64| {
+        let more = experiment::findings::Interval { median: (low + high) / 2.0, low, high, samples: 12 };
+        vec![(Bytes(1000), more)]
     };
-    let row = |network: &str, cost: f64| Row {
-        item: Item::HalfTrip(way(network)),
-        size: Some(Bytes(1000)),
-        cost: Reading::Measured(Interval::between(cost / 1.01, cost * 1.01)),
-        source: "test".into(),
-        taken: Nanoseconds(1),
-    };
-    let costs = Costs::of(vec![row("afxdp", 5000.0), row("udp", 10_000.0)]);
-    let expected = expect(&findings, &costs, &way("afxdp"), &way("udp")).unwrap();
+    let expected = expect(&findings, &dearer(4900.0, 5100.0), "udp").unwrap();
     // 40,000 messages, half of them on the path, 5 us each: 0.1 s of 1 s.
-    let Interval { low, middle, high } = expected.ratio;
+    let machine::costs::Interval { low, middle, high } = expected.ratio;
     assert!(low < 1.1 && 1.1 < high && (middle - 1.1).abs() < 0.03, "{expected:?}");
-    let back = expect(&findings, &costs, &way("udp"), &way("afxdp")).unwrap_err();
-    assert!(back.cause().contains("only bound"), "{back}");
-    assert!(expect(&findings, &Costs::of(vec![]), &way("afxdp"), &way("xdp")).is_err());
-    let vague = costs.widened(100.0);
-    let refused = expect(&findings, &vague, &way("afxdp"), &way("udp")).unwrap_err();
+    for dearer in [dearer(-5100.0, -4900.0), dearer(-10.0, 5000.0), Vec::new()] {
+        let back = expect(&findings, &dearer, "afxdp").unwrap_err();
+        assert!(back.cause().contains("only bound"), "{back}");
+    }
+    let refused = expect(&findings, &dearer(10.0, 200_000.0), "udp").unwrap_err();
     assert!(refused.cause().contains("too wide"), "{refused}");
 }
