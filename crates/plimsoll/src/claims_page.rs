@@ -87,7 +87,7 @@ fn best(judged: &Judged) -> Option<&Null> {
 }
 
 /// `text` behind `head` in lines of at most [`WIDTH`], those after the first indented.
-fn folded(head: &str, text: &str, indent: usize) -> String {
+pub(crate) fn folded(head: &str, text: &str, indent: usize) -> String {
     let (mut page, mut line) = (String::new(), head.to_owned());
     for word in text.split_whitespace() {
         if line.chars().count() + word.chars().count() > WIDTH {
@@ -377,12 +377,19 @@ pub fn open(surface: &[BreakEven], scaling: &Scaling) -> String {
     for (gain, cells) in &scaling.cells {
         let _ = writeln!(page, "  gain of {gain:>3.0} %        below {} cells a core", interval(*cells));
     }
-    page + &folded(
+    page += &folded(
         "  by surface           ",
         &format!(
             "messages that grow with n^(2/3) would need v = {} < 0: both runs cannot be of such a law",
             interval(scaling.by_surface)
         ),
         23,
+    );
+    page + &folded(
+        "\n",
+        "Which of the gains do the semantics explain, queue pairs against matched messages? That is measured, here: plimsoll \
+         bench --semantics matched,queue-pair --peers 2,128 holds it against the ratio above. How much of it a program feels is \
+         not known: plimsoll mpirun runs over matched messages only.",
+        0,
     )
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::claims_page::folded;
 use comfy_table::{CellAlignment, Table, presets};
 use experiment::nearness;
 use experiment::statistics::median_interval;
@@ -43,6 +44,40 @@ pub fn page(outcome: &Outcome, semantics: &[Semantics]) -> String {
         page += &format!("  {note}\n");
     }
     page
+}
+
+/// How much of the papers' gains the semantics alone explain, by the work of a message at most peers. `asked` is how much dearer
+/// the two runs of paper 004 make the protocol's work ([`whatif::claims::open::scaling`]). Empty where that was not measured.
+pub fn explained(outcome: &Outcome, asked: whatif::claims::statement::Interval) -> String {
+    let dearer = |quantity: Quantity| {
+        let place = outcome.places(quantity).into_iter().max_by_key(|(peers, _)| *peers)?;
+        let over = outcome.over(Semantics::Matched, Semantics::QueuePair, place, quantity)?.interval()?;
+        Some((place.0, over))
+    };
+    let (Some((peers, send)), Some((_, receive))) = (dearer(Quantity::SendWork), dearer(Quantity::ReceiveWork)) else {
+        return String::new();
+    };
+    let share = |ratio: f64| 100.0 * ratio.max(1.0).ln() / asked.middle.ln();
+    let [low, high] = [send.low.min(receive.low), send.high.max(receive.high)].map(share);
+    folded(
+        "\n",
+        &format!(
+            "Which of the papers' gains do the semantics explain? With {}, queue pairs make the work of a message {:.2} times as \
+             much ({:.2} .. {:.2}) where it is sent and {:.2} times ({:.2} .. {:.2}) where it is received, host and card together. \
+             The two runs of paper 004 ask for {:.2} times (plimsoll claims --open): the semantics are {low:.0} to {high:.0} % of \
+             that, by logarithms, at most, since a card does part of the work; the rest is one engine for all cores of a node. \
+             Paper 000's gains of offload (A15 to A17) they do not explain: they make offload dearer.",
+            count::of(peers.into(), "peer"),
+            send.median,
+            send.low,
+            send.high,
+            receive.median,
+            receive.low,
+            receive.high,
+            asked.middle
+        ),
+        0,
+    )
 }
 
 fn title(quantity: Quantity) -> &'static str {

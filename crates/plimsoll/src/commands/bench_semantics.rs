@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use machine::{CoreId, Fault, Result, count};
 use semantics::{Carrier, Order, Request, Semantics, measure};
 
+use whatif::claims::{Calibration, Sweep, open};
+
 use crate::semantics_page;
 
 #[derive(clap::Args)]
@@ -82,7 +84,8 @@ impl Comparison {
             let text = serde_json::to_string_pretty(&outcome).map_err(|e| Fault::because("output", e, "report it"))?;
             format!("{text}\n")
         } else {
-            semantics_page::page(&outcome, &request.semantics)
+            let asked = open::scaling(&Calibration::of_papers(), Sweep::default())?.ratio;
+            semantics_page::page(&outcome, &request.semantics) + &semantics_page::explained(&outcome, asked)
         };
         linux::output::print(&page)?;
         if linux::signal::interrupted() {
