@@ -11,7 +11,7 @@ use record::functions::named;
 use whatif::graph::{Adding, Builder, Graph, Kind, Reach, Step};
 use whatif::model::{Price, Prices};
 use whatif::path::critical;
-use whatif::replay::{Conditions, Progress, Residuals, replay};
+use whatif::replay::{Buffer, Conditions, Progress, Residuals, replay};
 
 const RANKS: u32 = 64;
 
@@ -23,11 +23,16 @@ fn main() {
     let prices = graph.kinds.iter().map(|kind| {
         let between = i64::from(kind.reach == Reach::Between);
         let trip = (400_000 + between * 4_000_000) * i64::from(kind.trips);
-        Price { send: 80_000, receive: 80_000, trip, engine: 0, rendezvous: kind.bytes > 65_536 }
+        Price { send: 80_000, receive: 80_000, trip, rendezvous: kind.bytes > 65_536, ..Price::default() }
     });
     let prices = Prices { kinds: prices.collect() };
-    let conditions =
-        Conditions { prices, computing: vec![1.0; graph.lanes.len()], progress: Progress::Calls, unrecorded: false };
+    let conditions = Conditions {
+        prices,
+        computing: vec![1.0; graph.lanes.len()],
+        progress: Progress::Calls,
+        unrecorded: false,
+        buffer: Buffer::Unlimited,
+    };
     println!(
         "{} calls, {} messages: made in {:.2} s",
         graph.len(),

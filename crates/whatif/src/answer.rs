@@ -12,7 +12,7 @@ use crate::graph::{Graph, Reach};
 use crate::lever::{Change, Lever, Unknown};
 use crate::model::{Draw, Prices, Ways};
 use crate::path::{Path, critical};
-use crate::replay::{Conditions, PS, Replayed, Residuals, replay};
+use crate::replay::{Buffer, Conditions, PS, Replayed, Residuals, replay};
 
 /// Draws that are made: fewer, where calls are many.
 const DRAWS: std::ops::RangeInclusive<usize> = 8..=64;
@@ -37,6 +37,7 @@ pub struct Program<'a> {
     costs: &'a Costs,
     /// What carried its messages when it was recorded.
     ways: Ways,
+    buffer: Buffer,
     /// What fits the recording, most likely first.
     draws: Vec<(Draw, Unknown)>,
     /// Whether what was measured of the costs contradicts the recording.
@@ -80,7 +81,15 @@ impl<'a> Program<'a> {
     /// # Errors
     /// A cost was never measured here, or the recording contradicts itself.
     pub fn new(graph: &'a Graph, costs: &'a Costs, ways: Ways) -> Result<Program<'a>> {
-        let mut program = Program { graph, costs, ways, draws: Vec::new(), contradicted: false };
+        Program::over(graph, costs, ways, Buffer::Unlimited)
+    }
+
+    /// One whose connections took in no more than `buffer` when it was recorded.
+    ///
+    /// # Errors
+    /// As of [`Program::new`].
+    pub fn over(graph: &'a Graph, costs: &'a Costs, ways: Ways, buffer: Buffer) -> Result<Program<'a>> {
+        let mut program = Program { graph, costs, ways, buffer, draws: Vec::new(), contradicted: false };
         let number = (DRAWS_TIMES_CALLS / graph.len().max(1)).clamp(*DRAWS.start(), *DRAWS.end());
         let inside: i64 = (0..graph.len() as u32).map(|call| graph.calls.inside.get(call) * PS).sum();
         let all: Vec<(Draw, Unknown)> = (0..number).map(|number| drawn(number as u64)).collect();
@@ -105,6 +114,7 @@ impl<'a> Program<'a> {
             computing: vec![1.0; self.graph.lanes.len()],
             progress: self.ways.progress(),
             unrecorded: false,
+            buffer: self.buffer,
         })
     }
 

@@ -6,7 +6,7 @@ use machine::{Bytes, Costs, Fault, Result};
 
 use crate::graph::{Graph, Reach};
 use crate::model::{Draw, Prices, Ways};
-use crate::replay::{Conditions, Progress};
+use crate::replay::{Buffer, Conditions, Progress};
 
 /// A change of what a run takes place under.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,6 +22,8 @@ pub struct Lever {
     /// Messages up to this size are sent at once, whoever receives.
     pub eager: Option<Bytes>,
     pub progress: Option<Progress>,
+    /// What a connection takes in before it is taken out.
+    pub buffer: Option<Buffer>,
 }
 
 /// Of a latency.
@@ -92,6 +94,9 @@ impl Lever {
         }
         if let Some(progress) = self.progress {
             after.progress = progress;
+        }
+        if let Some(buffer) = self.buffer {
+            after.buffer = buffer;
         }
         if let Some(eager) = self.eager {
             for (price, kind) in after.prices.kinds.iter_mut().zip(&graph.kinds) {

@@ -23,6 +23,8 @@ pub struct Price {
     pub trip: i64,
     /// Work of the engine's core at each end; 0: there is none.
     pub engine: i64,
+    /// What it occupies of a link that the ranks of a host share; 0: of none.
+    pub link: i64,
     /// Not before its receive is posted.
     pub rendezvous: bool,
 }
@@ -127,6 +129,7 @@ fn price(kind: Kind, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Price> {
         receive: ps(own),
         trip: ps(trip * f64::from(kind.trips)),
         engine: ps(engine),
+        link: 0,
         rendezvous: kind.bytes > eager(way, kind.reach),
     })
 }

@@ -12,16 +12,25 @@
 //! ready of a rendezvous          = max(sent, posted, in) + trip    in: when the half that came first is next in a call
 //! x = max(e + own, ready of what it completes) + r,  and no earlier than what it waited for began
 //! ```
+//! Messages queue at engines' cores and at links ([`servers`]), and wait for room in finite buffers ([`buffers`]).
 //! The residual is what makes the recorded run come back: `r = measured x - max(..)` at measured times.
 
+mod buffers;
+mod gatherings;
+mod servers;
+
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use machine::{Fault, Result};
-use profile::timeline::Collective;
+use record::functions::function;
 
-use crate::graph::{CallId, Gathering, Graph, Step};
+use crate::graph::{CallId, Graph, Lane, Step};
 use crate::model::{Price, Prices};
+pub use buffers::Buffer;
+pub(crate) use buffers::Held;
+use buffers::{Buffers, Room};
+use servers::Servers;
 
 /// Picoseconds in a nanosecond.
 pub const PS: i64 = 1000;
@@ -47,6 +56,7 @@ pub struct Conditions {
     pub progress: Progress,
     /// Without what recording took: as the program runs by itself.
     pub unrecorded: bool,
+    pub buffer: Buffer,
 }
 
 impl Conditions {
@@ -95,6 +105,10 @@ pub struct Replayed {
     pub(crate) causes: Vec<Cause>,
     /// By message: the call by whose beginning, or whose step, it began to move.
     pub(crate) movers: Vec<CallId>,
+    /// By message: when it was over for its receiver.
+    pub(crate) over: Vec<i64>,
+    /// Messages that had to wait for room.
+    pub(crate) held: HashMap<u32, Held>,
     pub(crate) latest_member: Vec<u32>,
     /// Exits that lie before what they waited for began, by the recorded clocks, and the most, ps.
     pub backwards: (u64, i64),
@@ -127,12 +141,16 @@ struct Cursor {
 
 const NO_LANE: u32 = u32::MAX;
 
+/// Ranks that a fault names.
+const NAMED: usize = 4;
+
 struct Replay<'g, 'r> {
     graph: &'g Graph,
     conditions: &'g Conditions,
     residuals: Residuals<'r>,
     cursors: Vec<Cursor>,
-    /// Lanes by when they go on; behind their numbers, messages by when they reach the engine of their receiver's host.
+    /// Lanes by when they go on; behind their numbers, messages by when they reach their receiver's host, and behind these
+    /// what comes next of a parcel.
     ready: BinaryHeap<Reverse<(i64, u32)>>,
     /// By message: when its first half began (of a rendezvous), and when it is over for the receiver; or the lane that waits.
     half: Vec<i64>,
@@ -144,8 +162,8 @@ struct Replay<'g, 'r> {
     came: Vec<u32>,
     latest_member: Vec<u32>,
     waiting: Vec<u32>,
-    /// By host: when its engine's core is free.
-    engines: Vec<i64>,
+    servers: Servers,
+    buffers: Option<Box<Buffers>>,
     exits: Vec<i64>,
     causes: Vec<Cause>,
     backwards: (u64, i64),
@@ -168,7 +186,7 @@ pub fn replay(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> R
         floor_cause: Cause::OWN,
         next: NO_LANE,
     };
-    let engines = graph.hosts.iter().max().map_or(0, |host| *host as usize + 1);
+    let hosts = graph.hosts.iter().max().map_or(0, |host| *host as usize + 1);
     let (messages, gatherings) = (graph.messages.len(), graph.gatherings.len());
     let mut replay = Replay {
         graph,
@@ -183,7 +201,8 @@ pub fn replay(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> R
         came: vec![0; gatherings],
         latest_member: vec![u32::MAX; gatherings],
         waiting: vec![NO_LANE; gatherings],
-        engines: vec![0; engines],
+        servers: Servers::of(hosts),
+        buffers: Buffers::of(graph, conditions),
         exits: vec![0; graph.len()],
         causes: vec![Cause::OWN; graph.len()],
         backwards: (0, 0),
@@ -210,8 +229,11 @@ impl Replay<'_, '_> {
         }
         while let Some(Reverse((now, place))) = self.ready.pop() {
             let place = place as usize;
-            if let Some(message) = place.checked_sub(graph.lanes.len()) {
-                self.arrive(message as u32, now);
+            if let Some(event) = place.checked_sub(graph.lanes.len()) {
+                match event.checked_sub(graph.messages.len()) {
+                    Some(parcel) => self.parcel(parcel, now),
+                    None => self.arrive(event as u32, now),
+                }
                 continue;
             }
             // A lane goes on by itself for as long as no other is before it.
@@ -222,10 +244,11 @@ impl Replay<'_, '_> {
                 if exit > total {
                     (total, last) = (exit, place);
                 }
+                cursor.call = next;
                 if next == graph.lanes[place].end {
                     break;
                 }
-                (cursor.call, cursor.inside) = (next, false);
+                cursor.inside = false;
                 let entered = exit + self.conditions.gap(graph, place, next);
                 self.cursors[place].entered = entered;
                 if self.ready.peek().is_some_and(|Reverse(first)| *first < (entered, place as u32)) {
@@ -235,18 +258,38 @@ impl Replay<'_, '_> {
             }
         }
         if left > 0 {
-            let cause = format!("{left} calls wait for each other for ever");
-            return Err(Fault::new("the replay", cause, "profile the program again with --trace"));
+            return Err(self.stuck(left));
         }
+        debug_assert!(self.buffers.as_ref().is_none_or(|buffers| buffers.are_empty()));
         Ok(Replayed {
             total,
             last,
             exits: self.exits,
             causes: self.causes,
             movers: self.movers,
+            over: self.over,
+            held: self.buffers.map(|buffers| buffers.held).unwrap_or_default(),
             latest_member: self.latest_member,
             backwards: self.backwards,
         })
+    }
+
+    /// `left` calls that wait for each other: where the first of them are.
+    fn stuck(&self, left: usize) -> Fault {
+        let graph = self.graph;
+        let waits = graph
+            .lanes
+            .iter()
+            .zip(&self.cursors)
+            .filter(|(lane, cursor)| lane.first < lane.end && cursor.call < lane.end);
+        let named = |(lane, cursor): (&Lane, &Cursor)| {
+            let name = function(graph.class(cursor.call).function).map_or("a call", |function| function.name);
+            format!("rank {} in MPI_{name}", lane.rank)
+        };
+        let first: Vec<String> = waits.take(NAMED).map(named).collect();
+        let cause = format!("{left} calls wait for each other for ever: {}", first.join(", "));
+        let next = "profile the program again with --trace; or, where that is asked, its sends need room or a receive that is posted";
+        Fault::new("the replay", cause, next)
     }
 
     fn price(&self, message: u32) -> Price {
@@ -264,7 +307,11 @@ impl Replay<'_, '_> {
         for (at, step) in graph.steps_from(call, self.cursors[place].done) {
             let found = match step {
                 Step::Send(_) | Step::Post(_) | Step::Enter(_) => continue,
-                Step::Sent(message) if !self.price(message).rendezvous => continue,
+                Step::Sent(message) if !self.price(message).rendezvous => match self.room(place, message) {
+                    Room::Had => continue,
+                    Room::Came(until, begun) => Some((until, begun)),
+                    Room::Waits => None,
+                },
                 Step::Sent(message) | Step::Received(message) => self.message(place, message),
                 Step::Leave(member) => self.leave(place, member),
             };
@@ -315,6 +362,7 @@ impl Replay<'_, '_> {
         let at = message as usize;
         let begun = match (price.rendezvous, receiver) {
             (false, true) => return,
+            (false, false) if self.buffers.is_some() => return self.queue(message, now),
             (false, false) => now,
             (true, _) if self.half[at] == UNKNOWN => {
                 self.half[at] = now;
@@ -329,13 +377,12 @@ impl Replay<'_, '_> {
                 begun
             }
         };
-        if price.engine == 0 {
+        if price.engine == 0 && price.link == 0 {
             return self.settle(message, begun + price.trip);
         }
         let [from, _] = self.hosts(message);
-        let sent = self.engines[from].max(begun) + price.engine;
-        self.engines[from] = sent;
-        let arrives = sent + (price.trip - 2 * price.engine).max(0);
+        let gone = self.servers.depart(from, begun, &price);
+        let arrives = gone + (price.trip - 2 * price.engine - price.link).max(0);
         self.ready.push(Reverse((arrives, self.cursors.len() as u32 + message)));
     }
 
@@ -347,11 +394,10 @@ impl Replay<'_, '_> {
         (self.conditions.progress == Progress::Calls && computes).then_some((entered, call))
     }
 
-    /// A message reaches the engine of its receiver's host.
+    /// A message reaches its receiver's host.
     fn arrive(&mut self, message: u32, now: i64) {
         let [_, to] = self.hosts(message);
-        let got = self.engines[to].max(now) + self.price(message).engine;
-        self.engines[to] = got;
+        let got = self.servers.arrive(to, now, &self.price(message));
         self.settle(message, got);
     }
 
@@ -377,71 +423,6 @@ impl Replay<'_, '_> {
             return None;
         }
         Some((over, over - self.price(message).trip))
-    }
-
-    fn gather(&mut self, member: u32, now: i64) {
-        let number = self.graph.gathering(member);
-        let gathering = self.graph.gatherings[number as usize];
-        let at = number as usize;
-        self.entered[member as usize] = now;
-        self.came[at] += 1;
-        let latest = self.latest_member[at];
-        if latest == u32::MAX || self.entered[latest as usize] < now {
-            self.latest_member[at] = member;
-        }
-        let all = self.came[at] == gathering.members;
-        let wakes = match gathering.who {
-            Collective::All | Collective::ToRoot | Collective::Neighbours => all,
-            Collective::FromRoot => member == gathering.first + gathering.root,
-            Collective::Prefix => true,
-        };
-        if wakes {
-            let mut lane = std::mem::replace(&mut self.waiting[at], NO_LANE);
-            while lane != NO_LANE {
-                let next = self.cursors[lane as usize].next;
-                self.wake(lane);
-                lane = next;
-            }
-        }
-    }
-
-    /// When a member may leave, and when what it waited for began.
-    fn leave(&mut self, place: usize, member: u32) -> Option<(i64, i64)> {
-        let number = self.graph.gathering(member);
-        let gathering = self.graph.gatherings[number as usize];
-        let Some(last) = self.awaited(&gathering, number, member) else {
-            self.cursors[place].next = std::mem::replace(&mut self.waiting[number as usize], place as u32);
-            return None;
-        };
-        let begun = self.entered[last as usize];
-        let price = self.conditions.prices.kinds[gathering.kind as usize];
-        let root = gathering.first + gathering.root;
-        let hands_over = match gathering.who {
-            Collective::ToRoot => member != root,
-            Collective::FromRoot => member == root,
-            _ => false,
-        };
-        Some((begun + if hands_over { price.send } else { price.trip }, begun))
-    }
-
-    /// The member whose entry decides when `member` leaves; `None`: somebody is missing.
-    fn awaited(&self, gathering: &Gathering, number: u32, member: u32) -> Option<u32> {
-        let root = gathering.first + gathering.root;
-        let came = |of: u32| self.entered[of as usize] != UNKNOWN;
-        match gathering.who {
-            Collective::All | Collective::Neighbours => {
-                (self.came[number as usize] == gathering.members).then_some(self.latest_member[number as usize])
-            }
-            Collective::FromRoot => came(root).then_some(root),
-            Collective::ToRoot if member != root => Some(member),
-            Collective::ToRoot => {
-                (self.came[number as usize] == gathering.members).then_some(self.latest_member[number as usize])
-            }
-            Collective::Prefix => {
-                let before = gathering.first..=member;
-                before.clone().all(came).then(|| before.max_by_key(|of| self.entered[*of as usize]))?
-            }
-        }
     }
 
     fn wake(&mut self, lane: u32) {

@@ -14,7 +14,7 @@ use whatif::answer::Program;
 use whatif::candidate::{Candidate, Recorded};
 use whatif::graph::{Graph, Reach};
 use whatif::lever::{Change, Lever};
-use whatif::replay::Progress;
+use whatif::replay::{Buffer, Progress};
 
 use crate::whatif_page::{self, Asked, Page};
 
@@ -50,6 +50,12 @@ pub struct Arguments {
     /// core, a device)
     #[arg(long, value_name = "RULE", requires = "folder")]
     progress: Option<Rule>,
+    /// What a connection takes in before its receiver takes it out: 64KiB, unlimited. Sends that find no room wait
+    #[arg(long, value_name = "SIZE", requires = "folder")]
+    buffer: Option<Buffer>,
+    /// The same, of the recorded run
+    #[arg(long, value_name = "SIZE", requires = "folder", default_value_t)]
+    recorded_buffer: Buffer,
     /// What carried the messages of the recorded run, if its command does not say
     #[arg(long, value_name = "NAME", requires = "folder")]
     recorded: Option<String>,
@@ -129,7 +135,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         notes.push(format!("the program ran under {ran}; costs are of {}", way.mpi));
     }
     let candidates = recorded.others(&known.costs, &ways, Some(core.0));
-    let program = Program::new(&graph, &known.costs, ways.clone())?;
+    let program = Program::over(&graph, &known.costs, ways.clone(), arguments.recorded_buffer)?;
     if program.contradicted {
         notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
     }
@@ -179,7 +185,11 @@ pub struct Question {
 
 /// What the arguments ask; without any, what one would ask first.
 fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Question>> {
-    let Arguments { carried, latency, bandwidth, clock, eager, progress, .. } = arguments;
+    let Arguments { carried, latency, bandwidth, clock, eager, progress, buffer, recorded_buffer, .. } = arguments;
+    if *buffer == Some(*recorded_buffer) {
+        let cause = format!("the recorded run is taken to have had one {recorded_buffer}");
+        return Err(Fault::new("--buffer", cause, "say what it had with --recorded-buffer, or name another"));
+    }
     let progress = progress.map(|rule| match rule {
         Rule::Calls => Progress::Calls,
         Rule::Always => Progress::Always,
@@ -191,6 +201,7 @@ fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Ques
         clock: *clock,
         eager: *eager,
         progress,
+        buffer: *buffer,
         ways: None,
     };
     if carried.is_none() && lever == Lever::default() {
@@ -225,6 +236,7 @@ fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Ques
     words.extend(
         progress.map(|rule| if rule == Progress::Always { "moved at any time" } else { "moved in calls" }.to_owned()),
     );
+    words.extend(buffer.map(|buffer| format!("buffer {buffer}")));
     words.extend(clock.map(|factor| format!("clock x{factor}")));
     let candidate = candidate.filter(|_| words.len() == 1);
     Ok(vec![Question { words: words.join(", "), lever, candidate }])
