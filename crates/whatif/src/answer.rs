@@ -4,12 +4,14 @@
 //! run come back; and replays with the lever pulled. The time before is the measured one in each, so that the difference stays
 //! narrow. Draws cover what the costs leave open; that the model may be wrong they do not, which the ledger shows.
 
+use std::borrow::Cow;
+
 use experiment::random::Random;
 use machine::costs::Interval;
 use machine::{Costs, Result};
 
 use crate::graph::{Graph, Reach};
-use crate::lever::{Change, Lever, Unknown};
+use crate::lever::{Change, Lever, Mapping, Unknown, mapping};
 use crate::model::{Draw, Prices, Ways};
 use crate::path::{Path, critical};
 use crate::replay::{Buffer, Conditions, PS, Replayed, Residuals, replay};
@@ -108,7 +110,11 @@ impl<'a> Program<'a> {
     }
 
     fn conditions(&self, draw: &Draw) -> Result<Conditions> {
-        let prices = Prices::of(self.graph, self.costs, &self.ways, draw)?;
+        self.conditions_of(self.graph, draw)
+    }
+
+    fn conditions_of(&self, graph: &Graph, draw: &Draw) -> Result<Conditions> {
+        let prices = Prices::of(graph, self.costs, &self.ways, draw)?;
         Ok(Conditions {
             prices,
             computing: vec![1.0; self.graph.lanes.len()],
@@ -157,7 +163,15 @@ impl<'a> Program<'a> {
     /// # Errors
     /// A cost was never measured here.
     pub fn ask(&self, levers: &[&Lever]) -> Result<Vec<Answer>> {
-        let drawn = in_parallel(&self.draws, |draw| self.pulled(levers, draw))?;
+        let graphs: Vec<Cow<Graph>> = levers.iter().map(|lever| self.graph_of(lever)).collect();
+        let drawn = in_parallel(&self.draws, |draw| {
+            let base = Base::of(self, draw)?;
+            let one = |(lever, graph): (&&Lever, &Cow<Graph>)| {
+                let (after, replayed) = base.pulled(lever, graph)?;
+                Ok((base.over(&replayed), critical(graph, &after, &replayed)))
+            };
+            levers.iter().zip(&graphs).map(one).collect::<Result<Vec<(f64, Path)>>>()
+        })?;
         let answer = |nth: usize| {
             let mut times: Vec<f64> = drawn.iter().map(|of| of[nth].0).collect();
             times.sort_by(f64::total_cmp);
@@ -168,28 +182,17 @@ impl<'a> Program<'a> {
         Ok((0..levers.len()).map(answer).collect())
     }
 
-    /// The time over that of the program as it is, both without what recording took, and the critical path: of each lever.
-    fn pulled(&self, levers: &[&Lever], (of_recorded, unknown): &(Draw, Unknown)) -> Result<Vec<(f64, Path)>> {
-        let before = self.conditions(of_recorded)?;
-        let (learned, _) = self.learn(&before)?;
-        let unrecorded = Conditions { unrecorded: true, ..before.clone() };
-        let now = replay(self.graph, &unrecorded, Residuals::Own(&learned))?;
-        let mut residuals = Vec::new();
-        let one = |lever: &&Lever| {
-            let (after, scale) = lever.pull(self.graph, self.costs, &before, unknown)?;
-            residuals.clone_from(&learned);
-            for (residual, class) in residuals.iter_mut().zip(&self.graph.calls.class) {
-                let factor = scale[*class as usize];
-                if factor != 1.0 {
-                    *residual = (*residual as f64 * factor) as i64;
-                }
-            }
-            let after = Conditions { unrecorded: true, ..after };
-            let replayed = replay(self.graph, &after, Residuals::Own(&residuals))?;
-            let time = replayed.total as f64 / now.total.max(1) as f64;
-            Ok((time, critical(self.graph, &after, &replayed)))
-        };
-        levers.iter().map(one).collect()
+    /// The program that a lever leaves, with its ranks where it puts them.
+    fn graph_of(&self, lever: &Lever) -> Cow<'a, Graph> {
+        lever.mapping.as_ref().map_or(Cow::Borrowed(self.graph), |mapping| Cow::Owned(mapping.of(self.graph)))
+    }
+
+    /// Evaluates mappings one after the other, all costs in the middle of their intervals.
+    ///
+    /// # Errors
+    /// A cost was never measured here.
+    pub fn mapper(&self) -> Result<Mapper<'_>> {
+        Ok(Mapper { base: Base::of(self, &self.draws[0])? })
     }
 
     /// How much more latency a trip could have for so much more time, each of `more`.
@@ -232,6 +235,80 @@ impl<'a> Program<'a> {
                 Ok(Tolerance { more: *more, latency: Some(latency) })
             })
             .collect()
+    }
+}
+
+/// A program in one draw, from which levers are pulled.
+#[derive(Debug)]
+struct Base<'p> {
+    program: &'p Program<'p>,
+    draw: Draw,
+    unknown: Unknown,
+    conditions: Conditions,
+    residuals: Vec<i64>,
+    /// The time as it is, without what recording took, ps.
+    now: i64,
+}
+
+impl<'p> Base<'p> {
+    fn of(program: &'p Program<'p>, (draw, unknown): &(Draw, Unknown)) -> Result<Base<'p>> {
+        let conditions = program.conditions(draw)?;
+        let (residuals, _) = program.learn(&conditions)?;
+        let unrecorded = Conditions { unrecorded: true, ..conditions.clone() };
+        let now = replay(program.graph, &unrecorded, Residuals::Own(&residuals))?.total;
+        Ok(Base { program, draw: *draw, unknown: *unknown, conditions, residuals, now })
+    }
+
+    /// What comes of a lever; `graph` is the program that it leaves.
+    fn pulled(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Replayed)> {
+        let recorded = self.program.graph;
+        let mapped = lever.mapping.is_some().then(|| self.program.conditions_of(graph, &self.draw)).transpose()?;
+        let before = mapped.as_ref().unwrap_or(&self.conditions);
+        let (after, mut scale) = lever.pull(graph, self.program.costs, before, &self.unknown)?;
+        if let Some(mapped) = &mapped {
+            let ratios = mapping::ratios((recorded, &self.conditions.prices), (graph, &mapped.prices));
+            for (scale, ratio) in scale.iter_mut().zip(ratios) {
+                *scale *= 1.0 + self.unknown.residual_follows * (ratio - 1.0);
+            }
+        }
+        let after = Conditions { unrecorded: true, ..after };
+        if scale.iter().all(|factor| *factor == 1.0) {
+            let replayed = replay(graph, &after, Residuals::Own(&self.residuals))?;
+            return Ok((after, replayed));
+        }
+        let mut residuals = self.residuals.clone();
+        for (residual, class) in residuals.iter_mut().zip(&graph.calls.class) {
+            let factor = scale[*class as usize];
+            if factor != 1.0 {
+                *residual = (*residual as f64 * factor) as i64;
+            }
+        }
+        let replayed = replay(graph, &after, Residuals::Own(&residuals))?;
+        Ok((after, replayed))
+    }
+
+    /// The time of a replay over that of the program as it is.
+    fn over(&self, replayed: &Replayed) -> f64 {
+        replayed.total as f64 / self.now.max(1) as f64
+    }
+}
+
+/// A program that was learned once, for many mappings.
+#[derive(Debug)]
+pub struct Mapper<'p> {
+    base: Base<'p>,
+}
+
+impl Mapper<'_> {
+    /// The time under a mapping over that of the program as it is.
+    ///
+    /// # Errors
+    /// A cost was never measured here.
+    pub fn time(&self, mapping: Mapping) -> Result<f64> {
+        let graph = mapping.of(self.base.program.graph);
+        let lever = Lever { mapping: Some(mapping), ..Lever::default() };
+        let (_, replayed) = self.base.pulled(&lever, &graph)?;
+        Ok(self.base.over(&replayed))
     }
 }
 

@@ -1,4 +1,6 @@
-//! What can be asked: other ways for the messages, another wire, another clock.
+//! What can be asked: other ways for the messages, another wire, another clock, other places for the ranks.
+
+pub mod mapping;
 
 use std::fmt;
 
@@ -7,6 +9,7 @@ use machine::{Bytes, Costs, Fault, Result};
 use crate::graph::{Graph, Reach};
 use crate::model::{Draw, Prices, Ways};
 use crate::replay::{Buffer, Conditions, Progress};
+pub use mapping::Mapping;
 
 /// A change of what a run takes place under.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -24,6 +27,7 @@ pub struct Lever {
     pub progress: Option<Progress>,
     /// What a connection takes in before it is taken out.
     pub buffer: Option<Buffer>,
+    pub mapping: Option<Mapping>,
 }
 
 /// Of a latency.
@@ -76,7 +80,8 @@ pub struct Unknown {
 }
 
 impl Lever {
-    /// The conditions after the change, and by class what residuals are over those before.
+    /// The conditions after the change, and by class what residuals are over those before. Of a [`Mapping`], `graph` and the
+    /// prices before are those of the mapped program.
     ///
     /// # Errors
     /// A cost was never measured here.
@@ -118,6 +123,7 @@ impl Lever {
                 if let Some(factor) = self.per_byte {
                     let latency = self.latency_of(graph, &before.prices, kind.reach) * trips;
                     trip -= (trip - latency).max(0.0) * (1.0 - factor);
+                    price.link = (price.link as f64 * factor).round() as i64;
                 }
                 // A trip is no shorter than the work in it.
                 price.trip = (trip.round() as i64).max(price.send + price.receive);
@@ -134,6 +140,11 @@ impl Lever {
         if let Some(clock) = self.clock {
             let slower = unknown.follows_clock / clock + 1.0 - unknown.follows_clock;
             after.computing.iter_mut().for_each(|factor| *factor *= slower);
+        }
+        if let Some(mapping) = &self.mapping {
+            for (factor, lane) in after.computing.iter_mut().zip(&graph.lanes) {
+                *factor /= mapping.capability[lane.rank as usize];
+            }
         }
         let residuals = self.residuals(graph, before, &after, unknown.residual_follows);
         Ok((after, residuals))

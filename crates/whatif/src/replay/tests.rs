@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use record::functions::{FunctionId, named};
 
 mod buffers;
+mod servers;
 
 use super::*;
 use crate::graph::{Adding, Builder, Kind, Reach};
