@@ -84,6 +84,9 @@ impl Page<'_> {
             if parts.unknown_share() > MUCH {
                 words += ", much not modelled";
             }
+            if let Some(order) = answer.order {
+                words += &format!(", {:+.1} % in the recorded order", 100.0 * order);
+            }
             let _ = writeln!(text, "  {:<28} {:<40} {words}", question.words, than(&answer.time));
             if let Some(refused) = refused {
                 let _ = writeln!(text, "  {:<28} cannot be run here: {refused}", "");
@@ -102,6 +105,7 @@ impl Page<'_> {
                 "what": of.question.words,
                 "time": of.answer.time,
                 "draws": of.answer.draws,
+                "order": of.answer.order,
                 "refused": of.refused,
                 "path": path(&of.answer.path),
             })

@@ -10,11 +10,11 @@ use experiment::random::Random;
 use machine::costs::Interval;
 use machine::{Costs, Result};
 
-use crate::graph::{Graph, Reach};
+use crate::graph::{Graph, Message, Reach};
 use crate::lever::{Change, Lever, Mapping, Unknown, mapping};
 use crate::model::{Draw, Prices, Ways};
 use crate::path::{Path, critical};
-use crate::replay::{Buffer, Conditions, PS, Replayed, Residuals, replay};
+use crate::replay::{Buffer, Conditions, Order, PS, Replayed, Residuals, replay, replay_in};
 
 /// Draws that are made: fewer, where calls are many.
 const DRAWS: std::ops::RangeInclusive<usize> = 8..=64;
@@ -68,6 +68,9 @@ pub struct Answer {
     /// The critical path after it, all costs in the middle of their intervals.
     pub path: Path,
     pub draws: usize,
+    /// What time would be more, all costs in the middle, if engines' cores and links served in the recorded order; contained
+    /// in `time`. `None`: nothing queues.
+    pub order: Option<f64>,
 }
 
 /// How much more latency a trip could have for this much more time.
@@ -172,14 +175,18 @@ impl<'a> Program<'a> {
             };
             levers.iter().zip(&graphs).map(one).collect::<Result<Vec<(f64, Path)>>>()
         })?;
+        let middle = Base::of(self, &self.draws[0])?;
         let answer = |nth: usize| {
             let mut times: Vec<f64> = drawn.iter().map(|of| of[nth].0).collect();
             times.sort_by(f64::total_cmp);
             let quantile = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize];
             let time = Interval { low: quantile(0.025), middle: quantile(0.5), high: quantile(0.975) };
-            Answer { time, path: drawn[0][nth].1.clone(), draws: times.len() }
+            let order = middle.in_order(levers[nth], &graphs[nth])?;
+            let more = order.unwrap_or(0.0);
+            let time = Interval { low: time.low + more.min(0.0), high: time.high + more.max(0.0), ..time };
+            Ok(Answer { time, path: drawn[0][nth].1.clone(), draws: times.len(), order })
         };
-        Ok((0..levers.len()).map(answer).collect())
+        (0..levers.len()).map(answer).collect()
     }
 
     /// The program that a lever leaves, with its ranks where it puts them.
@@ -246,6 +253,8 @@ struct Base<'p> {
     unknown: Unknown,
     conditions: Conditions,
     residuals: Vec<i64>,
+    /// When messages began to move in the recorded run, ps.
+    began: Vec<i64>,
     /// The time as it is, without what recording took, ps.
     now: i64,
 }
@@ -253,14 +262,19 @@ struct Base<'p> {
 impl<'p> Base<'p> {
     fn of(program: &'p Program<'p>, (draw, unknown): &(Draw, Unknown)) -> Result<Base<'p>> {
         let conditions = program.conditions(draw)?;
-        let (residuals, _) = program.learn(&conditions)?;
+        let (residuals, learned) = program.learn(&conditions)?;
+        let trip = |message: &Message| conditions.prices.kinds[message.kind as usize].trip;
+        let mut began = learned.over;
+        for (began, message) in began.iter_mut().zip(&program.graph.messages) {
+            *began = began.saturating_sub(trip(message));
+        }
         let unrecorded = Conditions { unrecorded: true, ..conditions.clone() };
         let now = replay(program.graph, &unrecorded, Residuals::Own(&residuals))?.total;
-        Ok(Base { program, draw: *draw, unknown: *unknown, conditions, residuals, now })
+        Ok(Base { program, draw: *draw, unknown: *unknown, conditions, residuals, began, now })
     }
 
-    /// What comes of a lever; `graph` is the program that it leaves.
-    fn pulled(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Replayed)> {
+    /// Conditions and residuals under a lever; `graph` is the program that it leaves.
+    fn under(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Cow<'_, Vec<i64>>)> {
         let recorded = self.program.graph;
         let mapped = lever.mapping.is_some().then(|| self.program.conditions_of(graph, &self.draw)).transpose()?;
         let before = mapped.as_ref().unwrap_or(&self.conditions);
@@ -271,20 +285,31 @@ impl<'p> Base<'p> {
                 *scale *= 1.0 + self.unknown.residual_follows * (ratio - 1.0);
             }
         }
-        let after = Conditions { unrecorded: true, ..after };
-        if scale.iter().all(|factor| *factor == 1.0) {
-            let replayed = replay(graph, &after, Residuals::Own(&self.residuals))?;
-            return Ok((after, replayed));
-        }
-        let mut residuals = self.residuals.clone();
-        for (residual, class) in residuals.iter_mut().zip(&graph.calls.class) {
-            let factor = scale[*class as usize];
-            if factor != 1.0 {
-                *residual = (*residual as f64 * factor) as i64;
+        let mut residuals = Cow::Borrowed(&self.residuals);
+        if scale.iter().any(|factor| *factor != 1.0) {
+            for (residual, class) in residuals.to_mut().iter_mut().zip(&graph.calls.class) {
+                let factor = scale[*class as usize];
+                if factor != 1.0 {
+                    *residual = (*residual as f64 * factor) as i64;
+                }
             }
         }
+        Ok((Conditions { unrecorded: true, ..after }, residuals))
+    }
+
+    fn pulled(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Replayed)> {
+        let (after, residuals) = self.under(lever, graph)?;
         let replayed = replay(graph, &after, Residuals::Own(&residuals))?;
         Ok((after, replayed))
+    }
+
+    /// What the time would be more in the recorded order of service; `None`: nothing queues, or that order cannot be kept.
+    fn in_order(&self, lever: &Lever, graph: &Graph) -> Result<Option<f64>> {
+        let (after, residuals) = self.under(lever, graph)?;
+        let Some(order) = Order::of(graph, &self.began, &after) else { return Ok(None) };
+        let free = replay(graph, &after, Residuals::Own(&residuals))?;
+        let kept = replay_in(Some(order), graph, &after, Residuals::Own(&residuals)).ok();
+        Ok(kept.map(|kept| self.over(&kept) - self.over(&free)))
     }
 
     /// The time of a replay over that of the program as it is.
@@ -333,11 +358,15 @@ fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Result<R> + Syn
 /// The first has everything in its middle.
 fn drawn(number: u64) -> (Draw, Unknown) {
     if number == 0 {
-        return (Draw::default(), Unknown { costs: Draw::default(), follows_clock: 0.5, residual_follows: 0.5 });
+        return (
+            Draw::default(),
+            Unknown { costs: Draw::default(), follows_clock: 0.5, residual_follows: 0.5, softirqs_inside: 0.5 },
+        );
     }
     let mut random = Random::stream(SEED, number);
     let mut place = || 2.0 * random.unit() - 1.0;
     let mut draw = || Draw { trip: [place(), place()], work: [place(), place()] };
     let (recorded, costs) = (draw(), draw());
-    (recorded, Unknown { costs, follows_clock: random.unit(), residual_follows: random.unit() })
+    let (follows_clock, residual_follows, softirqs_inside) = (random.unit(), random.unit(), random.unit());
+    (recorded, Unknown { costs, follows_clock, residual_follows, softirqs_inside })
 }

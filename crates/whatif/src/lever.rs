@@ -77,6 +77,8 @@ pub struct Unknown {
     pub follows_clock: f64,
     /// The part of the residuals that changes as the modelled costs do.
     pub residual_follows: f64,
+    /// The part of the softirqs of a rank's core that fell into its computing, and not into its calls.
+    pub softirqs_inside: f64,
 }
 
 impl Lever {
@@ -142,8 +144,9 @@ impl Lever {
             after.computing.iter_mut().for_each(|factor| *factor *= slower);
         }
         if let Some(mapping) = &self.mapping {
+            let by_rank = mapping.computing(graph, unknown.softirqs_inside);
             for (factor, lane) in after.computing.iter_mut().zip(&graph.lanes) {
-                *factor /= mapping.capability[lane.rank as usize];
+                *factor *= by_rank[lane.rank as usize];
             }
         }
         let residuals = self.residuals(graph, before, &after, unknown.residual_follows);

@@ -17,6 +17,7 @@
 
 mod buffers;
 mod gatherings;
+mod order;
 mod servers;
 
 use std::cmp::Reverse;
@@ -30,6 +31,7 @@ use crate::model::{Price, Prices};
 pub use buffers::Buffer;
 pub(crate) use buffers::Held;
 use buffers::{Buffers, Room};
+pub use order::Order;
 use servers::Servers;
 
 /// Picoseconds in a nanosecond.
@@ -105,7 +107,7 @@ pub struct Replayed {
     pub(crate) causes: Vec<Cause>,
     /// By message: the call by whose beginning, or whose step, it began to move.
     pub(crate) movers: Vec<CallId>,
-    /// By message: when it was over for its receiver.
+    /// By message: when it was over for its receiver; a low number where it never was.
     pub(crate) over: Vec<i64>,
     /// Messages that had to wait for room.
     pub(crate) held: HashMap<u32, Held>,
@@ -163,6 +165,7 @@ struct Replay<'g, 'r> {
     latest_member: Vec<u32>,
     waiting: Vec<u32>,
     servers: Servers,
+    order: Option<Order>,
     buffers: Option<Box<Buffers>>,
     exits: Vec<i64>,
     causes: Vec<Cause>,
@@ -174,6 +177,19 @@ struct Replay<'g, 'r> {
 /// # Errors
 /// Calls that wait for each other for ever, which only clocks or halves of messages that do not fit can make so.
 pub fn replay(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> Result<Replayed> {
+    replay_in(None, graph, conditions, residuals)
+}
+
+/// The same, where servers keep an order.
+///
+/// # Errors
+/// As of [`replay`], and an order that this program cannot have.
+pub fn replay_in(
+    order: Option<Order>,
+    graph: &Graph,
+    conditions: &Conditions,
+    residuals: Residuals,
+) -> Result<Replayed> {
     let start = graph.lanes.iter().map(|lane| lane.begun).min().unwrap_or(0);
     let cursor = |begun: i64| Cursor {
         call: 0,
@@ -202,6 +218,7 @@ pub fn replay(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> R
         latest_member: vec![u32::MAX; gatherings],
         waiting: vec![NO_LANE; gatherings],
         servers: Servers::of(hosts),
+        order,
         buffers: Buffers::of(graph, conditions),
         exits: vec![0; graph.len()],
         causes: vec![Cause::OWN; graph.len()],
@@ -232,7 +249,7 @@ impl Replay<'_, '_> {
             if let Some(event) = place.checked_sub(graph.lanes.len()) {
                 match event.checked_sub(graph.messages.len()) {
                     Some(parcel) => self.parcel(parcel, now),
-                    None => self.arrive(event as u32, now),
+                    None => self.serve(event as u32, true, now),
                 }
                 continue;
             }
@@ -380,10 +397,7 @@ impl Replay<'_, '_> {
         if price.engine == 0 && price.link == 0 {
             return self.settle(message, begun + price.trip);
         }
-        let [from, _] = self.hosts(message);
-        let gone = self.servers.depart(from, begun, &price);
-        let arrives = gone + (price.trip - 2 * price.engine - price.link).max(0);
-        self.ready.push(Reverse((arrives, self.cursors.len() as u32 + message)));
+        self.serve(message, false, begun);
     }
 
     /// When a lane that computes at `now` is in a call again, and in which. `None`: it need not be, or is in one.
@@ -392,13 +406,6 @@ impl Replay<'_, '_> {
         let computes =
             !inside && entered > now && call > self.graph.lanes[lane].first && self.exits[call as usize - 1] < now;
         (self.conditions.progress == Progress::Calls && computes).then_some((entered, call))
-    }
-
-    /// A message reaches its receiver's host.
-    fn arrive(&mut self, message: u32, now: i64) {
-        let [_, to] = self.hosts(message);
-        let got = self.servers.arrive(to, now, &self.price(message));
-        self.settle(message, got);
     }
 
     /// From now on it is known when the message is over.
@@ -423,6 +430,11 @@ impl Replay<'_, '_> {
             return None;
         }
         Some((over, over - self.price(message).trip))
+    }
+
+    /// The event of a message, or behind these of a parcel.
+    fn later(&mut self, event: usize, at: i64) {
+        self.ready.push(Reverse((at, (self.cursors.len() + event) as u32)));
     }
 
     fn wake(&mut self, lane: u32) {

@@ -8,7 +8,7 @@ use launch::profiled::Line;
 use linux::output;
 use machine::costs::{Interval, store};
 use machine::{Bytes, Fault, Nanoseconds, Result};
-use profile::profile::Profile;
+use profile::profile::{Profile, ranges};
 use profile::summary::Summary;
 use whatif::answer::Program;
 use whatif::candidate::{Candidate, Recorded};
@@ -166,7 +166,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
     }
     let check = program.check()?;
-    let mapping = mapping(&arguments, &graph, &ways)?;
+    let mapping = mapping(&arguments, &graph, &ways, &profile)?;
+    let unsampled = mapping.as_ref().map(Mapping::unsampled).unwrap_or_default();
+    if !unsampled.is_empty() {
+        let ranks = ranges(unsampled);
+        notes.push(format!("softirqs of the cores that ranks {ranks} leave or get: absent; none are moved"));
+    }
     let questions = questions(&arguments, &candidates, mapping)?;
     let levers: Vec<&Lever> = questions.iter().map(|question| &question.lever).collect();
     let answers = program.ask(&levers)?;
@@ -211,7 +216,7 @@ pub struct Question {
 }
 
 /// Where the arguments put the ranks.
-fn mapping(arguments: &Arguments, graph: &Graph, ways: &Ways) -> Result<Option<Mapping>> {
+fn mapping(arguments: &Arguments, graph: &Graph, ways: &Ways, profile: &Profile) -> Result<Option<Mapping>> {
     let Arguments { map, swap, capability, .. } = arguments;
     if map.is_none() && swap.is_empty() && capability.is_empty() {
         return Ok(None);
@@ -222,6 +227,13 @@ fn mapping(arguments: &Arguments, graph: &Graph, ways: &Ways) -> Result<Option<M
     }
     for (rank, factor) in capability {
         mapping = mapping.capable(*rank, *factor)?;
+    }
+    let mut summary = Summary::of(profile);
+    profile::cores::fill(profile, &mut summary);
+    for rank in summary.ranks.iter().filter(|rank| rank.world == 0) {
+        if let Some(softirqs) = mapping.softirqs.get_mut(rank.rank as usize) {
+            *softirqs = rank.softirq.value().map(|seconds| seconds * 1e9);
+        }
     }
     let reach = |of: &Graph, reach| of.kinds.iter().any(|kind| kind.reach == reach);
     let mapped = mapping.of(graph);

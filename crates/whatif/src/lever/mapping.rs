@@ -7,7 +7,7 @@ use std::fmt;
 
 use machine::{Fault, Result};
 
-use crate::graph::{CallId, Graph, Kind, NO_CALL, Reach, Step};
+use crate::graph::{CallId, Graph, Kind, Lane, NO_CALL, Reach, Step};
 use crate::model::Prices;
 
 /// Where each rank is.
@@ -19,6 +19,8 @@ pub struct Mapping {
     pub cores: Vec<Option<u32>>,
     /// By rank: what its core computes in a time over what the one does that it was recorded on.
     pub capability: Vec<f64>,
+    /// By rank: network softirqs on the core that it was recorded on, ns; `None`: nobody sampled them. They stay with the core.
+    pub softirqs: Vec<Option<f64>>,
 }
 
 /// Ranks by host, as they are written: `0,2/1,3`, `0-3/4-7`.
@@ -61,6 +63,7 @@ impl Mapping {
             hosts: graph.hosts.clone(),
             cores: (0..ranks as u32).map(Some).collect(),
             capability: vec![1.0; ranks],
+            softirqs: vec![None; ranks],
         }
     }
 
@@ -123,6 +126,38 @@ impl Mapping {
         let at = self.rank(rank)?;
         self.capability[at] = capability;
         Ok(self)
+    }
+
+    /// Ranks that have another core, of which or of whose own core no softirqs were sampled.
+    pub fn unsampled(&self) -> Vec<u32> {
+        let moved = (0u32..).zip(&self.cores).filter(|(rank, core)| **core != Some(*rank));
+        let unsampled = moved.filter(|(rank, core)| self.softirqs_of(*rank as usize, **core).is_none());
+        unsampled.map(|(rank, _)| rank).collect()
+    }
+
+    /// Those of its own core, and of the one that it gets.
+    fn softirqs_of(&self, rank: usize, core: Option<u32>) -> Option<(f64, f64)> {
+        Some((self.softirqs[rank]?, self.softirqs[core? as usize]?))
+    }
+
+    /// By rank: what computing takes over what was recorded, where the part `inside` of softirqs fell into it.
+    /// ```text
+    /// c' = (c - inside x softirqs of its core) / capability + inside x softirqs of the other core
+    /// ```
+    pub(super) fn computing(&self, graph: &Graph, inside: f64) -> Vec<f64> {
+        let mut factors: Vec<f64> = self.capability.iter().map(|capability| 1.0 / capability).collect();
+        let moved = (0..).zip(&self.cores).filter(|(rank, core)| **core != Some(*rank as u32));
+        for (rank, both) in moved.map(|(rank, core)| (rank, self.softirqs_of(rank, *core))) {
+            let Some((own, other)) = both else { continue };
+            let lanes = graph.lanes.iter().filter(|lane| lane.rank as usize == rank);
+            let gaps = |lane: &Lane| (lane.first..lane.end).map(|call| graph.calls.gap.get(call)).sum::<i64>();
+            let computing = lanes.map(gaps).sum::<i64>() as f64;
+            if computing > 0.0 {
+                let own = (inside * own).min(computing);
+                factors[rank] = ((computing - own) * factors[rank] + inside * other) / computing;
+            }
+        }
+        factors
     }
 
     /// The program with its ranks so.

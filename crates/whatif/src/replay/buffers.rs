@@ -12,7 +12,6 @@
 //! the smallest message without the work of its ends. A call that waits for its sends waits until they are placed; one that
 //! only begins them does not. The library that drains takes in whatever comes, whether its receive is posted or not.
 
-use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
@@ -243,7 +242,7 @@ impl Replay<'_, '_> {
                     let origin = Origin { begun: entered, call, trips: 0 };
                     let (stage, price) = (Stage::Entry, Price::default());
                     let next = Parcel { stage, connection, message, last: false, bytes: 0, price, origin };
-                    self.later(buffers.keep(next), entered);
+                    self.later(graph.messages.len() + buffers.keep(next), entered);
                 }
                 return;
             }
@@ -263,7 +262,7 @@ impl Replay<'_, '_> {
                 self.settle(message, gone + latency);
             }
             let parcel = Parcel { stage, connection, message, last, bytes: end - placed, price, origin };
-            self.later(buffers.keep(parcel), gone + latency);
+            self.later(graph.messages.len() + buffers.keep(parcel), gone + latency);
             let of = &mut buffers.connections[connection];
             of.used += end - placed;
             if !last {
@@ -283,11 +282,6 @@ impl Replay<'_, '_> {
         }
     }
 
-    fn later(&mut self, parcel: usize, at: i64) {
-        let place = self.cursors.len() + self.graph.messages.len() + parcel;
-        self.ready.push(Reverse((at, place as u32)));
-    }
-
     /// What comes next of a parcel, now.
     pub(super) fn parcel(&mut self, place: usize, now: i64) {
         let graph = self.graph;
@@ -301,7 +295,7 @@ impl Replay<'_, '_> {
                     self.settle(message, got);
                 }
                 buffers.parcels[place].stage = Stage::Delivered;
-                self.later(place, got);
+                self.later(graph.messages.len() + place, got);
             }
             Stage::Delivered => {
                 let of = graph.messages[message as usize];
@@ -312,7 +306,7 @@ impl Replay<'_, '_> {
                 let reach = graph.kinds[of.kind as usize].reach;
                 buffers.parcels[place].stage = Stage::Room;
                 buffers.parcels[place].origin = Origin { trips: origin.trips + 1, ..origin };
-                self.later(place, drained + buffers.latency[reach as usize]);
+                self.later(graph.messages.len() + place, drained + buffers.latency[reach as usize]);
             }
             Stage::Room => {
                 buffers.unused.push(place);

@@ -153,3 +153,28 @@ fn gaps_follow_the_capability_of_the_core() {
     }
     assert_eq!(slower(1.0), 1.0);
 }
+
+/// A fifth of rank 0's computing is softirqs of its core, half of which fell into it: they stay with the core when the ranks
+/// change places.
+#[test]
+fn softirqs_stay_with_their_core() {
+    let graph = ring(&[0, 0], 10, 1_200, 0);
+    let costs = costs(0.0);
+    let program = Program::new(&graph, &costs, ways()).unwrap();
+    let time = |mapping: Mapping| program.mapper().unwrap().time(mapping).unwrap();
+    let swapped = |softirqs: [Option<f64>; 2]| {
+        let recorded = Mapping { softirqs: softirqs.to_vec(), ..Mapping::recorded(&graph) };
+        assert_eq!(time(recorded.clone()), 1.0);
+        recorded.swapped(0, 1).unwrap()
+    };
+    let sampled = swapped([Some(10_000.0), Some(0.0)]);
+    assert_eq!(sampled.unsampled(), [0u32; 0]);
+    let factors = sampled.computing(&graph, 0.5);
+    assert!((factors[0] - 0.9).abs() < 1e-9 && (factors[1] - 1.1).abs() < 1e-9, "{factors:?}");
+    assert_eq!(factors.iter().sum::<f64>(), 2.0, "what leaves one core's gaps comes to the other's");
+    let slower = Mapping::recorded(&graph).capable(0, 1.0 / 0.9).unwrap().capable(1, 1.0 / 1.1).unwrap();
+    assert!((time(sampled) / time(slower) - 1.0).abs() < 1e-6);
+    let absent = swapped([Some(10_000.0), None]);
+    assert_eq!(absent.unsampled(), [0, 1]);
+    assert_eq!(time(absent), 1.0);
+}

@@ -40,3 +40,38 @@ fn ranks_of_a_host_that_send_at_once_share_its_link() {
     let engine = Price { engine: 400_000, ..LINKED };
     assert_eq!(received(&[0, 0, 1, 1], &[(0, 2), (1, 3)], Price { trip: 1_500_000, ..engine }), [1_500_000, 1_900_000]);
 }
+
+/// In the run whose order is kept, rank 0 sends first; now rank 1 does, and would have to wait for it.
+#[test]
+fn an_order_that_is_kept_makes_who_comes_first_wait() {
+    let graph = |late: [i64; 2]| {
+        let mut builder = Builder::new(vec![0, 0, 1, 1], 2);
+        (0..2).for_each(|message| builder.message(message, Kind { reach: Reach::Between, ..KIND }));
+        for rank in 0..2 {
+            builder.lane(rank, 0);
+            builder.call(call("Isend", late[rank as usize]), &[Step::Send(rank)]);
+        }
+        for message in 0..2 {
+            builder.lane(2 + message, 0);
+            builder.call(call("Recv", 0), &[Step::Post(message), Step::Received(message)]);
+        }
+        builder.finish()
+    };
+    let received = |graph: &Graph, began: Option<[i64; 2]>, price| {
+        let conditions = conditions(graph, price);
+        let order = began.map(|began| Order::of(graph, &began, &conditions).unwrap());
+        let replayed = replay_in(order, graph, &conditions, Residuals::None).unwrap();
+        assert_eq!(critical(graph, &conditions, &replayed).parts.total(), replayed.total);
+        [replayed.exits[2], replayed.exits[3]]
+    };
+    let now = graph([2_000, 1_000]);
+    let engine = Price { engine: 400_000, link: 0, ..LINKED };
+    for price in [LINKED, engine] {
+        assert_eq!(received(&now, None, price), [3_000_000, 2_000_000]);
+        assert_eq!(received(&now, Some([2_000_000, 1_000_000]), price), received(&now, None, price));
+    }
+    assert_eq!(received(&now, Some([0, 1]), LINKED), [3_000_000, 3_300_000]);
+    assert_eq!(received(&now, Some([0, 1]), engine), [3_000_000, 3_400_000]);
+    let unqueued = conditions(&now, Price { link: 0, ..LINKED });
+    assert!(Order::of(&now, &[0, 1], &unqueued).is_none());
+}
