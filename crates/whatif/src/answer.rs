@@ -15,6 +15,7 @@ use crate::lever::{Change, Lever, Mapping, Unknown, mapping};
 use crate::model::{Draw, Prices, Ways};
 use crate::path::{Path, critical};
 use crate::replay::{Buffer, Conditions, Order, PS, Replayed, Residuals, replay, replay_in};
+use crate::work::Work;
 
 /// Draws that are made: fewer, where calls are many.
 const DRAWS: std::ops::RangeInclusive<usize> = 8..=64;
@@ -71,6 +72,8 @@ pub struct Answer {
     /// What time would be more, all costs in the middle, if engines' cores and links served in the recorded order; contained
     /// in `time`. `None`: nothing queues.
     pub order: Option<f64>,
+    /// What is done for messages before and after, all costs in the middle.
+    pub work: [Work; 2],
 }
 
 /// How much more latency a trip could have for this much more time.
@@ -171,11 +174,12 @@ impl<'a> Program<'a> {
             let base = Base::of(self, draw)?;
             let one = |(lever, graph): (&&Lever, &Cow<Graph>)| {
                 let (after, replayed) = base.pulled(lever, graph)?;
-                Ok((base.over(&replayed), critical(graph, &after, &replayed)))
+                Ok((base.over(&replayed), critical(graph, &after, &replayed), replayed.work))
             };
-            levers.iter().zip(&graphs).map(one).collect::<Result<Vec<(f64, Path)>>>()
+            levers.iter().zip(&graphs).map(one).collect::<Result<Vec<(f64, Path, Work)>>>()
         })?;
         let middle = Base::of(self, &self.draws[0])?;
+        let before = Work::of(self.graph, &middle.conditions.prices);
         let answer = |nth: usize| {
             let mut times: Vec<f64> = drawn.iter().map(|of| of[nth].0).collect();
             times.sort_by(f64::total_cmp);
@@ -184,7 +188,8 @@ impl<'a> Program<'a> {
             let order = middle.in_order(levers[nth], &graphs[nth])?;
             let more = order.unwrap_or(0.0);
             let time = Interval { low: time.low + more.min(0.0), high: time.high + more.max(0.0), ..time };
-            Ok(Answer { time, path: drawn[0][nth].1.clone(), draws: times.len(), order })
+            let (_, path, after) = drawn[0][nth].clone();
+            Ok(Answer { time, path, draws: times.len(), order, work: [before, after] })
         };
         (0..levers.len()).map(answer).collect()
     }

@@ -28,6 +28,7 @@ use record::functions::function;
 
 use crate::graph::{CallId, Graph, Lane, Step};
 use crate::model::{Price, Prices};
+use crate::work::Work;
 pub use buffers::Buffer;
 pub(crate) use buffers::Held;
 use buffers::{Buffers, Room};
@@ -107,6 +108,8 @@ pub struct Replayed {
     pub(crate) causes: Vec<Cause>,
     /// By message: the call by whose beginning, or whose step, it began to move.
     pub(crate) movers: Vec<CallId>,
+    /// What was done for messages.
+    pub work: Work,
     /// By message: when it was over for its receiver; a low number where it never was.
     pub(crate) over: Vec<i64>,
     /// Messages that had to wait for room.
@@ -124,6 +127,10 @@ fn waiting(lane: u32) -> i64 {
     UNKNOWN + 1 + i64::from(lane)
 }
 
+fn waiter(instant: i64) -> Option<u32> {
+    (instant != UNKNOWN && instant < WAITS).then(|| (instant - UNKNOWN - 1) as u32)
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
     call: CallId,
@@ -137,7 +144,7 @@ struct Cursor {
     /// What the exit may not come before, and whose beginning that is.
     floor: i64,
     floor_cause: Cause,
-    /// The lane that waits for the same gathering.
+    /// The lane that waits for the same message or gathering.
     next: u32,
 }
 
@@ -284,6 +291,7 @@ impl Replay<'_, '_> {
             exits: self.exits,
             causes: self.causes,
             movers: self.movers,
+            work: self.servers.done,
             over: self.over,
             held: self.buffers.map(|buffers| buffers.held).unwrap_or_default(),
             latest_member: self.latest_member,
@@ -364,7 +372,9 @@ impl Replay<'_, '_> {
                 Step::Sent(_) | Step::Leave(_) => {}
             }
         }
-        if class.opaque {
+        if !class.opaque {
+            self.servers.done.ranks += now - entered;
+        } else {
             now = entered + graph.calls.inside.get(call) * PS;
         }
         let cursor = &mut self.cursors[place];
@@ -411,8 +421,8 @@ impl Replay<'_, '_> {
     /// From now on it is known when the message is over.
     fn settle(&mut self, message: u32, over: i64) {
         let waits = std::mem::replace(&mut self.over[message as usize], over);
-        if waits != UNKNOWN && waits < WAITS {
-            self.wake((waits - UNKNOWN - 1) as u32);
+        if let Some(lane) = waiter(waits) {
+            self.wake_all(lane);
         }
     }
 
@@ -426,6 +436,8 @@ impl Replay<'_, '_> {
     fn message(&mut self, place: usize, message: u32) -> Option<(i64, i64)> {
         let over = self.over[message as usize];
         if over < WAITS {
+            // Of a rendezvous both ends may wait.
+            self.cursors[place].next = waiter(over).unwrap_or(NO_LANE);
             self.over[message as usize] = waiting(place as u32);
             return None;
         }
@@ -435,6 +447,15 @@ impl Replay<'_, '_> {
     /// The event of a message, or behind these of a parcel.
     fn later(&mut self, event: usize, at: i64) {
         self.ready.push(Reverse((at, (self.cursors.len() + event) as u32)));
+    }
+
+    /// Wakes a lane and those that wait for the same.
+    fn wake_all(&mut self, mut lane: u32) {
+        while lane != NO_LANE {
+            let next = self.cursors[lane as usize].next;
+            self.wake(lane);
+            lane = next;
+        }
     }
 
     fn wake(&mut self, lane: u32) {

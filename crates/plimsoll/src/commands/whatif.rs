@@ -170,7 +170,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let unsampled = mapping.as_ref().map(Mapping::unsampled).unwrap_or_default();
     if !unsampled.is_empty() {
         let ranks = ranges(unsampled);
-        notes.push(format!("softirqs of the cores that ranks {ranks} leave or get: absent; none are moved"));
+        notes.push(format!("softirqs of a core that is left or got: absent; the gaps of ranks {ranks} stay"));
     }
     let questions = questions(&arguments, &candidates, mapping)?;
     let levers: Vec<&Lever> = questions.iter().map(|question| &question.lever).collect();

@@ -23,12 +23,8 @@ impl Replay<'_, '_> {
             Collective::Prefix => true,
         };
         if wakes {
-            let mut lane = std::mem::replace(&mut self.waiting[at], NO_LANE);
-            while lane != NO_LANE {
-                let next = self.cursors[lane as usize].next;
-                self.wake(lane);
-                lane = next;
-            }
+            let lane = std::mem::replace(&mut self.waiting[at], NO_LANE);
+            self.wake_all(lane);
         }
     }
 

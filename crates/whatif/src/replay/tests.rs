@@ -8,7 +8,7 @@ mod buffers;
 mod servers;
 
 use super::*;
-use crate::graph::{Adding, Builder, Kind, Reach};
+use crate::graph::{Adding, Builder, Kind, Message, Reach};
 use crate::path::{Path, critical};
 
 const KIND: Kind = Kind { bytes: 8, reach: Reach::Host, trips: 1 };
@@ -301,6 +301,41 @@ proptest! {
         prop_assert_eq!(&learned.exits, &truth.exits);
         let again = replay(&recorded, &conditions, Residuals::Own(&residuals)).unwrap();
         prop_assert_eq!((again.exits, again.total), (truth.exits, truth.total));
+    }
+
+    /// Whatever queues or waits for room, each message's work is done once at each end, where its price says.
+    #[test]
+    fn work_is_neither_lost_nor_doubled(
+        program in programs(), costs: Four, engine in 0..3i64, link in 0..3i64, size in 1..64u64, finite: bool,
+    ) {
+        let graph = graph(&program, 1, None);
+        let mut conditions = prices(&graph, PS, costs);
+        for price in &mut conditions.prices.kinds {
+            (price.engine, price.link) = (engine * 333, link * 501);
+        }
+        if finite {
+            conditions.buffer = Buffer::Of(machine::Bytes(size));
+        }
+        let replayed = replay(&graph, &conditions, Residuals::None).unwrap();
+        prop_assert_eq!(replayed.work, Work::of(&graph, &conditions.prices));
+        let trip = |message: &Message| conditions.prices.kinds[message.kind as usize].trip;
+        let began: Vec<i64> =
+            replayed.over.iter().zip(&graph.messages).map(|(over, message)| over - trip(message)).collect();
+        if let Some(order) = Order::of(&graph, &began, &conditions) {
+            let kept = replay_in(Some(order), &graph, &conditions, Residuals::None).unwrap();
+            prop_assert_eq!(kept.work, replayed.work);
+        }
+        // From the ranks' cores to the engines'.
+        let mut moved = conditions.clone();
+        for price in &mut moved.prices.kinds {
+            (price.send, price.receive, price.engine) = (7, 7, 7_000);
+        }
+        let mut kept = moved.clone();
+        for price in &mut kept.prices.kinds {
+            (price.send, price.receive, price.engine) = (7_000, 7_000, 0);
+        }
+        let run = |of: &Conditions| replay(&graph, of, Residuals::None).unwrap().work;
+        prop_assert_eq!((run(&moved).engines, run(&moved).links), (run(&kept).ranks, run(&kept).links));
     }
 
     /// Under the buffers that it was recorded over; nothing is lost in them, and large ones change nothing.

@@ -41,6 +41,21 @@ fn ranks_of_a_host_that_send_at_once_share_its_link() {
     assert_eq!(received(&[0, 0, 1, 1], &[(0, 2), (1, 3)], Price { trip: 1_500_000, ..engine }), [1_500_000, 1_900_000]);
 }
 
+/// Both ends are in calls when the engine's core gets it.
+#[test]
+fn both_ends_of_a_rendezvous_wait_for_an_engine() {
+    let mut builder = Builder::new(vec![0, 1], 1);
+    builder.message(0, Kind { reach: Reach::Between, ..KIND });
+    builder.lane(0, 0);
+    builder.call(call("Send", 1), &[Step::Send(0), Step::Sent(0)]);
+    builder.lane(1, 0);
+    builder.call(call("Recv", 0), &[Step::Post(0), Step::Received(0)]);
+    let graph = builder.finish();
+    let price = Price { engine: 300_000, link: 0, rendezvous: true, ..LINKED };
+    let replayed = replay(&graph, &conditions(&graph, price), Residuals::None).unwrap();
+    assert_eq!(replayed.exits, [1_001_000; 2]);
+}
+
 /// In the run whose order is kept, rank 0 sends first; now rank 1 does, and would have to wait for it.
 #[test]
 fn an_order_that_is_kept_makes_who_comes_first_wait() {
