@@ -279,7 +279,7 @@ impl<'p> Base<'p> {
     }
 
     /// Conditions and residuals under a lever; `graph` is the program that it leaves.
-    fn under(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Cow<'_, Vec<i64>>)> {
+    fn under(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Cow<'_, [i64]>)> {
         let recorded = self.program.graph;
         let mapped = lever.mapping.is_some().then(|| self.program.conditions_of(graph, &self.draw)).transpose()?;
         let before = mapped.as_ref().unwrap_or(&self.conditions);
@@ -290,7 +290,7 @@ impl<'p> Base<'p> {
                 *scale *= 1.0 + self.unknown.residual_follows * (ratio - 1.0);
             }
         }
-        let mut residuals = Cow::Borrowed(&self.residuals);
+        let mut residuals = Cow::Borrowed(self.residuals.as_slice());
         if scale.iter().any(|factor| *factor != 1.0) {
             for (residual, class) in residuals.to_mut().iter_mut().zip(&graph.calls.class) {
                 let factor = scale[*class as usize];

@@ -12,10 +12,9 @@ use crate::model::Price;
 /// A message that leaves its host (false), or reaches the other one (true).
 type Job = (u32, bool);
 
-/// Queues of jobs: by host where it has an engine's core, else one for its link out and one for that in.
+/// Queues of jobs: of each host what leaves it, and what reaches it. How the two mix on an engine's core is decided anew.
 #[derive(Debug)]
 pub struct Order {
-    engines: bool,
     queues: Vec<Vec<Job>>,
     /// By queue: which of its jobs is next.
     next: Vec<usize>,
@@ -27,6 +26,10 @@ fn queues(price: &Price) -> bool {
     price.engine > 0 || price.link > 0
 }
 
+fn queue(host: usize, arrives: bool) -> usize {
+    2 * host + usize::from(arrives)
+}
+
 impl Order {
     /// `began`: when each message began to move in the replay whose order is kept, ps. `None`: nothing queues under
     /// `conditions`, or through finite buffers, which pass parcels that another replay has not.
@@ -36,12 +39,7 @@ impl Order {
             return None;
         }
         let hosts = graph.hosts.iter().max().map_or(0, |host| *host as usize + 1);
-        let mut order = Order {
-            engines: prices.iter().any(|price| price.engine > 0),
-            queues: vec![Vec::new(); 2 * hosts],
-            next: vec![0; 2 * hosts],
-            early: HashMap::new(),
-        };
+        let mut order = Order { queues: vec![Vec::new(); 2 * hosts], next: vec![0; 2 * hosts], early: HashMap::new() };
         let queued = |message: &u32| queues(&prices[graph.messages[*message as usize].kind as usize]);
         let mut all: Vec<u32> = (0..graph.messages.len() as u32).filter(queued).collect();
         all.retain(|message| began[*message as usize] >= WAITS);
@@ -49,15 +47,10 @@ impl Order {
         for message in all {
             let of = graph.messages[message as usize];
             for (call, arrives) in [(of.sender, false), (of.receiver, true)] {
-                let queue = order.queue(graph.host(call), arrives);
-                order.queues[queue].push((message, arrives));
+                order.queues[queue(graph.host(call), arrives)].push((message, arrives));
             }
         }
         Some(order)
-    }
-
-    fn queue(&self, host: usize, arrives: bool) -> usize {
-        2 * host + usize::from(arrives && !self.engines)
     }
 }
 
@@ -66,7 +59,7 @@ impl Replay<'_, '_> {
     pub(super) fn serve(&mut self, message: u32, arrives: bool, now: i64) {
         let Some(mut order) = self.order.take() else { return self.served(message, arrives, now) };
         let host = self.hosts(message)[usize::from(arrives)];
-        let queue = order.queue(host, arrives);
+        let queue = queue(host, arrives);
         order.early.insert((message, arrives), now);
         while let Some(job) = order.queues[queue].get(order.next[queue]).copied() {
             let Some(came) = order.early.remove(&job) else { break };
