@@ -10,6 +10,7 @@ use whatif::answer::{Answer, Check, Tolerance};
 use whatif::graph::Graph;
 use whatif::model::Ways;
 use whatif::path::{Counts, Parts, Path};
+use whatif::work::Work;
 
 use crate::commands::whatif::Question;
 
@@ -84,7 +85,22 @@ impl Page<'_> {
             if parts.unknown_share() > MUCH {
                 words += ", much not modelled";
             }
+            if let Some(order) = answer.order {
+                words += &format!(", {:+.1} % in the recorded order", 100.0 * order);
+            }
             let _ = writeln!(text, "  {:<28} {:<40} {words}", question.words, than(&answer.time));
+            let [before, after] = answer.work;
+            if before.engines != after.engines {
+                let change = |to: i64, from: i64| {
+                    format!("{}{}", if to < from { "-" } else { "+" }, nanoseconds((to - from).abs() as f64 / 1e3))
+                };
+                let (ranks, engines) = (change(after.ranks, before.ranks), change(after.engines, before.engines));
+                let _ = writeln!(
+                    text,
+                    "  {:<28} work for messages: {ranks} on the ranks' cores, {engines} on engines'",
+                    ""
+                );
+            }
             if let Some(refused) = refused {
                 let _ = writeln!(text, "  {:<28} cannot be run here: {refused}", "");
             }
@@ -102,6 +118,9 @@ impl Page<'_> {
                 "what": of.question.words,
                 "time": of.answer.time,
                 "draws": of.answer.draws,
+                "order": of.answer.order,
+                "work_before_ns": work(&of.answer.work[0]),
+                "work_after_ns": work(&of.answer.work[1]),
                 "refused": of.refused,
                 "path": path(&of.answer.path),
             })
@@ -137,6 +156,11 @@ fn path(path: &Path) -> Value {
         "computing_of_ranks_ns": path.computing.iter().map(|(rank, time)| (rank.to_string(), ns(*time))).collect::<std::collections::BTreeMap<_, _>>(),
         "calls": calls.collect::<Vec<_>>(),
     })
+}
+
+fn work(work: &Work) -> Value {
+    let ns = |ps: i64| ps as f64 / 1e3;
+    json!({ "ranks": ns(work.ranks), "engines": ns(work.engines), "links": ns(work.links) })
 }
 
 fn percent(part: i64, whole: i64) -> String {

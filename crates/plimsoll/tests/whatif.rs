@@ -135,6 +135,25 @@ fn a_recorded_program_comes_back() {
     assert!(said.contains("Nothing is kept in the ledger"), "{said}");
     let ledger = fs::read_dir(place.join("plimsoll")).unwrap().map(|entry| entry.unwrap().path());
     assert!(!ledger.into_iter().any(|path| path.extension().is_some_and(|of| of == "jsonl")));
+    let asked = |words: &[&str]| {
+        let (code, said, errors) = plimsoll(place, &[&["whatif", "run", "--json"], words].concat());
+        assert_eq!(code, 0, "{words:?}: {errors}");
+        serde_json::from_str::<Value>(&said).unwrap()["asked"][0].clone()
+    };
+    assert_eq!(asked(&["--map", "0,1"])["time"]["middle"], 1.0, "where it was");
+    assert_eq!(asked(&["--buffer", "1GiB"])["time"]["high"], 1.0, "all finds room");
+    let held = asked(&["--buffer", "16", "--recorded-buffer", "64"]);
+    assert!(held["what"] == "buffer of 16 B" && held["time"]["low"].as_f64().unwrap() > 0.0, "{held}");
+    let slower = asked(&["--capability", "0=0.5,1=0.5"]);
+    assert!(slower["time"]["low"].as_f64().unwrap() > 1.1, "{slower}");
+    let refused = |words: &[&str], expected: &str| {
+        let (code, _, errors) = plimsoll(place, &[&["whatif", "run"], words].concat());
+        assert!(code != 0 && errors.contains(expected), "{words:?}: {errors}");
+    };
+    refused(&["--map", "0/1"], "what messages between hosts cost was never measured");
+    refused(&["--map", "0"], "rank 1: the mapping has no host for it");
+    refused(&["--swap", "0,2"], "rank 2: there are 2 ranks");
+    refused(&["--buffer", "unlimited"], "--recorded-buffer");
     // The same as a schedule: without costs of this machine, by LogGOPS.
     let (code, _, errors) = plimsoll(place, &["report", "run", "--export", "goal", "-o", "run.goal"]);
     assert_eq!(code, 0, "{errors}");
@@ -163,5 +182,8 @@ fn what_cannot_be_asked_is_refused() {
     refused(&["--goal", "run/job.json"], &["run/job.json", "line 1"]);
     refused(&["--goal", "x", "--loggops", "K=1"], &["LogGOPS has L, o, g, G, O and S"]);
     refused(&["run", "--clock", "0"], &["factor '0'", "write it like 0.8"]);
+    refused(&["run", "--buffer", "0"], &["buffer 0", "unlimited"]);
+    refused(&["run", "--map", "0;1"], &["mapping '0;1'", "0-3/4-7"]);
+    refused(&["run", "--capability", "2"], &["capability '2'", "2=0.8"]);
     refused(&["run", "--latency", "5"], &["change '5'", "+2us"]);
 }

@@ -6,12 +6,16 @@
 use std::time::Instant;
 
 use experiment::random::Random;
+use machine::costs::{Interval, Item, Row, Way};
+use machine::{Bytes, Costs, Nanoseconds, Reading, SiteKind};
 use profile::timeline::Collective;
 use record::functions::named;
+use whatif::answer::Program;
 use whatif::graph::{Adding, Builder, Graph, Kind, Reach, Step};
-use whatif::model::{Price, Prices};
+use whatif::lever::Mapping;
+use whatif::model::{Price, Prices, Ways};
 use whatif::path::critical;
-use whatif::replay::{Conditions, Progress, Residuals, replay};
+use whatif::replay::{Buffer, Conditions, Progress, Residuals, replay};
 
 const RANKS: u32 = 64;
 
@@ -23,11 +27,16 @@ fn main() {
     let prices = graph.kinds.iter().map(|kind| {
         let between = i64::from(kind.reach == Reach::Between);
         let trip = (400_000 + between * 4_000_000) * i64::from(kind.trips);
-        Price { send: 80_000, receive: 80_000, trip, engine: 0, rendezvous: kind.bytes > 65_536 }
+        Price { send: 80_000, receive: 80_000, trip, rendezvous: kind.bytes > 65_536, ..Price::default() }
     });
     let prices = Prices { kinds: prices.collect() };
-    let conditions =
-        Conditions { prices, computing: vec![1.0; graph.lanes.len()], progress: Progress::Calls, unrecorded: false };
+    let conditions = Conditions {
+        prices,
+        computing: vec![1.0; graph.lanes.len()],
+        progress: Progress::Calls,
+        unrecorded: false,
+        buffer: Buffer::Unlimited,
+    };
     println!(
         "{} calls, {} messages: made in {:.2} s",
         graph.len(),
@@ -57,6 +66,41 @@ fn main() {
         }
         None => println!("the kernel does not tell the memory"),
     }
+    drop((graph, residuals, replayed, conditions));
+    mappings(10);
+}
+
+/// Mappings a second, of a program of so many steps.
+fn mappings(steps: u32) {
+    let way = |network: Option<&str>| Way {
+        carrier: "tcp".into(),
+        mpi: "Open MPI 5".into(),
+        placement: SiteKind::App,
+        network: network.map(Into::into),
+    };
+    let ways = Ways { within: way(None), between: way(Some("lab")), shared_links: false };
+    let row = |item, ns: f64| Row {
+        item,
+        size: Some(Bytes(8)),
+        cost: Reading::Measured(Interval::exactly(ns)),
+        source: "example".into(),
+        taken: Nanoseconds(1),
+    };
+    let of_way = |(way, ns): (&Way, f64)| [row(Item::HalfTrip(way.clone()), ns), row(Item::Message(way.clone()), 80.0)];
+    let costs = Costs::of([(&ways.within, 400.0), (&ways.between, 4_400.0)].into_iter().flat_map(of_way).collect());
+    let graph = ring(steps);
+    let program = Program::new(&graph, &costs, ways).expect("all was measured");
+    let mapper = program.mapper().expect("all was measured");
+    let mut random = Random::new(7);
+    let (begun, mut number, mut best) = (Instant::now(), 0, f64::MAX);
+    while begun.elapsed().as_secs_f64() < 2.0 {
+        let (one, other) = (random.below(RANKS as usize) as u32, random.below(RANKS as usize) as u32);
+        let mapping = Mapping::recorded(&graph).swapped(one, other).expect("they are ranks");
+        best = mapper.time(mapping).expect("a ring ends").min(best);
+        number += 1;
+    }
+    let rate = f64::from(number) / begun.elapsed().as_secs_f64();
+    println!("{number} mappings of {} calls: {rate:.0} a second; the best takes {best:.3} of the time", graph.len());
 }
 
 fn ring(steps: u32) -> Graph {

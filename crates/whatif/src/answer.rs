@@ -4,15 +4,18 @@
 //! run come back; and replays with the lever pulled. The time before is the measured one in each, so that the difference stays
 //! narrow. Draws cover what the costs leave open; that the model may be wrong they do not, which the ledger shows.
 
+use std::borrow::Cow;
+
 use experiment::random::Random;
 use machine::costs::Interval;
 use machine::{Costs, Result};
 
-use crate::graph::{Graph, Reach};
-use crate::lever::{Change, Lever, Unknown};
+use crate::graph::{Graph, Message, Reach};
+use crate::lever::{Change, Lever, Mapping, Unknown, mapping};
 use crate::model::{Draw, Prices, Ways};
 use crate::path::{Path, critical};
-use crate::replay::{Conditions, PS, Replayed, Residuals, replay};
+use crate::replay::{Buffer, Conditions, Order, PS, Replayed, Residuals, replay, replay_in};
+use crate::work::Work;
 
 /// Draws that are made: fewer, where calls are many.
 const DRAWS: std::ops::RangeInclusive<usize> = 8..=64;
@@ -37,6 +40,7 @@ pub struct Program<'a> {
     costs: &'a Costs,
     /// What carried its messages when it was recorded.
     ways: Ways,
+    buffer: Buffer,
     /// What fits the recording, most likely first.
     draws: Vec<(Draw, Unknown)>,
     /// Whether what was measured of the costs contradicts the recording.
@@ -65,6 +69,11 @@ pub struct Answer {
     /// The critical path after it, all costs in the middle of their intervals.
     pub path: Path,
     pub draws: usize,
+    /// What time would be more, all costs in the middle, if engines' cores and links served in the recorded order; contained
+    /// in `time`. `None`: nothing queues.
+    pub order: Option<f64>,
+    /// What is done for messages before and after, all costs in the middle.
+    pub work: [Work; 2],
 }
 
 /// How much more latency a trip could have for this much more time.
@@ -80,7 +89,15 @@ impl<'a> Program<'a> {
     /// # Errors
     /// A cost was never measured here, or the recording contradicts itself.
     pub fn new(graph: &'a Graph, costs: &'a Costs, ways: Ways) -> Result<Program<'a>> {
-        let mut program = Program { graph, costs, ways, draws: Vec::new(), contradicted: false };
+        Program::over(graph, costs, ways, Buffer::Unlimited)
+    }
+
+    /// One whose connections took in no more than `buffer` when it was recorded.
+    ///
+    /// # Errors
+    /// As of [`Program::new`].
+    pub fn over(graph: &'a Graph, costs: &'a Costs, ways: Ways, buffer: Buffer) -> Result<Program<'a>> {
+        let mut program = Program { graph, costs, ways, buffer, draws: Vec::new(), contradicted: false };
         let number = (DRAWS_TIMES_CALLS / graph.len().max(1)).clamp(*DRAWS.start(), *DRAWS.end());
         let inside: i64 = (0..graph.len() as u32).map(|call| graph.calls.inside.get(call) * PS).sum();
         let all: Vec<(Draw, Unknown)> = (0..number).map(|number| drawn(number as u64)).collect();
@@ -99,12 +116,17 @@ impl<'a> Program<'a> {
     }
 
     fn conditions(&self, draw: &Draw) -> Result<Conditions> {
-        let prices = Prices::of(self.graph, self.costs, &self.ways, draw)?;
+        self.conditions_of(self.graph, draw)
+    }
+
+    fn conditions_of(&self, graph: &Graph, draw: &Draw) -> Result<Conditions> {
+        let prices = Prices::of(graph, self.costs, &self.ways, draw)?;
         Ok(Conditions {
             prices,
             computing: vec![1.0; self.graph.lanes.len()],
             progress: self.ways.progress(),
             unrecorded: false,
+            buffer: self.buffer,
         })
     }
 
@@ -147,39 +169,42 @@ impl<'a> Program<'a> {
     /// # Errors
     /// A cost was never measured here.
     pub fn ask(&self, levers: &[&Lever]) -> Result<Vec<Answer>> {
-        let drawn = in_parallel(&self.draws, |draw| self.pulled(levers, draw))?;
+        let graphs: Vec<Cow<Graph>> = levers.iter().map(|lever| self.graph_of(lever)).collect();
+        let drawn = in_parallel(&self.draws, |draw| {
+            let base = Base::of(self, draw)?;
+            let one = |(lever, graph): (&&Lever, &Cow<Graph>)| {
+                let (after, replayed) = base.pulled(lever, graph)?;
+                Ok((base.over(&replayed), critical(graph, &after, &replayed), replayed.work))
+            };
+            levers.iter().zip(&graphs).map(one).collect::<Result<Vec<(f64, Path, Work)>>>()
+        })?;
+        let middle = Base::of(self, &self.draws[0])?;
+        let before = Work::of(self.graph, &middle.conditions.prices);
         let answer = |nth: usize| {
             let mut times: Vec<f64> = drawn.iter().map(|of| of[nth].0).collect();
             times.sort_by(f64::total_cmp);
             let quantile = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize];
             let time = Interval { low: quantile(0.025), middle: quantile(0.5), high: quantile(0.975) };
-            Answer { time, path: drawn[0][nth].1.clone(), draws: times.len() }
+            let order = middle.in_order(levers[nth], &graphs[nth])?;
+            let more = order.unwrap_or(0.0);
+            let time = Interval { low: time.low + more.min(0.0), high: time.high + more.max(0.0), ..time };
+            let (_, path, after) = drawn[0][nth].clone();
+            Ok(Answer { time, path, draws: times.len(), order, work: [before, after] })
         };
-        Ok((0..levers.len()).map(answer).collect())
+        (0..levers.len()).map(answer).collect()
     }
 
-    /// The time over that of the program as it is, both without what recording took, and the critical path: of each lever.
-    fn pulled(&self, levers: &[&Lever], (of_recorded, unknown): &(Draw, Unknown)) -> Result<Vec<(f64, Path)>> {
-        let before = self.conditions(of_recorded)?;
-        let (learned, _) = self.learn(&before)?;
-        let unrecorded = Conditions { unrecorded: true, ..before.clone() };
-        let now = replay(self.graph, &unrecorded, Residuals::Own(&learned))?;
-        let mut residuals = Vec::new();
-        let one = |lever: &&Lever| {
-            let (after, scale) = lever.pull(self.graph, self.costs, &before, unknown)?;
-            residuals.clone_from(&learned);
-            for (residual, class) in residuals.iter_mut().zip(&self.graph.calls.class) {
-                let factor = scale[*class as usize];
-                if factor != 1.0 {
-                    *residual = (*residual as f64 * factor) as i64;
-                }
-            }
-            let after = Conditions { unrecorded: true, ..after };
-            let replayed = replay(self.graph, &after, Residuals::Own(&residuals))?;
-            let time = replayed.total as f64 / now.total.max(1) as f64;
-            Ok((time, critical(self.graph, &after, &replayed)))
-        };
-        levers.iter().map(one).collect()
+    /// The program that a lever leaves, with its ranks where it puts them.
+    fn graph_of(&self, lever: &Lever) -> Cow<'a, Graph> {
+        lever.mapping.as_ref().map_or(Cow::Borrowed(self.graph), |mapping| Cow::Owned(mapping.of(self.graph)))
+    }
+
+    /// Evaluates mappings one after the other, all costs in the middle of their intervals.
+    ///
+    /// # Errors
+    /// A cost was never measured here.
+    pub fn mapper(&self) -> Result<Mapper<'_>> {
+        Ok(Mapper { base: Base::of(self, &self.draws[0])? })
     }
 
     /// How much more latency a trip could have for so much more time, each of `more`.
@@ -225,6 +250,98 @@ impl<'a> Program<'a> {
     }
 }
 
+/// A program in one draw, from which levers are pulled.
+#[derive(Debug)]
+struct Base<'p> {
+    program: &'p Program<'p>,
+    draw: Draw,
+    unknown: Unknown,
+    conditions: Conditions,
+    residuals: Vec<i64>,
+    /// When messages began to move in the recorded run, ps.
+    began: Vec<i64>,
+    /// The time as it is, without what recording took, ps.
+    now: i64,
+}
+
+impl<'p> Base<'p> {
+    fn of(program: &'p Program<'p>, (draw, unknown): &(Draw, Unknown)) -> Result<Base<'p>> {
+        let conditions = program.conditions(draw)?;
+        let (residuals, learned) = program.learn(&conditions)?;
+        let trip = |message: &Message| conditions.prices.kinds[message.kind as usize].trip;
+        let mut began = learned.over;
+        for (began, message) in began.iter_mut().zip(&program.graph.messages) {
+            *began = began.saturating_sub(trip(message));
+        }
+        let unrecorded = Conditions { unrecorded: true, ..conditions.clone() };
+        let now = replay(program.graph, &unrecorded, Residuals::Own(&residuals))?.total;
+        Ok(Base { program, draw: *draw, unknown: *unknown, conditions, residuals, began, now })
+    }
+
+    /// Conditions and residuals under a lever; `graph` is the program that it leaves.
+    fn under(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Cow<'_, [i64]>)> {
+        let recorded = self.program.graph;
+        let mapped = lever.mapping.is_some().then(|| self.program.conditions_of(graph, &self.draw)).transpose()?;
+        let before = mapped.as_ref().unwrap_or(&self.conditions);
+        let (after, mut scale) = lever.pull(graph, self.program.costs, before, &self.unknown)?;
+        if let Some(mapped) = &mapped {
+            let ratios = mapping::ratios((recorded, &self.conditions.prices), (graph, &mapped.prices));
+            for (scale, ratio) in scale.iter_mut().zip(ratios) {
+                *scale *= 1.0 + self.unknown.residual_follows * (ratio - 1.0);
+            }
+        }
+        let mut residuals = Cow::Borrowed(self.residuals.as_slice());
+        if scale.iter().any(|factor| *factor != 1.0) {
+            for (residual, class) in residuals.to_mut().iter_mut().zip(&graph.calls.class) {
+                let factor = scale[*class as usize];
+                if factor != 1.0 {
+                    *residual = (*residual as f64 * factor) as i64;
+                }
+            }
+        }
+        Ok((Conditions { unrecorded: true, ..after }, residuals))
+    }
+
+    fn pulled(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Replayed)> {
+        let (after, residuals) = self.under(lever, graph)?;
+        let replayed = replay(graph, &after, Residuals::Own(&residuals))?;
+        Ok((after, replayed))
+    }
+
+    /// What the time would be more in the recorded order of service; `None`: nothing queues, or that order cannot be kept.
+    fn in_order(&self, lever: &Lever, graph: &Graph) -> Result<Option<f64>> {
+        let (after, residuals) = self.under(lever, graph)?;
+        let Some(order) = Order::of(graph, &self.began, &after) else { return Ok(None) };
+        let free = replay(graph, &after, Residuals::Own(&residuals))?;
+        let kept = replay_in(Some(order), graph, &after, Residuals::Own(&residuals)).ok();
+        Ok(kept.map(|kept| self.over(&kept) - self.over(&free)))
+    }
+
+    /// The time of a replay over that of the program as it is.
+    fn over(&self, replayed: &Replayed) -> f64 {
+        replayed.total as f64 / self.now.max(1) as f64
+    }
+}
+
+/// A program that was learned once, for many mappings.
+#[derive(Debug)]
+pub struct Mapper<'p> {
+    base: Base<'p>,
+}
+
+impl Mapper<'_> {
+    /// The time under a mapping over that of the program as it is.
+    ///
+    /// # Errors
+    /// A cost was never measured here.
+    pub fn time(&self, mapping: Mapping) -> Result<f64> {
+        let graph = mapping.of(self.base.program.graph);
+        let lever = Lever { mapping: Some(mapping), ..Lever::default() };
+        let (_, replayed) = self.base.pulled(&lever, &graph)?;
+        Ok(self.base.over(&replayed))
+    }
+}
+
 /// `work` of each of `all`, by the cores that there are.
 fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -246,11 +363,15 @@ fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Result<R> + Syn
 /// The first has everything in its middle.
 fn drawn(number: u64) -> (Draw, Unknown) {
     if number == 0 {
-        return (Draw::default(), Unknown { costs: Draw::default(), follows_clock: 0.5, residual_follows: 0.5 });
+        return (
+            Draw::default(),
+            Unknown { costs: Draw::default(), follows_clock: 0.5, residual_follows: 0.5, softirqs_inside: 0.5 },
+        );
     }
     let mut random = Random::stream(SEED, number);
     let mut place = || 2.0 * random.unit() - 1.0;
     let mut draw = || Draw { trip: [place(), place()], work: [place(), place()] };
     let (recorded, costs) = (draw(), draw());
-    (recorded, Unknown { costs, follows_clock: random.unit(), residual_follows: random.unit() })
+    let (follows_clock, residual_follows, softirqs_inside) = (random.unit(), random.unit(), random.unit());
+    (recorded, Unknown { costs, follows_clock, residual_follows, softirqs_inside })
 }

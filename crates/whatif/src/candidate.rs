@@ -51,7 +51,11 @@ impl Recorded<'_> {
         let (within, across) = (found(false), found(true));
         let needed = if self.between { across.clone() } else { within.clone() };
         match needed {
-            Some(needed) => Ok(Ways { within: within.unwrap_or(needed.clone()), between: across.unwrap_or(needed) }),
+            Some(needed) => Ok(Ways {
+                within: within.unwrap_or(needed.clone()),
+                between: across.unwrap_or(needed),
+                shared_links: false,
+            }),
             None => {
                 let mut known: Vec<String> = ways.iter().map(|way| name_of(way)).collect();
                 known.dedup();
@@ -113,7 +117,8 @@ impl Recorded<'_> {
                     && within.placement == way.placement
                     && within.mpi == way.mpi
             });
-            let ways = Ways { within: within.unwrap_or(way).clone(), between: way.clone() };
+            let within = within.unwrap_or(way).clone();
+            let ways = Ways { within, between: way.clone(), shared_links: ways.shared_links };
             let mut name = name_of(way);
             let mut options = if way.carrier == ENGINE {
                 let mut site = name.split(", ").next().unwrap_or_default().to_owned();

@@ -8,6 +8,7 @@ pub mod build;
 mod builder;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use profile::timeline::Collective;
 use record::functions::FunctionId;
@@ -20,17 +21,17 @@ pub type CallId = u32;
 /// In place of a call that is not there.
 pub const NO_CALL: CallId = u32::MAX;
 
-/// A recorded program.
-#[derive(Debug, Default)]
+/// A recorded program. A clone shares its calls.
+#[derive(Debug, Clone, Default)]
 pub struct Graph {
     /// Threads of all ranks, by rank.
     pub lanes: Vec<Lane>,
-    pub calls: Calls,
-    items: Vec<Item>,
+    pub calls: Arc<Calls>,
+    items: Arc<Vec<Item>>,
     pub messages: Vec<Message>,
     pub gatherings: Vec<Gathering>,
     /// The call by which each member entered, gathering by gathering.
-    pub members: Vec<CallId>,
+    pub members: Arc<Vec<CallId>>,
     /// What messages and gatherings differ by, once each.
     pub kinds: Vec<Kind>,
     /// What calls differ by, once each.
@@ -54,7 +55,7 @@ pub struct Lane {
 }
 
 /// Calls, field by field.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Calls {
     /// Computing before the call, ns.
     pub gap: Lengths,
@@ -67,7 +68,7 @@ pub struct Calls {
 }
 
 /// Nanoseconds in 4 bytes each; what lasts 4.29 s and more is kept apart.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Lengths {
     short: Vec<u32>,
     long: HashMap<u32, i64>,

@@ -1,4 +1,6 @@
-//! What can be asked: other ways for the messages, another wire, another clock.
+//! What can be asked: other ways for the messages, another wire, another clock, other places for the ranks.
+
+pub mod mapping;
 
 use std::fmt;
 
@@ -6,7 +8,8 @@ use machine::{Bytes, Costs, Fault, Result};
 
 use crate::graph::{Graph, Reach};
 use crate::model::{Draw, Prices, Ways};
-use crate::replay::{Conditions, Progress};
+use crate::replay::{Buffer, Conditions, Progress};
+pub use mapping::Mapping;
 
 /// A change of what a run takes place under.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,6 +25,9 @@ pub struct Lever {
     /// Messages up to this size are sent at once, whoever receives.
     pub eager: Option<Bytes>,
     pub progress: Option<Progress>,
+    /// What a connection takes in before it is taken out.
+    pub buffer: Option<Buffer>,
+    pub mapping: Option<Mapping>,
 }
 
 /// Of a latency.
@@ -71,10 +77,13 @@ pub struct Unknown {
     pub follows_clock: f64,
     /// The part of the residuals that changes as the modelled costs do.
     pub residual_follows: f64,
+    /// The part of the softirqs of a rank's core that fell into its computing, and not into its calls.
+    pub softirqs_inside: f64,
 }
 
 impl Lever {
-    /// The conditions after the change, and by class what residuals are over those before.
+    /// The conditions after the change, and by class what residuals are over those before. Of a [`Mapping`], `graph` and the
+    /// prices before are those of the mapped program.
     ///
     /// # Errors
     /// A cost was never measured here.
@@ -92,6 +101,9 @@ impl Lever {
         }
         if let Some(progress) = self.progress {
             after.progress = progress;
+        }
+        if let Some(buffer) = self.buffer {
+            after.buffer = buffer;
         }
         if let Some(eager) = self.eager {
             for (price, kind) in after.prices.kinds.iter_mut().zip(&graph.kinds) {
@@ -113,6 +125,7 @@ impl Lever {
                 if let Some(factor) = self.per_byte {
                     let latency = self.latency_of(graph, &before.prices, kind.reach) * trips;
                     trip -= (trip - latency).max(0.0) * (1.0 - factor);
+                    price.link = (price.link as f64 * factor).round() as i64;
                 }
                 // A trip is no shorter than the work in it.
                 price.trip = (trip.round() as i64).max(price.send + price.receive);
@@ -129,6 +142,12 @@ impl Lever {
         if let Some(clock) = self.clock {
             let slower = unknown.follows_clock / clock + 1.0 - unknown.follows_clock;
             after.computing.iter_mut().for_each(|factor| *factor *= slower);
+        }
+        if let Some(mapping) = &self.mapping {
+            let by_rank = mapping.computing(graph, unknown.softirqs_inside);
+            for (factor, lane) in after.computing.iter_mut().zip(&graph.lanes) {
+                *factor *= by_rank[lane.rank as usize];
+            }
         }
         let residuals = self.residuals(graph, before, &after, unknown.residual_follows);
         Ok((after, residuals))

@@ -6,6 +6,7 @@
 //! send(b)     the sender's core, in its call            both: a message of a stream, but no more than half the trip
 //! receive(b)  the receiver's core, in its call
 //! engine(b)   placement core:N: the engine's core of each host. The ranks' cores then only hand over: two cache lines
+//! link(b)     where ranks share their host's link: a message of a stream without what the smallest one takes
 //! ```
 //! A gathering takes `trips` of them one after the other: those of the usual algorithm ([`profile::export`]).
 
@@ -23,6 +24,8 @@ pub struct Price {
     pub trip: i64,
     /// Work of the engine's core at each end; 0: there is none.
     pub engine: i64,
+    /// What it occupies of a link that the ranks of a host share; 0: of none.
+    pub link: i64,
     /// Not before its receive is posted.
     pub rendezvous: bool,
 }
@@ -38,6 +41,8 @@ pub struct Prices {
 pub struct Ways {
     pub within: Way,
     pub between: Way,
+    /// The ranks of a host share its link, which passes bytes as slowly as one stream does.
+    pub shared_links: bool,
 }
 
 impl Ways {
@@ -103,18 +108,21 @@ impl Prices {
 fn price(kind: Kind, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Price> {
     let way = ways.of(kind.reach);
     let nth = usize::from(kind.reach == Reach::Between);
-    let value = |item: &Item, place: f64| -> Result<f64> {
-        let cost = costs.sized(item, Bytes(kind.bytes));
+    let value = |item: &Item, bytes: u64, place: f64| -> Result<f64> {
+        let cost = costs.sized(item, Bytes(bytes));
         let interval = cost.reading.value().copied().ok_or_else(|| {
             let next = "run plimsoll calibrate, or name the way by --recorded";
             Fault::new(item.to_string(), "it was never measured here", next)
         })?;
         Ok(at(interval, place))
     };
-    let trip = value(&Item::HalfTrip(way.clone()), draw.trip[nth])?;
-    let message = value(&Item::Message(way.clone()), draw.work[nth])?.min(trip / 2.0);
+    let trip = value(&Item::HalfTrip(way.clone()), kind.bytes, draw.trip[nth])?;
+    let streamed = value(&Item::Message(way.clone()), kind.bytes, draw.work[nth])?;
+    let message = streamed.min(trip / 2.0);
+    let shared = ways.shared_links && kind.reach == Reach::Between && kind.trips == 1;
+    let link = if shared { streamed - value(&Item::Message(way.clone()), 1, draw.work[nth])? } else { 0.0 };
     let (own, engine) = if way.placement == SiteKind::Core {
-        let handover = 2.0 * value(&Item::Handover, draw.work[nth])?;
+        let handover = 2.0 * value(&Item::Handover, kind.bytes, draw.work[nth])?;
         // One core has both ends of a message within its host.
         let each = if kind.reach == Reach::Host { message / 2.0 } else { message };
         (handover.min(trip / 2.0), each)
@@ -127,6 +135,7 @@ fn price(kind: Kind, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Price> {
         receive: ps(own),
         trip: ps(trip * f64::from(kind.trips)),
         engine: ps(engine),
+        link: ps(link.clamp(0.0, trip)),
         rendezvous: kind.bytes > eager(way, kind.reach),
     })
 }

@@ -123,6 +123,10 @@ fn begin(
 ) -> (i64, Option<CallId>) {
     let Some(place) = replayed.causes[call as usize].step() else { return (entered, None) };
     let (other, wanted) = match graph.step_at(place) {
+        Step::Sent(message) | Step::Received(message) if replayed.held.contains_key(&message) => {
+            let held = replayed.held[&message];
+            return if held.call == call { (entered, None) } else { (held.begun, Some(held.call)) };
+        }
         Step::Sent(message) | Step::Received(message) => {
             let mover = replayed.movers[message as usize];
             let of = graph.messages[message as usize];
@@ -184,10 +188,18 @@ impl Path {
         *of = (of.0 + 1, of.1 + length);
         let price = |kind: u32| conditions.prices.kinds[kind as usize];
         let modelled = match replayed.causes[call as usize].step().map(|place| graph.step_at(place)) {
-            Some(Step::Sent(message) | Step::Received(message)) => {
+            Some(step @ (Step::Sent(message) | Step::Received(message))) => {
                 let kind = graph.messages[message as usize].kind;
-                self.trip(graph, kind);
-                price(kind).trip
+                let held = replayed.held.get(&message);
+                self.counts[reach(graph, kind)].trips += held.map_or(0, |held| u64::from(held.trips));
+                let begun = replayed.exits[call as usize] - length;
+                match (step, held) {
+                    (Step::Sent(_), Some(held)) => held.placed - begun,
+                    _ => {
+                        self.trip(graph, kind);
+                        replayed.over[message as usize] - begun
+                    }
+                }
             }
             Some(Step::Leave(member)) => {
                 let gathering = graph.gatherings[graph.gathering(member) as usize];

@@ -12,16 +12,28 @@
 //! ready of a rendezvous          = max(sent, posted, in) + trip    in: when the half that came first is next in a call
 //! x = max(e + own, ready of what it completes) + r,  and no earlier than what it waited for began
 //! ```
+//! Messages queue at engines' cores and at links ([`servers`]), and wait for room in finite buffers ([`buffers`]).
 //! The residual is what makes the recorded run come back: `r = measured x - max(..)` at measured times.
 
+mod buffers;
+mod gatherings;
+mod order;
+mod servers;
+
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use machine::{Fault, Result};
-use profile::timeline::Collective;
+use record::functions::function;
 
-use crate::graph::{CallId, Gathering, Graph, Step};
+use crate::graph::{CallId, Graph, Lane, Step};
 use crate::model::{Price, Prices};
+use crate::work::Work;
+pub use buffers::Buffer;
+pub(crate) use buffers::Held;
+use buffers::{Buffers, Room};
+pub use order::Order;
+use servers::Servers;
 
 /// Picoseconds in a nanosecond.
 pub const PS: i64 = 1000;
@@ -47,6 +59,7 @@ pub struct Conditions {
     pub progress: Progress,
     /// Without what recording took: as the program runs by itself.
     pub unrecorded: bool,
+    pub buffer: Buffer,
 }
 
 impl Conditions {
@@ -95,6 +108,12 @@ pub struct Replayed {
     pub(crate) causes: Vec<Cause>,
     /// By message: the call by whose beginning, or whose step, it began to move.
     pub(crate) movers: Vec<CallId>,
+    /// What was done for messages.
+    pub work: Work,
+    /// By message: when it was over for its receiver; a low number where it never was.
+    pub(crate) over: Vec<i64>,
+    /// Messages that had to wait for room.
+    pub(crate) held: HashMap<u32, Held>,
     pub(crate) latest_member: Vec<u32>,
     /// Exits that lie before what they waited for began, by the recorded clocks, and the most, ps.
     pub backwards: (u64, i64),
@@ -106,6 +125,10 @@ const WAITS: i64 = i64::MIN / 2;
 
 fn waiting(lane: u32) -> i64 {
     UNKNOWN + 1 + i64::from(lane)
+}
+
+fn waiter(instant: i64) -> Option<u32> {
+    (instant != UNKNOWN && instant < WAITS).then(|| (instant - UNKNOWN - 1) as u32)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -121,18 +144,22 @@ struct Cursor {
     /// What the exit may not come before, and whose beginning that is.
     floor: i64,
     floor_cause: Cause,
-    /// The lane that waits for the same gathering.
+    /// The lane that waits for the same message or gathering.
     next: u32,
 }
 
 const NO_LANE: u32 = u32::MAX;
+
+/// Ranks that a fault names.
+const NAMED: usize = 4;
 
 struct Replay<'g, 'r> {
     graph: &'g Graph,
     conditions: &'g Conditions,
     residuals: Residuals<'r>,
     cursors: Vec<Cursor>,
-    /// Lanes by when they go on; behind their numbers, messages by when they reach the engine of their receiver's host.
+    /// Lanes by when they go on; behind their numbers, messages by when they reach their receiver's host, and behind these
+    /// what comes next of a parcel.
     ready: BinaryHeap<Reverse<(i64, u32)>>,
     /// By message: when its first half began (of a rendezvous), and when it is over for the receiver; or the lane that waits.
     half: Vec<i64>,
@@ -144,8 +171,9 @@ struct Replay<'g, 'r> {
     came: Vec<u32>,
     latest_member: Vec<u32>,
     waiting: Vec<u32>,
-    /// By host: when its engine's core is free.
-    engines: Vec<i64>,
+    servers: Servers,
+    order: Option<Order>,
+    buffers: Option<Box<Buffers>>,
     exits: Vec<i64>,
     causes: Vec<Cause>,
     backwards: (u64, i64),
@@ -156,6 +184,19 @@ struct Replay<'g, 'r> {
 /// # Errors
 /// Calls that wait for each other for ever, which only clocks or halves of messages that do not fit can make so.
 pub fn replay(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> Result<Replayed> {
+    replay_in(None, graph, conditions, residuals)
+}
+
+/// The same, where servers keep an order.
+///
+/// # Errors
+/// As of [`replay`], and an order that this program cannot have.
+pub fn replay_in(
+    order: Option<Order>,
+    graph: &Graph,
+    conditions: &Conditions,
+    residuals: Residuals,
+) -> Result<Replayed> {
     let start = graph.lanes.iter().map(|lane| lane.begun).min().unwrap_or(0);
     let cursor = |begun: i64| Cursor {
         call: 0,
@@ -168,7 +209,7 @@ pub fn replay(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> R
         floor_cause: Cause::OWN,
         next: NO_LANE,
     };
-    let engines = graph.hosts.iter().max().map_or(0, |host| *host as usize + 1);
+    let hosts = graph.hosts.iter().max().map_or(0, |host| *host as usize + 1);
     let (messages, gatherings) = (graph.messages.len(), graph.gatherings.len());
     let mut replay = Replay {
         graph,
@@ -183,7 +224,9 @@ pub fn replay(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> R
         came: vec![0; gatherings],
         latest_member: vec![u32::MAX; gatherings],
         waiting: vec![NO_LANE; gatherings],
-        engines: vec![0; engines],
+        servers: Servers::of(hosts),
+        order,
+        buffers: Buffers::of(graph, conditions),
         exits: vec![0; graph.len()],
         causes: vec![Cause::OWN; graph.len()],
         backwards: (0, 0),
@@ -210,8 +253,11 @@ impl Replay<'_, '_> {
         }
         while let Some(Reverse((now, place))) = self.ready.pop() {
             let place = place as usize;
-            if let Some(message) = place.checked_sub(graph.lanes.len()) {
-                self.arrive(message as u32, now);
+            if let Some(event) = place.checked_sub(graph.lanes.len()) {
+                match event.checked_sub(graph.messages.len()) {
+                    Some(parcel) => self.parcel(parcel, now),
+                    None => self.serve(event as u32, true, now),
+                }
                 continue;
             }
             // A lane goes on by itself for as long as no other is before it.
@@ -222,10 +268,11 @@ impl Replay<'_, '_> {
                 if exit > total {
                     (total, last) = (exit, place);
                 }
+                cursor.call = next;
                 if next == graph.lanes[place].end {
                     break;
                 }
-                (cursor.call, cursor.inside) = (next, false);
+                cursor.inside = false;
                 let entered = exit + self.conditions.gap(graph, place, next);
                 self.cursors[place].entered = entered;
                 if self.ready.peek().is_some_and(|Reverse(first)| *first < (entered, place as u32)) {
@@ -235,18 +282,39 @@ impl Replay<'_, '_> {
             }
         }
         if left > 0 {
-            let cause = format!("{left} calls wait for each other for ever");
-            return Err(Fault::new("the replay", cause, "profile the program again with --trace"));
+            return Err(self.stuck(left));
         }
+        debug_assert!(self.buffers.as_ref().is_none_or(|buffers| buffers.are_empty()));
         Ok(Replayed {
             total,
             last,
             exits: self.exits,
             causes: self.causes,
             movers: self.movers,
+            work: self.servers.done,
+            over: self.over,
+            held: self.buffers.map(|buffers| buffers.held).unwrap_or_default(),
             latest_member: self.latest_member,
             backwards: self.backwards,
         })
+    }
+
+    /// `left` calls that wait for each other: where the first of them are.
+    fn stuck(&self, left: usize) -> Fault {
+        let graph = self.graph;
+        let waits = graph
+            .lanes
+            .iter()
+            .zip(&self.cursors)
+            .filter(|(lane, cursor)| lane.first < lane.end && cursor.call < lane.end);
+        let named = |(lane, cursor): (&Lane, &Cursor)| {
+            let name = function(graph.class(cursor.call).function).map_or("a call", |function| function.name);
+            format!("rank {} in MPI_{name}", lane.rank)
+        };
+        let first: Vec<String> = waits.take(NAMED).map(named).collect();
+        let cause = format!("{left} calls wait for each other for ever: {}", first.join(", "));
+        let next = "profile the program again with --trace; or, where that is asked, its sends need room or a receive that is posted";
+        Fault::new("the replay", cause, next)
     }
 
     fn price(&self, message: u32) -> Price {
@@ -264,7 +332,11 @@ impl Replay<'_, '_> {
         for (at, step) in graph.steps_from(call, self.cursors[place].done) {
             let found = match step {
                 Step::Send(_) | Step::Post(_) | Step::Enter(_) => continue,
-                Step::Sent(message) if !self.price(message).rendezvous => continue,
+                Step::Sent(message) if !self.price(message).rendezvous => match self.room(place, message) {
+                    Room::Had => continue,
+                    Room::Came(until, begun) => Some((until, begun)),
+                    Room::Waits => None,
+                },
                 Step::Sent(message) | Step::Received(message) => self.message(place, message),
                 Step::Leave(member) => self.leave(place, member),
             };
@@ -300,7 +372,9 @@ impl Replay<'_, '_> {
                 Step::Sent(_) | Step::Leave(_) => {}
             }
         }
-        if class.opaque {
+        if !class.opaque {
+            self.servers.done.ranks += now - entered;
+        } else {
             now = entered + graph.calls.inside.get(call) * PS;
         }
         let cursor = &mut self.cursors[place];
@@ -315,6 +389,7 @@ impl Replay<'_, '_> {
         let at = message as usize;
         let begun = match (price.rendezvous, receiver) {
             (false, true) => return,
+            (false, false) if self.buffers.is_some() => return self.queue(message, now),
             (false, false) => now,
             (true, _) if self.half[at] == UNKNOWN => {
                 self.half[at] = now;
@@ -329,14 +404,10 @@ impl Replay<'_, '_> {
                 begun
             }
         };
-        if price.engine == 0 {
+        if price.engine == 0 && price.link == 0 {
             return self.settle(message, begun + price.trip);
         }
-        let [from, _] = self.hosts(message);
-        let sent = self.engines[from].max(begun) + price.engine;
-        self.engines[from] = sent;
-        let arrives = sent + (price.trip - 2 * price.engine).max(0);
-        self.ready.push(Reverse((arrives, self.cursors.len() as u32 + message)));
+        self.serve(message, false, begun);
     }
 
     /// When a lane that computes at `now` is in a call again, and in which. `None`: it need not be, or is in one.
@@ -347,19 +418,11 @@ impl Replay<'_, '_> {
         (self.conditions.progress == Progress::Calls && computes).then_some((entered, call))
     }
 
-    /// A message reaches the engine of its receiver's host.
-    fn arrive(&mut self, message: u32, now: i64) {
-        let [_, to] = self.hosts(message);
-        let got = self.engines[to].max(now) + self.price(message).engine;
-        self.engines[to] = got;
-        self.settle(message, got);
-    }
-
     /// From now on it is known when the message is over.
     fn settle(&mut self, message: u32, over: i64) {
         let waits = std::mem::replace(&mut self.over[message as usize], over);
-        if waits != UNKNOWN && waits < WAITS {
-            self.wake((waits - UNKNOWN - 1) as u32);
+        if let Some(lane) = waiter(waits) {
+            self.wake_all(lane);
         }
     }
 
@@ -373,74 +436,25 @@ impl Replay<'_, '_> {
     fn message(&mut self, place: usize, message: u32) -> Option<(i64, i64)> {
         let over = self.over[message as usize];
         if over < WAITS {
+            // Of a rendezvous both ends may wait.
+            self.cursors[place].next = waiter(over).unwrap_or(NO_LANE);
             self.over[message as usize] = waiting(place as u32);
             return None;
         }
         Some((over, over - self.price(message).trip))
     }
 
-    fn gather(&mut self, member: u32, now: i64) {
-        let number = self.graph.gathering(member);
-        let gathering = self.graph.gatherings[number as usize];
-        let at = number as usize;
-        self.entered[member as usize] = now;
-        self.came[at] += 1;
-        let latest = self.latest_member[at];
-        if latest == u32::MAX || self.entered[latest as usize] < now {
-            self.latest_member[at] = member;
-        }
-        let all = self.came[at] == gathering.members;
-        let wakes = match gathering.who {
-            Collective::All | Collective::ToRoot | Collective::Neighbours => all,
-            Collective::FromRoot => member == gathering.first + gathering.root,
-            Collective::Prefix => true,
-        };
-        if wakes {
-            let mut lane = std::mem::replace(&mut self.waiting[at], NO_LANE);
-            while lane != NO_LANE {
-                let next = self.cursors[lane as usize].next;
-                self.wake(lane);
-                lane = next;
-            }
-        }
+    /// The event of a message, or behind these of a parcel.
+    fn later(&mut self, event: usize, at: i64) {
+        self.ready.push(Reverse((at, (self.cursors.len() + event) as u32)));
     }
 
-    /// When a member may leave, and when what it waited for began.
-    fn leave(&mut self, place: usize, member: u32) -> Option<(i64, i64)> {
-        let number = self.graph.gathering(member);
-        let gathering = self.graph.gatherings[number as usize];
-        let Some(last) = self.awaited(&gathering, number, member) else {
-            self.cursors[place].next = std::mem::replace(&mut self.waiting[number as usize], place as u32);
-            return None;
-        };
-        let begun = self.entered[last as usize];
-        let price = self.conditions.prices.kinds[gathering.kind as usize];
-        let root = gathering.first + gathering.root;
-        let hands_over = match gathering.who {
-            Collective::ToRoot => member != root,
-            Collective::FromRoot => member == root,
-            _ => false,
-        };
-        Some((begun + if hands_over { price.send } else { price.trip }, begun))
-    }
-
-    /// The member whose entry decides when `member` leaves; `None`: somebody is missing.
-    fn awaited(&self, gathering: &Gathering, number: u32, member: u32) -> Option<u32> {
-        let root = gathering.first + gathering.root;
-        let came = |of: u32| self.entered[of as usize] != UNKNOWN;
-        match gathering.who {
-            Collective::All | Collective::Neighbours => {
-                (self.came[number as usize] == gathering.members).then_some(self.latest_member[number as usize])
-            }
-            Collective::FromRoot => came(root).then_some(root),
-            Collective::ToRoot if member != root => Some(member),
-            Collective::ToRoot => {
-                (self.came[number as usize] == gathering.members).then_some(self.latest_member[number as usize])
-            }
-            Collective::Prefix => {
-                let before = gathering.first..=member;
-                before.clone().all(came).then(|| before.max_by_key(|of| self.entered[*of as usize]))?
-            }
+    /// Wakes a lane and those that wait for the same.
+    fn wake_all(&mut self, mut lane: u32) {
+        while lane != NO_LANE {
+            let next = self.cursors[lane as usize].next;
+            self.wake(lane);
+            lane = next;
         }
     }
 

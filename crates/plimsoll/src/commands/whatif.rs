@@ -8,13 +8,15 @@ use launch::profiled::Line;
 use linux::output;
 use machine::costs::{Interval, store};
 use machine::{Bytes, Fault, Nanoseconds, Result};
-use profile::profile::Profile;
+use profile::profile::{Profile, ranges};
 use profile::summary::Summary;
 use whatif::answer::Program;
 use whatif::candidate::{Candidate, Recorded};
 use whatif::graph::{Graph, Reach};
-use whatif::lever::{Change, Lever};
-use whatif::replay::Progress;
+use whatif::lever::mapping::Hosts;
+use whatif::lever::{Change, Lever, Mapping};
+use whatif::model::Ways;
+use whatif::replay::{Buffer, Progress};
 
 use crate::whatif_page::{self, Asked, Page};
 
@@ -50,6 +52,24 @@ pub struct Arguments {
     /// core, a device)
     #[arg(long, value_name = "RULE", requires = "folder")]
     progress: Option<Rule>,
+    /// What a connection takes in before its receiver takes it out: 64KiB, unlimited. Sends that find no room wait
+    #[arg(long, value_name = "SIZE", requires = "folder")]
+    buffer: Option<Buffer>,
+    /// The same, of the recorded run
+    #[arg(long, value_name = "SIZE", requires = "folder", default_value_t)]
+    recorded_buffer: Buffer,
+    /// Ranks by host: 0,2/1,3 or 0-3/4-7. The n-th of a host has the core that its n-th rank was recorded on
+    #[arg(long, value_name = "RANKS", requires = "folder", conflicts_with = "swap")]
+    map: Option<Hosts>,
+    /// Two ranks in each other's place
+    #[arg(long, value_name = "RANK,RANK", requires = "folder", value_parser = pair)]
+    swap: Vec<(u32, u32)>,
+    /// What the core of a rank computes over what the one does that it was recorded on: 2=0.8
+    #[arg(long, value_name = "RANK=FACTOR", requires = "folder", value_delimiter = ',', value_parser = capable)]
+    capability: Vec<(u32, f64)>,
+    /// Have the ranks of a host share its link, in the recorded run too: a link passes bytes as slowly as one stream does
+    #[arg(long, requires = "folder")]
+    shared_link: bool,
     /// What carried the messages of the recorded run, if its command does not say
     #[arg(long, value_name = "NAME", requires = "folder")]
     recorded: Option<String>,
@@ -87,6 +107,17 @@ fn factor(text: &str) -> Result<f64> {
     })
 }
 
+fn pair(text: &str) -> Result<(u32, u32)> {
+    let both = text.split_once(',').and_then(|(one, other)| Some((one.parse().ok()?, other.parse().ok()?)));
+    both.ok_or_else(|| Fault::new(format!("swap '{text}'"), "it is not two ranks", "write it like 2,7"))
+}
+
+fn capable(text: &str) -> Result<(u32, f64)> {
+    let wrong = || Fault::new(format!("capability '{text}'"), "it is no rank with a factor", "write it like 2=0.8");
+    let (rank, share) = text.split_once('=').ok_or_else(wrong)?;
+    Ok((rank.parse().map_err(|_| wrong())?, factor(share)?))
+}
+
 /// More time, of which it is told how much latency makes it.
 const TOLERANCES: [f64; 3] = [0.01, 0.02, 0.05];
 
@@ -118,7 +149,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
     let library = summary.job.libraries.first().map_or("", String::as_str);
     let recorded = Recorded { command: &summary.job.command, library, between };
-    let ways = recorded.ways(&known.costs, arguments.recorded.as_deref())?;
+    let mut ways = recorded.ways(&known.costs, arguments.recorded.as_deref())?;
+    ways.shared_links = arguments.shared_link;
     let ranks = graph.hosts.len() as u32;
     let (core, refused) = auto::own_core(ranks, auto::threads(), &linux::affinity::allowed()?)?;
     let mut notes = graph.notes.clone();
@@ -129,12 +161,18 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         notes.push(format!("the program ran under {ran}; costs are of {}", way.mpi));
     }
     let candidates = recorded.others(&known.costs, &ways, Some(core.0));
-    let program = Program::new(&graph, &known.costs, ways.clone())?;
+    let program = Program::over(&graph, &known.costs, ways.clone(), arguments.recorded_buffer)?;
     if program.contradicted {
         notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
     }
     let check = program.check()?;
-    let questions = questions(&arguments, &candidates)?;
+    let mapping = mapping(&arguments, &graph, &ways, &profile)?;
+    let unsampled = mapping.as_ref().map(Mapping::unsampled).unwrap_or_default();
+    if !unsampled.is_empty() {
+        let ranks = ranges(unsampled);
+        notes.push(format!("softirqs of a core that is left or got: absent; the gaps of ranks {ranks} stay"));
+    }
+    let questions = questions(&arguments, &candidates, mapping)?;
     let levers: Vec<&Lever> = questions.iter().map(|question| &question.lever).collect();
     let answers = program.ask(&levers)?;
     let asked = questions.into_iter().zip(answers).map(|(question, answer)| {
@@ -177,9 +215,50 @@ pub struct Question {
     pub candidate: Option<Candidate>,
 }
 
+/// Where the arguments put the ranks.
+fn mapping(arguments: &Arguments, graph: &Graph, ways: &Ways, profile: &Profile) -> Result<Option<Mapping>> {
+    let Arguments { map, swap, capability, .. } = arguments;
+    if map.is_none() && swap.is_empty() && capability.is_empty() {
+        return Ok(None);
+    }
+    let mut mapping = map.as_ref().map_or_else(|| Ok(Mapping::recorded(graph)), |hosts| Mapping::on(graph, hosts))?;
+    for (one, other) in swap {
+        mapping = mapping.swapped(*one, *other)?;
+    }
+    for (rank, factor) in capability {
+        mapping = mapping.capable(*rank, *factor)?;
+    }
+    let mut summary = Summary::of(profile);
+    profile::cores::fill(profile, &mut summary);
+    for rank in summary.ranks.iter().filter(|rank| rank.world == 0) {
+        if let Some(softirqs) = mapping.softirqs.get_mut(rank.rank as usize) {
+            *softirqs = rank.softirq.value().map(|seconds| seconds * 1e9);
+        }
+    }
+    let reach = |of: &Graph, reach| of.kinds.iter().any(|kind| kind.reach == reach);
+    let mapped = mapping.of(graph);
+    let newly = [Reach::Host, Reach::Between].into_iter().find(|of| reach(&mapped, *of) && !reach(graph, *of));
+    match newly.filter(|_| ways.within == ways.between) {
+        Some(of) => {
+            let of = if of == Reach::Host { "within a host" } else { "between hosts" };
+            let cause = format!("what messages {of} cost was never measured for what carried the program");
+            Err(Fault::new(
+                "the mapping",
+                cause,
+                "run plimsoll calibrate, between hosts with --path, or name a carrier with --recorded",
+            ))
+        }
+        None => Ok(Some(mapping)),
+    }
+}
+
 /// What the arguments ask; without any, what one would ask first.
-fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Question>> {
-    let Arguments { carried, latency, bandwidth, clock, eager, progress, .. } = arguments;
+fn questions(arguments: &Arguments, candidates: &[Candidate], mapping: Option<Mapping>) -> Result<Vec<Question>> {
+    let Arguments { carried, latency, bandwidth, clock, eager, progress, buffer, recorded_buffer, .. } = arguments;
+    if *buffer == Some(*recorded_buffer) {
+        let cause = format!("the recorded run is taken to have had one {recorded_buffer}");
+        return Err(Fault::new("--buffer", cause, "say what it had with --recorded-buffer, or name another"));
+    }
     let progress = progress.map(|rule| match rule {
         Rule::Calls => Progress::Calls,
         Rule::Always => Progress::Always,
@@ -191,6 +270,8 @@ fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Ques
         clock: *clock,
         eager: *eager,
         progress,
+        buffer: *buffer,
+        mapping,
         ways: None,
     };
     if carried.is_none() && lever == Lever::default() {
@@ -225,6 +306,10 @@ fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Ques
     words.extend(
         progress.map(|rule| if rule == Progress::Always { "moved at any time" } else { "moved in calls" }.to_owned()),
     );
+    words.extend(arguments.map.as_ref().map(|hosts| format!("ranks at {hosts}")));
+    words.extend(arguments.swap.iter().map(|(one, other)| format!("ranks {one} and {other} swapped")));
+    words.extend(arguments.capability.iter().map(|(rank, factor)| format!("core of rank {rank} x{factor}")));
+    words.extend(buffer.map(|buffer| format!("buffer {buffer}")));
     words.extend(clock.map(|factor| format!("clock x{factor}")));
     let candidate = candidate.filter(|_| words.len() == 1);
     Ok(vec![Question { words: words.join(", "), lever, candidate }])

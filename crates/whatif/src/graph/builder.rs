@@ -1,6 +1,7 @@
 //! Making a graph, thread by thread.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use profile::timeline::Collective;
 use record::functions::FunctionId;
@@ -30,7 +31,7 @@ impl Builder {
     pub fn new(hosts: Vec<u32>, messages: u32) -> Builder {
         let none = Message { sender: NO_CALL, receiver: NO_CALL, kind: 0 };
         let mut graph = Graph { hosts, messages: vec![none; messages as usize], ..Graph::default() };
-        graph.calls.first.push(0);
+        Arc::make_mut(&mut graph.calls).first.push(0);
         Builder { graph, kinds: HashMap::new(), classes: HashMap::new() }
     }
 
@@ -61,7 +62,7 @@ impl Builder {
                 }
                 Step::Sent(place) | Step::Received(place) => self.graph.messages[place as usize].kind,
                 Step::Enter(member) => {
-                    self.graph.members[member as usize] = call;
+                    Arc::make_mut(&mut self.graph.members)[member as usize] = call;
                     self.graph.gatherings[self.graph.gathering(member) as usize].kind
                 }
                 Step::Leave(member) => self.graph.gatherings[self.graph.gathering(member) as usize].kind,
@@ -70,7 +71,7 @@ impl Builder {
             bytes = bytes.max(kind.bytes);
             reach = reach.max(kind.reach);
             completes += u8::from(matches!(step, Step::Sent(_) | Step::Received(_) | Step::Leave(_)) && completes < 3);
-            self.graph.items.push(Item::from(*step));
+            Arc::make_mut(&mut self.graph.items).push(Item::from(*step));
         }
         let bits = if steps.is_empty() { 0 } else { (u64::BITS - bytes.leading_zeros()) as u8 };
         let class = Class { function: adding.function, bits, reach, completes, opaque: adding.opaque };
@@ -79,10 +80,11 @@ impl Builder {
             self.graph.classes.push(class);
             next
         });
-        self.graph.calls.gap.push(adding.gap);
-        self.graph.calls.inside.push(adding.inside);
-        self.graph.calls.class.push(class);
-        self.graph.calls.first.push(self.graph.items.len() as u32);
+        let calls = Arc::make_mut(&mut self.graph.calls);
+        calls.gap.push(adding.gap);
+        calls.inside.push(adding.inside);
+        calls.class.push(class);
+        calls.first.push(self.graph.items.len() as u32);
         self.graph.lanes.last_mut().expect("a lane was begun").end = call + 1;
     }
 
@@ -102,7 +104,7 @@ impl Builder {
     /// A gathering; its first member's place.
     pub fn gathering(&mut self, members: u32, who: Collective, root: u32, kind: Kind) -> u32 {
         let (first, kind) = (self.graph.members.len() as u32, self.kind(kind));
-        self.graph.members.resize(first as usize + members as usize, NO_CALL);
+        Arc::make_mut(&mut self.graph.members).resize(first as usize + members as usize, NO_CALL);
         self.graph.gatherings.push(Gathering { first, members, who, root, kind });
         first
     }

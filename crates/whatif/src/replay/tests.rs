@@ -4,8 +4,11 @@ use profile::timeline::Collective;
 use proptest::prelude::*;
 use record::functions::{FunctionId, named};
 
+mod buffers;
+mod servers;
+
 use super::*;
-use crate::graph::{Adding, Builder, Kind, Reach};
+use crate::graph::{Adding, Builder, Kind, Message, Reach};
 use crate::path::{Path, critical};
 
 const KIND: Kind = Kind { bytes: 8, reach: Reach::Host, trips: 1 };
@@ -24,10 +27,11 @@ fn conditions(graph: &Graph, price: Price) -> Conditions {
         computing: vec![1.0; graph.lanes.len()],
         progress: Progress::Calls,
         unrecorded: false,
+        buffer: Buffer::Unlimited,
     }
 }
 
-const PRICE: Price = Price { send: 70_001, receive: 90_003, trip: 400_007, engine: 0, rendezvous: false };
+const PRICE: Price = Price { send: 70_001, receive: 90_003, trip: 400_007, engine: 0, link: 0, rendezvous: false };
 
 #[test]
 fn a_ping_pong_takes_its_trips_and_gaps() {
@@ -118,7 +122,7 @@ fn an_engine_that_is_loaded_serves_one_message_after_the_other() {
     let both = |message| [Step::Post(message), Step::Received(message)];
     (0..messages).for_each(|message| builder.call(call("Recv", 0), &both(message)));
     let graph = builder.finish();
-    let price = Price { send: 0, receive: 0, trip: 1_000_000, engine: 300_000, rendezvous: false };
+    let price = Price { send: 0, receive: 0, trip: 1_000_000, engine: 300_000, ..Price::default() };
     let replayed = replay(&graph, &conditions(&graph, price), Residuals::None).unwrap();
     assert_eq!(replayed.total, 1_000_000 + 300_000 * (i64::from(messages) - 1));
 }
@@ -253,8 +257,8 @@ fn prices(graph: &Graph, unit: i64, (send, receive, small, large): (u8, u8, u8, 
             send: i64::from(send) * unit,
             receive: i64::from(receive) * unit,
             trip: i64::from(kind.trips) * trip * unit,
-            engine: 0,
             rendezvous: kind.bytes > 8,
+            ..Price::default()
         }
     };
     Conditions {
@@ -263,6 +267,7 @@ fn prices(graph: &Graph, unit: i64, (send, receive, small, large): (u8, u8, u8, 
         // Who moves a message in its calls may be held up less by what is dearer: then nothing is convex.
         progress: Progress::Always,
         unrecorded: false,
+        buffer: Buffer::Unlimited,
     }
 }
 
@@ -296,6 +301,63 @@ proptest! {
         prop_assert_eq!(&learned.exits, &truth.exits);
         let again = replay(&recorded, &conditions, Residuals::Own(&residuals)).unwrap();
         prop_assert_eq!((again.exits, again.total), (truth.exits, truth.total));
+    }
+
+    /// Whatever queues or waits for room, each message's work is done once at each end, where its price says.
+    #[test]
+    fn work_is_neither_lost_nor_doubled(
+        program in programs(), costs: Four, engine in 0..3i64, link in 0..3i64, size in 1..64u64, finite: bool,
+    ) {
+        let graph = graph(&program, 1, None);
+        let mut conditions = prices(&graph, PS, costs);
+        for price in &mut conditions.prices.kinds {
+            (price.engine, price.link) = (engine * 333, link * 501);
+        }
+        if finite {
+            conditions.buffer = Buffer::Of(machine::Bytes(size));
+        }
+        let replayed = replay(&graph, &conditions, Residuals::None).unwrap();
+        prop_assert_eq!(replayed.work, Work::of(&graph, &conditions.prices));
+        let trip = |message: &Message| conditions.prices.kinds[message.kind as usize].trip;
+        let began: Vec<i64> =
+            replayed.over.iter().zip(&graph.messages).map(|(over, message)| over - trip(message)).collect();
+        if let Some(order) = Order::of(&graph, &began, &conditions) {
+            let kept = replay_in(Some(order), &graph, &conditions, Residuals::None).unwrap();
+            prop_assert_eq!(kept.work, replayed.work);
+        }
+        // From the ranks' cores to the engines'.
+        let mut moved = conditions.clone();
+        for price in &mut moved.prices.kinds {
+            (price.send, price.receive, price.engine) = (7, 7, 7_000);
+        }
+        let mut kept = moved.clone();
+        for price in &mut kept.prices.kinds {
+            (price.send, price.receive, price.engine) = (7_000, 7_000, 0);
+        }
+        let run = |of: &Conditions| replay(&graph, of, Residuals::None).unwrap().work;
+        prop_assert_eq!((run(&moved).engines, run(&moved).links), (run(&kept).ranks, run(&kept).links));
+    }
+
+    /// Under the buffers that it was recorded over; nothing is lost in them, and large ones change nothing.
+    #[test]
+    fn buffers_lose_nothing(program in programs(), costs: Four, size in 1..40u64, in_calls: bool) {
+        let shape = graph(&program, 1, None);
+        let progress = if in_calls { Progress::Calls } else { Progress::Always };
+        let of = |bytes: u64| Buffer::Of(machine::Bytes(bytes));
+        // An eighth of it is whole nanoseconds, as parcels of 8 bytes need it.
+        let under = |buffer| Conditions { progress, buffer, ..prices(&shape, 8 * PS, costs) };
+        let conditions = under(of(size));
+        let truth = replay(&shape, &conditions, Residuals::None).unwrap();
+        prop_assert_eq!(critical(&shape, &conditions, &truth).parts.total(), truth.total);
+        let recorded = graph(&program, 1, Some(&truth));
+        let mut residuals = Vec::new();
+        let learned = replay(&recorded, &conditions, Residuals::Learn(&mut residuals)).unwrap();
+        prop_assert!(residuals.iter().all(|residual| *residual == 0));
+        let again = replay(&recorded, &conditions, Residuals::Own(&residuals)).unwrap();
+        prop_assert_eq!((again.exits, again.total), (learned.exits, learned.total));
+        let large = replay(&shape, &under(of(1 << 40)), Residuals::None).unwrap();
+        let none = replay(&shape, &under(Buffer::Unlimited), Residuals::None).unwrap();
+        prop_assert_eq!(large.exits, none.exits);
     }
 
     #[test]

@@ -1,0 +1,228 @@
+//! Other mappings of ranks to hosts and cores.
+//!
+//! A mapped graph has the calls of the recorded one; messages and gatherings are within a host or between hosts as its ranks
+//! are. How many trips a gathering takes stays, since its usual algorithm does not ask where ranks are.
+
+use std::fmt;
+
+use machine::{Fault, Result};
+
+use crate::graph::{CallId, Graph, Kind, Lane, NO_CALL, Reach, Step};
+use crate::model::Prices;
+
+/// Where each rank is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mapping {
+    /// By rank: its host.
+    pub hosts: Vec<u32>,
+    /// By rank: which rank was recorded on its core; `None`: none was.
+    pub cores: Vec<Option<u32>>,
+    /// By rank: what its core computes in a time over what the one does that it was recorded on.
+    pub capability: Vec<f64>,
+    /// By rank: network softirqs on the core that it was recorded on, ns; `None`: nobody sampled them. They stay with the core.
+    pub softirqs: Vec<Option<f64>>,
+}
+
+/// Ranks by host, as they are written: `0,2/1,3`, `0-3/4-7`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hosts(pub Vec<Vec<u32>>);
+
+impl std::str::FromStr for Hosts {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Hosts> {
+        let range = |text: &str| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
+            (first <= last && last < MOST_RANKS).then_some(first..=last)
+        };
+        let host =
+            |text: &str| Some(text.split(',').map(range).collect::<Option<Vec<_>>>()?.into_iter().flatten().collect());
+        let hosts = text.split('/').map(host).collect::<Option<_>>();
+        hosts.map(Hosts).ok_or_else(|| {
+            let next = "write the ranks of each host and / between hosts: 0,2/1,3 or 0-3/4-7";
+            Fault::new(format!("mapping '{text}'"), "it is no list of ranks by host", next)
+        })
+    }
+}
+
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = |ranks: &Vec<u32>| ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        f.write_str(&self.0.iter().map(host).collect::<Vec<_>>().join("/"))
+    }
+}
+
+const MOST_RANKS: u32 = 1 << 24;
+
+impl Mapping {
+    /// That of the recorded run.
+    pub fn recorded(graph: &Graph) -> Mapping {
+        let ranks = graph.hosts.len();
+        Mapping {
+            hosts: graph.hosts.clone(),
+            cores: (0..ranks as u32).map(Some).collect(),
+            capability: vec![1.0; ranks],
+            softirqs: vec![None; ranks],
+        }
+    }
+
+    /// Ranks by host. The n-th of a host has the core that its n-th rank was recorded on.
+    ///
+    /// # Errors
+    /// A rank is not there, or twice.
+    pub fn on(graph: &Graph, hosts: &Hosts) -> Result<Mapping> {
+        let ranks = graph.hosts.len();
+        let mut mapping = Mapping { cores: vec![None; ranks], ..Mapping::recorded(graph) };
+        let mut seen = vec![false; ranks];
+        for (host, of) in (0u32..).zip(&hosts.0) {
+            let mut cores = (0u32..).zip(&graph.hosts).filter(|(_, recorded)| **recorded == host).map(|(rank, _)| rank);
+            for rank in of {
+                let at = *rank as usize;
+                if at >= ranks || std::mem::replace(&mut seen[at], true) {
+                    let cause =
+                        if at >= ranks { format!("there are {ranks} ranks") } else { "it is there twice".into() };
+                    return Err(Fault::new(
+                        format!("rank {rank} of the mapping"),
+                        cause,
+                        "name each rank once, from 0",
+                    ));
+                }
+                (mapping.hosts[at], mapping.cores[at]) = (host, cores.next());
+            }
+        }
+        match seen.iter().position(|seen| !seen) {
+            Some(rank) => {
+                Err(Fault::new(format!("rank {rank}"), "the mapping has no host for it", "name each rank once, from 0"))
+            }
+            None => Ok(mapping),
+        }
+    }
+
+    fn rank(&self, rank: u32) -> Result<usize> {
+        let ranks = self.hosts.len();
+        let known = (rank as usize) < ranks;
+        known
+            .then_some(rank as usize)
+            .ok_or_else(|| Fault::new(format!("rank {rank}"), format!("there are {ranks} ranks"), "name one from 0"))
+    }
+
+    /// Two ranks in each other's place.
+    ///
+    /// # Errors
+    /// One of them is not there.
+    pub fn swapped(mut self, one: u32, other: u32) -> Result<Mapping> {
+        let (one, other) = (self.rank(one)?, self.rank(other)?);
+        self.hosts.swap(one, other);
+        self.cores.swap(one, other);
+        Ok(self)
+    }
+
+    /// A rank on a core that computes so much over what its own did.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn capable(mut self, rank: u32, capability: f64) -> Result<Mapping> {
+        let at = self.rank(rank)?;
+        self.capability[at] = capability;
+        Ok(self)
+    }
+
+    /// Ranks that have another core, of which or of whose own core no softirqs were sampled.
+    pub fn unsampled(&self) -> Vec<u32> {
+        let moved = (0u32..).zip(&self.cores).filter(|(rank, core)| **core != Some(*rank));
+        let unsampled = moved.filter(|(rank, core)| self.softirqs_of(*rank as usize, **core).is_none());
+        unsampled.map(|(rank, _)| rank).collect()
+    }
+
+    /// Those of its own core, and of the one that it gets.
+    fn softirqs_of(&self, rank: usize, core: Option<u32>) -> Option<(f64, f64)> {
+        Some((self.softirqs[rank]?, self.softirqs[core? as usize]?))
+    }
+
+    /// By rank: what computing takes over what was recorded, where the part `inside` of softirqs fell into it.
+    /// ```text
+    /// c' = (c - inside x softirqs of its core) / capability + inside x softirqs of the other core
+    /// ```
+    pub(super) fn computing(&self, graph: &Graph, inside: f64) -> Vec<f64> {
+        let mut factors: Vec<f64> = self.capability.iter().map(|capability| 1.0 / capability).collect();
+        let moved = (0..).zip(&self.cores).filter(|(rank, core)| **core != Some(*rank as u32));
+        for (rank, both) in moved.map(|(rank, core)| (rank, self.softirqs_of(rank, *core))) {
+            let Some((own, other)) = both else { continue };
+            let lanes = graph.lanes.iter().filter(|lane| lane.rank as usize == rank);
+            let gaps = |lane: &Lane| (lane.first..lane.end).map(|call| graph.calls.gap.get(call)).sum::<i64>();
+            let computing = lanes.map(gaps).sum::<i64>() as f64;
+            if computing > 0.0 {
+                let own = (inside * own).min(computing);
+                factors[rank] = ((computing - own) * factors[rank] + inside * other) / computing;
+            }
+        }
+        factors
+    }
+
+    /// The program with its ranks so.
+    pub fn of(&self, graph: &Graph) -> Graph {
+        let mut kinds = Kinds { recorded: &graph.kinds, places: vec![[None; 2]; graph.kinds.len()], used: Vec::new() };
+        let mut mapped = graph.clone();
+        // Ends that were not recorded have no call.
+        let there = |call: CallId| call != NO_CALL;
+        let host = |call: CallId| self.hosts[graph.lanes[graph.lane(call)].rank as usize];
+        for message in &mut mapped.messages {
+            let apart =
+                there(message.sender) && there(message.receiver) && host(message.sender) != host(message.receiver);
+            message.kind = kinds.at(message.kind, apart);
+        }
+        for gathering in &mut mapped.gatherings {
+            let first = gathering.first as usize;
+            let members = graph.members[first..first + gathering.members as usize].iter();
+            let mut hosts = members.filter(|call| there(**call)).map(|call| host(*call));
+            let one = hosts.next();
+            let apart = hosts.any(|host| Some(host) != one);
+            gathering.kind = kinds.at(gathering.kind, apart);
+        }
+        mapped.kinds = kinds.used;
+        mapped.hosts.clone_from(&self.hosts);
+        mapped
+    }
+}
+
+/// Kinds that a mapped graph uses.
+struct Kinds<'k> {
+    recorded: &'k [Kind],
+    /// Of the recorded ones: where they are among those that are used, within a host and between hosts.
+    places: Vec<[Option<u32>; 2]>,
+    used: Vec<Kind>,
+}
+
+impl Kinds<'_> {
+    fn at(&mut self, kind: u32, apart: bool) -> u32 {
+        let (recorded, used) = (self.recorded[kind as usize], &mut self.used);
+        *self.places[kind as usize][usize::from(apart)].get_or_insert_with(|| {
+            used.push(Kind { reach: if apart { Reach::Between } else { Reach::Host }, ..recorded });
+            used.len() as u32 - 1
+        })
+    }
+}
+
+/// By class: the trips that its calls wait for in `after` over those in `before`, graphs of the same calls with their prices.
+pub(crate) fn ratios(before: (&Graph, &Prices), after: (&Graph, &Prices)) -> Vec<f64> {
+    let (graph, sums) = (before.0, |(graph, prices): (&Graph, &Prices)| {
+        let mut sums = vec![0i64; graph.classes.len()];
+        for call in 0..graph.len() as u32 {
+            let kind = |step| match step {
+                Step::Sent(message) | Step::Received(message) => Some(graph.messages[message as usize].kind),
+                Step::Leave(member) => Some(graph.gatherings[graph.gathering(member) as usize].kind),
+                Step::Send(_) | Step::Post(_) | Step::Enter(_) => None,
+            };
+            let trips = graph.steps(call).filter_map(kind).map(|kind| prices.kinds[kind as usize].trip);
+            sums[graph.calls.class[call as usize] as usize] += trips.sum::<i64>();
+        }
+        sums
+    });
+    let both = sums(before).into_iter().zip(sums(after)).zip(&graph.classes);
+    both.map(|((before, after), class)| if class.opaque || before == 0 { 1.0 } else { after as f64 / before as f64 })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
