@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use profile::timeline::Collective;
 use record::functions::FunctionId;
 
-use super::{Class, Gathering, Graph, Item, Kind, Lane, Message, NO_CALL, Reach, Step};
+use super::{Class, Gathering, Graph, Item, Kind, Lane, Message, NO_CALL, NO_SITE, Reach, Step};
 
 /// A graph that is being made. Messages and gatherings are numbered by whoever makes it, before the calls that name them.
 #[derive(Debug)]
@@ -82,8 +82,14 @@ impl Builder {
         self.graph.calls.gap.push(adding.gap);
         self.graph.calls.inside.push(adding.inside);
         self.graph.calls.class.push(class);
+        self.graph.calls.site.push(NO_SITE);
         self.graph.calls.first.push(self.graph.items.len() as u32);
         self.graph.lanes.last_mut().expect("a lane was begun").end = call + 1;
+    }
+
+    /// Where the last call was made.
+    pub fn made_at(&mut self, site: u32) {
+        *self.graph.calls.site.last_mut().expect("a call was added") = site;
     }
 
     pub fn kind(&mut self, kind: Kind) -> u32 {
