@@ -296,7 +296,7 @@ fn timelines_without_sites_are_read() {
         (function.0, peer, tag, bytes, event.references.len())
     };
     let expected = |at: usize| {
-        let (peer, tag) = if at % 3 == 0 { (1, 7) } else { (-1, -1) };
+        let (peer, tag) = if at.is_multiple_of(3) { (1, 7) } else { (-1, -1) };
         ([12, 8, 21, 56][at % 4], peer, tag, 8 << (at % 12), usize::from(at % 4 == 2))
     };
     assert_eq!(events.iter().map(told).collect::<Vec<_>>(), (0..40).map(expected).collect::<Vec<_>>());
