@@ -40,11 +40,7 @@ impl Default for Places {
 
 impl Places {
     /// The numbers of a process's sites, in their order.
-    pub fn add<'s>(
-        &mut self,
-        modules: &[layout::Module],
-        sites: impl Iterator<Item = &'s layout::Site>,
-    ) -> Vec<u32> {
+    pub fn add<'s>(&mut self, modules: &[layout::Module], sites: impl Iterator<Item = &'s layout::Site>) -> Vec<u32> {
         let own: Vec<usize> = modules.iter().map(|module| place_of(module, &mut self.modules)).collect();
         let mut number = |site: &layout::Site| {
             let module = (site.module as usize).checked_sub(1).and_then(|place| own.get(place).copied());

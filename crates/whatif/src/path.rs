@@ -223,8 +223,7 @@ fn own(graph: &Graph, conditions: &Conditions, step: Step) -> i64 {
 impl Path {
     fn at(&mut self, graph: &Graph, call: CallId) -> &mut OnPath {
         let (class, site) = (graph.class(call), graph.calls.site[call as usize]);
-        let spot =
-            Spot { rank: graph.lanes[graph.lane(call)].rank, site, function: class.function, bits: class.bits };
+        let spot = Spot { rank: graph.lanes[graph.lane(call)].rank, site, function: class.function, bits: class.bits };
         self.spots.entry(spot).or_default()
     }
 

@@ -222,7 +222,8 @@ fn two_hundred_thousand_places() {
             assert!(difference.is_empty(), "{mpi}:\n{difference}");
             consistent(&rank);
             let send = named("Send").unwrap().id.0;
-            let mut places: Vec<_> = rank.sites.iter().map(|(_, site)| site).filter(|site| site.function == send).collect();
+            let mut places: Vec<_> =
+                rank.sites.iter().map(|(_, site)| site).filter(|site| site.function == send).collect();
             assert!(places.iter().all(|site| site.calls == 2), "{mpi}");
             places.sort_by_key(|site| site.offset);
             places.dedup_by_key(|site| (site.module, site.offset));

@@ -282,9 +282,11 @@ fn critical(summary: &Summary) -> String {
     }
     said += &match &path.costs {
         Some(way) => format!(". Messages cost what {way} was measured to cost."),
-        None => ". What messages cost was not measured: what they take counts as time of the call that waits for them. \
+        None => {
+            ". What messages cost was not measured: what they take counts as time of the call that waits for them. \
                  plimsoll calibrate measures it."
-            .to_owned(),
+                .to_owned()
+        }
     };
     said
 }

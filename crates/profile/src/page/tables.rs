@@ -178,7 +178,10 @@ pub fn sites(summary: &Summary) -> Table {
     let is_walked = summary.sites.iter().any(|site| site.critical.is_some());
     if is_walked {
         heads.extend([
-            head("On the path", "share of the critical path, in its calls and while messages that it sends are on their way"),
+            head(
+                "On the path",
+                "share of the critical path, in its calls and while messages that it sends are on their way",
+            ),
             head("Trips", "messages on the critical path that it sends: 1 ns more latency costs so many ns"),
         ]);
     }
@@ -215,7 +218,8 @@ pub fn sites(summary: &Summary) -> Table {
         ];
         if is_walked {
             let of = site.critical.clone().unwrap_or_default();
-            let calls = format!("{} of its calls, {} before them", count::grouped(of.calls), words::seconds(of.compute));
+            let calls =
+                format!("{} of its calls, {} before them", count::grouped(of.calls), words::seconds(of.compute));
             row.push(Cell { title: calls, ..value(of.share, words::percent) });
             row.push(count(of.trips));
         }

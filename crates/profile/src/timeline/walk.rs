@@ -94,12 +94,8 @@ impl<'t> Walk<'t> {
     pub(super) fn new(timeline: &'t Timeline, place: usize) -> Walk<'t> {
         let rank = &timeline.ranks[place];
         let reader = |lane: &'t super::Lane| {
-            let mut reader = Reader {
-                thread: lane.thread,
-                sites: &lane.sites,
-                decoder: Decoder::new(&lane.file).ok()?,
-                next: None,
-            };
+            let mut reader =
+                Reader { thread: lane.thread, sites: &lane.sites, decoder: Decoder::new(&lane.file).ok()?, next: None };
             reader.next = reader.decoder.next_event().ok().flatten().cloned();
             Some(reader)
         };

@@ -81,7 +81,8 @@ fn expected(calls: &[Made]) -> Vec<Event> {
 }
 
 /// Calls as seeds, made whole by what was begun before them.
-type Seed = ((u16, u16), u32, i32, i32, u64, (u64, u64), Option<(i32, i32, u64)>, (u8, Vec<u64>, u16), Vec<(i32, i32, u64)>);
+type Seed =
+    ((u16, u16), u32, i32, i32, u64, (u64, u64), Option<(i32, i32, u64)>, (u8, Vec<u64>, u16), Vec<(i32, i32, u64)>);
 
 fn seeds() -> impl Strategy<Value = Vec<Seed>> {
     let wild = || prop_oneof![8 => -4..30i32, 1 => any::<i32>()];
@@ -104,7 +105,9 @@ fn seeds() -> impl Strategy<Value = Vec<Seed>> {
 fn made(seeds: Vec<Seed>) -> Vec<Made> {
     let (mut now, mut begun) = (STARTED, 0u64);
     let mut calls: Vec<Made> = Vec::new();
-    for ((function, site), communicator, peer, tag, bytes, (gap, duration), second, (kind, picks, run), matched) in seeds {
+    for ((function, site), communicator, peer, tag, bytes, (gap, duration), second, (kind, picks, run), matched) in
+        seeds
+    {
         let mut call = Call::new(FunctionId(function), now.saturating_add(gap), 0);
         call.left = call.entered.saturating_add(duration);
         now = call.left;
