@@ -279,3 +279,23 @@ fn drawn(number: u64) -> (Draw, Unknown) {
     let (recorded, costs) = (draw(), draw());
     (recorded, Unknown { costs, follows_clock: random.unit(), residual_follows: random.unit() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_convex_time_is_reached_from_either_side() {
+        // Flat up to 2, then 5 a step, from 4 on 50.
+        let lines = [(100.0, 0.0), (90.0, 5.0), (-90.0, 50.0)];
+        let at = |place: f64| {
+            let line = |(start, slope): &(f64, f64)| (start + slope * place, *slope);
+            Ok(lines.iter().map(line).max_by(|one, other| one.0.total_cmp(&other.0)).expect("three"))
+        };
+        for (more, step, expected) in [(0.05, 0.1, 3.0), (0.05, 50.0, 3.0), (0.6, 1.0, 5.0)] {
+            let place = reach(100.0, more, step, at).unwrap().unwrap();
+            assert!((place - expected).abs() < 1e-4, "{more}: {place}");
+        }
+        assert_eq!(reach(100.0, 0.01, 1.0, |_| Ok((100.0, 0.0))).unwrap(), None);
+    }
+}
