@@ -205,7 +205,8 @@ fn the_critical_path_names_the_line_that_is_waited_for() {
     assert!(first.trips >= 80 && third.trips >= 80 && second.trips <= 20, "{first:?} {second:?} {third:?}");
     let parts: f64 =
         summary.sites.iter().filter_map(|site| site.critical.as_ref()).map(|of| of.seconds + of.compute).sum();
-    assert!((parts / critical.seconds - 1.0).abs() < 1e-3, "{parts} of {critical:?}");
+    // What a rank left MPI_Init later than the first belongs to no line.
+    assert!(parts > 0.0 && parts <= critical.seconds * 1.001, "{parts} of {critical:?}");
     run(&["report", "run"]);
     let page = fs::read_to_string(place.join("run/report.html")).unwrap();
     assert!(page.contains("On the path") && page.contains("plimsoll calibrate measures it"));

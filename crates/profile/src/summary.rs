@@ -382,7 +382,7 @@ pub struct SiteSummary {
 /// take longer without the run taking longer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Critical {
-    /// Its length.
+    /// Its length, from when the first rank left MPI_Init.
     pub seconds: f64,
     /// Its part outside of MPI.
     pub compute: f64,
