@@ -2,14 +2,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use record::trace::{Decoder, Header, block};
+use record::trace::{Decoder, Header, VERSION, block};
 use zerocopy::FromBytes;
 
 fuzz_target!(|bytes: &[u8]| {
     read(bytes);
-    // Once more with what chance does not find: a header of ours, and calls in a block that is sealed.
-    if let Ok((header, calls)) = Header::read_from_prefix(bytes) {
-        let header = Header { shift: header.shift % 17, started: header.started, ..Header::new(0, 0, 1, 0) }.sealed();
+    // Once more with what chance does not find: a header of ours, of either version, and calls in a block that is sealed.
+    if let Ok((Header { version, shift, started, .. }, calls)) = Header::read_from_prefix(bytes) {
+        let (version, shift) = (VERSION - version % 2, shift % 17);
+        let header = Header { version, shift, started, ..Header::new(0, 0, 1, 0) }.sealed();
         read(&block::file(&header, calls));
     }
 });

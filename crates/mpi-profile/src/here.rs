@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use record::functions;
 use record::layout::{Cell, Peer, ROW_CELLS, Region, SITES_AT_ONCE, Site, Thread, kind};
+use record::trace::site;
 
 use crate::abi::Abi;
 use crate::call::Handle;
@@ -66,7 +67,9 @@ pub struct Here {
     /// Cells by function and group.
     groups: Hashed,
     sites_room: Option<Room>,
+    /// Of that, and of all.
     sites_used: u32,
+    sites_known: u32,
     /// Handles as they were before the call.
     pub handles: Vec<Handle>,
     pub rank: &'static Rank,
@@ -99,6 +102,7 @@ impl Here {
             groups: Hashed::new(6),
             sites_room: None,
             sites_used: 0,
+            sites_known: 0,
             handles: Vec::new(),
             rank,
             tracing: None,
@@ -266,11 +270,13 @@ impl Here {
         if found.dropped {
             self.rank.dropped(|dropped| &raw mut dropped.modules);
         }
+        self.sites_known += 1;
         let site = Site {
             address: address as u64,
             offset: found.offset,
             module: found.module,
             function: function as u16,
+            number: u16::try_from(self.sites_known).unwrap_or(site::ABSENT),
             ..Site::default()
         };
         // SAFETY: the region has room for SITES_AT_ONCE records, of which `sites_used` are taken; it is this thread's.

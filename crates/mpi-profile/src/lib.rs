@@ -41,6 +41,7 @@ pub mod models;
 pub mod narrow;
 pub mod operations;
 pub mod perturb;
+mod phases;
 pub mod process;
 pub mod real;
 pub mod recorder;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 
 use record::folder::{self, variable};
-use record::layout::{self, Dropped, Phase, Region, THREADS, Thread, WHOLE_RANK, kind, perturbed};
+use record::layout::{self, Dropped, Region, THREADS, Thread, kind, perturbed};
 
 use crate::abi::Abi;
 use crate::call::{Handle, language};
@@ -21,6 +21,7 @@ use crate::heading::Heading;
 use crate::here::{Here, depth};
 use crate::models::{Model, Models};
 use crate::perturb::Asked;
+use crate::phases::Phases;
 use crate::real::Mpi;
 use crate::recorder;
 use crate::requests::Shared;
@@ -33,9 +34,6 @@ use crate::world;
 
 /// Bytes that a rank's tables may take where nothing else is asked for.
 const MEMORY: u64 = 64 << 20;
-const PHASES_AT_ONCE: u32 = 256;
-/// Phases that are recorded; a program that marks more marks something else.
-const PHASES: u32 = 1 << 16;
 
 /// Everything of the process that is recorded.
 #[derive(Debug)]
@@ -64,13 +62,6 @@ pub struct Rank {
     modules: Mutex<Modules>,
     phases: Mutex<Phases>,
     threads: Mutex<Threads>,
-}
-
-#[derive(Debug, Default)]
-struct Phases {
-    room: Option<Room>,
-    used: u32,
-    all: u32,
 }
 
 #[derive(Debug, Default)]
@@ -275,7 +266,7 @@ fn phase(level: c_int) {
     };
     // SAFETY: a thread's record stays; stand-ins have no index.
     let thread = unsafe { if (*here).depth > depth::INSIDE { 0 } else { (*here).index } };
-    rank.phase(level, thread);
+    rank.phases.lock().unwrap_or_else(PoisonError::into_inner).mark(rank, level, thread);
 }
 
 /// The process ends in order.
@@ -556,33 +547,6 @@ impl Rank {
         GENERATION.fetch_add(2, Ordering::Release);
         tables.close();
         self.heading.close(ticks);
-    }
-
-    fn phase(&self, level: i32, thread: u16) {
-        let mut phases = self.phases.lock().unwrap_or_else(PoisonError::into_inner);
-        if phases.room.is_none() || phases.used == PHASES_AT_ONCE {
-            let room = (phases.all < PHASES).then(|| {
-                self.region(Region {
-                    kind: kind::PHASES,
-                    thread: WHOLE_RANK,
-                    record_bytes: size_of::<Phase>() as u16,
-                    capacity: PHASES_AT_ONCE,
-                    ..Region::default()
-                })
-            });
-            let Some(room) = room.flatten() else { return self.dropped(|dropped| &raw mut dropped.phases) };
-            (phases.room, phases.used) = (Some(room), 0);
-        }
-        let Some(room) = phases.room else { return };
-        let (ticks, thread) = (clock::ticks(self.clock), u32::from(thread));
-        let phase = Phase { ticks, level, thread, seal: 0 }.sealed();
-        // SAFETY: the region has room for PHASES_AT_ONCE records, of which `used` are taken.
-        unsafe {
-            room.start.as_ptr().cast::<Phase>().add(phases.used as usize).write(phase);
-            phases.used += 1;
-            phases.all += 1;
-            (&raw mut (*room.entry.as_ptr()).used).write_volatile(phases.used);
-        }
     }
 }
 

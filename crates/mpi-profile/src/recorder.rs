@@ -1,10 +1,12 @@
 //! Counting a call. All that happens on the way of a short call is here.
 
+use std::ptr;
 use std::sync::Arc;
 
 use record::functions;
 use record::layout::{Cell, ROW_CELLS, Site, Thread};
 use record::scale::{size_class, time_class};
+use record::trace::site;
 
 use crate::amount;
 use crate::call::{Call, language};
@@ -107,12 +109,11 @@ unsafe fn after(here: &mut Here, call: &Call, elapsed: u64) {
             }
         }
     };
-    if !process::paused(generation) {
-        count(here, call, rule, facts, elapsed);
-    }
+    let paused = process::paused(generation);
+    let site = if paused { ptr::null() } else { count(here, call, rule, facts, elapsed) };
     if here.extra != 0 {
         // SAFETY: the arguments are as they were passed.
-        unsafe { more(here, call, rule, facts) };
+        unsafe { more(here, call, rule, facts, site) };
     }
     // SAFETY: the thread's record is mapped as long as the process runs.
     unsafe { (*here.thread).inside = 0 };
@@ -153,10 +154,11 @@ unsafe fn session(here: &Here, call: &Call, argument: u8) -> Option<usize> {
 /// # Safety
 /// As of [`trace::note`].
 #[inline(never)]
-unsafe fn more(here: &mut Here, call: &Call, rule: &Rule, facts: Facts) {
-    // SAFETY: by this function's contract; the thread's record is mapped as long as the process runs.
+unsafe fn more(here: &mut Here, call: &Call, rule: &Rule, facts: Facts, site: *const Site) {
+    // SAFETY: by this function's contract; sites and the thread's record are mapped as long as the process runs.
     unsafe {
-        trace::note(here, call, rule, &facts, process::paused(here.generation));
+        let site = if site.is_null() { site::ABSENT } else { (*site).number };
+        trace::note(here, call, rule, &facts, site);
         // A delay is no part of the call.
         (*here.thread).inside = 0;
         if here.extra & extra::DELAY != 0 {
@@ -242,8 +244,9 @@ unsafe fn raise(counter: *mut u64, to: u64) {
     }
 }
 
+/// Where the call was made; null where that has no place in the tables.
 #[inline]
-fn count(here: &mut Here, call: &Call, rule: &Rule, facts: Facts, elapsed: u64) {
+fn count(here: &mut Here, call: &Call, rule: &Rule, facts: Facts, elapsed: u64) -> *const Site {
     let row = here.row(call.function, facts.group);
     if !row.is_null() {
         // SAFETY: a row has a cell for every class of sizes, and a cell has a counter for every class of times.
@@ -281,6 +284,7 @@ fn count(here: &mut Here, call: &Call, rule: &Rule, facts: Facts, elapsed: u64) 
     if elapsed >= here.long || calls & 0xffff == 0 {
         here.rank.refresh();
     }
+    site
 }
 
 /// All that is not `simple`.

@@ -269,18 +269,18 @@ pub fn status_of(here: &Here, call: &Call, place: usize) -> usize {
     if status::is_ignored(address, call.language, here.abi()) { 0 } else { address + place * here.abi().status_bytes }
 }
 
-/// After the call: writes it.
+/// After the call, which was made at this site of the thread's: writes it.
 ///
 /// # Safety
 /// `call` has the function's arguments as they were passed.
 #[cold]
 #[inline(never)]
-pub unsafe fn note(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, paused: bool) {
+pub unsafe fn note(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, site: u16) {
     // Out of `here` while that is asked for communicators.
     let Some(mut tracing) = here.tracing.take() else { return };
-    if !paused {
+    if !process::paused(here.generation) {
         // SAFETY: by this function's contract.
-        unsafe { write(here, call, rule, facts, &mut tracing) };
+        unsafe { write(here, call, rule, facts, site, &mut tracing) };
     }
     tracing.begun = 0;
     tracing.references.clear();
@@ -291,9 +291,9 @@ pub unsafe fn note(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, pau
 /// # Safety
 /// As of [`note`].
 #[inline]
-unsafe fn write(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, tracing: &mut Tracing) {
+unsafe fn write(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, site: u16, tracing: &mut Tracing) {
     let mut made = trace::Call::new(FunctionId(call.function as u16), call.entered, call.left);
-    made.bytes = facts.bytes;
+    (made.site, made.bytes) = (site, facts.bytes);
     made.begun = tracing.begun;
     if call.succeeded() && rule.special == Special::No {
         let arguments = &tracing.arguments[call.function as usize];

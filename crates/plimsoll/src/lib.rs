@@ -6,6 +6,7 @@
 mod bench_page;
 mod claims_page;
 mod commands;
+mod critical;
 mod guide;
 mod machine_page;
 mod offcodes;

@@ -1,18 +1,21 @@
 //! What `plimsoll whatif` prints.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use chart::number::nanoseconds;
 use machine::costs::Interval;
 use machine::count;
+use profile::terminal::place;
 use serde_json::{Value, json};
-use whatif::answer::{Answer, Check, Tolerance};
+use whatif::answer::{Answer, Check, Slack, Tolerance};
 use whatif::graph::Graph;
 use whatif::model::Ways;
-use whatif::path::{Counts, Parts, Path};
+use whatif::path::{Counts, OnPath, Parts, Path};
 use whatif::work::Work;
 
 use crate::commands::whatif::Question;
+use crate::critical::{Names, lines};
 
 /// A question with its answer.
 #[derive(Debug)]
@@ -31,8 +34,13 @@ pub struct Page<'a> {
     pub check: &'a Check,
     pub asked: &'a [Asked],
     pub tolerances: &'a [Tolerance],
+    pub slack: &'a [Slack],
+    pub names: &'a Names<'a>,
     pub notes: &'a [String],
 }
+
+/// Lines of the source that are shown.
+const LINES: usize = 10;
 
 /// Beyond this share of the critical path that no model explains, small changes mean little.
 const MUCH: f64 = 0.3;
@@ -57,9 +65,11 @@ impl Page<'_> {
                 let _ = writeln!(text, "  {words:<14}{}", counts(of));
             }
         }
-        let rank = check.path.computing.iter().max_by_key(|(_, time)| **time);
-        if let Some((rank, computing)) = rank.filter(|_| check.path.computing.len() > 1) {
-            let share = percent(*computing, check.path.parts.total());
+        let computing: BTreeMap<u32, i64> =
+            check.path.by(|spot| spot.rank).into_iter().map(|(rank, of)| (rank, of.computing)).collect();
+        let rank = computing.iter().max_by_key(|(_, time)| **time);
+        if let Some((rank, time)) = rank.filter(|_| computing.len() > 1) {
+            let share = percent(*time, check.path.parts.total());
             let _ = writeln!(text, "  most computing of rank {rank}: {share} of the time");
         }
         let more: Vec<String> = self.tolerances.iter().map(tolerance).collect();
@@ -77,6 +87,8 @@ impl Page<'_> {
                 "                {calls} ended before what they waited for began, by up to {most}: the hosts' clocks differ"
             );
         }
+        let _ = writeln!(text, "Slack           {}", slack(self.slack));
+        self.lines(&mut text);
         text += "\nWhat if                        Time                                     Its critical path\n";
         for Asked { question, answer, refused } in self.asked {
             let parts = &answer.path.parts;
@@ -112,6 +124,26 @@ impl Page<'_> {
         text
     }
 
+    /// The lines of the source with most of the path.
+    fn lines(&self, text: &mut String) {
+        let (whole, lines) = (self.check.path.parts.total(), lines(&self.check.path));
+        let _ = writeln!(text, "\n{:<44} of the path  computing before    trips    calls", "By source line");
+        for (spot, of) in lines.iter().take(LINES) {
+            let _ = writeln!(
+                text,
+                "  {:<44} {:>9}  {:>16} {:>8} {:>8}",
+                self.names.call(spot),
+                percent(of.time, whole),
+                percent(of.computing, whole),
+                count::grouped(of.counts.trips),
+                count::grouped(of.calls)
+            );
+        }
+        if lines.len() > LINES {
+            let _ = writeln!(text, "  {} more: --json", lines.len() - LINES);
+        }
+    }
+
     pub fn json(&self) -> Value {
         let asked = |of: &Asked| {
             json!({
@@ -122,7 +154,7 @@ impl Page<'_> {
                 "work_before_ns": work(&of.answer.work[0]),
                 "work_after_ns": work(&of.answer.work[1]),
                 "refused": of.refused,
-                "path": path(&of.answer.path),
+                "path": path(&of.answer.path, self.names),
             })
         };
         json!({
@@ -133,7 +165,11 @@ impl Page<'_> {
             "recorded_ns": self.check.recorded,
             "replayed_with_own_residuals": self.check.identity,
             "replayed_with_class_residuals": self.check.of_classes,
-            "path": path(&self.check.path),
+            "path": path(&self.check.path, self.names),
+            "slack": self.slack.iter().map(|of| json!({
+                "rank": of.rank, "computing_ns": of.computing, "longer": of.longer,
+                "longer_ns": of.longer.map(|longer| longer * of.computing),
+            })).collect::<Vec<_>>(),
             "tolerances": self.tolerances.iter().map(|of| json!({ "more": of.more, "latency_ns": of.latency })).collect::<Vec<_>>(),
             "asked": self.asked.iter().map(asked).collect::<Vec<_>>(),
             "notes": self.notes,
@@ -141,20 +177,52 @@ impl Page<'_> {
     }
 }
 
-fn path(path: &Path) -> Value {
+fn path(path: &Path, names: &Names) -> Value {
     let Parts { computing, work, messages, opaque, unexplained, overexplained } = path.parts;
     let of = |counts: &Counts| json!({ "trips": counts.trips, "bytes": counts.bytes, "ends": counts.ends });
     let ns = |ps: i64| ps as f64 / 1e3;
-    let calls = path.calls.iter().map(|((function, bits), (calls, time))| {
-        let name = record::functions::function(record::functions::FunctionId(*function)).map_or("", |of| of.name);
-        json!({ "function": format!("MPI_{name}"), "bytes_below": 1u128 << bits, "calls": calls, "ns": ns(*time) })
+    let with = |mut keys: Value, on_path: &OnPath| {
+        let counts = on_path.counts;
+        let figures = json!({
+            "calls": on_path.calls, "ns": ns(on_path.time), "computing_ns": ns(on_path.computing),
+            "trips": counts.trips, "bytes": counts.bytes, "ends": counts.ends,
+        });
+        if let (Value::Object(keys), Value::Object(figures)) = (&mut keys, figures) {
+            keys.extend(figures);
+        }
+        keys
+    };
+    let by_size = path.by(|spot| (spot.function, spot.bits));
+    let calls = by_size.iter().map(|((function, bits), of)| {
+        with(json!({ "function": profile::sites::name(*function), "bytes_below": 1u128 << bits }), of)
     });
+    let lines = lines(path);
+    let sites = lines.iter().map(|(spot, of)| {
+        let site = names.site(spot.site);
+        let frame = site.and_then(|site| site.frames.first());
+        let keys = json!({
+            "function": profile::sites::name(spot.function),
+            "place": site.map(place),
+            "caller": frame.and_then(|frame| frame.name.clone()),
+            "file": frame.and_then(|frame| frame.file.clone()),
+            "line": frame.and_then(|frame| frame.line),
+        });
+        with(keys, of)
+    });
+    let ranks = path.by(|spot| spot.rank);
+    let cores = path.by(|spot| names.core(spot.rank));
     json!({
         "computing_ns": ns(computing), "work_ns": ns(work), "messages_ns": ns(messages), "opaque_ns": ns(opaque),
         "unexplained_ns": ns(unexplained), "overexplained_ns": ns(overexplained),
         "within_hosts": of(&path.counts[0]), "between_hosts": of(&path.counts[1]),
-        "computing_of_ranks_ns": path.computing.iter().map(|(rank, time)| (rank.to_string(), ns(*time))).collect::<std::collections::BTreeMap<_, _>>(),
+        "computing_of_ranks_ns": ranks.iter().map(|(rank, of)| (rank.to_string(), ns(of.computing))).collect::<BTreeMap<_, _>>(),
         "calls": calls.collect::<Vec<_>>(),
+        "sites": sites.collect::<Vec<_>>(),
+        "ranks": ranks.iter().map(|(rank, of)| with(json!({ "rank": rank }), of)).collect::<Vec<_>>(),
+        "cores": cores
+            .iter()
+            .filter_map(|(core, of)| core.map(|(host, core)| with(json!({ "host": host, "core": core }), of)))
+            .collect::<Vec<_>>(),
     })
 }
 
@@ -206,6 +274,24 @@ fn tolerance(of: &Tolerance) -> String {
         Some(latency) => format!("{more:.0} % more time at {} more a trip", nanoseconds(latency)),
         None => format!("{more:.0} % more time at no latency whatever"),
     }
+}
+
+/// The ranks that may compute the least longer, and the one that may the longest.
+fn slack(of: &[Slack]) -> String {
+    let mut of: Vec<&Slack> = of.iter().collect();
+    of.sort_by(|one, other| {
+        one.longer
+            .unwrap_or(f64::INFINITY)
+            .total_cmp(&other.longer.unwrap_or(f64::INFINITY))
+            .then(one.rank.cmp(&other.rank))
+    });
+    let one = |of: &&Slack| match of.longer {
+        Some(longer) => format!("rank {} {:.1} %", of.rank, 100.0 * longer),
+        None => format!("rank {} as long as it likes", of.rank),
+    };
+    let tight: Vec<String> = of.iter().take(3).map(one).collect();
+    let loose = of.last().filter(|_| of.len() > 3).map(|of| format!("; most of all {}", one(of))).unwrap_or_default();
+    format!("for 1 % more time computing may take longer by: {}{loose}", tight.join(", "))
 }
 
 /// `0.83x (0.71 .. 0.95)`: of the recorded time.

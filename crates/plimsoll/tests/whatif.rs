@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use launch::installation::Family;
 use machine::costs::{Interval, Item, Row, Way, store};
 use machine::{Bytes, Nanoseconds, Reading, SiteKind};
+use profile::summary::{SiteSummary, Summary};
 use serde_json::Value;
 use testbed::Mpi;
 
@@ -59,13 +60,42 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// Two ranks compute in turn. Rank 0 sends twice: the first message is waited for, the second is there long before.
+const TURNS: &str = r#"
+#include <mpi.h>
+static void compute(void) { for (volatile int k = 0; k < 400000; k++) { } }
+int main(int argc, char **argv)
+{
+    int rank, note = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Comm_rank(world, &rank);
+    for (int i = 0; i < 100; i++) {
+        if (rank == 0) {
+            compute();
+            MPI_Send(&note, 1, MPI_INT, 1, 1, world); /* awaited */
+            MPI_Send(&note, 1, MPI_INT, 1, 2, world); /* early */
+            MPI_Recv(&note, 1, MPI_INT, 1, 3, world, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(&note, 1, MPI_INT, 0, 1, world, MPI_STATUS_IGNORE);
+            compute();
+            MPI_Recv(&note, 1, MPI_INT, 0, 2, world, MPI_STATUS_IGNORE);
+            MPI_Send(&note, 1, MPI_INT, 0, 3, world); /* answer */
+        }
+    }
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
 fn program() -> Option<&'static Path> {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let mpi = Mpi::system(Family::OpenMpi)?;
-    Some(BUILT.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("whatif");
-        mpi.compile_text(PROGRAM, &folder.join("all-kinds"))
-    }))
+    Some(BUILT.get_or_init(|| mpi.compile_text(PROGRAM, &built("all-kinds"))))
+}
+
+fn built(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("whatif").join(name)
 }
 
 fn plimsoll(place: &Path, words: &[&str]) -> (i32, String, String) {
@@ -163,6 +193,63 @@ fn a_recorded_program_comes_back() {
         serde_json::from_str::<Value>(&said).unwrap()["total_ns"].as_u64().unwrap()
     };
     assert!(simulated("L=100000") > simulated("L=100"));
+}
+
+#[test]
+fn the_critical_path_names_the_line_that_is_waited_for() {
+    let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
+    let program = mpi.compile_text(TURNS, &built("turns"));
+    let place = tempfile::tempdir().unwrap();
+    let (place, program) = (place.path(), program.to_str().unwrap());
+    let run = |words: &[&str]| {
+        let (code, said, errors) = plimsoll(place, words);
+        assert_eq!(code, 0, "{errors}");
+        said
+    };
+    run(&["profile", "--trace", "-o", "run", "--", "mpirun", "-n", "2", program]);
+    let line = |mark: &str| TURNS.lines().position(|line| line.contains(mark)).unwrap() as u64 + 1;
+    let [awaited, early, answer] = ["/* awaited */", "/* early */", "/* answer */"].map(line);
+
+    // Without costs the path is there; what messages take belongs to who waits for them.
+    let report = || serde_json::from_str::<Summary>(&run(&["report", "run", "--json"])).unwrap();
+    let on_path = |summary: &Summary, line: u64| {
+        let is_there = |site: &&SiteSummary| site.frames.first().and_then(|frame| frame.line) == Some(line as u32);
+        summary.sites.iter().find(is_there).unwrap().critical.clone().unwrap()
+    };
+    let summary = report();
+    let critical = summary.critical.as_ref().unwrap();
+    assert_eq!((critical.costs.as_deref(), critical.elsewhere), (None, 0.0));
+    let [first, second, third] = [awaited, early, answer].map(|line| on_path(&summary, line));
+    // A rank may now and then lose its core in between.
+    assert!(first.trips >= 80 && third.trips >= 80 && second.trips <= 20, "{first:?} {second:?} {third:?}");
+    let parts: f64 =
+        summary.sites.iter().filter_map(|site| site.critical.as_ref()).map(|of| of.seconds + of.compute).sum();
+    // What a rank left MPI_Init later than the first belongs to no line.
+    assert!(parts > 0.0 && parts <= critical.seconds * 1.001, "{parts} of {critical:?}");
+    run(&["report", "run"]);
+    let page = fs::read_to_string(place.join("run/report.html")).unwrap();
+    assert!(page.contains("On the path") && page.contains("plimsoll calibrate measures it"));
+
+    keep_costs(place);
+    let priced = report();
+    assert!(priced.critical.as_ref().unwrap().costs.as_ref().is_some_and(|costs| costs.starts_with("vader")));
+    assert!(on_path(&priced, awaited).seconds >= 80.0 * 400e-9, "its messages are on their way");
+    let all: Value = serde_json::from_str(&run(&["whatif", "run", "--json"])).unwrap();
+    let list = |name: &str| all["path"][name].as_array().unwrap().clone();
+    let trips = |line: u64| {
+        let found = list("sites").into_iter().find(|of| of["function"] == "MPI_Send" && of["line"] == line);
+        found.map_or(0, |of| of["trips"].as_u64().unwrap())
+    };
+    assert!(trips(awaited) >= 80 && trips(answer) >= 80 && trips(early) <= 20, "{all:#}");
+    let ranks: Vec<u64> = list("ranks").iter().map(|of| of["trips"].as_u64().unwrap()).collect();
+    assert!(ranks.len() == 2 && ranks.iter().all(|trips| *trips >= 80), "{ranks:?}");
+    // Each computes half of the time: twice as much longer, as all of it takes.
+    let slack = all["slack"].as_array().unwrap();
+    assert_eq!(slack.len(), 2);
+    assert!(slack.iter().all(|of| of["longer"].as_f64().is_some_and(|longer| longer >= 0.0099)), "{slack:?}");
+    let said = run(&["whatif", "run"]);
+    assert!(said.contains("By source line") && said.contains(&format!("MPI_Send turns.c:{awaited} main")), "{said}");
+    assert!(said.contains("Slack           for 1 % more time"), "{said}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use machine::{Fault, Reading, Result};
 
 use crate::printable::printable;
-use crate::summary::{Split, Summary};
+use crate::summary::{OnPath, Split, Summary};
 
 type Rows = Vec<Vec<String>>;
 
@@ -213,11 +213,16 @@ fn sites(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
         "time_share",
         "most_seconds",
         "bytes",
+        "critical_calls",
+        "critical_trips",
+        "critical_seconds",
+        "critical_compute_seconds",
         "note",
     ];
     let rows = summary.sites.iter().map(|site| {
         let names: Vec<&str> = site.frames.iter().filter_map(|frame| frame.name.as_deref()).collect();
         let first = site.frames.first();
+        let critical = |value: fn(&OnPath) -> String| site.critical.as_ref().map_or_else(String::new, value);
         row![
             site.function,
             names.join(" < "),
@@ -231,6 +236,10 @@ fn sites(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
             site.time_share,
             site.most,
             site.bytes,
+            critical(|of| of.calls.to_string()),
+            critical(|of| of.trips.to_string()),
+            critical(|of| of.seconds.to_string()),
+            critical(|of| of.compute.to_string()),
             site.note.as_deref().unwrap_or_default(),
         ]
     });

@@ -3,6 +3,7 @@
 
 pub mod by_function;
 pub mod cores;
+pub mod critical;
 pub mod csv_tables;
 pub mod decide;
 pub mod export;

@@ -43,6 +43,7 @@ impl Summary {
             phases: phases(profile),
             series: None,
             timeline: None,
+            critical: None,
             verdict: None,
             totals,
             ranks,

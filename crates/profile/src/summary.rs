@@ -39,6 +39,9 @@ pub struct Summary {
     pub series: Option<Series>,
     /// The timeline, coarse enough to draw; `None` where none was recorded.
     pub timeline: Option<Timeline>,
+    /// The critical path; `None` without a timeline.
+    #[serde(default)]
+    pub critical: Option<Critical>,
     /// Where the program's message processing should run.
     pub verdict: Option<Verdict>,
 }
@@ -351,6 +354,9 @@ pub struct SiteSummary {
     pub frames: Vec<Frame>,
     /// The file of code that the call is in.
     pub module: String,
+    /// Build ID of that file, in hexadecimal; empty where it has none.
+    #[serde(default)]
+    pub build_id: String,
     /// Offset of the call's return address in the module's file.
     pub offset: u64,
     /// Number of ranks that called here.
@@ -365,8 +371,42 @@ pub struct SiteSummary {
     pub most: f64,
     /// Bytes of all calls.
     pub bytes: u64,
+    /// What of the critical path is here; `None` without a timeline whose calls tell where they were made.
+    #[serde(default)]
+    pub critical: Option<OnPath>,
     /// Why no line is known, where none is.
     pub note: Option<String>,
+}
+
+/// The critical path: back from the last call of the first MPI_COMM_WORLD along what was waited for. Whatever is not on it could
+/// take longer without the run taking longer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Critical {
+    /// Its length, from when the first rank left MPI_Init.
+    pub seconds: f64,
+    /// Its part outside of MPI.
+    pub compute: f64,
+    /// Its part in calls, and of messages, of which it is not known where in the program they were made.
+    pub elsewhere: f64,
+    /// What carries messages, by whose measured costs it was walked; `None`: none fit, and messages on their way count as time of
+    /// the call that waits for them.
+    pub costs: Option<String>,
+}
+
+/// What of the critical path is at a call site.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OnPath {
+    /// Calls here that it leads through.
+    pub calls: u64,
+    /// Messages one after the other that are sent here, and rounds of collective calls: nanoseconds that the run takes longer for
+    /// each nanosecond of latency.
+    pub trips: u64,
+    /// Time in calls here, and of messages that are sent here while they are on their way.
+    pub seconds: f64,
+    /// `seconds` over the length of the path.
+    pub share: f64,
+    /// Time outside of MPI before calls here.
+    pub compute: f64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -129,6 +129,6 @@ fn kept_apart(build_id: &[u8]) -> Option<PathBuf> {
     path.exists().then_some(path)
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -79,7 +79,7 @@ impl Tables {
                     cells.map(move |cell| (row.thread, row.function, row.group, cell)).filter_map(used)
                 })
                 .collect(),
-            sites: rank.sites.into_iter().filter(|site| site.calls > 0).collect(),
+            sites: rank.sites.into_iter().map(|(_, site)| site).filter(|site| site.calls > 0).collect(),
             modules: rank.modules,
             peers: rank.peers,
             phases: rank.phases,

@@ -24,6 +24,7 @@ use record::layout::{Header, words};
 use record::samples::Samples;
 
 use crate::profile::{files, left_out, rank_files};
+use crate::sites::Places;
 
 pub use absence::SHORTEST;
 pub use lanes::{Clock, Lane};
@@ -43,6 +44,8 @@ pub struct Timeline {
     /// The communicators that the ranks use between them.
     pub communicators: Vec<Communicator>,
     pub matches: Matches,
+    /// Where its calls were made.
+    pub places: Places,
     /// By place in `ranks`.
     absences: Vec<absence::Absences>,
     /// Places of ranks that were off their cores for long.
@@ -130,6 +133,8 @@ impl Timeline {
         });
         let (origin, clocks) = lanes::clocks(&sources, &mut notes);
         let (communicators, numbers) = communicators(&sources, world);
+        let mut places = Places::default();
+        sources.iter_mut().for_each(|source| source.place_sites(&mut places));
         let silent: Vec<_> = sources.iter().filter(|source| source.lanes.is_empty()).collect();
         if !silent.is_empty() {
             let ranks: Vec<_> = silent.iter().map(|source| source.tables.header.rank.to_string()).collect();
@@ -167,7 +172,8 @@ impl Timeline {
         let is_off = |rank: &Rank| rank.off_core.as_ref().is_some_and(OffCore::is_ever);
         let ever_off = (0..ranks.len()).filter(|place| is_off(&ranks[*place])).collect();
         let absences = Vec::new();
-        let mut timeline = Timeline { worlds, ranks, communicators, matches, absences, ever_off, origin, notes };
+        let mut timeline =
+            Timeline { worlds, ranks, communicators, matches, places, absences, ever_off, origin, notes };
         timeline.match_all();
         timeline
     }

@@ -350,18 +350,21 @@ pub struct Site {
     /// The module's place in the list of modules, plus 1; 0: not known.
     pub module: u32,
     pub function: u16,
-    pub reserved: u16,
+    /// Among those of its thread, from 1, by which its timeline names it; 0: it has none.
+    pub number: u16,
     pub calls: u64,
     pub ticks: u64,
     pub most: u64,
     pub bytes: u64,
-    /// Of the place: the first four fields.
+    /// Of the place: what is before the counters.
     pub seal: u64,
 }
 
 impl Site {
     pub fn sealed(self) -> Site {
-        Site { seal: seal::of(&self.as_bytes()[..offset_of!(Site, reserved)]), ..self }
+        let place = &self.as_bytes()[..offset_of!(Site, calls)];
+        // Profiles in which sites had no number have the same seals.
+        Site { seal: seal::of_words(offset_of!(Site, number), |at| seal::word(place, at)), ..self }
     }
 
     pub fn is_whole(&self) -> bool {

@@ -36,8 +36,8 @@ pub struct Rank {
     pub header: Header,
     pub threads: BTreeMap<u16, Thread>,
     pub rows: Vec<Row>,
-    /// Call sites of all threads, as they wrote them: one place may be there for each thread.
-    pub sites: Vec<Site>,
+    /// Call sites, each with the index of the thread that wrote it: one place may be there for each thread.
+    pub sites: Vec<(u16, Site)>,
     pub modules: Vec<Module>,
     /// Traffic by rank of MPI_COMM_WORLD, all threads together. Empty where it sent nothing.
     pub peers: Vec<Peer>,
@@ -270,7 +270,7 @@ impl Read {
             header,
             threads,
             rows: self.rows,
-            sites: self.sites.into_iter().map(|(_, site)| site).collect(),
+            sites: self.sites,
             modules: self.modules,
             peers,
             phases: self.phases,

@@ -6,7 +6,7 @@
 //! ```
 //! The last block may be open: its calls go on until a byte 0 or the end, and nothing seals them yet.
 //!
-//! What a call is (function, communicator, peer, tag, bytes, the requests it completes as distances back) recurs in nearly
+//! What a call is (function, call site, communicator, peer, tag, bytes, the requests it completes as distances back) recurs in nearly
 //! every program, so writer and reader both keep the shapes seen lately, and which shape followed which. A call is then
 //! ```text
 //! 1 byte       how its shape is given (2 bits), the lengths of gap and duration (3 bits each)
@@ -33,7 +33,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub const MAGIC: [u8; 8] = *b"PLIMTRAC";
 /// Raised when the format changes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+/// The same without call sites; it can be read too.
+const WITHOUT_SITES: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -90,10 +92,17 @@ pub mod communicator {
     pub const NONE: u32 = u32::MAX;
 }
 
+pub mod site {
+    /// It is not known where the call was made.
+    pub const ABSENT: u16 = 0;
+}
+
 /// One call, as it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
     pub function: FunctionId,
+    /// [`crate::layout::Site::number`] of where it was made.
+    pub site: u16,
     /// Operations that it begins: 1 for MPI_Isend and for the `_init` functions, for MPI_Startall as many as it references.
     /// A thread's operations are numbered from 0 in the order in which they are begun.
     pub begun: u16,
@@ -117,6 +126,7 @@ impl Call {
     pub fn new(function: FunctionId, entered: u64, left: u64) -> Call {
         Call {
             function,
+            site: site::ABSENT,
             begun: 0,
             communicator: communicator::NONE,
             peer: peer::NONE,
@@ -177,9 +187,15 @@ mod extra {
 }
 
 /// What recurs of a call, as words:
-/// function (16 bits), extra (16), communicator (32) | peer, tag | bytes | references, distance back to the first | begun |
-/// source, its tag | source's bytes. Signed numbers are folded so that small ones stay small.
+/// function (16 bits), extra (16), communicator (32) | peer, tag | bytes | references, distance back to the first | begun,
+/// site | source, its tag | source's bytes. Signed numbers are folded so that small ones stay small.
 type Shape = [u64; 7];
+
+/// Bits of each length among those that a definition begins with: of communicator, peer, tag, bytes and site.
+const COMMON: [u32; 5] = [3, 3, 3, 4, 3];
+const COMMON_WITHOUT_SITES: [u32; 5] = [4, 4, 4, 4, 0];
+/// Of what changes seldom: extras with operations begun, references, source with its tag, the source's bytes.
+const RARE: [u32; 4] = [4; 4];
 
 /// A shape and where the one that followed it last is.
 #[derive(Debug, Clone, Copy, Default)]

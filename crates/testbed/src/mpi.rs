@@ -138,12 +138,12 @@ impl Mpi {
         place.compile(&self.compiler, sources, into, &[])
     }
 
-    /// Compiles a program whose source is `text`, in C.
+    /// Compiles a program whose source is `text`, in C, with its lines.
     pub fn compile_text(&self, text: &str, program: &Path) -> PathBuf {
         let folder = program.parent().expect("a file is in a folder");
         let source = program.with_extension("c");
         fs::create_dir_all(folder).and_then(|()| fs::write(&source, text)).unwrap();
-        let compiled = Command::new(&self.compiler).arg("-o").arg(program).arg(&source).output().unwrap();
+        let compiled = Command::new(&self.compiler).args(["-g", "-o"]).arg(program).arg(&source).output().unwrap();
         assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
         program.to_owned()
     }

@@ -4,6 +4,8 @@
 //! run come back; and replays with the lever pulled. The time before is the measured one in each, so that the difference stays
 //! narrow. Draws cover what the costs leave open; that the model may be wrong they do not, which the ledger shows.
 
+mod slack;
+
 use std::borrow::Cow;
 
 use experiment::random::Random;
@@ -12,10 +14,12 @@ use machine::{Costs, Result};
 
 use crate::graph::{Graph, Message, Reach};
 use crate::lever::{Change, Lever, Mapping, Unknown, mapping};
-use crate::model::{Draw, Prices, Ways};
+use crate::model::{Draw, Price, Prices, Ways};
 use crate::path::{Path, critical};
-use crate::replay::{Buffer, Conditions, Order, PS, Replayed, Residuals, replay, replay_in};
+use crate::replay::{Buffer, Conditions, Order, PS, Progress, Replayed, Residuals, replay, replay_in};
 use crate::work::Work;
+
+pub use slack::Slack;
 
 /// Draws that are made: fewer, where calls are many.
 const DRAWS: std::ops::RangeInclusive<usize> = 8..=64;
@@ -30,6 +34,9 @@ const FEWEST: usize = 8;
 
 /// A model that misses the time in calls by as much contradicts the recording.
 const CONTRADICTS: f64 = 1.0;
+
+/// Each four times as far as the last: from 1 ns to 4 s and more.
+const STEPS: usize = 17;
 
 const SEED: u64 = 0x0051_1A11_0000_0007;
 
@@ -223,30 +230,8 @@ impl<'a> Program<'a> {
             Ok((replayed.total as f64 / 1e3, trips as f64))
         };
         let recorded = learned.total as f64 / 1e3;
-        more.iter()
-            .map(|more| {
-                let wanted = recorded * (1.0 + more);
-                // Time is convex in the latency: from a point beyond, Newton's steps come back without passing the mark.
-                let (mut latency, mut step) = (0.0, 1.0);
-                let (mut time, mut slope) = at(latency)?;
-                while time < wanted && step < 1e10 {
-                    latency = if slope > 0.0 { latency + ((wanted - time) / slope).max(step) } else { step };
-                    (time, slope) = at(latency)?;
-                    step *= 4.0;
-                }
-                if time < wanted {
-                    return Ok(Tolerance { more: *more, latency: None });
-                }
-                for _ in 0..32 {
-                    if slope <= 0.0 || time - wanted <= recorded * 1e-6 {
-                        break;
-                    }
-                    latency = (latency - (time - wanted) / slope).max(0.0);
-                    (time, slope) = at(latency)?;
-                }
-                Ok(Tolerance { more: *more, latency: Some(latency) })
-            })
-            .collect()
+        let tolerance = |more: &f64| Ok(Tolerance { more: *more, latency: reach(recorded, *more, 1.0, &at)? });
+        more.iter().map(tolerance).collect()
     }
 }
 
@@ -342,6 +327,52 @@ impl Mapper<'_> {
     }
 }
 
+/// The critical path as recorded: under `prices`, or as if messages took no time.
+///
+/// # Errors
+/// The recording contradicts itself.
+pub fn walk(graph: &Graph, prices: Option<Prices>, progress: Progress) -> Result<Path> {
+    let free = || Prices { kinds: vec![Price::default(); graph.kinds.len()] };
+    let prices = prices.unwrap_or_else(free);
+    let conditions = Conditions {
+        prices,
+        computing: vec![1.0; graph.lanes.len()],
+        progress,
+        unrecorded: false,
+        buffer: Buffer::default(),
+    };
+    let learned = replay(graph, &conditions, Residuals::Learn(&mut Vec::new()))?;
+    Ok(critical(graph, &conditions, &learned))
+}
+
+/// Where a time that is convex and that `at` gives with its slope reaches `recorded` and `more` of it (0.01 for 1 %); `None`:
+/// nowhere. `step`: where to look first.
+fn reach(recorded: f64, more: f64, mut step: f64, at: impl Fn(f64) -> Result<(f64, f64)>) -> Result<Option<f64>> {
+    let wanted = recorded * (1.0 + more);
+    // From a point beyond, Newton's steps come back without passing the mark.
+    let mut place = 0.0;
+    let (mut time, mut slope) = at(place)?;
+    for _ in 0..STEPS {
+        if time >= wanted {
+            break;
+        }
+        place = if slope > 0.0 { place + ((wanted - time) / slope).max(step) } else { step };
+        (time, slope) = at(place)?;
+        step *= 4.0;
+    }
+    if time < wanted {
+        return Ok(None);
+    }
+    for _ in 0..32 {
+        if slope <= 0.0 || time - wanted <= recorded * 1e-6 {
+            break;
+        }
+        place = (place - (time - wanted) / slope).max(0.0);
+        (time, slope) = at(place)?;
+    }
+    Ok(Some(place))
+}
+
 /// `work` of each of `all`, by the cores that there are.
 fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -374,4 +405,24 @@ fn drawn(number: u64) -> (Draw, Unknown) {
     let (recorded, costs) = (draw(), draw());
     let (follows_clock, residual_follows, softirqs_inside) = (random.unit(), random.unit(), random.unit());
     (recorded, Unknown { costs, follows_clock, residual_follows, softirqs_inside })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_convex_time_is_reached_from_either_side() {
+        // Flat up to 2, then 5 a step, from 4 on 50.
+        let lines = [(100.0, 0.0), (90.0, 5.0), (-90.0, 50.0)];
+        let at = |place: f64| {
+            let line = |(start, slope): &(f64, f64)| (start + slope * place, *slope);
+            Ok(lines.iter().map(line).max_by(|one, other| one.0.total_cmp(&other.0)).expect("three"))
+        };
+        for (more, step, expected) in [(0.05, 0.1, 3.0), (0.05, 50.0, 3.0), (0.6, 1.0, 5.0)] {
+            let place = reach(100.0, more, step, at).unwrap().unwrap();
+            assert!((place - expected).abs() < 1e-4, "{more}: {place}");
+        }
+        assert_eq!(reach(100.0, 0.01, 1.0, |_| Ok((100.0, 0.0))).unwrap(), None);
+    }
 }

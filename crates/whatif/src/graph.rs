@@ -21,6 +21,9 @@ pub type CallId = u32;
 /// In place of a call that is not there.
 pub const NO_CALL: CallId = u32::MAX;
 
+/// In place of a call site that is not known.
+pub const NO_SITE: u32 = u32::MAX;
+
 /// A recorded program. A clone shares its calls.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
@@ -63,6 +66,8 @@ pub struct Calls {
     pub inside: Lengths,
     /// Places in [`Graph::classes`].
     pub class: Vec<u32>,
+    /// Where each was made, among the recorded places ([`profile::timeline::Timeline::places`]); or [`NO_SITE`].
+    pub site: Vec<u32>,
     /// Where the items of each call begin; one more than there are calls.
     first: Vec<u32>,
 }

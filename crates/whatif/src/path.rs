@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use crate::graph::{CallId, Graph, Reach, Step};
+use crate::graph::{CallId, Graph, Message, Reach, Step};
 use crate::replay::{Conditions, PS, Replayed};
 use profile::timeline::Collective;
+use record::functions::FunctionId;
 
 /// Where the time of the critical path goes, ps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,16 +54,55 @@ impl AddAssign for Counts {
     }
 }
 
+/// What calls on the path are told apart by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Spot {
+    pub rank: u32,
+    /// Of [`crate::graph::Calls::site`].
+    pub site: u32,
+    pub function: FunctionId,
+    /// Of the size ([`crate::graph::Class`]).
+    pub bits: u8,
+}
+
+/// What of the path belongs to calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct OnPath {
+    /// Calls that it leads through.
+    pub calls: u64,
+    /// Computing before them, ps.
+    pub computing: i64,
+    /// In them, and of messages that they send while these are on their way, ps.
+    pub time: i64,
+    /// Of messages and collective operations that begin with them, and of their own work: d time / d costs here.
+    pub counts: Counts,
+}
+
+impl AddAssign for OnPath {
+    fn add_assign(&mut self, other: OnPath) {
+        self.calls += other.calls;
+        self.computing += other.computing;
+        self.time += other.time;
+        self.counts += other.counts;
+    }
+}
+
 /// The critical path of a replay.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Path {
     pub parts: Parts,
     /// Within hosts, and between them.
     pub counts: [Counts; 2],
-    /// By rank: its computing that is on the path, ps.
-    pub computing: BTreeMap<u32, i64>,
-    /// By function and bits of the size ([`crate::graph::Class`]): calls on the path, and their time there, ps.
-    pub calls: BTreeMap<(u16, u8), (u64, i64)>,
+    pub spots: BTreeMap<Spot, OnPath>,
+}
+
+impl Path {
+    /// What belongs to the calls that `key` does not tell apart.
+    pub fn by<K: Ord>(&self, key: impl Fn(&Spot) -> K) -> BTreeMap<K, OnPath> {
+        let mut sums: BTreeMap<K, OnPath> = BTreeMap::new();
+        self.spots.iter().for_each(|(spot, of)| *sums.entry(key(spot)).or_default() += *of);
+        sums
+    }
 }
 
 /// Walks back from the last exit of `replayed`.
@@ -75,11 +115,13 @@ pub fn critical(graph: &Graph, conditions: &Conditions, replayed: &Replayed) -> 
     loop {
         let entered = entry(graph, conditions, replayed, lane, call);
         let (begun, source) = begin(graph, conditions, replayed, call, entered);
-        path.exit(graph, conditions, replayed, call, at - begun);
+        let awaited = source.map_or(call, |(other, _)| other);
+        path.exit(graph, conditions, replayed, (call, awaited), at - begun);
         // In the call that began it: the work before it there.
         let (other, other_entered) = match source {
-            Some(other) => {
+            Some((other, step)) => {
                 lane = graph.lane(other);
+                path.begin(graph, other, step);
                 (other, entry(graph, conditions, replayed, lane, other))
             }
             None => (call, entered),
@@ -89,7 +131,7 @@ pub fn critical(graph: &Graph, conditions: &Conditions, replayed: &Replayed) -> 
         let gap = other_entered - if other == first { 0 } else { replayed.exits[other as usize - 1] };
         let begins = if other == first { first_gap(graph, conditions, lane) } else { gap };
         path.parts.computing += begins;
-        *path.computing.entry(graph.lanes[lane].rank).or_default() += begins;
+        *path.at(graph, other) += OnPath { computing: begins, time: begun - other_entered, ..OnPath::default() };
         if other == first {
             // What the first lane was before this one.
             path.parts.opaque += gap - begins;
@@ -113,19 +155,20 @@ fn entry(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usiz
     replayed.exits[call as usize - 1] + gap
 }
 
-/// When what the exit of `call` waited for began, and the call that began it; `None`: the call itself, at its entry.
+/// When what the exit of `call` waited for began, and the call that began it, with the step if one did; `None`: the call itself, at its
+/// entry.
 fn begin(
     graph: &Graph,
     conditions: &Conditions,
     replayed: &Replayed,
     call: CallId,
     entered: i64,
-) -> (i64, Option<CallId>) {
+) -> (i64, Option<(CallId, Option<Step>)>) {
     let Some(place) = replayed.causes[call as usize].step() else { return (entered, None) };
     let (other, wanted) = match graph.step_at(place) {
         Step::Sent(message) | Step::Received(message) if replayed.held.contains_key(&message) => {
             let held = replayed.held[&message];
-            return if held.call == call { (entered, None) } else { (held.begun, Some(held.call)) };
+            return if held.call == call { (entered, None) } else { (held.begun, Some((held.call, None))) };
         }
         Step::Sent(message) | Step::Received(message) => {
             let mover = replayed.movers[message as usize];
@@ -152,7 +195,8 @@ fn begin(
     }
     let lane = graph.lane(other);
     let at = entry(graph, conditions, replayed, lane, other);
-    (at + before(graph, conditions, other, wanted), Some(other))
+    let work: i64 = earlier(graph, other, wanted).map(|step| own(graph, conditions, step)).sum();
+    (at + work, Some((other, Some(wanted))))
 }
 
 fn latest(graph: &Graph, conditions: &Conditions, replayed: &Replayed, members: std::ops::RangeInclusive<u32>) -> u32 {
@@ -164,41 +208,73 @@ fn latest(graph: &Graph, conditions: &Conditions, replayed: &Replayed, members: 
     members.max_by_key(entered).unwrap_or(first)
 }
 
-/// The own work of a call before one of its steps; none, where it has not that step.
-fn before(graph: &Graph, conditions: &Conditions, call: CallId, step: Step) -> i64 {
+/// The steps of a call before one of them; none, where it has not that step.
+fn earlier(graph: &Graph, call: CallId, step: Step) -> impl Iterator<Item = Step> + '_ {
+    let has = graph.steps(call).any(|one| one == step);
+    graph.steps(call).take_while(move |one| has && *one != step)
+}
+
+/// What a step of a call is of its own work.
+fn own(graph: &Graph, conditions: &Conditions, step: Step) -> i64 {
     let price = |message: u32| conditions.prices.kinds[graph.messages[message as usize].kind as usize];
-    if graph.steps(call).all(|one| one != step) {
-        return 0;
+    match step {
+        Step::Send(message) => price(message).send,
+        Step::Received(message) => price(message).receive,
+        _ => 0,
     }
-    let earlier = graph.steps(call).take_while(|one| *one != step);
-    earlier
-        .map(|one| match one {
-            Step::Send(message) => price(message).send,
-            Step::Received(message) => price(message).receive,
-            _ => 0,
-        })
-        .sum()
 }
 
 impl Path {
-    /// An exit that took `length` from the beginning of what it waited for.
-    fn exit(&mut self, graph: &Graph, conditions: &Conditions, replayed: &Replayed, call: CallId, length: i64) {
-        let class = graph.class(call);
-        let of = self.calls.entry((class.function.0, class.bits)).or_default();
-        *of = (of.0 + 1, of.1 + length);
+    fn at(&mut self, graph: &Graph, call: CallId) -> &mut OnPath {
+        let (class, site) = (graph.class(call), graph.calls.site[call as usize]);
+        let spot = Spot { rank: graph.lanes[graph.lane(call)].rank, site, function: class.function, bits: class.bits };
+        self.spots.entry(spot).or_default()
+    }
+
+    /// `call` began what is on the path: with one of its steps, or by being there to take messages in.
+    fn begin(&mut self, graph: &Graph, call: CallId, step: Option<Step>) {
+        self.at(graph, call).calls += 1;
+        if let Some(step) = step {
+            earlier(graph, call, step).for_each(|one| self.end(graph, call, one));
+        }
+    }
+
+    /// The end of a message, if `step` is one, as own work of the call.
+    fn end(&mut self, graph: &Graph, call: CallId, step: Step) {
+        if let Step::Send(message) | Step::Received(message) = step {
+            let kind = graph.messages[message as usize].kind;
+            self.count(graph, call, kind, Counts { ends: 1, ..Counts::default() });
+        }
+    }
+
+    fn count(&mut self, graph: &Graph, call: CallId, kind: u32, counts: Counts) {
+        self.counts[usize::from(graph.kinds[kind as usize].reach == Reach::Between)] += counts;
+        self.at(graph, call).counts += counts;
+    }
+
+    /// An exit that took `length` from when the awaited call began what it waited for.
+    fn exit(
+        &mut self,
+        graph: &Graph,
+        conditions: &Conditions,
+        replayed: &Replayed,
+        (call, awaited): (CallId, CallId),
+        length: i64,
+    ) {
         let price = |kind: u32| conditions.prices.kinds[kind as usize];
+        let (class, here) = (graph.class(call), self.at(graph, call));
+        here.calls += 1;
         let modelled = match replayed.causes[call as usize].step().map(|place| graph.step_at(place)) {
             Some(step @ (Step::Sent(message) | Step::Received(message))) => {
-                let kind = graph.messages[message as usize].kind;
-                let held = replayed.held.get(&message);
-                self.counts[reach(graph, kind)].trips += held.map_or(0, |held| u64::from(held.trips));
+                let Message { sender, kind, .. } = graph.messages[message as usize];
                 let begun = replayed.exits[call as usize] - length;
+                let held = replayed.held.get(&message);
+                if let Some(held) = held {
+                    self.count(graph, sender, kind, Counts { trips: held.trips.into(), ..Counts::default() });
+                }
                 match (step, held) {
-                    (Step::Sent(_), Some(held)) => held.placed - begun,
-                    _ => {
-                        self.trip(graph, kind);
-                        replayed.over[message as usize] - begun
-                    }
+                    (Step::Sent(_), Some(held)) => self.message(graph, sender, held.placed - begun),
+                    _ => self.trip(graph, sender, kind, replayed.over[message as usize] - begun),
                 }
             }
             Some(Step::Leave(member)) => {
@@ -210,39 +286,43 @@ impl Path {
                     _ => false,
                 };
                 if hands_over {
-                    self.counts[reach(graph, gathering.kind)].ends += 1;
-                    price(gathering.kind).send
+                    let time = price(gathering.kind).send;
+                    self.count(graph, call, gathering.kind, Counts { ends: 1, ..Counts::default() });
+                    self.message(graph, call, time)
                 } else {
-                    self.trip(graph, gathering.kind);
-                    price(gathering.kind).trip
+                    self.trip(graph, awaited, gathering.kind, price(gathering.kind).trip)
                 }
             }
-            _ => return self.own(graph, conditions, call, class.opaque, length),
+            _ if class.opaque => {
+                here.time += length;
+                self.parts.opaque += length;
+                return;
+            }
+            _ => {
+                let time = graph.steps(call).map(|step| own(graph, conditions, step)).sum();
+                graph.steps(call).for_each(|step| self.end(graph, call, step));
+                self.at(graph, call).time += time;
+                self.parts.work += time;
+                time
+            }
         };
-        self.parts.messages += modelled;
+        self.at(graph, call).time += length - modelled;
         self.leave(length - modelled);
     }
 
-    fn trip(&mut self, graph: &Graph, kind: u32) {
-        let Kind { trips, bytes, .. } = Kind::of(graph, kind);
-        self.counts[reach(graph, kind)] += Counts { trips, bytes: trips * bytes, ends: 0 };
+    /// A message or a gathering that `call` began; the time of its trips.
+    fn trip(&mut self, graph: &Graph, call: CallId, kind: u32, time: i64) -> i64 {
+        let of = graph.kinds[kind as usize];
+        let trips = u64::from(of.trips);
+        self.count(graph, call, kind, Counts { trips, bytes: trips * of.bytes, ends: 0 });
+        self.message(graph, call, time)
     }
 
-    fn own(&mut self, graph: &Graph, conditions: &Conditions, call: CallId, opaque: bool, length: i64) {
-        if opaque {
-            self.parts.opaque += length;
-            return;
-        }
-        let mut modelled = 0;
-        for step in graph.steps(call) {
-            let (Step::Send(message) | Step::Received(message)) = step else { continue };
-            let kind = graph.messages[message as usize].kind;
-            let price = conditions.prices.kinds[kind as usize];
-            modelled += if matches!(step, Step::Send(_)) { price.send } else { price.receive };
-            self.counts[reach(graph, kind)].ends += 1;
-        }
-        self.parts.work += modelled;
-        self.leave(length - modelled);
+    /// Time of a message that `call` began.
+    fn message(&mut self, graph: &Graph, call: CallId, time: i64) -> i64 {
+        self.at(graph, call).time += time;
+        self.parts.messages += time;
+        time
     }
 
     fn leave(&mut self, residual: i64) {
@@ -252,20 +332,4 @@ impl Path {
             self.parts.overexplained += residual;
         }
     }
-}
-
-struct Kind {
-    trips: u64,
-    bytes: u64,
-}
-
-impl Kind {
-    fn of(graph: &Graph, kind: u32) -> Kind {
-        let kind = graph.kinds[kind as usize];
-        Kind { trips: u64::from(kind.trips), bytes: kind.bytes }
-    }
-}
-
-fn reach(graph: &Graph, kind: u32) -> usize {
-    usize::from(graph.kinds[kind as usize].reach == Reach::Between)
 }

@@ -178,7 +178,7 @@ fn a_disk_that_fills_up_loses_what_comes_then() {
             let difference = Expectation::of(&place, rank.header.pid).without(rowless).against(&found);
             assert!(difference.is_empty(), "{mpi}:\n{difference}");
             assert_eq!(rank.header.dropped.rows, rowless.len() as u64, "{mpi}");
-            let kept: u64 = rank.sites.iter().map(|site| site.calls).sum();
+            let kept: u64 = rank.sites.iter().map(|(_, site)| site.calls).sum();
             let all = Expectation::found(&rank).calls.values().map(|count| count.calls).sum::<u64>();
             assert!(rank.header.dropped.sites > 0, "{mpi}");
             assert_eq!(kept + rank.header.dropped.sites, all + rank.header.dropped.rows, "{mpi}");
@@ -222,7 +222,8 @@ fn two_hundred_thousand_places() {
             assert!(difference.is_empty(), "{mpi}:\n{difference}");
             consistent(&rank);
             let send = named("Send").unwrap().id.0;
-            let mut places: Vec<_> = rank.sites.iter().filter(|site| site.function == send).collect();
+            let mut places: Vec<_> =
+                rank.sites.iter().map(|(_, site)| site).filter(|site| site.function == send).collect();
             assert!(places.iter().all(|site| site.calls == 2), "{mpi}");
             places.sort_by_key(|site| site.offset);
             places.dedup_by_key(|site| (site.module, site.offset));
@@ -234,7 +235,7 @@ fn two_hundred_thousand_places() {
         for rank in tables {
             let difference = Expectation::of(&place, rank.header.pid).against(&Expectation::found(&rank));
             assert!(difference.is_empty(), "{mpi}:\n{difference}");
-            let kept: u64 = rank.sites.iter().map(|site| site.calls).sum();
+            let kept: u64 = rank.sites.iter().map(|(_, site)| site.calls).sum();
             let all = Expectation::found(&rank).calls.values().map(|count| count.calls).sum::<u64>();
             assert!(rank.header.dropped.sites > 0 && kept > 10_000, "{mpi}: {kept} of {all}");
             assert_eq!(kept + rank.header.dropped.sites, all, "{mpi}");

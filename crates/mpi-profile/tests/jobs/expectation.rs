@@ -140,7 +140,7 @@ pub fn consistent(rank: &Rank) {
         }
     }
     let mut of_sites: BTreeMap<u16, [u64; 2]> = BTreeMap::new();
-    for site in &rank.sites {
+    for (_, site) in &rank.sites {
         let sums = of_sites.entry(site.function).or_default();
         sums[0] += site.calls;
         sums[1] += site.bytes;

@@ -28,7 +28,7 @@ fn fortran(ways: &[&str]) {
             let levels: Vec<i32> = rank.phases.iter().map(|phase| phase.level).collect();
             assert_eq!(levels, [5], "{mpi}");
             // The places are in the program, not in the library that stands between it and C.
-            for site in &rank.sites {
+            for (_, site) in &rank.sites {
                 let path = record::layout::words(&rank.modules[site.module as usize - 1].path);
                 assert!(path.ends_with("/fortran"), "{mpi}: a call from {path}");
             }

@@ -73,8 +73,8 @@ fn profile(mpi: &Mpi, place: &Place) {
         assert_eq!((calls(rank, "Init", 0).0, calls(rank, "Finalize", 0).0), (1, 1));
         let all: u64 = rank.rows.iter().flat_map(|row| &row.cells).map(|cell| cell.calls).sum();
         assert_eq!(rank.threads[&0].calls, all);
-        assert_eq!(rank.sites.iter().map(|site| site.calls).sum::<u64>(), all);
-        let own = rank.sites.iter().all(|site| site.module == 1 && site.offset > 0);
+        assert_eq!(rank.sites.iter().map(|(_, site)| site.calls).sum::<u64>(), all);
+        let own = rank.sites.iter().all(|(_, site)| site.module == 1 && site.offset > 0);
         assert!(own && record::layout::words(&rank.modules[0].path) == program.to_string_lossy());
         for (to, peer) in rank.peers.iter().enumerate() {
             let extra = u64::from(at == 0 && to == 1);

@@ -87,7 +87,7 @@ fn count_more_sends(ranks: &Path, more: u64) {
     let all = CLASSES as u64 * more;
     let sites = Rank::open(&path).unwrap().sites;
     let site =
-        regions(kind::SITES, 0) + sites.iter().position(|site| site.function == send).unwrap() * size_of::<Site>();
+        regions(kind::SITES, 0) + sites.iter().position(|(_, site)| site.function == send).unwrap() * size_of::<Site>();
     for (calls, ticks, bytes) in [
         (cell + offset_of!(Cell, calls), cell + offset_of!(Cell, ticks), cell + offset_of!(Cell, bytes)),
         (site + offset_of!(Site, calls), site + offset_of!(Site, ticks), site + offset_of!(Site, bytes)),

@@ -15,6 +15,8 @@ use profile::timeline::Timeline;
 
 use linux::output;
 
+use crate::critical;
+
 /// Shows what `plimsoll profile` recorded of an MPI program, also while it runs.
 ///
 /// Prints tables of ranks, functions, call sites, sizes, peers and cores; docs/profile-json.md says what the figures
@@ -119,10 +121,16 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// By the costs of the host that ran its first rank.
+/// By the costs of the host that ran its first rank, with the critical path where there is a timeline.
 fn judged(profile: &Profile) -> Result<Summary> {
     let Some(rank) = profile.ranks.first() else { return Ok(Summary::of(profile)) };
-    Ok(Summary::judged(profile, &store::of_host(&rank.host())?.costs))
+    let costs = store::of_host(&rank.host())?.costs;
+    let mut summary = Summary::judged(profile, &costs);
+    let walked = profile.timeline.as_ref().map_or(Ok(()), |timeline| critical::put(&mut summary, timeline, &costs));
+    if let Err(fault) = walked {
+        summary.job.notes.push(format!("the critical path is left out: {fault}"));
+    }
+    Ok(summary)
 }
 
 /// What is left out is said on standard error.

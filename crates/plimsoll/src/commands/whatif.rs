@@ -12,12 +12,12 @@ use profile::profile::{Profile, ranges};
 use profile::summary::Summary;
 use whatif::answer::Program;
 use whatif::candidate::{Candidate, Recorded};
-use whatif::graph::{Graph, Reach};
+use whatif::graph::Graph;
 use whatif::lever::mapping::Hosts;
 use whatif::lever::{Change, Lever, Mapping};
-use whatif::model::Ways;
 use whatif::replay::{Buffer, Progress};
 
+use crate::critical::{self, Names};
 use crate::whatif_page::{self, Asked, Page};
 
 /// Predicts what a recorded program would take under another placement, carrier, wire or clock, with an interval.
@@ -121,6 +121,9 @@ fn capable(text: &str) -> Result<(u32, f64)> {
 /// More time, of which it is told how much latency makes it.
 const TOLERANCES: [f64; 3] = [0.01, 0.02, 0.05];
 
+/// More time, of which it is told how much longer each rank may compute for it.
+const SLACK: f64 = 0.01;
+
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.measure.is_asked() {
         return super::measure::run(arguments.measure, arguments.json);
@@ -137,6 +140,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Fault::new(folder.clone(), "it has no timeline, which a replay needs", next)
     })?;
     let graph = Graph::of(&timeline)?;
+    let names = Names::of(&summary, &timeline.places);
     drop(timeline);
     if graph.is_empty() {
         return Err(Fault::new(
@@ -146,9 +150,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         ));
     }
     let known = store::live()?;
-    let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
-    let library = summary.job.libraries.first().map_or("", String::as_str);
-    let recorded = Recorded { command: &summary.job.command, library, between };
+    let (recorded, between) = critical::recorded(&summary, &graph);
     let mut ways = recorded.ways(&known.costs, arguments.recorded.as_deref())?;
     ways.shared_links = arguments.shared_link;
     let ranks = graph.hosts.len() as u32;
@@ -157,7 +159,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     notes.extend(known.note);
     let way = if between { &ways.between } else { &ways.within };
     if !recorded.is_of_mpi(way) {
-        let ran = library.lines().next().unwrap_or("an unknown MPI");
+        let ran = recorded.library.lines().next().unwrap_or("an unknown MPI");
         notes.push(format!("the program ran under {ran}; costs are of {}", way.mpi));
     }
     let candidates = recorded.others(&known.costs, &ways, Some(core.0));
@@ -182,6 +184,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     });
     let asked: Vec<Asked> = asked.collect();
     let tolerances = program.tolerances(&TOLERANCES)?;
+    let slack = program.slack(SLACK)?;
     let page = Page {
         folder: &folder,
         graph: &graph,
@@ -189,6 +192,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         check: &check,
         asked: &asked,
         tolerances: &tolerances,
+        slack: &slack,
+        names: &names,
         notes: &notes,
     };
     if arguments.json {

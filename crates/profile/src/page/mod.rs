@@ -268,6 +268,29 @@ fn sections(summary: &Summary) -> Vec<Section> {
     sections
 }
 
+/// What the critical path is, and by what it was found.
+fn critical(summary: &Summary) -> String {
+    let Some(path) = &summary.critical else { return String::new() };
+    let share = |part: f64| words::percent(if path.seconds > 0.0 { part / path.seconds } else { 0.0 });
+    let mut said = format!(
+        " The critical path, of what was waited for, took {}: {} of it outside of MPI",
+        words::seconds(path.seconds),
+        share(path.compute)
+    );
+    if path.elsewhere > 0.0 {
+        said += &format!(", {} in calls of which it is not known where they were made", share(path.elsewhere));
+    }
+    said += &match &path.costs {
+        Some(way) => format!(". Messages cost what {way} was measured to cost."),
+        None => {
+            ". What messages cost was not measured: what they take counts as time of the call that waits for them. \
+                 plimsoll calibrate measures it."
+                .to_owned()
+        }
+    };
+    said
+}
+
 fn table_sections(summary: &Summary) -> Vec<TableSection> {
     let mut sections = Vec::new();
     let mut add = |title, lead: &str, folded, table: Table| {
@@ -277,7 +300,7 @@ fn table_sections(summary: &Summary) -> Vec<TableSection> {
     };
     add(
         "Where in the source",
-        "Calls of MPI by the place that makes them, merged over ranks.",
+        &format!("Calls of MPI by the place that makes them, merged over ranks.{}", critical(summary)),
         false,
         tables::sites(summary),
     );

@@ -165,7 +165,7 @@ fn durations(nth: usize, f: &FunctionSummary) -> Option<String> {
 }
 
 pub fn sites(summary: &Summary) -> Table {
-    let heads = vec![
+    let mut heads = vec![
         word("Call site"),
         word("Calls"),
         head("Ranks", "that came by"),
@@ -175,6 +175,16 @@ pub fn sites(summary: &Summary) -> Table {
         head("Most", "of one call"),
         head("Bytes", "of its calls together"),
     ];
+    let is_walked = summary.sites.iter().any(|site| site.critical.is_some());
+    if is_walked {
+        heads.extend([
+            head(
+                "On the path",
+                "share of the critical path, in its calls and while messages that it sends are on their way",
+            ),
+            head("Trips", "messages on the critical path that it sends: 1 ns more latency costs so many ns"),
+        ]);
+    }
     let rows = summary.sites.iter().take(SITES).map(|site| {
         let module = site.module.rsplit('/').next().unwrap_or(&site.module);
         let address = format!("{module}+0x{:x}", site.offset);
@@ -196,7 +206,7 @@ pub fn sites(summary: &Summary) -> Table {
             class: "code",
             ..text(named)
         };
-        vec![
+        let mut row = vec![
             name,
             text(site.function.clone()),
             count(site.ranks as u64),
@@ -205,7 +215,15 @@ pub fn sites(summary: &Summary) -> Table {
             value(site.time_share, words::percent),
             value(site.most, words::seconds),
             value(site.bytes as f64, words::bytes),
-        ]
+        ];
+        if is_walked {
+            let of = site.critical.clone().unwrap_or_default();
+            let calls =
+                format!("{} of its calls, {} before them", count::grouped(of.calls), words::seconds(of.compute));
+            row.push(Cell { title: calls, ..value(of.share, words::percent) });
+            row.push(count(of.trips));
+        }
+        row
     });
     Table {
         left_out: left_out(summary.sites.len(), SITES, "call sites", " that take less time"),

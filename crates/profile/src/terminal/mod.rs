@@ -3,6 +3,8 @@
 pub mod paper;
 mod tables;
 
+pub use tables::place;
+
 use chart::{clock, number};
 use comfy_table::{CellAlignment, Table, presets};
 use machine::{Nanoseconds, Reading, count};

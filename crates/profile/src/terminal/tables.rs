@@ -155,10 +155,11 @@ fn functions(summary: &Summary, screen: Screen) -> Option<Titled> {
 
 fn sites(summary: &Summary, screen: Screen) -> Option<Titled> {
     let all: Vec<&SiteSummary> = summary.sites.iter().filter(|site| site.counted).collect();
-    let fixed = 74;
+    let critical = |site: &&SiteSummary| site.critical.as_ref().map_or_else(String::new, |of| percent(of.share));
+    let fixed = if summary.critical.is_some() { 84 } else { 74 };
     let room = screen.width.saturating_sub(fixed).max(30);
     let rows = all.iter().take(screen.sites).map(|site| {
-        vec![
+        let mut row = vec![
             site.function.clone(),
             grouped(site.calls),
             seconds(site.seconds),
@@ -167,9 +168,16 @@ fn sites(summary: &Summary, screen: Screen) -> Option<Titled> {
             seconds(site.most),
             site.ranks.to_string(),
             clipped(&place(site), room),
-        ]
+        ];
+        if summary.critical.is_some() {
+            row.insert(4, critical(site));
+        }
+        row
     });
-    let header = ["call", "calls", "time", "of MPI", "mean", "most", "by ranks", "where"];
+    let mut header = vec!["call", "calls", "time", "of MPI", "mean", "most", "by ranks", "where"];
+    if summary.critical.is_some() {
+        header.insert(4, "of path");
+    }
     let mut why: Vec<&str> = all.iter().take(screen.sites).filter_map(|site| site.note.as_deref()).collect();
     why.sort_unstable();
     why.dedup();
@@ -178,7 +186,7 @@ fn sites(summary: &Summary, screen: Screen) -> Option<Titled> {
         remark.push(format!("{} of {}: --sites N shows more", screen.sites, count::of(all.len() as u64, "site")));
     }
     let remark = (!remark.is_empty()).then(|| remark.join("; "));
-    (!all.is_empty()).then(|| ("Call sites, all ranks".into(), remark, table(&header, &[0, 7], rows)))
+    (!all.is_empty()).then(|| ("Call sites, all ranks".into(), remark, table(&header, &[0, header.len() - 1], rows)))
 }
 
 /// `exchange.c:88 exchange < step`: where the call is, and what it was inlined into.

@@ -8,7 +8,9 @@ use machine::{Fault, Result};
 use record::folder;
 use record::layout::{Moment, words};
 use record::rank::Rank as Tables;
-use record::trace::Decoder;
+use record::trace::{Decoder, site};
+
+use crate::sites::Places;
 
 /// The calls of one thread, as they were written.
 #[derive(Debug)]
@@ -18,9 +20,14 @@ pub struct Lane {
     pub file: Vec<u8>,
     /// Ticks when its last call ended.
     pub end: u64,
+    /// By the numbers that its calls have: what they are in [`super::Timeline::places`]; [`NOWHERE`]: not known.
+    pub(super) sites: Vec<u32>,
     /// Why calls are missing in it that were written; `None`: none are.
     pub damage: Option<Fault>,
 }
+
+/// In place of a site that is not known.
+const NOWHERE: u32 = u32::MAX;
 
 /// Turns ticks of a rank into nanoseconds since the time 0 of the timeline.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +55,19 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// Tells each lane what its sites are among those of the job.
+    pub fn place_sites(&mut self, places: &mut Places) {
+        let own = places.add(&self.tables.modules, self.tables.sites.iter().map(|(_, site)| site));
+        for ((thread, site), place) in self.tables.sites.iter().zip(own) {
+            let Some(lane) = self.lanes.iter_mut().find(|lane| lane.thread == *thread) else { continue };
+            let number = usize::from(site.number);
+            if site.number != site::ABSENT {
+                lane.sites.resize(lane.sites.len().max(number + 1), NOWHERE);
+                lane.sites[number] = place;
+            }
+        }
+    }
+
     /// `None` where the process is no rank yet.
     pub fn open(path: &Path, notes: &mut Vec<String>) -> Result<Option<Source>> {
         let tables = Tables::open(path)?;
@@ -106,7 +126,7 @@ impl Lane {
         }
         file.truncate(good);
         file.shrink_to_fit();
-        Ok(Lane { thread, file, end, damage })
+        Ok(Lane { thread, file, end, sites: Vec::new(), damage })
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use record::functions::named;
 use record::image::Image;
-use record::layout::{Moment, Thread, kind, text};
+use record::layout::{Moment, Site, Thread, kind, text};
 use record::samples::{Head, Origins, ThreadStop, ThreadWork, Writer};
 use record::trace::{Call, Encoder, Header, Matched, Reference, block, peer, tag};
 use tempfile::TempDir;
@@ -26,6 +26,7 @@ pub(crate) struct Lines {
     thread: u16,
     calls: Vec<(Call, Vec<Reference>, Vec<Matched>)>,
     begun: u64,
+    pub sites: Vec<Site>,
 }
 
 impl Lines {
@@ -38,6 +39,11 @@ impl Lines {
         self.calls.push((call, Vec::new(), Vec::new()));
         self.begun += u64::from(call.begun);
         self.begun.wrapping_sub(1)
+    }
+
+    /// The last call was made at the site of this number.
+    fn at(&mut self, site: u16) {
+        self.calls.last_mut().unwrap().0.site = site;
     }
 
     pub fn collective(&mut self, name: &str, times: (u64, u64), root: i32, bytes: u64) -> u64 {
@@ -112,6 +118,7 @@ pub(crate) fn write(folder: &Path, size: u32, written: &Written, communicators: 
         let file = lines.file(0);
         let state = Thread { traced: file.len() as u64, ..Thread::default() };
         image.region(kind::THREAD, lines.thread, (0, 0), &[state]);
+        image.region(kind::SITES, lines.thread, (0, 0), &lines.sites);
         // The tables have the same calls.
         let mut rows: BTreeMap<_, Vec<(u64, u64)>> = BTreeMap::new();
         for (call, ..) in &lines.calls {
@@ -436,4 +443,36 @@ fn columns_hold_the_time_in_calls() {
     assert_eq!(drawn.names, ["MPI_Send", "MPI_Barrier", "MPI_Recv"]);
     assert_eq!(drawn.lanes[0].most.iter().flatten().count(), 2);
     assert_eq!(drawn.lanes[1].mpi[..6], [1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+}
+
+#[test]
+fn calls_know_their_sites_or_none() {
+    let site = |name: &str, number, address| {
+        let function = named(name).unwrap().id.0;
+        Site { address, function, number, calls: 1, ..Site::default() }
+    };
+    // The second rank came by in another order, and has its own numbers.
+    let rank = |sites: Vec<Site>, numbers: [u16; 4]| {
+        let mut lines = Lines { sites, ..Lines::default() };
+        for (at, number) in numbers.into_iter().enumerate() {
+            lines.call("Send", (1000 * at as u64, 1000 * at as u64 + 100), (peer::NULL, 7, 8));
+            lines.at(number);
+        }
+        lines
+    };
+    let one = rank(vec![site("Send", 1, 0x10), site("Send", 2, 0x20), site("Recv", 3, 0x30)], [1, 2, 1, 0]);
+    // What is another function's, and what is in no table, is not known.
+    let other = rank(vec![site("Send", 2, 0x20), site("Recv", 3, 0x30), site("Send", 5, 0x10)], [5, 2, 3, 9]);
+    let timeline = open(&profile(vec![one, other]));
+    let sites = |place| {
+        let (mut all, mut walk) = (Vec::new(), timeline.walk(place));
+        while let Some(step) = walk.step() {
+            all.push(step.site);
+        }
+        all
+    };
+    let [first, second, ..] = sites(0)[..] else { panic!("two calls") };
+    assert!(first.is_some() && second.is_some() && first != second);
+    assert_eq!(sites(0), [first, second, first, None]);
+    assert_eq!(sites(1), [first, second, None, None]);
 }

@@ -7,6 +7,7 @@ use record::trace::{Call, Decoder, Event, Matched, peer, tag};
 
 use super::roles::{Collective, Role, part_of};
 use super::{Rank, Timeline};
+use crate::sites::Places;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -44,6 +45,8 @@ pub struct Operation {
 #[derive(Debug)]
 pub struct Step<'w> {
     pub thread: u16,
+    /// Where the call was made, among [`Timeline::places`]; `None`: that is not known.
+    pub site: Option<u32>,
     pub event: &'w Event,
     /// Nanoseconds on the clock of the timeline.
     pub entered: i64,
@@ -59,18 +62,21 @@ pub struct Step<'w> {
 /// Not an iterator, since what it gives is lent until the next step.
 pub struct Walk<'t> {
     rank: &'t Rank,
+    places: &'t Places,
     lanes: Vec<Reader<'t>>,
     pending: HashMap<(u16, u64), Pending>,
     /// Collective operations begun so far, by communicator and whether of windows.
     collectives: HashMap<(u32, bool), u64>,
     order: u64,
     event: Event,
+    site: Option<u32>,
     begun: Vec<Operation>,
     completed: Vec<Operation>,
 }
 
 struct Reader<'t> {
     thread: u16,
+    sites: &'t [u32],
     decoder: Decoder<'t>,
     next: Option<Event>,
 }
@@ -88,12 +94,14 @@ impl<'t> Walk<'t> {
     pub(super) fn new(timeline: &'t Timeline, place: usize) -> Walk<'t> {
         let rank = &timeline.ranks[place];
         let reader = |lane: &'t super::Lane| {
-            let mut reader = Reader { thread: lane.thread, decoder: Decoder::new(&lane.file).ok()?, next: None };
+            let mut reader =
+                Reader { thread: lane.thread, sites: &lane.sites, decoder: Decoder::new(&lane.file).ok()?, next: None };
             reader.next = reader.decoder.next_event().ok().flatten().cloned();
             Some(reader)
         };
         Walk {
             rank,
+            places: &timeline.places,
             lanes: rank.lanes.iter().filter_map(reader).collect(),
             pending: HashMap::new(),
             collectives: HashMap::new(),
@@ -104,6 +112,7 @@ impl<'t> Walk<'t> {
                 references: Vec::new(),
                 matched: Vec::new(),
             },
+            site: None,
             begun: Vec::new(),
             completed: Vec::new(),
         }
@@ -161,7 +170,8 @@ impl<'t> Walk<'t> {
             }
             Role::Local | Role::Other => {}
         }
-        Some(Step { thread, event: &self.event, entered, left, begun: &self.begun, completed: &self.completed, probed })
+        let (event, site, begun, completed) = (&self.event, self.site, &self.begun, &self.completed);
+        Some(Step { thread, site, event, entered, left, begun, completed, probed })
     }
 
     /// Receives that are still open, in no order.
@@ -178,6 +188,10 @@ impl<'t> Walk<'t> {
         let reader = &mut self.lanes[first];
         let next = reader.next.as_mut()?;
         std::mem::swap(&mut self.event, next);
+        let Call { site, function, .. } = self.event.call;
+        let place = reader.sites.get(usize::from(site)).copied();
+        // A number that is another function's is damaged.
+        self.site = place.filter(|place| self.places.get(*place).is_some_and(|place| place.function == function));
         match reader.decoder.next_event() {
             Ok(Some(event)) => next.clone_from(event),
             _ => reader.next = None,

@@ -1,7 +1,10 @@
 use machine::{Fault, Result};
 use zerocopy::FromBytes;
 
-use super::{Call, Header, LONGEST_RUN, MAGIC, Matched, Reference, Shape, Shapes, VERSION, block, extra, mode, unfold};
+use super::{
+    COMMON, COMMON_WITHOUT_SITES, Call, Header, LONGEST_RUN, MAGIC, Matched, RARE, Reference, Shape, Shapes, VERSION,
+    WITHOUT_SITES, block, extra, mode, unfold,
+};
 use crate::functions::{self, FunctionId};
 
 /// A call as it was read.
@@ -43,7 +46,7 @@ impl<'a> Decoder<'a> {
         if header.magic != MAGIC {
             return Err(damaged("it does not begin as one"));
         }
-        if header.version != VERSION || header.functions != functions::digest() {
+        if !matches!(header.version, VERSION | WITHOUT_SITES) || header.functions != functions::digest() {
             return Err(Fault::new(
                 "a timeline",
                 "another version of plimsoll wrote it",
@@ -143,12 +146,14 @@ impl<'a> Decoder<'a> {
 
         let function = FunctionId(shape[0] as u16);
         functions::function(function).ok_or(Stop::Damaged("a call is of no function that there is"))?;
-        let begun = u16::try_from(shape[4]).map_err(|_| Stop::Damaged("a call begins too many operations"))?;
+        let begun = u16::try_from(shape[4] as u32).map_err(|_| Stop::Damaged("a call begins too many operations"))?;
         if begun > 1 && usize::from(begun) != self.event.references.len() {
             return Err(Stop::Damaged("a call begins too many operations"));
         }
+        let site = u16::try_from(shape[4] >> 32).map_err(|_| Stop::Damaged("a call has no such site"))?;
         self.event.call = Call {
             function,
+            site,
             begun,
             communicator: (shape[0] >> 32) as u32,
             peer: unfold(shape[1]),
@@ -171,25 +176,18 @@ impl<'a> Decoder<'a> {
     fn definition(&self, function: u8, rare: bool, cursor: &mut Cursor) -> std::result::Result<Shape, Stop> {
         let common = u16::from_le_bytes([cursor.byte()?, cursor.byte()?]);
         let rare = if rare { u16::from_le_bytes([cursor.byte()?, cursor.byte()?]) } else { 0 };
-        let mut fields = [0; 8];
-        for (place, field) in fields.iter_mut().enumerate() {
-            let nibbles = if place < 4 { common } else { rare };
-            let length = usize::from(nibbles >> (4 * (place % 4)) & 15);
-            if length > 8 {
-                return Err(Stop::Damaged("a number is too long"));
-            }
-            *field = cursor.number(length)?;
-        }
+        let bits = if self.header.version == WITHOUT_SITES { COMMON_WITHOUT_SITES } else { COMMON };
+        let [communicator, peer, tag, bytes, site] = cursor.numbers(common, bits)?;
+        let [flags, references, source, source_bytes] = cursor.numbers(rare, RARE)?;
         let mut shape = self.shapes.last[usize::from(function)];
-        let [communicator, peer, tag, bytes, flags, references, source, source_bytes] = fields;
-        if [communicator, peer, tag].iter().any(|field| *field > u64::from(u32::MAX)) {
+        if [communicator, peer, tag, site].iter().any(|field| *field > u64::from(u32::MAX)) {
             return Err(Stop::Damaged("a number is too large"));
         }
         shape[0] ^= communicator << 32 | (flags & 0xffff) << 16;
         shape[1] ^= tag << 32 | peer;
         shape[2] ^= bytes;
         shape[3] ^= references;
-        shape[4] ^= flags >> 16;
+        shape[4] ^= flags >> 16 | site << 32;
         shape[5] ^= source;
         shape[6] ^= source_bytes;
         Ok(shape)
@@ -272,6 +270,20 @@ impl Cursor<'_> {
         let mut word = [0; 8];
         word[..length].copy_from_slice(bytes);
         Ok(u64::from_le_bytes(word))
+    }
+
+    /// Numbers of these lengths, each of so many bits.
+    fn numbers<const N: usize>(&mut self, mut lengths: u16, bits: [u32; N]) -> std::result::Result<[u64; N], Stop> {
+        let mut numbers = [0; N];
+        for (number, bits) in numbers.iter_mut().zip(bits) {
+            let length = usize::from(lengths & ((1 << bits) - 1));
+            lengths = lengths.checked_shr(bits).unwrap_or(0);
+            if length > 8 {
+                return Err(Stop::Damaged("a number is too long"));
+            }
+            *number = self.number(length)?;
+        }
+        Ok(numbers)
     }
 
     fn varint(&mut self) -> std::result::Result<u64, Stop> {

@@ -1,6 +1,6 @@
 use super::{
-    CALL_BYTES, Call, Header, LONGEST_RUN, MATCHED_BYTES, Matched, REFERENCE_BYTES, Reference, Shape, Shapes, extra,
-    fold, mode,
+    CALL_BYTES, COMMON, Call, Header, LONGEST_RUN, MATCHED_BYTES, Matched, RARE, REFERENCE_BYTES, Reference, Shape,
+    Shapes, extra, fold, mode,
 };
 
 /// Writes the calls of one thread.
@@ -100,7 +100,7 @@ impl Encoder {
             fold(call.peer) | fold(call.tag) << 32,
             call.bytes,
             references.len() as u64 | distance << 32,
-            u64::from(call.begun),
+            u64::from(call.begun) | u64::from(call.site) << 32,
             fold(call.source) | fold(call.source_tag) << 32,
             call.source_bytes,
         ]
@@ -119,21 +119,22 @@ impl Encoder {
         let function = shape[0] as u8;
         let last = self.shapes.last[usize::from(function)];
         let differs = |word: usize| shape[word] ^ last[word];
-        let common = [differs(0) >> 32, differs(1) & 0xffff_ffff, differs(1) >> 32, differs(2)];
-        let rare = [differs(0) >> 16 & 0xffff | differs(4) << 16, differs(3), differs(5), differs(6)];
+        let low = |word: u64| word & 0xffff_ffff;
+        let common = [differs(0) >> 32, low(differs(1)), differs(1) >> 32, differs(2), differs(4) >> 32];
+        let rare = [differs(0) >> 16 & 0xffff | low(differs(4)) << 16, differs(3), differs(5), differs(6)];
         let is_rare = rare != [0; 4];
         let mut at;
         if is_rare {
             out[0] = mode::PLACE << 6 | lengths;
             out[1] = function;
             out[2] = 0x80;
-            out[3..5].copy_from_slice(&nibbles(&common).to_le_bytes());
-            out[5..7].copy_from_slice(&nibbles(&rare).to_le_bytes());
+            out[3..5].copy_from_slice(&lengths_of(&common, COMMON).to_le_bytes());
+            out[5..7].copy_from_slice(&lengths_of(&rare, RARE).to_le_bytes());
             at = 7;
         } else {
             out[0] = mode::DEFINED << 6 | lengths;
             out[1] = function;
-            out[2..4].copy_from_slice(&nibbles(&common).to_le_bytes());
+            out[2..4].copy_from_slice(&lengths_of(&common, COMMON).to_le_bytes());
             at = 4;
         }
         for field in common {
@@ -206,8 +207,9 @@ fn code_length(code: usize) -> usize {
 }
 
 #[inline]
-fn nibbles(fields: &[u64; 4]) -> u16 {
-    fields.iter().enumerate().fold(0, |all, (place, field)| all | (byte_length(*field) as u16) << (4 * place))
+fn lengths_of<const N: usize>(fields: &[u64; N], bits: [u32; N]) -> u16 {
+    let all = fields.iter().zip(bits).rev();
+    all.fold(0, |lengths, (field, bits)| lengths << bits | byte_length(*field) as u16)
 }
 
 /// Whole words are written whatever their length, since a copy of a varying length costs more.

@@ -81,14 +81,15 @@ fn expected(calls: &[Made]) -> Vec<Event> {
 }
 
 /// Calls as seeds, made whole by what was begun before them.
-type Seed = (u16, u32, i32, i32, u64, (u64, u64), Option<(i32, i32, u64)>, (u8, Vec<u64>, u16), Vec<(i32, i32, u64)>);
+type Seed =
+    ((u16, u16), u32, i32, i32, u64, (u64, u64), Option<(i32, i32, u64)>, (u8, Vec<u64>, u16), Vec<(i32, i32, u64)>);
 
 fn seeds() -> impl Strategy<Value = Vec<Seed>> {
     let wild = || prop_oneof![8 => -4..30i32, 1 => any::<i32>()];
     let bytes = || prop_oneof![4 => 0..5000u64, 1 => any::<u64>()];
     let time = || prop_oneof![8 => 0..10_000u64, 2 => 0..1u64 << 40, 1 => 0..1u64 << 60];
     let seed = (
-        0..functions().len() as u16,
+        (0..functions().len() as u16, prop_oneof![8 => 0..5u16, 1 => any::<u16>()]),
         prop_oneof![8 => 0..4u32, 1 => any::<u32>()],
         wild(),
         wild(),
@@ -104,11 +105,13 @@ fn seeds() -> impl Strategy<Value = Vec<Seed>> {
 fn made(seeds: Vec<Seed>) -> Vec<Made> {
     let (mut now, mut begun) = (STARTED, 0u64);
     let mut calls: Vec<Made> = Vec::new();
-    for (function, communicator, peer, tag, bytes, (gap, duration), second, (kind, picks, run), matched) in seeds {
+    for ((function, site), communicator, peer, tag, bytes, (gap, duration), second, (kind, picks, run), matched) in
+        seeds
+    {
         let mut call = Call::new(FunctionId(function), now.saturating_add(gap), 0);
         call.left = call.entered.saturating_add(duration);
         now = call.left;
-        (call.communicator, call.peer, call.tag, call.bytes) = (communicator, peer, tag, bytes);
+        (call.site, call.communicator, call.peer, call.tag, call.bytes) = (site, communicator, peer, tag, bytes);
         if let Some((source, source_tag, source_bytes)) = second {
             (call.source, call.source_tag, call.source_bytes) = (source, source_tag, source_bytes);
         }
@@ -246,10 +249,12 @@ fn a_steady_exchange_takes_few_bytes() {
     let id = |name: &str| named(name).unwrap().id;
     let (mut now, mut calls) = (STARTED, Vec::new());
     for step in 0..1000 {
-        for (count, name) in [(26, "Irecv"), (26, "Isend"), (1, "Waitall")] {
+        for (site, (count, name)) in [(26, "Irecv"), (26, "Isend"), (1, "Waitall")].into_iter().enumerate() {
             for place in 0..count {
                 let mut call = Call::new(id(name), now + 400 + step % 7, now + 500 + step % 11);
                 now = call.left;
+                // Each direction has lines of its own.
+                call.site = 10 * (site as u16 + 1) + place as u16 % 3;
                 let mut references = Vec::new();
                 if name == "Waitall" {
                     references = (0..52).map(|k| Reference { thread: THREAD, ordinal: step * 52 + k }).collect();
@@ -275,5 +280,42 @@ fn files_of_something_else_are_refused() {
     assert!(refused(&file).contains("does not begin as one"));
     let mut file = written(&[]);
     file[8] = 99;
-    assert!(refused(&file).contains("another version"));
+    assert!(refused(&file).contains("another version") && refused(&file).contains("profile it again"));
+}
+
+/// What was written before there were sites.
+#[test]
+fn timelines_without_sites_are_read() {
+    let mut file = include_bytes!("version-2.trace").to_vec();
+    // Functions may have come since.
+    file[16..24].copy_from_slice(&crate::functions::digest().to_le_bytes());
+    let (old, _) = Header::read_from_prefix(&file).unwrap();
+    assert_eq!(old.version, WITHOUT_SITES);
+    file[..size_of::<Header>()].copy_from_slice(old.sealed().as_bytes());
+    let (events, whole) = read(&file);
+    assert!(whole && events.iter().all(|event| event.call.site == site::ABSENT), "{events:?}");
+    let told = |event: &Event| {
+        let Call { function, peer, tag, bytes, .. } = event.call;
+        (function.0, peer, tag, bytes, event.references.len())
+    };
+    let expected = |at: usize| {
+        let (peer, tag) = if at.is_multiple_of(3) { (1, 7) } else { (-1, -1) };
+        ([12, 8, 21, 56][at % 4], peer, tag, 8 << (at % 12), usize::from(at % 4 == 2))
+    };
+    assert_eq!(events.iter().map(told).collect::<Vec<_>>(), (0..40).map(expected).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_line_that_is_called_in_turn_with_another_costs_nothing_more() {
+    let calls = |lines: u16| -> usize {
+        let id = named("Send").unwrap().id;
+        let made = (0..1000u64).map(|at| {
+            let mut call = Call::new(id, STARTED + 300 * at, STARTED + 300 * at + 200);
+            (call.site, call.peer, call.tag, call.bytes) = (1 + at as u16 % lines, at as i32 % 8, 3, 64);
+            Made { call, references: vec![], matched: vec![] }
+        });
+        written(&made.collect::<Vec<_>>()).len()
+    };
+    let (one, eight) = (calls(1), calls(8));
+    assert!(eight - one <= 8, "{one} and {eight} bytes");
 }

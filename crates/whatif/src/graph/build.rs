@@ -17,7 +17,7 @@ use record::functions::{Class as Sorted, FunctionId, function, named};
 use record::trace::peer;
 
 use super::builder::{Adding, Builder};
-use super::{Graph, Kind, MOST, Reach, Step};
+use super::{Graph, Kind, MOST, NO_SITE, Reach, Step};
 
 impl Graph {
     /// Of the ranks of the first MPI_COMM_WORLD, from when they left MPI_Init to when they enter MPI_Finalize.
@@ -95,22 +95,25 @@ struct Making<'t> {
 struct Thread {
     /// When its last call was left.
     left: Option<i64>,
-    calls: Vec<(Adding, Vec<Step>)>,
-    /// Calls that asked in vain, as one that is not added yet: the first entry and the last exit.
-    asked: Option<(FunctionId, i64, i64)>,
+    calls: Vec<(Adding, u32, Vec<Step>)>,
+    /// Calls that asked in vain, as one that is not added yet: where, the first entry and the last exit.
+    asked: Option<(Made, i64, i64)>,
 }
 
+/// Which function was called, and where.
+type Made = (FunctionId, u32);
+
 impl Thread {
-    fn add(&mut self, function: FunctionId, (entered, left): (i64, i64), opaque: bool, steps: Vec<Step>) {
+    fn add(&mut self, (function, site): Made, (entered, left): (i64, i64), opaque: bool, steps: Vec<Step>) {
         let gap = (entered - self.left.unwrap_or(entered)).max(0);
         self.left = Some(left.max(entered));
-        self.calls.push((Adding { function, gap, inside: (left - entered).max(0), opaque }, steps));
+        self.calls.push((Adding { function, gap, inside: (left - entered).max(0), opaque }, site, steps));
     }
 
     /// Adds what asked in vain as computing that was measured.
     fn give_up(&mut self) {
-        if let Some((function, entered, left)) = self.asked.take() {
-            self.add(function, (entered, left), true, Vec::new());
+        if let Some((made, entered, left)) = self.asked.take() {
+            self.add(made, (entered, left), true, Vec::new());
         }
     }
 }
@@ -123,6 +126,7 @@ impl Making<'_> {
         let mut walk = timeline.walk(place);
         while let Some(step) = walk.step() {
             let call = step.event.call.function;
+            let made = (call, step.site.unwrap_or(NO_SITE));
             if self.ends.begin.contains(&Some(call)) {
                 begun = Some(step.left);
                 continue;
@@ -136,7 +140,7 @@ impl Making<'_> {
             thread.left.get_or_insert(begun);
             if Some(call) == self.ends.end {
                 thread.give_up();
-                thread.add(call, (step.entered, step.entered), true, Vec::new());
+                thread.add(made, (step.entered, step.entered), true, Vec::new());
                 break;
             }
             let asks = asks(call);
@@ -146,22 +150,23 @@ impl Making<'_> {
             }
             let entered = together.map_or(step.entered, |(_, entered, _)| entered);
             if asks && step.completed.is_empty() && step.begun.is_empty() {
-                thread.asked = Some((call, entered, step.left));
+                thread.asked = Some((made, entered, step.left));
                 continue;
             }
             thread.asked = None;
             let (steps, whole) = self.steps(place, &step);
             let opaque = !whole || is_opaque(call);
             self.opaque += u64::from(opaque);
-            thread.add(call, (entered, step.left), opaque, steps);
+            thread.add(made, (entered, step.left), opaque, steps);
         }
         let rank = &timeline.ranks[place];
         for mut thread in threads.into_values() {
             thread.give_up();
             self.builder.lane(rank.rank, begun.unwrap_or(0));
             self.builder.recorded(rank.recording);
-            for (adding, steps) in thread.calls {
+            for (adding, site, steps) in thread.calls {
                 self.builder.call(adding, &steps);
+                self.builder.made_at(site);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use profile::timeline::Collective;
 use record::functions::FunctionId;
 
-use super::{Class, Gathering, Graph, Item, Kind, Lane, Message, NO_CALL, Reach, Step};
+use super::{Class, Gathering, Graph, Item, Kind, Lane, Message, NO_CALL, NO_SITE, Reach, Step};
 
 /// A graph that is being made. Messages and gatherings are numbered by whoever makes it, before the calls that name them.
 #[derive(Debug)]
@@ -84,8 +84,14 @@ impl Builder {
         calls.gap.push(adding.gap);
         calls.inside.push(adding.inside);
         calls.class.push(class);
+        calls.site.push(NO_SITE);
         calls.first.push(self.graph.items.len() as u32);
         self.graph.lanes.last_mut().expect("a lane was begun").end = call + 1;
+    }
+
+    /// Where the last call was made.
+    pub fn made_at(&mut self, site: u32) {
+        *Arc::make_mut(&mut self.graph.calls).site.last_mut().expect("a call was added") = site;
     }
 
     pub fn kind(&mut self, kind: Kind) -> u32 {

@@ -9,7 +9,7 @@ mod servers;
 
 use super::*;
 use crate::graph::{Adding, Builder, Kind, Message, Reach};
-use crate::path::{Path, critical};
+use crate::path::{OnPath, Path, critical};
 
 const KIND: Kind = Kind { bytes: 8, reach: Reach::Host, trips: 1 };
 
@@ -243,6 +243,7 @@ fn graph(program: &Program, unit: i64, measured: Option<&Replayed>) -> Graph {
                 left = exit / PS;
             }
             builder.call(adding, &steps);
+            builder.made_at(left as u32 % 5);
         }
     }
     builder.finish()
@@ -372,7 +373,16 @@ proptest! {
         let in_calls = Conditions { progress: Progress::Calls, ..slower.clone() };
         for conditions in [conditions, slower, in_calls] {
             let replayed = replay(&recorded, &conditions, Residuals::Own(&residuals)).unwrap();
-            prop_assert_eq!(critical(&recorded, &conditions, &replayed).parts.total(), replayed.total);
+            let path = critical(&recorded, &conditions, &replayed);
+            prop_assert_eq!(path.parts.total(), replayed.total);
+            // By what calls are told apart, too.
+            for sums in [path.by(|spot| spot.rank), path.by(|spot| spot.site)] {
+                let mut all = OnPath::default();
+                sums.values().for_each(|of| all += *of);
+                prop_assert_eq!(all.computing, path.parts.computing);
+                prop_assert_eq!(all.computing + all.time, replayed.total);
+                prop_assert_eq!(all.counts, path.counts[0]);
+            }
         }
     }
 
@@ -387,6 +397,22 @@ proptest! {
         let (up, _) = walked(&graph, &dearer(&conditions, &graph, 1));
         let (down, _) = walked(&graph, &dearer(&conditions, &graph, -1));
         let count = path.counts[0].trips as i64;
+        prop_assert!(time - down <= count && count <= up - time, "{} {count} {}", time - down, up - time);
+    }
+
+    /// The same of the cores' work, by the ends of messages on the path.
+    #[test]
+    fn the_gradient_by_overhead_is_the_finite_difference(program in programs(), costs: Four) {
+        let unit = 1_000_000;
+        let graph = graph(&program, unit / PS, None);
+        let conditions = prices(&graph, unit, costs);
+        let at = |by: i64| {
+            let mut other = conditions.clone();
+            other.prices.kinds.iter_mut().for_each(|price| (price.send, price.receive) = (price.send + by, price.receive + by));
+            walked(&graph, &other)
+        };
+        let ((down, _), (time, path), (up, _)) = (at(-1), at(0), at(1));
+        let count = path.counts[0].ends as i64;
         prop_assert!(time - down <= count && count <= up - time, "{} {count} {}", time - down, up - time);
     }
 

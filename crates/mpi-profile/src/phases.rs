@@ -1,0 +1,47 @@
+//! Phases of a program, as MPI_Pcontrol marks them.
+
+use record::layout::{Phase, Region, WHOLE_RANK, kind};
+
+use crate::clock;
+use crate::process::Rank;
+use crate::tables::Room;
+
+const AT_ONCE: u32 = 256;
+/// Phases that are recorded; a program that marks more marks something else.
+const MOST: u32 = 1 << 16;
+
+#[derive(Debug, Default)]
+pub struct Phases {
+    room: Option<Room>,
+    used: u32,
+    all: u32,
+}
+
+impl Phases {
+    /// One begins, by a call of this thread.
+    pub fn mark(&mut self, rank: &Rank, level: i32, thread: u16) {
+        if self.room.is_none() || self.used == AT_ONCE {
+            let room = (self.all < MOST).then(|| {
+                rank.region(Region {
+                    kind: kind::PHASES,
+                    thread: WHOLE_RANK,
+                    record_bytes: size_of::<Phase>() as u16,
+                    capacity: AT_ONCE,
+                    ..Region::default()
+                })
+            });
+            let Some(room) = room.flatten() else { return rank.dropped(|dropped| &raw mut dropped.phases) };
+            (self.room, self.used) = (Some(room), 0);
+        }
+        let Some(room) = self.room else { return };
+        let (ticks, thread) = (clock::ticks(rank.clock), u32::from(thread));
+        let phase = Phase { ticks, level, thread, seal: 0 }.sealed();
+        // SAFETY: the region has room for AT_ONCE records, of which `used` are taken.
+        unsafe {
+            room.start.as_ptr().cast::<Phase>().add(self.used as usize).write(phase);
+            self.used += 1;
+            self.all += 1;
+            (&raw mut (*room.entry.as_ptr()).used).write_volatile(self.used);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The critical path of a recorded program: by call site, for its profile and for `plimsoll whatif`.
+
+use machine::{Costs, Result};
+use profile::sites::Places;
+use profile::summary::{Critical, OnPath, SiteSummary, Summary};
+use profile::terminal::place;
+use profile::timeline::Timeline;
+use whatif::answer::walk;
+use whatif::candidate::Recorded;
+use whatif::graph::{Graph, NO_SITE, Reach};
+use whatif::model::{Draw, Prices, Ways};
+use whatif::path::{self, Path};
+
+/// Puts it among the figures of a profile, by `costs` where those of what carried its messages are among them.
+///
+/// # Errors
+/// The timeline contradicts itself.
+pub fn put(summary: &mut Summary, timeline: &Timeline, costs: &Costs) -> Result<()> {
+    let graph = Graph::of(timeline)?;
+    if graph.is_empty() {
+        return Ok(());
+    }
+    let (recorded, between) = recorded(summary, &graph);
+    let priced = recorded.ways(costs, None).and_then(|ways| {
+        let prices = Prices::of(&graph, costs, &ways, &Draw::default())?;
+        Ok((prices, ways))
+    });
+    let (prices, ways) = priced.ok().unzip();
+    let path = walk(&graph, prices, ways.as_ref().map(Ways::progress).unwrap_or_default())?;
+    let seconds = |ps: i64| ps as f64 / 1e12;
+    let whole = seconds(path.parts.total());
+    let shown = |of: path::OnPath| OnPath {
+        calls: of.calls,
+        trips: of.counts.trips,
+        seconds: seconds(of.time),
+        share: seconds(of.time) / whole.max(1e-12),
+        compute: seconds(of.computing),
+    };
+    let mut by_site = path.by(|spot| spot.site);
+    let elsewhere = by_site.remove(&NO_SITE).unwrap_or_default();
+    let critical = Critical {
+        seconds: whole,
+        compute: seconds(path.parts.computing),
+        elsewhere: seconds(elsewhere.time),
+        costs: ways.map(|ways| if between { ways.between } else { ways.within }.to_string()),
+    };
+    let by_site = by_site.into_iter().map(|(site, of)| (site, shown(of))).collect();
+    summary.put_critical(critical, &timeline.places, &by_site);
+    Ok(())
+}
+
+/// What a profile tells of how its messages were carried, and whether that was between hosts.
+pub fn recorded<'s>(summary: &'s Summary, graph: &Graph) -> (Recorded<'s>, bool) {
+    let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
+    let library = summary.job.libraries.first().map_or("", String::as_str);
+    (Recorded { command: &summary.job.command, library, between }, between)
+}
+
+/// Call sites of a timeline by the names that its profile has for them, and its ranks' cores.
+#[derive(Debug)]
+pub struct Names<'s> {
+    summary: &'s Summary,
+    among: Vec<Option<usize>>,
+}
+
+impl<'s> Names<'s> {
+    pub fn of(summary: &'s Summary, places: &Places) -> Names<'s> {
+        Names { summary, among: places.among(&summary.sites) }
+    }
+
+    pub fn site(&self, site: u32) -> Option<&'s SiteSummary> {
+        let place = self.among.get(site as usize).copied().flatten()?;
+        self.summary.sites.get(place)
+    }
+
+    /// `MPI_Send exchange.c:88 exchange`
+    pub fn call(&self, spot: &path::Spot) -> String {
+        let name = profile::sites::name(spot.function);
+        self.site(spot.site)
+            .map_or_else(|| format!("{name} (place not known)"), |site| format!("{name} {}", place(site)))
+    }
+
+    /// The core that a rank of the first MPI_COMM_WORLD was seen on most often, with its host.
+    pub fn core(&self, rank: u32) -> Option<(&'s str, u32)> {
+        let of = self.summary.ranks.iter().find(|of| of.world == 0 && of.rank == rank)?;
+        Some((of.host.as_str(), *of.cores.value()?.first()?))
+    }
+}
+
+/// What is on a path by call site, what takes the longest first.
+pub fn lines(path: &Path) -> Vec<(path::Spot, path::OnPath)> {
+    let line = |spot: &path::Spot| path::Spot { rank: 0, bits: 0, ..*spot };
+    let mut lines: Vec<_> = path.by(line).into_iter().collect();
+    lines.sort_by_key(|(_, of)| std::cmp::Reverse((of.time, of.counts.trips, of.calls)));
+    lines
+}
