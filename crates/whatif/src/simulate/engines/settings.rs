@@ -65,8 +65,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// As `plimsoll mpirun` would run it on hosts like this one. `network` is `udp`, `afxdp` or `xdp`; `place` tells where in its
-    /// interval each cost lies, from -1, its least, over 0, its middle, to 1. With `M(b)`, a message of a stream, and
+    /// As `plimsoll mpirun` would run it on hosts like this one. `network` is `udp`, `afxdp` or `xdp`; `place` tells where in their
+    /// intervals all costs lie, from -1, their least, over 0, their middle, to 1: those of a carrier are all as many times their
+    /// middle as its rows are in the geometric mean. With `M(b)`, a message of a stream, and
     /// `E(b)`, the same but no more than half of half a round trip `H(b)`, the rows of placement `app` for three sizes `b` of `k` packets and `n` bytes
     /// of packets, the second the largest that was measured of one packet, give
     /// ```text
@@ -103,7 +104,7 @@ impl Carrier {
         let link = LinkConfig::for_port(&capabilities, 0);
         let solved = solve(costs, network, &link, place);
         let reading = |which: fn(&Solved) -> f64| match &solved {
-            Ok(solved) => Reading::Modelled(1e3 * which(solved)),
+            Ok(solved) => Reading::Modelled(1e3 * solved.times * which(solved)),
             Err(reason) => Reading::absent(reason),
         };
         Carrier {
@@ -125,6 +126,8 @@ impl Carrier {
 
 /// In ns.
 struct Solved {
+    /// By which all else is to be multiplied.
+    times: f64,
     message: f64,
     packet: f64,
     byte: f64,
@@ -158,7 +161,7 @@ fn solve(costs: &Costs, network: Option<&str>, link: &LinkConfig, place: f64) ->
     let known = sizes(way);
     let value = |item: Item, size: Bytes| {
         let reading = costs.sized(&item, size).reading;
-        reading.value().map(|interval| at(*interval, place)).ok_or_else(never)
+        reading.value().map(|interval| interval.middle).ok_or_else(never)
     };
     let of = |most: u64| {
         let size = known.iter().rev().find(|size| size.0 <= most).or(known.first()).copied().ok_or_else(never)?;
@@ -188,7 +191,11 @@ fn solve(costs: &Costs, network: Option<&str>, link: &LinkConfig, place: f64) ->
         fetched = over(other.stream - one.stream, long.0 as f64 - short.0 as f64);
         read = (one.stream - fetched * short.0 as f64 - message - 2.0 * packet).max(0.0);
     }
-    Ok(Solved { message, packet, byte, read, fetched, latency, wire })
+    let ours = |item: &Item| [Item::HalfTrip(way.clone()), Item::Message(way.clone())].contains(item);
+    let intervals = costs.rows().iter().filter(|row| ours(&row.item)).filter_map(|row| row.cost.value());
+    let logarithms: Vec<f64> = intervals.map(|interval| (at(*interval, place) / interval.middle).ln()).collect();
+    let times = (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp();
+    Ok(Solved { times, message, packet, byte, read, fetched, latency, wire })
 }
 
 /// How many packets a message takes that goes at once, and their bytes: the engine's own.

@@ -269,7 +269,7 @@ fn costs_are_solved_for_what_was_measured() {
     let truth = settings(Placement::App, 1);
     let mut rows = measured(None, &truth.within.link);
     rows.extend(measured(Some("udp"), &truth.between.link));
-    let solved = Settings::of(&Costs::of(rows), Placement::App, 1, "udp", 0.0);
+    let solved = Settings::of(&Costs::of(rows.clone()), Placement::App, 1, "udp", 0.0);
     let near =
         |reading: &Reading<f64>, value: u64| (reading.value().unwrap() - value as f64).abs() < 1e-3 * value as f64;
     let Work { message, packet, byte, .. } = &solved.between.work;
@@ -289,6 +289,18 @@ fn costs_are_solved_for_what_was_measured() {
         let n = packet_bytes(bytes, ranks_per_host == 1);
         let half = 2 * own(n) + LATENCY + WIRE * n;
         assert!(outcome.ranks[0].abs_diff(20 * half) <= 200, "{bytes}: {} {}", outcome.ranks[0], 20 * half);
+    }
+    // At the ends of the intervals all costs are as many times as much.
+    let wide = |row: Row| Row {
+        cost: row.cost.map(|cost| Interval { low: cost.low / 2.0, high: cost.high * 3.0, ..cost }),
+        ..row
+    };
+    let wide = Costs::of(rows.into_iter().map(wide).collect());
+    for (place, times) in [(-1.0, 0.5), (0.0, 1.0), (1.0, 3.0)] {
+        let at = Settings::of(&wide, Placement::App, 1, "udp", place).between;
+        assert!(
+            near(&at.latency, (LATENCY as f64 * times) as u64) && near(&at.work.byte, (BYTE as f64 * times) as u64)
+        );
     }
     let absent = Settings::of(&Costs::modelled(), Placement::App, 1, "udp", 0.0);
     let fault = simulate(&mut Lazy::of(PingPong { bytes: 8, rounds: 1 }), &absent).unwrap_err().to_string();
