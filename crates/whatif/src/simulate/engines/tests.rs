@@ -95,6 +95,29 @@ fn ping_pong_takes_its_closed_form() {
 }
 
 #[test]
+fn a_look_at_an_engine_takes_a_turn() {
+    let (bytes, rounds) = (8, 50);
+    let of = |turn: u64| {
+        let settings = Settings { turn: exactly(turn), ..settings(Placement::Core, 1) };
+        lazily(PingPong { bytes, rounds }, &settings)
+    };
+    let (without, with) = (of(0), of(7000));
+    // One at either end of each message; what is waited for is no work.
+    assert_eq!(with.ranks[0] - without.ranks[0], 2 * 2 * u64::from(rounds) * 7000);
+    assert_eq!(with.engines, without.engines);
+}
+
+#[test]
+fn a_cpu_that_waits_moves_messages_while_another_computes() {
+    let text = |cpu| {
+        let receiver = format!("recv 300000b from 0 cpu 0\ncalc 9000000 cpu {cpu}");
+        format!("num_ranks 2\nrank 0 {{\nsend 300000b to 1\n}}\nrank 1 {{\n{receiver}\n}}\n")
+    };
+    let ended = |cpu| of_goal(&text(cpu), &settings(Placement::App, 1)).unwrap().ranks;
+    assert!(ended(0)[0] > 9_000_000_000 && ended(1)[0] < 9_000_000_000, "{:?} {:?}", ended(0), ended(1));
+}
+
+#[test]
 fn a_loaded_core_serves_one_message_after_the_other() {
     for (placement, ranks) in BOTH.into_iter().flat_map(|placement| [10, 300].map(|ranks| (placement, ranks))) {
         let bytes = 64;
