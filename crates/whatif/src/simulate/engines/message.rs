@@ -14,6 +14,9 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// Not 0, so that it can be read from outside; its pieces follow.
+    pub const ADDRESS: u64 = 1;
+
     pub fn sent(length: u64, all: &Rc<Cell<u64>>) -> Message {
         Message { length: length as usize, written: 0, all: all.clone() }
     }
@@ -28,9 +31,8 @@ impl engine::Buffer for Message {
         self.length
     }
 
-    /// Not 0, so that it can be read from outside; long ranges from there on are addresses too.
     fn address(&self) -> u64 {
-        1
+        Message::ADDRESS
     }
 
     fn read(&self, _: usize, _: &mut [u8]) {}

@@ -102,6 +102,7 @@ pub(super) struct World<'p, P> {
     computing: usize,
     under_way: usize,
     progressed: u64,
+    loud: usize,
     outcome: Outcome,
 }
 
@@ -157,6 +158,7 @@ impl<'p, P: Program> World<'p, P> {
             computing: 0,
             under_way: 0,
             progressed: 0,
+            loud: 0,
             outcome: Outcome { ranks: vec![0; count], ..Outcome::default() },
         })
     }
@@ -422,9 +424,11 @@ impl<'p, P: Program> World<'p, P> {
         if engine.next_timeout().is_some_and(|at| at <= ns(*clock)) {
             engine.handle_timeout(ns(*clock));
         }
-        let read = engine.counters().single_copies;
-        let fetched = engine.carry_out_reads(|_, _, _| true);
-        let reads = engine.counters().single_copies - read;
+        let mut reads = 0;
+        let fetched = engine.carry_out_reads(|_, address, _| {
+            reads += u64::from(address == Message::ADDRESS);
+            true
+        });
         // A long message is read piece by piece.
         self.ranks[rank].again |= fetched > 0;
         self.outcome.fetched += fetched;
@@ -528,9 +532,16 @@ impl<'p, P: Program> World<'p, P> {
         one
     }
 
-    fn is_quiet(&self) -> bool {
+    /// Looks first at the rank that was not quiet the last time.
+    fn is_quiet(&mut self) -> bool {
+        if self.under_way > 0 {
+            return false;
+        }
         let quiet = |rank: &Rank| rank.inbox.is_empty() && rank.commands.is_empty() && rank.engine.is_quiet();
-        self.under_way == 0 && self.ranks.iter().all(quiet)
+        let (before, rest) = self.ranks.split_at(self.loud);
+        let loud = rest.iter().chain(before).position(|rank| !quiet(rank));
+        self.loud = (self.loud + loud.unwrap_or(0)) % self.ranks.len().max(1);
+        loud.is_none()
     }
 
     fn finished(mut self) -> Result<Outcome> {
