@@ -103,6 +103,9 @@ pub struct Counters {
     pub announced: u64,
     /// Times that a peer was allowed twice as many unmatched messages, for a receive that waited behind them.
     pub widened: u64,
+    /// Times that the messages to a peer began to wait for credit, or that what came of it did not suffice.
+    #[serde(default)]
+    pub credit_waits: u64,
     /// Rendezvous messages fetched from the sender's memory.
     pub single_copies: u64,
     /// Fetches that failed; the bytes then came in packets.

@@ -127,6 +127,7 @@ impl<B: Buffer> Engine<B> {
                 link.credit_messages = messages;
                 link.credit_bytes = bytes;
                 link.announce = announce;
+                link.starved = false;
                 self.mark_ready(peer);
                 Ok(())
             }

@@ -132,7 +132,13 @@ impl<B: Buffer> Engine<B> {
         }
         let link = &mut self.peers[peer.0 as usize];
         let (plan, length) = match &link.reliability {
-            None => plan_packet(link, &self.sends)?,
+            None => match plan_packet(link, &self.sends) {
+                Some(planned) => planned,
+                None => {
+                    self.counters.credit_waits += u64::from(link.starves());
+                    return None;
+                }
+            },
             Some(reliability) => {
                 let planned = match reliability.to_resend() {
                     Some((place, _, length)) => Some((Plan::Resend { place }, length)),
@@ -141,8 +147,16 @@ impl<B: Buffer> Engine<B> {
                 };
                 match planned {
                     Some((plan, length)) => (plan, RELIABILITY_HEADER + length),
-                    None if reliability.must_acknowledge(now) => (Plan::Acknowledge, RELIABILITY_HEADER),
-                    None => return None,
+                    None => {
+                        let acknowledges = reliability.must_acknowledge(now);
+                        if reliability.may_send() {
+                            self.counters.credit_waits += u64::from(link.starves());
+                        }
+                        if !acknowledges {
+                            return None;
+                        }
+                        (Plan::Acknowledge, RELIABILITY_HEADER)
+                    }
                 }
             }
         };

@@ -75,6 +75,8 @@ pub(crate) struct Peer {
     pub credit_bytes: u64,
     /// The peer has asked for announcements of what lacks credit for its bytes.
     pub announce: bool,
+    /// The first message waits for credit.
+    pub starved: bool,
     /// Those of `messages` that are in other spaces than [`Space::Tagged`].
     pub untagged: u32,
 
@@ -108,6 +110,7 @@ impl Peer {
             credit_messages: config.credit_messages,
             credit_bytes: config.credit_bytes.0,
             announce: false,
+            starved: false,
             untagged: 0,
             partial: None,
             allowance: config.credit_messages,
@@ -132,6 +135,11 @@ impl Peer {
     pub fn pop_message(&mut self, space: Space) {
         self.messages.pop_front();
         self.untagged -= u32::from(space != Space::Tagged);
+    }
+
+    /// Nothing could leave: whether a message has begun to wait for credit since credit last came.
+    pub fn starves(&mut self) -> bool {
+        !self.messages.is_empty() && !std::mem::replace(&mut self.starved, true)
     }
 
     pub fn is_quiet(&self) -> bool {

@@ -153,6 +153,7 @@ fn what_a_receiver_waits_for_comes_although_others_hold_the_credit() {
             pair.settle();
             if late {
                 assert_eq!((pair.announced(), pair.engines[1].queue_lengths().1), (0, CREDIT), "all waits");
+                assert_eq!(pair.engines[0].counters().credit_waits, 1);
             }
             if late && posted {
                 pair.receive(needle);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use launch::installation::Family;
-use machine::costs::{Interval, Item, Row, Way, store};
+use machine::costs::{ENGINE, Interval, Item, Row, Way, store};
 use machine::{Bytes, Nanoseconds, Reading, SiteKind};
 use profile::summary::{SiteSummary, Summary};
 use serde_json::Value;
@@ -111,9 +111,13 @@ fn plimsoll(place: &Path, words: &[&str]) -> (i32, String, String) {
 /// Costs of three carriers, as `plimsoll calibrate` would keep them.
 fn keep_costs(place: &Path) {
     let mpi = Mpi::system(Family::OpenMpi).unwrap().installation.to_string();
-    let ways = [("vader", 400.0), ("ucx", 600.0), ("tcp", 9_000.0)];
-    let rows = ways.into_iter().flat_map(|(carrier, latency)| {
-        let way = Way { carrier: carrier.into(), mpi: mpi.clone(), placement: SiteKind::App, network: None };
+    let way =
+        |carrier: &str| Way { carrier: carrier.into(), mpi: mpi.clone(), placement: SiteKind::App, network: None };
+    keep(place, &[(way("vader"), 400.0), (way("ucx"), 600.0), (way("tcp"), 9_000.0)]);
+}
+
+fn keep(place: &Path, ways: &[(Way, f64)]) {
+    let rows = ways.iter().flat_map(|(way, latency)| {
         [8u64, 65_536].into_iter().flat_map(move |size| {
             let trip = latency + size as f64 * 0.2;
             let row = |item, ns: f64| Row {
@@ -273,4 +277,47 @@ fn what_cannot_be_asked_is_refused() {
     refused(&["run", "--map", "0;1"], &["mapping '0;1'", "0-3/4-7"]);
     refused(&["run", "--capability", "2"], &["capability '2'", "2=0.8"]);
     refused(&["run", "--latency", "5"], &["change '5'", "+2us"]);
+}
+
+#[test]
+fn a_schedule_runs_over_the_engine_itself() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let schedule = "num_ranks 2\nrank 0 {\nsend 200000b to 1\ncalc 5000000\n}\nrank 1 {\nrecv 200000b from 0\n}\n";
+    fs::write(place.join("a.goal"), schedule).unwrap();
+    let run = |words: &[&str]| plimsoll(place, &[&["whatif", "--goal", "a.goal", "--engine"], words].concat());
+    let (code, _, errors) = run(&["app"]);
+    assert!(code != 0 && errors.contains("never measured here") && errors.contains("plimsoll calibrate"), "{errors}");
+    let way = |network: Option<&str>| Way {
+        carrier: ENGINE.into(),
+        mpi: "an MPI".into(),
+        placement: SiteKind::App,
+        network: network.map(str::to_owned),
+    };
+    keep(place, &[(way(None), 300.0), (way(Some("udp")), 5_000.0)]);
+    let (code, said, errors) = run(&["app"]);
+    assert!(
+        code == 0 && said.contains("2 ranks on 1 host, 1 message, over plimsoll's engine at app"),
+        "{said}{errors}"
+    );
+    let all = |words: &[&str]| {
+        let (code, said, errors) = run(&[words, &["--ranks-per-host", "1", "--json"]].concat());
+        assert_eq!(code, 0, "{errors}");
+        serde_json::from_str::<Value>(&said).unwrap()
+    };
+    let (whole, lossy) = (all(&["core:1"]), all(&["core:1", "--loss", "0.1"]));
+    let of = |all: &Value, what: &str| all[what].as_f64().unwrap();
+    assert_eq!((of(&whole, "bytes"), of(&whole, "retransmitted")), (200_000.0, 0.0));
+    assert!(of(&lossy, "retransmitted") > 0.0 && of(&lossy, "bytes") == 200_000.0, "{lossy}");
+    assert!(
+        of(&whole, "total_low_ns") <= of(&whole, "total_ns") && of(&whole, "total_ns") <= of(&whole, "total_high_ns")
+    );
+    for (words, cause) in [
+        (&["xdp:lo"][..], "the message engine runs at app or core:N only"),
+        (&["app", "--ranks-per-host", "1", "--loss", "1"], "loss below 1"),
+        (&["app", "--loss", "0.1"], "--ranks-per-host"),
+    ] {
+        let (code, _, errors) = run(words);
+        assert!(code != 0 && errors.contains(cause), "{errors}");
+    }
 }

@@ -1,13 +1,15 @@
 //! Programs that nobody recorded: schedules of GOAL, and programs made by rule, run under LogGOPS.
 //!
 //! [`goal`] reads a schedule, [`programs`] makes halos and the like for any number of ranks, and [`loggops`] runs them by the
-//! rules of LogGOPSim, to the nanosecond.
+//! rules of LogGOPSim, to the nanosecond. [`engines`] runs them over plimsoll's own message engine instead, the production code
+//! under a virtual clock.
 
 use machine::fault::Result;
 
 use goal::{Running, Schedule};
 use loggops::{Finished, Parameters};
 
+pub mod engines;
 pub mod goal;
 pub mod loggops;
 pub mod programs;

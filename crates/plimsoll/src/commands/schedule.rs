@@ -1,12 +1,14 @@
-//! `plimsoll whatif --goal`: a schedule that nobody need have recorded, under LogGOPS.
+//! `plimsoll whatif --goal`: a schedule that nobody need have recorded, under LogGOPS or over the engine itself.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use chart::number::nanoseconds;
 use linux::output;
-use machine::{Fault, Result, count};
+use machine::costs::store;
+use machine::{Costs, Fault, Result, Site, count};
 use serde_json::json;
+use whatif::simulate::engines::{Outcome, Placement, Settings, simulate};
 use whatif::simulate::loggops::{Finished, Parameters};
 use whatif::simulate::{self, goal};
 
@@ -25,6 +27,19 @@ pub struct Arguments {
         default_value = "L=2500,o=1500,g=1000,G=6,O=0,S=65535"
     )]
     loggops: Parameters,
+    /// Run the schedule over plimsoll's own engine instead, at this placement of each host, under the costs of this machine:
+    /// app, or core:1 for a core of its own
+    #[arg(long, value_name = "SITE", requires = "goal", conflicts_with = "loggops")]
+    engine: Option<Site>,
+    /// How many ranks a host has; without it all are on one
+    #[arg(long, value_name = "COUNT", requires = "engine", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks_per_host: Option<u32>,
+    /// What carries messages between hosts: udp, afxdp or xdp
+    #[arg(long, value_name = "NETWORK", requires = "ranks_per_host", default_value = "udp")]
+    network: String,
+    /// The part of its packets that gets lost: 0.01
+    #[arg(long, value_name = "PART", requires = "ranks_per_host", default_value_t = 0.0)]
+    loss: f64,
 }
 
 pub fn run(file: &PathBuf, arguments: &Arguments, json: bool) -> Result<ExitCode> {
@@ -32,6 +47,9 @@ pub fn run(file: &PathBuf, arguments: &Arguments, json: bool) -> Result<ExitCode
     let text = std::fs::read(file)
         .map_err(|e| Fault::because(name.clone(), e, "write one with `plimsoll report DIR --export goal -o FILE`"))?;
     let schedule = goal::read(&text).map_err(|fault| fault.within(&name))?;
+    if let Some(site) = &arguments.engine {
+        return over_engines(&name, &schedule, site, arguments, json).map_err(|fault| fault.within(&name));
+    }
     let finished = simulate::run(&schedule, &arguments.loggops).map_err(|fault| fault.within(&name))?;
     if json {
         let all = json!({ "file": name, "total_ns": finished.total(), "ranks_ns": finished.ranks, "messages": finished.messages, "bytes": finished.sent });
@@ -57,4 +75,79 @@ fn page(name: &str, schedule: &goal::Schedule, finished: &Finished) -> String {
         nanoseconds(first as f64),
         100.0 * share
     )
+}
+
+/// Where in their intervals the costs lie: all at their middle, all at their least, all at their most.
+const PLACES: [f64; 3] = [0.0, -1.0, 1.0];
+
+fn over_engines(
+    name: &str,
+    schedule: &goal::Schedule,
+    site: &Site,
+    arguments: &Arguments,
+    json: bool,
+) -> Result<ExitCode> {
+    let placement = match site {
+        Site::App => Placement::App,
+        Site::Core(_) => Placement::Core,
+        Site::Xdp(_) | Site::Agent(_) => {
+            let cause = "the message engine runs at app or core:N only";
+            return Err(Fault::new(format!("placement {site}"), cause, "choose app or core:1"));
+        }
+    };
+    let known = store::live()?;
+    let per_host = arguments.ranks_per_host.unwrap_or(schedule.ranks()).max(1);
+    let run = |costs: &Costs, place: f64| {
+        let mut settings = Settings::of(costs, placement, per_host, &arguments.network, place);
+        settings.between.loss = arguments.loss;
+        simulate(&mut goal::Running::of(schedule), &settings)
+    };
+    let outcomes = PLACES.iter().map(|place| run(&known.costs, *place)).collect::<Result<Vec<Outcome>>>()?;
+    let totals: Vec<f64> = outcomes.iter().map(|outcome| outcome.total() as f64 / 1e3).collect();
+    let ends = (totals.iter().copied().fold(f64::MAX, f64::min), totals.iter().copied().fold(0.0, f64::max));
+    let Outcome { ranks, busy, engines, messages, unexpected, lost, .. } = &outcomes[0];
+    let packets = outcomes[0].count(|counters| counters.packets_sent);
+    let again = outcomes[0].count(|counters| counters.retransmitted);
+    let waits = outcomes[0].count(|counters| counters.credit_waits);
+    let share =
+        |busy: &[u64]| busy.iter().sum::<u64>() as f64 / (busy.len().max(1) as u64 * outcomes[0].total().max(1)) as f64;
+    if json {
+        let ns = |ps: &[u64]| ps.iter().map(|ps| *ps as f64 / 1e3).collect::<Vec<f64>>();
+        let all = json!({
+            "file": name, "placement": site.to_string(), "total_ns": totals[0], "total_low_ns": ends.0, "total_high_ns": ends.1,
+            "ranks_ns": ns(ranks), "busy_ns": ns(busy), "engines_busy_ns": ns(engines), "messages": messages,
+            "bytes": outcomes[0].received, "packets": packets, "lost": lost, "retransmitted": again,
+            "unexpected": unexpected, "waits_for_credit": waits,
+        });
+        let text = serde_json::to_string_pretty(&all).map_err(|e| Fault::because("output", e, "report it"))?;
+        output::print(&(text + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = format!(
+        "{name}: {} on {}, {}, over plimsoll's engine at {site}\n\
+         Ends after {} ({} .. {} at the ends of the costs' intervals).\n\
+         {}, {} lost, {again} sent again; {unexpected} messages came before their receives; {waits} waits for credit.\n\
+         Ranks' cores are busy {:.0} % of it.",
+        count::of(ranks.len() as u64, "rank"),
+        count::of(ranks.len().div_ceil(per_host as usize) as u64, "host"),
+        count::of(*messages, "message"),
+        nanoseconds(totals[0]),
+        nanoseconds(ends.0),
+        nanoseconds(ends.1),
+        count::of(packets, "packet"),
+        count::grouped(*lost),
+        100.0 * share(busy)
+    );
+    if !engines.is_empty() {
+        text += &format!(
+            " The engines' cores are busy {:.0} %, the busiest {:.0} %.",
+            100.0 * share(engines),
+            100.0 * outcomes[0].load()
+        );
+    }
+    if let Some(note) = known.note {
+        text += &format!("\n{note}");
+    }
+    output::print(&(text + "\n"))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -97,6 +97,7 @@ const EXAMPLES: &str = "Examples:
   plimsoll whatif run --latency +1us --clock 0.8
   plimsoll whatif run --best 3
   plimsoll whatif --goal run.goal --loggops L=1000,o=200
+  plimsoll whatif --goal run.goal --engine core:1 --ranks-per-host 8 --loss 0.01
   plimsoll whatif --measure send,receive -- mpirun -n 2 ./program
   plimsoll whatif --measure send,receive --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 

@@ -107,8 +107,8 @@ impl Schedule {
     }
 }
 
-/// A schedule while it runs.
-pub(super) struct Running<'s> {
+/// A schedule while it runs: a program.
+pub struct Running<'s> {
     schedule: &'s Schedule,
     requires: Vec<u32>,
 }
