@@ -16,12 +16,16 @@ fn the_page_says_what_the_summary_says() {
         "modelled",
         "no powercap zone on this machine",
         "21.0 ns a call",
+        "The critical path, of what was waited for, took 12.0 s: 75.0 % of it outside of MPI, 5.0 % in calls of which",
+        "What messages cost was not measured",
+        "9,602",
     ] {
         assert!(page.contains(said) || page.contains(&said.replace("&#39;", "'")), "{said}");
     }
     let without = render(&fixture::summary(8));
     assert!(without.contains("The ranks spent"), "the figures speak where there is no verdict");
     assert!(!without.contains("id=\"timeline\""));
+    assert!(page.contains("On the path") && !without.contains("On the path") && !without.contains("critical path"));
 }
 
 #[test]

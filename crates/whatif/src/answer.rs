@@ -230,7 +230,7 @@ impl<'a> Program<'a> {
             Ok((replayed.total as f64 / 1e3, trips as f64))
         };
         let recorded = learned.total as f64 / 1e3;
-        let tolerance = |more: &f64| Ok(Tolerance { more: *more, latency: reach(recorded, *more, 1.0, &at)? });
+        let tolerance = |more: &f64| Ok(Tolerance { more: *more, latency: reach(recorded, *more, 1.0, at)? });
         more.iter().map(tolerance).collect()
     }
 }
