@@ -122,7 +122,7 @@ impl Page<'_> {
     }
 }
 
-fn path(path: &Path) -> Value {
+pub fn path(path: &Path) -> Value {
     let Parts { computing, work, messages, opaque, unexplained, overexplained } = path.parts;
     let of = |counts: &Counts| json!({ "trips": counts.trips, "bytes": counts.bytes, "ends": counts.ends });
     let ns = |ps: i64| ps as f64 / 1e3;
@@ -144,7 +144,7 @@ fn percent(part: i64, whole: i64) -> String {
 }
 
 /// `computing 71 %, messages 12 %, ..`
-fn shares(parts: &Parts) -> String {
+pub fn shares(parts: &Parts) -> String {
     let whole = parts.total();
     let all = [
         ("computing", parts.computing),

@@ -129,6 +129,14 @@ fn a_recorded_program_comes_back() {
     assert!(time("carried by tcp") > time("carried by ucx") && time("half the latency") <= 1.0, "{said}");
     // Every call is followed but those that ask in vain.
     assert!(!said.contains("not modelled"), "{said}");
+    // Held against itself: all its calls are known, and its own time is what it took.
+    let (code, said, errors) = plimsoll(place, &["whatif", "run", "--against", "run", "--latency", "x1", "--json"]);
+    assert_eq!(code, 0, "{errors}");
+    let itself: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&itself["unchanged"], &itself["unseen_calls"]), (&Value::from(1.0), &Value::from(0.0)), "{said}");
+    assert_eq!((&itself["recorded_ns"], itself["carried"][0] == itself["carried"][1]), (&all["recorded_ns"], true));
+    let (code, said, _) = plimsoll(place, &["whatif", "run", "--against", "run", "--carried", "tcp"]);
+    assert!(code == 0 && said.contains("Predicted") && said.contains("carried by tcp"), "{said}");
     let (code, said, _) = plimsoll(place, &["whatif", "run", "--best", "1"]);
     assert!(code == 0 && said.contains(&format!("plimsoll try -- mpirun -n 2 {program} -- plimsoll mpirun")), "{said}");
     // So short a job is its start and end, of which a replay knows nothing.

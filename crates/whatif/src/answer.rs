@@ -14,6 +14,10 @@ use crate::model::{Draw, Prices, Ways};
 use crate::path::{Path, critical};
 use crate::replay::{Conditions, PS, Replayed, Residuals, replay};
 
+mod against;
+
+pub use against::Against;
+
 /// Draws that are made: fewer, where calls are many.
 const DRAWS: std::ops::RangeInclusive<usize> = 8..=64;
 const DRAWS_TIMES_CALLS: usize = 20_000_000;
@@ -99,10 +103,14 @@ impl<'a> Program<'a> {
     }
 
     fn conditions(&self, draw: &Draw) -> Result<Conditions> {
-        let prices = Prices::of(self.graph, self.costs, &self.ways, draw)?;
+        self.conditions_of(self.graph, draw)
+    }
+
+    fn conditions_of(&self, graph: &Graph, draw: &Draw) -> Result<Conditions> {
+        let prices = Prices::of(graph, self.costs, &self.ways, draw)?;
         Ok(Conditions {
             prices,
-            computing: vec![1.0; self.graph.lanes.len()],
+            computing: vec![1.0; graph.lanes.len()],
             progress: self.ways.progress(),
             unrecorded: false,
         })
@@ -149,11 +157,8 @@ impl<'a> Program<'a> {
     pub fn ask(&self, levers: &[&Lever]) -> Result<Vec<Answer>> {
         let drawn = in_parallel(&self.draws, |draw| self.pulled(levers, draw))?;
         let answer = |nth: usize| {
-            let mut times: Vec<f64> = drawn.iter().map(|of| of[nth].0).collect();
-            times.sort_by(f64::total_cmp);
-            let quantile = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize];
-            let time = Interval { low: quantile(0.025), middle: quantile(0.5), high: quantile(0.975) };
-            Answer { time, path: drawn[0][nth].1.clone(), draws: times.len() }
+            let time = interval(drawn.iter().map(|of| of[nth].0).collect());
+            Answer { time, path: drawn[0][nth].1.clone(), draws: drawn.len() }
         };
         Ok((0..levers.len()).map(answer).collect())
     }
@@ -223,6 +228,13 @@ impl<'a> Program<'a> {
             })
             .collect()
     }
+}
+
+/// What holds 95 % of the draws.
+fn interval(mut drawn: Vec<f64>) -> Interval {
+    drawn.sort_by(f64::total_cmp);
+    let quantile = |part: f64| drawn[((drawn.len() - 1) as f64 * part).round() as usize];
+    Interval { low: quantile(0.025), middle: quantile(0.5), high: quantile(0.975) }
 }
 
 /// `work` of each of `all`, by the cores that there are.

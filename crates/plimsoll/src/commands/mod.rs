@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+mod against;
 pub mod bench;
 mod bench_mpi;
 mod bench_profiler;

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use chart::number::nanoseconds;
-use linux::output;
 use machine::{Fault, Result, count};
 use serde_json::json;
 use whatif::simulate::loggops::{Finished, Parameters};
 use whatif::simulate::{self, goal};
+
+use super::whatif::print;
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -33,13 +34,8 @@ pub fn run(file: &PathBuf, arguments: &Arguments, json: bool) -> Result<ExitCode
         .map_err(|e| Fault::because(name.clone(), e, "write one with `plimsoll report DIR --export goal -o FILE`"))?;
     let schedule = goal::read(&text).map_err(|fault| fault.within(&name))?;
     let finished = simulate::run(&schedule, &arguments.loggops).map_err(|fault| fault.within(&name))?;
-    if json {
-        let all = json!({ "file": name, "total_ns": finished.total(), "ranks_ns": finished.ranks, "messages": finished.messages, "bytes": finished.sent });
-        let text = serde_json::to_string_pretty(&all).map_err(|e| Fault::because("output", e, "report it"))?;
-        output::print(&(text + "\n"))?;
-    } else {
-        output::print(&page(&name, &schedule, &finished))?;
-    }
+    let all = || json!({ "file": name, "total_ns": finished.total(), "ranks_ns": finished.ranks, "messages": finished.messages, "bytes": finished.sent });
+    print(json, || page(&name, &schedule, &finished), all)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,12 +10,15 @@ use machine::costs::{Interval, store};
 use machine::{Bytes, Fault, Nanoseconds, Result};
 use profile::profile::Profile;
 use profile::summary::Summary;
+use serde_json::Value;
 use whatif::answer::Program;
 use whatif::candidate::{Candidate, Recorded};
 use whatif::graph::{Graph, Reach};
 use whatif::lever::{Change, Lever};
+use whatif::model::Ways;
 use whatif::replay::Progress;
 
+use super::against;
 use crate::whatif_page::{self, Asked, Page};
 
 /// Predicts what a recorded program would take under another placement, carrier, wire or clock, with an interval.
@@ -53,6 +56,10 @@ pub struct Arguments {
     /// What carried the messages of the recorded run, if its command does not say
     #[arg(long, value_name = "NAME", requires = "folder")]
     recorded: Option<String>,
+    /// Judge the model: predict what this other profile of the program took, of which only the computing between calls is
+    /// used, and print that over the recorded time. --carried says what carried it, if its command does not
+    #[arg(long, value_name = "DIR2", requires = "folder", conflicts_with = "best")]
+    against: Option<PathBuf>,
     /// Print the commands of the N best that can be run here, and keep in the ledger what is expected of them
     #[arg(long, value_name = "N", requires = "folder")]
     best: Option<usize>,
@@ -76,6 +83,7 @@ const EXAMPLES: &str = "Examples:
   plimsoll whatif run
   plimsoll whatif run --latency +1us --clock 0.8
   plimsoll whatif run --best 3
+  plimsoll whatif run --against run-over-tcp --carried tcp
   plimsoll whatif --goal run.goal --loggops L=1000,o=200
   plimsoll whatif --measure send,receive -- mpirun -n 2 ./program
   plimsoll whatif --measure send,receive --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
@@ -99,25 +107,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let path = arguments.folder.clone().unwrap_or_default();
     let folder = path.display().to_string();
-    let mut profile = Profile::open(&path)?;
-    let summary = Summary::of(&profile);
-    let timeline = profile.timeline.take().ok_or_else(|| {
-        let next = "profile the program again: plimsoll profile --trace -- mpirun ..";
-        Fault::new(folder.clone(), "it has no timeline, which a replay needs", next)
-    })?;
-    let graph = Graph::of(&timeline)?;
-    drop(timeline);
-    if graph.is_empty() {
-        return Err(Fault::new(
-            folder,
-            "no call between MPI_Init and MPI_Finalize was recorded",
-            "see plimsoll report DIR",
-        ));
-    }
+    let (graph, summary) = open(&path)?;
     let known = store::live()?;
-    let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
-    let library = summary.job.libraries.first().map_or("", String::as_str);
-    let recorded = Recorded { command: &summary.job.command, library, between };
+    let recorded = recorded(&graph, &summary);
+    let (library, between) = (recorded.library, recorded.between);
     let ways = recorded.ways(&known.costs, arguments.recorded.as_deref())?;
     let ranks = graph.hosts.len() as u32;
     let (core, refused) = auto::own_core(ranks, auto::threads(), &linux::affinity::allowed()?)?;
@@ -132,6 +125,18 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let program = Program::new(&graph, &known.costs, ways.clone())?;
     if program.contradicted {
         notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
+    }
+    if let Some(path) = &arguments.against {
+        let (other, summary) = open(path)?;
+        let judged = self::recorded(&other, &summary).ways(&known.costs, arguments.carried.as_deref())?;
+        let name = |ways: &Ways| if between { ways.between.to_string() } else { ways.within.to_string() };
+        let carried = [name(&ways), name(&judged)];
+        let lever = Lever { ways: Some(judged).filter(|judged| *judged != ways), ..lever(&arguments) };
+        notes.extend(other.notes.iter().map(|note| format!("{}: {note}", path.display())));
+        let against = program.against(&other, &lever).map_err(|fault| fault.within(path.display()))?;
+        let page = against::Page { folder: &folder, other: path, carried, against: &against, notes: &notes };
+        print(arguments.json, || page.terminal(), || page.json())?;
+        return Ok(ExitCode::SUCCESS);
     }
     let check = program.check()?;
     let questions = questions(&arguments, &candidates)?;
@@ -153,12 +158,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         tolerances: &tolerances,
         notes: &notes,
     };
-    if arguments.json {
-        let text = serde_json::to_string_pretty(&page.json()).map_err(|e| Fault::because("output", e, "report it"))?;
-        output::print(&(text + "\n"))?;
-    } else {
-        output::print(&page.terminal())?;
-    }
+    print(arguments.json, || page.terminal(), || page.json())?;
     if let Some(number) = arguments.best {
         // Starting and ending the job is in what a trial times, and stays as it is.
         let whole = summary.job.seconds.map_or(check.recorded, |seconds| seconds * 1e9);
@@ -169,6 +169,37 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A recorded program, and what is known of its job.
+fn open(path: &Path) -> Result<(Graph, Summary)> {
+    let folder = || path.display().to_string();
+    let mut profile = Profile::open(path)?;
+    let summary = Summary::of(&profile);
+    let timeline = profile.timeline.take().ok_or_else(|| {
+        let next = "profile the program again: plimsoll profile --trace -- mpirun ..";
+        Fault::new(folder(), "it has no timeline, which a replay needs", next)
+    })?;
+    let graph = Graph::of(&timeline)?;
+    if graph.is_empty() {
+        let cause = "no call between MPI_Init and MPI_Finalize was recorded";
+        return Err(Fault::new(folder(), cause, "see plimsoll report DIR"));
+    }
+    Ok((graph, summary))
+}
+
+fn recorded<'a>(graph: &Graph, summary: &'a Summary) -> Recorded<'a> {
+    let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
+    let library = summary.job.libraries.first().map_or("", String::as_str);
+    Recorded { command: &summary.job.command, library, between }
+}
+
+pub fn print(as_json: bool, terminal: impl FnOnce() -> String, json: impl FnOnce() -> Value) -> Result<()> {
+    if !as_json {
+        return output::print(&terminal());
+    }
+    let text = serde_json::to_string_pretty(&json()).map_err(|e| Fault::because("output", e, "report it"))?;
+    output::print(&(text + "\n"))
+}
+
 /// One thing that is asked.
 #[derive(Debug)]
 pub struct Question {
@@ -177,22 +208,28 @@ pub struct Question {
     pub candidate: Option<Candidate>,
 }
 
-/// What the arguments ask; without any, what one would ask first.
-fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Question>> {
-    let Arguments { carried, latency, bandwidth, clock, eager, progress, .. } = arguments;
-    let progress = progress.map(|rule| match rule {
+/// All that the arguments change but what carries the messages.
+fn lever(arguments: &Arguments) -> Lever {
+    let progress = arguments.progress.map(|rule| match rule {
         Rule::Calls => Progress::Calls,
         Rule::Always => Progress::Always,
     });
-    let plain = |words: &str, lever| Question { words: words.to_owned(), lever, candidate: None };
-    let mut lever = Lever {
-        latency: *latency,
-        per_byte: bandwidth.map(|factor| 1.0 / factor),
-        clock: *clock,
-        eager: *eager,
+    Lever {
+        latency: arguments.latency,
+        per_byte: arguments.bandwidth.map(|factor| 1.0 / factor),
+        clock: arguments.clock,
+        eager: arguments.eager,
         progress,
         ways: None,
-    };
+    }
+}
+
+/// What the arguments ask; without any, what one would ask first.
+fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Question>> {
+    let Arguments { carried, latency, bandwidth, clock, eager, .. } = arguments;
+    let plain = |words: &str, lever| Question { words: words.to_owned(), lever, candidate: None };
+    let mut lever = lever(arguments);
+    let progress = lever.progress;
     if carried.is_none() && lever == Lever::default() {
         let over = |candidate: &Candidate| Question {
             words: format!("carried by {}", candidate.name),
