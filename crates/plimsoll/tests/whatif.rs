@@ -10,6 +10,9 @@ use machine::costs::{Interval, Item, Row, Way, store};
 use machine::{Bytes, Nanoseconds, Reading, SiteKind};
 use serde_json::Value;
 use testbed::Mpi;
+use whatif::graph::Graph;
+use whatif::model::{Price, Prices};
+use whatif::replay::{Conditions, PS, Progress, Residuals, replay};
 
 /// All that a replay has to follow: blocking and nonblocking, eager and rendezvous, from anywhere, persistent, asking in vain,
 /// collective operations with and without a root, one that does not block.
@@ -152,6 +155,71 @@ fn a_recorded_program_comes_back() {
         serde_json::from_str::<Value>(&said).unwrap()["total_ns"].as_u64().unwrap()
     };
     assert!(simulated("L=100000") > simulated("L=100"));
+    // And by the machine's costs, as a graph of its own.
+    let (code, said, errors) = plimsoll(place, &["whatif", "--goal", "run.goal", "--carried", "vader", "--json"]);
+    assert_eq!(code, 0, "{errors}");
+    let replayed: Value = serde_json::from_str(&said).unwrap();
+    let asked = replayed["asked"].as_array().unwrap();
+    let time = |what: &str| asked.iter().find(|of| of["what"] == what).unwrap()["time"]["middle"].as_f64().unwrap();
+    assert!(time("carried by tcp") > 1.0 && time("half the latency") <= 1.0, "{said}");
+    assert!(replayed["slopes"][0]["right"]["trips"].as_u64() > Some(0), "{said}");
+    let (code, _, errors) = plimsoll(place, &["whatif", "--goal", "run.goal", "--latency", "+1us"]);
+    assert!(code != 0 && errors.contains("--carried"), "{errors}");
+}
+
+/// Messages alone, blocking and not, whose graph and schedule must be the same.
+const MESSAGES: &str = r#"
+#include <mpi.h>
+static char out[64], in[64];
+int main(int argc, char **argv)
+{
+    int rank;
+    MPI_Init(&argc, &argv);
+    MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Comm_rank(world, &rank);
+    MPI_Request request[2];
+    for (int i = 0; i < 100; i++) {
+        MPI_Irecv(in, 64, MPI_CHAR, 1 - rank, 1, world, &request[0]);
+        MPI_Isend(out, 64, MPI_CHAR, 1 - rank, 1, world, &request[1]);
+        for (volatile int k = 0; k < 5000 * (rank + 1); k++) { }
+        MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+        if (rank)
+            MPI_Send(out, 8, MPI_CHAR, 0, 2, world);
+        else
+            MPI_Recv(in, 8, MPI_CHAR, 1, 2, world, MPI_STATUS_IGNORE);
+    }
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+#[test]
+fn an_exported_schedule_replays_as_its_recording() {
+    let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
+    let place = tempfile::tempdir().unwrap();
+    let program = mpi.compile_text(MESSAGES, &Path::new(env!("CARGO_TARGET_TMPDIR")).join("whatif").join("messages"));
+    let (place, program) = (place.path(), program.to_str().unwrap());
+    let (code, _, errors) = plimsoll(place, &["profile", "--trace", "-o", "run", "--", "mpirun", "-n", "2", program]);
+    assert_eq!(code, 0, "{errors}");
+    let (code, _, errors) = plimsoll(place, &["report", "run", "--export", "goal", "-o", "run.goal"]);
+    assert_eq!(code, 0, "{errors}");
+    let timeline = profile::profile::Profile::open(&place.join("run")).unwrap().timeline.unwrap();
+    let schedule = whatif::simulate::goal::read(&fs::read(place.join("run.goal")).unwrap()).unwrap();
+    let graphs = [Graph::of(&timeline).unwrap(), Graph::of_schedule(&schedule, u32::MAX).unwrap()];
+    let begun = graphs[0].lanes.iter().map(|lane| lane.begun);
+    let apart = (begun.clone().max().unwrap() - begun.min().unwrap()) * PS;
+    let total = graphs.map(|graph| {
+        let price = Price { send: 300_000, receive: 200_000, trip: 900_000, engine: 0, rendezvous: false };
+        let conditions = Conditions {
+            prices: Prices { kinds: vec![price; graph.kinds.len()] },
+            computing: vec![1.0; graph.lanes.len()],
+            progress: Progress::Calls,
+            unrecorded: false,
+        };
+        replay(&graph, &conditions, Residuals::None).unwrap().total
+    });
+    // A schedule does not say that one rank left MPI_Init later; no more than by that can they differ.
+    assert!((total[0] - total[1]).abs() <= apart, "{total:?} {apart}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::lever::{Change, Lever, Unknown};
 use crate::model::{Draw, Prices, Ways};
 use crate::path::{Path, critical};
 use crate::replay::{Conditions, PS, Replayed, Residuals, replay};
+use crate::slope::{Slopes, slopes};
 
 mod against;
 
@@ -34,7 +35,7 @@ const CONTRADICTS: f64 = 1.0;
 
 const SEED: u64 = 0x0051_1A11_0000_0007;
 
-/// A recorded program under the costs of a machine.
+/// A recorded program, or a schedule, under the costs of a machine.
 #[derive(Debug)]
 pub struct Program<'a> {
     graph: &'a Graph,
@@ -50,13 +51,15 @@ pub struct Program<'a> {
 /// What a replay of what was recorded says of the model.
 #[derive(Debug, Clone)]
 pub struct Check {
-    /// The recorded time, ns.
+    /// The recorded time, ns; of a schedule the replayed one.
     pub recorded: f64,
     /// The replay with each call's residual, over the recorded time: 1, or the reader is wrong.
     pub identity: f64,
     /// The replay with residuals of their class, over the recorded time.
     pub of_classes: f64,
     pub path: Path,
+    /// What the time changes by where messages cost a little more, or less.
+    pub slopes: Slopes,
     /// Calls that were over before what they waited for began, by the recorded clocks, and the most, ps.
     pub backwards: (u64, i64),
 }
@@ -117,6 +120,9 @@ impl<'a> Program<'a> {
     }
 
     fn learn(&self, conditions: &Conditions) -> Result<(Vec<i64>, Replayed)> {
+        if self.graph.scheduled {
+            return Ok((vec![0; self.graph.len()], replay(self.graph, conditions, Residuals::None)?));
+        }
         let mut residuals = Vec::new();
         let learned = replay(self.graph, conditions, Residuals::Learn(&mut residuals))?;
         Ok((residuals, learned))
@@ -136,6 +142,7 @@ impl<'a> Program<'a> {
             identity: over(&own),
             of_classes: over(&of_classes),
             path: critical(self.graph, &conditions, &own),
+            slopes: slopes(self.graph, &conditions, &own, |call| residuals[call as usize]),
             backwards: learned.backwards,
         })
     }

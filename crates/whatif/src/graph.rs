@@ -7,6 +7,7 @@
 pub mod build;
 mod builder;
 
+mod schedule;
 use std::collections::HashMap;
 
 use profile::timeline::Collective;
@@ -38,6 +39,8 @@ pub struct Graph {
     /// Hosts of the ranks, by rank.
     pub hosts: Vec<u32>,
     /// What is missing or uncertain, and why.
+    /// Nobody recorded it: calls have no measured length.
+    pub scheduled: bool,
     pub notes: Vec<String>,
 }
 

@@ -104,6 +104,9 @@ impl Lever {
             if (kind.reach == Reach::Between) == between {
                 let mut trip = price.trip as f64;
                 trip = match self.latency {
+            if kind.trips == 0 {
+                continue;
+            }
                     Some(Change::By(ns)) => trip + ns * 1e3 * trips,
                     Some(Change::Times(factor)) => {
                         trip - self.latency_of(graph, &before.prices, kind.reach) * trips * (1.0 - factor)

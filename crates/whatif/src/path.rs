@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use crate::graph::{CallId, Graph, Reach, Step};
+use crate::graph::{CallId, Graph, Kind, Reach, Step};
 use crate::replay::{Conditions, PS, Replayed};
 use profile::timeline::Collective;
 
@@ -74,7 +74,8 @@ pub fn critical(graph: &Graph, conditions: &Conditions, replayed: &Replayed) -> 
     let mut at = replayed.exits[call as usize];
     loop {
         let entered = entry(graph, conditions, replayed, lane, call);
-        let (begun, source) = begin(graph, conditions, replayed, call, entered);
+        let (begun, source, ends) = begin(graph, conditions, replayed, call, entered);
+        path.count(ends);
         path.exit(graph, conditions, replayed, call, at - begun);
         // In the call that began it: the work before it there.
         let (other, other_entered) = match source {
@@ -104,7 +105,7 @@ fn first_gap(graph: &Graph, conditions: &Conditions, lane: usize) -> i64 {
     conditions.gap(graph, lane, graph.lanes[lane].first)
 }
 
-fn entry(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usize, call: CallId) -> i64 {
+pub(crate) fn entry(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usize, call: CallId) -> i64 {
     let gap = conditions.gap(graph, lane, call);
     if call == graph.lanes[lane].first {
         let start = graph.lanes.iter().map(|lane| lane.begun).min().unwrap_or(0);
@@ -113,15 +114,17 @@ fn entry(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usiz
     replayed.exits[call as usize - 1] + gap
 }
 
-/// When what the exit of `call` waited for began, and the call that began it; `None`: the call itself, at its entry.
+/// When what the exit of `call` waited for began, the call that began it (`None`: the call itself, at its entry), and what that
+/// worked for before.
 fn begin(
     graph: &Graph,
     conditions: &Conditions,
     replayed: &Replayed,
     call: CallId,
     entered: i64,
-) -> (i64, Option<CallId>) {
-    let Some(place) = replayed.causes[call as usize].step() else { return (entered, None) };
+) -> (i64, Option<CallId>, [Counts; 2]) {
+    let itself = (entered, None, Default::default());
+    let Some(place) = replayed.causes[call as usize].step() else { return itself };
     let (other, wanted) = match graph.step_at(place) {
         Step::Sent(message) | Step::Received(message) => {
             let mover = replayed.movers[message as usize];
@@ -141,14 +144,15 @@ fn begin(
             };
             (graph.members[awaited as usize], Step::Enter(awaited))
         }
-        Step::Send(_) | Step::Post(_) | Step::Enter(_) => return (entered, None),
+        Step::Send(_) | Step::Post(_) | Step::Enter(_) => return itself,
     };
     if other == call {
-        return (entered, None);
+        return itself;
     }
     let lane = graph.lane(other);
     let at = entry(graph, conditions, replayed, lane, other);
-    (at + before(graph, conditions, other, wanted), Some(other))
+    let (work, ends) = before(graph, conditions, other, Some(wanted));
+    (at + work, Some(other), ends)
 }
 
 fn latest(graph: &Graph, conditions: &Conditions, replayed: &Replayed, members: std::ops::RangeInclusive<u32>) -> u32 {
@@ -160,20 +164,21 @@ fn latest(graph: &Graph, conditions: &Conditions, replayed: &Replayed, members: 
     members.max_by_key(entered).unwrap_or(first)
 }
 
-/// The own work of a call before one of its steps; none, where it has not that step.
-fn before(graph: &Graph, conditions: &Conditions, call: CallId, step: Step) -> i64 {
-    let price = |message: u32| conditions.prices.kinds[graph.messages[message as usize].kind as usize];
-    if graph.steps(call).all(|one| one != step) {
-        return 0;
+/// The own work of a call before one of its steps, or all of it, and the ends of messages that it is for; none, where it has
+/// not that step.
+pub(crate) fn before(graph: &Graph, conditions: &Conditions, call: CallId, step: Option<Step>) -> (i64, [Counts; 2]) {
+    let (mut work, mut counts) = (0, <[Counts; 2]>::default());
+    if step.is_some_and(|step| graph.steps(call).all(|one| one != step)) {
+        return (work, counts);
     }
-    let earlier = graph.steps(call).take_while(|one| *one != step);
-    earlier
-        .map(|one| match one {
-            Step::Send(message) => price(message).send,
-            Step::Received(message) => price(message).receive,
-            _ => 0,
-        })
-        .sum()
+    for one in graph.steps(call).take_while(|one| Some(*one) != step) {
+        let (Step::Send(message) | Step::Received(message)) = one else { continue };
+        let kind = graph.messages[message as usize].kind;
+        let price = conditions.prices.kinds[kind as usize];
+        work += if matches!(one, Step::Send(_)) { price.send } else { price.receive };
+        counts[reach(graph, kind)].ends += 1;
+    }
+    (work, counts)
 }
 
 impl Path {
@@ -186,7 +191,7 @@ impl Path {
         let modelled = match replayed.causes[call as usize].step().map(|place| graph.step_at(place)) {
             Some(Step::Sent(message) | Step::Received(message)) => {
                 let kind = graph.messages[message as usize].kind;
-                self.trip(graph, kind);
+                self.count(trip(graph, kind));
                 price(kind).trip
             }
             Some(Step::Leave(member)) => {
@@ -201,7 +206,7 @@ impl Path {
                     self.counts[reach(graph, gathering.kind)].ends += 1;
                     price(gathering.kind).send
                 } else {
-                    self.trip(graph, gathering.kind);
+                    self.count(trip(graph, gathering.kind));
                     price(gathering.kind).trip
                 }
             }
@@ -211,9 +216,9 @@ impl Path {
         self.leave(length - modelled);
     }
 
-    fn trip(&mut self, graph: &Graph, kind: u32) {
-        let Kind { trips, bytes, .. } = Kind::of(graph, kind);
-        self.counts[reach(graph, kind)] += Counts { trips, bytes: trips * bytes, ends: 0 };
+    fn count(&mut self, counts: [Counts; 2]) {
+        self.counts[0] += counts[0];
+        self.counts[1] += counts[1];
     }
 
     fn own(&mut self, graph: &Graph, conditions: &Conditions, call: CallId, opaque: bool, length: i64) {
@@ -221,14 +226,8 @@ impl Path {
             self.parts.opaque += length;
             return;
         }
-        let mut modelled = 0;
-        for step in graph.steps(call) {
-            let (Step::Send(message) | Step::Received(message)) = step else { continue };
-            let kind = graph.messages[message as usize].kind;
-            let price = conditions.prices.kinds[kind as usize];
-            modelled += if matches!(step, Step::Send(_)) { price.send } else { price.receive };
-            self.counts[reach(graph, kind)].ends += 1;
-        }
+        let (modelled, counts) = before(graph, conditions, call, None);
+        self.count(counts);
         self.parts.work += modelled;
         self.leave(length - modelled);
     }
@@ -242,18 +241,15 @@ impl Path {
     }
 }
 
-struct Kind {
-    trips: u64,
-    bytes: u64,
+/// What a message or a gathering counts on its way.
+pub(crate) fn trip(graph: &Graph, kind: u32) -> [Counts; 2] {
+    let mut counts = <[Counts; 2]>::default();
+    let Kind { trips, bytes, .. } = graph.kinds[kind as usize];
+    let trips = u64::from(trips);
+    counts[reach(graph, kind)] = Counts { trips, bytes: trips * bytes, ends: 0 };
+    counts
 }
 
-impl Kind {
-    fn of(graph: &Graph, kind: u32) -> Kind {
-        let kind = graph.kinds[kind as usize];
-        Kind { trips: u64::from(kind.trips), bytes: kind.bytes }
-    }
-}
-
-fn reach(graph: &Graph, kind: u32) -> usize {
+pub(crate) fn reach(graph: &Graph, kind: u32) -> usize {
     usize::from(graph.kinds[kind as usize].reach == Reach::Between)
 }

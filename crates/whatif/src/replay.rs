@@ -236,7 +236,12 @@ impl Replay<'_, '_> {
         }
         if left > 0 {
             let cause = format!("{left} calls wait for each other for ever");
-            return Err(Fault::new("the replay", cause, "profile the program again with --trace"));
+            let next = if graph.scheduled {
+                "write each send before what its receive is required by"
+            } else {
+                "profile the program again with --trace"
+            };
+            return Err(Fault::new("the replay", cause, next));
         }
         Ok(Replayed {
             total,

@@ -1,6 +1,6 @@
-//! `plimsoll whatif --goal`: a schedule that nobody need have recorded, under LogGOPS.
+//! `plimsoll whatif --goal`: a schedule that nobody need have recorded, under LogGOPS (with `--carried` it is replayed).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use chart::number::nanoseconds;
@@ -16,7 +16,7 @@ use super::whatif::print;
 #[command(next_help_heading = "Simulating a schedule")]
 pub struct Arguments {
     /// Simulate a schedule of LogGOPSim (GOAL), which `plimsoll report DIR --export goal` writes
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["folder", "measure"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["folder", "measure"], group = "source")]
     pub goal: Option<PathBuf>,
     /// The network's parameters: nanoseconds, and for S bytes
     #[arg(
@@ -26,13 +26,21 @@ pub struct Arguments {
         default_value = "L=2500,o=1500,g=1000,G=6,O=0,S=65535"
     )]
     loggops: Parameters,
+    /// With --carried: ranks of each host, in order; without it all are on one
+    #[arg(long, value_name = "N", requires_all = ["goal", "carried"], value_parser = clap::value_parser!(u32).range(1..))]
+    pub per_host: Option<u32>,
 }
 
-pub fn run(file: &PathBuf, arguments: &Arguments, json: bool) -> Result<ExitCode> {
+pub fn read(file: &Path) -> Result<goal::Schedule> {
     let name = file.display().to_string();
     let text = std::fs::read(file)
         .map_err(|e| Fault::because(name.clone(), e, "write one with `plimsoll report DIR --export goal -o FILE`"))?;
-    let schedule = goal::read(&text).map_err(|fault| fault.within(&name))?;
+    goal::read(&text).map_err(|fault| fault.within(name))
+}
+
+pub fn run(file: &Path, arguments: &Arguments, json: bool) -> Result<ExitCode> {
+    let name = file.display().to_string();
+    let schedule = read(file)?;
     let finished = simulate::run(&schedule, &arguments.loggops).map_err(|fault| fault.within(&name))?;
     let all = || json!({ "file": name, "total_ns": finished.total(), "ranks_ns": finished.ranks, "messages": finished.messages, "bytes": finished.sent });
     print(json, || page(&name, &schedule, &finished), all)?;

@@ -32,26 +32,26 @@ use crate::whatif_page::{self, Asked, Page};
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Folder of a profile
-    #[arg(value_name = "DIR", required_unless_present_any = ["measure", "goal"], conflicts_with = "measure")]
+    #[arg(value_name = "DIR", required_unless_present_any = ["measure", "goal"], conflicts_with = "measure", group = "source")]
     folder: Option<PathBuf>,
-    /// Let this carry the messages instead: app, core, or a carrier of the MPI
-    #[arg(long, value_name = "NAME", requires = "folder")]
+    /// Let this carry the messages instead: app, core, or a carrier of the MPI. Of a schedule (--goal): what carries them
+    #[arg(long, value_name = "NAME", requires = "source")]
     carried: Option<String>,
     /// Latency of each trip: +2us, -300ns, x0.5
-    #[arg(long, value_name = "CHANGE", requires = "folder", allow_hyphen_values = true)]
+    #[arg(long, value_name = "CHANGE", requires = "source", allow_hyphen_values = true)]
     latency: Option<Change>,
     /// Bandwidth over what it is: 2 for twice
-    #[arg(long, value_name = "FACTOR", requires = "folder", value_parser = factor)]
+    #[arg(long, value_name = "FACTOR", requires = "source", value_parser = factor)]
     bandwidth: Option<f64>,
     /// Clock of the cores over what it is: 0.8
-    #[arg(long, value_name = "FACTOR", requires = "folder", value_parser = factor)]
+    #[arg(long, value_name = "FACTOR", requires = "source", value_parser = factor)]
     clock: Option<f64>,
     /// Messages up to this size are sent at once, larger ones when their receive is posted
-    #[arg(long, value_name = "SIZE", requires = "folder")]
+    #[arg(long, value_name = "SIZE", requires = "source")]
     eager: Option<Bytes>,
     /// Who moves messages whose both halves have begun: the ranks in their calls, or somebody else at any time (a thread, a
     /// core, a device)
-    #[arg(long, value_name = "RULE", requires = "folder")]
+    #[arg(long, value_name = "RULE", requires = "source")]
     progress: Option<Rule>,
     /// What carried the messages of the recorded run, if its command does not say
     #[arg(long, value_name = "NAME", requires = "folder")]
@@ -89,6 +89,7 @@ const EXAMPLES: &str = "Examples:
   plimsoll whatif --measure send,receive --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 
 fn factor(text: &str) -> Result<f64> {
+  plimsoll whatif --goal run.goal --carried ucx --latency +1us
     let number = text.trim_start_matches('x').parse::<f64>().ok().filter(|number| (0.001..=1000.0).contains(number));
     number.ok_or_else(|| {
         Fault::new(format!("factor '{text}'"), "it is no number from 0.001 to 1000", "write it like 0.8")
@@ -102,44 +103,52 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.measure.is_asked() {
         return super::measure::run(arguments.measure, arguments.json);
     }
-    if let Some(file) = &arguments.schedule.goal {
-        return super::schedule::run(file, &arguments.schedule, arguments.json);
-    }
-    let path = arguments.folder.clone().unwrap_or_default();
-    let folder = path.display().to_string();
-    let (graph, summary) = open(&path)?;
+    let lever = lever(&arguments);
+    let (opened, named) = match &arguments.schedule.goal {
+        Some(file) if arguments.carried.is_none() => {
+            if lever != Lever::default() {
+                let next = "say by --carried what carries the messages";
+                return Err(Fault::new(file.display().to_string(), "LogGOPS has none of these levers", next));
+            }
+            return super::schedule::run(file, &arguments.schedule, arguments.json);
+        }
+        Some(file) => (Opened::schedule(file, arguments.schedule.per_host)?, arguments.carried.as_deref()),
+        None => (Opened::profile(arguments.folder.as_deref().unwrap_or(Path::new("")))?, arguments.recorded.as_deref()),
+    };
+    let carried = arguments.carried.as_deref().filter(|_| arguments.schedule.goal.is_none());
+    let Opened { graph, folder, .. } = &opened;
     let known = store::live()?;
-    let recorded = recorded(&graph, &summary);
-    let (library, between) = (recorded.library, recorded.between);
-    let ways = recorded.ways(&known.costs, arguments.recorded.as_deref())?;
+    let recorded = opened.recorded();
+    let between = recorded.between;
+    let ways = recorded.ways(&known.costs, named)?;
     let ranks = graph.hosts.len() as u32;
     let (core, refused) = auto::own_core(ranks, auto::threads(), &linux::affinity::allowed()?)?;
     let mut notes = graph.notes.clone();
     notes.extend(known.note);
     let way = if between { &ways.between } else { &ways.within };
-    if !recorded.is_of_mpi(way) {
-        let ran = library.lines().next().unwrap_or("an unknown MPI");
+    if !graph.scheduled && !recorded.is_of_mpi(way) {
+        let ran = recorded.library.lines().next().unwrap_or("an unknown MPI");
         notes.push(format!("the program ran under {ran}; costs are of {}", way.mpi));
     }
     let candidates = recorded.others(&known.costs, &ways, Some(core.0));
-    let program = Program::new(&graph, &known.costs, ways.clone())?;
+    let program = Program::new(graph, &known.costs, ways.clone())?;
     if program.contradicted {
         notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
     }
     if let Some(path) = &arguments.against {
-        let (other, summary) = open(path)?;
-        let judged = self::recorded(&other, &summary).ways(&known.costs, arguments.carried.as_deref())?;
+        let other = Opened::profile(path)?;
+        let judged = other.recorded().ways(&known.costs, carried)?;
         let name = |ways: &Ways| if between { ways.between.to_string() } else { ways.within.to_string() };
         let carried = [name(&ways), name(&judged)];
-        let lever = Lever { ways: Some(judged).filter(|judged| *judged != ways), ..lever(&arguments) };
-        notes.extend(other.notes.iter().map(|note| format!("{}: {note}", path.display())));
-        let against = program.against(&other, &lever).map_err(|fault| fault.within(path.display()))?;
-        let page = against::Page { folder: &folder, other: path, carried, against: &against, notes: &notes };
+        let lever = Lever { ways: Some(judged).filter(|judged| *judged != ways), ..lever };
+        notes.extend(other.graph.notes.iter().map(|note| format!("{}: {note}", path.display())));
+        let against = program.against(&other.graph, &lever).map_err(|fault| fault.within(path.display()))?;
+        let page = against::Page { folder, other: path, carried, against: &against, notes: &notes };
         print(arguments.json, || page.terminal(), || page.json())?;
         return Ok(ExitCode::SUCCESS);
     }
     let check = program.check()?;
-    let questions = questions(&arguments, &candidates)?;
+    let questions = questions(&arguments, lever, carried, &candidates)?;
     let levers: Vec<&Lever> = questions.iter().map(|question| &question.lever).collect();
     let answers = program.ask(&levers)?;
     let asked = questions.into_iter().zip(answers).map(|(question, answer)| {
@@ -149,47 +158,57 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     });
     let asked: Vec<Asked> = asked.collect();
     let tolerances = program.tolerances(&TOLERANCES)?;
-    let page = Page {
-        folder: &folder,
-        graph: &graph,
-        ways: &ways,
-        check: &check,
-        asked: &asked,
-        tolerances: &tolerances,
-        notes: &notes,
-    };
+    let page =
+        Page { folder, graph, ways: &ways, check: &check, asked: &asked, tolerances: &tolerances, notes: &notes };
     print(arguments.json, || page.terminal(), || page.json())?;
     if let Some(number) = arguments.best {
         // Starting and ending the job is in what a trial times, and stays as it is.
-        let whole = summary.job.seconds.map_or(check.recorded, |seconds| seconds * 1e9);
+        let whole = opened.seconds.map_or(check.recorded, |seconds| seconds * 1e9);
         let outside = (whole / check.recorded - 1.0).max(0.0);
-        let best = Best { recorded: &recorded, ranks, outside, folder: &folder };
+        let best = Best { recorded: &recorded, ranks, outside, folder };
         output::print(&best.of(number, &asked)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A recorded program, and what is known of its job.
-fn open(path: &Path) -> Result<(Graph, Summary)> {
-    let folder = || path.display().to_string();
-    let mut profile = Profile::open(path)?;
-    let summary = Summary::of(&profile);
-    let timeline = profile.timeline.take().ok_or_else(|| {
-        let next = "profile the program again: plimsoll profile --trace -- mpirun ..";
-        Fault::new(folder(), "it has no timeline, which a replay needs", next)
-    })?;
-    let graph = Graph::of(&timeline)?;
-    if graph.is_empty() {
-        let cause = "no call between MPI_Init and MPI_Finalize was recorded";
-        return Err(Fault::new(folder(), cause, "see plimsoll report DIR"));
-    }
-    Ok((graph, summary))
+/// A program to replay, and what is known of its job.
+struct Opened {
+    folder: String,
+    graph: Graph,
+    command: Vec<String>,
+    library: String,
+    seconds: Option<f64>,
 }
 
-fn recorded<'a>(graph: &Graph, summary: &'a Summary) -> Recorded<'a> {
-    let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
-    let library = summary.job.libraries.first().map_or("", String::as_str);
-    Recorded { command: &summary.job.command, library, between }
+impl Opened {
+    fn profile(path: &Path) -> Result<Opened> {
+        let folder = path.display().to_string();
+        let mut profile = Profile::open(path)?;
+        let Summary { job, .. } = Summary::of(&profile);
+        let Some(timeline) = profile.timeline.take() else {
+            let next = "profile the program again: plimsoll profile --trace -- mpirun ..";
+            return Err(Fault::new(folder, "it has no timeline, which a replay needs", next));
+        };
+        let graph = Graph::of(&timeline)?;
+        if graph.is_empty() {
+            let cause = "no call between MPI_Init and MPI_Finalize was recorded";
+            return Err(Fault::new(folder, cause, "see plimsoll report DIR"));
+        }
+        let library = job.libraries.into_iter().next().unwrap_or_default();
+        Ok(Opened { folder, graph, command: job.command, library, seconds: job.seconds })
+    }
+
+    fn schedule(file: &Path, per_host: Option<u32>) -> Result<Opened> {
+        let folder = file.display().to_string();
+        let graph = Graph::of_schedule(&super::schedule::read(file)?, per_host.unwrap_or(u32::MAX));
+        let graph = graph.map_err(|fault| fault.within(&folder))?;
+        Ok(Opened { folder, graph, command: Vec::new(), library: String::new(), seconds: None })
+    }
+
+    fn recorded(&self) -> Recorded<'_> {
+        let between = self.graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
+        Recorded { command: &self.command, library: &self.library, between }
+    }
 }
 
 pub fn print(as_json: bool, terminal: impl FnOnce() -> String, json: impl FnOnce() -> Value) -> Result<()> {
@@ -225,10 +244,14 @@ fn lever(arguments: &Arguments) -> Lever {
 }
 
 /// What the arguments ask; without any, what one would ask first.
-fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Question>> {
-    let Arguments { carried, latency, bandwidth, clock, eager, .. } = arguments;
+fn questions(
+    arguments: &Arguments,
+    mut lever: Lever,
+    carried: Option<&str>,
+    candidates: &[Candidate],
+) -> Result<Vec<Question>> {
+    let Arguments { latency, bandwidth, clock, eager, .. } = arguments;
     let plain = |words: &str, lever| Question { words: words.to_owned(), lever, candidate: None };
-    let mut lever = lever(arguments);
     let progress = lever.progress;
     if carried.is_none() && lever == Lever::default() {
         let over = |candidate: &Candidate| Question {
@@ -246,7 +269,7 @@ fn questions(arguments: &Arguments, candidates: &[Candidate]) -> Result<Vec<Ques
     let mut words = Vec::new();
     let mut candidate = None;
     if let Some(name) = carried {
-        let like = |of: &&Candidate| of.name == *name || of.name.split(':').next() == Some(name);
+        let like = |of: &&Candidate| of.name == name || of.name.split(':').next() == Some(name);
         let found = candidates.iter().find(like).ok_or_else(|| {
             let known: Vec<&str> = candidates.iter().map(|candidate| candidate.name.as_str()).collect();
             let cause = format!("its costs were never measured here; there are those of {}", known.join(", "));
