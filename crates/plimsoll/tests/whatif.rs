@@ -8,11 +8,14 @@ use std::sync::OnceLock;
 use launch::installation::Family;
 use machine::costs::{Interval, Item, Row, Way, store};
 use machine::{Bytes, Nanoseconds, Reading, SiteKind};
+use record::folder::{RANK_SUFFIX, RANKS};
+use record::layout::{COPY, Header, text};
 use serde_json::Value;
 use testbed::Mpi;
 use whatif::graph::Graph;
 use whatif::model::{Price, Prices};
 use whatif::replay::{Conditions, PS, Progress, Residuals, replay};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// All that a replay has to follow: blocking and nonblocking, eager and rendezvous, from anywhere, persistent, asking in vain,
 /// collective operations with and without a root, one that does not block.
@@ -140,6 +143,9 @@ fn a_recorded_program_comes_back() {
     assert_eq!((&itself["recorded_ns"], itself["carried"][0] == itself["carried"][1]), (&all["recorded_ns"], true));
     let (code, said, _) = plimsoll(place, &["whatif", "run", "--against", "run", "--carried", "tcp"]);
     assert!(code == 0 && said.contains("Predicted") && said.contains("carried by tcp"), "{said}");
+    // The same run as one at half the clock: nothing of its computing followed that.
+    let (code, said, errors) = plimsoll(place, &["whatif", "run", "--clock", "0.8", "--at", "0.5=run"]);
+    assert!(code == 0 && said.contains("of the computing 0 % follow the clock (0 .. 0 %)"), "{said} {errors}");
     let (code, said, _) = plimsoll(place, &["whatif", "run", "--best", "1"]);
     assert!(code == 0 && said.contains(&format!("plimsoll try -- mpirun -n 2 {program} -- plimsoll mpirun")), "{said}");
     // So short a job is its start and end, of which a replay knows nothing.
@@ -193,29 +199,43 @@ int main(int argc, char **argv)
 }
 "#;
 
-#[test]
-fn an_exported_schedule_replays_as_its_recording() {
-    let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
-    let place = tempfile::tempdir().unwrap();
+/// A profile of [`MESSAGES`] on this host.
+fn recorded_messages(place: &Path) -> Option<()> {
+    let mpi = Mpi::system(Family::OpenMpi)?;
     let program = mpi.compile_text(MESSAGES, &Path::new(env!("CARGO_TARGET_TMPDIR")).join("whatif").join("messages"));
-    let (place, program) = (place.path(), program.to_str().unwrap());
+    let program = program.to_str().unwrap();
     let (code, _, errors) = plimsoll(place, &["profile", "--trace", "-o", "run", "--", "mpirun", "-n", "2", program]);
     assert_eq!(code, 0, "{errors}");
+    Some(())
+}
+
+fn graph(place: &Path) -> Graph {
+    Graph::of(&profile::profile::Profile::open(&place.join("run")).unwrap().timeline.unwrap()).unwrap()
+}
+
+fn conditions(graph: &Graph, price: Price) -> Conditions {
+    Conditions {
+        prices: Prices { kinds: vec![price; graph.kinds.len()] },
+        computing: vec![1.0; graph.lanes.len()],
+        progress: Progress::Calls,
+        unrecorded: false,
+    }
+}
+
+#[test]
+fn an_exported_schedule_replays_as_its_recording() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let Some(()) = recorded_messages(place) else { return };
     let (code, _, errors) = plimsoll(place, &["report", "run", "--export", "goal", "-o", "run.goal"]);
     assert_eq!(code, 0, "{errors}");
-    let timeline = profile::profile::Profile::open(&place.join("run")).unwrap().timeline.unwrap();
     let schedule = whatif::simulate::goal::read(&fs::read(place.join("run.goal")).unwrap()).unwrap();
-    let graphs = [Graph::of(&timeline).unwrap(), Graph::of_schedule(&schedule, u32::MAX).unwrap()];
+    let graphs = [graph(place), Graph::of_schedule(&schedule, u32::MAX).unwrap()];
     let begun = graphs[0].lanes.iter().map(|lane| lane.begun);
     let apart = (begun.clone().max().unwrap() - begun.min().unwrap()) * PS;
     let total = graphs.map(|graph| {
         let price = Price { send: 300_000, receive: 200_000, trip: 900_000, engine: 0, rendezvous: false };
-        let conditions = Conditions {
-            prices: Prices { kinds: vec![price; graph.kinds.len()] },
-            computing: vec![1.0; graph.lanes.len()],
-            progress: Progress::Calls,
-            unrecorded: false,
-        };
+        let conditions = conditions(&graph, price);
         replay(&graph, &conditions, Residuals::None).unwrap().total
     });
     // A schedule does not say that one rank left MPI_Init later; no more than by that can they differ.
@@ -239,5 +259,39 @@ fn what_cannot_be_asked_is_refused() {
     refused(&["--goal", "run/job.json"], &["run/job.json", "line 1"]);
     refused(&["--goal", "x", "--loggops", "K=1"], &["LogGOPS has L, o, g, G, O and S"]);
     refused(&["run", "--clock", "0"], &["factor '0'", "write it like 0.8"]);
+    refused(&["run", "--clock", "0.8", "--at", "run"], &["recording 'run'", "0.7=DIR"]);
     refused(&["run", "--latency", "5"], &["change '5'", "+2us"]);
+}
+
+/// Rank 1 of a recording becomes one of another host, whose clock nobody set.
+#[test]
+fn clocks_of_hosts_are_aligned_before_a_replay() {
+    const AHEAD: u64 = 10_000_000_000;
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let Some(()) = recorded_messages(place) else { return };
+    let before = graph(place);
+    let files = fs::read_dir(place.join("run").join(RANKS)).unwrap().map(|entry| entry.unwrap().path());
+    for path in files.filter(|path| path.extension().is_some_and(|of| of == RANK_SUFFIX)) {
+        let mut file = fs::read(&path).unwrap();
+        let mut header = Header::read_from_bytes(&file[..size_of::<Header>()]).unwrap();
+        if header.rank == 1 {
+            (header.host, header.boot) = (text("elsewhere"), text("another start"));
+            header.started.realtime += AHEAD;
+            header.latest.realtime += AHEAD;
+            header.seal = header.own_seal();
+            let sealed = &header.as_bytes()[..Header::SEALED + size_of::<u64>()];
+            [0, COPY].into_iter().for_each(|at| file[at..at + sealed.len()].copy_from_slice(sealed));
+            fs::write(&path, file).unwrap();
+        }
+    }
+    let after = graph(place);
+    assert_eq!(after.hosts, [0, 1]);
+    assert!(after.notes.iter().any(|note| note.contains("clocks of 2 hosts are aligned")), "{:?}", after.notes);
+    let apart = |graph: &Graph| graph.lanes[1].begun - graph.lanes[0].begun;
+    assert!((apart(&after) - apart(&before)).unsigned_abs() < AHEAD / 10, "{} {}", apart(&after), apart(&before));
+    let mut residuals = Vec::new();
+    let conditions = conditions(&after, Price::default());
+    let learned = replay(&after, &conditions, Residuals::Learn(&mut residuals)).unwrap();
+    assert_eq!(learned.backwards, (0, 0));
 }

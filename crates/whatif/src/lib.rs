@@ -11,6 +11,7 @@ pub mod answer;
 pub mod candidate;
 pub mod causal;
 pub mod claims;
+pub mod clock;
 pub mod graph;
 pub mod lever;
 pub mod model;

@@ -46,6 +46,9 @@ pub struct Arguments {
     /// Clock of the cores over what it is: 0.8
     #[arg(long, value_name = "FACTOR", requires = "source", value_parser = factor)]
     clock: Option<f64>,
+    /// The program recorded again in DIR, at this share of the clock: narrows how much of its computing follows the clock
+    #[arg(long, value_name = "CLOCK=DIR", requires = "clock", requires = "folder", conflicts_with = "against", value_parser = at)]
+    at: Vec<(f64, PathBuf)>,
     /// Messages up to this size are sent at once, larger ones when their receive is posted
     #[arg(long, value_name = "SIZE", requires = "source")]
     eager: Option<Bytes>,
@@ -82,18 +85,26 @@ const EXAMPLES: &str = "Examples:
   plimsoll profile --trace -o run -- mpirun -n 4 ./program
   plimsoll whatif run
   plimsoll whatif run --latency +1us --clock 0.8
+  plimsoll whatif run --clock 0.8 --at 0.7=run-at-a-lower-clock
   plimsoll whatif run --best 3
   plimsoll whatif run --against run-over-tcp --carried tcp
   plimsoll whatif --goal run.goal --loggops L=1000,o=200
+  plimsoll whatif --goal run.goal --carried ucx --latency +1us
   plimsoll whatif --measure send,receive -- mpirun -n 2 ./program
   plimsoll whatif --measure send,receive --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 
 fn factor(text: &str) -> Result<f64> {
-  plimsoll whatif --goal run.goal --carried ucx --latency +1us
     let number = text.trim_start_matches('x').parse::<f64>().ok().filter(|number| (0.001..=1000.0).contains(number));
     number.ok_or_else(|| {
         Fault::new(format!("factor '{text}'"), "it is no number from 0.001 to 1000", "write it like 0.8")
     })
+}
+
+fn at(text: &str) -> Result<(f64, PathBuf)> {
+    let (clock, folder) = text.split_once('=').ok_or_else(|| {
+        Fault::new(format!("recording '{text}'"), "it does not say its clock", "write it like 0.7=DIR")
+    })?;
+    Ok((factor(clock)?, folder.into()))
 }
 
 /// More time, of which it is told how much latency makes it.
@@ -103,7 +114,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.measure.is_asked() {
         return super::measure::run(arguments.measure, arguments.json);
     }
-    let lever = lever(&arguments);
+    let mut lever = lever(&arguments);
     let (opened, named) = match &arguments.schedule.goal {
         Some(file) if arguments.carried.is_none() => {
             if lever != Lever::default() {
@@ -146,6 +157,17 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let page = against::Page { folder, other: path, carried, against: &against, notes: &notes };
         print(arguments.json, || page.terminal(), || page.json())?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if !arguments.at.is_empty() {
+        let all = arguments.at.iter().map(|(clock, folder)| Ok((*clock, Opened::profile(folder)?)));
+        let all: Vec<(f64, Opened)> = all.collect::<Result<_>>()?;
+        let others: Vec<(f64, &Graph)> = all.iter().map(|(clock, opened)| (*clock, &opened.graph)).collect();
+        let share = whatif::clock::follows(graph, &others)?;
+        let Interval { low, middle, high } = share.times(100.0);
+        notes.push(format!(
+            "of the computing {middle:.0} % follow the clock ({low:.0} .. {high:.0} %), as recorded at other clocks"
+        ));
+        lever.follows_clock = Some(share);
     }
     let check = program.check()?;
     let questions = questions(&arguments, lever, carried, &candidates)?;
@@ -237,6 +259,7 @@ fn lever(arguments: &Arguments) -> Lever {
         latency: arguments.latency,
         per_byte: arguments.bandwidth.map(|factor| 1.0 / factor),
         clock: arguments.clock,
+        follows_clock: None,
         eager: arguments.eager,
         progress,
         ways: None,
