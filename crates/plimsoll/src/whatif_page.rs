@@ -7,10 +7,10 @@ use machine::costs::Interval;
 use machine::count;
 use serde_json::{Value, json};
 use whatif::answer::{Answer, Check, Tolerance};
+use whatif::gradient::Gradient;
 use whatif::graph::Graph;
 use whatif::model::Ways;
 use whatif::path::{Counts, Parts, Path};
-use whatif::slope::Slope;
 
 use crate::commands::whatif::Question;
 
@@ -52,7 +52,8 @@ impl Page<'_> {
         let how = if self.graph.scheduled { "replayed" } else { "recorded" };
         let _ = writeln!(text, "{}: {ranks}, {calls}, {time} {how}, carried by {}\n", self.folder, self.carried());
         let _ = writeln!(text, "Critical path   {}", shares(&check.path.parts));
-        for ((words, of), slope) in ["within hosts", "between hosts"].iter().zip(&check.path.counts).zip(&check.slopes)
+        for ((words, of), slope) in
+            ["within hosts", "between hosts"].iter().zip(&check.path.counts).zip(&check.gradients)
         {
             if of.trips + of.ends + slope.right.trips > 0 {
                 let _ = writeln!(text, "  {words:<14}{}", counts(of, slope));
@@ -119,7 +120,7 @@ impl Page<'_> {
             "replayed_with_own_residuals": self.check.identity,
             "replayed_with_class_residuals": self.check.of_classes,
             "path": path(&self.check.path),
-            "slopes": self.check.slopes.iter().zip(["within_hosts", "between_hosts"]).map(|(of, reach)| json!({
+            "gradients": self.check.gradients.iter().zip(["within_hosts", "between_hosts"]).map(|(of, reach)| json!({
                 "reach": reach, "right": counted(&of.right), "left": counted(&of.left), "kink": of.is_kink(),
             })).collect::<Vec<_>>(),
             "tolerances": self.tolerances.iter().map(|of| json!({ "more": of.more, "latency_ns": of.latency })).collect::<Vec<_>>(),
@@ -173,7 +174,7 @@ pub fn shares(parts: &Parts) -> String {
 }
 
 /// Trips on the path, and what latency costs: where several paths are equally long, another time for more than for less.
-fn counts(counts: &Counts, slope: &Slope) -> String {
+fn counts(counts: &Counts, slope: &Gradient) -> String {
     let trips = count::of(counts.trips, "trip");
     let [right, left] = [slope.right.trips, slope.left.trips].map(|trips| nanoseconds(trips as f64));
     let mut text =

@@ -168,7 +168,7 @@ fn a_recorded_program_comes_back() {
     let asked = replayed["asked"].as_array().unwrap();
     let time = |what: &str| asked.iter().find(|of| of["what"] == what).unwrap()["time"]["middle"].as_f64().unwrap();
     assert!(time("carried by tcp") > 1.0 && time("half the latency") <= 1.0, "{said}");
-    assert!(replayed["slopes"][0]["right"]["trips"].as_u64() > Some(0), "{said}");
+    assert!(replayed["gradients"][0]["right"]["trips"].as_u64() > Some(0), "{said}");
     let (code, _, errors) = plimsoll(place, &["whatif", "--goal", "run.goal", "--latency", "+1us"]);
     assert!(code != 0 && errors.contains("--carried"), "{errors}");
 }

@@ -8,12 +8,12 @@ use experiment::random::Random;
 use machine::costs::Interval;
 use machine::{Costs, Result};
 
+use crate::gradient::{Gradients, gradients};
 use crate::graph::{Graph, Reach};
 use crate::lever::{Change, Lever, Unknown};
 use crate::model::{Draw, Prices, Ways};
 use crate::path::{Path, critical};
 use crate::replay::{Conditions, PS, Replayed, Residuals, replay};
-use crate::slope::{Slopes, slopes};
 
 mod against;
 
@@ -59,7 +59,7 @@ pub struct Check {
     pub of_classes: f64,
     pub path: Path,
     /// What the time changes by where messages cost a little more, or less.
-    pub slopes: Slopes,
+    pub gradients: Gradients,
     /// Calls that were over before what they waited for began, by the recorded clocks, and the most, ps.
     pub backwards: (u64, i64),
 }
@@ -142,7 +142,7 @@ impl<'a> Program<'a> {
             identity: over(&own),
             of_classes: over(&of_classes),
             path: critical(self.graph, &conditions, &own),
-            slopes: slopes(self.graph, &conditions, &own, |call| residuals[call as usize]),
+            gradients: gradients(self.graph, &conditions, &own, |call| residuals[call as usize]),
             backwards: learned.backwards,
         })
     }

@@ -162,7 +162,7 @@ impl Clocks {
         if (0..number).any(|host| room[host][host] < 0.0) {
             return false;
         }
-        for host in 1..number {
+        for (host, lines) in self.hosts.iter_mut().enumerate().skip(1) {
             let (most, least) = (room[host][0], -room[0][host]);
             let shift = match (most.is_finite(), least.is_finite()) {
                 (true, true) => (most + least) / 2.0,
@@ -170,7 +170,7 @@ impl Clocks {
                 (false, true) => least.max(0.0),
                 (false, false) => 0.0,
             };
-            for (_, line) in &mut self.hosts[host] {
+            for (_, line) in lines {
                 line.offset -= shift * (1.0 + line.drift);
             }
         }

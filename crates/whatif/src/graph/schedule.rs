@@ -316,7 +316,9 @@ type Ends = (u32, u32, u64);
 
 /// By rank and place: the number of its message, or `u32::MAX`. The messages, by number.
 fn numbers(plans: &[Plan]) -> Result<(Vec<Vec<u32>>, Vec<Ends>)> {
-    let mut open: HashMap<(u32, u32, u32), [Vec<(u32, u32)>; 2]> = HashMap::new();
+    // By sender, receiver and tag: rank and place of the sends, and of the receives.
+    type Open = [Vec<(u32, u32)>; 2];
+    let mut open: HashMap<(u32, u32, u32), Open> = HashMap::new();
     for plan in plans {
         for place in &plan.order {
             let operation = plan.operations[*place as usize];
@@ -365,5 +367,4 @@ fn numbers(plans: &[Plan]) -> Result<(Vec<Vec<u32>>, Vec<Ends>)> {
 }
 
 #[cfg(test)]
-#[path = "schedule_tests.rs"]
 mod tests;

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use record::functions::{FunctionId, named};
 
 use super::*;
+use crate::gradient::gradients;
 use crate::graph::{Adding, Builder, Kind, Reach};
 use crate::path::{Counts, Path, critical};
-use crate::slope::slopes;
 
 const KIND: Kind = Kind { bytes: 8, reach: Reach::Host, trips: 1 };
 
@@ -375,9 +375,9 @@ proptest! {
         prop_assert!(time - down <= count && count <= up - time, "{} {count} {}", time - down, up - time);
     }
 
-    /// So do all counts; and the slopes are the finite differences to both sides, ties or not.
+    /// So do all counts; and the gradients are the finite differences to both sides, ties or not.
     #[test]
-    fn slopes_are_the_finite_differences(program in programs(), costs: Four) {
+    fn gradients_are_the_finite_differences(program in programs(), costs: Four) {
         let unit = 1_000_000_000;
         let graph = graph(&program, unit / PS, None);
         let conditions = prices(&graph, unit, costs);
@@ -386,7 +386,7 @@ proptest! {
             let path = critical(&graph, &conditions, &replayed);
             (replayed, path)
         };
-        let slope = slopes(&graph, &conditions, &replayed, |_| 0)[0];
+        let slope = gradients(&graph, &conditions, &replayed, |_| 0)[0];
         type Change = fn(&mut Price, &Kind, i64);
         let latency: Change = |price, kind, by| price.trip += by * i64::from(kind.trips);
         let bytes: Change = |price, kind, by| price.trip += by * i64::from(kind.trips) * kind.bytes as i64;
@@ -411,7 +411,7 @@ proptest! {
 
     /// Residuals stay: what they hold back counts as well.
     #[test]
-    fn slopes_hold_with_residuals(program in programs(), real: Four, model: Four) {
+    fn gradients_hold_with_residuals(program in programs(), real: Four, model: Four) {
         let unit = 1_000_000;
         let shape = graph(&program, unit / PS, None);
         let truth = replay(&shape, &prices(&shape, unit, real), Residuals::None).unwrap();
@@ -421,7 +421,7 @@ proptest! {
         replay(&recorded, &conditions, Residuals::Learn(&mut residuals)).unwrap();
         let time = |by| replay(&recorded, &dearer(&conditions, &recorded, by), Residuals::Own(&residuals)).unwrap();
         let now = time(0);
-        let slope = slopes(&recorded, &conditions, &now, |call| residuals[call as usize])[0];
+        let slope = gradients(&recorded, &conditions, &now, |call| residuals[call as usize])[0];
         prop_assert_eq!(time(1).total - now.total, slope.right.trips as i64);
         prop_assert_eq!(now.total - time(-1).total, slope.left.trips as i64);
     }
@@ -436,7 +436,7 @@ proptest! {
         let [written, read] = [written, read].map(|graph| {
             let conditions = prices(&graph, 1_000_000, costs);
             let replayed = replay(&graph, &conditions, Residuals::None).unwrap();
-            (replayed.total, slopes(&graph, &conditions, &replayed, |_| 0))
+            (replayed.total, gradients(&graph, &conditions, &replayed, |_| 0))
         });
         prop_assert_eq!(written, read);
     }

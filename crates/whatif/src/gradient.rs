@@ -20,51 +20,56 @@ use crate::replay::{Conditions, PS, Replayed};
 
 /// Messages on the longest of critical paths that are equally long, and on the shortest, by each count.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Slope {
+pub struct Gradient {
     pub right: Counts,
     pub left: Counts,
 }
 
-impl Slope {
+impl Gradient {
     /// Whether more of a cost makes another difference than less of it.
     pub fn is_kink(&self) -> bool {
         self.right != self.left
     }
 
-    fn then(self, more: Counts) -> Slope {
+    fn then(self, more: Counts) -> Gradient {
         let add = |mut counts: Counts| {
             counts += more;
             counts
         };
-        Slope { right: add(self.right), left: add(self.left) }
+        Gradient { right: add(self.right), left: add(self.left) }
     }
 
-    fn or(self, other: Slope) -> Slope {
+    fn or(self, other: Gradient) -> Gradient {
         let each = |of: fn(u64, u64) -> u64, one: Counts, other: Counts| Counts {
             trips: of(one.trips, other.trips),
             bytes: of(one.bytes, other.bytes),
             ends: of(one.ends, other.ends),
         };
-        Slope { right: each(u64::max, self.right, other.right), left: each(u64::min, self.left, other.left) }
+        Gradient { right: each(u64::max, self.right, other.right), left: each(u64::min, self.left, other.left) }
     }
 }
 
 /// Within hosts, and between them.
-pub type Slopes = [Slope; 2];
+pub type Gradients = [Gradient; 2];
 
 /// Something that an exit is tight with: the exit before the beginning (`None`: the lane's own beginning), and what the costs
 /// since then count.
 type Tight = (Option<CallId>, [Counts; 2]);
 
 /// The derivatives of `replayed.total`. `residual` of each call, ps, as it was replayed.
-pub fn slopes(graph: &Graph, conditions: &Conditions, replayed: &Replayed, residual: impl Fn(CallId) -> i64) -> Slopes {
+pub fn gradients(
+    graph: &Graph,
+    conditions: &Conditions,
+    replayed: &Replayed,
+    residual: impl Fn(CallId) -> i64,
+) -> Gradients {
     let mut walk = Walk { graph, conditions, replayed, residual, known: HashMap::new(), gathered: HashMap::new() };
     let last = graph.lanes.iter().filter(|lane| lane.first < lane.end).map(|lane| lane.end - 1);
     let last = last.filter(|call| replayed.exits[*call as usize] == replayed.total);
-    last.map(|call| walk.slopes(call)).reduce(or).unwrap_or_default()
+    last.map(|call| walk.gradients(call)).reduce(or).unwrap_or_default()
 }
 
-fn or(one: Slopes, other: Slopes) -> Slopes {
+fn or(one: Gradients, other: Gradients) -> Gradients {
     [one[0].or(other[0]), one[1].or(other[1])]
 }
 
@@ -74,14 +79,14 @@ struct Walk<'g, F> {
     replayed: &'g Replayed,
     residual: F,
     /// Of the exits that were looked at.
-    known: HashMap<CallId, Slopes>,
+    known: HashMap<CallId, Gradients>,
     /// Of gatherings in which all are waited for: the last entry, ps, and since which exits it is so late.
     gathered: HashMap<u32, (i64, Vec<Tight>)>,
 }
 
 impl<F: Fn(CallId) -> i64> Walk<'_, F> {
     /// Depth first, with a stack of its own: paths are as long as programs.
-    fn slopes(&mut self, call: CallId) -> Slopes {
+    fn gradients(&mut self, call: CallId) -> Gradients {
         let mut stack: Vec<(CallId, Vec<Tight>, usize)> = Vec::new();
         if !self.known.contains_key(&call) {
             stack.push((call, self.tight(call), 0));
@@ -96,11 +101,11 @@ impl<F: Fn(CallId) -> i64> Walk<'_, F> {
                 continue;
             }
             let of = |(exit, counts): &Tight| {
-                let before = exit.map_or_else(Slopes::default, |exit| self.known[&exit]);
+                let before = exit.map_or_else(Gradients::default, |exit| self.known[&exit]);
                 [before[0].then(counts[0]), before[1].then(counts[1])]
             };
-            let slopes = tight.iter().map(of).reduce(or).unwrap_or_default();
-            self.known.insert(*call, slopes);
+            let gradients = tight.iter().map(of).reduce(or).unwrap_or_default();
+            self.known.insert(*call, gradients);
             stack.pop();
         }
         self.known[&call]
