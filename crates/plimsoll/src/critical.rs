@@ -59,18 +59,19 @@ pub fn recorded<'s>(summary: &'s Summary, graph: &Graph) -> (Recorded<'s>, bool)
 /// Call sites of a timeline by the names that its profile has for them, and its ranks' cores.
 #[derive(Debug)]
 pub struct Names<'s> {
-    summary: &'s Summary,
+    /// `None` of a schedule.
+    summary: Option<&'s Summary>,
     among: Vec<Option<usize>>,
 }
 
 impl<'s> Names<'s> {
-    pub fn of(summary: &'s Summary, places: &Places) -> Names<'s> {
-        Names { summary, among: places.among(&summary.sites) }
+    pub fn of(summary: Option<&'s Summary>, places: &Places) -> Names<'s> {
+        Names { summary, among: summary.map(|summary| places.among(&summary.sites)).unwrap_or_default() }
     }
 
     pub fn site(&self, site: u32) -> Option<&'s SiteSummary> {
         let place = self.among.get(site as usize).copied().flatten()?;
-        self.summary.sites.get(place)
+        self.summary?.sites.get(place)
     }
 
     /// `MPI_Send exchange.c:88 exchange`
@@ -82,7 +83,7 @@ impl<'s> Names<'s> {
 
     /// The core that a rank of the first MPI_COMM_WORLD was seen on most often, with its host.
     pub fn core(&self, rank: u32) -> Option<(&'s str, u32)> {
-        let of = self.summary.ranks.iter().find(|of| of.world == 0 && of.rank == rank)?;
+        let of = self.summary?.ranks.iter().find(|of| of.world == 0 && of.rank == rank)?;
         Some((of.host.as_str(), *of.cores.value()?.first()?))
     }
 }

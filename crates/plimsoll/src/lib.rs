@@ -10,6 +10,7 @@ mod critical;
 mod guide;
 mod machine_page;
 mod offcodes;
+mod opened;
 mod progress;
 mod semantics_page;
 mod sweep_page;

@@ -9,6 +9,7 @@ use machine::count;
 use profile::terminal::place;
 use serde_json::{Value, json};
 use whatif::answer::{Answer, Check, Slack, Tolerance};
+use whatif::gradient::Gradient;
 use whatif::graph::Graph;
 use whatif::model::Ways;
 use whatif::path::{Counts, OnPath, Parts, Path};
@@ -57,12 +58,14 @@ impl Page<'_> {
         let ranks = count::of(self.graph.hosts.len() as u64, "rank");
         let calls = count::of(self.graph.len() as u64, "call");
         let time = nanoseconds(check.recorded);
-        let _ = writeln!(text, "{}: {ranks}, {calls}, {time} recorded, carried by {}\n", self.folder, self.carried());
+        let how = if self.graph.scheduled { "replayed" } else { "recorded" };
+        let _ = writeln!(text, "{}: {ranks}, {calls}, {time} {how}, carried by {}\n", self.folder, self.carried());
         let _ = writeln!(text, "Critical path   {}", shares(&check.path.parts));
-        let [within, between] = &check.path.counts;
-        for (words, of) in [("within hosts", within), ("between hosts", between)] {
-            if of.trips + of.ends > 0 {
-                let _ = writeln!(text, "  {words:<14}{}", counts(of));
+        for ((words, of), slope) in
+            ["within hosts", "between hosts"].iter().zip(&check.path.counts).zip(&check.gradients)
+        {
+            if of.trips + of.ends + slope.right.trips > 0 {
+                let _ = writeln!(text, "  {words:<14}{}", counts(of, slope));
             }
         }
         let computing: BTreeMap<u32, i64> =
@@ -75,10 +78,12 @@ impl Page<'_> {
         let more: Vec<String> = self.tolerances.iter().map(tolerance).collect();
         let _ = writeln!(text, "Tolerance       {}", more.join(", "));
         let of_classes = 100.0 * (check.of_classes - 1.0);
-        let _ = writeln!(
-            text,
-            "Model           replayed with each call's residual replaced by its class's mean: {of_classes:+.1} % of the time"
-        );
+        if !self.graph.scheduled {
+            let _ = writeln!(
+                text,
+                "Model           replayed with each call's residual replaced by its class's mean: {of_classes:+.1} % of the time"
+            );
+        }
         if check.backwards.0 > 0 {
             let most = nanoseconds(check.backwards.1 as f64 / 1e3);
             let calls = count::of(check.backwards.0, "call");
@@ -166,6 +171,9 @@ impl Page<'_> {
             "replayed_with_own_residuals": self.check.identity,
             "replayed_with_class_residuals": self.check.of_classes,
             "path": path(&self.check.path, self.names),
+            "gradients": self.check.gradients.iter().zip(["within_hosts", "between_hosts"]).map(|(of, reach)| json!({
+                "reach": reach, "right": counted(&of.right), "left": counted(&of.left), "kink": of.is_kink(),
+            })).collect::<Vec<_>>(),
             "slack": self.slack.iter().map(|of| json!({
                 "rank": of.rank, "computing_ns": of.computing, "longer": of.longer,
                 "longer_ns": of.longer.map(|longer| longer * of.computing),
@@ -177,9 +185,8 @@ impl Page<'_> {
     }
 }
 
-fn path(path: &Path, names: &Names) -> Value {
+pub fn path(path: &Path, names: &Names) -> Value {
     let Parts { computing, work, messages, opaque, unexplained, overexplained } = path.parts;
-    let of = |counts: &Counts| json!({ "trips": counts.trips, "bytes": counts.bytes, "ends": counts.ends });
     let ns = |ps: i64| ps as f64 / 1e3;
     let with = |mut keys: Value, on_path: &OnPath| {
         let counts = on_path.counts;
@@ -214,7 +221,7 @@ fn path(path: &Path, names: &Names) -> Value {
     json!({
         "computing_ns": ns(computing), "work_ns": ns(work), "messages_ns": ns(messages), "opaque_ns": ns(opaque),
         "unexplained_ns": ns(unexplained), "overexplained_ns": ns(overexplained),
-        "within_hosts": of(&path.counts[0]), "between_hosts": of(&path.counts[1]),
+        "within_hosts": counted(&path.counts[0]), "between_hosts": counted(&path.counts[1]),
         "computing_of_ranks_ns": ranks.iter().map(|(rank, of)| (rank.to_string(), ns(of.computing))).collect::<BTreeMap<_, _>>(),
         "calls": calls.collect::<Vec<_>>(),
         "sites": sites.collect::<Vec<_>>(),
@@ -231,12 +238,16 @@ fn work(work: &Work) -> Value {
     json!({ "ranks": ns(work.ranks), "engines": ns(work.engines), "links": ns(work.links) })
 }
 
+fn counted(of: &Counts) -> Value {
+    json!({ "trips": of.trips, "bytes": of.bytes, "ends": of.ends })
+}
+
 fn percent(part: i64, whole: i64) -> String {
     format!("{:.0} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
 /// `computing 71 %, messages 12 %, ..`
-fn shares(parts: &Parts) -> String {
+pub fn shares(parts: &Parts) -> String {
     let whole = parts.total();
     let all = [
         ("computing", parts.computing),
@@ -254,14 +265,16 @@ fn shares(parts: &Parts) -> String {
     shown.join(", ")
 }
 
-fn counts(counts: &Counts) -> String {
+/// Trips on the path, and what latency costs: where several paths are equally long, another time for more than for less.
+fn counts(counts: &Counts, slope: &Gradient) -> String {
     let trips = count::of(counts.trips, "trip");
-    let ns = counts.trips;
-    format!(
-        "{trips} one after the other, {} in them: 1 ns more latency costs {}",
-        bytes(counts.bytes),
-        nanoseconds(ns as f64)
-    )
+    let [right, left] = [slope.right.trips, slope.left.trips].map(|trips| nanoseconds(trips as f64));
+    let mut text =
+        format!("{trips} one after the other, {} in them: 1 ns more latency costs {right}", bytes(counts.bytes));
+    if slope.right.trips != slope.left.trips {
+        let _ = write!(text, ", 1 ns less saves {left} (a kink: paths equally long)");
+    }
+    text
 }
 
 fn bytes(bytes: u64) -> String {

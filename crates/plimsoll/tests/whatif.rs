@@ -9,8 +9,14 @@ use launch::installation::Family;
 use machine::costs::{ENGINE, Interval, Item, Row, Way, store};
 use machine::{Bytes, Nanoseconds, Reading, SiteKind};
 use profile::summary::{SiteSummary, Summary};
+use record::folder::{RANK_SUFFIX, RANKS};
+use record::layout::{COPY, Header, text};
 use serde_json::Value;
 use testbed::Mpi;
+use whatif::graph::Graph;
+use whatif::model::{Price, Prices};
+use whatif::replay::{Buffer, Conditions, PS, Progress, Residuals, replay};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// All that a replay has to follow: blocking and nonblocking, eager and rendezvous, from anywhere, persistent, asking in vain,
 /// collective operations with and without a root, one that does not block.
@@ -163,6 +169,17 @@ fn a_recorded_program_comes_back() {
     assert!(time("carried by tcp") > time("carried by ucx") && time("half the latency") <= 1.0, "{said}");
     // Every call is followed but those that ask in vain.
     assert!(!said.contains("not modelled"), "{said}");
+    // Held against itself: all its calls are known, and its own time is what it took.
+    let (code, said, errors) = plimsoll(place, &["whatif", "run", "--against", "run", "--latency", "x1", "--json"]);
+    assert_eq!(code, 0, "{errors}");
+    let itself: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&itself["unchanged"], &itself["unseen_calls"]), (&Value::from(1.0), &Value::from(0.0)), "{said}");
+    assert_eq!((&itself["recorded_ns"], itself["carried"][0] == itself["carried"][1]), (&all["recorded_ns"], true));
+    let (code, said, _) = plimsoll(place, &["whatif", "run", "--against", "run", "--carried", "tcp"]);
+    assert!(code == 0 && said.contains("Predicted") && said.contains("carried by tcp"), "{said}");
+    // The same run as one at half the clock: nothing of its computing followed that.
+    let (code, said, errors) = plimsoll(place, &["whatif", "run", "--clock", "0.8", "--at", "0.5=run"]);
+    assert!(code == 0 && said.contains("of the computing 0 % follow the clock (0 .. 0 %)"), "{said} {errors}");
     let (code, said, _) = plimsoll(place, &["whatif", "run", "--best", "1"]);
     assert!(code == 0 && said.contains(&format!("plimsoll try -- mpirun -n 2 {program} -- plimsoll mpirun")), "{said}");
     // So short a job is its start and end, of which a replay knows nothing.
@@ -197,6 +214,86 @@ fn a_recorded_program_comes_back() {
         serde_json::from_str::<Value>(&said).unwrap()["total_ns"].as_u64().unwrap()
     };
     assert!(simulated("L=100000") > simulated("L=100"));
+    // And by the machine's costs, as a graph of its own.
+    let (code, said, errors) = plimsoll(place, &["whatif", "--goal", "run.goal", "--carried", "vader", "--json"]);
+    assert_eq!(code, 0, "{errors}");
+    let replayed: Value = serde_json::from_str(&said).unwrap();
+    let asked = replayed["asked"].as_array().unwrap();
+    let time = |what: &str| asked.iter().find(|of| of["what"] == what).unwrap()["time"]["middle"].as_f64().unwrap();
+    assert!(time("carried by tcp") > 1.0 && time("half the latency") <= 1.0, "{said}");
+    assert!(replayed["gradients"][0]["right"]["trips"].as_u64() > Some(0), "{said}");
+    let (code, _, errors) = plimsoll(place, &["whatif", "--goal", "run.goal", "--latency", "+1us"]);
+    assert!(code != 0 && errors.contains("--carried"), "{errors}");
+}
+
+/// Messages alone, blocking and not, whose graph and schedule must be the same.
+const MESSAGES: &str = r#"
+#include <mpi.h>
+static char out[64], in[64];
+int main(int argc, char **argv)
+{
+    int rank;
+    MPI_Init(&argc, &argv);
+    MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Comm_rank(world, &rank);
+    MPI_Request request[2];
+    for (int i = 0; i < 100; i++) {
+        MPI_Irecv(in, 64, MPI_CHAR, 1 - rank, 1, world, &request[0]);
+        MPI_Isend(out, 64, MPI_CHAR, 1 - rank, 1, world, &request[1]);
+        for (volatile int k = 0; k < 5000 * (rank + 1); k++) { }
+        MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+        if (rank)
+            MPI_Send(out, 8, MPI_CHAR, 0, 2, world);
+        else
+            MPI_Recv(in, 8, MPI_CHAR, 1, 2, world, MPI_STATUS_IGNORE);
+    }
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+/// A profile of [`MESSAGES`] on this host.
+fn recorded_messages(place: &Path) -> Option<()> {
+    let mpi = Mpi::system(Family::OpenMpi)?;
+    let program = mpi.compile_text(MESSAGES, &Path::new(env!("CARGO_TARGET_TMPDIR")).join("whatif").join("messages"));
+    let program = program.to_str().unwrap();
+    let (code, _, errors) = plimsoll(place, &["profile", "--trace", "-o", "run", "--", "mpirun", "-n", "2", program]);
+    assert_eq!(code, 0, "{errors}");
+    Some(())
+}
+
+fn graph(place: &Path) -> Graph {
+    Graph::of(&profile::profile::Profile::open(&place.join("run")).unwrap().timeline.unwrap()).unwrap()
+}
+
+fn conditions(graph: &Graph, price: Price) -> Conditions {
+    Conditions {
+        prices: Prices { kinds: vec![price; graph.kinds.len()] },
+        computing: vec![1.0; graph.lanes.len()],
+        progress: Progress::Calls,
+        unrecorded: false,
+        buffer: Buffer::default(),
+    }
+}
+
+#[test]
+fn an_exported_schedule_replays_as_its_recording() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let Some(()) = recorded_messages(place) else { return };
+    let (code, _, errors) = plimsoll(place, &["report", "run", "--export", "goal", "-o", "run.goal"]);
+    assert_eq!(code, 0, "{errors}");
+    let schedule = whatif::simulate::goal::read(&fs::read(place.join("run.goal")).unwrap()).unwrap();
+    let graphs = [graph(place), Graph::of_schedule(&schedule, u32::MAX).unwrap()];
+    let begun = graphs[0].lanes.iter().map(|lane| lane.begun);
+    let apart = (begun.clone().max().unwrap() - begun.min().unwrap()) * PS;
+    let total = graphs.map(|graph| {
+        let price = Price { send: 300_000, receive: 200_000, trip: 900_000, engine: 0, link: 0, rendezvous: false };
+        let conditions = conditions(&graph, price);
+        replay(&graph, &conditions, Residuals::None).unwrap().total
+    });
+    // A schedule does not say that one rank left MPI_Init later; no more than by that can they differ.
+    assert!((total[0] - total[1]).abs() <= apart, "{total:?} {apart}");
 }
 
 #[test]
@@ -276,6 +373,7 @@ fn what_cannot_be_asked_is_refused() {
     refused(&["run", "--buffer", "0"], &["buffer 0", "unlimited"]);
     refused(&["run", "--map", "0;1"], &["mapping '0;1'", "0-3/4-7"]);
     refused(&["run", "--capability", "2"], &["capability '2'", "2=0.8"]);
+    refused(&["run", "--clock", "0.8", "--at", "run"], &["recording 'run'", "0.7=DIR"]);
     refused(&["run", "--latency", "5"], &["change '5'", "+2us"]);
 }
 
@@ -320,4 +418,37 @@ fn a_schedule_runs_over_the_engine_itself() {
         let (code, _, errors) = run(words);
         assert!(code != 0 && errors.contains(cause), "{errors}");
     }
+}
+
+/// Rank 1 of a recording becomes one of another host, whose clock nobody set.
+#[test]
+fn clocks_of_hosts_are_aligned_before_a_replay() {
+    const AHEAD: u64 = 10_000_000_000;
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let Some(()) = recorded_messages(place) else { return };
+    let before = graph(place);
+    let files = fs::read_dir(place.join("run").join(RANKS)).unwrap().map(|entry| entry.unwrap().path());
+    for path in files.filter(|path| path.extension().is_some_and(|of| of == RANK_SUFFIX)) {
+        let mut file = fs::read(&path).unwrap();
+        let mut header = Header::read_from_bytes(&file[..size_of::<Header>()]).unwrap();
+        if header.rank == 1 {
+            (header.host, header.boot) = (text("elsewhere"), text("another start"));
+            header.started.realtime += AHEAD;
+            header.latest.realtime += AHEAD;
+            header.seal = header.own_seal();
+            let sealed = &header.as_bytes()[..Header::SEALED + size_of::<u64>()];
+            [0, COPY].into_iter().for_each(|at| file[at..at + sealed.len()].copy_from_slice(sealed));
+            fs::write(&path, file).unwrap();
+        }
+    }
+    let after = graph(place);
+    assert_eq!(after.hosts, [0, 1]);
+    assert!(after.notes.iter().any(|note| note.contains("clocks of 2 hosts are aligned")), "{:?}", after.notes);
+    let apart = |graph: &Graph| graph.lanes[1].begun - graph.lanes[0].begun;
+    assert!((apart(&after) - apart(&before)).unsigned_abs() < AHEAD / 10, "{} {}", apart(&after), apart(&before));
+    let mut residuals = Vec::new();
+    let conditions = conditions(&after, Price::default());
+    let learned = replay(&after, &conditions, Residuals::Learn(&mut residuals)).unwrap();
+    assert_eq!(learned.backwards, (0, 0));
 }

@@ -4,6 +4,7 @@
 //! run come back; and replays with the lever pulled. The time before is the measured one in each, so that the difference stays
 //! narrow. Draws cover what the costs leave open; that the model may be wrong they do not, which the ledger shows.
 
+mod against;
 mod slack;
 
 use std::borrow::Cow;
@@ -12,6 +13,7 @@ use experiment::random::Random;
 use machine::costs::Interval;
 use machine::{Costs, Result};
 
+use crate::gradient::{Gradients, gradients};
 use crate::graph::{Graph, Message, Reach};
 use crate::lever::{Change, Lever, Mapping, Unknown, mapping};
 use crate::model::{Draw, Price, Prices, Ways};
@@ -19,6 +21,7 @@ use crate::path::{Path, critical};
 use crate::replay::{Buffer, Conditions, Order, PS, Progress, Replayed, Residuals, replay, replay_in};
 use crate::work::Work;
 
+pub use against::Against;
 pub use slack::Slack;
 
 /// Draws that are made: fewer, where calls are many.
@@ -40,7 +43,7 @@ const STEPS: usize = 17;
 
 const SEED: u64 = 0x0051_1A11_0000_0007;
 
-/// A recorded program under the costs of a machine.
+/// A recorded program, or a schedule, under the costs of a machine.
 #[derive(Debug)]
 pub struct Program<'a> {
     graph: &'a Graph,
@@ -57,13 +60,15 @@ pub struct Program<'a> {
 /// What a replay of what was recorded says of the model.
 #[derive(Debug, Clone)]
 pub struct Check {
-    /// The recorded time, ns.
+    /// The recorded time, ns; of a schedule the replayed one.
     pub recorded: f64,
     /// The replay with each call's residual, over the recorded time: 1, or the reader is wrong.
     pub identity: f64,
     /// The replay with residuals of their class, over the recorded time.
     pub of_classes: f64,
     pub path: Path,
+    /// What the time changes by where messages cost a little more, or less.
+    pub gradients: Gradients,
     /// Calls that were over before what they waited for began, by the recorded clocks, and the most, ps.
     pub backwards: (u64, i64),
 }
@@ -130,7 +135,7 @@ impl<'a> Program<'a> {
         let prices = Prices::of(graph, self.costs, &self.ways, draw)?;
         Ok(Conditions {
             prices,
-            computing: vec![1.0; self.graph.lanes.len()],
+            computing: vec![1.0; graph.lanes.len()],
             progress: self.ways.progress(),
             unrecorded: false,
             buffer: self.buffer,
@@ -138,6 +143,9 @@ impl<'a> Program<'a> {
     }
 
     fn learn(&self, conditions: &Conditions) -> Result<(Vec<i64>, Replayed)> {
+        if self.graph.scheduled {
+            return Ok((vec![0; self.graph.len()], replay(self.graph, conditions, Residuals::None)?));
+        }
         let mut residuals = Vec::new();
         let learned = replay(self.graph, conditions, Residuals::Learn(&mut residuals))?;
         Ok((residuals, learned))
@@ -157,6 +165,7 @@ impl<'a> Program<'a> {
             identity: over(&own),
             of_classes: over(&of_classes),
             path: critical(self.graph, &conditions, &own),
+            gradients: gradients(self.graph, &conditions, &own, |call| residuals[call as usize]),
             backwards: learned.backwards,
         })
     }
@@ -188,15 +197,12 @@ impl<'a> Program<'a> {
         let middle = Base::of(self, &self.draws[0])?;
         let before = Work::of(self.graph, &middle.conditions.prices);
         let answer = |nth: usize| {
-            let mut times: Vec<f64> = drawn.iter().map(|of| of[nth].0).collect();
-            times.sort_by(f64::total_cmp);
-            let quantile = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize];
-            let time = Interval { low: quantile(0.025), middle: quantile(0.5), high: quantile(0.975) };
+            let time = interval(drawn.iter().map(|of| of[nth].0).collect());
             let order = middle.in_order(levers[nth], &graphs[nth])?;
             let more = order.unwrap_or(0.0);
             let time = Interval { low: time.low + more.min(0.0), high: time.high + more.max(0.0), ..time };
             let (_, path, after) = drawn[0][nth].clone();
-            Ok(Answer { time, path, draws: times.len(), order, work: [before, after] })
+            Ok(Answer { time, path, draws: drawn.len(), order, work: [before, after] })
         };
         (0..levers.len()).map(answer).collect()
     }
@@ -371,6 +377,13 @@ fn reach(recorded: f64, more: f64, mut step: f64, at: impl Fn(f64) -> Result<(f6
         (time, slope) = at(place)?;
     }
     Ok(Some(place))
+}
+
+/// What holds 95 % of the draws.
+fn interval(mut drawn: Vec<f64>) -> Interval {
+    drawn.sort_by(f64::total_cmp);
+    let quantile = |part: f64| drawn[((drawn.len() - 1) as f64 * part).round() as usize];
+    Interval { low: quantile(0.025), middle: quantile(0.5), high: quantile(0.975) }
 }
 
 /// `work` of each of `all`, by the cores that there are.

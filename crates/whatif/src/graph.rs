@@ -4,8 +4,10 @@
 //! completes; waiting has no length of its own, it is what the latest of its causes leaves over. Lengths are measured
 //! nanoseconds; instants and costs are picoseconds ([`crate::replay`]).
 
+mod align;
 pub mod build;
 mod builder;
+mod schedule;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,6 +43,8 @@ pub struct Graph {
     pub classes: Vec<Class>,
     /// Hosts of the ranks, by rank.
     pub hosts: Vec<u32>,
+    /// Nobody recorded it: calls have no measured length.
+    pub scheduled: bool,
     /// What is missing or uncertain, and why.
     pub notes: Vec<String>,
 }

@@ -4,6 +4,7 @@ pub mod mapping;
 
 use std::fmt;
 
+use machine::costs::Interval;
 use machine::{Bytes, Costs, Fault, Result};
 
 use crate::graph::{Graph, Reach};
@@ -22,6 +23,8 @@ pub struct Lever {
     pub per_byte: Option<f64>,
     /// The clock of the cores over what it is now.
     pub clock: Option<f64>,
+    /// The share of the computing that follows the clock, where it was measured ([`crate::clock`]); else from none to all.
+    pub follows_clock: Option<Interval>,
     /// Messages up to this size are sent at once, whoever receives.
     pub eager: Option<Bytes>,
     pub progress: Option<Progress>,
@@ -73,7 +76,7 @@ impl std::str::FromStr for Change {
 pub struct Unknown {
     /// Of the costs of other ways.
     pub costs: Draw,
-    /// The share of the computing that follows the clock: what does not wait for memory.
+    /// The share of the computing that follows the clock, what does not wait for memory; its place in what was measured of it.
     pub follows_clock: f64,
     /// The part of the residuals that changes as the modelled costs do.
     pub residual_follows: f64,
@@ -113,6 +116,9 @@ impl Lever {
         let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
         for (price, kind) in after.prices.kinds.iter_mut().zip(&graph.kinds) {
             let trips = f64::from(kind.trips);
+            if kind.trips == 0 {
+                continue;
+            }
             if (kind.reach == Reach::Between) == between {
                 let mut trip = price.trip as f64;
                 trip = match self.latency {
@@ -140,7 +146,9 @@ impl Lever {
             }
         }
         if let Some(clock) = self.clock {
-            let slower = unknown.follows_clock / clock + 1.0 - unknown.follows_clock;
+            let place = unknown.follows_clock;
+            let follows = self.follows_clock.map_or(place, |share| share.low + place * (share.high - share.low));
+            let slower = follows / clock + 1.0 - follows;
             after.computing.iter_mut().for_each(|factor| *factor *= slower);
         }
         if let Some(mapping) = &self.mapping {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use crate::graph::{CallId, Graph, Message, Reach, Step};
+use crate::graph::{CallId, Graph, Kind, Message, Reach, Step};
 use crate::replay::{Conditions, PS, Replayed};
 use profile::timeline::Collective;
 use record::functions::FunctionId;
@@ -119,9 +119,10 @@ pub fn critical(graph: &Graph, conditions: &Conditions, replayed: &Replayed) -> 
         path.exit(graph, conditions, replayed, (call, awaited), at - begun);
         // In the call that began it: the work before it there.
         let (other, other_entered) = match source {
-            Some((other, step)) => {
+            Some((other, ends)) => {
                 lane = graph.lane(other);
-                path.begin(graph, other, step);
+                path.at(graph, other).calls += 1;
+                path.count(graph, other, ends);
                 (other, entry(graph, conditions, replayed, lane, other))
             }
             None => (call, entered),
@@ -146,7 +147,7 @@ fn first_gap(graph: &Graph, conditions: &Conditions, lane: usize) -> i64 {
     conditions.gap(graph, lane, graph.lanes[lane].first)
 }
 
-fn entry(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usize, call: CallId) -> i64 {
+pub(crate) fn entry(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usize, call: CallId) -> i64 {
     let gap = conditions.gap(graph, lane, call);
     if call == graph.lanes[lane].first {
         let start = graph.lanes.iter().map(|lane| lane.begun).min().unwrap_or(0);
@@ -155,20 +156,20 @@ fn entry(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usiz
     replayed.exits[call as usize - 1] + gap
 }
 
-/// When what the exit of `call` waited for began, and the call that began it, with the step if one did; `None`: the call itself, at its
-/// entry.
+/// When what the exit of `call` waited for began, and the call that began it, with what it worked for before; `None`: the call
+/// itself, at its entry.
 fn begin(
     graph: &Graph,
     conditions: &Conditions,
     replayed: &Replayed,
     call: CallId,
     entered: i64,
-) -> (i64, Option<(CallId, Option<Step>)>) {
+) -> (i64, Option<(CallId, [Counts; 2])>) {
     let Some(place) = replayed.causes[call as usize].step() else { return (entered, None) };
     let (other, wanted) = match graph.step_at(place) {
         Step::Sent(message) | Step::Received(message) if replayed.held.contains_key(&message) => {
             let held = replayed.held[&message];
-            return if held.call == call { (entered, None) } else { (held.begun, Some((held.call, None))) };
+            return if held.call == call { (entered, None) } else { (held.begun, Some((held.call, NOTHING))) };
         }
         Step::Sent(message) | Step::Received(message) => {
             let mover = replayed.movers[message as usize];
@@ -195,8 +196,8 @@ fn begin(
     }
     let lane = graph.lane(other);
     let at = entry(graph, conditions, replayed, lane, other);
-    let work: i64 = earlier(graph, other, wanted).map(|step| own(graph, conditions, step)).sum();
-    (at + work, Some((other, Some(wanted))))
+    let (work, ends) = before(graph, conditions, other, Some(wanted));
+    (at + work, Some((other, ends)))
 }
 
 fn latest(graph: &Graph, conditions: &Conditions, replayed: &Replayed, members: std::ops::RangeInclusive<u32>) -> u32 {
@@ -208,20 +209,40 @@ fn latest(graph: &Graph, conditions: &Conditions, replayed: &Replayed, members: 
     members.max_by_key(entered).unwrap_or(first)
 }
 
-/// The steps of a call before one of them; none, where it has not that step.
-fn earlier(graph: &Graph, call: CallId, step: Step) -> impl Iterator<Item = Step> + '_ {
-    let has = graph.steps(call).any(|one| one == step);
-    graph.steps(call).take_while(move |one| has && *one != step)
+/// The own work of a call before one of its steps, or all of it, and the ends of messages that it is for; none, where it has
+/// not that step.
+pub(crate) fn before(graph: &Graph, conditions: &Conditions, call: CallId, step: Option<Step>) -> (i64, [Counts; 2]) {
+    let (mut work, mut counts) = (0, NOTHING);
+    if step.is_some_and(|step| graph.steps(call).all(|one| one != step)) {
+        return (work, counts);
+    }
+    for one in graph.steps(call).take_while(|one| Some(*one) != step) {
+        let (Step::Send(message) | Step::Received(message)) = one else { continue };
+        let kind = graph.messages[message as usize].kind;
+        let price = conditions.prices.kinds[kind as usize];
+        work += if matches!(one, Step::Send(_)) { price.send } else { price.receive };
+        counts[reach(graph, kind)].ends += 1;
+    }
+    (work, counts)
 }
 
-/// What a step of a call is of its own work.
-fn own(graph: &Graph, conditions: &Conditions, step: Step) -> i64 {
-    let price = |message: u32| conditions.prices.kinds[graph.messages[message as usize].kind as usize];
-    match step {
-        Step::Send(message) => price(message).send,
-        Step::Received(message) => price(message).receive,
-        _ => 0,
-    }
+pub(crate) const NOTHING: [Counts; 2] = [Counts { trips: 0, bytes: 0, ends: 0 }; 2];
+
+/// What a message or a gathering counts on its way.
+pub(crate) fn trip(graph: &Graph, kind: u32) -> [Counts; 2] {
+    let Kind { trips, bytes, .. } = graph.kinds[kind as usize];
+    let trips = u64::from(trips);
+    of_reach(graph, kind, Counts { trips, bytes: trips * bytes, ends: 0 })
+}
+
+pub(crate) fn of_reach(graph: &Graph, kind: u32, counts: Counts) -> [Counts; 2] {
+    let mut both = NOTHING;
+    both[reach(graph, kind)] = counts;
+    both
+}
+
+fn reach(graph: &Graph, kind: u32) -> usize {
+    usize::from(graph.kinds[kind as usize].reach == Reach::Between)
 }
 
 impl Path {
@@ -231,25 +252,14 @@ impl Path {
         self.spots.entry(spot).or_default()
     }
 
-    /// `call` began what is on the path: with one of its steps, or by being there to take messages in.
-    fn begin(&mut self, graph: &Graph, call: CallId, step: Option<Step>) {
-        self.at(graph, call).calls += 1;
-        if let Some(step) = step {
-            earlier(graph, call, step).for_each(|one| self.end(graph, call, one));
-        }
-    }
-
-    /// The end of a message, if `step` is one, as own work of the call.
-    fn end(&mut self, graph: &Graph, call: CallId, step: Step) {
-        if let Step::Send(message) | Step::Received(message) = step {
-            let kind = graph.messages[message as usize].kind;
-            self.count(graph, call, kind, Counts { ends: 1, ..Counts::default() });
-        }
-    }
-
-    fn count(&mut self, graph: &Graph, call: CallId, kind: u32, counts: Counts) {
-        self.counts[usize::from(graph.kinds[kind as usize].reach == Reach::Between)] += counts;
-        self.at(graph, call).counts += counts;
+    /// What `call` has on the path, within hosts and between them.
+    fn count(&mut self, graph: &Graph, call: CallId, counts: [Counts; 2]) {
+        let [within, between] = counts;
+        self.counts[0] += within;
+        self.counts[1] += between;
+        let here = self.at(graph, call);
+        here.counts += within;
+        here.counts += between;
     }
 
     /// An exit that took `length` from when the awaited call began what it waited for.
@@ -270,7 +280,8 @@ impl Path {
                 let begun = replayed.exits[call as usize] - length;
                 let held = replayed.held.get(&message);
                 if let Some(held) = held {
-                    self.count(graph, sender, kind, Counts { trips: held.trips.into(), ..Counts::default() });
+                    let trips = Counts { trips: held.trips.into(), ..Counts::default() };
+                    self.count(graph, sender, of_reach(graph, kind, trips));
                 }
                 match (step, held) {
                     (Step::Sent(_), Some(held)) => self.message(graph, sender, held.placed - begun),
@@ -287,7 +298,8 @@ impl Path {
                 };
                 if hands_over {
                     let time = price(gathering.kind).send;
-                    self.count(graph, call, gathering.kind, Counts { ends: 1, ..Counts::default() });
+                    let end = Counts { ends: 1, ..Counts::default() };
+                    self.count(graph, call, of_reach(graph, gathering.kind, end));
                     self.message(graph, call, time)
                 } else {
                     self.trip(graph, awaited, gathering.kind, price(gathering.kind).trip)
@@ -299,8 +311,8 @@ impl Path {
                 return;
             }
             _ => {
-                let time = graph.steps(call).map(|step| own(graph, conditions, step)).sum();
-                graph.steps(call).for_each(|step| self.end(graph, call, step));
+                let (time, ends) = before(graph, conditions, call, None);
+                self.count(graph, call, ends);
                 self.at(graph, call).time += time;
                 self.parts.work += time;
                 time
@@ -312,9 +324,7 @@ impl Path {
 
     /// A message or a gathering that `call` began; the time of its trips.
     fn trip(&mut self, graph: &Graph, call: CallId, kind: u32, time: i64) -> i64 {
-        let of = graph.kinds[kind as usize];
-        let trips = u64::from(of.trips);
-        self.count(graph, call, kind, Counts { trips, bytes: trips * of.bytes, ends: 0 });
+        self.count(graph, call, trip(graph, kind));
         self.message(graph, call, time)
     }
 

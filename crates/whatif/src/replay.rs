@@ -313,7 +313,11 @@ impl Replay<'_, '_> {
         };
         let first: Vec<String> = waits.take(NAMED).map(named).collect();
         let cause = format!("{left} calls wait for each other for ever: {}", first.join(", "));
-        let next = "profile the program again with --trace; or, where that is asked, its sends need room or a receive that is posted";
+        let next = if graph.scheduled {
+            "write each send before what its receive is required by"
+        } else {
+            "profile the program again with --trace; or, where that is asked, its sends need room or a receive that is posted"
+        };
         Fault::new("the replay", cause, next)
     }
 

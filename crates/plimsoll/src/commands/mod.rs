@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+mod against;
 pub mod bench;
 mod bench_mpi;
 mod bench_profiler;
@@ -21,7 +22,7 @@ pub mod peer;
 pub mod profile;
 pub mod profile_sampler;
 pub mod report;
-mod schedule;
+pub mod schedule;
 pub mod serve;
 pub mod study;
 pub mod top;

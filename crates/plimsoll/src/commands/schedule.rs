@@ -1,10 +1,10 @@
-//! `plimsoll whatif --goal`: a schedule that nobody need have recorded, under LogGOPS or over the engine itself.
+//! `plimsoll whatif --goal`: a schedule that nobody need have recorded, under LogGOPS or over the engine itself (with `--carried` it
+//! is replayed).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use chart::number::nanoseconds;
-use linux::output;
 use machine::costs::store;
 use machine::{Costs, Fault, Result, Site, count};
 use serde_json::json;
@@ -12,12 +12,14 @@ use whatif::simulate::engines::{Outcome, Placement, Settings, simulate};
 use whatif::simulate::loggops::{Finished, Parameters};
 use whatif::simulate::{self, goal};
 
+use super::whatif::print;
+
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(next_help_heading = "Simulating a schedule")]
 pub struct Arguments {
     /// Simulate a schedule of LogGOPSim (GOAL), which `plimsoll report DIR --export goal` writes
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["folder", "measure"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["folder", "measure"], group = "source")]
     pub goal: Option<PathBuf>,
     /// The network's parameters: nanoseconds, and for S bytes
     #[arg(
@@ -29,35 +31,39 @@ pub struct Arguments {
     loggops: Parameters,
     /// Run the schedule over plimsoll's own engine instead, at this placement of each host, under the costs of this machine:
     /// app, or core:1 for a core of its own
-    #[arg(long, value_name = "SITE", requires = "goal", conflicts_with = "loggops")]
+    #[arg(long, value_name = "SITE", requires = "goal", conflicts_with_all = ["loggops", "carried"])]
     engine: Option<Site>,
-    /// How many ranks a host has; without it all are on one
-    #[arg(long, value_name = "COUNT", requires = "engine", value_parser = clap::value_parser!(u32).range(1..))]
-    ranks_per_host: Option<u32>,
-    /// What carries messages between hosts: udp, afxdp or xdp
-    #[arg(long, value_name = "NETWORK", requires = "ranks_per_host", default_value = "udp")]
+    /// With --engine or --carried: how many ranks a host has; without it all are on one
+    #[arg(long, value_name = "COUNT", requires = "goal", value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks_per_host: Option<u32>,
+    /// With --engine: what carries messages between hosts: udp, afxdp or xdp
+    #[arg(long, value_name = "NETWORK", requires = "engine", requires = "ranks_per_host", default_value = "udp")]
     network: String,
-    /// The part of its packets that gets lost: 0.01
-    #[arg(long, value_name = "PART", requires = "ranks_per_host", default_value_t = 0.0)]
+    /// With --engine: the part of its packets that gets lost: 0.01
+    #[arg(long, value_name = "PART", requires = "engine", requires = "ranks_per_host", default_value_t = 0.0)]
     loss: f64,
 }
 
-pub fn run(file: &PathBuf, arguments: &Arguments, json: bool) -> Result<ExitCode> {
+pub fn read(file: &Path) -> Result<goal::Schedule> {
     let name = file.display().to_string();
     let text = std::fs::read(file)
         .map_err(|e| Fault::because(name.clone(), e, "write one with `plimsoll report DIR --export goal -o FILE`"))?;
-    let schedule = goal::read(&text).map_err(|fault| fault.within(&name))?;
+    goal::read(&text).map_err(|fault| fault.within(name))
+}
+
+pub fn run(file: &Path, arguments: &Arguments, json: bool) -> Result<ExitCode> {
+    let name = file.display().to_string();
+    let schedule = read(file)?;
     if let Some(site) = &arguments.engine {
         return over_engines(&name, &schedule, site, arguments, json).map_err(|fault| fault.within(&name));
     }
-    let finished = simulate::run(&schedule, &arguments.loggops).map_err(|fault| fault.within(&name))?;
-    if json {
-        let all = json!({ "file": name, "total_ns": finished.total(), "ranks_ns": finished.ranks, "messages": finished.messages, "bytes": finished.sent });
-        let text = serde_json::to_string_pretty(&all).map_err(|e| Fault::because("output", e, "report it"))?;
-        output::print(&(text + "\n"))?;
-    } else {
-        output::print(&page(&name, &schedule, &finished))?;
+    if arguments.ranks_per_host.is_some() {
+        let next = "name what carries the messages by --engine or --carried, or leave --ranks-per-host out";
+        return Err(Fault::new(name, "LogGOPS has no hosts", next));
     }
+    let finished = simulate::run(&schedule, &arguments.loggops).map_err(|fault| fault.within(&name))?;
+    let all = || json!({ "file": name, "total_ns": finished.total(), "ranks_ns": finished.ranks, "messages": finished.messages, "bytes": finished.sent });
+    print(json, || page(&name, &schedule, &finished), all)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -111,18 +117,15 @@ fn over_engines(
     let waits = outcomes[0].count(|counters| counters.credit_waits);
     let share =
         |busy: &[u64]| busy.iter().sum::<u64>() as f64 / (busy.len().max(1) as u64 * outcomes[0].total().max(1)) as f64;
-    if json {
+    let all = || {
         let ns = |ps: &[u64]| ps.iter().map(|ps| *ps as f64 / 1e3).collect::<Vec<f64>>();
-        let all = json!({
+        json!({
             "file": name, "placement": site.to_string(), "total_ns": totals[0], "total_low_ns": ends.0, "total_high_ns": ends.1,
             "ranks_ns": ns(ranks), "busy_ns": ns(busy), "engines_busy_ns": ns(engines), "messages": messages,
             "bytes": outcomes[0].received, "packets": packets, "lost": lost, "retransmitted": again,
             "unexpected": unexpected, "waits_for_credit": waits,
-        });
-        let text = serde_json::to_string_pretty(&all).map_err(|e| Fault::because("output", e, "report it"))?;
-        output::print(&(text + "\n"))?;
-        return Ok(ExitCode::SUCCESS);
-    }
+        })
+    };
     let mut text = format!(
         "{name}: {} on {}, {}, over plimsoll's engine at {site}\n\
          Ends after {} ({} .. {} at the ends of the costs' intervals).\n\
@@ -148,6 +151,6 @@ fn over_engines(
     if let Some(note) = known.note {
         text += &format!("\n{note}");
     }
-    output::print(&(text + "\n"))?;
+    print(json, || text + "\n", all)?;
     Ok(ExitCode::SUCCESS)
 }

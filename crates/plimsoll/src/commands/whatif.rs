@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,14 +10,17 @@ use machine::costs::{Interval, store};
 use machine::{Bytes, Fault, Nanoseconds, Result};
 use profile::profile::{Profile, ranges};
 use profile::summary::Summary;
+use serde_json::Value;
 use whatif::answer::Program;
 use whatif::candidate::{Candidate, Recorded};
-use whatif::graph::Graph;
+use whatif::graph::{Graph, Reach};
 use whatif::lever::mapping::Hosts;
 use whatif::lever::{Change, Lever, Mapping};
+use whatif::model::Ways;
 use whatif::replay::{Buffer, Progress};
 
-use crate::critical::{self, Names};
+use super::against;
+use crate::opened::Opened;
 use crate::whatif_page::{self, Asked, Page};
 
 /// Predicts what a recorded program would take under another placement, carrier, wire or clock, with an interval.
@@ -31,26 +34,29 @@ use crate::whatif_page::{self, Asked, Page};
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Folder of a profile
-    #[arg(value_name = "DIR", required_unless_present_any = ["measure", "goal"], conflicts_with = "measure")]
+    #[arg(value_name = "DIR", required_unless_present_any = ["measure", "goal"], conflicts_with = "measure", group = "source")]
     folder: Option<PathBuf>,
-    /// Let this carry the messages instead: app, core, or a carrier of the MPI
-    #[arg(long, value_name = "NAME", requires = "folder")]
+    /// Let this carry the messages instead: app, core, or a carrier of the MPI. Of a schedule (--goal): what carries them
+    #[arg(long, value_name = "NAME", requires = "source")]
     carried: Option<String>,
     /// Latency of each trip: +2us, -300ns, x0.5
-    #[arg(long, value_name = "CHANGE", requires = "folder", allow_hyphen_values = true)]
+    #[arg(long, value_name = "CHANGE", requires = "source", allow_hyphen_values = true)]
     latency: Option<Change>,
     /// Bandwidth over what it is: 2 for twice
-    #[arg(long, value_name = "FACTOR", requires = "folder", value_parser = factor)]
+    #[arg(long, value_name = "FACTOR", requires = "source", value_parser = factor)]
     bandwidth: Option<f64>,
     /// Clock of the cores over what it is: 0.8
-    #[arg(long, value_name = "FACTOR", requires = "folder", value_parser = factor)]
+    #[arg(long, value_name = "FACTOR", requires = "source", value_parser = factor)]
     clock: Option<f64>,
+    /// The program recorded again in DIR, at this share of the clock: narrows how much of its computing follows the clock
+    #[arg(long, value_name = "CLOCK=DIR", requires = "clock", requires = "folder", conflicts_with = "against", value_parser = at)]
+    at: Vec<(f64, PathBuf)>,
     /// Messages up to this size are sent at once, larger ones when their receive is posted
-    #[arg(long, value_name = "SIZE", requires = "folder")]
+    #[arg(long, value_name = "SIZE", requires = "source")]
     eager: Option<Bytes>,
     /// Who moves messages whose both halves have begun: the ranks in their calls, or somebody else at any time (a thread, a
     /// core, a device)
-    #[arg(long, value_name = "RULE", requires = "folder")]
+    #[arg(long, value_name = "RULE", requires = "source")]
     progress: Option<Rule>,
     /// What a connection takes in before its receiver takes it out: 64KiB, unlimited. Sends that find no room wait
     #[arg(long, value_name = "SIZE", requires = "folder")]
@@ -73,6 +79,10 @@ pub struct Arguments {
     /// What carried the messages of the recorded run, if its command does not say
     #[arg(long, value_name = "NAME", requires = "folder")]
     recorded: Option<String>,
+    /// Judge the model: predict what this other profile of the program took, of which only the computing between calls is
+    /// used, and print that over the recorded time. --carried says what carried it, if its command does not
+    #[arg(long, value_name = "DIR2", requires = "folder", conflicts_with = "best")]
+    against: Option<PathBuf>,
     /// Print the commands of the N best that can be run here, and keep in the ledger what is expected of them
     #[arg(long, value_name = "N", requires = "folder")]
     best: Option<usize>,
@@ -95,9 +105,12 @@ const EXAMPLES: &str = "Examples:
   plimsoll profile --trace -o run -- mpirun -n 4 ./program
   plimsoll whatif run
   plimsoll whatif run --latency +1us --clock 0.8
+  plimsoll whatif run --clock 0.8 --at 0.7=run-at-a-lower-clock
   plimsoll whatif run --best 3
+  plimsoll whatif run --against run-over-tcp --carried tcp
   plimsoll whatif --goal run.goal --loggops L=1000,o=200
   plimsoll whatif --goal run.goal --engine core:1 --ranks-per-host 8 --loss 0.01
+  plimsoll whatif --goal run.goal --carried ucx --latency +1us
   plimsoll whatif --measure send,receive -- mpirun -n 2 ./program
   plimsoll whatif --measure send,receive --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 
@@ -119,6 +132,13 @@ fn capable(text: &str) -> Result<(u32, f64)> {
     Ok((rank.parse().map_err(|_| wrong())?, factor(share)?))
 }
 
+fn at(text: &str) -> Result<(f64, PathBuf)> {
+    let (clock, folder) = text.split_once('=').ok_or_else(|| {
+        Fault::new(format!("recording '{text}'"), "it does not say its clock", "write it like 0.7=DIR")
+    })?;
+    Ok((factor(clock)?, folder.into()))
+}
+
 /// More time, of which it is told how much latency makes it.
 const TOLERANCES: [f64; 3] = [0.01, 0.02, 0.05];
 
@@ -129,53 +149,73 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.measure.is_asked() {
         return super::measure::run(arguments.measure, arguments.json);
     }
-    if let Some(file) = &arguments.schedule.goal {
-        return super::schedule::run(file, &arguments.schedule, arguments.json);
-    }
-    let path = arguments.folder.clone().unwrap_or_default();
-    let folder = path.display().to_string();
-    let mut profile = Profile::open(&path)?;
-    let summary = Summary::of(&profile);
-    let timeline = profile.timeline.take().ok_or_else(|| {
-        let next = "profile the program again: plimsoll profile --trace -- mpirun ..";
-        Fault::new(folder.clone(), "it has no timeline, which a replay needs", next)
-    })?;
-    let graph = Graph::of(&timeline)?;
-    let names = Names::of(&summary, &timeline.places);
-    drop(timeline);
-    if graph.is_empty() {
-        return Err(Fault::new(
-            folder,
-            "no call between MPI_Init and MPI_Finalize was recorded",
-            "see plimsoll report DIR",
-        ));
-    }
+    let mut lever = lever(&arguments);
+    let (opened, named) = match &arguments.schedule.goal {
+        Some(file) if arguments.carried.is_none() => {
+            if lever != Lever::default() {
+                let next = "say by --carried what carries the messages";
+                return Err(Fault::new(file.display().to_string(), "LogGOPS has none of these levers", next));
+            }
+            return super::schedule::run(file, &arguments.schedule, arguments.json);
+        }
+        Some(file) => (Opened::schedule(file, arguments.schedule.ranks_per_host)?, arguments.carried.as_deref()),
+        None => (Opened::profile(arguments.folder.as_deref().unwrap_or(Path::new("")))?, arguments.recorded.as_deref()),
+    };
+    let carried = arguments.carried.as_deref().filter(|_| arguments.schedule.goal.is_none());
+    let Opened { graph, folder, .. } = &opened;
     let known = store::live()?;
-    let (recorded, between) = critical::recorded(&summary, &graph);
-    let mut ways = recorded.ways(&known.costs, arguments.recorded.as_deref())?;
+    let recorded = opened.recorded();
+    let between = recorded.between;
+    let mut ways = recorded.ways(&known.costs, named)?;
     ways.shared_links = arguments.shared_link;
     let ranks = graph.hosts.len() as u32;
     let (core, refused) = auto::own_core(ranks, auto::threads(), &linux::affinity::allowed()?)?;
     let mut notes = graph.notes.clone();
     notes.extend(known.note);
     let way = if between { &ways.between } else { &ways.within };
-    if !recorded.is_of_mpi(way) {
+    if !graph.scheduled && !recorded.is_of_mpi(way) {
         let ran = recorded.library.lines().next().unwrap_or("an unknown MPI");
         notes.push(format!("the program ran under {ran}; costs are of {}", way.mpi));
     }
     let candidates = recorded.others(&known.costs, &ways, Some(core.0));
-    let program = Program::over(&graph, &known.costs, ways.clone(), arguments.recorded_buffer)?;
+    let program = Program::over(graph, &known.costs, ways.clone(), arguments.recorded_buffer)?;
     if program.contradicted {
         notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
     }
+    if let Some(path) = &arguments.against {
+        let other = Opened::profile(path)?;
+        let judged = other.recorded().ways(&known.costs, carried)?;
+        let name = |ways: &Ways| if between { ways.between.to_string() } else { ways.within.to_string() };
+        let carried = [name(&ways), name(&judged)];
+        let lever = Lever { ways: Some(judged).filter(|judged| *judged != ways), ..lever };
+        notes.extend(other.graph.notes.iter().map(|note| format!("{}: {note}", path.display())));
+        let against = program.against(&other.graph, &lever).map_err(|fault| fault.within(path.display()))?;
+        let page =
+            against::Page { folder, other: path, carried, against: &against, names: &other.names(), notes: &notes };
+        print(arguments.json, || page.terminal(), || page.json())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !arguments.at.is_empty() {
+        let all = arguments.at.iter().map(|(clock, folder)| Ok((*clock, Opened::profile(folder)?)));
+        let all: Vec<(f64, Opened)> = all.collect::<Result<_>>()?;
+        let others: Vec<(f64, &Graph)> = all.iter().map(|(clock, opened)| (*clock, &opened.graph)).collect();
+        let share = whatif::clock::follows(graph, &others)?;
+        let Interval { low, middle, high } = share.times(100.0);
+        notes.push(format!(
+            "of the computing {middle:.0} % follow the clock ({low:.0} .. {high:.0} %), as recorded at other clocks"
+        ));
+        lever.follows_clock = Some(share);
+    }
     let check = program.check()?;
-    let mapping = mapping(&arguments, &graph, &ways, &profile)?;
-    let unsampled = mapping.as_ref().map(Mapping::unsampled).unwrap_or_default();
+    if let Some(profile) = &opened.profile {
+        lever.mapping = mapping(&arguments, graph, &ways, profile)?;
+    }
+    let unsampled = lever.mapping.as_ref().map(Mapping::unsampled).unwrap_or_default();
     if !unsampled.is_empty() {
         let ranks = ranges(unsampled);
         notes.push(format!("softirqs of a core that is left or got: absent; the gaps of ranks {ranks} stay"));
     }
-    let questions = questions(&arguments, &candidates, mapping)?;
+    let questions = questions(&arguments, lever, carried, &candidates)?;
     let levers: Vec<&Lever> = questions.iter().map(|question| &question.lever).collect();
     let answers = program.ask(&levers)?;
     let asked = questions.into_iter().zip(answers).map(|(question, answer)| {
@@ -185,32 +225,35 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     });
     let asked: Vec<Asked> = asked.collect();
     let tolerances = program.tolerances(&TOLERANCES)?;
-    let slack = program.slack(SLACK)?;
     let page = Page {
-        folder: &folder,
-        graph: &graph,
+        folder,
+        graph,
         ways: &ways,
         check: &check,
         asked: &asked,
         tolerances: &tolerances,
-        slack: &slack,
-        names: &names,
+        slack: &program.slack(SLACK)?,
+        names: &opened.names(),
         notes: &notes,
     };
-    if arguments.json {
-        let text = serde_json::to_string_pretty(&page.json()).map_err(|e| Fault::because("output", e, "report it"))?;
-        output::print(&(text + "\n"))?;
-    } else {
-        output::print(&page.terminal())?;
-    }
+    print(arguments.json, || page.terminal(), || page.json())?;
     if let Some(number) = arguments.best {
         // Starting and ending the job is in what a trial times, and stays as it is.
-        let whole = summary.job.seconds.map_or(check.recorded, |seconds| seconds * 1e9);
+        let whole = opened.seconds.map_or(check.recorded, |seconds| seconds * 1e9);
         let outside = (whole / check.recorded - 1.0).max(0.0);
-        let best = Best { recorded: &recorded, ranks, outside, folder: &folder };
+        let best = Best { recorded: &recorded, ranks, outside, folder };
         output::print(&best.of(number, &asked)?)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// To standard output, as text or as JSON.
+pub fn print(as_json: bool, terminal: impl FnOnce() -> String, json: impl FnOnce() -> Value) -> Result<()> {
+    if !as_json {
+        return output::print(&terminal());
+    }
+    let text = serde_json::to_string_pretty(&json()).map_err(|e| Fault::because("output", e, "report it"))?;
+    output::print(&(text + "\n"))
 }
 
 /// One thing that is asked.
@@ -258,28 +301,39 @@ fn mapping(arguments: &Arguments, graph: &Graph, ways: &Ways, profile: &Profile)
     }
 }
 
+/// All that the arguments change but what carries the messages and where ranks are.
+fn lever(arguments: &Arguments) -> Lever {
+    let progress = arguments.progress.map(|rule| match rule {
+        Rule::Calls => Progress::Calls,
+        Rule::Always => Progress::Always,
+    });
+    Lever {
+        latency: arguments.latency,
+        per_byte: arguments.bandwidth.map(|factor| 1.0 / factor),
+        clock: arguments.clock,
+        follows_clock: None,
+        eager: arguments.eager,
+        progress,
+        buffer: arguments.buffer,
+        mapping: None,
+        ways: None,
+    }
+}
+
 /// What the arguments ask; without any, what one would ask first.
-fn questions(arguments: &Arguments, candidates: &[Candidate], mapping: Option<Mapping>) -> Result<Vec<Question>> {
-    let Arguments { carried, latency, bandwidth, clock, eager, progress, buffer, recorded_buffer, .. } = arguments;
+fn questions(
+    arguments: &Arguments,
+    mut lever: Lever,
+    carried: Option<&str>,
+    candidates: &[Candidate],
+) -> Result<Vec<Question>> {
+    let Arguments { latency, bandwidth, clock, eager, buffer, recorded_buffer, .. } = arguments;
     if *buffer == Some(*recorded_buffer) {
         let cause = format!("the recorded run is taken to have had one {recorded_buffer}");
         return Err(Fault::new("--buffer", cause, "say what it had with --recorded-buffer, or name another"));
     }
-    let progress = progress.map(|rule| match rule {
-        Rule::Calls => Progress::Calls,
-        Rule::Always => Progress::Always,
-    });
     let plain = |words: &str, lever| Question { words: words.to_owned(), lever, candidate: None };
-    let mut lever = Lever {
-        latency: *latency,
-        per_byte: bandwidth.map(|factor| 1.0 / factor),
-        clock: *clock,
-        eager: *eager,
-        progress,
-        buffer: *buffer,
-        mapping,
-        ways: None,
-    };
+    let progress = lever.progress;
     if carried.is_none() && lever == Lever::default() {
         let over = |candidate: &Candidate| Question {
             words: format!("carried by {}", candidate.name),
@@ -296,7 +350,7 @@ fn questions(arguments: &Arguments, candidates: &[Candidate], mapping: Option<Ma
     let mut words = Vec::new();
     let mut candidate = None;
     if let Some(name) = carried {
-        let like = |of: &&Candidate| of.name == *name || of.name.split(':').next() == Some(name);
+        let like = |of: &&Candidate| of.name == name || of.name.split(':').next() == Some(name);
         let found = candidates.iter().find(like).ok_or_else(|| {
             let known: Vec<&str> = candidates.iter().map(|candidate| candidate.name.as_str()).collect();
             let cause = format!("its costs were never measured here; there are those of {}", known.join(", "));

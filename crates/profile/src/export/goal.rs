@@ -139,7 +139,7 @@ impl<W: Write> Writer<'_, W> {
             function(step.event.call.function).map(|f| f.class),
             Some(Class::OneSided | Class::Synchronization | Class::Neighbour)
         );
-        if !step.begun.is_empty() {
+        if !step.begun.is_empty() || !step.completed.is_empty() {
             self.compute(step.thread)?;
         }
         let chain = self.chains.entry(step.thread).or_default();

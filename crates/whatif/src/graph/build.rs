@@ -16,6 +16,7 @@ use profile::timeline::{ABSENT, Collective, Kind as Sort, Operation, SHORTEST, S
 use record::functions::{Class as Sorted, FunctionId, function, named};
 use record::trace::peer;
 
+use super::align::Clocks;
 use super::builder::{Adding, Builder};
 use super::{Graph, Kind, MOST, NO_SITE, Reach, Step};
 
@@ -46,6 +47,7 @@ impl Graph {
         let mut making = Making {
             timeline,
             builder: Builder::new(hosts.clone(), timeline.matches.messages as u32),
+            clocks: Clocks::of(timeline, &hosts),
             hosts,
             gatherings: vec![None; timeline.matches.operations as usize],
             cut: cut.unwrap_or(i64::MAX),
@@ -60,7 +62,7 @@ impl Graph {
                 .builder
                 .note(format!("{calls} not modelled: one-sided, of neighbours, or one half was not recorded"));
         }
-        timeline.notes.iter().for_each(|note| making.builder.note(note.clone()));
+        timeline.notes.iter().chain(&making.clocks.notes).for_each(|note| making.builder.note(note.clone()));
         Ok(making.builder.finish())
     }
 }
@@ -82,6 +84,7 @@ struct Making<'t> {
     timeline: &'t Timeline,
     builder: Builder,
     hosts: Vec<u32>,
+    clocks: Clocks,
     /// The place of the first member, by number.
     gatherings: Vec<Option<u32>>,
     /// Nothing that is entered after this, ns, is replayed.
@@ -124,40 +127,42 @@ impl Making<'_> {
         let mut threads: BTreeMap<u16, Thread> = BTreeMap::new();
         let mut begun = None;
         let mut walk = timeline.walk(place);
+        let host = self.hosts[timeline.ranks[place].rank as usize];
         while let Some(step) = walk.step() {
             let call = step.event.call.function;
             let made = (call, step.site.unwrap_or(NO_SITE));
+            let [entered, left] = [step.entered, step.left].map(|instant| self.clocks.at(host, instant));
             if self.ends.begin.contains(&Some(call)) {
-                begun = Some(step.left);
+                begun = Some(left);
                 continue;
             }
             if step.entered > self.cut {
                 break;
             }
-            // A thread that calls MPI later computes from where its rank began.
-            let begun = *begun.get_or_insert(step.entered);
+            // A thread that calls MPI later computes from where its rank entered.
+            let begun = *begun.get_or_insert(entered);
             let thread = threads.entry(step.thread).or_default();
             thread.left.get_or_insert(begun);
             if Some(call) == self.ends.end {
                 thread.give_up();
-                thread.add(made, (step.entered, step.entered), true, Vec::new());
+                thread.add(made, (entered, entered), true, Vec::new());
                 break;
             }
             let asks = asks(call);
-            let together = thread.asked.filter(|(_, _, left)| asks && step.entered - left < SHORTEST);
+            let together = thread.asked.filter(|(_, _, left)| asks && entered - left < SHORTEST);
             if together.is_none() {
                 thread.give_up();
             }
-            let entered = together.map_or(step.entered, |(_, entered, _)| entered);
+            let entered = together.map_or(entered, |(_, entered, _)| entered);
             if asks && step.completed.is_empty() && step.begun.is_empty() {
-                thread.asked = Some((made, entered, step.left));
+                thread.asked = Some((made, entered, left));
                 continue;
             }
             thread.asked = None;
             let (steps, whole) = self.steps(place, &step);
             let opaque = !whole || is_opaque(call);
             self.opaque += u64::from(opaque);
-            thread.add(made, (entered, step.left), opaque, steps);
+            thread.add(made, (entered, left), opaque, steps);
         }
         let rank = &timeline.ranks[place];
         for mut thread in threads.into_values() {

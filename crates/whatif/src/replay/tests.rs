@@ -8,8 +8,9 @@ mod buffers;
 mod servers;
 
 use super::*;
+use crate::gradient::gradients;
 use crate::graph::{Adding, Builder, Kind, Message, Reach};
-use crate::path::{OnPath, Path, critical};
+use crate::path::{Counts, OnPath, Path, critical};
 
 const KIND: Kind = Kind { bytes: 8, reach: Reach::Host, trips: 1 };
 
@@ -249,6 +250,52 @@ fn graph(program: &Program, unit: i64, measured: Option<&Replayed>) -> Graph {
     builder.finish()
 }
 
+/// The messages of a program as GOAL, as a profile is exported: a chain for each rank.
+fn goal(program: &Program, unit: i64) -> String {
+    #[derive(Default, Clone)]
+    struct Chain {
+        text: String,
+        next: usize,
+        after: Vec<usize>,
+        started: Option<usize>,
+    }
+    impl Chain {
+        fn put(&mut self, what: &str) -> usize {
+            let label = self.next;
+            self.next += 1;
+            self.text += &format!("l{label}: {what}\n");
+            self.after.drain(..).for_each(|before| self.text += &format!("l{label} requires l{before}\n"));
+            self.started.take().into_iter().for_each(|before| self.text += &format!("l{label} irequires l{before}\n"));
+            label
+        }
+
+        fn compute(&mut self, ns: i64) {
+            if ns > 0 {
+                let label = self.put(&format!("calc {ns}"));
+                self.after.push(label);
+            }
+        }
+    }
+    let mut chains = vec![Chain::default(); program.ranks];
+    for (number, (deed, gap)) in program.deeds.iter().enumerate() {
+        let Deed::Message { from, to, large, nonblocking } = *deed else { continue };
+        let bytes = if large { 1 << 20 } else { 8 };
+        for (rank, what) in [(from, format!("send {bytes}b to {to}")), (to, format!("recv {bytes}b from {from}"))] {
+            let chain = &mut chains[rank];
+            let gap = i64::from(*gap) * unit;
+            chain.compute(gap);
+            let label = chain.put(&format!("{what} tag {number}"));
+            if nonblocking {
+                chain.started = Some(label);
+                chain.compute(gap);
+            }
+            chain.after.push(label);
+        }
+    }
+    let ranks = chains.iter().enumerate().map(|(rank, chain)| format!("rank {rank} {{\n{}}}\n", chain.text));
+    format!("num_ranks {}\n{}", program.ranks, ranks.collect::<String>())
+}
+
 /// Prices in multiples of `unit` ps: of small and large messages and of gatherings.
 fn prices(graph: &Graph, unit: i64, (send, receive, small, large): (u8, u8, u8, u8)) -> Conditions {
     let price = |kind: &Kind| {
@@ -400,20 +447,70 @@ proptest! {
         prop_assert!(time - down <= count && count <= up - time, "{} {count} {}", time - down, up - time);
     }
 
-    /// The same of the cores' work, by the ends of messages on the path.
+    /// So do all counts; and the gradients are the finite differences to both sides, ties or not.
     #[test]
-    fn the_gradient_by_overhead_is_the_finite_difference(program in programs(), costs: Four) {
-        let unit = 1_000_000;
+    fn gradients_are_the_finite_differences(program in programs(), costs: Four) {
+        let unit = 1_000_000_000;
         let graph = graph(&program, unit / PS, None);
         let conditions = prices(&graph, unit, costs);
-        let at = |by: i64| {
-            let mut other = conditions.clone();
-            other.prices.kinds.iter_mut().for_each(|price| (price.send, price.receive) = (price.send + by, price.receive + by));
-            walked(&graph, &other)
+        let (replayed, path) = {
+            let replayed = replay(&graph, &conditions, Residuals::None).unwrap();
+            let path = critical(&graph, &conditions, &replayed);
+            (replayed, path)
         };
-        let ((down, _), (time, path), (up, _)) = (at(-1), at(0), at(1));
-        let count = path.counts[0].ends as i64;
-        prop_assert!(time - down <= count && count <= up - time, "{} {count} {}", time - down, up - time);
+        let slope = gradients(&graph, &conditions, &replayed, |_| 0)[0];
+        type Change = fn(&mut Price, &Kind, i64);
+        let latency: Change = |price, kind, by| price.trip += by * i64::from(kind.trips);
+        let bytes: Change = |price, kind, by| price.trip += by * i64::from(kind.trips) * kind.bytes as i64;
+        let ends: Change = |price, _, by| {
+            price.send += by;
+            price.receive += by;
+        };
+        let counts = |of: Counts| [of.trips, of.bytes, of.ends].map(|count| count as i64);
+        let (right, left, on_path) = (counts(slope.right), counts(slope.left), counts(path.counts[0]));
+        for (nth, change) in [latency, bytes, ends].into_iter().enumerate() {
+            let changed = |by: i64| {
+                let mut conditions = conditions.clone();
+                let both = conditions.prices.kinds.iter_mut().zip(&graph.kinds);
+                both.for_each(|(price, kind)| change(price, kind, by));
+                replay(&graph, &conditions, Residuals::None).unwrap().total
+            };
+            prop_assert_eq!(changed(1) - replayed.total, right[nth], "right, {}", nth);
+            prop_assert_eq!(replayed.total - changed(-1), left[nth], "left, {}", nth);
+            prop_assert!(left[nth] <= on_path[nth] && on_path[nth] <= right[nth]);
+        }
+    }
+
+    /// Residuals stay: what they hold back counts as well.
+    #[test]
+    fn gradients_hold_with_residuals(program in programs(), real: Four, model: Four) {
+        let unit = 1_000_000;
+        let shape = graph(&program, unit / PS, None);
+        let truth = replay(&shape, &prices(&shape, unit, real), Residuals::None).unwrap();
+        let recorded = graph(&program, unit / PS, Some(&truth));
+        let conditions = prices(&recorded, unit, model);
+        let mut residuals = Vec::new();
+        replay(&recorded, &conditions, Residuals::Learn(&mut residuals)).unwrap();
+        let time = |by| replay(&recorded, &dearer(&conditions, &recorded, by), Residuals::Own(&residuals)).unwrap();
+        let now = time(0);
+        let slope = gradients(&recorded, &conditions, &now, |call| residuals[call as usize])[0];
+        prop_assert_eq!(time(1).total - now.total, slope.right.trips as i64);
+        prop_assert_eq!(now.total - time(-1).total, slope.left.trips as i64);
+    }
+
+    /// A program that is written as a schedule and read again takes the same time, on the same critical path.
+    #[test]
+    fn a_schedule_is_the_program_that_it_was_written_of(program in programs(), costs: Four) {
+        let messages = |(deed, _): &(Deed, u8)| matches!(deed, Deed::Message { .. });
+        let program = Program { deeds: program.deeds.into_iter().filter(messages).collect(), ..program };
+        let schedule = crate::simulate::goal::read(goal(&program, 1_000).as_bytes()).unwrap();
+        let (written, read) = (graph(&program, 1_000, None), Graph::of_schedule(&schedule, u32::MAX).unwrap());
+        let [written, read] = [written, read].map(|graph| {
+            let conditions = prices(&graph, 1_000_000, costs);
+            let replayed = replay(&graph, &conditions, Residuals::None).unwrap();
+            (replayed.total, gradients(&graph, &conditions, &replayed, |_| 0))
+        });
+        prop_assert_eq!(written, read);
     }
 
     /// Convex and monotone: what nothing waits for costs nothing.

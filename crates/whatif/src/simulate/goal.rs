@@ -83,6 +83,16 @@ impl Schedule {
         (self.first[rank as usize]..self.first[rank as usize + 1]).map(|number| self.operation(number))
     }
 
+    /// What requires that an operation is over, by number.
+    pub(crate) fn after_end(&self, number: u32) -> &[u32] {
+        self.on_end.of(number)
+    }
+
+    /// What requires that it has started.
+    pub(crate) fn after_start(&self, number: u32) -> &[u32] {
+        self.on_start.of(number)
+    }
+
     fn operation(&self, number: u32) -> Operation {
         let at = number as usize;
         Operation {

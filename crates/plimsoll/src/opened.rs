@@ -1,0 +1,68 @@
+//! A program to replay: from a profile with a timeline, or from a schedule.
+
+use std::path::Path;
+
+use machine::{Fault, Result};
+use profile::profile::Profile;
+use profile::sites::Places;
+use profile::summary::Summary;
+use whatif::candidate::Recorded;
+use whatif::graph::{Graph, Reach};
+
+use crate::critical::{self, Names};
+
+/// The graph, and what is known of its job.
+pub struct Opened {
+    pub folder: String,
+    pub graph: Graph,
+    /// `None` of a schedule.
+    pub profile: Option<Profile>,
+    /// Of the whole job; `None`: not known.
+    pub seconds: Option<f64>,
+    summary: Option<Summary>,
+    places: Places,
+}
+
+impl Opened {
+    /// # Errors
+    /// It cannot be read, or has no timeline with calls in it.
+    pub fn profile(path: &Path) -> Result<Opened> {
+        let folder = path.display().to_string();
+        let mut profile = Profile::open(path)?;
+        let summary = Summary::of(&profile);
+        let Some(timeline) = profile.timeline.take() else {
+            let next = "profile the program again: plimsoll profile --trace -- mpirun ..";
+            return Err(Fault::new(folder, "it has no timeline, which a replay needs", next));
+        };
+        let graph = Graph::of(&timeline)?;
+        if graph.is_empty() {
+            let cause = "no call between MPI_Init and MPI_Finalize was recorded";
+            return Err(Fault::new(folder, cause, "see plimsoll report DIR"));
+        }
+        let (seconds, places) = (summary.job.seconds, timeline.places);
+        Ok(Opened { folder, graph, profile: Some(profile), seconds, summary: Some(summary), places })
+    }
+
+    /// # Errors
+    /// It cannot be read, or its operations require each other.
+    pub fn schedule(file: &Path, per_host: Option<u32>) -> Result<Opened> {
+        let folder = file.display().to_string();
+        let graph = Graph::of_schedule(&crate::commands::schedule::read(file)?, per_host.unwrap_or(u32::MAX));
+        let graph = graph.map_err(|fault| fault.within(&folder))?;
+        Ok(Opened { folder, graph, profile: None, seconds: None, summary: None, places: Places::default() })
+    }
+
+    pub fn recorded(&self) -> Recorded<'_> {
+        match &self.summary {
+            Some(summary) => critical::recorded(summary, &self.graph).0,
+            None => {
+                let between = self.graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
+                Recorded { command: &[], library: "", between }
+            }
+        }
+    }
+
+    pub fn names(&self) -> Names<'_> {
+        Names::of(self.summary.as_ref(), &self.places)
+    }
+}
