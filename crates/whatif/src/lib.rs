@@ -3,8 +3,9 @@
 //! A recorded timeline becomes a [`graph`] of computation, calls, messages and collective operations. [`replay`] runs it under
 //! the costs of a [`model`]; what the model does not explain of a call is its residual, which stays. A [`lever`] changes the
 //! costs; an [`answer`] is the difference of two replays, over all that is not known. [`path`] walks back along what was
-//! waited for, [`gradient`] differentiates; [`work`] sums what messages cost by what does it. [`causal`] delays the program itself and measures what that costs; [`simulate`] runs schedules that nobody
-//! recorded; [`claims`] predicts the papers' figures from those that may feed a fit.
+//! waited for, [`gradient`] says what a small change of costs does, [`work`] sums what messages cost by what does it. [`causal`]
+//! delays the program itself and measures what that costs; [`simulate`] runs what nobody recorded; [`claims`] predicts the
+//! papers' figures from those that may feed a fit.
 #![forbid(unsafe_code)]
 
 pub mod answer;

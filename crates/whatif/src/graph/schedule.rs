@@ -1,7 +1,8 @@
 //! The graph of a schedule (GOAL), which nobody recorded.
 //!
 //! A rank's operations are no line of calls: what does not require each other may run in any order. They are covered by chains,
-//! each a lane: an operation goes on where one that it requires ended last, else it begins a lane. So whatever requires
+//! each a lane: an operation goes on where one that it requires ended last, messages that begin together begin in one call; else
+//! it begins a lane. So whatever requires
 //! nothing of each other runs side by side, also on one cpu; of a recorded thread, which is one chain, the lane is its calls.
 //!
 //! | schedule | in the graph |
@@ -68,6 +69,8 @@ struct Plan {
     order: Vec<u32>,
     lane: Vec<u32>,
     lanes: Vec<Vec<u32>>,
+    /// By cpu and what they require: the lane of messages that begin together.
+    together: HashMap<(u8, Vec<(u32, bool)>), u32>,
 }
 
 impl Plan {
@@ -86,6 +89,7 @@ impl Plan {
                 }
             }
         }
+        needs.iter_mut().for_each(|needs: &mut Vec<(u32, bool)>| needs.sort_unstable());
         let mut left: Vec<usize> = needs.iter().map(Vec::len).collect();
         let mut ready: BinaryHeap<Reverse<u32>> =
             (0..operations.len() as u32).filter(|place| left[*place as usize] == 0).map(Reverse).collect();
@@ -96,6 +100,7 @@ impl Plan {
             needs,
             order: Vec::new(),
             lanes: Vec::new(),
+            together: HashMap::new(),
         };
         while let Some(Reverse(place)) = ready.pop() {
             plan.place(place);
@@ -116,18 +121,31 @@ impl Plan {
         Ok(plan)
     }
 
-    /// At the end of a lane that ends with something it requires, or of a new one.
+    /// At the end of a lane that ends with something it requires, or with a message that begins when it does; or of a new lane.
     fn place(&mut self, place: u32) {
+        let at = place as usize;
+        let last = |lane: u32| self.lanes[lane as usize].last().copied();
         let ends = |(other, over): &(u32, bool)| {
             let lane = self.lane[*other as usize];
-            (self.lanes[lane as usize].last() == Some(other)).then_some((*over, *other, lane))
+            (last(lane) == Some(*other)).then_some((*over, *other, lane))
         };
-        let lane = self.needs[place as usize].iter().filter_map(ends).max().map(|(.., lane)| lane);
-        let lane = lane.unwrap_or_else(|| {
+        let follows = self.needs[at].iter().filter_map(ends).max().map(|(.., lane)| lane);
+        let Operation { kind, cpu, .. } = self.operations[at];
+        let key = (cpu, self.needs[at].clone());
+        let beside = || {
+            let lane = *self.together.get(&key).filter(|_| kind != Sort::Compute)?;
+            let other = last(lane)? as usize;
+            let same = self.operations[other].kind != Sort::Compute && self.needs[other] == self.needs[at];
+            same.then_some(lane)
+        };
+        let lane = follows.or_else(beside).unwrap_or(self.lanes.len() as u32);
+        if lane as usize == self.lanes.len() {
             self.lanes.push(Vec::new());
-            self.lanes.len() as u32 - 1
-        });
-        self.lane[place as usize] = lane;
+        }
+        if kind != Sort::Compute {
+            self.together.insert(key, lane);
+        }
+        self.lane[at] = lane;
         self.lanes[lane as usize].push(place);
         self.order.push(place);
     }

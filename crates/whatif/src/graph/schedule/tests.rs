@@ -77,6 +77,19 @@ fn a_schedule_of_recorded_threads_is_their_calls() {
 }
 
 #[test]
+fn messages_that_begin_together_are_one_call() {
+    let rank = |peer: u32| {
+        format!(
+            "c: calc 10\na: send 8b to {peer}\na requires c\nb: recv 8b from {peer}\nb requires c\nd: calc 5\nd requires a\nd requires b\n"
+        )
+    };
+    let graph = graph(&format!("num_ranks 2\nrank 0 {{\n{}}}\nrank 1 {{\n{}}}\n", rank(1), rank(0))).unwrap();
+    assert!(graph.lanes.len() == 2 && graph.notes.is_empty(), "{:?}", graph.lanes);
+    assert_eq!(graph.steps(0).count(), 4);
+    assert_eq!(run(&graph, PRICE).0, 15 * PS + 400_000);
+}
+
+#[test]
 fn what_requires_nothing_of_each_other_runs_side_by_side() {
     // A receive that two wait for, and a computation that begins when another does.
     let text = "num_ranks 2
