@@ -1,13 +1,14 @@
 //! Programs that nobody recorded: schedules of GOAL, and programs made by rule, run under LogGOPS.
 //!
-//! [`goal`] reads a schedule, [`programs`] makes halos and the like for any number of ranks, and [`loggops`] runs them by the
-//! rules of LogGOPSim, to the nanosecond.
+//! [`goal`] reads a schedule, [`programs`] makes halos and the like for any number of ranks. [`loggops`] runs them by the
+//! rules of LogGOPSim, to the nanosecond, [`cluster`] on machines, whose cores and links they share.
 
 use machine::fault::Result;
 
 use goal::{Running, Schedule};
 use loggops::{Finished, Parameters};
 
+pub mod cluster;
 pub mod goal;
 pub mod loggops;
 pub mod programs;
@@ -57,6 +58,12 @@ pub trait Program {
 
     /// An operation of `rank` is over: appends what waited only for this.
     fn over(&mut self, rank: u32, number: u32, free: &mut Vec<Operation>);
+
+    /// Whether a send is over when the network has all of it, as of `MPI_Isend` and its wait, and not already when the library
+    /// has a copy, as of `MPI_Send`. Where nothing is copied both are one.
+    fn waits_for_network(&self) -> bool {
+        false
+    }
 
     /// A rank with an operation that never became free.
     fn stuck(&self) -> Option<u32> {

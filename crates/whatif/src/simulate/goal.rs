@@ -108,7 +108,7 @@ impl Schedule {
 }
 
 /// A schedule while it runs.
-pub(super) struct Running<'s> {
+pub(crate) struct Running<'s> {
     schedule: &'s Schedule,
     requires: Vec<u32>,
 }

@@ -1,0 +1,937 @@
+//! The events: what ranks do next, and what becomes of the pieces that they hand out.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use machine::fault::{Fault, Result};
+use machine::{FaultKind, count};
+
+use super::super::{ANY, Kind, Operation, Program};
+use super::channel::{Connections, Message, Messages, Part};
+use super::matching::{Half, Matching};
+use super::profile::{Cost, Place, Progress, Waiting};
+use super::resources::{Resources, picoseconds, work};
+use super::{Cluster, Doing, Finished, Seat, Split, Stay, Time};
+
+/// A piece on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    slot: u32,
+    part: Part,
+    first: bool,
+    bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A rank's piece of work ended, unless its version is an old one, or interrupts have made it later.
+    Done { rank: u32, version: u32 },
+    Slice { host: u32, core: u32 },
+    Ready(Piece),
+    Landed(Piece),
+    Arrived(Piece),
+    Delivered(Piece),
+    Acknowledged { from: u32, to: u32, bytes: u64 },
+    Opened { from: u32, to: u32, bytes: u64 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Compute,
+    Copy(u32),
+    Hand(u32, Part),
+    Take(u32, Part),
+}
+
+/// A rank's piece of work: on its core, or waiting for that.
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    work: Work,
+    left: Time,
+    ends: Time,
+    running: bool,
+}
+
+/// Sorted by their first.
+type Queue = Vec<(u32, u32, Part)>;
+
+fn put(queue: &mut Queue, entry: (u32, u32, Part)) {
+    let at = queue.partition_point(|(key, ..)| *key <= entry.0);
+    queue.insert(at, entry);
+}
+
+#[derive(Debug, Clone)]
+struct Rank {
+    seat: Seat,
+    /// Operations that are free and not over.
+    open: u32,
+    /// Number, picoseconds, order.
+    computes: VecDeque<(u32, Time, u32)>,
+    /// Sends that are not wholly copied, or handed where nothing copies.
+    posting: VecDeque<u32>,
+    sending: Queue,
+    arrived: Queue,
+    matching: Matching,
+    job: Option<Job>,
+    version: u32,
+    doing: Option<Doing>,
+    since: Time,
+    split: Split,
+    end: Time,
+}
+
+pub(super) struct Engine<'a, P> {
+    program: &'a mut P,
+    cluster: &'a Cluster,
+    see: &'a mut dyn FnMut(Stay),
+    now: Time,
+    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    sequence: u64,
+    order: u32,
+    ranks: Vec<Rank>,
+    hosts: Vec<Resources>,
+    messages: Messages,
+    connections: Connections,
+    /// Operations that are over, and ranks that may have something to do.
+    over: VecDeque<(u32, u32)>,
+    wakes: VecDeque<u32>,
+    free: Vec<Operation>,
+    charged: Time,
+    sent_messages: u64,
+    sent: u64,
+    received: u64,
+    /// Sends are over when all of them is handed.
+    unbuffered: bool,
+    bounded: bool,
+    memory: usize,
+}
+
+impl<'a, P: Program> Engine<'a, P> {
+    pub fn of(program: &'a mut P, cluster: &'a Cluster, see: &'a mut dyn FnMut(Stay)) -> Self {
+        let rank = |seat: &Seat| Rank {
+            seat: *seat,
+            open: 0,
+            computes: VecDeque::new(),
+            posting: VecDeque::new(),
+            sending: Queue::new(),
+            arrived: Queue::new(),
+            matching: Matching::default(),
+            job: None,
+            version: 0,
+            doing: None,
+            since: 0,
+            split: Split::default(),
+            end: 0,
+        };
+        let profile = &cluster.profile;
+        Engine {
+            unbuffered: program.waits_for_network(),
+            bounded: profile.socket != u64::MAX || profile.library != u64::MAX,
+            program,
+            cluster,
+            see,
+            now: 0,
+            events: BinaryHeap::new(),
+            sequence: 0,
+            order: 0,
+            ranks: cluster.seats.iter().map(rank).collect(),
+            hosts: Resources::of(cluster),
+            messages: Messages::default(),
+            connections: Connections::default(),
+            over: VecDeque::new(),
+            wakes: VecDeque::new(),
+            free: Vec::new(),
+            charged: 0,
+            sent_messages: 0,
+            sent: 0,
+            received: 0,
+            memory: 0,
+        }
+    }
+
+    pub fn run(mut self) -> Result<Finished> {
+        for rank in 0..self.ranks.len() as u32 {
+            self.program.begin(rank, &mut self.free);
+            self.release(rank);
+        }
+        self.settle();
+        while let Some(Reverse((now, _, event))) = self.events.pop() {
+            if now == Time::MAX {
+                let cause = "it takes longer than 64 bits of picoseconds hold, 213 days";
+                return Err(Fault::new("the program", cause, "simulate fewer steps").of_kind(FaultKind::Limit));
+            }
+            self.now = now;
+            self.take(event);
+            // A core that becomes free chooses among all that came until then.
+            let next = self.events.peek().map(|Reverse((time, ..))| *time);
+            if self.cluster.profile.progress != Progress::Between || next != Some(now) {
+                self.settle();
+            }
+        }
+        self.finished()
+    }
+
+    fn at(&mut self, time: Time, event: Event) {
+        self.sequence += 1;
+        self.events.push(Reverse((time, self.sequence, event)));
+    }
+
+    fn next_order(&mut self) -> u32 {
+        self.order = self.order.wrapping_add(1);
+        self.order
+    }
+
+    /// Hands what is over to the program, and has ranks go on, until nothing more happens at this moment.
+    fn settle(&mut self) {
+        loop {
+            if let Some((rank, number)) = self.over.pop_front() {
+                let of = &mut self.ranks[rank as usize];
+                of.open -= 1;
+                of.end = of.end.max(self.now);
+                self.program.over(rank, number, &mut self.free);
+                self.release(rank);
+                self.wakes.push_back(rank);
+            } else if let Some(rank) = self.wakes.pop_front() {
+                self.advance(rank);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Takes up the operations in `free`.
+    fn release(&mut self, rank: u32) {
+        let mut free = std::mem::take(&mut self.free);
+        free.sort_by_key(|operation| operation.kind);
+        let profile = &self.cluster.profile;
+        let buffered = !profile.copy.is_free();
+        for Operation { kind, amount, peer, tag, number, .. } in free.drain(..) {
+            let order = self.next_order();
+            let of = &mut self.ranks[rank as usize];
+            of.open += 1;
+            match kind {
+                Kind::Compute => {
+                    let dilation = self.cluster.hosts[of.seat.host].cores[of.seat.core].dilation;
+                    let factor = 1.0 + self.cluster.clocked * (dilation - 1.0);
+                    let exact = amount.saturating_mul(1000);
+                    let time = if factor == 1.0 { exact } else { (exact as f64 * factor) as Time };
+                    self.charged = self.charged.saturating_add(time);
+                    of.computes.push_back((number, time, order));
+                }
+                Kind::Send => {
+                    let bytes = amount.max(1);
+                    let rendezvous = bytes > profile.eager;
+                    let slot = self.messages.put(Message {
+                        from: rank,
+                        to: peer,
+                        tag,
+                        bytes,
+                        copied: if rendezvous || buffered { 0 } else { bytes },
+                        handed: 0,
+                        delivered: 0,
+                        taken: 0,
+                        send: number,
+                        receive: 0,
+                        order,
+                        rendezvous,
+                        send_is_over: false,
+                    });
+                    let part = if rendezvous { Part::Request } else { Part::Data };
+                    let of = &mut self.ranks[rank as usize];
+                    of.posting.push_back(slot);
+                    put(&mut of.sending, (if profile.by_peer { peer } else { 0 }, slot, part));
+                    self.sent_messages += 1;
+                    self.sent += amount;
+                }
+                Kind::Receive => {
+                    let met = of.matching.post(Half { peer, tag, which: number });
+                    self.program.started(rank, number, &mut self.free);
+                    if let Some(slot) = met {
+                        self.meet(slot, number);
+                    }
+                }
+            }
+        }
+        // What waited only for receives to start.
+        let more = std::mem::replace(&mut self.free, free);
+        if !more.is_empty() {
+            self.free.extend(more);
+            self.release(rank);
+        }
+        self.wakes.push_back(rank);
+    }
+
+    /// A message whose first half waited for the other.
+    fn meet(&mut self, slot: u32, receive: u32) {
+        let Message { from, to, rendezvous, bytes, .. } = self.messages[slot];
+        if !rendezvous {
+            self.messages.give_back(slot);
+            self.received += bytes;
+            self.over.push_back((to, receive));
+            return;
+        }
+        self.messages[slot].receive = receive;
+        if self.cluster.profile.progress == Progress::Device {
+            self.transmit(Piece { slot, part: Part::Clear, first: true, bytes: 0 });
+        } else {
+            let key = if self.cluster.profile.by_peer { from } else { 0 };
+            put(&mut self.ranks[to as usize].sending, (key, slot, Part::Clear));
+            self.wakes.push_back(to);
+        }
+    }
+
+    fn ends(&self, piece: Piece) -> (u32, u32) {
+        let Message { from, to, .. } = self.messages[piece.slot];
+        if piece.part == Part::Clear { (to, from) } else { (from, to) }
+    }
+
+    fn is_inside(&self, one: u32, other: u32) -> bool {
+        self.ranks[one as usize].seat.host == self.ranks[other as usize].seat.host
+    }
+
+    /// Whether a piece of it can be handed now.
+    fn can_hand(&self, slot: u32, part: Part) -> bool {
+        if part != Part::Data {
+            return true;
+        }
+        let Cluster { profile, .. } = self.cluster;
+        let message = &self.messages[slot];
+        if message.handed == message.copied {
+            return false;
+        }
+        let held = if self.bounded { self.connections.of(message.from, message.to).socket } else { 0 };
+        held == 0 || held + message.piece(message.handed, profile.unit) <= profile.socket
+    }
+
+    /// The first piece that a rank can hand, of those to `peer`.
+    fn handable(&self, rank: &Rank, peer: Option<u32>) -> Option<Work> {
+        let mut blocked = None;
+        let peer_of = |slot: u32, part| if part == Part::Clear { self.messages[slot].from } else { self.messages[slot].to };
+        let mut of = rank.sending.iter().filter(|(_, slot, part)| peer.is_none_or(|peer| peer_of(*slot, *part) == peer));
+        let found = of.find(|(_, slot, part)| {
+            let to = peer_of(*slot, *part);
+            let can = blocked != Some(to) && self.can_hand(*slot, *part);
+            blocked = (!can).then_some(to).or(blocked);
+            can
+        });
+        found.map(|(_, slot, part)| Work::Hand(*slot, *part))
+    }
+
+    fn movable(&self, rank: &Rank) -> Option<Work> {
+        let taken = rank.arrived.first().map(|(_, slot, part)| Work::Take(*slot, *part));
+        self.handable(rank, None).or(taken)
+    }
+
+    /// What a rank does next on its core.
+    fn select(&self, rank: &Rank) -> Option<Work> {
+        let profile = &self.cluster.profile;
+        let compute = rank.computes.front().map(|_| Work::Compute);
+        if profile.progress == Progress::Between {
+            let posting = rank.posting.front().map(|slot| (self.messages[*slot].order, *slot));
+            let send = posting.and_then(|(order, slot)| {
+                let entry = rank.sending.iter().find(|(_, other, _)| *other == slot)?;
+                Some((order, Work::Hand(slot, entry.2)))
+            });
+            let cleared = rank.sending.iter().find(|(_, slot, _)| !rank.posting.contains(slot));
+            let cleared = cleared.map(|(_, slot, part)| (self.messages[*slot].order, Work::Hand(*slot, *part)));
+            let take = rank.arrived.first().map(|(order, slot, part)| (*order, Work::Take(*slot, *part)));
+            let compute = rank.computes.front().map(|(.., order)| (*order, Work::Compute));
+            let first = [send, cleared, take, compute].into_iter().flatten().min_by_key(|(order, _)| *order);
+            return first.map(|(_, work)| work);
+        }
+        let posting = rank.posting.iter().find_map(|slot| {
+            let message = &self.messages[*slot];
+            self.handable(rank, Some(message.to)).or_else(|| {
+                let held = self.connections.of(message.from, message.to).library;
+                let fits = held == 0 || held + message.piece(message.copied, profile.unit) <= profile.library;
+                let room = message.copied < message.bytes && !message.rendezvous && (self.unbuffered || fits);
+                room.then_some(Work::Copy(*slot))
+            })
+        });
+        let moved = || self.movable(rank);
+        match posting {
+            Some(work) => Some(work),
+            None if profile.progress == Progress::Thread => moved().or(compute),
+            None => compute.or_else(moved),
+        }
+    }
+
+    /// Has a rank do what it can, if its core is free for it.
+    fn advance(&mut self, rank: u32) {
+        let of = &self.ranks[rank as usize];
+        if let Some(job) = of.job {
+            let thread = self.cluster.profile.progress == Progress::Thread;
+            let interrupts = thread && job.work == Work::Compute && job.running && self.movable(of).is_some();
+            if !interrupts && job.running {
+                return;
+            }
+            if interrupts {
+                let left = self.stop(rank);
+                let of = &mut self.ranks[rank as usize];
+                of.job = None;
+                if let Some(first) = of.computes.front_mut() {
+                    first.1 = left;
+                }
+            }
+        }
+        let of = &self.ranks[rank as usize];
+        let next = of.job.map(|job| job.work).or_else(|| self.select(of));
+        let doing = match next {
+            Some(Work::Compute) => Some(Doing::Computing),
+            _ if of.open == 0 => None,
+            _ if !of.posting.is_empty() => Some(Doing::Sending),
+            _ => Some(Doing::Waiting),
+        };
+        self.does(rank, doing);
+        match next {
+            Some(work) if self.seated(rank) => self.start(rank, work),
+            Some(_) => {}
+            None => self.idle(rank),
+        }
+    }
+
+    fn does(&mut self, rank: u32, doing: Option<Doing>) {
+        let now = self.now;
+        let of = &mut self.ranks[rank as usize];
+        if of.doing == doing {
+            return;
+        }
+        if let Some(doing) = of.doing {
+            of.split.add(doing, now - of.since);
+            (self.see)(Stay { rank, doing, from: of.since, to: now });
+        }
+        (of.doing, of.since) = (doing, now);
+    }
+
+    /// Whether a rank has its core; else it waits for that.
+    fn seated(&mut self, rank: u32) -> bool {
+        let Seat { host, core } = self.ranks[rank as usize].seat;
+        let slice = self.cluster.slice;
+        let seats = &self.hosts[host].cores[core];
+        let gives = |other: u32| {
+            let of = &self.ranks[other as usize];
+            let spins = self.cluster.profile.waiting == Waiting::Spin && of.open > 0;
+            of.job.is_none() && !(spins && self.now < seats.slice_ends)
+        };
+        let free = seats.on.is_none_or(gives) && seats.queue.is_empty();
+        let on = seats.on == Some(rank);
+        let seats = &mut self.hosts[host].cores[core];
+        if on {
+            return true;
+        }
+        if free {
+            (seats.on, seats.slice_ends) = (Some(rank), self.now.saturating_add(slice));
+            return true;
+        }
+        if !seats.queue.contains(&rank) {
+            seats.queue.push_back(rank);
+        }
+        self.arm(host, core);
+        false
+    }
+
+    fn arm(&mut self, host: usize, core: usize) {
+        let seats = &mut self.hosts[host].cores[core];
+        if !std::mem::replace(&mut seats.slicing, true) {
+            let time = seats.slice_ends.max(self.now);
+            self.at(time, Event::Slice { host: host as u32, core: core as u32 });
+        }
+    }
+
+    /// A rank with nothing to do gives its core away, if it does not spin.
+    fn idle(&mut self, rank: u32) {
+        let of = &self.ranks[rank as usize];
+        let Seat { host, core } = of.seat;
+        let spins = self.cluster.profile.waiting == Waiting::Spin && of.open > 0;
+        let seats = &self.hosts[host].cores[core];
+        if seats.on == Some(rank) && !seats.queue.is_empty() && !spins {
+            self.give(host, core);
+        }
+    }
+
+    fn give(&mut self, host: usize, core: usize) {
+        let slice = self.cluster.slice;
+        let seats = &mut self.hosts[host].cores[core];
+        seats.on = seats.queue.pop_front();
+        seats.slice_ends = self.now.saturating_add(slice);
+        self.wakes.extend(seats.on);
+        if !seats.queue.is_empty() {
+            self.arm(host, core);
+        }
+    }
+
+    /// What the rank on a core has left of its work, which stops.
+    fn stop(&mut self, rank: u32) -> Time {
+        let Rank { seat: Seat { host, core }, job, version, .. } = &mut self.ranks[rank as usize];
+        let seats = &mut self.hosts[*host].cores[*core];
+        let Some(job) = job.as_mut().filter(|job| job.running) else { return 0 };
+        let stalled = seats.protocol.free().saturating_sub(self.now);
+        let left = (job.ends - self.now).saturating_sub(stalled);
+        let ran = job.left - left;
+        match job.work {
+            Work::Compute => seats.busy.computing += ran,
+            _ => seats.busy.messages += ran,
+        }
+        (job.left, job.running) = (left, false);
+        *version += 1;
+        left
+    }
+
+    fn dilation(&self, seat: Seat) -> f64 {
+        self.cluster.hosts[seat.host].cores[seat.core].dilation
+    }
+
+    /// Whether a rank is on another socket than what does the protocol's work for it.
+    fn is_far(&self, rank: u32) -> bool {
+        let seat = self.ranks[rank as usize].seat;
+        let host = &self.cluster.hosts[seat.host];
+        let other = match self.cluster.profile.place {
+            Place::Softirq => host.interrupts,
+            Place::Engine => self.engine_of(rank),
+            Place::Rank | Place::Device => return false,
+        };
+        host.cores[seat.core].package != host.cores[other].package
+    }
+
+    fn engine_of(&self, rank: u32) -> usize {
+        let engines = &self.cluster.hosts[self.ranks[rank as usize].seat.host].engines;
+        engines[rank as usize % engines.len()]
+    }
+
+    /// The rank's own work on a piece of it.
+    fn length(&self, rank: u32, what: Work) -> Time {
+        let profile = &self.cluster.profile;
+        let dilation = self.dilation(self.ranks[rank as usize].seat);
+        let far = |costs: [f64; 2], which: usize| if self.is_far(rank) { costs[which] } else { 1.0 };
+        let piece = |slot: u32, part, place: u64| match part {
+            Part::Data => (place == 0, self.messages[slot].piece(place, profile.unit)),
+            _ => (true, 0),
+        };
+        match what {
+            Work::Compute => self.ranks[rank as usize].computes.front().map_or(0, |(_, left, _)| *left),
+            Work::Copy(slot) => {
+                let (first, bytes) = piece(slot, Part::Data, self.messages[slot].copied);
+                work(&profile.copy, first, bytes, dilation, 1.0)
+            }
+            Work::Hand(slot, part) => {
+                let message = &self.messages[slot];
+                let (first, bytes) = piece(slot, part, message.handed);
+                let own = work(&profile.hand, first, bytes, dilation, far(profile.far, 0));
+                let protocol = match profile.place {
+                    _ if self.is_inside(message.from, message.to) => profile.inside,
+                    Place::Rank | Place::Softirq => profile.send,
+                    Place::Engine | Place::Device => Cost::default(),
+                };
+                own + work(&protocol, first, bytes, dilation, 1.0)
+            }
+            Work::Take(slot, part) => {
+                let message = &self.messages[slot];
+                let (first, bytes) = piece(slot, part, message.taken);
+                let own = work(&profile.take, first, bytes, dilation, far(profile.far, 1));
+                let rank_receives = profile.place == Place::Rank && !self.is_inside(message.from, message.to);
+                let protocol = if rank_receives { profile.receive } else { Cost::default() };
+                own + work(&protocol, first, bytes, dilation, 1.0)
+            }
+        }
+    }
+
+    fn start(&mut self, rank: u32, what: Work) {
+        let resumed = self.ranks[rank as usize].job;
+        let left = resumed.map_or_else(|| self.length(rank, what), |job| job.left);
+        if resumed.is_none() {
+            if what != Work::Compute {
+                self.charged += left;
+            }
+            self.begins(rank, what);
+        }
+        let Seat { host, core } = self.ranks[rank as usize].seat;
+        let from = self.hosts[host].cores[core].protocol.free().max(self.now);
+        let of = &mut self.ranks[rank as usize];
+        let ends = from.saturating_add(left);
+        of.job = Some(Job { work: what, left, ends, running: true });
+        of.version += 1;
+        let version = of.version;
+        self.at(ends, Event::Done { rank, version });
+        if self.cluster.profile.progress == Progress::Between && resumed.is_none() {
+            // Over when it begins: what it frees waits for the core anyway.
+            self.worked(rank, what);
+            let of = &mut self.ranks[rank as usize];
+            of.end = of.end.max(ends);
+        }
+    }
+
+    /// Tells the program where this is the first of an operation.
+    fn begins(&mut self, rank: u32, what: Work) {
+        let number = match what {
+            Work::Compute => self.ranks[rank as usize].computes.front().map(|(number, ..)| *number),
+            Work::Copy(slot) if self.messages[slot].copied == 0 => Some(self.messages[slot].send),
+            Work::Hand(slot, part) if part != Part::Clear && self.messages[slot].handed == 0 => {
+                let message = &self.messages[slot];
+                let again = message.rendezvous && part == Part::Data || self.copies(message);
+                (!again).then_some(message.send)
+            }
+            _ => None,
+        };
+        if let Some(number) = number {
+            self.program.started(rank, number, &mut self.free);
+            if !self.free.is_empty() {
+                self.release(rank);
+            }
+        }
+    }
+
+    fn copies(&self, message: &Message) -> bool {
+        !self.cluster.profile.copy.is_free() && !message.rendezvous
+    }
+
+    fn send_is_over(&mut self, slot: u32) {
+        let message = &mut self.messages[slot];
+        if !std::mem::replace(&mut message.send_is_over, true) {
+            self.over.push_back((message.from, message.send));
+        }
+    }
+
+    fn unpost(&mut self, slot: u32) {
+        let posting = &mut self.ranks[self.messages[slot].from as usize].posting;
+        if let Some(at) = posting.iter().position(|other| *other == slot) {
+            posting.remove(at);
+        }
+    }
+
+    /// What follows from a rank's piece of work.
+    fn worked(&mut self, rank: u32, what: Work) {
+        self.wakes.push_back(rank);
+        let unit = self.cluster.profile.unit;
+        match what {
+            Work::Compute => {
+                if let Some((number, ..)) = self.ranks[rank as usize].computes.pop_front() {
+                    self.over.push_back((rank, number));
+                }
+            }
+            Work::Copy(slot) => {
+                let message = &mut self.messages[slot];
+                let bytes = message.piece(message.copied, unit);
+                message.copied += bytes;
+                let Message { from, to, copied, bytes: all, .. } = *message;
+                if self.bounded {
+                    self.connections.change(from, to, |buffers| buffers.library += bytes);
+                }
+                if copied == all {
+                    self.unpost(slot);
+                    if !self.unbuffered {
+                        self.send_is_over(slot);
+                    }
+                }
+            }
+            Work::Hand(slot, part) => self.handed(rank, slot, part),
+            Work::Take(slot, part) => {
+                let first = self.messages[slot].taken == 0;
+                let bytes = if part == Part::Data { self.messages[slot].piece(self.messages[slot].taken, unit) } else { 0 };
+                let message = &self.messages[slot];
+                let all = part != Part::Data || message.taken + bytes == message.delivered;
+                if all {
+                    self.ranks[rank as usize].arrived.retain(|entry| (entry.1, entry.2) != (slot, part));
+                }
+                self.taken(Piece { slot, part, first, bytes });
+            }
+        }
+    }
+
+    fn handed(&mut self, rank: u32, slot: u32, part: Part) {
+        let unit = self.cluster.profile.unit;
+        let message = &mut self.messages[slot];
+        let first = message.handed == 0;
+        let mut bytes = 0;
+        let mut left = false;
+        if part == Part::Data {
+            bytes = message.piece(message.handed, unit);
+            message.handed += bytes;
+            left = message.handed < message.bytes;
+        }
+        let message = *message;
+        if !left {
+            self.ranks[rank as usize].sending.retain(|entry| (entry.1, entry.2) != (slot, part));
+        }
+        if part == Part::Data && self.bounded {
+            let copied = self.copies(&message);
+            self.connections.change(message.from, message.to, |buffers| {
+                buffers.socket += bytes;
+                buffers.library -= if copied { bytes } else { 0 };
+            });
+        }
+        if part == Part::Request || (part == Part::Data && !left && !self.copies(&message)) {
+            self.unpost(slot);
+        }
+        if part == Part::Data && !left && (self.unbuffered || !self.copies(&message)) {
+            self.send_is_over(slot);
+        }
+        if self.cluster.profile.progress == Progress::Between {
+            self.messages[slot].order = self.next_order();
+        }
+        self.transmit(Piece { slot, part, first: first || part != Part::Data, bytes });
+    }
+
+    /// A piece that its rank has handed, or that needed no rank.
+    fn transmit(&mut self, piece: Piece) {
+        let (from, to) = self.ends(piece);
+        let profile = &self.cluster.profile;
+        let mut now = self.now;
+        if profile.progress == Progress::Between {
+            // Its first byte leaves when the message's part is done; the rank works on.
+            let dilation = self.dilation(self.ranks[from as usize].seat);
+            now += work(&profile.hand, true, piece.bytes.min(1), dilation, 1.0);
+        }
+        if self.is_inside(from, to) && profile.progress != Progress::Between {
+            return self.at(now + picoseconds(profile.inside_latency), Event::Delivered(piece));
+        }
+        let sent = self.serve(from, now, piece, &profile.send);
+        match sent {
+            Some(done) => self.at(done, Event::Ready(piece)),
+            None if now > self.now => self.at(now, Event::Ready(piece)),
+            None => self.leave(piece),
+        }
+    }
+
+    /// Has the rank's engine or its host's device work on a piece: when it is done. `None`: the protocol has neither.
+    fn serve(&mut self, rank: u32, now: Time, piece: Piece, cost: &Cost) -> Option<Time> {
+        let seat = self.ranks[rank as usize].seat;
+        match self.cluster.profile.place {
+            Place::Rank | Place::Softirq => None,
+            Place::Engine => {
+                let core = self.engine_of(rank);
+                let dilation = self.dilation(Seat { host: seat.host, core });
+                Some(self.protocol(seat.host, core, now, work(cost, piece.first, piece.bytes, dilation, 1.0)))
+            }
+            Place::Device => {
+                let time = work(cost, piece.first, piece.bytes, 1.0, 1.0);
+                self.charged += time;
+                self.hosts[seat.host].device_busy += time;
+                Some(self.hosts[seat.host].device.serve(now, time))
+            }
+        }
+    }
+
+    /// Protocol work on a core, which stops the rank on it.
+    fn protocol(&mut self, host: usize, core: usize, now: Time, time: Time) -> Time {
+        self.charged += time;
+        let seats = &mut self.hosts[host].cores[core];
+        seats.busy.protocol += time;
+        if let Some(job) = seats.on.and_then(|rank| self.ranks[rank as usize].job.as_mut()).filter(|job| job.running) {
+            job.ends += time;
+        }
+        seats.protocol.serve(now, time)
+    }
+
+    fn interrupt(&mut self, rank: u32, first: bool, bytes: u64, cost: &Cost) -> Time {
+        let host = self.ranks[rank as usize].seat.host;
+        let core = self.cluster.hosts[host].interrupts;
+        let dilation = self.dilation(Seat { host, core });
+        self.protocol(host, core, self.now, work(cost, first, bytes, dilation, 1.0))
+    }
+
+    fn on_the_wire(&self, bytes: u64) -> Time {
+        picoseconds(bytes as f64 * self.cluster.link.byte)
+    }
+
+    fn leave(&mut self, piece: Piece) {
+        let host = self.ranks[self.ends(piece).0 as usize].seat.host;
+        let time = self.on_the_wire(piece.bytes);
+        let sent = self.hosts[host].out.serve(self.now, time);
+        self.at(sent + self.cluster.link.latency, Event::Landed(piece));
+    }
+
+    fn arrived(&mut self, piece: Piece) {
+        let to = self.ends(piece).1;
+        let cost = self.cluster.profile.receive;
+        let done = match self.cluster.profile.place {
+            Place::Softirq => Some(self.interrupt(to, piece.first, piece.bytes, &cost)),
+            _ => self.serve(to, self.now, piece, &cost),
+        };
+        match done {
+            Some(done) => self.at(done, Event::Delivered(piece)),
+            None => self.delivered(piece),
+        }
+    }
+
+    fn delivered(&mut self, piece: Piece) {
+        let (from, to) = self.ends(piece);
+        let profile = &self.cluster.profile;
+        let message = &mut self.messages[piece.slot];
+        let waits = piece.part == Part::Data && message.delivered > message.taken;
+        if piece.part == Part::Data {
+            message.delivered += piece.bytes;
+        }
+        if profile.progress == Progress::Device && message.rendezvous {
+            return self.taken(piece);
+        }
+        if !waits {
+            let key = match () {
+                () if profile.by_peer => from,
+                () if profile.progress == Progress::Between => message.order,
+                () => 0,
+            };
+            put(&mut self.ranks[to as usize].arrived, (key, piece.slot, piece.part));
+        }
+        self.wakes.push_back(to);
+    }
+
+    /// A piece has been taken, by its rank or by the device.
+    fn taken(&mut self, piece: Piece) {
+        let Piece { slot, part, bytes, .. } = piece;
+        let Message { from, to, tag, rendezvous, receive, .. } = self.messages[slot];
+        let which = Half { peer: from, tag, which: slot };
+        match part {
+            Part::Request => {
+                if let Some(receive) = self.ranks[to as usize].matching.arrive(which) {
+                    self.meet(slot, receive);
+                }
+            }
+            Part::Clear => {
+                self.messages[slot].copied = self.messages[slot].bytes;
+                if self.cluster.profile.progress == Progress::Device {
+                    return self.stream(slot);
+                }
+                let key = if self.cluster.profile.by_peer { to } else { 0 };
+                put(&mut self.ranks[from as usize].sending, (key, slot, Part::Data));
+                self.wakes.push_back(from);
+            }
+            Part::Data => {
+                self.messages[slot].taken += bytes;
+                self.acknowledge(from, to, bytes);
+                if self.messages[slot].taken < self.messages[slot].bytes {
+                    return;
+                }
+                if rendezvous {
+                    self.received += self.messages[slot].bytes;
+                    self.messages.give_back(slot);
+                    self.over.push_back((to, receive));
+                } else if let Some(receive) = self.ranks[to as usize].matching.arrive(which) {
+                    self.meet(slot, receive);
+                }
+            }
+        }
+    }
+
+    /// The device fetches all of a message whose receive is there.
+    fn stream(&mut self, slot: u32) {
+        while self.messages[slot].handed < self.messages[slot].bytes {
+            let from = self.messages[slot].from;
+            self.handed(from, slot, Part::Data);
+        }
+    }
+
+    fn acknowledge(&mut self, from: u32, to: u32, bytes: u64) {
+        let profile = &self.cluster.profile;
+        let inside = self.is_inside(from, to);
+        if inside && self.bounded {
+            self.at(self.now, Event::Opened { from, to, bytes });
+        } else if !inside && (self.bounded || !profile.acknowledge.is_free()) {
+            self.at(self.now + self.cluster.link.latency, Event::Acknowledged { from, to, bytes });
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Done { rank, version } => {
+                let of = &self.ranks[rank as usize];
+                let Some(job) = of.job.filter(|_| of.version == version) else { return };
+                if job.ends > self.now {
+                    return self.at(job.ends, event);
+                }
+                self.stop(rank);
+                self.ranks[rank as usize].job = None;
+                match self.cluster.profile.progress {
+                    Progress::Between => self.wakes.push_back(rank),
+                    _ => self.worked(rank, job.work),
+                }
+            }
+            Event::Slice { host, core } => {
+                let (host, core) = (host as usize, core as usize);
+                let seats = &mut self.hosts[host].cores[core];
+                seats.slicing = false;
+                let Some(rank) = seats.on.filter(|_| !seats.queue.is_empty()) else { return };
+                if self.now < seats.slice_ends {
+                    return self.arm(host, core);
+                }
+                self.stop(rank);
+                if self.ranks[rank as usize].job.is_some() {
+                    self.hosts[host].cores[core].queue.push_back(rank);
+                }
+                self.give(host, core);
+            }
+            Event::Ready(piece) => self.leave(piece),
+            Event::Landed(piece) => {
+                let host = self.ranks[self.ends(piece).1 as usize].seat.host;
+                let time = self.on_the_wire(piece.bytes);
+                let done = self.hosts[host].into.serve(self.now.saturating_sub(time), time).max(self.now);
+                match done > self.now {
+                    true => self.at(done, Event::Arrived(piece)),
+                    false => self.arrived(piece),
+                }
+            }
+            Event::Arrived(piece) => self.arrived(piece),
+            Event::Delivered(piece) => self.delivered(piece),
+            Event::Acknowledged { from, to, bytes } => {
+                let cost = self.cluster.profile.acknowledge;
+                let done = match cost.is_free() {
+                    true => self.now,
+                    false => self.interrupt(from, true, bytes, &cost),
+                };
+                self.at(done, Event::Opened { from, to, bytes });
+            }
+            Event::Opened { from, to, bytes } => {
+                if self.bounded {
+                    self.connections.change(from, to, |buffers| buffers.socket -= bytes);
+                }
+                self.wakes.push_back(from);
+            }
+        }
+    }
+
+    fn finished(mut self) -> Result<Finished> {
+        for rank in 0..self.ranks.len() as u32 {
+            self.does(rank, None);
+        }
+        let peer = |peer: u32| if peer == ANY { "any rank".to_owned() } else { format!("rank {peer}") };
+        for (rank, of) in self.ranks.iter().enumerate() {
+            if let Some(half) = of.matching.posted.first() {
+                let cause = format!("its receive from {} gets no message", peer(half.peer));
+                return Err(Fault::new(format!("rank {rank}"), cause, "add the send, or compare tags"));
+            }
+            if let Some(half) = of.matching.unexpected.first() {
+                let bytes = count::grouped(self.messages[half.which].bytes);
+                let cause = format!("nothing receives the message of {bytes} B from {}", peer(half.peer));
+                return Err(Fault::new(format!("rank {rank}"), cause, "add the receive, or compare tags"));
+            }
+        }
+        if let Some(rank) = self.program.stuck() {
+            let cause = "an operation never begins, since operations require each other";
+            return Err(Fault::new(format!("rank {rank}"), cause, "break the circle of requirements"));
+        }
+        let of_rank = |of: &Rank| {
+            of.computes.capacity() * size_of::<(u32, Time, u32)>()
+                + of.posting.capacity() * size_of::<u32>()
+                + (of.sending.capacity() + of.arrived.capacity()) * size_of::<(u32, u32, Part)>()
+                + (of.matching.posted.capacity() + of.matching.unexpected.capacity()) * size_of::<Half>()
+        };
+        let hosts: usize = self.hosts.iter().map(|host| size_of_val(host.cores.as_slice())).sum();
+        self.memory = self.ranks.capacity() * size_of::<Rank>()
+            + self.ranks.iter().map(of_rank).sum::<usize>()
+            + self.hosts.capacity() * size_of::<Resources>()
+            + hosts
+            + self.messages.memory()
+            + self.connections.memory()
+            + self.events.capacity() * size_of::<Reverse<(Time, u64, Event)>>();
+        Ok(Finished {
+            ranks: self.ranks.iter().map(|of| of.end).collect(),
+            splits: self.ranks.iter().map(|of| of.split).collect(),
+            cores: self.hosts.iter().map(|host| host.cores.iter().map(|core| core.busy).collect()).collect(),
+            devices: self.hosts.iter().map(|host| host.device_busy).collect(),
+            charged: self.charged,
+            messages: self.sent_messages,
+            sent: self.sent,
+            received: self.received,
+            memory: self.memory,
+        })
+    }
+}
