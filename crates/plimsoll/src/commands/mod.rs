@@ -23,6 +23,7 @@ pub mod profile_sampler;
 pub mod report;
 mod schedule;
 pub mod serve;
+pub mod simulate;
 pub mod study;
 pub mod top;
 pub mod r#try;

@@ -29,7 +29,7 @@ use crate::whatif_page::{self, Asked, Page};
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Folder of a profile
-    #[arg(value_name = "DIR", required_unless_present_any = ["measure", "goal"], conflicts_with = "measure")]
+    #[arg(value_name = "DIR", required_unless_present_any = ["measure", "goal", "simulate"], conflicts_with = "measure")]
     folder: Option<PathBuf>,
     /// Let this carry the messages instead: app, core, or a carrier of the MPI
     #[arg(long, value_name = "NAME", requires = "folder")]
@@ -63,6 +63,8 @@ pub struct Arguments {
     measure: super::measure::Arguments,
     #[command(flatten)]
     schedule: super::schedule::Arguments,
+    #[command(flatten)]
+    simulate: super::simulate::Arguments,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -77,6 +79,7 @@ const EXAMPLES: &str = "Examples:
   plimsoll whatif run --latency +1us --clock 0.8
   plimsoll whatif run --best 3
   plimsoll whatif --goal run.goal --loggops L=1000,o=200
+  plimsoll whatif --simulate testbed.toml
   plimsoll whatif --measure send,receive -- mpirun -n 2 ./program
   plimsoll whatif --measure send,receive --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 
@@ -96,6 +99,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     if let Some(file) = &arguments.schedule.goal {
         return super::schedule::run(file, &arguments.schedule, arguments.json);
+    }
+    if let Some(file) = &arguments.simulate.simulate {
+        return super::simulate::run(file, arguments.json);
     }
     let path = arguments.folder.clone().unwrap_or_default();
     let folder = path.display().to_string();

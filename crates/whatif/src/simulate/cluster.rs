@@ -3,7 +3,8 @@
 //! Time is whole picoseconds. A message is pieces of `unit` bytes; a piece passes, each stage one after the other:
 //! ```text
 //! work(c, b)   = c.message (first piece) + b (c.byte f0/f + c.fixed)      f0/f: of the core that does it
-//! copied       = the rank's core: copy; a send is over when all of it is copied, or handed where the program waits for that
+//! copied       = the rank's core: copy; a send is over when all of it is copied and the sockets have no room, or when all is
+//!                handed where the program waits for that
 //! handed       = the rank's core: hand (x far), + send where the rank does it; as long as the connection's pieces that are
 //!                copied and not handed fit `library`, those that are handed and not taken `socket`
 //! ready        = max(handed, server's last) + send           engine core or device of the host; else handed

@@ -374,6 +374,7 @@ impl<'a, P: Program> Engine<'a, P> {
                 }
             }
         }
+        self.return_from_sends(rank);
         let of = &self.ranks[rank as usize];
         let next = of.job.map(|job| job.work).or_else(|| self.select(of));
         let doing = match next {
@@ -387,6 +388,25 @@ impl<'a, P: Program> Engine<'a, P> {
             Some(work) if self.seated(rank) => self.start(rank, work),
             Some(_) => {}
             None => self.idle(rank),
+        }
+    }
+
+    /// Sends whose library has a copy of all, while the sockets have no room for more of it, return.
+    fn return_from_sends(&mut self, rank: u32) {
+        if self.cluster.profile.copy.is_free() {
+            return;
+        }
+        let of = &self.ranks[rank as usize];
+        let stays = |slot: &u32| {
+            let message = &self.messages[*slot];
+            message.copied < message.bytes || self.handable(of, Some(message.to)).is_some()
+        };
+        let returning: Vec<u32> = of.posting.iter().copied().filter(|slot| !stays(slot)).collect();
+        for slot in returning {
+            self.unpost(slot);
+            if !self.unbuffered {
+                self.send_is_over(slot);
+            }
         }
     }
 
@@ -612,15 +632,9 @@ impl<'a, P: Program> Engine<'a, P> {
                 let message = &mut self.messages[slot];
                 let bytes = message.piece(message.copied, unit);
                 message.copied += bytes;
-                let Message { from, to, copied, bytes: all, .. } = *message;
+                let Message { from, to, .. } = *message;
                 if self.bounded {
                     self.connections.change(from, to, |buffers| buffers.library += bytes);
-                }
-                if copied == all {
-                    self.unpost(slot);
-                    if !self.unbuffered {
-                        self.send_is_over(slot);
-                    }
                 }
             }
             Work::Hand(slot, part) => self.handed(rank, slot, part),
@@ -659,10 +673,10 @@ impl<'a, P: Program> Engine<'a, P> {
                 buffers.library -= if copied { bytes } else { 0 };
             });
         }
-        if part == Part::Request || (part == Part::Data && !left && !self.copies(&message)) {
+        if part != Part::Clear && !left {
             self.unpost(slot);
         }
-        if part == Part::Data && !left && (self.unbuffered || !self.copies(&message)) {
+        if part == Part::Data && !left {
             self.send_is_over(slot);
         }
         if self.cluster.profile.progress == Progress::Between {
