@@ -86,11 +86,10 @@ fn page(program: &str, cluster: &Cluster, outcome: &Outcome) -> String {
         for (core, busy) in host.cores.iter().zip(&finished.cores[at]) {
             let Busy { computing, messages, protocol } = *busy;
             let idle = total.saturating_sub(busy.total());
-            let [computing, messages, protocol, idle] = [computing, messages, protocol, idle].map(|of| share(of, total));
-            text += &format!(
-                "{:<15} {:<6} {computing:>9} {messages:>9} {protocol:>9} {idle:>9}\n",
-                host.name, core.id.0
-            );
+            let [computing, messages, protocol, idle] =
+                [computing, messages, protocol, idle].map(|of| share(of, total));
+            text +=
+                &format!("{:<15} {:<6} {computing:>9} {messages:>9} {protocol:>9} {idle:>9}\n", host.name, core.id.0);
         }
         if finished.devices[at] > 0 {
             text += &format!("{:<15} device {:>29}\n", host.name, share(finished.devices[at], total));

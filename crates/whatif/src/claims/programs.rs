@@ -71,7 +71,8 @@ const PULSES: u32 = 4;
 /// Hosts of two sockets: cores 0 and 2 on the one, 1 and 3 on the other (section 4, setup A). Core 0 takes the interrupts.
 fn hosts() -> Vec<Host> {
     let core = |id: u32| Core { id: CoreId(id), package: id % 2, dilation: 1.0 };
-    let host = |name: &str| Host { name: name.into(), cores: (0..4).map(core).collect(), interrupts: 0, engines: vec![] };
+    let host =
+        |name: &str| Host { name: name.into(), cores: (0..4).map(core).collect(), interrupts: 0, engines: vec![] };
     vec![host("machine 1"), host("machine 2")]
 }
 

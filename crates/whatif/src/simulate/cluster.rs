@@ -99,7 +99,11 @@ impl Cluster {
         for host in &self.hosts {
             let free = |at: &usize| *at < host.cores.len();
             if !free(&host.interrupts) || !host.engines.iter().all(free) {
-                return Err(Fault::new(&host.name, "interrupts or engine are on a core it lacks", "name one of its cores"));
+                return Err(Fault::new(
+                    &host.name,
+                    "interrupts or engine are on a core it lacks",
+                    "name one of its cores",
+                ));
             }
             if self.profile.place == Place::Engine && host.engines.is_empty() {
                 let next = "leave a core without ranks and name it: engines = [N]";

@@ -49,8 +49,10 @@ fn blocked_while_other_computes(stays: &[Stay], rank: u32, doing: Doing) -> f64 
 #[test]
 fn partners_run_out_of_phase_with_finite_buffers() {
     let stays = partners(&small_buffers());
-    let (x_waits, y_sends) =
-        (blocked_while_other_computes(&stays, 0, Doing::Waiting), blocked_while_other_computes(&stays, 1, Doing::Sending));
+    let (x_waits, y_sends) = (
+        blocked_while_other_computes(&stays, 0, Doing::Waiting),
+        blocked_while_other_computes(&stays, 1, Doing::Sending),
+    );
     assert!(x_waits > 0.25, "X waits {x_waits:.3} of the run while Y computes");
     assert!(y_sends > 0.25, "Y is blocked in sends {y_sends:.3} of the run while X computes");
 }

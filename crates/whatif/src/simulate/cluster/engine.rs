@@ -9,9 +9,12 @@ use machine::{FaultKind, count};
 use super::super::{ANY, Kind, Operation, Program};
 use super::channel::{Connections, Message, Messages, Part};
 use super::matching::{Half, Matching};
-use super::profile::{Cost, Place, Progress, Waiting};
-use super::resources::{Resources, picoseconds, work};
+use super::profile::{Progress, Waiting};
+use super::resources::Resources;
 use super::{Cluster, Doing, Finished, Seat, Split, Stay, Time};
+
+mod select;
+mod transit;
 
 /// A piece on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,14 +28,28 @@ struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A rank's piece of work ended, unless its version is an old one, or interrupts have made it later.
-    Done { rank: u32, version: u32 },
-    Slice { host: u32, core: u32 },
+    Done {
+        rank: u32,
+        version: u32,
+    },
+    Slice {
+        host: u32,
+        core: u32,
+    },
     Ready(Piece),
     Landed(Piece),
     Arrived(Piece),
     Delivered(Piece),
-    Acknowledged { from: u32, to: u32, bytes: u64 },
-    Opened { from: u32, to: u32, bytes: u64 },
+    Acknowledged {
+        from: u32,
+        to: u32,
+        bytes: u64,
+    },
+    Opened {
+        from: u32,
+        to: u32,
+        bytes: u64,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -289,73 +306,6 @@ impl<'a, P: Program> Engine<'a, P> {
         self.ranks[one as usize].seat.host == self.ranks[other as usize].seat.host
     }
 
-    /// Whether a piece of it can be handed now.
-    fn can_hand(&self, slot: u32, part: Part) -> bool {
-        if part != Part::Data {
-            return true;
-        }
-        let Cluster { profile, .. } = self.cluster;
-        let message = &self.messages[slot];
-        if message.handed == message.copied {
-            return false;
-        }
-        let held = if self.bounded { self.connections.of(message.from, message.to).socket } else { 0 };
-        held == 0 || held + message.piece(message.handed, profile.unit) <= profile.socket
-    }
-
-    /// The first piece that a rank can hand, of those to `peer`.
-    fn handable(&self, rank: &Rank, peer: Option<u32>) -> Option<Work> {
-        let mut blocked = None;
-        let peer_of = |slot: u32, part| if part == Part::Clear { self.messages[slot].from } else { self.messages[slot].to };
-        let mut of = rank.sending.iter().filter(|(_, slot, part)| peer.is_none_or(|peer| peer_of(*slot, *part) == peer));
-        let found = of.find(|(_, slot, part)| {
-            let to = peer_of(*slot, *part);
-            let can = blocked != Some(to) && self.can_hand(*slot, *part);
-            blocked = (!can).then_some(to).or(blocked);
-            can
-        });
-        found.map(|(_, slot, part)| Work::Hand(*slot, *part))
-    }
-
-    fn movable(&self, rank: &Rank) -> Option<Work> {
-        let taken = rank.arrived.first().map(|(_, slot, part)| Work::Take(*slot, *part));
-        self.handable(rank, None).or(taken)
-    }
-
-    /// What a rank does next on its core.
-    fn select(&self, rank: &Rank) -> Option<Work> {
-        let profile = &self.cluster.profile;
-        let compute = rank.computes.front().map(|_| Work::Compute);
-        if profile.progress == Progress::Between {
-            let posting = rank.posting.front().map(|slot| (self.messages[*slot].order, *slot));
-            let send = posting.and_then(|(order, slot)| {
-                let entry = rank.sending.iter().find(|(_, other, _)| *other == slot)?;
-                Some((order, Work::Hand(slot, entry.2)))
-            });
-            let cleared = rank.sending.iter().find(|(_, slot, _)| !rank.posting.contains(slot));
-            let cleared = cleared.map(|(_, slot, part)| (self.messages[*slot].order, Work::Hand(*slot, *part)));
-            let take = rank.arrived.first().map(|(order, slot, part)| (*order, Work::Take(*slot, *part)));
-            let compute = rank.computes.front().map(|(.., order)| (*order, Work::Compute));
-            let first = [send, cleared, take, compute].into_iter().flatten().min_by_key(|(order, _)| *order);
-            return first.map(|(_, work)| work);
-        }
-        let posting = rank.posting.iter().find_map(|slot| {
-            let message = &self.messages[*slot];
-            self.handable(rank, Some(message.to)).or_else(|| {
-                let held = self.connections.of(message.from, message.to).library;
-                let fits = held == 0 || held + message.piece(message.copied, profile.unit) <= profile.library;
-                let room = message.copied < message.bytes && !message.rendezvous && (self.unbuffered || fits);
-                room.then_some(Work::Copy(*slot))
-            })
-        });
-        let moved = || self.movable(rank);
-        match posting {
-            Some(work) => Some(work),
-            None if profile.progress == Progress::Thread => moved().or(compute),
-            None => compute.or_else(moved),
-        }
-    }
-
     /// Has a rank do what it can, if its core is free for it.
     fn advance(&mut self, rank: u32) {
         let of = &self.ranks[rank as usize];
@@ -497,64 +447,6 @@ impl<'a, P: Program> Engine<'a, P> {
         left
     }
 
-    fn dilation(&self, seat: Seat) -> f64 {
-        self.cluster.hosts[seat.host].cores[seat.core].dilation
-    }
-
-    /// Whether a rank is on another socket than what does the protocol's work for it.
-    fn is_far(&self, rank: u32) -> bool {
-        let seat = self.ranks[rank as usize].seat;
-        let host = &self.cluster.hosts[seat.host];
-        let other = match self.cluster.profile.place {
-            Place::Softirq => host.interrupts,
-            Place::Engine => self.engine_of(rank),
-            Place::Rank | Place::Device => return false,
-        };
-        host.cores[seat.core].package != host.cores[other].package
-    }
-
-    fn engine_of(&self, rank: u32) -> usize {
-        let engines = &self.cluster.hosts[self.ranks[rank as usize].seat.host].engines;
-        engines[rank as usize % engines.len()]
-    }
-
-    /// The rank's own work on a piece of it.
-    fn length(&self, rank: u32, what: Work) -> Time {
-        let profile = &self.cluster.profile;
-        let dilation = self.dilation(self.ranks[rank as usize].seat);
-        let far = |costs: [f64; 2], which: usize| if self.is_far(rank) { costs[which] } else { 1.0 };
-        let piece = |slot: u32, part, place: u64| match part {
-            Part::Data => (place == 0, self.messages[slot].piece(place, profile.unit)),
-            _ => (true, 0),
-        };
-        match what {
-            Work::Compute => self.ranks[rank as usize].computes.front().map_or(0, |(_, left, _)| *left),
-            Work::Copy(slot) => {
-                let (first, bytes) = piece(slot, Part::Data, self.messages[slot].copied);
-                work(&profile.copy, first, bytes, dilation, 1.0)
-            }
-            Work::Hand(slot, part) => {
-                let message = &self.messages[slot];
-                let (first, bytes) = piece(slot, part, message.handed);
-                let own = work(&profile.hand, first, bytes, dilation, far(profile.far, 0));
-                let protocol = match profile.place {
-                    _ if self.is_inside(message.from, message.to) => profile.inside,
-                    Place::Rank | Place::Softirq => profile.send,
-                    Place::Engine | Place::Device => Cost::default(),
-                };
-                own + work(&protocol, first, bytes, dilation, 1.0)
-            }
-            Work::Take(slot, part) => {
-                let message = &self.messages[slot];
-                let (first, bytes) = piece(slot, part, message.taken);
-                let own = work(&profile.take, first, bytes, dilation, far(profile.far, 1));
-                let rank_receives = profile.place == Place::Rank && !self.is_inside(message.from, message.to);
-                let protocol = if rank_receives { profile.receive } else { Cost::default() };
-                own + work(&protocol, first, bytes, dilation, 1.0)
-            }
-        }
-    }
-
     fn start(&mut self, rank: u32, what: Work) {
         let resumed = self.ranks[rank as usize].job;
         let left = resumed.map_or_else(|| self.length(rank, what), |job| job.left);
@@ -640,7 +532,8 @@ impl<'a, P: Program> Engine<'a, P> {
             Work::Hand(slot, part) => self.handed(rank, slot, part),
             Work::Take(slot, part) => {
                 let first = self.messages[slot].taken == 0;
-                let bytes = if part == Part::Data { self.messages[slot].piece(self.messages[slot].taken, unit) } else { 0 };
+                let bytes =
+                    if part == Part::Data { self.messages[slot].piece(self.messages[slot].taken, unit) } else { 0 };
                 let message = &self.messages[slot];
                 let all = part != Part::Data || message.taken + bytes == message.delivered;
                 if all {
@@ -683,165 +576,6 @@ impl<'a, P: Program> Engine<'a, P> {
             self.messages[slot].order = self.next_order();
         }
         self.transmit(Piece { slot, part, first: first || part != Part::Data, bytes });
-    }
-
-    /// A piece that its rank has handed, or that needed no rank.
-    fn transmit(&mut self, piece: Piece) {
-        let (from, to) = self.ends(piece);
-        let profile = &self.cluster.profile;
-        let mut now = self.now;
-        if profile.progress == Progress::Between {
-            // Its first byte leaves when the message's part is done; the rank works on.
-            let dilation = self.dilation(self.ranks[from as usize].seat);
-            now += work(&profile.hand, true, piece.bytes.min(1), dilation, 1.0);
-        }
-        if self.is_inside(from, to) && profile.progress != Progress::Between {
-            return self.at(now + picoseconds(profile.inside_latency), Event::Delivered(piece));
-        }
-        let sent = self.serve(from, now, piece, &profile.send);
-        match sent {
-            Some(done) => self.at(done, Event::Ready(piece)),
-            None if now > self.now => self.at(now, Event::Ready(piece)),
-            None => self.leave(piece),
-        }
-    }
-
-    /// Has the rank's engine or its host's device work on a piece: when it is done. `None`: the protocol has neither.
-    fn serve(&mut self, rank: u32, now: Time, piece: Piece, cost: &Cost) -> Option<Time> {
-        let seat = self.ranks[rank as usize].seat;
-        match self.cluster.profile.place {
-            Place::Rank | Place::Softirq => None,
-            Place::Engine => {
-                let core = self.engine_of(rank);
-                let dilation = self.dilation(Seat { host: seat.host, core });
-                Some(self.protocol(seat.host, core, now, work(cost, piece.first, piece.bytes, dilation, 1.0)))
-            }
-            Place::Device => {
-                let time = work(cost, piece.first, piece.bytes, 1.0, 1.0);
-                self.charged += time;
-                self.hosts[seat.host].device_busy += time;
-                Some(self.hosts[seat.host].device.serve(now, time))
-            }
-        }
-    }
-
-    /// Protocol work on a core, which stops the rank on it.
-    fn protocol(&mut self, host: usize, core: usize, now: Time, time: Time) -> Time {
-        self.charged += time;
-        let seats = &mut self.hosts[host].cores[core];
-        seats.busy.protocol += time;
-        if let Some(job) = seats.on.and_then(|rank| self.ranks[rank as usize].job.as_mut()).filter(|job| job.running) {
-            job.ends += time;
-        }
-        seats.protocol.serve(now, time)
-    }
-
-    fn interrupt(&mut self, rank: u32, first: bool, bytes: u64, cost: &Cost) -> Time {
-        let host = self.ranks[rank as usize].seat.host;
-        let core = self.cluster.hosts[host].interrupts;
-        let dilation = self.dilation(Seat { host, core });
-        self.protocol(host, core, self.now, work(cost, first, bytes, dilation, 1.0))
-    }
-
-    fn on_the_wire(&self, bytes: u64) -> Time {
-        picoseconds(bytes as f64 * self.cluster.link.byte)
-    }
-
-    fn leave(&mut self, piece: Piece) {
-        let host = self.ranks[self.ends(piece).0 as usize].seat.host;
-        let time = self.on_the_wire(piece.bytes);
-        let sent = self.hosts[host].out.serve(self.now, time);
-        self.at(sent + self.cluster.link.latency, Event::Landed(piece));
-    }
-
-    fn arrived(&mut self, piece: Piece) {
-        let to = self.ends(piece).1;
-        let cost = self.cluster.profile.receive;
-        let done = match self.cluster.profile.place {
-            Place::Softirq => Some(self.interrupt(to, piece.first, piece.bytes, &cost)),
-            _ => self.serve(to, self.now, piece, &cost),
-        };
-        match done {
-            Some(done) => self.at(done, Event::Delivered(piece)),
-            None => self.delivered(piece),
-        }
-    }
-
-    fn delivered(&mut self, piece: Piece) {
-        let (from, to) = self.ends(piece);
-        let profile = &self.cluster.profile;
-        let message = &mut self.messages[piece.slot];
-        let waits = piece.part == Part::Data && message.delivered > message.taken;
-        if piece.part == Part::Data {
-            message.delivered += piece.bytes;
-        }
-        if profile.progress == Progress::Device && message.rendezvous {
-            return self.taken(piece);
-        }
-        if !waits {
-            let key = match () {
-                () if profile.by_peer => from,
-                () if profile.progress == Progress::Between => message.order,
-                () => 0,
-            };
-            put(&mut self.ranks[to as usize].arrived, (key, piece.slot, piece.part));
-        }
-        self.wakes.push_back(to);
-    }
-
-    /// A piece has been taken, by its rank or by the device.
-    fn taken(&mut self, piece: Piece) {
-        let Piece { slot, part, bytes, .. } = piece;
-        let Message { from, to, tag, rendezvous, receive, .. } = self.messages[slot];
-        let which = Half { peer: from, tag, which: slot };
-        match part {
-            Part::Request => {
-                if let Some(receive) = self.ranks[to as usize].matching.arrive(which) {
-                    self.meet(slot, receive);
-                }
-            }
-            Part::Clear => {
-                self.messages[slot].copied = self.messages[slot].bytes;
-                if self.cluster.profile.progress == Progress::Device {
-                    return self.stream(slot);
-                }
-                let key = if self.cluster.profile.by_peer { to } else { 0 };
-                put(&mut self.ranks[from as usize].sending, (key, slot, Part::Data));
-                self.wakes.push_back(from);
-            }
-            Part::Data => {
-                self.messages[slot].taken += bytes;
-                self.acknowledge(from, to, bytes);
-                if self.messages[slot].taken < self.messages[slot].bytes {
-                    return;
-                }
-                if rendezvous {
-                    self.received += self.messages[slot].bytes;
-                    self.messages.give_back(slot);
-                    self.over.push_back((to, receive));
-                } else if let Some(receive) = self.ranks[to as usize].matching.arrive(which) {
-                    self.meet(slot, receive);
-                }
-            }
-        }
-    }
-
-    /// The device fetches all of a message whose receive is there.
-    fn stream(&mut self, slot: u32) {
-        while self.messages[slot].handed < self.messages[slot].bytes {
-            let from = self.messages[slot].from;
-            self.handed(from, slot, Part::Data);
-        }
-    }
-
-    fn acknowledge(&mut self, from: u32, to: u32, bytes: u64) {
-        let profile = &self.cluster.profile;
-        let inside = self.is_inside(from, to);
-        if inside && self.bounded {
-            self.at(self.now, Event::Opened { from, to, bytes });
-        } else if !inside && (self.bounded || !profile.acknowledge.is_free()) {
-            self.at(self.now + self.cluster.link.latency, Event::Acknowledged { from, to, bytes });
-        }
     }
 
     fn take(&mut self, event: Event) {

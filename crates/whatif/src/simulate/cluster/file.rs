@@ -280,7 +280,9 @@ impl MachineOf {
                 Fault::new(subject(), format!("it has no core {id}"), next)
             })
         };
-        if let Some(name) = self.clock_ghz_of_core.keys().find(|name| name.parse().ok().is_none_or(|id| place(id).is_err())) {
+        if let Some(name) =
+            self.clock_ghz_of_core.keys().find(|name| name.parse().ok().is_none_or(|id| place(id).is_err()))
+        {
             return Err(Fault::new(subject(), format!("it has no core {name} to clock"), "name one of its cores"));
         }
         Ok(Host {

@@ -47,8 +47,12 @@ fn plain(place: Place) -> Profile {
 fn cluster(ranks: u32, each: u32, profile: Profile) -> Cluster {
     let core = |id: u32| Core { id: CoreId(id), package: id % 2, dilation: 1.0 };
     let engines = if profile.place == Place::Engine { vec![3] } else { Vec::new() };
-    let host =
-        |at: u32| Host { name: format!("host {at}"), cores: (0..4).map(core).collect(), interrupts: 0, engines: engines.clone() };
+    let host = |at: u32| Host {
+        name: format!("host {at}"),
+        cores: (0..4).map(core).collect(),
+        interrupts: 0,
+        engines: engines.clone(),
+    };
     let cores = 4 - engines.len() as u32;
     let seat = |rank: u32| Seat { host: (rank / each) as usize, core: (rank % each % cores) as usize };
     Cluster {
@@ -139,7 +143,10 @@ fn ranks_of_a_host_share_its_link() {
 #[test]
 fn ranks_on_a_core_take_turns() {
     let halo = |ranks| Halo { extents: vec![ranks], steps: 1, computing: 10_000_000, ..Halo::default() };
-    let alone = Cluster { seats: vec![Seat { host: 0, core: 0 }; 3], ..cluster(3, 3, Profile { inside: Cost::default(), ..plain(Place::Rank) }) };
+    let alone = Cluster {
+        seats: vec![Seat { host: 0, core: 0 }; 3],
+        ..cluster(3, 3, Profile { inside: Cost::default(), ..plain(Place::Rank) })
+    };
     let finished = run(halo(3), &alone);
     // 10 ms each, in slices of 3 ms; then borders within the host.
     assert!(finished.total() >= 30_000_000_000, "{finished:?}");
@@ -225,7 +232,8 @@ fn the_simplest_profile_has_the_times_of_loggops() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let halo = |seed| Halo { extents: vec![2, 4], steps: 5, bytes: 40_000, computing: 5000, uneven: 3000, seed, sum: true };
+    let halo =
+        |seed| Halo { extents: vec![2, 4], steps: 5, bytes: 40_000, computing: 5000, uneven: 3000, seed, sum: true };
     for name in ["mpich-tcp", "verbs", "psm", "loggops"] {
         let cluster = cluster(8, 4, named(name));
         let once = run(halo(1), &cluster);
@@ -240,7 +248,8 @@ fn busy(finished: &Finished) -> Time {
 
 fn profiles() -> impl Strategy<Value = Profile> {
     let of_name = prop::sample::select(vec!["mpich-tcp", "verbs", "psm", "loggops"]).prop_map(named);
-    let of_place = prop::sample::select(vec![Place::Rank, Place::Softirq, Place::Engine, Place::Device]).prop_map(plain);
+    let of_place =
+        prop::sample::select(vec![Place::Rank, Place::Softirq, Place::Engine, Place::Device]).prop_map(plain);
     let progress = prop::sample::select(vec![Progress::Calls, Progress::Thread]);
     let any = (prop_oneof![of_name, of_place], progress, 1u64..200_000, 1u64..100_000, any::<bool>());
     any.prop_map(|(profile, progress, eager, buffers, spins)| Profile {
@@ -287,7 +296,8 @@ proptest! {
 
 #[test]
 fn what_cannot_run_is_refused() {
-    let refused = |cluster: Cluster| simulate(&mut Lazy::of(PingPong { bytes: 1, rounds: 1 }), &cluster).unwrap_err().to_string();
+    let refused =
+        |cluster: Cluster| simulate(&mut Lazy::of(PingPong { bytes: 1, rounds: 1 }), &cluster).unwrap_err().to_string();
     let mut none = cluster(2, 1, plain(Place::Engine));
     none.hosts[1].engines.clear();
     assert!(refused(none).starts_with("host 1: no core is free for an engine"));
@@ -300,7 +310,15 @@ fn what_cannot_run_is_refused() {
 
 #[test]
 fn ranks_need_less_than_a_page() {
-    let halo = Halo { extents: Halo::extents(1000, 4), steps: 2, bytes: 4096, computing: 20_000, uneven: 5000, seed: 1, sum: true };
+    let halo = Halo {
+        extents: Halo::extents(1000, 4),
+        steps: 2,
+        bytes: 4096,
+        computing: 20_000,
+        uneven: 5000,
+        seed: 1,
+        sum: true,
+    };
     for name in ["mpich-tcp", "psm"] {
         let finished = run(halo.clone(), &cluster(1000, 4, named(name)));
         assert!(finished.memory < 4096 * 1000, "{name}: {} bytes a rank", finished.memory / 1000);
