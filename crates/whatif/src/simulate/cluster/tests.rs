@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::super::loggops::{self, Parameters};
-use super::super::programs::{Bidirectional, Gather, Halo, Lammps, Lazy, Phases, PingPong, Pipeline, Stream};
+use super::super::programs::{Bidirectional, Gather, Halo, Lazy, Phases, PingPong, Pipeline, Stream};
 use super::profile::{Cost, Progress, Waiting};
 use super::*;
 
@@ -323,5 +323,4 @@ fn ranks_need_less_than_a_page() {
         let finished = run(halo.clone(), &cluster(1000, 4, named(name)));
         assert!(finished.memory < 4096 * 1000, "{name}: {} bytes a rank", finished.memory / 1000);
     }
-    let _ = Lammps { steps: 1, computing: 1, bytes: 1 };
 }
