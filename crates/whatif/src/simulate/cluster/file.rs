@@ -141,14 +141,14 @@ struct Program {
 
 enum Runs {
     Rule(Box<dyn Phases>),
-    Schedule(Schedule),
+    Schedule(Box<Schedule>),
 }
 
 /// What a file says, ready to run.
 pub struct Simulation {
     pub cluster: Cluster,
-    /// `None`: the file names none.
-    pub watts: Option<Watts>,
+    /// Of each host; `None`: the file does not name them of all machines.
+    pub watts: Option<Vec<Watts>>,
     /// As the file names it.
     pub program: String,
     runs: Runs,
@@ -202,8 +202,8 @@ impl Simulation {
         let clocked = positive(program.follows_clock.unwrap_or(1.0), "follows_clock", 1.0)?;
         let slice = positive(mapping.slice_ms.unwrap_or(3.0), "slice_ms", 1e6)?;
         let latency = positive(link.latency_us, "latency_us", 1e9)?;
-        let full = machines.iter().find_map(|machine| machine.watts);
-        let watts = full.map(|full| Watts::of(full, &profile));
+        let of_hosts = machines.iter().flat_map(|machine| std::iter::repeat_n(machine.watts, machine.count));
+        let watts = of_hosts.map(|full| Some(Watts::of(full?, &profile))).collect();
         let cluster = Cluster {
             link: Link { latency: (latency * 1e6) as u64, byte: if rate > 0.0 { 8.0 / rate } else { 0.0 } },
             seats,
@@ -228,7 +228,7 @@ impl Simulation {
             Runs::Rule(phases) => simulate(&mut Lazy::of(phases), &self.cluster)?,
             Runs::Schedule(schedule) => simulate(&mut Running::of(&schedule), &self.cluster)?,
         };
-        let joules = self.watts.map(|watts| joules(&self.cluster, &finished, &watts));
+        let joules = self.watts.as_deref().map(|watts| joules(&self.cluster, &finished, watts));
         Ok((self.cluster, Outcome { finished, joules }))
     }
 }
@@ -400,7 +400,7 @@ impl Program {
                 let path = folder.join(&file);
                 let text = read(&path, "write one with: plimsoll report DIR --export goal -o FILE")?;
                 let schedule = goal::read(text.as_bytes()).map_err(|fault| fault.within(path.display()))?;
-                return Ok((file, Runs::Schedule(schedule)));
+                return Ok((file, Runs::Schedule(Box::new(schedule))));
             }
         };
         Ok((name, Runs::Rule(phases)))

@@ -44,12 +44,12 @@ impl Joules {
     }
 }
 
-/// Of each host.
-pub fn joules(cluster: &Cluster, finished: &Finished, watts: &Watts) -> Vec<Joules> {
+/// Of each host, by its watts.
+pub fn joules(cluster: &Cluster, finished: &Finished, watts: &[Watts]) -> Vec<Joules> {
     let seconds = |time: Time| time as f64 * 1e-12;
     let total = finished.total();
     let of_host = |at: usize| {
-        let host = &cluster.hosts[at];
+        let (host, watts) = (&cluster.hosts[at], &watts[at]);
         let mut joules = Joules { fixed: watts.full * (1.0 - watts.dynamic) * seconds(total), ..Joules::default() };
         for (place, (core, busy)) in host.cores.iter().zip(&finished.cores[at]).enumerate() {
             let each = watts.full * watts.dynamic / host.cores.len() as f64 * core.dilation.powf(-watts.exponent);

@@ -324,3 +324,23 @@ fn ranks_need_less_than_a_page() {
         assert!(finished.memory < 4096 * 1000, "{name}: {} bytes a rank", finished.memory / 1000);
     }
 }
+
+/// A core that computes all the time takes all its watts, one that spins too, one that sleeps the static ones.
+#[test]
+fn watts_are_those_of_full_use_where_no_core_sleeps() {
+    let joules = |waiting, dilation: f64| {
+        let mut cluster = cluster(2, 1, Profile { waiting, ..plain(Place::Rank) });
+        cluster.hosts.iter_mut().for_each(|host| host.cores.truncate(1));
+        cluster.hosts.iter_mut().for_each(|host| host.cores[0].dilation = dilation);
+        let finished = run(Bidirectional { bytes: 1000, rounds: 5 }, &cluster);
+        let watts = power::Watts { full: 100.0, dynamic: 0.6, exponent: 3.0 };
+        let of = power::joules(&cluster, &finished, &[watts; 2])[0];
+        (of, of.total() / (finished.total() as f64 * 1e-12))
+    };
+    let near = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} {other}");
+    near(joules(Waiting::Spin, 1.0).1, 100.0);
+    near(joules(Waiting::Spin, 2.0).1, 40.0 + 60.0 / 8.0);
+    let (asleep, watts) = joules(Waiting::Sleep, 1.0);
+    assert!(asleep.spinning == 0.0 && (40.0..100.0).contains(&watts));
+    near(asleep.total(), asleep.fixed + asleep.messages);
+}

@@ -63,7 +63,7 @@ impl Lulesh {
             let peer = (other[0] + edge * (other[1] + edge * other[2])) as u32;
             // Three fields of 8 bytes on a face, an edge or a corner.
             let along = by.iter().filter(|step| **step == 0).count() as u32;
-            let bytes = 24 * self.elements.pow(along);
+            let bytes = self.elements.saturating_pow(along).saturating_mul(24);
             operations.push(operation(Kind::Send, bytes, peer, direction as u32));
             operations.push(operation(Kind::Receive, bytes, peer, 26 - direction as u32));
         }
@@ -111,7 +111,7 @@ impl Phases for Fluent {
     }
 
     fn phase(&self, rank: u32, number: u32, operations: &mut Vec<Operation>) -> bool {
-        let messages = if self.ranks > 1 { self.messages } else { 0 };
+        let messages = if self.ranks > 1 { self.messages.min(u32::MAX - 1) } else { 0 };
         let (step, within) = (number / (1 + messages), number % (1 + messages));
         if step >= self.steps {
             return false;

@@ -17,10 +17,10 @@ impl<P: Program> Engine<'_, P> {
         if profile.progress == Progress::Between {
             // Its first byte leaves when the message's part is done; the rank works on.
             let dilation = self.dilation(self.ranks[from as usize].seat);
-            now += work(&profile.hand, true, piece.bytes.min(1), dilation, 1.0);
+            now = now.saturating_add(work(&profile.hand, true, piece.bytes.min(1), dilation, 1.0));
         }
         if self.is_inside(from, to) && profile.progress != Progress::Between {
-            return self.at(now + picoseconds(profile.inside_latency), Event::Delivered(piece));
+            return self.at(now.saturating_add(picoseconds(profile.inside_latency)), Event::Delivered(piece));
         }
         let sent = self.serve(from, now, piece, &profile.send);
         match sent {
@@ -42,7 +42,7 @@ impl<P: Program> Engine<'_, P> {
             }
             Place::Device => {
                 let time = work(cost, piece.first, piece.bytes, 1.0, 1.0);
-                self.charged += time;
+                self.charged = self.charged.saturating_add(time);
                 self.hosts[seat.host].device_busy += time;
                 Some(self.hosts[seat.host].device.serve(now, time))
             }
@@ -51,11 +51,11 @@ impl<P: Program> Engine<'_, P> {
 
     /// Protocol work on a core, which stops the rank on it.
     pub(super) fn protocol(&mut self, host: usize, core: usize, now: Time, time: Time) -> Time {
-        self.charged += time;
+        self.charged = self.charged.saturating_add(time);
         let seats = &mut self.hosts[host].cores[core];
-        seats.busy.protocol += time;
+        seats.busy.protocol = seats.busy.protocol.saturating_add(time);
         if let Some(job) = seats.on.and_then(|rank| self.ranks[rank as usize].job.as_mut()).filter(|job| job.running) {
-            job.ends += time;
+            job.ends = job.ends.saturating_add(time);
         }
         seats.protocol.serve(now, time)
     }
@@ -75,7 +75,7 @@ impl<P: Program> Engine<'_, P> {
         let host = self.ranks[self.ends(piece).0 as usize].seat.host;
         let time = self.on_the_wire(piece.bytes);
         let sent = self.hosts[host].out.serve(self.now, time);
-        self.at(sent + self.cluster.link.latency, Event::Landed(piece));
+        self.at(sent.saturating_add(self.cluster.link.latency), Event::Landed(piece));
     }
 
     pub(super) fn arrived(&mut self, piece: Piece) {
@@ -164,7 +164,7 @@ impl<P: Program> Engine<'_, P> {
         if inside && self.bounded {
             self.at(self.now, Event::Opened { from, to, bytes });
         } else if !inside && (self.bounded || !profile.acknowledge.is_free()) {
-            self.at(self.now + self.cluster.link.latency, Event::Acknowledged { from, to, bytes });
+            self.at(self.now.saturating_add(self.cluster.link.latency), Event::Acknowledged { from, to, bytes });
         }
     }
 }
