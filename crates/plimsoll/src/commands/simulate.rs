@@ -1,6 +1,6 @@
 //! `plimsoll whatif --simulate`: a program made by rule, or a schedule, on machines that a file describes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use chart::number::nanoseconds;
@@ -21,7 +21,7 @@ pub struct Arguments {
     pub simulate: Option<PathBuf>,
 }
 
-pub fn run(file: &PathBuf, json: bool) -> Result<ExitCode> {
+pub fn run(file: &Path, json: bool) -> Result<ExitCode> {
     let simulation = Simulation::read(file)?;
     let program = simulation.program.clone();
     let (cluster, outcome) = simulation.run().map_err(|fault| fault.within(file.display()))?;

@@ -328,9 +328,11 @@ impl<'a, P: Program> Engine<'a, P> {
         self.return_from_sends(rank);
         let of = &self.ranks[rank as usize];
         let next = of.job.map(|job| job.work).or_else(|| self.select(of));
+        // Of work that was over when it began there may be some left.
+        let ended = of.open == 0 && (self.cluster.profile.progress != Progress::Between || of.job.is_none());
         let doing = match next {
             Some(Work::Compute) => Some(Doing::Computing),
-            _ if of.open == 0 => None,
+            _ if ended => None,
             _ if !of.posting.is_empty() => Some(Doing::Sending),
             _ => Some(Doing::Waiting),
         };
@@ -381,8 +383,6 @@ impl<'a, P: Program> Engine<'a, P> {
         if self.cluster.profile.progress == Progress::Between && resumed.is_none() {
             // Over when it begins: what it frees waits for the core anyway.
             self.worked(rank, what);
-            let of = &mut self.ranks[rank as usize];
-            of.end = of.end.max(ends);
         }
     }
 
@@ -503,7 +503,10 @@ impl<'a, P: Program> Engine<'a, P> {
                 self.stop(rank);
                 self.ranks[rank as usize].job = None;
                 match self.cluster.profile.progress {
-                    Progress::Between => self.wakes.push_back(rank),
+                    Progress::Between => {
+                        self.ranks[rank as usize].end = self.now;
+                        self.wakes.push_back(rank);
+                    }
                     _ => self.worked(rank, job.work),
                 }
             }
