@@ -182,8 +182,10 @@ fn a_recorded_program_comes_back() {
     assert!(code == 0 && said.contains("of the computing 0 % follow the clock (0 .. 0 %)"), "{said} {errors}");
     let (code, said, _) = plimsoll(place, &["whatif", "run", "--best", "1"]);
     assert!(code == 0 && said.contains(&format!("plimsoll try -- mpirun -n 2 {program} -- plimsoll mpirun")), "{said}");
-    // So short a job is its start and end, of which a replay knows nothing.
-    assert!(said.contains("Nothing is kept in the ledger"), "{said}");
+    // Of a job that is mostly its start and end nothing is kept; on a crowded machine it is not.
+    let kept = fs::read_dir(place.join("plimsoll")).unwrap().flatten();
+    let kept = kept.filter(|entry| entry.file_name().to_string_lossy().starts_with("ledger")).count() > 0;
+    assert_eq!(said.contains("Nothing is kept in the ledger"), !kept, "{said}");
     let ledger = fs::read_dir(place.join("plimsoll")).unwrap().map(|entry| entry.unwrap().path());
     assert!(!ledger.into_iter().any(|path| path.extension().is_some_and(|of| of == "jsonl")));
     let asked = |words: &[&str]| {

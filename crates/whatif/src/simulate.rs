@@ -1,14 +1,15 @@
 //! Programs that nobody recorded: schedules of GOAL, and programs made by rule, run under LogGOPS.
 //!
-//! [`goal`] reads a schedule, [`programs`] makes halos and the like for any number of ranks, and [`loggops`] runs them by the
-//! rules of LogGOPSim, to the nanosecond. [`engines`] runs them over plimsoll's own message engine instead, the production code
-//! under a virtual clock.
+//! [`goal`] reads a schedule, [`programs`] makes halos and the like for any number of ranks. [`loggops`] runs them by the
+//! rules of LogGOPSim, to the nanosecond; [`cluster`] on machines, whose cores and links they share; [`engines`] over plimsoll's
+//! own message engine, the production code under a virtual clock.
 
 use machine::fault::Result;
 
 use goal::{Running, Schedule};
 use loggops::{Finished, Parameters};
 
+pub mod cluster;
 pub mod engines;
 pub mod goal;
 pub mod loggops;
@@ -59,6 +60,12 @@ pub trait Program {
 
     /// An operation of `rank` is over: appends what waited only for this.
     fn over(&mut self, rank: u32, number: u32, free: &mut Vec<Operation>);
+
+    /// Whether a send is over when the network has all of it, as of `MPI_Isend` and its wait, and not already when the library
+    /// has a copy, as of `MPI_Send`. Where nothing is copied both are one.
+    fn waits_for_network(&self) -> bool {
+        false
+    }
 
     /// A rank with an operation that never became free.
     fn stuck(&self) -> Option<u32> {

@@ -24,6 +24,7 @@ pub mod profile_sampler;
 pub mod report;
 pub mod schedule;
 pub mod serve;
+pub mod simulate;
 pub mod study;
 pub mod top;
 pub mod r#try;

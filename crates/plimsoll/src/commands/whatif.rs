@@ -34,7 +34,7 @@ use crate::whatif_page::{self, Asked, Page};
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Folder of a profile
-    #[arg(value_name = "DIR", required_unless_present_any = ["measure", "goal"], conflicts_with = "measure", group = "source")]
+    #[arg(value_name = "DIR", required_unless_present_any = ["measure", "goal", "simulate"], conflicts_with = "measure", group = "source")]
     folder: Option<PathBuf>,
     /// Let this carry the messages instead: app, core, or a carrier of the MPI. Of a schedule (--goal): what carries them
     #[arg(long, value_name = "NAME", requires = "source")]
@@ -93,6 +93,8 @@ pub struct Arguments {
     measure: super::measure::Arguments,
     #[command(flatten)]
     schedule: super::schedule::Arguments,
+    #[command(flatten)]
+    simulate: super::simulate::Arguments,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -111,6 +113,7 @@ const EXAMPLES: &str = "Examples:
   plimsoll whatif --goal run.goal --loggops L=1000,o=200
   plimsoll whatif --goal run.goal --engine core:1 --ranks-per-host 8 --loss 0.01
   plimsoll whatif --goal run.goal --carried ucx --latency +1us
+  plimsoll whatif --simulate testbed.toml
   plimsoll whatif --measure send,receive -- mpirun -n 2 ./program
   plimsoll whatif --measure send,receive --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 
@@ -148,6 +151,9 @@ const SLACK: f64 = 0.01;
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.measure.is_asked() {
         return super::measure::run(arguments.measure, arguments.json);
+    }
+    if let Some(file) = &arguments.simulate.simulate {
+        return super::simulate::run(file, arguments.json);
     }
     let mut lever = lever(&arguments);
     let (opened, named) = match &arguments.schedule.goal {

@@ -5,7 +5,6 @@
 //! `checks.toml`, which no other file does. The names of quantities are all that both know.
 
 pub mod applications;
-pub mod buffered;
 pub mod cores;
 pub mod draws;
 pub mod judge;

@@ -1,4 +1,5 @@
-//! Two programs of paper 002 under its mappings (Tables 1 and 2), replayed over finite buffers ([`super::buffered`]).
+//! Two programs of paper 002 under its mappings (Tables 1 and 2), simulated on two quad-core hosts with finite buffers
+//! ([`crate::simulate::cluster`]).
 //!
 //! What the papers do not print is swept. Costs a byte are those of B1, in both its solutions; messages inside a node go through
 //! the loopback, as the socket channel of that MPICH2 sends them.
@@ -10,9 +11,12 @@
 //! *GROMACS-like* (6.1): each step computes and passes data round a ring in pulses, `MPI_Isend` and waits; ranks 6 and 7, which
 //! the paper finds idle, compute less by a share that is swept: that they do is what the experiment was made for.
 
-use machine::Result;
+use machine::{CoreId, Result};
 
-use super::buffered::{Op, Place, Progress, Split, Stack, Stay, replay, split};
+use crate::simulate::cluster::profile::{Cost, Place, Profile, Progress, Waiting};
+use crate::simulate::cluster::{Cluster, Core, Doing, Host, Link, Seat, Split, Stay, observe};
+use crate::simulate::programs::{Gromacs, Lammps, Lazy, Phases};
+
 use super::cores::CoreCosts;
 use super::draws::{Draw, Sweep, Unknown, interval, swept};
 use super::model::Model;
@@ -32,9 +36,11 @@ const LAMMPS: [Mapping; 4] = [
 ];
 
 const RANKS: usize = 8;
-const STEPS: usize = 12;
+const STEPS: u32 = 12;
 /// Steps before times are counted.
 const SKIPPED: usize = 4;
+/// Bytes.
+const UNIT: u64 = 16 * 1024;
 
 const fn unknown(name: &'static str, low: f64, high: f64, unit: &'static str, why: &'static str) -> Unknown {
     Unknown { name, low, high, log: true, unit, why }
@@ -60,70 +66,99 @@ const IDLE: Unknown = Unknown {
 /// Bytes: 6.2.
 const MESSAGE: u64 = 256 * 1024;
 /// Pulses of a ring of eight, for coordinates and for forces.
-const PULSES: usize = 4;
+const PULSES: u32 = 4;
 
-fn places(mapping: &Mapping) -> Vec<Place> {
-    let mut places = vec![Place { host: 0, core: 0 }; RANKS];
-    for (host, cores) in mapping.iter().enumerate() {
-        for (core, rank) in cores.iter().enumerate() {
-            places[*rank] = Place { host, core };
-        }
-    }
-    places
+/// Hosts of two sockets: cores 0 and 2 on the one, 1 and 3 on the other (section 4, setup A). Core 0 takes the interrupts.
+fn hosts() -> Vec<Host> {
+    let core = |id: u32| Core { id: CoreId(id), package: id % 2, dilation: 1.0 };
+    let host =
+        |name: &str| Host { name: name.into(), cores: (0..4).map(core).collect(), interrupts: 0, engines: vec![] };
+    vec![host("machine 1"), host("machine 2")]
 }
 
-/// Each coordinate of a stack in a fixed order.
-fn stack(rows: &Calibration, draw: &mut Draw) -> Result<Stack> {
+fn seats(mapping: &Mapping) -> Vec<Seat> {
+    let mut seats = vec![Seat { host: 0, core: 0 }; RANKS];
+    for (host, cores) in mapping.iter().enumerate() {
+        for (core, rank) in cores.iter().enumerate() {
+            seats[*rank] = Seat { host, core };
+        }
+    }
+    seats
+}
+
+fn cluster(seats: Vec<Seat>, profile: &Profile) -> Cluster {
+    let link = Link { latency: 10_000_000, byte: 0.8 };
+    Cluster { hosts: hosts(), link, profile: profile.clone(), seats, slice: u64::MAX, clocked: 1.0 }
+}
+
+/// Each coordinate of a profile in a fixed order.
+fn profile(rows: &Calibration, draw: &mut Draw) -> Result<Profile> {
     let costs = CoreCosts::fit(rows, draw)?;
     let (send, acknowledge, loopback) = (draw.of(&SEND), draw.of(&ACKNOWLEDGE), draw.of(&LOOPBACK));
     let (library, socket) = (draw.of(&LIBRARY) as u64, draw.of(&SOCKET) as u64);
-    let byte = |bit: f64| 8.0 * bit;
-    Ok(Stack {
-        chunk: 16 * 1024,
-        copy: 0.25,
-        hand: [byte(send * costs.near), byte(send * costs.far)],
-        drain: [byte(costs.near), byte(costs.far)],
-        softirq: byte(costs.softirq),
-        acknowledge: byte(acknowledge * costs.softirq),
-        loopback: byte(loopback * costs.softirq),
-        wire: 0.8,
-        latency: 10e-6,
+    let of = |bit: f64| Cost { byte: 8.0 * bit, ..Cost::default() };
+    Ok(Profile {
+        name: "mpich-tcp".into(),
+        progress: Progress::Calls,
+        place: Place::Softirq,
+        waiting: Waiting::Spin,
+        unit: UNIT,
+        eager: u64::MAX,
         library,
         socket,
-        progress: Progress::InCalls,
+        copy: Cost { byte: 0.25, ..Cost::default() },
+        hand: of(send * costs.near),
+        take: of(costs.near),
+        send: Cost::default(),
+        receive: of(costs.softirq),
+        acknowledge: of(acknowledge * costs.softirq),
+        inside: of(loopback * costs.softirq),
+        far: [costs.far / costs.near; 2],
+        inside_latency: 0.0,
+        by_peer: true,
+        constants: Vec::new(),
     })
 }
 
-/// Peers in the three dimensions of a cube; the first is on the other node, where nodes hold even and odd ranks.
-fn lammps(compute: f64) -> Vec<Vec<Op>> {
-    let exchange = |rank: usize, dimension: usize| {
-        let peer = rank ^ (1 << dimension);
-        [Op::Send { to: peer, bytes: MESSAGE, bounded: true }, Op::Receive { from: peer, bytes: MESSAGE }]
-    };
-    let of = |rank| {
-        let exchanges = (0..3).flat_map(|dimension| [exchange(rank, dimension), exchange(rank, dimension)].concat());
-        std::iter::once(Op::Compute(compute)).chain(exchanges).collect()
-    };
-    (0..RANKS).map(of).collect()
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
 }
 
-fn gromacs(compute: f64, bytes: u64, idle: f64) -> Vec<Vec<Op>> {
-    let of = |rank: usize| {
-        let load = if rank >= 6 { 1.0 - idle } else { 1.0 };
-        let (to, from) = ((rank + 1) % RANKS, (rank + RANKS - 1) % RANKS);
-        let pulse = [Op::Send { to, bytes, bounded: false }, Op::Receive { from, bytes }, Op::Flush { to }];
-        let half = || std::iter::once(Op::Compute(compute * load / 2.0)).chain(pulse.repeat(PULSES));
-        half().chain(half()).collect()
-    };
-    (0..RANKS).map(of).collect()
+fn lammps(compute: f64) -> Lammps {
+    Lammps { steps: STEPS, computing: nanoseconds(compute), bytes: MESSAGE }
 }
 
-fn run(mapping: &Mapping, program: &[Vec<Op>], stack: &Stack) -> Result<Vec<Stay>> {
-    replay(&places(mapping), program, STEPS, stack)
+/// Messages are whole pieces.
+fn gromacs(compute: f64, bytes: u64, idle: f64) -> Gromacs {
+    let bytes = bytes.next_multiple_of(UNIT);
+    Gromacs { steps: STEPS, computing: nanoseconds(compute), bytes, pulses: PULSES, idle }
 }
 
-fn splits(mapping: &Mapping, program: &[Vec<Op>], stack: &Stack) -> Result<Vec<Split>> {
-    Ok(split(&run(mapping, program, stack)?, RANKS, SKIPPED * program[0].len()))
+fn stays(program: impl Phases, cluster: &Cluster) -> Result<Vec<Stay>> {
+    let mut stays = Vec::new();
+    observe(&mut Lazy::of(program), cluster, &mut |stay| stays.push(stay))?;
+    Ok(stays)
+}
+
+/// Where each rank's time went from its computing number `skipped` on.
+fn splits(mapping: &Mapping, program: impl Phases, profile: &Profile, skipped: usize) -> Result<Vec<Split>> {
+    let (mut splits, mut computed) = (vec![Split::default(); RANKS], [0; RANKS]);
+    for Stay { rank, doing, from, to } in stays(program, &cluster(seats(mapping), profile))? {
+        let rank = rank as usize;
+        computed[rank] += usize::from(doing == Doing::Computing);
+        if computed[rank] > skipped {
+            splits[rank].add(doing, to - from);
+        }
+    }
+    Ok(splits)
+}
+
+fn communication(split: &Split) -> f64 {
+    (split.sending + split.waiting) as f64
+}
+
+fn total(split: &Split) -> f64 {
+    split.computing as f64 + communication(split)
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -139,26 +174,26 @@ fn model(equation: &'static str, of_program: &[&Unknown]) -> Model {
 
 /// Communication under A over A', under B over B', and under A the share of it in waits of ranks 1 and 2 and in sends of the
 /// others, in per cent.
-fn lammps_figures(program: &[Vec<Op>], stack: &Stack) -> Result<[f64; 4]> {
-    let [a, a_paired, b, b_paired] = LAMMPS.map(|mapping| splits(&mapping, program, stack));
-    let (a, communication) = (a?, |splits: &[Split]| mean(splits.iter().map(Split::communication)));
-    let share = |of: fn(&Split) -> f64, ranks: &[usize]| {
-        100.0 * mean(ranks.iter().map(|rank| of(&a[*rank]) / a[*rank].communication()))
+fn lammps_figures(program: Lammps, profile: &Profile) -> Result<[f64; 4]> {
+    let [a, a_paired, b, b_paired] = LAMMPS.map(|mapping| splits(&mapping, program, profile, SKIPPED));
+    let (a, all) = (a?, |splits: &[Split]| mean(splits.iter().map(communication)));
+    let share = |of: fn(&Split) -> u64, ranks: &[usize]| {
+        100.0 * mean(ranks.iter().map(|rank| of(&a[*rank]) as f64 / communication(&a[*rank])))
     };
     Ok([
-        communication(&a) / communication(&a_paired?),
-        communication(&b?) / communication(&b_paired?),
-        share(|split| split.wait, &[1, 2]),
-        share(|split| split.send, &[0, 3, 4, 5, 6, 7]),
+        all(&a) / all(&a_paired?),
+        all(&b?) / all(&b_paired?),
+        share(|split| split.waiting, &[1, 2]),
+        share(|split| split.sending, &[0, 3, 4, 5, 6, 7]),
     ])
 }
 
 pub fn predict_lammps(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
     let draws = swept(sweep.replays, |draw| {
-        let stack = stack(rows, draw)?;
+        let profile = profile(rows, draw)?;
         let program = lammps(draw.of(&LAMMPS_COMPUTE));
-        let infinite = Stack { library: u64::MAX, socket: u64::MAX, ..stack };
-        Ok([lammps_figures(&program, &stack)?, lammps_figures(&program, &infinite)?])
+        let infinite = Profile { library: u64::MAX, socket: u64::MAX, ..profile.clone() };
+        Ok([lammps_figures(program, &profile)?, lammps_figures(program, &infinite)?])
     });
     let draws = draws.into_iter().collect::<Result<Vec<_>>>()?;
     let of = |buffers: usize, at: usize| interval(draws.iter().map(|draw| draw[buffers][at]).collect());
@@ -175,22 +210,22 @@ pub fn predict_lammps(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction
 
 pub fn predict_gromacs(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
     let draws = swept(sweep.replays, |draw| {
-        let stack = stack(rows, draw)?;
+        let profile = profile(rows, draw)?;
         let program = gromacs(draw.of(&GROMACS_COMPUTE), draw.of(&PULSE) as u64, draw.of(&IDLE));
-        let [a, swapped] = GROMACS.map(|mapping| splits(&mapping, &program, &stack));
+        let [a, swapped] = GROMACS.map(|mapping| splits(&mapping, program, &profile, 2 * SKIPPED));
         let (a, swapped) = (a?, swapped?);
-        let total = |splits: &[Split]| mean(splits.iter().map(Split::total));
-        let share = |of: fn(&Split) -> f64, ranks: &[usize]| {
-            100.0 * mean(ranks.iter().map(|rank| of(&a[*rank]) / a[*rank].total()))
+        let all_of = |splits: &[Split]| mean(splits.iter().map(total));
+        let share = |of: fn(&Split) -> u64, ranks: &[usize]| {
+            100.0 * mean(ranks.iter().map(|rank| of(&a[*rank]) as f64 / total(&a[*rank])))
         };
         let all: Vec<usize> = (0..RANKS).collect();
         Ok([
-            100.0 * (total(&a) / total(&swapped) - 1.0),
-            share(|split| split.compute, &[0]),
-            share(|split| split.wait, &[0]),
-            share(|split| split.wait, &[6, 7]),
-            share(|split| split.compute, &all),
-            share(|split| split.wait, &all),
+            100.0 * (all_of(&a) / all_of(&swapped) - 1.0),
+            share(|split| split.computing, &[0]),
+            share(|split| split.waiting, &[0]),
+            share(|split| split.waiting, &[6, 7]),
+            share(|split| split.computing, &all),
+            share(|split| split.waiting, &all),
         ])
     });
     let draws = draws.into_iter().collect::<Result<Vec<_>>>()?;

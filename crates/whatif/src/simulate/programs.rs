@@ -6,12 +6,39 @@ use experiment::random::Random;
 
 use super::{Kind, Operation, Program};
 
+mod applications;
+mod dynamics;
+mod netpipe;
+
+pub use applications::{Fluent, Lulesh, Milc};
+pub use dynamics::{Gromacs, Lammps};
+pub use netpipe::{Bidirectional, Stream};
+
 /// A program whose ranks go through phases: the operations of a phase begin when all of the one before are over.
 pub trait Phases {
     fn ranks(&self) -> u32;
 
     /// Appends the operations of phase `number` of `rank`, at least one. `false`: the program was over before.
     fn phase(&self, rank: u32, number: u32, operations: &mut Vec<Operation>) -> bool;
+
+    /// As of [`Program::waits_for_network`].
+    fn waits_for_network(&self) -> bool {
+        false
+    }
+}
+
+impl Phases for Box<dyn Phases> {
+    fn ranks(&self) -> u32 {
+        (**self).ranks()
+    }
+
+    fn phase(&self, rank: u32, number: u32, operations: &mut Vec<Operation>) -> bool {
+        (**self).phase(rank, number, operations)
+    }
+
+    fn waits_for_network(&self) -> bool {
+        (**self).waits_for_network()
+    }
 }
 
 /// Hands out phases as they become free; 8 bytes a rank.
@@ -32,6 +59,10 @@ impl<P: Phases> Lazy<P> {
 impl<P: Phases> Program for Lazy<P> {
     fn ranks(&self) -> u32 {
         self.phases.ranks()
+    }
+
+    fn waits_for_network(&self) -> bool {
+        self.phases.waits_for_network()
     }
 
     fn begin(&mut self, rank: u32, free: &mut Vec<Operation>) {
@@ -165,7 +196,7 @@ impl Phases for Gather {
 
 /// A torus of ranks: each step they compute, swap borders with both neighbours of each dimension, and may sum 8 bytes over
 /// all: in pairs at doubling distances; ranks beyond the last power of two hand theirs to a partner first.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Halo {
     /// Ranks of each dimension.
     pub extents: Vec<u32>,
@@ -212,6 +243,12 @@ impl Halo {
             stride *= extent;
             (*extent > 1).then_some(pair)
         })
+    }
+
+    fn compute(&self, rank: u32, step: u32) -> Operation {
+        let mut random = Random::stream(self.seed, u64::from(step) << 32 | u64::from(rank));
+        let longer = random.below(self.uneven as usize + 1) as u64;
+        operation(Kind::Compute, self.computing + longer, 0, 0)
     }
 
     fn borders(&self, rank: u32, operations: &mut Vec<Operation>) {
@@ -270,9 +307,7 @@ impl Phases for Halo {
             return false;
         }
         if within == 0 {
-            let mut random = Random::stream(self.seed, u64::from(step) << 32 | u64::from(rank));
-            let longer = random.below(self.uneven as usize + 1) as u64;
-            operations.push(operation(Kind::Compute, self.computing + longer, 0, 0));
+            operations.push(self.compute(rank, step));
         } else if within <= borders {
             self.borders(rank, operations);
         } else {

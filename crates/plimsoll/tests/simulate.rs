@@ -1,0 +1,86 @@
+//! `plimsoll whatif --simulate` as its users run it: every testbed of the papers, and what is refused.
+
+mod golden;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn simulate(file: &Path, more: &[&str]) -> Output {
+    let plimsoll = env!("CARGO_BIN_EXE_plimsoll");
+    Command::new(plimsoll).args(["whatif", "--simulate"]).arg(file).args(more).output().expect("plimsoll starts")
+}
+
+fn testbeds() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../whatif/testbeds")
+}
+
+#[test]
+fn testbeds_come_out_as_they_did() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulate");
+    let mut count = 0;
+    for entry in std::fs::read_dir(testbeds()).unwrap().flatten() {
+        let output = simulate(&entry.path(), &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let name = entry.path().with_extension("txt");
+        golden::check(&folder.join(name.file_name().unwrap()), &String::from_utf8(output.stdout).unwrap());
+        count += 1;
+    }
+    assert_eq!(count, 14);
+}
+
+#[test]
+fn json_has_a_unit_in_each_name_and_the_parts_add_up() {
+    let output = simulate(&testbeds().join("lammps-a.toml"), &["--json"]);
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for rank in all["ranks"].as_array().unwrap() {
+        let of = |name: &str| rank[name].as_u64().unwrap();
+        assert_eq!(of("computing_ps") + of("sending_ps") + of("waiting_ps"), of("end_ps"));
+    }
+    for host in all["hosts"].as_array().unwrap() {
+        let of = |name: &str| host["energy"]["modelled"][name].as_f64().unwrap();
+        let parts = ["static_j", "computing_j", "messages_j", "protocol_j", "spinning_j"].map(of);
+        assert!((parts.iter().sum::<f64>() - of("total_j")).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn a_machine_is_described_as_plimsoll_describes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines/xeon-two-socket/page.json");
+    std::fs::copy(archive, folder.path().join("xeon.json")).unwrap();
+    let text = std::fs::read_to_string(testbeds().join("onload.toml")).unwrap();
+    let file = folder.path().join("a.toml");
+    std::fs::write(&file, text.replace("sockets = [[0, 1, 2, 3]]", "description = \"xeon.json\"")).unwrap();
+    let output = simulate(&file, &["--json"]);
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(all["hosts"][0]["cores"].as_array().unwrap().len(), 64);
+}
+
+#[test]
+fn mistakes_are_refused_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(testbeds().join("onload.toml")).unwrap();
+    let refused = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        let file = folder.path().join("a.toml");
+        std::fs::write(&file, text.replace(from, to)).unwrap();
+        let output = simulate(&file, &[]);
+        assert!(!output.status.success(), "{to}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (from, to, said) in [
+        ("watts", "wats", "unknown field"),
+        ("latency_us = 1.0", "", "missing field `latency_us`"),
+        ("\"psm\"", "\"tcp\"", "there is no such profile"),
+        ("ranks_a_host = 1", "ranks_a_host = 2", "the mapping 4"),
+        ("ranks_a_host = 1", "table = [[0], [-1, -1, -1, -1, 1]]", "teller-1 has 4 cores"),
+        ("profile = \"psm\"", "profile = \"psm\"\nplace = \"engine\"", "no core is free for an engine"),
+        ("messages = 20", "message = 20", "unknown field"),
+        ("\"stream\"", "\"streams\"", "unknown variant"),
+        ("clock_ghz = 1.9", "interrupts = 7", "it has no core 7"),
+        ("sockets", "cores", "unknown field"),
+    ] {
+        let fault = refused(from, to);
+        assert!(fault.contains(said) && fault.contains("Next: "), "{to}: {fault}");
+    }
+}

@@ -1,0 +1,226 @@
+//! Programs on machines: ranks on cores, protocol work that competes with them, links that they share.
+//!
+//! Time is whole picoseconds. A message is pieces of `unit` bytes; a piece passes, each stage one after the other:
+//! ```text
+//! work(c, b)   = c.message (first piece) + b (c.byte f0/f + c.fixed)      f0/f: of the core that does it
+//! copied       = the rank's core: copy; a send is over when all of it is copied and the sockets have no room, or when all is
+//!                handed where the program waits for that
+//! handed       = the rank's core: hand (x far), + send where the rank does it; as long as the connection's pieces that are
+//!                copied and not handed fit `library`, those that are handed and not taken `socket`
+//! ready        = max(handed, server's last) + send           engine core or device of the host; else handed
+//! sent         = max(ready, link's last out) + b / rate      one of each direction a host
+//! arrived      = max(sent + latency, link's last in + b / rate)
+//! delivered    = max(arrived, server's last) + receive       interrupt core, engine core or device; else arrived
+//! taken        = the rank's core: take (x far), + receive where the rank does it
+//! opened       = max(taken + latency, interrupt core's last) + acknowledge
+//! ```
+//! Above `eager` a request goes first, and a clearance comes back when the receive is there; both are messages of 0 bytes, and
+//! the data is not copied. Within a host `hand` + `inside` is all of a piece's way.
+//!
+//! A core works for one rank at a time: for that which came first, for a `slice` where others want it. Interrupt work stops
+//! the rank on its core. A rank moves pieces while it computes nothing, its sends before all else; what [`Progress`] says
+//! else. Where several pieces could move, the first does. A rank that spins keeps its core until the slice ends.
+
+use machine::CoreId;
+use machine::fault::{Fault, Result};
+
+use super::Program;
+use profile::{Place, Profile};
+
+mod channel;
+mod engine;
+pub mod file;
+mod matching;
+pub mod power;
+pub mod profile;
+mod resources;
+#[cfg(test)]
+mod tests;
+
+/// Picoseconds.
+pub type Time = u64;
+
+/// A core of a host.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Core {
+    pub id: CoreId,
+    pub package: u32,
+    /// f0/f: how much longer its work takes than at full clock.
+    pub dilation: f64,
+}
+
+/// A machine of a cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Host {
+    pub name: String,
+    pub cores: Vec<Core>,
+    /// By their place in `cores`: which takes the interrupts, and which are engines.
+    pub interrupts: usize,
+    pub engines: Vec<usize>,
+}
+
+/// What joins the hosts: one link each, through a switch that is never full.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Link {
+    /// From the last byte's sending to its arrival.
+    pub latency: Time,
+    /// ns a byte, of each direction; 0: no bound.
+    pub byte: f64,
+}
+
+/// Where a rank is: a host, and a core by its place in that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seat {
+    pub host: usize,
+    pub core: usize,
+}
+
+/// Machines, what joins them, the protocol, and which rank is where.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cluster {
+    pub hosts: Vec<Host>,
+    pub link: Link,
+    pub profile: Profile,
+    pub seats: Vec<Seat>,
+    /// How long a rank keeps its core where others want it.
+    pub slice: Time,
+    /// The share of computing that follows the clock: from 0, bound by memory, to 1.
+    pub clocked: f64,
+}
+
+impl Cluster {
+    /// # Errors
+    /// A rank on a core that is not there or is an engine's, no engine where the protocol needs one, as many seats as ranks.
+    pub fn check(&self, ranks: u32) -> Result<()> {
+        if self.seats.len() != ranks as usize {
+            let cause = format!("it has {ranks} ranks, and the mapping {}", self.seats.len());
+            return Err(Fault::new("the program", cause, "map each rank to a core"));
+        }
+        for host in &self.hosts {
+            let free = |at: &usize| *at < host.cores.len();
+            if !free(&host.interrupts) || !host.engines.iter().all(free) {
+                return Err(Fault::new(
+                    &host.name,
+                    "interrupts or engine are on a core it lacks",
+                    "name one of its cores",
+                ));
+            }
+            if self.profile.place == Place::Engine && host.engines.is_empty() {
+                let next = "leave a core without ranks and name it: engines = [N]";
+                return Err(Fault::new(&host.name, "no core is free for an engine", next));
+            }
+        }
+        for (rank, seat) in self.seats.iter().enumerate() {
+            let subject = || format!("rank {rank}");
+            let Some(host) = self.hosts.get(seat.host) else {
+                return Err(Fault::new(subject(), "it is on a host that is not there", "map it to another"));
+            };
+            if seat.core >= host.cores.len() {
+                let cause = format!("{} has {} cores", host.name, host.cores.len());
+                return Err(Fault::new(subject(), cause, "map it to one of them"));
+            }
+            if self.profile.place == Place::Engine && host.engines.contains(&seat.core) {
+                let cause = format!("{} of {} is an engine's", host.cores[seat.core].id, host.name);
+                return Err(Fault::new(subject(), cause, "map it to another core, or give the engine another"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a rank is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    Computing,
+    /// In a send that is not over.
+    Sending,
+    Waiting,
+}
+
+/// A rank's stay at what it is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stay {
+    pub rank: u32,
+    pub doing: Doing,
+    pub from: Time,
+    pub to: Time,
+}
+
+/// Where a rank's time went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Split {
+    pub computing: Time,
+    pub sending: Time,
+    pub waiting: Time,
+}
+
+impl Split {
+    pub fn add(&mut self, doing: Doing, time: Time) {
+        *match doing {
+            Doing::Computing => &mut self.computing,
+            Doing::Sending => &mut self.sending,
+            Doing::Waiting => &mut self.waiting,
+        } += time;
+    }
+}
+
+/// What kept a core busy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Busy {
+    /// Computing of its ranks.
+    pub computing: Time,
+    /// Messages that its ranks moved themselves.
+    pub messages: Time,
+    /// Interrupt work, or an engine's.
+    pub protocol: Time,
+}
+
+impl Busy {
+    pub fn total(&self) -> Time {
+        self.computing + self.messages + self.protocol
+    }
+}
+
+/// How a program came out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// When each rank ended.
+    pub ranks: Vec<Time>,
+    pub splits: Vec<Split>,
+    /// By host and core.
+    pub cores: Vec<Vec<Busy>>,
+    /// Of each host's device.
+    pub devices: Vec<Time>,
+    /// Work that was asked for, of cores and devices alike: as much as they were busy.
+    pub charged: Time,
+    pub messages: u64,
+    pub sent: u64,
+    pub received: u64,
+    /// Bytes held at most for ranks and messages on their way.
+    pub memory: usize,
+}
+
+impl Finished {
+    /// When the last rank ended.
+    pub fn total(&self) -> Time {
+        self.ranks.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// Runs a program from time 0 to its end.
+///
+/// # Errors
+/// As [`Cluster::check`]; a message that nobody receives, a receive that no message comes for, operations that require each
+/// other, more time than 64 bits of picoseconds hold.
+pub fn simulate<P: Program>(program: &mut P, cluster: &Cluster) -> Result<Finished> {
+    observe(program, cluster, &mut |_| ())
+}
+
+/// The same, with each stay in the order of its end.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn observe<P: Program>(program: &mut P, cluster: &Cluster, see: &mut dyn FnMut(Stay)) -> Result<Finished> {
+    cluster.check(program.ranks())?;
+    engine::Engine::of(program, cluster, see).run()
+}

@@ -1,0 +1,121 @@
+//! Messages on their way, and the buffers of connections.
+
+use std::collections::BTreeMap;
+
+/// What of a message moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Data,
+    /// Asks whether the receive is there.
+    Request,
+    /// Says that it is.
+    Clear,
+}
+
+/// A message, in bytes from its start.
+#[derive(Debug, Clone, Copy)]
+pub struct Message {
+    pub from: u32,
+    pub to: u32,
+    pub tag: u32,
+    pub bytes: u64,
+    pub copied: u64,
+    pub handed: u64,
+    pub delivered: u64,
+    pub taken: u64,
+    /// The operations that send it and receive it.
+    pub send: u32,
+    pub receive: u32,
+    /// When it came to be, among all.
+    pub order: u32,
+    /// Waits for its receive.
+    pub rendezvous: bool,
+    pub send_is_over: bool,
+}
+
+impl Message {
+    /// The bytes of the piece that begins at `place`.
+    pub fn piece(&self, place: u64, unit: u64) -> u64 {
+        unit.min(self.bytes - place)
+    }
+}
+
+/// Messages in use and the places of those that were.
+#[derive(Debug, Default)]
+pub struct Messages {
+    slots: Vec<Message>,
+    unused: Vec<u32>,
+}
+
+impl Messages {
+    pub fn put(&mut self, message: Message) -> u32 {
+        match self.unused.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = message;
+                slot
+            }
+            None => {
+                self.slots.push(message);
+                self.slots.len() as u32 - 1
+            }
+        }
+    }
+
+    pub fn give_back(&mut self, slot: u32) {
+        self.unused.push(slot);
+    }
+
+    pub fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<Message>() + self.unused.capacity() * size_of::<u32>()
+    }
+}
+
+impl std::ops::Index<u32> for Messages {
+    type Output = Message;
+
+    fn index(&self, slot: u32) -> &Message {
+        &self.slots[slot as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Messages {
+    fn index_mut(&mut self, slot: u32) -> &mut Message {
+        &mut self.slots[slot as usize]
+    }
+}
+
+/// Bytes in the buffers of a connection one way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Buffers {
+    /// Copied and not handed.
+    pub library: u64,
+    /// Handed, and not known to be taken.
+    pub socket: u64,
+}
+
+/// Those that hold anything, by sender and receiver.
+#[derive(Debug, Default)]
+pub struct Connections {
+    held: BTreeMap<(u32, u32), Buffers>,
+    most: usize,
+}
+
+impl Connections {
+    pub fn of(&self, from: u32, to: u32) -> Buffers {
+        self.held.get(&(from, to)).copied().unwrap_or_default()
+    }
+
+    pub fn change(&mut self, from: u32, to: u32, change: impl FnOnce(&mut Buffers)) {
+        let buffers = self.held.entry((from, to)).or_default();
+        change(buffers);
+        if *buffers == Buffers::default() {
+            self.held.remove(&(from, to));
+        }
+        self.most = self.most.max(self.held.len());
+    }
+
+    pub fn memory(&self) -> usize {
+        // The nodes of such a tree are at least half full.
+        2 * self.most * size_of::<((u32, u32), Buffers)>()
+    }
+}

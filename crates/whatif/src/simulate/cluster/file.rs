@@ -1,0 +1,408 @@
+//! A simulation as a file: machines, link, protocol, mapping, program. Units are in the names of its keys.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use machine::fault::{Fault, Result};
+use machine::reading::Reading;
+use machine::{CoreId, Machine};
+use serde::Deserialize;
+
+use super::super::goal::{self, Running, Schedule};
+use super::super::programs::{
+    Bidirectional, Fluent, Gather, Gromacs, Halo, Lammps, Lazy, Lulesh, Milc, Phases, PingPong, Pipeline, Stream,
+};
+use super::power::{Joules, Watts, joules};
+use super::profile::{Place, Profile, Progress, Waiting};
+use super::{Cluster, Core, Finished, Host, Link, Seat, simulate};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    machine: Vec<MachineOf>,
+    link: LinkOf,
+    protocol: Protocol,
+    mapping: Mapping,
+    program: Program,
+}
+
+/// Machines of one kind.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MachineOf {
+    name: String,
+    #[serde(default = "one")]
+    count: usize,
+    /// What `plimsoll machine --json` printed, from the folder of this file.
+    description: Option<String>,
+    /// Cores by socket, where there is no description.
+    sockets: Option<Vec<Vec<u32>>>,
+    full_clock_ghz: f64,
+    /// Full clock, where it is not said.
+    clock_ghz: Option<f64>,
+    /// Those whose clock is another.
+    #[serde(default)]
+    clock_ghz_of_core: BTreeMap<String, f64>,
+    /// The core that takes interrupts: the first, where it is not said.
+    interrupts: Option<u32>,
+    #[serde(default)]
+    engines: Vec<u32>,
+    /// At full clock and use.
+    watts: Option<f64>,
+}
+
+fn one() -> usize {
+    1
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkOf {
+    latency_us: f64,
+    gigabits_a_second: f64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Protocol {
+    profile: String,
+    place: Option<PlaceOf>,
+    progress: Option<ProgressOf>,
+    waiting: Option<WaitingOf>,
+    #[serde(default)]
+    constants: BTreeMap<String, ConstantOf>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConstantOf {
+    value: Reading<f64>,
+    source: String,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum PlaceOf {
+    Rank,
+    Softirq,
+    Engine,
+    Device,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ProgressOf {
+    Calls,
+    Thread,
+    Device,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WaitingOf {
+    Spin,
+    Sleep,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mapping {
+    /// Of each host, the rank on each core in turn, as the papers' tables have them; -1: none.
+    table: Option<Vec<Vec<i64>>>,
+    /// So many ranks a host, on its cores in turn, engines left out.
+    ranks_a_host: Option<usize>,
+    slice_ms: Option<f64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "name", rename_all = "kebab-case", deny_unknown_fields)]
+enum Kind {
+    PingPong { bytes: u64, rounds: u32 },
+    Stream { bytes: u64, messages: u32 },
+    Bidirectional { bytes: u64, rounds: u32 },
+    Pipeline { bytes: u64, messages: u32 },
+    Gather { bytes: u64 },
+    Halo { dimensions: usize, steps: u32, bytes: u64, computing_us: f64, uneven_us: f64, seed: u64, sum: bool },
+    Milc { iterations: u32, gathers: u32, bytes: u64, computing_us: f64, uneven_us: f64, seed: u64 },
+    Lulesh { iterations: u32, elements: u64, computing_us: f64, exchanges: u32 },
+    Fluent { steps: u32, cells: u64, cell_ns: u64, messages: u32, bytes: u64 },
+    Gromacs { steps: u32, computing_us: f64, bytes: u64, pulses: u32, idle: f64 },
+    Lammps { steps: u32, computing_us: f64, bytes: u64 },
+    Goal { file: String },
+}
+
+#[derive(Debug, Deserialize)]
+struct Program {
+    /// The share of computing that follows the clock.
+    follows_clock: Option<f64>,
+    #[serde(flatten)]
+    kind: toml::Table,
+}
+
+enum Runs {
+    Rule(Box<dyn Phases>),
+    Schedule(Box<Schedule>),
+}
+
+/// What a file says, ready to run.
+pub struct Simulation {
+    pub cluster: Cluster,
+    /// Of each host; `None`: the file does not name them of all machines.
+    pub watts: Option<Vec<Watts>>,
+    /// As the file names it.
+    pub program: String,
+    runs: Runs,
+}
+
+/// A run with what it took of energy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    pub finished: Finished,
+    /// Of each host, where watts are known.
+    pub joules: Option<Vec<Joules>>,
+}
+
+fn ns(us: f64) -> u64 {
+    (us * 1000.0) as u64
+}
+
+impl Simulation {
+    /// # Errors
+    /// The file cannot be read, lacks a part or has one too much, names a machine, profile or program that is not there, ranks on
+    /// cores that are not there, no core left for an engine.
+    pub fn read(path: &Path) -> Result<Simulation> {
+        let text = read(path, "name a file like those of docs/simulate.md")?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        Simulation::parse(&text, folder).map_err(|fault| fault.within(path.display()))
+    }
+
+    /// `folder`: where files that it names are.
+    ///
+    /// # Errors
+    /// As [`Simulation::read`].
+    pub fn parse(text: &str, folder: &Path) -> Result<Simulation> {
+        let file: File = toml::from_str(text).map_err(|e| {
+            let (line, _) = machine::fault::line_and_column(text, e.span().map_or(0, |span| span.start));
+            Fault::new(format!("line {line}"), e.message(), "docs/simulate.md has each part with its keys")
+        })?;
+        let File { machine: machines, link, protocol, mapping, program } = file;
+        let mut hosts = Vec::new();
+        for of in &machines {
+            let host = of.host(folder)?;
+            let named = |at: usize| if of.count == 1 { host.name.clone() } else { format!("{}-{at}", host.name) };
+            hosts.extend((0..of.count).map(|at| Host { name: named(at), ..host.clone() }));
+        }
+        let profile = protocol.profile()?;
+        let seats = mapping.seats(&hosts)?;
+        let positive = |value: f64, name: &str, bound: f64| match value.is_finite() && (0.0..=bound).contains(&value) {
+            true => Ok(value),
+            false => Err(Fault::new(name, format!("{value} is not from 0 to {bound}"), "give such a number")),
+        };
+        let rate = positive(link.gigabits_a_second, "gigabits_a_second", 1e6)?;
+        let clocked = positive(program.follows_clock.unwrap_or(1.0), "follows_clock", 1.0)?;
+        let slice = positive(mapping.slice_ms.unwrap_or(3.0), "slice_ms", 1e6)?;
+        let latency = positive(link.latency_us, "latency_us", 1e9)?;
+        let of_hosts = machines.iter().flat_map(|machine| std::iter::repeat_n(machine.watts, machine.count));
+        let watts = of_hosts.map(|full| Some(Watts::of(full?, &profile))).collect();
+        let cluster = Cluster {
+            link: Link { latency: (latency * 1e6) as u64, byte: if rate > 0.0 { 8.0 / rate } else { 0.0 } },
+            seats,
+            slice: (slice * 1e9) as u64,
+            clocked,
+            hosts,
+            profile,
+        };
+        let (name, runs) = program.runs(cluster.seats.len() as u32, folder)?;
+        let ranks = match &runs {
+            Runs::Rule(phases) => phases.ranks(),
+            Runs::Schedule(schedule) => schedule.ranks(),
+        };
+        cluster.check(ranks)?;
+        Ok(Simulation { cluster, watts, program: name, runs })
+    }
+
+    /// # Errors
+    /// As [`simulate`].
+    pub fn run(self) -> Result<(Cluster, Outcome)> {
+        let finished = match self.runs {
+            Runs::Rule(phases) => simulate(&mut Lazy::of(phases), &self.cluster)?,
+            Runs::Schedule(schedule) => simulate(&mut Running::of(&schedule), &self.cluster)?,
+        };
+        let joules = self.watts.as_deref().map(|watts| joules(&self.cluster, &finished, watts));
+        Ok((self.cluster, Outcome { finished, joules }))
+    }
+}
+
+fn read(path: &Path, next: &str) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|e| Fault::because(path.display().to_string(), e, next))
+}
+
+impl MachineOf {
+    fn host(&self, folder: &Path) -> Result<Host> {
+        let subject = || format!("machine {}", self.name);
+        let packages: Vec<(u32, u32)> = match (&self.description, &self.sockets) {
+            (Some(path), None) => {
+                let path = folder.join(path);
+                let text = read(&path, "print it with: plimsoll machine --json")?;
+                let machine: Machine = serde_json::from_str(&text).map_err(|e| {
+                    Fault::because(path.display().to_string(), e, "print it with: plimsoll machine --json")
+                })?;
+                machine.topology.cpus.iter().map(|cpu| (cpu.id.0, cpu.package)).collect()
+            }
+            (None, Some(sockets)) => {
+                let of = |(package, cores): (usize, &Vec<u32>)| {
+                    cores.iter().map(move |core| (*core, package as u32)).collect::<Vec<_>>()
+                };
+                let mut cores: Vec<_> = sockets.iter().enumerate().flat_map(of).collect();
+                cores.sort_unstable();
+                cores
+            }
+            _ => {
+                let next = "give description = \"FILE\" of plimsoll machine --json, or sockets = [[0, 1], [2, 3]]";
+                return Err(Fault::new(subject(), "it has not one description of its cores", next));
+            }
+        };
+        let own = |name: &str| self.clock_ghz_of_core.get(name).copied();
+        let clock = |core: u32| own(&core.to_string()).or(self.clock_ghz).unwrap_or(self.full_clock_ghz);
+        let slow = |(core, _): &&(u32, u32)| !(clock(*core) > 0.0 && self.full_clock_ghz > 0.0);
+        if packages.is_empty() || packages.iter().find(slow).is_some() {
+            return Err(Fault::new(subject(), "it has no cores, or one without a clock", "give clocks above 0 GHz"));
+        }
+        let core = |(id, package): &(u32, u32)| Core {
+            id: CoreId(*id),
+            package: *package,
+            dilation: self.full_clock_ghz / clock(*id),
+        };
+        let place = |id: u32| {
+            packages.iter().position(|(core, _)| *core == id).ok_or_else(|| {
+                let known: Vec<String> = packages.iter().map(|(core, _)| core.to_string()).collect();
+                let next = format!("name one of {}", known.join(", "));
+                Fault::new(subject(), format!("it has no core {id}"), next)
+            })
+        };
+        if let Some(name) =
+            self.clock_ghz_of_core.keys().find(|name| name.parse().ok().is_none_or(|id| place(id).is_err()))
+        {
+            return Err(Fault::new(subject(), format!("it has no core {name} to clock"), "name one of its cores"));
+        }
+        Ok(Host {
+            name: self.name.clone(),
+            cores: packages.iter().map(core).collect(),
+            interrupts: self.interrupts.map_or(Ok(0), place)?,
+            engines: self.engines.iter().map(|id| place(*id)).collect::<Result<_>>()?,
+        })
+    }
+}
+
+impl Protocol {
+    fn profile(&self) -> Result<Profile> {
+        let constants = self.constants.iter().map(|(name, of)| (name.clone(), (of.value.clone(), of.source.clone())));
+        let mut profile = Profile::named(&self.profile, &constants.collect())?;
+        if let Some(place) = self.place {
+            profile.place = match place {
+                PlaceOf::Rank => Place::Rank,
+                PlaceOf::Softirq => Place::Softirq,
+                PlaceOf::Engine => Place::Engine,
+                PlaceOf::Device => Place::Device,
+            };
+        }
+        if let Some(progress) = self.progress {
+            profile.progress = match progress {
+                ProgressOf::Calls => Progress::Calls,
+                ProgressOf::Thread => Progress::Thread,
+                ProgressOf::Device => Progress::Device,
+            };
+        }
+        if let Some(waiting) = self.waiting {
+            profile.waiting = match waiting {
+                WaitingOf::Spin => Waiting::Spin,
+                WaitingOf::Sleep => Waiting::Sleep,
+            };
+        }
+        Ok(profile)
+    }
+}
+
+impl Mapping {
+    fn seats(&self, hosts: &[Host]) -> Result<Vec<Seat>> {
+        let next = "give table = [[0, 1], [2, 3]] with the rank of each core, -1 for none, or ranks_a_host = N";
+        let mut seats: BTreeMap<i64, Seat> = BTreeMap::new();
+        match (&self.table, self.ranks_a_host) {
+            (Some(table), None) => {
+                for (host, cores) in table.iter().enumerate() {
+                    for (core, rank) in cores.iter().enumerate().filter(|(_, rank)| **rank >= 0) {
+                        if seats.insert(*rank, Seat { host, core }).is_some() {
+                            return Err(Fault::new(format!("rank {rank}"), "the mapping has it twice", next));
+                        }
+                    }
+                }
+            }
+            (None, Some(each)) => {
+                for (at, host) in hosts.iter().enumerate() {
+                    let free: Vec<usize> = (0..host.cores.len()).filter(|core| !host.engines.contains(core)).collect();
+                    if free.is_empty() {
+                        return Err(Fault::new(&host.name, "its engines leave no core to ranks", "name fewer engines"));
+                    }
+                    for rank in 0..each {
+                        seats.insert(seats.len() as i64, Seat { host: at, core: free[rank % free.len()] });
+                    }
+                }
+            }
+            _ => return Err(Fault::new("mapping", "it is not said in one way", next)),
+        }
+        match seats.keys().enumerate().find(|(at, rank)| *at as i64 != **rank) {
+            Some((at, _)) => Err(Fault::new(format!("rank {at}"), "the mapping does not have it", next)),
+            None => Ok(seats.into_values().collect()),
+        }
+    }
+}
+
+impl Program {
+    fn runs(self, ranks: u32, folder: &Path) -> Result<(String, Runs)> {
+        let name = self.kind.get("name").and_then(|name| name.as_str()).unwrap_or("").to_owned();
+        let kind = Kind::deserialize(self.kind)
+            .map_err(|e| Fault::new("program", e.message(), "docs/simulate.md has each program with its keys"))?;
+        let halo = |dimensions, steps, bytes, computing: f64, uneven: f64, seed, sum| {
+            let extents = Halo::extents(ranks, dimensions);
+            Halo { extents, steps, bytes, computing: ns(computing), uneven: ns(uneven), seed, sum }
+        };
+        let phases: Box<dyn Phases> = match kind {
+            Kind::PingPong { bytes, rounds } => Box::new(PingPong { bytes, rounds }),
+            Kind::Stream { bytes, messages } => Box::new(Stream { bytes, messages }),
+            Kind::Bidirectional { bytes, rounds } => Box::new(Bidirectional { bytes, rounds }),
+            Kind::Pipeline { bytes, messages } => Box::new(Pipeline { ranks, bytes, messages }),
+            Kind::Gather { bytes } => Box::new(Gather { ranks, bytes }),
+            Kind::Halo { dimensions, steps, bytes, computing_us, uneven_us, seed, sum } => {
+                Box::new(halo(dimensions.clamp(1, 16), steps, bytes, computing_us, uneven_us, seed, sum))
+            }
+            Kind::Milc { iterations, gathers, bytes, computing_us, uneven_us, seed } => {
+                let halo = halo(4, iterations, bytes, computing_us, uneven_us, seed, true);
+                Box::new(Milc { halo, gathers: gathers.max(1) })
+            }
+            Kind::Lulesh { iterations, elements, computing_us, exchanges } => {
+                let edge = (1..=ranks).take_while(|edge| edge.saturating_pow(3) <= ranks).last().unwrap_or(1);
+                if edge.pow(3) != ranks {
+                    let next = format!("map a cube of ranks, such as {}", edge.pow(3));
+                    return Err(Fault::new("program", format!("{ranks} ranks are no cube"), next));
+                }
+                Box::new(Lulesh { edge, iterations, elements, computing: ns(computing_us), exchanges })
+            }
+            Kind::Fluent { steps, cells, cell_ns, messages, bytes } => {
+                Box::new(Fluent { ranks, steps, cells, cell: cell_ns, messages, bytes })
+            }
+            Kind::Gromacs { steps, computing_us, bytes, pulses, idle } => {
+                Box::new(Gromacs { steps, computing: ns(computing_us), bytes, pulses, idle: idle.clamp(0.0, 1.0) })
+            }
+            Kind::Lammps { steps, computing_us, bytes } => {
+                Box::new(Lammps { steps, computing: ns(computing_us), bytes })
+            }
+            Kind::Goal { file } => {
+                let path = folder.join(&file);
+                let text = read(&path, "write one with: plimsoll report DIR --export goal -o FILE")?;
+                let schedule = goal::read(text.as_bytes()).map_err(|fault| fault.within(path.display()))?;
+                return Ok((file, Runs::Schedule(Box::new(schedule))));
+            }
+        };
+        Ok((name, Runs::Rule(phases)))
+    }
+}
