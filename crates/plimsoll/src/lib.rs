@@ -32,7 +32,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Study(commands::study::Arguments),
-    Whatif(commands::whatif::Arguments),
+    Whatif(Box<commands::whatif::Arguments>),
     Try(commands::r#try::Arguments),
     Calibrate(commands::calibrate::Arguments),
     Machine(commands::machine::Arguments),
@@ -87,7 +87,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
     }
     match Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit()).command {
         Command::Study(arguments) => commands::study::run(arguments),
-        Command::Whatif(arguments) => commands::whatif::run(arguments),
+        Command::Whatif(arguments) => commands::whatif::run(*arguments),
         Command::Try(arguments) => commands::r#try::run(arguments),
         Command::Calibrate(arguments) => commands::calibrate::run(arguments),
         Command::Machine(arguments) => commands::machine::run(arguments),
