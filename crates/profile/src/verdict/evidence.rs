@@ -265,17 +265,17 @@ fn unhindered(summary: &Summary, class: &str) -> f64 {
 }
 
 fn between_hosts(summary: &Summary, missing: usize) -> Bounds {
-    let (mut all, mut crossing, mut listed, mut known) = (0, 0, 0, 0);
+    let (mut all, mut crossing, mut listed, mut known) = (0u64, 0u64, 0u64, 0u64);
     for (world, matrix) in summary.matrices.iter().enumerate() {
         let ranks = summary.ranks.iter().filter(|rank| rank.world == world);
         let hosts: BTreeMap<u64, &str> = ranks.map(|rank| (rank.rank.into(), rank.host.as_str())).collect();
         for [from, to, messages, _, operations, _] in &matrix.cells {
             let count = messages.saturating_add(*operations);
-            all += count;
-            listed += messages;
+            all = all.saturating_add(count);
+            listed = listed.saturating_add(*messages);
             if let (Some(from), Some(to)) = (hosts.get(from), hosts.get(to)) {
-                known += count;
-                crossing += if from == to { 0 } else { count };
+                known = known.saturating_add(count);
+                crossing = crossing.saturating_add(if from == to { 0 } else { count });
             }
         }
     }
