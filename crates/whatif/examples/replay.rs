@@ -78,7 +78,7 @@ fn mappings(steps: u32) {
         placement: SiteKind::App,
         network: network.map(Into::into),
     };
-    let ways = Ways { within: way(None), between: way(Some("lab")), shared_links: false };
+    let ways = Ways { within: way(None), between: way(Some("lab")), shared_links: false, eager: None };
     let row = |item, ns: f64| Row {
         item,
         size: Some(Bytes(8)),

@@ -1,7 +1,7 @@
 //! What carried the messages of a recorded command, what else could, and the command that has it so.
 
 use machine::costs::{ENGINE, Way};
-use machine::{Costs, Fault, Result, SiteKind};
+use machine::{Bytes, Costs, Fault, Result, SiteKind};
 
 use crate::model::Ways;
 
@@ -55,6 +55,7 @@ impl Recorded<'_> {
                 within: within.unwrap_or(needed.clone()),
                 between: across.unwrap_or(needed),
                 shared_links: false,
+                eager: self.eager(&wanted(self.between)),
             }),
             None => {
                 let mut known: Vec<String> = ways.iter().map(|way| name_of(way)).collect();
@@ -76,6 +77,28 @@ impl Recorded<'_> {
         self.library.starts_with(family) && self.library.contains(version)
     }
 
+    /// What the command sets of Open MPI by `--mca NAME VALUE`; empty: nothing.
+    fn set(&self, parameter: &str) -> &str {
+        let mut words = self.command.windows(3);
+        let found = words.find(|words| matches!(words[0].as_str(), "--mca" | "-mca") && words[1] == parameter);
+        found.map_or("", |words| words[2].as_str())
+    }
+
+    /// The eager limit that the command sets.
+    fn eager(&self, carrier: &str) -> Option<Bytes> {
+        self.set(&format!("btl_{carrier}_eager_limit")).parse().ok().map(Bytes)
+    }
+
+    /// Of Open MPI's own mpirun, by what `--mca` chooses.
+    fn of_mpirun(&self, between: bool) -> &str {
+        let has = |name: &str| self.set("btl").split(',').any(|one| one == name);
+        match () {
+            () if self.set("pml") == "ucx" => "ucx",
+            () if between || (has("tcp") && !has("vader") && !has("sm")) => "tcp",
+            () => "vader",
+        }
+    }
+
     /// What carried messages between hosts, or within one.
     fn carried(&self, between: bool) -> String {
         let plimsoll = self
@@ -91,7 +114,7 @@ impl Recorded<'_> {
             }
         };
         if !plimsoll {
-            return if between { "tcp" } else { "vader" }.to_owned();
+            return self.of_mpirun(between).to_owned();
         }
         if let Some(carrier) = option("--carrier") {
             return carrier;
@@ -118,7 +141,7 @@ impl Recorded<'_> {
                     && within.mpi == way.mpi
             });
             let within = within.unwrap_or(way).clone();
-            let ways = Ways { within, between: way.clone(), shared_links: ways.shared_links };
+            let ways = Ways { within, between: way.clone(), shared_links: ways.shared_links, eager: None };
             let mut name = name_of(way);
             let mut options = if way.carrier == ENGINE {
                 let mut site = name.split(", ").next().unwrap_or_default().to_owned();
@@ -229,6 +252,15 @@ mod tests {
         assert_eq!(of("/x/plimsoll mpirun -n 2 --placement core:3 ./a", false).unwrap(), "core");
         assert_eq!(of("plimsoll mpirun --lab --network=xdp:lab0 ./a", true).unwrap(), "app, xdp");
         assert_eq!(of("plimsoll mpirun --carrier vader ./a", false).unwrap(), "vader");
+        assert_eq!(of("mpirun --mca btl self,vader,tcp ./a", false).unwrap(), "vader");
+        let command = recorded("mpirun --mca btl_vader_eager_limit 32768 ./a");
+        let limited = Recorded { command: &command, library: "Open MPI v4.1.4", between: false };
+        assert_eq!(limited.ways(&costs(), None).unwrap().eager, Some(Bytes(32768)));
+        assert_eq!(of_mpi.ways(&costs(), None).unwrap().eager, None);
+        for (options, carrier) in [("--mca btl tcp,self", "tcp"), ("-mca pml ucx", "ucx")] {
+            let fault = of(&format!("mpirun -n 2 {options} ./a"), false).unwrap_err().to_string();
+            assert!(fault.contains(&format!("carrier {carrier}")), "{fault}");
+        }
         let fault = of("plimsoll mpirun --carrier psm3 ./a", false).unwrap_err().to_string();
         assert!(fault.contains("carrier psm3") && fault.contains("vader"), "{fault}");
     }

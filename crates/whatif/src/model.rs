@@ -43,6 +43,8 @@ pub struct Ways {
     pub between: Way,
     /// The ranks of a host share its link, which passes bytes as slowly as one stream does.
     pub shared_links: bool,
+    /// Up to how many bytes they are sent at once, whoever receives; `None`: as what carries them does by default.
+    pub eager: Option<Bytes>,
 }
 
 impl Ways {
@@ -136,6 +138,6 @@ fn price(kind: Kind, costs: &Costs, ways: &Ways, draw: &Draw) -> Result<Price> {
         trip: ps(trip * f64::from(kind.trips)),
         engine: ps(engine),
         link: ps(link.clamp(0.0, trip)),
-        rendezvous: kind.bytes > eager(way, kind.reach),
+        rendezvous: kind.bytes > ways.eager.map_or_else(|| eager(way, kind.reach), |eager| eager.0),
     })
 }

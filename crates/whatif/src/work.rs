@@ -62,6 +62,7 @@ mod tests {
             within: way(placement, None),
             between: way(placement, Some("udp")),
             shared_links: false,
+            eager: None,
         };
         let row = |item, ns: f64| Row {
             item,

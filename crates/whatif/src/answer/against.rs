@@ -127,7 +127,7 @@ mod tests {
 
     fn ways(carrier: &str) -> Ways {
         let way = Way { carrier: carrier.into(), mpi: "an MPI".into(), placement: SiteKind::App, network: None };
-        Ways { within: way.clone(), between: way, shared_links: false }
+        Ways { within: way.clone(), between: way, shared_links: false, eager: None }
     }
 
     fn costs() -> Costs {

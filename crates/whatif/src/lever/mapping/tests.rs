@@ -21,7 +21,7 @@ fn way(network: Option<&str>) -> Way {
 }
 
 fn ways() -> Ways {
-    Ways { within: way(None), between: way(Some("lab")), shared_links: false }
+    Ways { within: way(None), between: way(Some("lab")), shared_links: false, eager: None }
 }
 
 fn costs(spread: f64) -> Costs {
