@@ -15,7 +15,7 @@ use machine::{Costs, Result};
 
 use crate::gradient::{Gradients, gradients};
 use crate::graph::{Graph, Message, Reach};
-use crate::lever::{Change, Lever, Mapping, Unknown, mapping};
+use crate::lever::{Change, Lever, Mapping, Scale, Unknown, mapping};
 use crate::model::{Draw, Price, Prices, Ways};
 use crate::path::{Path, critical};
 use crate::replay::{Buffer, Conditions, Order, PS, Progress, Replayed, Residuals, replay, replay_in};
@@ -278,15 +278,15 @@ impl<'p> Base<'p> {
         if let Some(mapped) = &mapped {
             let ratios = mapping::ratios((recorded, &self.conditions.prices), (graph, &mapped.prices));
             for (scale, ratio) in scale.iter_mut().zip(ratios) {
-                *scale *= 1.0 + self.unknown.residual_follows * (ratio - 1.0);
+                *scale = Scale { follows: self.unknown.residual_follows, ..scale.after(ratio) };
             }
         }
         let mut residuals = Cow::Borrowed(self.residuals.as_slice());
-        if scale.iter().any(|factor| *factor != 1.0) {
+        if scale.iter().any(|scale| scale.ratio != 1.0) {
             for (residual, class) in residuals.to_mut().iter_mut().zip(&graph.calls.class) {
-                let factor = scale[*class as usize];
-                if factor != 1.0 {
-                    *residual = (*residual as f64 * factor) as i64;
+                let scale = scale[*class as usize];
+                if scale.ratio != 1.0 {
+                    *residual = scale.of(*residual as f64) as i64;
                 }
             }
         }

@@ -7,8 +7,8 @@ use std::fmt;
 use machine::costs::Interval;
 use machine::{Bytes, Costs, Fault, Result};
 
-use crate::graph::{Graph, Reach};
-use crate::model::{Draw, Prices, Ways};
+use crate::graph::{Class, Graph, Kind, Reach};
+use crate::model::{Draw, Price, Prices, Ways};
 use crate::replay::{Buffer, Conditions, Progress};
 pub use mapping::Mapping;
 
@@ -96,7 +96,7 @@ impl Lever {
         costs: &Costs,
         before: &Conditions,
         unknown: &Unknown,
-    ) -> Result<(Conditions, Vec<f64>)> {
+    ) -> Result<(Conditions, Vec<Scale>)> {
         let mut after = before.clone();
         if let Some(ways) = &self.ways {
             after.prices = Prices::of(graph, costs, ways, &unknown.costs)?;
@@ -168,18 +168,53 @@ impl Lever {
         trips.reduce(f64::min).unwrap_or(0.0)
     }
 
-    fn residuals(&self, graph: &Graph, before: &Conditions, after: &Conditions, follows: f64) -> Vec<f64> {
-        let of_class = |class: &crate::graph::Class| {
-            let like = |kind: &crate::graph::Kind| {
-                kind.reach == class.reach && (u64::BITS - kind.bytes.leading_zeros()) as u8 == class.bits
-            };
-            let sum = |of: &Conditions| -> i64 {
+    fn residuals(&self, graph: &Graph, before: &Conditions, after: &Conditions, follows: f64) -> Vec<Scale> {
+        let of_class = |class: &Class| {
+            let like =
+                |kind: &Kind| kind.reach == class.reach && (u64::BITS - kind.bytes.leading_zeros()) as u8 == class.bits;
+            let mean = |of: &Conditions| -> f64 {
                 let kinds = graph.kinds.iter().zip(&of.prices.kinds).filter(|(kind, _)| like(kind));
-                kinds.map(|(_, price)| price.trip).sum()
+                // A call that completes nothing has its own work only.
+                let cost = |price: &Price| if class.completes == 0 { price.send } else { price.trip };
+                let costs: Vec<f64> = kinds.map(|(_, price)| cost(price) as f64).collect();
+                costs.iter().sum::<f64>() / costs.len().max(1) as f64
             };
-            let ratio = sum(after) as f64 / sum(before).max(1) as f64;
-            if class.opaque || class.completes == 0 || sum(before) == 0 { 1.0 } else { 1.0 + follows * (ratio - 1.0) }
+            let modelled = mean(before);
+            if class.opaque || modelled <= 0.0 {
+                Scale::SAME
+            } else {
+                Scale { ratio: mean(after) / modelled, modelled, follows }
+            }
         };
         graph.classes.iter().map(of_class).collect()
+    }
+}
+
+/// What becomes of the residuals of a class.
+///
+/// They follow the modelled cost by a part that is not known, between not at all and wholly. As much of one as that cost
+/// itself is most likely an error of it, and follows nearly wholly in most draws; what is beyond is something else.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scale {
+    /// The modelled cost after over that before.
+    pub ratio: f64,
+    /// That before, ps.
+    pub modelled: f64,
+    /// [`Unknown::residual_follows`]
+    pub follows: f64,
+}
+
+impl Scale {
+    const SAME: Scale = Scale { ratio: 1.0, modelled: 0.0, follows: 0.0 };
+
+    pub fn of(&self, residual: f64) -> f64 {
+        let cost = residual.clamp(-self.modelled, self.modelled);
+        let changed = |part: f64, follows: f64| part * (1.0 + follows * (self.ratio - 1.0));
+        changed(cost, 1.0 - (1.0 - self.follows).powi(3)) + changed(residual - cost, self.follows)
+    }
+
+    /// The same after the modelled cost had changed by `ratio` before.
+    pub(crate) fn after(self, ratio: f64) -> Scale {
+        Scale { ratio: self.ratio * ratio, modelled: self.modelled / ratio.max(f64::MIN_POSITIVE), ..self }
     }
 }

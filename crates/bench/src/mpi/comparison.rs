@@ -2,7 +2,6 @@
 
 use experiment::comparison::Paired;
 use experiment::findings::Interval;
-use experiment::rounds;
 use experiment::statistics::{median, median_interval};
 
 use super::conduct::Measured;
@@ -38,7 +37,7 @@ pub fn best<'a>(
 /// `of` less `peer` round by round, in the unit of the pattern; `None` of fewer than two rounds.
 pub fn difference(of: &Measured, peer: &Measured, task: &Task) -> Option<Interval> {
     let both = of.series.beside(&peer.series, |block| Some(block.of(task)?.value));
-    rounds::difference(&both.map(|(one, other)| one - other).collect::<Vec<_>>())
+    median_interval(&both.map(|(one, other)| one - other).collect::<Vec<_>>())
 }
 
 /// `of` over `peer` round by round, in the unit of the pattern: below 1 is better for a time, above 1 for a rate.
@@ -102,7 +101,7 @@ pub(super) mod tests {
         assert!([ratio.median, ratio.low, ratio.high].iter().all(|end| (end - 0.5).abs() < 1e-9), "{ratio:?}");
         assert_eq!(value(&all[0], &LATENCY).unwrap().median, 200.0);
         let more = difference(best, &all[0], &LATENCY).unwrap();
-        assert!(more.low < 200.0 && 200.0 < more.high && more.samples == 3, "{more:?}");
+        assert_eq!((more.median, more.samples), (200.0, 3), "{more:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use machine::{Fault, Result};
 
 use super::{Program, in_parallel, interval};
 use crate::graph::{Class, Graph};
-use crate::lever::Lever;
+use crate::lever::{Lever, Scale};
 use crate::path::{Path, critical};
 use crate::replay::{PS, Residuals, replay};
 
@@ -77,15 +77,15 @@ impl Program<'_> {
     }
 
     /// By class: means of this recording, the residuals times `scale`.
-    fn learned(&self, residuals: &[i64], scale: &[f64]) -> HashMap<Class, Learned> {
+    fn learned(&self, residuals: &[i64], scale: &[Scale]) -> HashMap<Class, Learned> {
         let mut sums = vec![(0.0, 0.0, 0.0); self.graph.classes.len()];
         for (call, residual) in residuals.iter().enumerate() {
             let of = &mut sums[self.graph.calls.class[call] as usize];
             let inside = (self.graph.calls.inside.get(call as u32) * PS) as f64;
             *of = (of.0 + *residual as f64, of.1 + inside, of.2 + 1.0);
         }
-        let mean = |((sum, inside, count), scale): ((f64, f64, f64), &f64)| Learned {
-            residual: sum / f64::max(count, 1.0) * scale,
+        let mean = |((sum, inside, count), scale): ((f64, f64, f64), &Scale)| Learned {
+            residual: scale.of(sum / f64::max(count, 1.0)),
             inside: inside / f64::max(count, 1.0),
         };
         let means = sums.into_iter().zip(scale).map(mean);
@@ -192,10 +192,10 @@ mod tests {
         let Interval { low, high, .. } = same.predicted;
         assert!((low - 1.0).abs() < 1e-3 && (high - 1.0).abs() < 1e-3, "{same:?}");
         assert!((same.unchanged - 1_700.0 / 3_200.0).abs() < 0.01 && same.unseen == 0.0, "{same:?}");
-        // Over another carrier the residual stays, or grows threefold as the trip does: what came lies between.
+        // Over another carrier so small a residual most likely grows threefold, as the trip does; here it did not.
         let over = program.against(&ping_pong(2_000, 3_000, 0, 8), &other_way()).unwrap();
         let most = (2_000.0 + 3_000.0 + 600.0) / 5_200.0;
-        assert!((over.predicted.low - 1.0).abs() < 0.01 && (over.predicted.high - most).abs() < 0.01, "{over:?}");
+        assert!((over.predicted.low - 1.0).abs() < 0.03 && (over.predicted.high - most).abs() < 0.01, "{over:?}");
     }
 
     #[test]
