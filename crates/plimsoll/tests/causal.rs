@@ -72,7 +72,9 @@ fn slopes_of_a_program_come_with_their_null_and_leave_nothing() {
         assert_eq!(slope["factor"], factor);
         let doses: Vec<f64> = slope["doses"].as_array().unwrap().iter().map(|dose| dose.as_f64().unwrap()).collect();
         assert!(doses[0] > 0.0 && doses[1] > 0.0, "{found}");
-        assert!(slope["interval"]["low"].is_f64() && slope["count"].as_f64() > Some(0.0), "{found}");
+        assert!(slope["count"].as_f64() > Some(0.0), "{found}");
+        // Of rounds between which the cores moved there is none.
+        assert!(slope["interval"]["low"].is_f64() || slope["interval"].is_null(), "{found}");
     }
     let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
     let ours = |name: &&std::ffi::OsString| name.to_string_lossy().contains("plimsoll-whatif");

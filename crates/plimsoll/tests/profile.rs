@@ -234,10 +234,10 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
             return skip::part(format_args!("the times of softirqs: {:?}", rank.softirq));
         };
         // The core's time is that of all samples, the rank's of those in which it was there, or on the other core before it
-        // pinned itself; others use the cores before and after.
+        // pinned itself; others use the cores before and after, and all the while.
         let whole = rx + tx;
         all += whole;
-        assert!(0.2 * whole < met, "met {met} s of the {whole} s of core {}", core.core);
+        assert!(0.05 * whole < met, "met {met} s of the {whole} s of core {}", core.core);
         most = most.max(met);
     }
     assert!(most <= 1.01 * all, "met {most} s of the {all} s of both cores");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use chart::number::nanoseconds;
+use chart::number::{digits, nanoseconds};
 use linux::output;
 use machine::costs::how;
 use machine::{Fault, Result, count};
@@ -114,7 +114,7 @@ fn page(program: &str, cluster: &Cluster, outcome: &Outcome) -> String {
     }
     text += "\nConstants of the protocol\n";
     for constant in &cluster.profile.constants {
-        let value = constant.value.value().copied().unwrap_or(0.0);
+        let value = digits(constant.value.value().copied().unwrap_or(0.0));
         let (how, source) = (how(&constant.value), &constant.source);
         text += &format!("{:<18} {value:>10} {:<9} {how}: {source}\n", constant.name, constant.unit);
     }
