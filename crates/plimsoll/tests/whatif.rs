@@ -15,7 +15,7 @@ use serde_json::Value;
 use testbed::Mpi;
 use whatif::graph::Graph;
 use whatif::model::{Price, Prices};
-use whatif::replay::{Buffer, Conditions, PS, Progress, Residuals, replay};
+use whatif::replay::{Conditions, PS, Progress, Residuals, replay};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// All that a replay has to follow: blocking and nonblocking, eager and rendezvous, from anywhere, persistent, asking in vain,
@@ -269,13 +269,7 @@ fn graph(place: &Path) -> Graph {
 }
 
 fn conditions(graph: &Graph, price: Price) -> Conditions {
-    Conditions {
-        prices: Prices { kinds: vec![price; graph.kinds.len()] },
-        computing: vec![1.0; graph.lanes.len()],
-        progress: Progress::Calls,
-        unrecorded: false,
-        buffer: Buffer::default(),
-    }
+    Conditions::of(graph, Prices { kinds: vec![price; graph.kinds.len()] }, Progress::Calls)
 }
 
 #[test]

@@ -15,7 +15,7 @@ use whatif::graph::{Adding, Builder, Graph, Kind, Reach, Step};
 use whatif::lever::Mapping;
 use whatif::model::{Price, Prices, Ways};
 use whatif::path::critical;
-use whatif::replay::{Buffer, Conditions, Progress, Residuals, replay};
+use whatif::replay::{Conditions, Progress, Residuals, replay};
 
 const RANKS: u32 = 64;
 
@@ -30,13 +30,7 @@ fn main() {
         Price { send: 80_000, receive: 80_000, trip, rendezvous: kind.bytes > 65_536, ..Price::default() }
     });
     let prices = Prices { kinds: prices.collect() };
-    let conditions = Conditions {
-        prices,
-        computing: vec![1.0; graph.lanes.len()],
-        progress: Progress::Calls,
-        unrecorded: false,
-        buffer: Buffer::Unlimited,
-    };
+    let conditions = Conditions::of(&graph, prices, Progress::Calls);
     println!(
         "{} calls, {} messages: made in {:.2} s",
         graph.len(),

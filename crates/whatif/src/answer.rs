@@ -133,13 +133,7 @@ impl<'a> Program<'a> {
 
     fn conditions_of(&self, graph: &Graph, draw: &Draw) -> Result<Conditions> {
         let prices = Prices::of(graph, self.costs, &self.ways, draw)?;
-        Ok(Conditions {
-            prices,
-            computing: vec![1.0; graph.lanes.len()],
-            progress: self.ways.progress(),
-            unrecorded: false,
-            buffer: self.buffer,
-        })
+        Ok(Conditions { buffer: self.buffer, ..Conditions::of(graph, prices, self.ways.progress()) })
     }
 
     fn learn(&self, conditions: &Conditions) -> Result<(Vec<i64>, Replayed)> {
@@ -340,13 +334,7 @@ impl Mapper<'_> {
 pub fn walk(graph: &Graph, prices: Option<Prices>, progress: Progress) -> Result<Path> {
     let free = || Prices { kinds: vec![Price::default(); graph.kinds.len()] };
     let prices = prices.unwrap_or_else(free);
-    let conditions = Conditions {
-        prices,
-        computing: vec![1.0; graph.lanes.len()],
-        progress,
-        unrecorded: false,
-        buffer: Buffer::default(),
-    };
+    let conditions = Conditions::of(graph, prices, progress);
     let learned = replay(graph, &conditions, Residuals::Learn(&mut Vec::new()))?;
     Ok(critical(graph, &conditions, &learned))
 }

@@ -63,6 +63,12 @@ pub struct Conditions {
 }
 
 impl Conditions {
+    /// As recorded, under `prices`; buffers are unlimited.
+    pub fn of(graph: &Graph, prices: Prices, progress: Progress) -> Conditions {
+        let computing = vec![1.0; graph.lanes.len()];
+        Conditions { prices, computing, progress, unrecorded: false, buffer: Buffer::default() }
+    }
+
     /// What a lane computes before a call, ps.
     pub(crate) fn gap(&self, graph: &Graph, lane: usize, call: CallId) -> i64 {
         let recording = if self.unrecorded { graph.lanes[lane].recording } else { 0 };

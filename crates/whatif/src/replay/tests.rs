@@ -23,13 +23,7 @@ fn call(name: &str, gap: i64) -> Adding {
 }
 
 fn conditions(graph: &Graph, price: Price) -> Conditions {
-    Conditions {
-        prices: Prices { kinds: vec![price; graph.kinds.len()] },
-        computing: vec![1.0; graph.lanes.len()],
-        progress: Progress::Calls,
-        unrecorded: false,
-        buffer: Buffer::Unlimited,
-    }
+    Conditions::of(graph, Prices { kinds: vec![price; graph.kinds.len()] }, Progress::Calls)
 }
 
 const PRICE: Price = Price { send: 70_001, receive: 90_003, trip: 400_007, engine: 0, link: 0, rendezvous: false };

@@ -1,6 +1,6 @@
 use crate::model::{Price, Prices};
 use crate::path::{Path, critical};
-use crate::replay::{Buffer, Conditions, PS, Progress, Residuals, replay};
+use crate::replay::{Conditions, PS, Progress, Residuals, replay};
 use crate::simulate::goal;
 
 use super::*;
@@ -13,13 +13,7 @@ fn graph(text: &str) -> Result<Graph> {
 
 fn conditions(graph: &Graph, price: Price) -> Conditions {
     let of = |kind: &Kind| if kind.trips == 0 { Price { trip: 0, ..price } } else { price };
-    Conditions {
-        prices: Prices { kinds: graph.kinds.iter().map(of).collect() },
-        computing: vec![1.0; graph.lanes.len()],
-        progress: Progress::Calls,
-        unrecorded: false,
-        buffer: Buffer::default(),
-    }
+    Conditions::of(graph, Prices { kinds: graph.kinds.iter().map(of).collect() }, Progress::Calls)
 }
 
 /// Its time and critical path, ps.
