@@ -375,7 +375,10 @@ fn interval(mut drawn: Vec<f64>) -> Interval {
 }
 
 /// `work` of each of `all`, by the cores that there are.
-fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
+///
+/// # Errors
+/// The first of `work`.
+pub fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let each = all.len().div_ceil(cores).max(1);
     std::thread::scope(|scope| {

@@ -21,6 +21,8 @@ pub struct Mapping {
     pub capability: Vec<f64>,
     /// By rank: network softirqs on the core that it was recorded on, ns; `None`: nobody sampled them. They stay with the core.
     pub softirqs: Vec<Option<f64>>,
+    /// By rank: those on the core that it has; empty: `cores` say it, and softirqs stay with their cores.
+    pub steered: Vec<Option<f64>>,
 }
 
 /// Ranks by host, as they are written: `0,2/1,3`, `0-3/4-7`.
@@ -64,6 +66,7 @@ impl Mapping {
             cores: (0..ranks as u32).map(Some).collect(),
             capability: vec![1.0; ranks],
             softirqs: vec![None; ranks],
+            steered: Vec::new(),
         }
     }
 
@@ -130,14 +133,20 @@ impl Mapping {
 
     /// Ranks that have another core, of which or of whose own core no softirqs were sampled.
     pub fn unsampled(&self) -> Vec<u32> {
-        let moved = (0u32..).zip(&self.cores).filter(|(rank, core)| **core != Some(*rank));
-        let unsampled = moved.filter(|(rank, core)| self.softirqs_of(*rank as usize, **core).is_none());
-        unsampled.map(|(rank, _)| rank).collect()
+        self.otherwise().filter(|(_, both)| both.is_none()).map(|(rank, _)| rank as u32).collect()
     }
 
-    /// Those of its own core, and of the one that it gets.
-    fn softirqs_of(&self, rank: usize, core: Option<u32>) -> Option<(f64, f64)> {
-        Some((self.softirqs[rank]?, self.softirqs[core? as usize]?))
+    /// Ranks that have another core, or whose core has other softirqs: those of the core that they were recorded on, and of
+    /// the one that they have.
+    fn otherwise(&self) -> impl Iterator<Item = (usize, Option<(f64, f64)>)> {
+        (0..).zip(&self.cores).filter_map(|(rank, core)| {
+            let has = match self.steered.get(rank) {
+                Some(steered) => *steered,
+                None if *core == Some(rank as u32) => return None,
+                None => core.and_then(|core| self.softirqs[core as usize]),
+            };
+            Some((rank, self.softirqs[rank].zip(has)))
+        })
     }
 
     /// By rank: what computing takes over what was recorded, where the part `inside` of softirqs fell into it.
@@ -146,8 +155,7 @@ impl Mapping {
     /// ```
     pub(super) fn computing(&self, graph: &Graph, inside: f64) -> Vec<f64> {
         let mut factors: Vec<f64> = self.capability.iter().map(|capability| 1.0 / capability).collect();
-        let moved = (0..).zip(&self.cores).filter(|(rank, core)| **core != Some(*rank as u32));
-        for (rank, both) in moved.map(|(rank, core)| (rank, self.softirqs_of(rank, *core))) {
+        for (rank, both) in self.otherwise() {
             let Some((own, other)) = both else { continue };
             let lanes = graph.lanes.iter().filter(|lane| lane.rank as usize == rank);
             let gaps = |lane: &Lane| (lane.first..lane.end).map(|call| graph.calls.gap.get(call)).sum::<i64>();

@@ -140,7 +140,7 @@ struct Program {
 }
 
 enum Runs {
-    Rule(Box<dyn Phases>),
+    Rule(Box<dyn Phases + Send + Sync>),
     Schedule(Box<Schedule>),
 }
 
@@ -221,13 +221,18 @@ impl Simulation {
         Ok(Simulation { cluster, watts, program: name, runs })
     }
 
+    /// The program, from its beginning.
+    pub fn start(&self) -> Box<dyn super::super::Program + '_> {
+        match &self.runs {
+            Runs::Rule(phases) => Box::new(Lazy::of(&**phases)),
+            Runs::Schedule(schedule) => Box::new(Running::of(schedule)),
+        }
+    }
+
     /// # Errors
     /// As [`simulate`].
     pub fn run(self) -> Result<(Cluster, Outcome)> {
-        let finished = match self.runs {
-            Runs::Rule(phases) => simulate(&mut Lazy::of(phases), &self.cluster)?,
-            Runs::Schedule(schedule) => simulate(&mut Running::of(&schedule), &self.cluster)?,
-        };
+        let finished = simulate(&mut self.start(), &self.cluster)?;
         let joules = self.watts.as_deref().map(|watts| joules(&self.cluster, &finished, watts));
         Ok((self.cluster, Outcome { finished, joules }))
     }
@@ -366,7 +371,7 @@ impl Program {
             let extents = Halo::extents(ranks, dimensions);
             Halo { extents, steps, bytes, computing: ns(computing), uneven: ns(uneven), seed, sum }
         };
-        let phases: Box<dyn Phases> = match kind {
+        let phases: Box<dyn Phases + Send + Sync> = match kind {
             Kind::PingPong { bytes, rounds } => Box::new(PingPong { bytes, rounds }),
             Kind::Stream { bytes, messages } => Box::new(Stream { bytes, messages }),
             Kind::Bidirectional { bytes, rounds } => Box::new(Bidirectional { bytes, rounds }),
