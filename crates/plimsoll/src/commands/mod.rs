@@ -15,6 +15,7 @@ pub mod host_agent;
 pub mod lab;
 pub mod ledger;
 pub mod machine;
+pub mod map;
 mod measure;
 pub mod mpirun;
 mod path;
