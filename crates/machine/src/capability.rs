@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::quantity::Hertz;
 use crate::reading::Reading;
 use crate::site::CoreId;
 
@@ -15,13 +16,14 @@ pub struct CoreCapability {
     pub host: String,
     /// The core.
     pub core: CoreId,
-    /// Share of the time that it was busy with other than the job's ranks, 0 to 1.
+    /// Share of the time that it was busy with other than the job's ranks, 0 to 1. A rank that busy-waits has its core: that is the
+    /// job's own. What interrupts a rank is not.
     pub taken: Reading<f64>,
-    /// Of `taken`: softirqs of the network.
+    /// Of `taken`: softirqs of the network. Modelled where only the kernel's ticks tell them: then of all kinds.
     pub softirq: Reading<f64>,
     /// Its clock over that of the fastest core of all hosts.
     pub clock: Reading<f64>,
-    /// Share of the time that another thread of the same core (SMT) was busy; 0 where it has none.
+    /// Share of the time that another thread of the same core (SMT) was busy, with ranks of the job too; 0 where it has none.
     pub sibling: Reading<f64>,
 }
 
@@ -37,5 +39,92 @@ impl CoreCapability {
         let (low, high) = self.taken.value().map_or((0.0, clock), |taken| (free(*taken), free(*taken)));
         let beside = self.sibling.value().copied().unwrap_or(1.0).clamp(0.0, 1.0);
         (low * (1.0 - beside * (1.0 - BESIDE_SIBLING)), high)
+    }
+}
+
+/// How the time of one core passed, as shares of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CoreTime {
+    /// It was not idle; what a hypervisor gave to others counts.
+    pub busy: f64,
+    /// The job's threads had it, by the kernel's account of these threads.
+    pub own: f64,
+    /// What comes on top of whatever thread is there and is in the kernel's account of that thread: softirqs, except on kernels that
+    /// account interrupts apart, and what a hypervisor took.
+    pub interrupted: Reading<f64>,
+}
+
+impl CoreTime {
+    /// [`CoreCapability::taken`]. What the account of the job's threads has and the job did not is taken to strike the job as often as
+    /// the job had the core.
+    pub fn taken(&self) -> Reading<f64> {
+        let own = self.own.clamp(0.0, 1.0);
+        let beside = (self.busy - own).clamp(0.0, 1.0);
+        let interrupted = self.interrupted.value().copied().unwrap_or(0.0).clamp(0.0, 1.0);
+        let taken = (beside + interrupted * own).max(interrupted).min(1.0);
+        match self.interrupted {
+            Reading::Measured(0.0) => Reading::Measured(taken),
+            _ if own == 0.0 => Reading::Measured(taken),
+            _ => Reading::Modelled(taken),
+        }
+    }
+}
+
+/// Of one core with several siblings: the share of the time that one of them at least was busy, as if each were by itself.
+pub fn sibling(busy: impl IntoIterator<Item = f64>) -> Reading<f64> {
+    let all: Vec<f64> = busy.into_iter().map(|busy| busy.clamp(0.0, 1.0)).collect();
+    match all[..] {
+        [] => Reading::Measured(0.0),
+        [one] => Reading::Measured(one),
+        _ => Reading::Modelled(1.0 - all.iter().map(|busy| 1.0 - busy).product::<f64>()),
+    }
+}
+
+/// The cores of a host, or of several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CapabilityMap {
+    /// The cores, by host and number.
+    pub cores: Vec<CoreCapability>,
+    /// Clock of the fastest core.
+    pub fastest: Reading<Hertz>,
+    /// Hosts that were asked and gave no answer.
+    pub silent: Vec<SilentHost>,
+}
+
+/// A host that gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SilentHost {
+    /// The host, by its name.
+    pub host: String,
+    /// Why it gave none.
+    pub reason: String,
+}
+
+impl CapabilityMap {
+    /// Cores with their clocks, where these are known, as a map.
+    pub fn of(cores: impl IntoIterator<Item = (CoreCapability, Reading<Hertz>)>) -> CapabilityMap {
+        let cores: Vec<_> = cores.into_iter().collect();
+        let fastest = cores.iter().filter_map(|(_, clock)| clock.value()).max().copied();
+        let over = |clock: Hertz| clock.0 as f64 / fastest.map_or(1.0, |fastest| fastest.0.max(1) as f64);
+        let cores = cores.into_iter().map(|(core, clock)| CoreCapability { clock: clock.map(over), ..core }).collect();
+        let fastest = fastest.map_or_else(|| Reading::absent("the clock of no core is known"), Reading::Measured);
+        CapabilityMap { cores, fastest, silent: Vec::new() }
+    }
+
+    /// The maps of several hosts as one, whose clocks are over the fastest core of all.
+    pub fn join(maps: impl IntoIterator<Item = CapabilityMap>) -> CapabilityMap {
+        let (mut cores, mut silent) = (Vec::new(), Vec::new());
+        for map in maps {
+            let fastest = map.fastest;
+            cores.extend(map.cores.into_iter().map(|core| {
+                let clock = match fastest.value() {
+                    Some(fastest) => core.clock.clone().map(|share| Hertz((share * fastest.0 as f64).round() as u64)),
+                    None => Reading::absent("its clock is not known"),
+                };
+                (core, clock)
+            }));
+            silent.extend(map.silent);
+        }
+        CapabilityMap { silent, ..CapabilityMap::of(cores) }
     }
 }
