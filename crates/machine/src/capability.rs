@@ -3,11 +3,16 @@
 //! Something always takes part of a core: receive work of the network, file systems' threads, a busy sibling, a lower clock
 //! (paper 002, section 3: 'effective capability').
 
+mod map;
+mod time;
+
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::Hertz;
 use crate::reading::Reading;
 use crate::site::CoreId;
+
+pub use map::{CapabilityMap, SilentHost};
+pub use time::{CoreTime, sibling};
 
 /// What of one core ranks cannot have, over the time that it was looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,98 +47,12 @@ impl CoreCapability {
     }
 }
 
-/// How the time of one core passed, as shares of it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CoreTime {
-    /// It was not idle; what a hypervisor gave to others counts.
-    pub busy: f64,
-    /// The job's threads had it, by the kernel's account of these threads.
-    pub own: f64,
-    /// What comes on top of whatever thread is there and is in the kernel's account of that thread: softirqs, except on kernels that
-    /// account interrupts apart, and what a hypervisor took.
-    pub interrupted: Reading<f64>,
-}
-
-impl CoreTime {
-    /// [`CoreCapability::taken`]. What the account of the job's threads has and the job did not is taken to strike the job as often as
-    /// the job had the core.
-    pub fn taken(&self) -> Reading<f64> {
-        let own = self.own.clamp(0.0, 1.0);
-        let beside = (self.busy - own).clamp(0.0, 1.0);
-        let interrupted = self.interrupted.value().copied().unwrap_or(0.0).clamp(0.0, 1.0);
-        let taken = (beside + interrupted * own).max(interrupted).min(1.0);
-        match self.interrupted {
-            Reading::Measured(0.0) => Reading::Measured(taken),
-            _ if own == 0.0 => Reading::Measured(taken),
-            _ => Reading::Modelled(taken),
-        }
-    }
-}
-
-/// Of one core with several siblings: the share of the time that one of them at least was busy, as if each were by itself.
-pub fn sibling(busy: impl IntoIterator<Item = f64>) -> Reading<f64> {
-    let all: Vec<f64> = busy.into_iter().map(|busy| busy.clamp(0.0, 1.0)).collect();
-    match all[..] {
-        [] => Reading::Measured(0.0),
-        [one] => Reading::Measured(one),
-        _ => Reading::Modelled(1.0 - all.iter().map(|busy| 1.0 - busy).product::<f64>()),
-    }
-}
-
-/// The cores of a host, or of several.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CapabilityMap {
-    /// The cores, by host and number.
-    pub cores: Vec<CoreCapability>,
-    /// Clock of the fastest core.
-    pub fastest: Reading<Hertz>,
-    /// Hosts that were asked and gave no answer.
-    pub silent: Vec<SilentHost>,
-}
-
-/// A host that gave no answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SilentHost {
-    /// The host, by its name.
-    pub host: String,
-    /// Why it gave none.
-    pub reason: String,
-}
-
-impl CapabilityMap {
-    /// Cores with their clocks, where these are known, as a map.
-    pub fn of(cores: impl IntoIterator<Item = (CoreCapability, Reading<Hertz>)>) -> CapabilityMap {
-        let cores: Vec<_> = cores.into_iter().collect();
-        let fastest = cores.iter().filter_map(|(_, clock)| clock.value()).max().copied();
-        let over = |clock: Hertz| clock.0 as f64 / fastest.map_or(1.0, |fastest| fastest.0.max(1) as f64);
-        let cores = cores.into_iter().map(|(core, clock)| CoreCapability { clock: clock.map(over), ..core }).collect();
-        let fastest = fastest.map_or_else(|| Reading::absent("the clock of no core is known"), Reading::Measured);
-        CapabilityMap { cores, fastest, silent: Vec::new() }
-    }
-
-    /// The maps of several hosts as one, whose clocks are over the fastest core of all.
-    pub fn join(maps: impl IntoIterator<Item = CapabilityMap>) -> CapabilityMap {
-        let (mut cores, mut silent) = (Vec::new(), Vec::new());
-        for map in maps {
-            let fastest = map.fastest;
-            cores.extend(map.cores.into_iter().map(|core| {
-                let clock = match fastest.value() {
-                    Some(fastest) => core.clock.clone().map(|share| Hertz((share * fastest.0 as f64).round() as u64)),
-                    None => Reading::absent("its clock is not known"),
-                };
-                (core, clock)
-            }));
-            silent.extend(map.silent);
-        }
-        CapabilityMap { silent, ..CapabilityMap::of(cores) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::quantity::Hertz;
 
     fn core(host: &str, core: u32, taken: Reading<f64>) -> CoreCapability {
         let (softirq, sibling) = (Reading::not_permitted("not you", "be root"), Reading::Measured(0.0));

@@ -17,6 +17,8 @@ use crate::clock::monotonic;
 /// A core that was busy for less of the time may have had its clock lowered for that.
 const UNDER_LOAD: f64 = 0.5;
 
+const PROC: &str = "/proc";
+
 /// How often processes that came and went are looked for.
 const SURVEY: Nanoseconds = Nanoseconds(200_000_000);
 
@@ -58,13 +60,11 @@ impl CapabilityProbe {
 
     fn with(sensor: CoresSensor, of: &[JobProcess]) -> Result<CapabilityProbe> {
         let clocks = sensor.online().iter().map(|core| (*core, core_clock::timed(*core))).collect();
-        let root = Path::new("/proc");
-        let deferring = |(number, stat): (u32, job::Stat)| Some((of_ksoftirqd(&stat.name)?, number));
         let mut probe = CapabilityProbe {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             sensor,
-            job: JobThreads::begin(root, of)?,
-            ksoftirqd: processes(root).into_iter().filter_map(deferring).collect(),
+            job: JobThreads::begin(Path::new(PROC), of)?,
+            ksoftirqd: ksoftirqd(),
             clocks,
             surveyed: monotonic(),
             last: Look { at: Nanoseconds(0), cores: BTreeMap::new() },
@@ -188,6 +188,12 @@ impl Shares {
             (missing, _) => missing.clone().map(|_| 0.0),
         }
     }
+}
+
+/// The processes `ksoftirqd/N`, the kernel's own threads for softirqs, by core; none where this PID namespace does not show them.
+pub fn ksoftirqd() -> BTreeMap<CoreId, u32> {
+    let of = |(number, stat): (u32, job::Stat)| Some((of_ksoftirqd(&stat.name)?, number));
+    processes(Path::new(PROC)).into_iter().filter_map(of).collect()
 }
 
 /// The core of a thread `ksoftirqd/N`.

@@ -12,7 +12,7 @@ const ROUNDS: u64 = 256;
 const RUNS: u32 = 200;
 
 /// What cpufreq last saw of a core; that of an idle core says nothing of what it would be under load.
-pub(super) fn told(source: &Source, core: CoreId) -> Reading<Hertz> {
+pub fn told(source: &Source, core: CoreId) -> Reading<Hertz> {
     let path = format!("/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq", core.0);
     match source.number::<u64>(&path).and_then(|kilohertz| kilohertz.checked_mul(1000)) {
         Some(hertz) if hertz > 0 => Reading::Measured(Hertz(hertz)),

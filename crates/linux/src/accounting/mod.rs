@@ -21,8 +21,9 @@ mod table;
 mod thread;
 
 pub use busy::{BusyMeter, CoreBusy};
-pub use capability::CapabilityProbe;
+pub use capability::{CapabilityProbe, ksoftirqd};
 pub use charge::Charges;
+pub use core_clock::told as core_clock;
 pub use cores::{CoreLoad, CoreTotals, CoresSensor, Origins};
 pub use counters::{Counter, CounterKind};
 pub use energy::{EnergySensor, ZoneEnergy};

@@ -19,7 +19,7 @@ const ANSWERS: Duration = Duration::from_secs(60);
 
 /// What is to be looked at.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub struct Looks {
     /// Look at the cores for so long.
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 1.0, requires = "capability")]
     pub seconds: f64,
@@ -34,7 +34,7 @@ pub struct Arguments {
     here: bool,
 }
 
-impl Arguments {
+impl Looks {
     pub fn map(&self) -> Result<CapabilityMap> {
         if !(self.seconds >= 0.1 && self.seconds <= 86_400.0) {
             let cause =

@@ -24,7 +24,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "capture")]
     capability: bool,
     #[command(flatten)]
-    looks: capability::Arguments,
+    looks: capability::Looks,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
