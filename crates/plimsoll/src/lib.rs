@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bench_page;
+mod capability_page;
 mod claims_page;
 mod commands;
 mod critical;

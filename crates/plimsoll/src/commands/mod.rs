@@ -8,6 +8,7 @@ mod bench_mpi;
 mod bench_profiler;
 mod bench_semantics;
 pub mod calibrate;
+mod capability;
 pub mod claims;
 pub mod doctor;
 pub mod engine;
