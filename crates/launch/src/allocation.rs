@@ -159,7 +159,7 @@ impl Allocation {
 }
 
 /// Whether `host` of a list is this one, which calls itself `name`: either may be the short form of the other.
-fn is_host(host: &str, name: &str) -> bool {
+pub(crate) fn is_host(host: &str, name: &str) -> bool {
     let short = |of: &str| of.split('.').next().unwrap_or_default().to_owned();
     host == name || ((!host.contains('.') || !name.contains('.')) && short(host) == short(name))
 }

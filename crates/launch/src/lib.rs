@@ -24,6 +24,7 @@ pub mod program;
 pub mod provider;
 pub mod report;
 pub mod running;
+pub mod seats;
 pub mod session;
 pub mod sieve;
 pub mod summary;

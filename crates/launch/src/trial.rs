@@ -111,7 +111,7 @@ impl Commands for Starter {
     }
 }
 
-fn scratch(error: std::io::Error) -> Fault {
+pub(crate) fn scratch(error: std::io::Error) -> Fault {
     Fault::because("folder for a run", error, "free space in TMPDIR")
 }
 
@@ -128,7 +128,7 @@ fn command(arm: &Arm, folder: &TempDir) -> Result<Command> {
 }
 
 /// Whether it ended in time; a signal to this process ends the wait.
-fn wait(process: &impl AsFd, until: Instant) -> Result<bool> {
+pub(crate) fn wait(process: &impl AsFd, until: Instant) -> Result<bool> {
     loop {
         let left = until.saturating_duration_since(Instant::now()).min(Duration::from_millis(200));
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
@@ -144,7 +144,7 @@ fn wait(process: &impl AsFd, until: Instant) -> Result<bool> {
 }
 
 /// The end of what a run wrote to a file.
-fn read(path: &Path) -> Result<String> {
+pub(crate) fn read(path: &Path) -> Result<String> {
     use std::io::{Read, Seek, SeekFrom};
     let mut file = File::open(path).map_err(scratch)?;
     let length = file.metadata().map_err(scratch)?.len();
@@ -155,7 +155,7 @@ fn read(path: &Path) -> Result<String> {
 }
 
 /// The last line that says something.
-fn why(complained: &str, said: &str) -> String {
+pub(crate) fn why(complained: &str, said: &str) -> String {
     let last = |text: &str| {
         let line = text.lines().rev().find(|line| line.chars().any(char::is_alphanumeric))?;
         Some(line.trim().trim_start_matches("plimsoll: ").chars().take(300).collect::<String>())

@@ -14,7 +14,7 @@ const STORY: [(&str, &[&str]); 7] = [
     ("Offcodes", &["plan", "run", "ps", "stop", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),
     // Started by other commands, and not listed.
-    ("Inner", &["peer", "profile-sampler", "host-agent"]),
+    ("Inner", &["peer", "profile-sampler", "seat", "host-agent"]),
 ];
 
 /// Columns of the page.

@@ -55,6 +55,8 @@ enum Command {
     #[command(hide = true)]
     ProfileSampler(commands::profile_sampler::Arguments),
     #[command(hide = true)]
+    Seat(commands::seat::Arguments),
+    #[command(hide = true)]
     HostAgent(commands::host_agent::Arguments),
 }
 
@@ -108,6 +110,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Top(arguments) => commands::top::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
         Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),
+        Command::Seat(arguments) => commands::seat::run(arguments),
         Command::HostAgent(arguments) => commands::host_agent::run(arguments),
     }
 }

@@ -25,6 +25,7 @@ pub mod profile;
 pub mod profile_sampler;
 pub mod report;
 pub mod schedule;
+pub mod seat;
 pub mod serve;
 pub mod simulate;
 pub mod study;
