@@ -25,7 +25,7 @@ fn testbeds_come_out_as_they_did() {
         golden::check(&folder.join(name.file_name().unwrap()), &String::from_utf8(output.stdout).unwrap());
         count += 1;
     }
-    assert_eq!(count, 14);
+    assert_eq!(count, 15);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `plimsoll whatif --simulate`: a program made by rule, or a schedule, on machines that a file describes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,7 +11,10 @@ use machine::{Fault, Result, count};
 use serde_json::{Value, json};
 use whatif::simulate::cluster::file::{Outcome, Simulation};
 use whatif::simulate::cluster::power::Joules;
+use whatif::simulate::cluster::profile::Place;
 use whatif::simulate::cluster::{Busy, Cluster, Finished, Split};
+
+use super::schedule::{counted, counters};
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -34,6 +38,10 @@ pub fn run(file: &Path, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn place(cluster: &Cluster) -> &'static str {
+    if cluster.profile.place == Place::Engine { "a core of their host" } else { "their ranks" }
+}
+
 fn time(picoseconds: u64) -> String {
     nanoseconds(picoseconds as f64 / 1000.0)
 }
@@ -54,7 +62,7 @@ fn more(of: usize, noun: &str) -> String {
 }
 
 fn page(program: &str, cluster: &Cluster, outcome: &Outcome) -> String {
-    let Outcome { finished, joules } = outcome;
+    let Outcome { finished, joules, engines } = outcome;
     let (total, seconds) = (finished.total(), seconds(finished));
     let mut text = format!(
         "{program}: {} on {}, {}; modelled\nEnds after {}; {}, {:.0} a second, {:.1} MB/s\n",
@@ -66,6 +74,9 @@ fn page(program: &str, cluster: &Cluster, outcome: &Outcome) -> String {
         finished.messages as f64 / seconds,
         finished.sent as f64 / seconds / 1e6,
     );
+    if let Some(engines) = engines {
+        text += &format!("plimsoll's engines at {}: {}\n", place(cluster), counted(engines));
+    }
     text += "\nRank   core            computing   sending   waiting   ends\n";
     for (rank, (split, seat)) in finished.splits.iter().zip(&cluster.seats).enumerate().take(MOST) {
         let host = &cluster.hosts[seat.host];
@@ -122,7 +133,7 @@ fn page(program: &str, cluster: &Cluster, outcome: &Outcome) -> String {
 }
 
 fn all(program: &str, cluster: &Cluster, outcome: &Outcome) -> Value {
-    let Outcome { finished, joules } = outcome;
+    let Outcome { finished, joules, engines } = outcome;
     let seconds = seconds(finished);
     let rank = |(rank, split): (usize, &Split)| {
         let seat = cluster.seats[rank];
@@ -153,6 +164,7 @@ fn all(program: &str, cluster: &Cluster, outcome: &Outcome) -> Value {
         "bytes": finished.sent,
         "messages_a_second": finished.messages as f64 / seconds,
         "ranks": finished.splits.iter().enumerate().map(rank).collect::<Vec<_>>(),
+        "engines": engines.as_ref().map(|engines| counters(engines).into_iter().collect::<BTreeMap<_, _>>()),
         "hosts": cluster.hosts.iter().enumerate().map(host).collect::<Vec<_>>(),
         "constants": cluster.profile.constants.iter().map(constant).collect::<Vec<_>>(),
     })
