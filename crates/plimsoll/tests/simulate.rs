@@ -29,6 +29,24 @@ fn testbeds_come_out_as_they_did() {
 }
 
 #[test]
+fn a_testbed_is_found_by_its_name_and_a_file_goes_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["whatif", "--simulate", name]).current_dir(folder.path()).output().unwrap()
+    };
+    let found = named("lammps-a");
+    assert_eq!(found.stdout, simulate(&testbeds().join("lammps-a.toml"), &[]).stdout);
+    let missing = String::from_utf8(named("lammps-c").stderr).unwrap();
+    assert!(
+        missing.contains("of testbeds there are eddy-psm, eddy-verbs, ") && missing.contains("Next: "),
+        "{missing}"
+    );
+    std::fs::copy(testbeds().join("onload.toml"), folder.path().join("lammps-a")).unwrap();
+    assert_ne!(named("lammps-a").stdout, found.stdout);
+}
+
+#[test]
 fn json_has_a_unit_in_each_name_and_the_parts_add_up() {
     let output = simulate(&testbeds().join("lammps-a.toml"), &["--json"]);
     let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
