@@ -55,7 +55,7 @@ impl Page<'_> {
         let Against { recorded, predicted, unchanged, mapped, unseen, path: critical } = self.against;
         json!({
             "folder": self.folder, "against": self.other, "carried": self.carried, "recorded_ns": recorded,
-            "predicted": predicted, "mapped": mapped, "unchanged": unchanged, "unseen_calls": unseen, "path": path(critical, self.names),
+            "predicted": predicted, "whole_mapped": mapped, "unchanged": unchanged, "unseen_calls": unseen, "path": path(critical, self.names),
             "notes": self.notes,
         })
     }
