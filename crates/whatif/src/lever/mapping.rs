@@ -3,11 +3,13 @@
 //! A mapped graph has the calls of the recorded one; messages and gatherings are within a host or between hosts as its ranks
 //! are. How many trips a gathering takes stays, since its usual algorithm does not ask where ranks are.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use machine::{Fault, Result};
 
-use crate::graph::{CallId, Graph, Kind, Lane, NO_CALL, Reach, Step};
+use crate::graph::{CallId, Class, Graph, Kind, Lane, NO_CALL, Reach, Step};
 use crate::model::Prices;
 
 /// Where each rank is.
@@ -52,6 +54,23 @@ impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = |ranks: &Vec<u32>| ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         f.write_str(&self.0.iter().map(host).collect::<Vec<_>>().join("/"))
+    }
+}
+
+impl Hosts {
+    /// Of hosts by rank, the host of rank 0 first.
+    pub fn of(hosts: &[u32]) -> Hosts {
+        let mut seen: Vec<u32> = Vec::new();
+        let mut of: Vec<Vec<u32>> = Vec::new();
+        for (rank, host) in (0u32..).zip(hosts) {
+            let at = seen.iter().position(|seen| seen == host).unwrap_or_else(|| {
+                seen.push(*host);
+                of.push(Vec::new());
+                of.len() - 1
+            });
+            of[at].push(rank);
+        }
+        Hosts(of)
     }
 }
 
@@ -100,6 +119,12 @@ impl Mapping {
             }
             None => Ok(mapping),
         }
+    }
+
+    /// That of another recording of the program, as [`Mapping::on`]; `None`: the same ranks share a host in both, or it is of other ranks.
+    pub fn like(graph: &Graph, other: &Graph) -> Option<Mapping> {
+        let hosts = Hosts::of(&other.hosts);
+        Mapping::on(graph, &hosts).ok().filter(|_| hosts != Hosts::of(&graph.hosts))
     }
 
     fn rank(&self, rank: u32) -> Result<usize> {
@@ -191,6 +216,25 @@ impl Mapping {
         mapped.kinds = kinds.used;
         mapped.hosts.clone_from(&self.hosts);
         mapped
+    }
+
+    /// The program as recorded and with its ranks so, both with a class for all calls that are of one in both.
+    pub(crate) fn classified(&self, graph: &Graph) -> [Graph; 2] {
+        let mut mapped = self.of(graph);
+        let (mut places, mut classes) = (HashMap::new(), Vec::new());
+        let class = |(call, was): (CallId, &u32)| {
+            let reach = mapped.reach(call);
+            *places.entry((*was, reach)).or_insert_with(|| {
+                classes.push(Class { reach, ..graph.classes[*was as usize] });
+                classes.len() as u32 - 1
+            })
+        };
+        let class: Vec<u32> = (0..).zip(&graph.calls.class).map(class).collect();
+        Arc::make_mut(&mut mapped.calls).class = class;
+        mapped.classes = classes;
+        let mut recorded = graph.clone();
+        (recorded.calls, recorded.classes) = (mapped.calls.clone(), mapped.classes.clone());
+        [recorded, mapped]
     }
 }
 
