@@ -225,7 +225,7 @@ impl Simulation {
     /// As [`simulate`].
     pub fn run(self) -> Result<(Cluster, Outcome)> {
         let finished = match self.runs {
-            Runs::Rule(phases) => simulate(&mut Lazy::of(phases), &self.cluster)?,
+            Runs::Rule(phases) => simulate(&mut Lazy::of(&*phases), &self.cluster)?,
             Runs::Schedule(schedule) => simulate(&mut Running::of(&schedule), &self.cluster)?,
         };
         let joules = self.watts.as_deref().map(|watts| joules(&self.cluster, &finished, watts));
