@@ -18,7 +18,7 @@ pub struct Case {
     pub name: String,
     pub program: Repeated,
     pub cluster: Cluster,
-    /// Nothing takes part of a core, all ranks compute alike, and partners are as near as they can be.
+    /// Nothing takes part of a core, all ranks compute alike, and no mapping is better.
     pub balanced: bool,
 }
 
@@ -45,15 +45,15 @@ const PULSES: usize = 2;
 
 impl Case {
     /// That of a seed: two hosts of two to four cores, a rank on each.
-    pub fn of(seed: u64) -> Case {
+    ///
+    /// # Errors
+    /// As [`simulate`].
+    pub fn of(seed: u64) -> Result<Case> {
         let mut random = Random::stream(seed, 1);
         let balanced = random.below(ONE_OF) == 0;
         let cores = 2 + random.below(3);
         let ranks = 2 * cores as u32;
-        let mut pattern = PATTERNS[random.below(PATTERNS.len())];
-        if balanced && pattern == Pattern::Cube && !ranks.is_power_of_two() {
-            pattern = Pattern::Pairs;
-        }
+        let pattern = PATTERNS[random.below(PATTERNS.len())];
         let bytes = 4096 << random.below(7);
         let computing = logarithmic(&mut random, 2e5, 4e6);
         let loads = loads(&mut random, ranks, balanced);
@@ -71,9 +71,7 @@ impl Case {
         };
         let place = if balanced || random.below(6) == 0 { Place::Device } else { Place::Softirq };
         let mut seats: Vec<Seat> = (0..2 * cores).map(|at| Seat { host: at / cores, core: at % cores }).collect();
-        if !balanced {
-            random.shuffle(&mut seats);
-        }
+        random.shuffle(&mut seats);
         let named = Profile::named("mpich-tcp", &BTreeMap::new()).expect("it is one of PROFILES");
         let profile = Profile {
             place,
@@ -94,7 +92,11 @@ impl Case {
         let hosts = vec![host("a"), host("b")];
         let link = Link { latency: 10_000_000, byte: 0.8 };
         let cluster = Cluster { hosts, link, profile, seats, slice: 3_000_000_000, clocked: 1.0 };
-        Case { name, program, cluster, balanced }
+        let mut case = Case { name, program, cluster, balanced };
+        if balanced {
+            case.cluster.seats = case.best()?.0;
+        }
+        Ok(case)
     }
 
     /// What a profile of the run would tell.

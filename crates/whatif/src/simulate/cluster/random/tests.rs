@@ -4,11 +4,14 @@ use super::*;
 fn cases_run_and_their_seed_repeats_them() {
     let (mut balanced, mut names) = (0, std::collections::BTreeSet::new());
     for seed in 0..60 {
-        let case = Case::of(seed);
+        let case = Case::of(seed).unwrap();
         let finished = case.record().unwrap().finished;
-        assert_eq!(finished, Case::of(seed).record().unwrap().finished, "seed {seed}");
+        assert_eq!(finished, Case::of(seed).unwrap().record().unwrap().finished, "seed {seed}");
         assert_eq!(finished.sent, finished.received);
         balanced += u32::from(case.balanced);
+        if case.balanced {
+            assert_eq!(case.best().unwrap().1, finished.total(), "seed {seed}");
+        }
         names.insert(case.name);
     }
     assert!(balanced > 3 && balanced < 30 && names.len() > 40, "{balanced} balanced, {names:?}");
@@ -17,7 +20,7 @@ fn cases_run_and_their_seed_repeats_them() {
 #[test]
 fn mappings_are_those_that_can_be_told_apart() {
     let count = |cores: u32, place| {
-        let mut case = Case::of(0);
+        let mut case = Case::of(0).unwrap();
         let core = |id: u32| Core { id: CoreId(id), package: id % 2, dilation: 1.0 };
         case.cluster.hosts.iter_mut().for_each(|host| host.cores = (0..cores).map(core).collect());
         case.cluster.seats = vec![Seat { host: 0, core: 0 }; 2 * cores as usize];
@@ -34,7 +37,7 @@ fn mappings_are_those_that_can_be_told_apart() {
 #[test]
 fn each_mapping_has_the_time_of_one_that_is_tried() {
     let small = |case: &Case| case.cluster.seats.len() == 4;
-    for case in (0..).map(Case::of).filter(small).take(4) {
+    for case in (0..).map_while(|seed| Case::of(seed).ok()).filter(small).take(4) {
         let tried: Vec<Time> = mappings(&case.cluster).iter().map(|seats| case.time(seats).unwrap()).collect();
         let mut random = Random::new(3);
         let mut seats = case.cluster.seats.clone();
