@@ -12,3 +12,4 @@ pub mod reason;
 pub mod recorded;
 pub mod search;
 pub mod simulated;
+pub mod steering;

@@ -84,6 +84,12 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Runs the command that these words are, the program's name first.
+fn run_words(words: impl Iterator<Item = String>) -> Result<ExitCode> {
+    let matches = guide::told(offcodes::beside(command())).try_get_matches_from(words);
+    run(&matches.map_err(|e| machine::Fault::because("the next command", e, "report this as a defect"))?)
+}
+
 fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
     if let Some((name, _)) = matches.subcommand()
         && offcodes::has(name)

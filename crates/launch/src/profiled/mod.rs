@@ -97,7 +97,7 @@ impl<'a> Recorded<'a> {
         command.args(arguments).envs(variables);
         let job = Job {
             command: request.words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-            host: host(),
+            host: crate::this_host(),
             boot: boot(),
             pid: std::process::id(),
             pid_namespace: linux::accounting::pid_namespace(),
@@ -205,10 +205,6 @@ impl Sampling {
         let died = || Fault::new("the sampler", "it ended with a panic", "report it, and profile with --no-cores");
         self.thread.join().unwrap_or_else(|_| Err(died()))
     }
-}
-
-fn host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// What tells the present start of this host from others.

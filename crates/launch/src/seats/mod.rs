@@ -288,11 +288,7 @@ fn check_number(parts: &[Part], seats: &Seats) -> Result<()> {
 
 /// Whether a launcher's name for a host is this one's.
 pub(crate) fn is_here(host: &str) -> bool {
-    host == "localhost" || allocation::is_host(host, &this_host())
-}
-
-fn this_host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    host == "localhost" || allocation::is_host(host, &crate::this_host())
 }
 
 pub(crate) fn is_here_alone(seats: &Seats) -> bool {

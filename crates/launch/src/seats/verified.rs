@@ -40,7 +40,7 @@ pub fn of_this_process() -> Result<String> {
         Fault::new("this process's rank", cause, "start it by mpirun or srun")
     })?;
     let cores: CpuSet = linux::affinity::current()?.into_iter().collect();
-    Ok(format!("{SAYS}{rank} {} {cores}\n", super::this_host()))
+    Ok(format!("{SAYS}{rank} {} {cores}\n", crate::this_host()))
 }
 
 /// Starts `line` with `plimsoll`, this program, in place of the user's, and compares where its ranks are with `seats`.
@@ -117,7 +117,7 @@ fn next(by: Launcher) -> &'static str {
 /// Whether a launcher's name for a host is that of the host which calls itself `own`. Addresses are names that hosts do not know.
 fn is_host(asked: &str, own: &str) -> bool {
     allocation::is_host(asked, own)
-        || asked == "localhost" && own == super::this_host()
+        || asked == "localhost" && own == crate::this_host()
         || asked.parse::<std::net::IpAddr>().is_ok()
 }
 
