@@ -396,8 +396,11 @@ impl<'a, P: Program> Engine<'a, P> {
             self.begins(rank, what);
         }
         if self.cluster.profile.progress == Progress::Between && resumed.is_none() {
-            // Over when it begins: what it frees waits for the core anyway.
+            // Over when it begins: what it frees waits for the core anyway, sends first.
             self.worked(rank, what);
+        }
+        if !self.free.is_empty() && (self.cluster.profile.progress != Progress::Between || self.over.is_empty()) {
+            self.release(rank);
         }
     }
 
@@ -415,9 +418,6 @@ impl<'a, P: Program> Engine<'a, P> {
         };
         if let Some(number) = number {
             self.program.started(rank, number, &mut self.free);
-            if !self.free.is_empty() {
-                self.release(rank);
-            }
         }
     }
 

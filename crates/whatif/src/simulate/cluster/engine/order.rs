@@ -56,7 +56,9 @@ impl<P: Program> Engine<'_, P> {
             return match receive.and_then(|_| self.in_order.receives.pop_first()) {
                 Some((_, (rank, receive))) => {
                     self.post(rank, receive);
-                    self.release(rank);
+                    if self.over.is_empty() {
+                        self.release(rank);
+                    }
                     true
                 }
                 None => false,
