@@ -401,6 +401,17 @@ fn a_schedule_runs_over_the_engine_itself() {
     };
     let (whole, lossy) = (all(&["core:1"]), all(&["core:1", "--loss", "0.1"]));
     let of = |all: &Value, what: &str| all[what].as_f64().unwrap();
+    // A cluster file without constants takes the same costs; over a link that adds nothing it takes the same time.
+    let machine = "[[machine]]\nname = \"node\"\ncount = 2\nsockets = [[0, 1]]\nfull_clock_ghz = 2.0\nengines = [1]\n";
+    let link = "[link]\nlatency_us = 0.0\ngigabits_a_second = 0.0\n";
+    let rest = "[protocol]\nprofile = \"plimsoll\"\nplace = \"engine\"\n[mapping]\nranks_a_host = 1\n[program]\nname = \"goal\"\nfile = \"a.goal\"\n";
+    fs::write(place.join("a.toml"), [machine, link, rest].concat()).unwrap();
+    let (code, said, errors) = plimsoll(place, &["whatif", "--simulate", "a.toml", "--json"]);
+    assert_eq!(code, 0, "{errors}");
+    let on_cluster: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(of(&on_cluster, "total_ps") / 1e3, of(&whole, "total_ns"));
+    assert_eq!(on_cluster["engines"]["packets"], whole["packets"]);
+    assert!(said.contains("plimsoll calibrate"), "{said}");
     assert_eq!((of(&whole, "bytes"), of(&whole, "retransmitted")), (200_000.0, 0.0));
     assert!(of(&lossy, "retransmitted") > 0.0 && of(&lossy, "bytes") == 200_000.0, "{lossy}");
     assert!(
