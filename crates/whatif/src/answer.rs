@@ -315,12 +315,15 @@ impl<'p> Base<'p> {
 
 /// Residuals after a change, by what becomes of their classes.
 fn scaled<'r>(residuals: &'r [i64], graph: &Graph, scale: &[Scale]) -> Cow<'r, [i64]> {
+    // What costs of many orders of magnitude make of them must not leave the instants that there are.
+    let most = i64::MAX / 8 / graph.len().max(1) as i64;
     let mut residuals = Cow::Borrowed(residuals);
     if scale.iter().any(|scale| scale.ratio != 1.0) {
         for (residual, class) in residuals.to_mut().iter_mut().zip(&graph.calls.class) {
             let scale = scale[*class as usize];
             if scale.ratio != 1.0 {
-                *residual = scale.of(*residual as f64) as i64;
+                let most = most.max(residual.abs());
+                *residual = (scale.of(*residual as f64) as i64).clamp(-most, most);
             }
         }
     }

@@ -80,7 +80,8 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", requires = "folder")]
     recorded: Option<String>,
     /// Judge the model: predict what this other profile of the program took, of which only the computing between calls is
-    /// used, and print that over the recorded time. --carried says what carried it, if its command does not
+    /// used, and print that over the recorded time. --carried says what carried it, if its command does not. Ranks that it has on
+    /// other hosts are mapped so
     #[arg(long, value_name = "DIR2", requires = "folder", conflicts_with = "best")]
     against: Option<PathBuf>,
     /// Print the commands of the N best that can be run here, and keep in the ledger what is expected of them
@@ -114,6 +115,7 @@ const EXAMPLES: &str = "Examples:
   plimsoll whatif --goal run.goal --engine core:1 --ranks-per-host 8 --loss 0.01
   plimsoll whatif --goal run.goal --carried ucx --latency +1us
   plimsoll whatif --simulate testbed.toml
+  plimsoll whatif --simulate lammps-a
   plimsoll whatif --measure send,receive -- mpirun -n 2 ./program
   plimsoll whatif --measure send,receive --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 
