@@ -141,7 +141,11 @@ fn seats_that_do_not_fit_a_run_are_refused() {
         (format!("0 {host} {core}\n"), vec![], "there are 1 seat for 2 ranks. Next: choose -n 1"),
         (format!("0 {host} {core}\n1 {host}\n"), vec![], "seats, line 2: '1"),
         (format!("0 {host} {core}\n1 {host} 60000\n"), vec![], "core 60000 is not among"),
-        (format!("0 {host} {core}\n1 {host} {core}\n"), vec![format!("--placement=core:{core}")], "has a seat on the engine's"),
+        (
+            format!("0 {host} {core}\n1 {host} {core}\n"),
+            vec![format!("--placement=core:{core}")],
+            "has a seat on the engine's",
+        ),
     ] {
         let said = refused(&text, &more.iter().map(String::as_str).collect::<Vec<_>>());
         assert!(said.contains(expected), "{text}{said}");
@@ -222,7 +226,8 @@ fn srun() -> (TempDir, PathBuf) {
 fn through_srun(srun: &Path, binds: &str, seats: &Seats) -> Result<Seats> {
     let ranks = seats.0.len().to_string();
     let srun = srun.to_str().unwrap();
-    let words = ["env", &format!("BINDS={binds}"), srun, "-n", &ranks, "-N", "1", "--cpu-bind=cores", "--mpi=none", "true"];
+    let words =
+        ["env", &format!("BINDS={binds}"), srun, "-n", &ranks, "-N", "1", "--cpu-bind=cores", "--mpi=none", "true"];
     verify(&words.map(str::to_owned), seats)
 }
 
