@@ -122,6 +122,27 @@ fn plimsoll_mpirun_takes_seats_too() {
 }
 
 #[test]
+fn seats_on_both_hosts_of_a_lab_are_taken() {
+    let Some([one, other]) = two_cores() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return skip::test("a lab needs root");
+    }
+    for family in [Family::OpenMpi, Family::Mpich] {
+        let Some(mpi) = Mpi::system(family) else { continue };
+        let folder = tempfile::tempdir().unwrap();
+        let program = mpi.compile_text(PROGRAM, &folder.path().join("program"));
+        // hydra fills one host after the other.
+        let hosts = if mpi.is_open_mpi() { ["b", "a", "b"] } else { ["b", "b", "a"] };
+        let [first, second, third] = hosts.map(|host| format!("plimsoll-{host}"));
+        let seats: Seats = format!("0 {first} {other}\n1 {second} {one}\n2 {third} {one}\n").parse().unwrap();
+        let words = [PLIMSOLL, "mpirun", "-n", "3", "--lab", program.to_str().unwrap(), "said"].map(str::to_owned);
+        let line = Line::new(&words, &seats, folder.path()).unwrap();
+        let found = seats::verify(&line, &seats, Path::new(PLIMSOLL), seats::PATIENCE);
+        assert_eq!(found.unwrap_or_else(|fault| panic!("{mpi}: {fault}")), seats, "{mpi}");
+    }
+}
+
+#[test]
 fn seats_that_do_not_fit_a_run_are_refused() {
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     let core = linux::affinity::reachable().unwrap().first().unwrap().0;
@@ -255,7 +276,10 @@ fn srun_has_ranks_on_the_hosts_of_their_seats() {
         return skip::test("another host's name needs root");
     }
     let (_folder, srun) = srun();
-    let text = format!("0 node2 {other}\n1 node1 {other}\n2 node2 {one}\n");
-    let found = through_srun(&srun, "yes", &text.parse().unwrap()).unwrap();
-    assert_eq!(found.to_string(), text);
+    // Where the hosts' cores differ, ranks bind themselves.
+    for cores in [[other, other, one], [other, one, one]] {
+        let text = format!("0 node2 {}\n1 node1 {}\n2 node2 {}\n", cores[0], cores[1], cores[2]);
+        let found = through_srun(&srun, "yes", &text.parse().unwrap()).unwrap();
+        assert_eq!(found.to_string(), text);
+    }
 }
