@@ -17,6 +17,7 @@ pub mod elf;
 pub mod engine;
 pub mod installation;
 pub mod job;
+pub mod nodes;
 pub mod preload;
 pub mod profiled;
 pub mod program;

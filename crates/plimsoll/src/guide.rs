@@ -8,7 +8,7 @@ use clap::Command;
 /// What one does, with the commands for it.
 const STORY: [(&str, &[&str]); 7] = [
     ("Measure", &["study", "calibrate", "bench", "serve", "profile", "top"]),
-    ("Decide", &["report", "whatif", "try"]),
+    ("Decide", &["report", "whatif", "map", "try"]),
     ("Place", &["mpirun", "engine"]),
     ("Verify", &["ledger", "claims"]),
     ("Offcodes", &["plan", "run", "ps", "stop", "odf", "agent", "traffic"]),

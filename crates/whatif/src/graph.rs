@@ -15,6 +15,7 @@ use std::sync::Arc;
 use profile::timeline::Collective;
 use record::functions::FunctionId;
 
+pub(crate) use builder::called;
 pub use builder::{Adding, Builder};
 
 /// Place of a call in [`Graph::calls`].
@@ -242,6 +243,17 @@ impl Graph {
 
     pub fn class(&self, call: CallId) -> Class {
         self.classes[self.calls.class[call as usize] as usize]
+    }
+
+    /// The farthest of what a call begins and completes.
+    pub fn reach(&self, call: CallId) -> Reach {
+        let kind = |step| match step {
+            Step::Send(message) | Step::Post(message) | Step::Sent(message) | Step::Received(message) => {
+                self.messages[message as usize].kind
+            }
+            Step::Enter(member) | Step::Leave(member) => self.gatherings[self.gathering(member) as usize].kind,
+        };
+        self.steps(call).map(|step| self.kinds[kind(step) as usize].reach).max().unwrap_or(Reach::Host)
     }
 
     /// The gathering of a member's place.

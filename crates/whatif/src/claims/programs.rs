@@ -14,7 +14,7 @@
 use machine::{CoreId, Result};
 
 use crate::simulate::cluster::profile::{Cost, Place, Profile, Progress, Waiting};
-use crate::simulate::cluster::{Cluster, Core, Doing, Host, Link, Seat, Split, Stay, observe};
+use crate::simulate::cluster::{Cluster, Core, Doing, Host, Link, Seat, Seen, Split, Stay, observe};
 use crate::simulate::programs::{Gromacs, Lammps, Lazy, Phases};
 
 use super::cores::CoreCosts;
@@ -136,7 +136,11 @@ fn gromacs(compute: f64, bytes: u64, idle: f64) -> Gromacs {
 
 fn stays(program: impl Phases, cluster: &Cluster) -> Result<Vec<Stay>> {
     let mut stays = Vec::new();
-    observe(&mut Lazy::of(program), cluster, &mut |stay| stays.push(stay))?;
+    observe(&mut Lazy::of(program), cluster, &mut |seen| {
+        if let Seen::Stay(stay) = seen {
+            stays.push(stay);
+        }
+    })?;
     Ok(stays)
 }
 

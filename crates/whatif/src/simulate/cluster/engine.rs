@@ -11,7 +11,7 @@ use super::channel::{Connections, Message, Messages, Part};
 use super::matching::{Half, Matching};
 use super::profile::Progress;
 use super::resources::Resources;
-use super::{Cluster, Doing, Finished, Seat, Split, Stay, Time};
+use super::{Cluster, Doing, Finished, Seat, Seen, Split, Time};
 
 mod select;
 mod sharing;
@@ -101,7 +101,7 @@ struct Rank {
 pub(super) struct Engine<'a, P> {
     program: &'a mut P,
     cluster: &'a Cluster,
-    see: &'a mut dyn FnMut(Stay),
+    see: &'a mut dyn FnMut(Seen),
     now: Time,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
     sequence: u64,
@@ -125,7 +125,7 @@ pub(super) struct Engine<'a, P> {
 }
 
 impl<'a, P: Program> Engine<'a, P> {
-    pub fn of(program: &'a mut P, cluster: &'a Cluster, see: &'a mut dyn FnMut(Stay)) -> Self {
+    pub fn of(program: &'a mut P, cluster: &'a Cluster, see: &'a mut dyn FnMut(Seen)) -> Self {
         let rank = |seat: &Seat| Rank {
             seat: *seat,
             open: 0,
@@ -206,6 +206,7 @@ impl<'a, P: Program> Engine<'a, P> {
                 let of = &mut self.ranks[rank as usize];
                 of.open -= 1;
                 of.end = of.end.max(self.now);
+                (self.see)(Seen::Over { rank, at: self.now });
                 self.program.over(rank, number, &mut self.free);
                 self.release(rank);
                 self.wakes.push_back(rank);
@@ -404,10 +405,6 @@ impl<'a, P: Program> Engine<'a, P> {
                 self.release(rank);
             }
         }
-    }
-
-    fn copies(&self, message: &Message) -> bool {
-        !self.cluster.profile.copy.is_free() && !message.rendezvous
     }
 
     fn send_is_over(&mut self, slot: u32) {

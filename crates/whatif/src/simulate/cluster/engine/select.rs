@@ -1,13 +1,17 @@
 //! What a rank does next, and how long that takes its core.
 
 use super::super::super::Program;
-use super::super::channel::Part;
+use super::super::channel::{Message, Part};
 use super::super::profile::{Cost, Place, Progress};
 use super::super::resources::work;
 use super::super::{Cluster, Seat, Time};
 use super::{Engine, Rank, Work};
 
 impl<P: Program> Engine<'_, P> {
+    pub(super) fn copies(&self, message: &Message) -> bool {
+        !self.cluster.profile.copy.is_free() && !message.rendezvous
+    }
+
     /// Whether a piece of it can be handed now.
     pub(super) fn can_hand(&self, slot: u32, part: Part) -> bool {
         if part != Part::Data {
