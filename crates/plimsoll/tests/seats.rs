@@ -83,14 +83,15 @@ fn parts_of_a_command_share_the_seats() {
 #[test]
 fn a_core_that_hwloc_counts_otherwise_is_the_kernels() {
     let Some([one, other]) = two_cores() else { return };
-    if [one, other] != [0, 1] || skip::tool("lstopo-no-graphics").is_none() {
-        return;
+    if [one, other] != [0, 1] {
+        return skip::test("cores 0 and 1 are not both given");
     }
+    let Some(lstopo) = skip::tool("lstopo-no-graphics") else { return };
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("topology.xml").to_str().unwrap().to_owned();
     // Cores 2 and 3 are not there; the second that hwloc counts is core 2.
-    let mut export = Command::new("lstopo-no-graphics");
+    let mut export = Command::new(lstopo);
     export.env("HWLOC_SYNTHETIC", "package:2 core:2 pu:1(indexes=0,2,1,3)").args(["--of", "xml", &file]);
     assert!(export.output().unwrap().status.success());
     let mut words = recorded(&mpi, 2);
