@@ -51,7 +51,9 @@ pub enum Reason {
 /// The moves of a mapping, each with its reason.
 pub fn moves(problem: &Problem, seats: &[u32]) -> Vec<Move> {
     let changed = (0u32..).zip(problem.seats.iter().zip(seats)).filter(|(_, (from, to))| from != to);
-    changed.map(|(rank, (from, to))| Move { rank, from: *from, to: *to, reason: reason(problem, seats, rank) }).collect()
+    changed
+        .map(|(rank, (from, to))| Move { rank, from: *from, to: *to, reason: reason(problem, seats, rank) })
+        .collect()
 }
 
 fn reason(problem: &Problem, seats: &[u32], rank: u32) -> Reason {
@@ -73,11 +75,9 @@ fn reason(problem: &Problem, seats: &[u32], rank: u32) -> Reason {
     let gain = capability(to) / capability(from).max(1e-3);
     let waiting = (1.0 - problem.time(rank as usize, problem.seats[rank as usize])).clamp(0.0, 1.0);
     match () {
-        () if gain > 1.0 + ALIKE => Reason::Relieved {
-            from: capability(from),
-            to: capability(to),
-            computing: load.computing * from.dilation(),
-        },
+        () if gain > 1.0 + ALIKE => {
+            Reason::Relieved { from: capability(from), to: capability(to), computing: load.computing * from.dilation() }
+        }
         () if gain < 1.0 / (1.0 + ALIKE) => Reason::Slack { waiting, to: capability(to) },
         () => {
             let nearer = partners().filter(|(_, talk)| problem.far(talk, seats) < problem.far(talk, &problem.seats));

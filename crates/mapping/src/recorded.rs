@@ -94,7 +94,11 @@ impl Recorded<'_> {
         let of = |rank: u32| self.summary.ranks.iter().find(|of| of.world == 0 && of.rank == rank);
         let all = (0..self.graph.hosts.len() as u32).map(|rank| {
             of(rank).ok_or_else(|| {
-                Fault::new(format!("rank {rank}"), "there are no tables of it", "copy the tables of all ranks into the profile")
+                Fault::new(
+                    format!("rank {rank}"),
+                    "there are no tables of it",
+                    "copy the tables of all ranks into the profile",
+                )
             })
         });
         all.collect()
@@ -107,7 +111,11 @@ impl Recorded<'_> {
         self.graph.hosts.iter().zip(ranks).for_each(|(host, rank)| names[*host as usize].clone_from(&rank.host));
         let differ = names.iter().collect::<BTreeSet<_>>().len() == names.len();
         differ.then_some(names).ok_or_else(|| {
-            Fault::new("the hosts", "two of them have one name", "give each host a name of its own, and profile it again")
+            Fault::new(
+                "the hosts",
+                "two of them have one name",
+                "give each host a name of its own, and profile it again",
+            )
         })
     }
 

@@ -55,7 +55,8 @@ const SLOWEST: usize = 128;
 /// Those of the judge.
 pub fn search(problem: &Problem, judge: &impl Judge) -> Result<Found> {
     let classes = problem.classes();
-    let mut bench = Bench { problem, judge, classes: &classes, known: BTreeMap::new(), left: judge.affordable().max(1) };
+    let mut bench =
+        Bench { problem, judge, classes: &classes, known: BTreeMap::new(), left: judge.affordable().max(1) };
     bench.judge(vec![problem.seats.clone()])?;
     let all = bench.all(bench.left);
     let exhausted = all.is_some();
@@ -110,9 +111,8 @@ impl<J: Judge> Bench<'_, J> {
         let hosts: BTreeMap<u32, u32> = room.keys().map(|class| (*class, host(*class))).collect();
         let mut of_rank = Vec::new();
         let mut found = Vec::new();
-        self.extend(&mut room, &hosts, &mut of_rank, &mut found, most).then(|| {
-            found.iter().map(|of_rank| seated(self.problem, self.classes, of_rank)).collect()
-        })
+        self.extend(&mut room, &hosts, &mut of_rank, &mut found, most)
+            .then(|| found.iter().map(|of_rank| seated(self.problem, self.classes, of_rank)).collect())
     }
 
     fn extend(
@@ -152,7 +152,11 @@ impl<J: Judge> Bench<'_, J> {
                 break;
             }
         }
-        seated(self.problem, self.classes, &trying.seats.iter().map(|spot| self.classes[*spot as usize]).collect::<Vec<_>>())
+        seated(
+            self.problem,
+            self.classes,
+            &trying.seats.iter().map(|spot| self.classes[*spot as usize]).collect::<Vec<_>>(),
+        )
     }
 
     /// Exchanges around the best, the slowest ranks first, until none is better or nothing more can be afforded.
@@ -298,7 +302,10 @@ impl<'p> Trying<'p> {
         let slowest = self.powers.max(0.0).powf(1.0 / f64::from(NORM));
         let mean = self.sum / self.times.len().max(1) as f64;
         let unequal = |rank: &usize| -> f64 {
-            self.talks[*rank].iter().map(|talk| self.problem.unequal(&self.problem.talks[*talk as usize], &self.seats)).sum()
+            self.talks[*rank]
+                .iter()
+                .map(|talk| self.problem.unequal(&self.problem.talks[*talk as usize], &self.seats))
+                .sum()
         };
         let pairs: f64 = if aim.unequal > 0.0 { moves.iter().map(|(rank, _)| unequal(rank)).sum() } else { 0.0 };
         slowest + aim.mean * mean + aim.unequal * pairs
@@ -318,11 +325,13 @@ impl<'p> Trying<'p> {
                 seats
             }));
             let mut seen = BTreeSet::new();
-            around.extend(self.free.iter().filter(|to| differs(**to) && seen.insert(classes[**to as usize])).map(|to| {
-                let mut seats = self.seats.clone();
-                seats[rank] = *to;
-                seats
-            }));
+            around.extend(self.free.iter().filter(|to| differs(**to) && seen.insert(classes[**to as usize])).map(
+                |to| {
+                    let mut seats = self.seats.clone();
+                    seats[rank] = *to;
+                    seats
+                },
+            ));
         }
         around
     }

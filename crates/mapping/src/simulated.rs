@@ -35,7 +35,10 @@ impl<P: Program, F: Fn() -> P> Simulated<F> {
             cluster.profile.place == Place::Engine && host.engines.contains(core)
         };
         let cores = |(at, host): (usize, &whatif::simulate::cluster::Host)| {
-            (0..host.cores.len()).filter(|core| !engine(host, core)).map(|core| Seat { host: at, core }).collect::<Vec<_>>()
+            (0..host.cores.len())
+                .filter(|core| !engine(host, core))
+                .map(|core| Seat { host: at, core })
+                .collect::<Vec<_>>()
         };
         let seats = cluster.hosts.iter().enumerate().flat_map(cores).collect();
         let sent = counted.sent;
@@ -55,7 +58,8 @@ impl<P: Program, F: Fn() -> P> Simulated<F> {
         let place = |seat: &Seat| self.seats.iter().position(|of| of == seat).unwrap_or(0) as u32;
         let seats: Vec<u32> = cluster.seats.iter().map(place).collect();
         let load = |(split, seat): (&whatif::simulate::cluster::Split, &u32)| {
-            let [computing, sending, _] = [split.computing, split.sending, split.waiting].map(|time| time as f64 / total);
+            let [computing, sending, _] =
+                [split.computing, split.sending, split.waiting].map(|time| time as f64 / total);
             Load { computing: computing / spots[*seat as usize].dilation(), fixed: sending }
         };
         let ranks = finished.splits.iter().zip(&seats).map(load).collect();

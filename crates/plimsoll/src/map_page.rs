@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use machine::count;
 use machine::costs::Interval;
+use machine::count;
 use mapping::problem::{ALIKE, Problem, Spot};
 use mapping::reason::{Move, Reason};
 use mapping::search::Found;
@@ -98,7 +98,8 @@ impl Page<'_> {
             text += "\nRank   from             to               because\n";
             for of in self.moves.iter().take(MOST) {
                 let spot = |spot: u32| self.place(&self.problem.spots[spot as usize]);
-                let _ = writeln!(text, "{:<6} {:<16} {:<16} {}", of.rank, spot(of.from), spot(of.to), because(&of.reason));
+                let _ =
+                    writeln!(text, "{:<6} {:<16} {:<16} {}", of.rank, spot(of.from), spot(of.to), because(&of.reason));
             }
             more(&mut text, self.moves.len(), "rank");
         }
@@ -109,7 +110,9 @@ impl Page<'_> {
         let time = over(&self.time);
         text += &match advice {
             Advice::Move => format!("\nMove these ranks: the run takes {time} ({judged})\n"),
-            Advice::Keep if self.found.seats == self.problem.seats => format!("\nKeep the mapping: none is better ({judged})\n"),
+            Advice::Keep if self.found.seats == self.problem.seats => {
+                format!("\nKeep the mapping: none is better ({judged})\n")
+            }
             Advice::Keep => format!("\nKeep the mapping: the best other one gains less than 1 %: {time} ({judged})\n"),
             Advice::CannotTell if self.found.time == 1.0 => {
                 format!("\nCannot tell: partners come nearer, and the costs have no row by distance ({judged})\n")
@@ -193,7 +196,11 @@ fn because(reason: &Reason) -> String {
             percent(*from)
         ),
         Reason::Slack { waiting, to } => {
-            format!("it waits {} of the run: it has the time for a core that leaves {}", percent(*waiting), percent(*to))
+            format!(
+                "it waits {} of the run: it has the time for a core that leaves {}",
+                percent(*waiting),
+                percent(*to)
+            )
         }
         Reason::Paired { partner, mean } => format!(
             "its core is as capable as that of rank {partner} on another host, with which it exchanges {:.0} KiB a message",

@@ -105,7 +105,15 @@ fn talkative_partners_come_near_where_capability_allows() {
     // Cores 0 and 1, and 2 and 3, share a cache; rank 0 talks to 2, and 1 to 3.
     let mut problem = problem([&[0.0; 4], &[]], &[0.5; 4]);
     problem.talks = [(0, 2), (1, 3)].map(|(one, other)| Talk { one, other, share: 0.5, mean: 100.0 }).to_vec();
-    let near = |one: usize, other: usize| if one == other { 0.0 } else if one / 2 == other / 2 { 0.2 } else { 1.0 };
+    let near = |one: usize, other: usize| {
+        if one == other {
+            0.0
+        } else if one / 2 == other / 2 {
+            0.2
+        } else {
+            1.0
+        }
+    };
     problem.distances = (0..16).map(|at| near(at / 4, at % 4)).collect();
     let found = found(&problem, 1000);
     let pair = |one: usize, other: usize| found.seats[one] / 2 == found.seats[other] / 2;
