@@ -9,6 +9,7 @@ mod commands;
 mod critical;
 mod guide;
 mod machine_page;
+mod mappings_page;
 mod offcodes;
 mod opened;
 mod progress;
