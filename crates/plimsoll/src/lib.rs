@@ -11,6 +11,7 @@ mod critical;
 mod guide;
 mod machine_page;
 mod map_page;
+mod mappings_page;
 mod offcodes;
 mod opened;
 mod progress;

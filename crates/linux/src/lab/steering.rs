@@ -12,8 +12,8 @@ use super::Host;
 /// What was asked of both hosts, and what the kernel says is in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steering {
-    /// `None`: no steering, the work is done where the sender runs.
-    pub asked: Option<CoreId>,
+    /// Of each host. `None`: no steering, the work is done where the sender runs.
+    pub asked: [Option<CoreId>; 2],
     /// The cores of host a's mask, then of host b's; empty without steering.
     pub in_force: [Vec<CoreId>; 2],
 }
@@ -25,7 +25,7 @@ impl Steering {
 
     /// Whether both hosts do as asked.
     pub fn holds(&self) -> bool {
-        self.in_force.iter().all(|cores| cores.as_slice() == self.asked.as_slice())
+        self.asked.iter().zip(&self.in_force).all(|(asked, cores)| cores.as_slice() == asked.as_slice())
     }
 }
 
@@ -122,10 +122,13 @@ mod tests {
 
     #[test]
     fn steering_holds_only_if_both_hosts_do_as_asked() {
-        let one = vec![CoreId(1)];
-        assert!(Steering { asked: Some(CoreId(1)), in_force: [one.clone(), one.clone()] }.holds());
-        assert!(!Steering { asked: Some(CoreId(1)), in_force: [one.clone(), vec![]] }.holds());
-        assert!(!Steering { asked: None, in_force: [one.clone(), one] }.holds());
+        let (one, both) = (vec![CoreId(1)], [Some(CoreId(1)); 2]);
+        assert!(Steering { asked: both, in_force: [one.clone(), one.clone()] }.holds());
+        assert!(!Steering { asked: both, in_force: [one.clone(), vec![]] }.holds());
+        assert!(!Steering { asked: [None; 2], in_force: [one.clone(), one.clone()] }.holds());
+        let apart = [Some(CoreId(1)), Some(CoreId(0))];
+        assert!(Steering { asked: apart, in_force: [one.clone(), vec![CoreId(0)]] }.holds());
+        assert!(!Steering { asked: apart, in_force: [vec![CoreId(0)], one] }.holds());
     }
 
     #[test]

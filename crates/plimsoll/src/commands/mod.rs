@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 mod against;
 pub mod bench;
+mod bench_mapping;
 mod bench_mpi;
 mod bench_profiler;
 mod bench_semantics;
