@@ -31,6 +31,7 @@ pub mod seat;
 mod sensor;
 pub mod site;
 pub mod source;
+pub mod steering;
 pub mod topology;
 
 pub use body::BodyKind;
@@ -48,3 +49,4 @@ pub use reading::Reading;
 pub use seat::{Seat, Seats};
 pub use site::{CoreId, Site, SiteKind, XdpMode};
 pub use source::Source;
+pub use steering::Steering;
