@@ -13,6 +13,7 @@ mod offcodes;
 mod opened;
 mod progress;
 mod semantics_page;
+mod steering_page;
 mod sweep_page;
 mod whatif_page;
 
@@ -38,6 +39,7 @@ enum Command {
     Machine(commands::machine::Arguments),
     Doctor(commands::doctor::Arguments),
     Lab(commands::lab::Arguments),
+    Steer(commands::steer::Arguments),
     Bench(commands::bench::Arguments),
     Serve(commands::serve::Arguments),
     Mpirun(commands::mpirun::Arguments),
@@ -53,6 +55,8 @@ enum Command {
     ProfileSampler(commands::profile_sampler::Arguments),
     #[command(hide = true)]
     HostAgent(commands::host_agent::Arguments),
+    #[command(hide = true)]
+    SteeringKeeper(commands::steering_keeper::Arguments),
 }
 
 /// The commands of this program, with their arguments, without those of the offcodes.
@@ -93,6 +97,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Machine(arguments) => commands::machine::run(arguments),
         Command::Doctor(arguments) => commands::doctor::run(arguments),
         Command::Lab(arguments) => commands::lab::run(arguments),
+        Command::Steer(arguments) => commands::steer::run(arguments),
         Command::Bench(arguments) => commands::bench::run(arguments),
         Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Mpirun(arguments) => commands::mpirun::run(arguments),
@@ -105,5 +110,6 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Peer(arguments) => commands::peer::run(arguments),
         Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),
         Command::HostAgent(arguments) => commands::host_agent::run(arguments),
+        Command::SteeringKeeper(arguments) => commands::steering_keeper::run(arguments),
     }
 }

@@ -10,7 +10,6 @@
 //! - *named* ([`Lab::up`], [`Lab::down`]): kept by `/run/netns/NAME-a` and `/run/netns/NAME-b` until taken down.
 
 mod door;
-mod ethtool;
 mod link;
 mod named;
 mod namespace;
@@ -209,13 +208,13 @@ impl Lab {
     pub fn steer(&self, core: Option<CoreId>) -> Result<Steering> {
         steering::check(core)?;
         for host in &self.hosts {
-            host.inside(|| steering::write(INTERFACE, core))?.map_err(|fault| fault.within(host.host()))?;
+            host.inside(|| steering::write(core))?.map_err(|fault| fault.within(host.host()))?;
         }
         self.steering(core)
     }
 
     fn steering(&self, asked: Option<CoreId>) -> Result<Steering> {
-        let read = |host: Host| self.inside(host, || steering::read(INTERFACE))?.map_err(|fault| fault.within(host));
+        let read = |host: Host| self.inside(host, steering::read)?.map_err(|fault| fault.within(host));
         Ok(Steering { asked, in_force: [read(Host::A)?, read(Host::B)?] })
     }
 

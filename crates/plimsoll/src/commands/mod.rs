@@ -25,6 +25,8 @@ pub mod report;
 pub mod schedule;
 pub mod serve;
 pub mod simulate;
+pub mod steer;
+pub mod steering_keeper;
 pub mod study;
 pub mod top;
 pub mod r#try;
