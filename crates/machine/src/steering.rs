@@ -310,9 +310,7 @@ fn work(lines: &[Line], receive: &[ReceiveQueue], threaded: bool, device: bool) 
         },
         (true, false) => Work {
             by: By::Handover,
-            cores: Reading::absent(
-                "the core that hands its packets over: the sender's for lo and veth, else that of the interface beneath",
-            ),
+            cores: Reading::absent("the sender's core for lo and veth, else that of the interface beneath"),
         },
     }
 }

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
-use machine::steering::{By, Steered};
-use machine::{CpuSet, Reading, Steering};
+use machine::steering::{Line, Steered};
+use machine::{CoreId, CpuSet, Reading, Steering};
+
+/// Lines of an interface that are named one by one.
+const MOST_LINES: usize = 4;
 
 /// The page: each interface with what steers it and what would undo a change, then the next step.
 pub fn page(host: &Steering, rss_entries: &BTreeMap<String, Reading<usize>>) -> String {
@@ -75,21 +78,29 @@ pub fn page(host: &Steering, rss_entries: &BTreeMap<String, Reading<usize>>) -> 
 }
 
 fn work(of: &Steered) -> String {
-    let cores = said(&of.work.cores, |cores| format!("cores {cores}"));
-    match of.work.by {
-        By::Handover | By::Threads => format!("by {}: {cores}", of.work.by),
-        by => format!("{cores}, by {by}"),
+    match of.work.cores.value() {
+        Some(cores) => format!("cores {cores}, by {}", of.work.by),
+        None => format!("by {}: {}", of.work.by, said(&of.work.cores, |_| "")),
     }
 }
 
+/// The lines that announce received packets, each with its name where they are few.
 fn lines(of: &Steered) -> String {
-    let at = |line: &machine::steering::Line| {
-        let cores = line.effective.value().or(line.asked.value());
-        let cores = cores.map_or_else(|| "unknown cores".to_owned(), |cores| format!("cores {cores}"));
+    let lines = of.receive_lines();
+    let on = |line: &Line| line.effective.value().or(line.asked.value()).cloned();
+    let cores =
+        |cores: Option<CpuSet>| cores.map_or_else(|| "unknown cores".to_owned(), |cores| format!("cores {cores}"));
+    let one = |line: &&Line| {
         let name = line.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-        format!("{}{name} on {cores}", line.number)
+        format!("{}{name} on {}", line.number, cores(on(line)))
     };
-    of.receive_lines().into_iter().map(at).collect::<Vec<_>>().join(", ")
+    if lines.len() <= MOST_LINES {
+        return lines.iter().map(one).collect::<Vec<_>>().join(", ");
+    }
+    // Numbers of lines are written as those of cores are: 241-248.
+    let numbers: CpuSet = lines.iter().map(|line| CoreId(line.number)).collect();
+    let all: Vec<CpuSet> = lines.iter().filter_map(|line| on(line)).collect();
+    format!("{numbers} on {}", cores((!all.is_empty()).then(|| all.iter().flat_map(CpuSet::iter).collect())))
 }
 
 /// What all queues say together, or why none says anything.

@@ -32,7 +32,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let value = |value: &Value| value.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let back: Vec<String> = self.back.iter().map(value).collect();
         format!("{}\t{}\t{}\n", self.knob, back.join(";"), value(&self.set))
