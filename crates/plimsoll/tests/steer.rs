@@ -169,7 +169,7 @@ fn after_kill_9_the_keeper_restores_and_after_its_own_the_next_start() {
     );
     assert_eq!(steered(&lab), []);
     // And it can be steered again, by a run whose keeper alone is killed.
-    let mut running = start(&lab, core, "read line");
+    let mut running = start(&lab, core, "read line; true");
     signal(keeper_of(running.id()), Signal::KILL);
     drop(running.stdin.take());
     assert!(running.wait().unwrap().success());

@@ -20,28 +20,28 @@ use crate::steering_page;
 /// command ends, also after kill -9.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The interface; without it, every one is shown
+    /// The interface; without it, every one is shown.
     interface: Option<String>,
-    /// Cores for its receive work, such as 0 or 2-3,8
+    /// Cores for its receive work, such as 0 or 2-3,8.
     #[arg(long, value_name = "CORES")]
     receive: Option<CpuSet>,
     /// By the affinity of its interrupts, by handing packets on to other cores, or by the device's table of queues:
-    /// irq, rps or rss. Without it, irq where its interrupts can be set, else rps
+    /// irq, rps or rss; without it, irq where its interrupts can be set, else rps.
     #[arg(long, value_name = "MEANS", requires = "receive")]
     by: Option<Means>,
-    /// Cores that its transmit queues are dealt to (XPS)
+    /// Cores that its transmit queues are dealt to (XPS).
     #[arg(long, value_name = "CORES")]
     xps: Option<CpuSet>,
-    /// Whether packets follow the thread that reads them (RFS), which overrides --receive: on or off
+    /// Whether packets follow the thread that reads them (RFS), which overrides --receive: on or off.
     #[arg(long, value_name = "on|off", value_parser = clap::builder::BoolishValueParser::new())]
     rfs: Option<bool>,
-    /// Print JSON instead of a page
+    /// Print JSON instead of a page.
     #[arg(long, conflicts_with_all = ["receive", "xps", "rfs", "command"])]
     json: bool,
-    /// Show the machine archived in DIR, or the copy of /sys and /proc under it, instead of this host
+    /// Show the machine archived in DIR, or the copy of /sys and /proc under it, instead of this host.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["receive", "xps", "rfs", "command"])]
     root: Option<PathBuf>,
-    /// The command, after which everything is as it was; the exit status is the command's
+    /// The command, after which everything is as it was; the exit status is the command's.
     #[arg(last = true)]
     command: Vec<OsString>,
 }
