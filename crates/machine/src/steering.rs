@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::cpuset::CpuSet;
 use crate::interface::{self, Interface, Irq};
 use crate::reading::Reading;
+use crate::site::CoreId;
 use crate::source::Source;
 
 /// The steering of a host.
@@ -158,15 +159,16 @@ impl fmt::Display for Undoing {
                 write!(f, "irqbalance (process {process}) moves interrupts every few seconds")
             }
             Undoing::Flows { queues } => {
-                write!(f, "RFS is on for {}: packets go to the core that reads them", numbered("rx-", queues))
+                write!(f, "RFS is on for receive queues {}: packets go to the core that reads them", ranges(queues))
             }
-            Undoing::Managed { lines } => write!(f, "the kernel places {} itself", numbered("irq ", lines)),
+            Undoing::Managed { lines } => write!(f, "the kernel places lines {} itself", ranges(lines)),
         }
     }
 }
 
-fn numbered(before: &str, numbers: &[u32]) -> String {
-    numbers.iter().map(|number| format!("{before}{number}")).collect::<Vec<_>>().join(", ")
+/// Numbers of lines and queues are written as those of cores are: 0-7.
+fn ranges(numbers: &[u32]) -> CpuSet {
+    numbers.iter().copied().map(CoreId).collect()
 }
 
 const NET: &str = "/sys/class/net";

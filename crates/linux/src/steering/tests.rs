@@ -125,7 +125,7 @@ fn what_would_undo_it_is_said_and_the_daemon_only_where_it_would() {
     let notes = |request: &Request| tree.begin(request).unwrap().notes().join("\n");
     let by_lines = notes(&request("1"));
     assert!(
-        by_lines.contains("irqbalance (process 812)") && by_lines.contains("RFS is on for rx-0, rx-1"),
+        by_lines.contains("irqbalance (process 812)") && by_lines.contains("RFS is on for receive queues 0-1"),
         "{by_lines}"
     );
     let by_rps = notes(&Request { by: Some(Means::Rps), flows: Some(false), ..request("1") });
