@@ -40,14 +40,10 @@ pub fn indirection(interface: &str) -> io::Result<Vec<u32>> {
     Ok(table.split_off(2))
 }
 
-/// Sets it. One that spreads over all queues in turn is set as the device's own, which the kernel adapts when queues are
-/// added.
+/// Sets it.
 pub(crate) fn set_indirection(interface: &str, table: &[u32]) -> io::Result<()> {
-    let queues = table.iter().max().map_or(1, |queue| queue + 1);
-    let own = table.iter().zip(0..).all(|(queue, at)| *queue == at % queues);
-    let entries = if own { &[] } else { table };
-    let mut request = vec![ETHTOOL_SRXFHINDIR, entries.len() as u32];
-    request.extend(entries);
+    let mut request = vec![ETHTOOL_SRXFHINDIR, table.len() as u32];
+    request.extend(table);
     ask(interface, &mut request)
 }
 

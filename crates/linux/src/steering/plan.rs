@@ -123,4 +123,17 @@ mod tests {
         assert_eq!(dealt("1-5", 2), [vec![1, 3, 5], vec![2, 4]]);
         assert_eq!(dealt("7", 1), [vec![7]]);
     }
+
+    #[test]
+    fn a_table_has_the_queues_whose_lines_go_to_the_cores() {
+        let machine = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines/xeon-two-socket");
+        let host = machine::Steering::read(&machine::Source::open(&machine).unwrap());
+        let of = host.of("eno12399").unwrap();
+        let table = |cores: &str| spread(of, &cores.parse().unwrap(), 5);
+        assert_eq!(table("17,20,40").unwrap(), [1, 4, 1, 4, 1]);
+        assert_eq!(table("16").unwrap(), [0; 5]);
+        let fault = table("0-15").unwrap_err();
+        assert_eq!(fault.cause(), "its lines go to cores 16-23");
+        assert!(spread(host.of("lo").unwrap(), &"0".parse().unwrap(), 5).is_err());
+    }
 }
