@@ -16,6 +16,7 @@ mod offcodes;
 mod opened;
 mod progress;
 mod semantics_page;
+mod steering_page;
 mod sweep_page;
 mod whatif_page;
 
@@ -42,6 +43,7 @@ enum Command {
     Machine(commands::machine::Arguments),
     Doctor(commands::doctor::Arguments),
     Lab(commands::lab::Arguments),
+    Steer(commands::steer::Arguments),
     Bench(commands::bench::Arguments),
     Serve(commands::serve::Arguments),
     Mpirun(commands::mpirun::Arguments),
@@ -59,6 +61,8 @@ enum Command {
     Seat(commands::seat::Arguments),
     #[command(hide = true)]
     HostAgent(commands::host_agent::Arguments),
+    #[command(hide = true)]
+    SteeringKeeper(commands::steering_keeper::Arguments),
 }
 
 /// The commands of this program, with their arguments, without those of the offcodes.
@@ -106,6 +110,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Machine(arguments) => commands::machine::run(arguments),
         Command::Doctor(arguments) => commands::doctor::run(arguments),
         Command::Lab(arguments) => commands::lab::run(arguments),
+        Command::Steer(arguments) => commands::steer::run(arguments),
         Command::Bench(arguments) => commands::bench::run(arguments),
         Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Mpirun(arguments) => commands::mpirun::run(arguments),
@@ -119,5 +124,6 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),
         Command::Seat(arguments) => commands::seat::run(arguments),
         Command::HostAgent(arguments) => commands::host_agent::run(arguments),
+        Command::SteeringKeeper(arguments) => commands::steering_keeper::run(arguments),
     }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use linux::relay::Relay;
 use machine::{Fault, Nanoseconds, Result};
@@ -30,9 +30,6 @@ pub use sampler::{Account, Sampler, Settings};
 
 use crate::preload;
 use crate::running::exit_code;
-
-/// How often the command is looked at between its signals.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -162,18 +159,9 @@ pub fn run(request: &Request) -> Result<u8> {
         eprintln!("plimsoll: the program is delayed on purpose ({perturbation}): its figures will not be its own");
     }
     let mut child = recorded.spawn()?;
-    let status = attend(&mut child, &relay)?;
+    let status = relay.wait(&mut child)?;
     eprint!("{}", recorded.end(status, sampling.map(Sampling::end))?);
     Ok(exit_code(status))
-}
-
-fn attend(child: &mut Child, relay: &Relay) -> Result<ExitStatus> {
-    loop {
-        if let Some(status) = child.try_wait().map_err(|e| Fault::because("the command", e, "run it again"))? {
-            return Ok(status);
-        }
-        relay.attend(child, LOOK)?;
-    }
 }
 
 /// A sampler in a thread of this process, which ends with this or before.

@@ -10,7 +10,6 @@
 //! - *named* ([`Lab::up`], [`Lab::down`]): kept by `/run/netns/NAME-a` and `/run/netns/NAME-b` until taken down.
 
 mod door;
-mod ethtool;
 mod link;
 mod named;
 mod namespace;
@@ -214,9 +213,9 @@ impl Lab {
     pub fn steer_each(&self, cores: [Option<CoreId>; 2]) -> Result<Steering> {
         for (host, core) in self.hosts.iter().zip(cores) {
             steering::check(core)?;
-            host.inside(|| steering::write(INTERFACE, core))?.map_err(|fault| fault.within(host.host()))?;
+            host.inside(|| steering::write(core))?.map_err(|fault| fault.within(host.host()))?;
         }
-        let read = |host: Host| self.inside(host, || steering::read(INTERFACE))?.map_err(|fault| fault.within(host));
+        let read = |host: Host| self.inside(host, steering::read)?.map_err(|fault| fault.within(host));
         Ok(Steering { asked: cores, in_force: [read(Host::A)?, read(Host::B)?] })
     }
 

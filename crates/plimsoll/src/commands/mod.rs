@@ -29,6 +29,8 @@ pub mod schedule;
 pub mod seat;
 pub mod serve;
 pub mod simulate;
+pub mod steer;
+pub mod steering_keeper;
 pub mod study;
 pub mod top;
 pub mod r#try;
