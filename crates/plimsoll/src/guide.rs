@@ -9,7 +9,7 @@ use clap::Command;
 const STORY: [(&str, &[&str]); 7] = [
     ("Measure", &["study", "calibrate", "bench", "serve", "profile", "top"]),
     ("Decide", &["report", "whatif", "try"]),
-    ("Place", &["mpirun", "engine"]),
+    ("Place", &["mpirun", "engine", "daemon"]),
     ("Verify", &["ledger", "claims"]),
     ("Offcodes", &["plan", "run", "ps", "stop", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),

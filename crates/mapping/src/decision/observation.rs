@@ -68,10 +68,11 @@ pub struct CoreSeen {
 }
 
 impl Observation {
-    /// Whether nobody came, went or moved between the two.
+    /// Whether nobody came, went or moved between the two. Where ranks are that are left alone does not matter.
     pub(super) fn is_alike(&self, other: &Observation) -> bool {
         let rank = |a: &RankSeen, b: &RankSeen| {
-            (a.rank, a.process, &a.cores, &a.held) == (b.rank, b.process, &b.cores, &b.held)
+            let same = (a.rank, a.process, &a.held) == (b.rank, b.process, &b.held);
+            same && (a.held.is_some() || a.cores == b.cores)
         };
         let core = |a: &CoreSeen, b: &CoreSeen| (&a.host, a.core, a.occupied) == (&b.host, b.core, b.occupied);
         self.ranks.len() == other.ranks.len()

@@ -9,6 +9,7 @@ mod bench_profiler;
 mod bench_semantics;
 pub mod calibrate;
 pub mod claims;
+pub mod daemon;
 pub mod doctor;
 pub mod engine;
 pub mod host_agent;
