@@ -108,6 +108,9 @@ impl Daemon {
             for note in notes {
                 self.tell(place, What::Noted(note))?;
             }
+            if !self.jobs[place].is_rated() {
+                continue;
+            }
             if let Some(record) = &mut self.record {
                 let line = serde_json::to_string(&self.jobs[place].last).unwrap_or_default() + "\n";
                 record.write_all(line.as_bytes()).map_err(|e| Fault::because("the record", e, "free space there"))?;

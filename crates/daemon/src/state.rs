@@ -198,3 +198,39 @@ impl Shown {
         Ok(Shown { running, status, decisions })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::decision::What;
+
+    #[test]
+    fn a_folder_that_others_may_write_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let fault = State::take(folder.path()).err().unwrap();
+        assert_eq!(fault.cause(), "other users could write into it");
+    }
+
+    #[test]
+    fn one_daemon_has_a_folder_and_its_log_is_bounded() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("state");
+        assert!(Shown::read(&folder, 1).is_err());
+        let mut state = State::take(&folder).unwrap();
+        assert_eq!(State::take(&folder).err().unwrap().kind(), FaultKind::Busy);
+        assert!(Shown::read(&folder, 1).unwrap().running);
+        let note = "x".repeat(1000);
+        for at in 0..3000 {
+            state.log(&Decision { at, job: "job".into(), what: What::Noted(note.clone()) }).unwrap();
+        }
+        let size = |name: &str| fs::metadata(folder.join(name)).unwrap().len();
+        assert!(size(DECISIONS) < MOST + 2000 && size(EARLIER) < MOST + 2000);
+        drop(state);
+        let shown = Shown::read(&folder, 3).unwrap();
+        assert_eq!(shown.decisions.iter().map(|decision| decision.at).collect::<Vec<_>>(), [2997, 2998, 2999]);
+        assert!(!shown.running);
+    }
+}

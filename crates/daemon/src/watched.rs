@@ -99,6 +99,12 @@ impl Watched {
         self.tracked.keys().copied()
     }
 
+    /// Whether the last window has rates, which need two looks.
+    pub fn is_rated(&self) -> bool {
+        let first = |rank: &RankSeen| self.tracked.get(&rank.process).is_some_and(|tracked| tracked.cpu.is_none());
+        !self.last.ranks.iter().any(first)
+    }
+
     /// Where its ranks of this host are.
     pub fn seats(&self) -> impl Iterator<Item = &CpuSet> {
         self.tracked.values().map(|tracked| &tracked.seat)
@@ -359,5 +365,36 @@ impl Host {
             pid_namespace: self.pid_namespace,
             is_alive: &linux::accounting::is_there,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use mapping::decision::Settings;
+    use profile::job::Job;
+
+    use super::*;
+
+    #[test]
+    fn a_profile_moves_no_process_but_its_own() {
+        let home = tempfile::tempdir().unwrap();
+        let [ours, theirs] = ["ours", "theirs"].map(|name| home.path().join(name));
+        std::fs::create_dir(&ours).unwrap();
+        Job::default().write(&ours).unwrap();
+        let job = Watched::profiled(&ours, Decider::new(Settings::default())).unwrap();
+        for (folder, is_its_own) in [(&ours, true), (&theirs, false)] {
+            let mut child = Command::new("sleep").arg("600").env(variable::FOLDER, folder).spawn().unwrap();
+            let process = process::identify(child.id()).unwrap();
+            // Until it is the program, with its own environment.
+            while Environment::of(process.pid).and_then(|of| of.get(variable::FOLDER)).is_none() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            assert_eq!(job.is_its_own(process), is_its_own);
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(!job.is_its_own(process::identify(std::process::id()).unwrap()));
     }
 }

@@ -236,31 +236,22 @@ impl Verdict {
     }
 }
 
-fn percent(share: Option<f64>) -> String {
-    share.map_or("an unknown share".into(), |share| format!("{:.0} %", share * 100.0))
-}
-
-/// What a rank does, and what its seat lacks.
+/// What a rank does, and what its seat lacks, as far as it is known.
 fn told(seating: &Seating, rank: &RankSeen) -> String {
     let taken = seating.capability(&rank.host, &rank.cores).map(|capability| 1.0 - capability);
     let computing = rank.mpi.map(|mpi| 1.0 - mpi);
-    format!(
-        "rank {} computes {} and waits {} on {}:{}, of which others take {}",
-        rank.rank,
-        percent(computing),
-        percent(rank.wait),
-        rank.host,
-        rank.cores,
-        percent(taken)
-    )
+    let known = [("computes", computing), ("waits", rank.wait), ("others take of its cores", taken)];
+    let known = known.iter().filter_map(|(what, share)| Some(format!("{what} {:.0} %", (*share)? * 100.0)));
+    let known: Vec<String> = known.collect();
+    let known = if known.is_empty() { "nothing is known of it".into() } else { known.join(", ") };
+    format!("rank {} on {}:{} ({known})", rank.rank, rank.host, rank.cores)
 }
 
 fn evidence(mean: &Observation, proposal: &Proposal, gain: (f64, f64), windows: usize) -> String {
     let seating = Seating::of(mean);
     let moved = |cores: &CpuSet, rank: &RankSeen| *cores != rank.cores;
     let ranks = mean.ranks.iter().zip(&proposal.seats).filter(|(rank, seat)| moved(seat, rank));
-    let ranks: Vec<String> =
-        ranks.map(|(rank, seat)| format!("{}, and could be on {seat}", told(&seating, rank))).collect();
+    let ranks: Vec<String> = ranks.map(|(rank, seat)| format!("{} to {seat}", told(&seating, rank))).collect();
     let (least, most) = (gain.0 * 100.0, gain.1 * 100.0);
     format!("{}; it should save {least:.0} to {most:.0} % of the time by {windows} windows", ranks.join("; "))
 }
@@ -269,7 +260,7 @@ fn nothing_helps(mean: &Observation) -> String {
     let busy = |rank: &&RankSeen| 1.0 - rank.wait.unwrap_or(0.0);
     let slowest = mean.ranks.iter().max_by(|a, b| busy(a).total_cmp(&busy(b)));
     match slowest {
-        Some(rank) => format!("no move would help: {}", told(&Seating::of(mean), rank)),
+        Some(rank) => format!("no move would help the slowest, {}", told(&Seating::of(mean), rank)),
         None => "no rank is there".into(),
     }
 }
