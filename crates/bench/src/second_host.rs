@@ -10,6 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use launch::allocation::Allocation;
+use launch::nodes::telling;
 use machine::{Fault, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -113,12 +114,6 @@ impl SecondHost {
     }
 }
 
-/// The line of what a launcher said that says most: srun adds that it would not bind anyway, and that the task ended.
-fn telling(said: &str) -> Option<&str> {
-    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("for cpu binding"));
-    lines().find(|line| !line.contains(": task 0: ")).or(lines().next())
-}
-
 impl Drop for SecondHost {
     fn drop(&mut self) {
         let until = Instant::now() + if self.hold.take().is_some() { ENDS } else { Duration::ZERO };
@@ -131,22 +126,5 @@ impl Drop for SecondHost {
             }
             sleep(Duration::from_millis(10));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::telling;
-
-    #[test]
-    fn of_what_srun_says_the_cause_is_told() {
-        let binding = "srun: cluster configuration lacks support for cpu binding\n";
-        let ended = "srun: error: node2: task 0: Exited with exit code 2\n";
-        let cause = "slurmstepd-node2: error: execve(): /x/plimsoll: No such file or directory\n";
-        for order in [[binding, ended, cause], [cause, binding, ended]] {
-            assert_eq!(telling(&order.concat()), Some(cause.trim()));
-        }
-        assert_eq!(telling(ended), Some(ended.trim()));
-        assert_eq!(telling(binding), None);
     }
 }

@@ -49,7 +49,7 @@ impl Commands for Simulated {
         self.runs.push(arm.command[0].clone());
         let probe = |ps| Some(Probe { half_round_trip_ps: ps });
         let probes = [probe(before), probe(after)];
-        Ok(Ran { started, elapsed, cpu: None, said, complained: String::new(), failure, probes })
+        Ok(Ran { started, elapsed, mpi: None, cpu: None, said, complained: String::new(), failure, probes })
     }
 
     fn now(&self) -> Nanoseconds {

@@ -36,6 +36,7 @@ fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         placement: Site::App,
         carrier: None,
         prove: false,
+        seats: None,
         network: None,
         mpi: Choice::OfProgram,
         lab,

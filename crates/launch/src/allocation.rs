@@ -76,6 +76,14 @@ impl Allocation {
         expand(&self.nodes).unwrap_or_default()
     }
 
+    /// The node that this process runs on, as the batch system calls it; the host's own name where it is none of them.
+    pub fn here(&self) -> String {
+        env::var("SLURMD_NODENAME").unwrap_or_else(|_| {
+            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            self.hosts().into_iter().find(|host| is_host(host, &name)).unwrap_or(name)
+        })
+    }
+
     /// The node that this process runs on, and the one after it.
     ///
     /// # Errors
@@ -87,10 +95,7 @@ impl Allocation {
             let next = "ask for two: `salloc --nodes=2`, `qsub -l select=2`";
             return Err(refused(format!("its nodes are '{}', and two are needed", self.nodes), next));
         }
-        let here = env::var("SLURMD_NODENAME").unwrap_or_else(|_| {
-            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            hosts.iter().find(|host| is_host(host, &name)).cloned().unwrap_or(name)
-        });
+        let here = self.here();
         let at = hosts.iter().position(|host| *host == here).ok_or_else(|| {
             let next = match self.batch {
                 Batch::Slurm => "start it on one of them: `srun --nodes=1 --ntasks=1 --overlap plimsoll ...`",
@@ -154,7 +159,7 @@ impl Allocation {
 }
 
 /// Whether `host` of a list is this one, which calls itself `name`: either may be the short form of the other.
-fn is_host(host: &str, name: &str) -> bool {
+pub(crate) fn is_host(host: &str, name: &str) -> bool {
     let short = |of: &str| of.split('.').next().unwrap_or_default().to_owned();
     host == name || ((!host.contains('.') || !name.contains('.')) && short(host) == short(name))
 }

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use linux::lab::{Host, Lab};
 use machine::choice::Choice;
+use machine::seat::Seats;
 use machine::topology::Topology;
 use machine::{CoreId, Fault, Machine, Result, Site, Source, count};
 use tempfile::TempDir;
@@ -20,6 +21,7 @@ use crate::carrier::Variables;
 use crate::installation::{Family, Installation};
 use crate::preload;
 use crate::program::library_path;
+use crate::seats::{self, Told};
 
 /// By which every process of a job can be found.
 pub(crate) const MARK: &str = "PLIMSOLL_JOB";
@@ -48,6 +50,8 @@ pub struct Job<'a> {
     pub place: Place<'a>,
     /// Cores that the ranks may use; `None`: all, bound as the launcher binds them.
     pub cores: Option<Vec<CoreId>>,
+    /// Where each rank shall be, in place of `cores`.
+    pub seats: Option<&'a Seats>,
     /// Keep the ranks on this machine, whatever nodes a batch system gave, and what the launcher and MPI share in files of the
     /// job's own folder, which goes however the job ends.
     pub contained: bool,
@@ -74,6 +78,8 @@ impl Job<'_> {
             Family::OpenMpi => self.open_mpi(&mut command, folder, &names),
             Family::Mpich | Family::IntelMpi => self.hydra(&mut command),
         }
+        let seats = self.seats.map(|seats| self.seated(&mut command, seats, folder)).transpose()?;
+        let spread = |hosts: &[String; 2]| seats.as_ref().map_or_else(|| self.halves(hosts), seats::by_host);
         match self.place {
             Place::Here => {}
             Place::Lab { lab, agent } => {
@@ -82,13 +88,13 @@ impl Job<'_> {
                 let words = entrances.each_ref().map(|entrance| format!("--entrance '{entrance}'")).join(" ");
                 let agent = write_agent(folder, &[], agent, &words)?;
                 let interface = lab.interface(Host::A);
-                self.spread(&mut command, &entrances.map(|entrance| entrance.address), interface, &agent);
+                self.spread(&mut command, &spread(&entrances.map(|entrance| entrance.address)), interface, &agent);
                 self.confine(&mut command, interface);
                 lab.enter(Host::A, &mut command)?;
             }
             Place::Nodes { nodes, interface, folder: shared, agent } => {
                 let agent = write_agent(folder, &allocation::enter(), agent, "")?;
-                self.spread(&mut command, nodes, interface, &agent);
+                self.spread(&mut command, &spread(nodes), interface, &agent);
                 command.current_dir(shared);
             }
         }
@@ -111,12 +117,14 @@ impl Job<'_> {
         {
             command.arg0(name);
         }
-        match self.place {
+        let binding: &[&str] = match self.place {
+            _ if self.seats.is_some() => &[],
             // Its slots are the cores that it may use; how many ranks they bear has been settled by then.
-            Place::Here => command.arg("--oversubscribe"),
+            Place::Here => &["--oversubscribe"],
             // Two hosts of a lab share the cores; each would bind its first rank to the first of them.
-            Place::Lab { .. } | Place::Nodes { .. } => command.args(["--bind-to", "none"]),
+            Place::Lab { .. } | Place::Nodes { .. } => &["--bind-to", "none"],
         };
+        command.args(binding);
         if self.cores.is_some() && matches!(self.place, Place::Here) {
             command.args(["--bind-to", "none"]);
         }
@@ -144,26 +152,43 @@ impl Job<'_> {
         }
     }
 
-    /// The launcher itself runs on the first of `hosts` and reaches the other by the agent.
-    fn spread(&self, command: &mut Command, hosts: &[String; 2], interface: &str, agent: &Path) {
+    /// Has the launcher put each rank where it shall be. Returns the seats by the names that it has for the hosts.
+    fn seated(&self, command: &mut Command, seats: &Seats, folder: &Path) -> Result<Seats> {
+        let own = |name: &str| match self.place {
+            Place::Here => Some(name.to_owned()),
+            Place::Lab { lab, .. } => Host::BOTH.into_iter().find_map(|host| {
+                let address = lab.address(host).to_string();
+                (name == address || name == lab.door(host).hostname()).then_some(address)
+            }),
+            Place::Nodes { nodes, .. } => nodes.iter().find(|node| allocation::is_host(node, name)).cloned(),
+        };
+        let seats = seats::renamed(seats, own)?;
+        let is_spread = matches!(self.place, Place::Here) && !seats::is_here_alone(&seats);
+        let told = Told::new(seats::Launcher::of_installation(self.installation)?, &seats, is_spread, folder)?;
+        seats::write(&told.files)?;
+        command.args(told.options).args(told.of_each).envs(told.variables);
+        Ok(seats)
+    }
+
+    /// The first half of the ranks on the one host, the rest on the other.
+    fn halves(&self, hosts: &[String; 2]) -> String {
         let here = self.ranks.div_ceil(2);
-        let hosts: Vec<String> = hosts
-            .iter()
-            .zip([here, self.ranks - here])
-            .filter(|(_, ranks)| *ranks > 0)
-            .map(|(host, ranks)| format!("{host}:{ranks}"))
-            .collect();
-        let hosts = hosts.join(",");
+        let ranks = hosts.iter().zip([here, self.ranks - here]).filter(|(_, ranks)| *ranks > 0);
+        ranks.map(|(host, ranks)| format!("{host}:{ranks}")).collect::<Vec<_>>().join(",")
+    }
+
+    /// The launcher itself runs on the first host and reaches the other by the agent.
+    fn spread(&self, command: &mut Command, hosts: &str, interface: &str, agent: &Path) {
         match self.installation.family {
             Family::OpenMpi => {
-                command.args(["--host", &hosts]);
+                command.args(["--host", hosts]);
                 command.env("OMPI_MCA_plm_rsh_agent", agent).env("PRTE_MCA_plm_ssh_agent", agent);
                 // What the agent started on a node ends with the agent, so that a daemon must not leave it.
                 command.env("OMPI_MCA_orte_leave_session_attached", "1");
                 command.env("PRTE_MCA_prte_leave_session_attached", "1");
             }
             Family::Mpich | Family::IntelMpi => {
-                command.args(["-hosts", &hosts, "-launcher", "ssh", "-launcher-exec"]).arg(agent);
+                command.args(["-hosts", hosts, "-launcher", "ssh", "-launcher-exec"]).arg(agent);
                 command.args(["-iface", interface]);
             }
         }
@@ -245,6 +270,27 @@ pub fn cores(ranks: u32, placement: &Site, allowed: &[CoreId], shared: bool) -> 
     Ok(settled)
 }
 
+/// What the reader must know of ranks in given seats beside an engine.
+pub(crate) fn beside_seats(seats: &Seats, ranks: u32, placement: &Site, shared: bool) -> Result<Vec<String>> {
+    seats::check(seats)?;
+    if seats.0.len() != ranks as usize {
+        let cause =
+            format!("there are {} for {}", count::of(seats.0.len() as u64, "seat"), count::of(ranks.into(), "rank"));
+        return Err(Fault::new("seats", cause, format!("choose -n {}", seats.0.len())));
+    }
+    let Site::Core(core) = placement else { return Ok(Vec::new()) };
+    linux::affinity::check(*core)?;
+    let Some(rank) = seats.0.iter().position(|seat| seats::is_here(&seat.host) && seat.cores.contains(*core)) else {
+        return Ok(Vec::new());
+    };
+    let cause = format!("rank {rank} has a seat on the engine's {core}");
+    if !shared {
+        let next = "choose another core for one of them, or let them share it with --oversubscribe";
+        return Err(Fault::new(format!("placement {}", Site::Core(*core)), cause, next));
+    }
+    Ok(vec![format!("{cause}: the engine yields whenever it is idle")])
+}
+
 fn node_of(machine: &Machine, core: CoreId) -> Option<u32> {
     machine.topology.cpu(core)?.node
 }
@@ -303,7 +349,9 @@ mod tests {
             };
             let (program, arguments, options, variables) = (PathBuf::from("p"), vec![], vec![], vec![]);
             let (cores, contained, installation) = (None, false, &installation);
-            let job = Job { installation, ranks: 2, program, arguments, options, variables, place, cores, contained };
+            let seats = None;
+            let job =
+                Job { installation, ranks: 2, program, arguments, options, variables, place, cores, seats, contained };
             let command = job.command(folder.path(), "mark").unwrap();
             assert_eq!(command.get_current_dir(), Some(shared.path()));
             let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();

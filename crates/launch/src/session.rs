@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use linux::lab::{Lab, Options};
 use linux::relay::Relay;
+use machine::seat::Seats;
 use machine::{CoreId, Fault, Result, Site};
 
 use crate::carrier::{Engine, Network, Variables};
@@ -14,7 +15,7 @@ use crate::carriers::{Carrier, Reach};
 use crate::diagnosis::{self, Silence};
 use crate::engine;
 use crate::installation::{Choice, Family, Installation};
-use crate::job::{self, Job, Place};
+use crate::job::{self, Cores, Job, Place};
 use crate::program::{self, Linkage};
 use crate::provider;
 use crate::report::Reports;
@@ -34,6 +35,8 @@ pub struct Request {
     pub mpi: Choice,
     /// Two hosts made for this run, with half of the ranks on each.
     pub lab: bool,
+    /// Where each rank shall be.
+    pub seats: Option<Seats>,
     /// Ranks and the engine's core may share cores.
     pub oversubscribe: bool,
     /// No summary, unless the engine did not carry the messages.
@@ -111,7 +114,16 @@ impl<'a> Session<'a> {
             return Err(Fault::new("0 ranks", "there would be nothing to run", "choose -n 1 or more"));
         }
         let Target { program, installation } = target;
-        let cores = job::cores(request.ranks, &request.placement, &linux::affinity::allowed()?, request.oversubscribe)?;
+        let cores = match &request.seats {
+            Some(seats) => {
+                let notes = job::beside_seats(seats, request.ranks, &request.placement, request.oversubscribe)?;
+                Cores { of_ranks: None, notes }
+            }
+            None => {
+                let allowed = linux::affinity::allowed()?;
+                job::cores(request.ranks, &request.placement, &allowed, request.oversubscribe)?
+            }
+        };
         let scratch = Scratch::new()?;
         let mut notes = cores.notes;
         if let Some(carrier) = &request.carrier
@@ -173,6 +185,7 @@ impl<'a> Session<'a> {
                 None => Place::Here,
             },
             cores: self.cores,
+            seats: request.seats.as_ref(),
             contained: request.lab,
         };
         let running = Running::start(&job, self.scratch, streams, relay)?;

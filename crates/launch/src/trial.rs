@@ -14,6 +14,8 @@ use experiment::trial::design::{Arm, Design};
 use linux::accounting::time_of_children;
 use linux::warden::Warden;
 use machine::{CoreId, Fault, Nanoseconds, Probe, Result};
+use profile::profile::Profile;
+use profile::summary::Totals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sha2::{Digest, Sha256};
@@ -35,6 +37,8 @@ pub struct Starter {
     /// Cores whose distance is probed before and after each run.
     cores: Option<(CoreId, CoreId)>,
     began: Instant,
+    /// This program, where runs are to be profiled for the time between MPI_Init and MPI_Finalize.
+    profiler: Option<PathBuf>,
     /// Files whose contents were looked at, as they were then.
     seen: HashMap<String, (SystemTime, u64)>,
 }
@@ -43,7 +47,12 @@ impl Starter {
     pub fn new() -> Result<Starter> {
         let allowed = linux::affinity::allowed()?;
         let cores = allowed.first().copied().zip(allowed.get(1).copied());
-        Ok(Starter { cores, began: Instant::now(), seen: HashMap::new() })
+        Ok(Starter { cores, began: Instant::now(), profiler: None, seen: HashMap::new() })
+    }
+
+    /// Has each run profiled by the program `own`, which is plimsoll, and so timed between MPI_Init and MPI_Finalize.
+    pub fn profiled(self, own: PathBuf) -> Starter {
+        Starter { profiler: Some(own), ..self }
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -56,7 +65,7 @@ impl Commands for Starter {
     fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
         let folder = tempfile::Builder::new().prefix("plimsoll-try-").tempdir().map_err(scratch)?;
         let mark = format!("{}-{}", std::process::id(), folder.path().display());
-        let mut command = command(arm, &folder)?;
+        let mut command = command(arm, self.profiler.as_deref(), &folder)?;
         let file = |name: &str| File::create(folder.path().join(name)).map_err(scratch);
         command.env(MARK, &mark).stdin(Stdio::null()).stdout(file("output")?).stderr(file("errors")?);
         let before = self.probe();
@@ -85,10 +94,12 @@ impl Commands for Starter {
             (true, false) => Some(format!("exit code {}: {}", exit_code(status), why(&complained, &said))),
             (true, true) => carried.map(|cause| format!("{cause}: {}", why(&complained, &said))),
         };
+        let profile = self.profiler.as_ref().filter(|_| failure.is_none()).map(|_| folder.path().join(PROFILE));
+        let mpi = profile.map(|profile| between_init_and_finalize(&profile)).transpose()?;
         drop(warden);
         let started = Nanoseconds(started.as_nanos() as u64);
         let elapsed = Nanoseconds(elapsed.as_nanos() as u64);
-        Ok(Ran { started, elapsed, cpu: Some(cpu), said, complained, failure, probes: [before, self.probe()] })
+        Ok(Ran { started, elapsed, mpi, cpu: Some(cpu), said, complained, failure, probes: [before, self.probe()] })
     }
 
     fn now(&self) -> Nanoseconds {
@@ -111,14 +122,20 @@ impl Commands for Starter {
     }
 }
 
-fn scratch(error: std::io::Error) -> Fault {
+pub(crate) fn scratch(error: std::io::Error) -> Fault {
     Fault::because("folder for a run", error, "free space in TMPDIR")
 }
 
-fn command(arm: &Arm, folder: &TempDir) -> Result<Command> {
+/// Name of a run's profile in its folder.
+const PROFILE: &str = "profile";
+
+fn command(arm: &Arm, profiler: Option<&Path>, folder: &TempDir) -> Result<Command> {
     let mut words = arm.command.iter();
     let program = words.next().ok_or_else(|| Fault::new("a command", "it has no words", "name a program"))?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(profiler.unwrap_or(Path::new(program)));
+    if profiler.is_some() {
+        command.args(["profile", "--no-cores", "-o"]).arg(folder.path().join(PROFILE)).arg("--").arg(program);
+    }
     if arm.proven {
         // `plimsoll mpirun`, which says what carried the messages.
         command.args(words.next()).arg("--report").arg(folder.path().join("report"));
@@ -127,8 +144,15 @@ fn command(arm: &Arm, folder: &TempDir) -> Result<Command> {
     Ok(command)
 }
 
+/// Of the rank that takes longest.
+fn between_init_and_finalize(profile: &Path) -> Result<Nanoseconds> {
+    let profile = Profile::without_timeline(profile)?;
+    profile.whole()?;
+    Ok(Nanoseconds((Totals::of(&profile).seconds * 1e9) as u64))
+}
+
 /// Whether it ended in time; a signal to this process ends the wait.
-fn wait(process: &impl AsFd, until: Instant) -> Result<bool> {
+pub(crate) fn wait(process: &impl AsFd, until: Instant) -> Result<bool> {
     loop {
         let left = until.saturating_duration_since(Instant::now()).min(Duration::from_millis(200));
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
@@ -144,7 +168,7 @@ fn wait(process: &impl AsFd, until: Instant) -> Result<bool> {
 }
 
 /// The end of what a run wrote to a file.
-fn read(path: &Path) -> Result<String> {
+pub(crate) fn read(path: &Path) -> Result<String> {
     use std::io::{Read, Seek, SeekFrom};
     let mut file = File::open(path).map_err(scratch)?;
     let length = file.metadata().map_err(scratch)?.len();
@@ -155,7 +179,7 @@ fn read(path: &Path) -> Result<String> {
 }
 
 /// The last line that says something.
-fn why(complained: &str, said: &str) -> String {
+pub(crate) fn why(complained: &str, said: &str) -> String {
     let last = |text: &str| {
         let line = text.lines().rev().find(|line| line.chars().any(char::is_alphanumeric))?;
         Some(line.trim().trim_start_matches("plimsoll: ").chars().take(300).collect::<String>())

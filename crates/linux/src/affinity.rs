@@ -40,6 +40,14 @@ pub fn unbind() -> Result<()> {
     given().map(|_| ())
 }
 
+/// The cores that this process's cpuset has, whatever mask it came with.
+pub fn reachable() -> Result<CpuSet> {
+    let of_thread = || Mask::full().and_then(|all| all.apply(0)).and_then(|()| mask::get(0));
+    let found = std::thread::scope(|scope| scope.spawn(of_thread).join());
+    let found = found.unwrap_or_else(|_| Err(std::io::Error::other("its thread ended")));
+    found.map_err(|e| Fault::because("CPU affinity", e, "check seccomp filters of this container"))
+}
+
 /// The cores the calling thread may run on now.
 pub fn current() -> Result<Vec<CoreId>> {
     own_cores().map(|cores| cores.iter().collect())

@@ -19,6 +19,7 @@ pub mod description;
 pub mod fault;
 pub mod frequency;
 pub mod interface;
+mod logical;
 mod place;
 pub mod port;
 pub mod privileges;

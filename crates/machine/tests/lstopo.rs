@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use machine::Source;
 use machine::cpuset::CpuSet;
 use machine::topology::{CacheKind, Topology};
+use machine::{CoreId, Source};
 
 /// What both sides are reduced to: kind of object, size where it has one, CPUs.
 type Objects = BTreeSet<(String, u64, String)>;
@@ -19,8 +19,8 @@ fn cpus(mask: &str) -> String {
     CpuSet::from_mask(&words.join(",")).unwrap_or_else(|| panic!("mask {mask}")).to_string()
 }
 
-/// hwloc writes one object a line.
-fn parse(xml: &str) -> Objects {
+/// hwloc writes one object a line. Its CPUs apart, in the order in which it counts them.
+fn parse(xml: &str) -> (Objects, Vec<CoreId>) {
     let object = |line: &str| {
         let line = line.trim().strip_prefix("<object ")?;
         let attribute = |name: &str| line.split_once(&format!(" {name}=\""))?.1.split('"').next();
@@ -29,10 +29,13 @@ fn parse(xml: &str) -> Objects {
         let size = attribute("cache_size").map_or(0, |size| size.parse().expect("cache_size"));
         counted.then(|| (kind.to_owned(), size, cpus(attribute("cpuset").expect("cpuset"))))
     };
-    xml.lines().filter_map(object).collect()
+    let objects: Vec<_> = xml.lines().filter_map(object).collect();
+    let counted =
+        objects.iter().filter(|(kind, ..)| kind == "PU").map(|(.., cpu)| CoreId(cpu.parse().unwrap())).collect();
+    (objects.into_iter().collect(), counted)
 }
 
-fn ours(topology: &Topology) -> Objects {
+fn ours(topology: &Topology) -> (Objects, Vec<CoreId>) {
     let mut objects = Objects::new();
     let mut add = |kind: &str, size: u64, cpus: &CpuSet| {
         objects.insert((kind.to_owned(), size, cpus.to_string()));
@@ -47,10 +50,10 @@ fn ours(topology: &Topology) -> Objects {
         add(&format!("L{}{suffix}Cache", cache.level), cache.size.map_or(0, |size| size.0), &cache.shared_by);
     }
     topology.nodes.iter().for_each(|node| add("NUMANode", 0, &node.cpus));
-    objects
+    (objects, topology.in_hwloc_order())
 }
 
-fn lstopo(root: Option<&Path>) -> Option<Objects> {
+fn lstopo(root: Option<&Path>) -> Option<(Objects, Vec<CoreId>)> {
     let mut command = Command::new(skip::tool("lstopo-no-graphics")?);
     command.args(["--disallowed", "--no-io", "--of", "xml"]);
     if let Some(root) = root {

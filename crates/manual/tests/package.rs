@@ -65,6 +65,10 @@ fn what_is_installed_finds_its_parts_and_is_removed_whole() {
     for part in ["libplimsoll-fi.so", "libplimsoll_profile.so", "plimsoll-offcode"] {
         assert!(section.contains(part), "{part}: {section}");
     }
+    // The source is not above this prefix: what is simulated is what was installed.
+    let simulated = run(plimsoll(&prefix).args(["whatif", "--simulate", "lammps-a"]).current_dir(place.path()));
+    assert!(simulated.starts_with("lammps"), "{simulated}");
+    assert!(prefix.join("share/plimsoll/testbeds/eddy-psm.toml").is_file());
     let help = run(plimsoll(&prefix).arg("--help"));
     for (name, text) in [
         ("bash-completion/completions/plimsoll", "study"),
@@ -173,6 +177,7 @@ fn the_package_runs_where_only_its_dependencies_are() {
     for part in ["/usr/lib/plimsoll/libplimsoll-fi.so", "/usr/lib/plimsoll/libplimsoll_profile.so"] {
         assert!(page.contains(part), "{page}");
     }
+    assert!(inside(&["whatif", "--simulate", "eddy-psm"]).contains("psm"));
     assert!(root.join("usr/share/man/man1/plimsoll.1.gz").is_file());
     let dpkg = || {
         let mut command = Command::new("dpkg");

@@ -8,13 +8,13 @@ use clap::Command;
 /// What one does, with the commands for it.
 const STORY: [(&str, &[&str]); 7] = [
     ("Measure", &["study", "calibrate", "bench", "serve", "profile", "top"]),
-    ("Decide", &["report", "whatif", "try"]),
+    ("Decide", &["report", "whatif", "map", "try"]),
     ("Place", &["mpirun", "engine", "daemon"]),
     ("Verify", &["ledger", "claims"]),
     ("Offcodes", &["plan", "run", "ps", "stop", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),
     // Started by other commands, and not listed.
-    ("Inner", &["peer", "profile-sampler", "host-agent"]),
+    ("Inner", &["peer", "profile-sampler", "seat", "host-agent"]),
 ];
 
 /// Columns of the page.

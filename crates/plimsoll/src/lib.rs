@@ -4,11 +4,13 @@
 #![forbid(unsafe_code)]
 
 mod bench_page;
+mod capability_page;
 mod claims_page;
 mod commands;
 mod critical;
 mod guide;
 mod machine_page;
+mod map_page;
 mod offcodes;
 mod opened;
 mod progress;
@@ -33,6 +35,7 @@ struct Cli {
 enum Command {
     Study(commands::study::Arguments),
     Whatif(Box<commands::whatif::Arguments>),
+    Map(commands::map::Arguments),
     Try(commands::r#try::Arguments),
     Calibrate(commands::calibrate::Arguments),
     Machine(commands::machine::Arguments),
@@ -52,6 +55,8 @@ enum Command {
     Peer(commands::peer::Arguments),
     #[command(hide = true)]
     ProfileSampler(commands::profile_sampler::Arguments),
+    #[command(hide = true)]
+    Seat(commands::seat::Arguments),
     #[command(hide = true)]
     HostAgent(commands::host_agent::Arguments),
 }
@@ -89,6 +94,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
     match Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit()).command {
         Command::Study(arguments) => commands::study::run(arguments),
         Command::Whatif(arguments) => commands::whatif::run(*arguments),
+        Command::Map(arguments) => commands::map::run(arguments),
         Command::Try(arguments) => commands::r#try::run(arguments),
         Command::Calibrate(arguments) => commands::calibrate::run(arguments),
         Command::Machine(arguments) => commands::machine::run(arguments),
@@ -106,6 +112,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Daemon(arguments) => commands::daemon::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
         Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),
+        Command::Seat(arguments) => commands::seat::run(arguments),
         Command::HostAgent(arguments) => commands::host_agent::run(arguments),
     }
 }

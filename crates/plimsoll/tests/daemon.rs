@@ -172,9 +172,9 @@ fn idle() -> Settings {
 fn a_daemon_that_ends_puts_back_what_it_moved() {
     let Some(job) = Burdened::start("ended") else { return };
     let home = tempfile::tempdir().unwrap();
-    let (state, before) = (home.path().join("state"), job.masks());
+    let (state, before, word) = (home.path().join("state"), job.masks(), job.word());
     for signal in [Signal::TERM, Signal::INT] {
-        let arguments = [&["daemon", &job.word(), "--state", state.to_str().unwrap()][..], &HASTY].concat();
+        let arguments = [&["daemon", &word, "--state", state.to_str().unwrap()][..], &HASTY].concat();
         let mut daemon = plimsoll(&arguments).stderr(Stdio::null()).spawn().unwrap();
         let deadline = Instant::now() + LIMIT;
         while job.masks() == before {

@@ -191,6 +191,7 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
         variables,
         place: Place::Lab { lab: &lab, agent: command },
         cores: None,
+        seats: None,
         contained: true,
     };
     let mut running = Running::start(&job, Scratch::new().unwrap(), Streams::Kept, None).unwrap();

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod by_function;
+pub mod capability;
 pub mod cores;
 pub mod critical;
 pub mod csv_tables;

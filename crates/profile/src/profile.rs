@@ -102,6 +102,18 @@ impl Profile {
         profile
     }
 
+    /// # Errors
+    /// A rank left no tables: what is summed of all would be too little.
+    pub fn whole(&self) -> Result<()> {
+        let expected: usize = self.worlds.iter().map(|world| world.size as usize).sum();
+        if self.ranks.is_empty() || self.ranks.len() != expected {
+            let cause = format!("{} of {expected} ranks left tables", self.ranks.len());
+            let next = "run the command under plimsoll profile, and see its report";
+            return Err(Fault::new("a run", cause, next));
+        }
+        Ok(())
+    }
+
     /// Whether the run is over, as far as its files say.
     pub fn over(&self) -> bool {
         self.job.ended.is_some() || self.ranks.iter().all(|rank| rank.header.finalized != 0 || rank.header.ended != 0)

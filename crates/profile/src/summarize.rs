@@ -40,6 +40,7 @@ impl Summary {
             matrices: matrices(profile),
             sites: sites(&profile.ranks, totals.mpi, started),
             cores: Vec::new(),
+            capability: Vec::new(),
             phases: phases(profile),
             series: None,
             timeline: None,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use machine::Reading;
+use machine::{CoreCapability, Reading};
 use serde::{Deserialize, Serialize};
 
 use crate::verdict::Verdict;
@@ -33,6 +33,9 @@ pub struct Summary {
     pub sites: Vec<SiteSummary>,
     /// What the kernel counted on each core; empty where nothing was sampled.
     pub cores: Vec<CoreSummary>,
+    /// What of each core ranks cannot have, by host and core; empty where nothing was sampled.
+    #[serde(default)]
+    pub capability: Vec<CoreCapability>,
     /// The phases that MPI_Pcontrol marked, in the order in which they began.
     pub phases: Vec<PhaseSummary>,
     /// What cores and ranks did, moment by moment; `None` where nothing was sampled.

@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-const TYPES: [&str; 3] = [
+const TYPES: [&str; 4] = [
     include_str!("../src/summary.rs"),
+    include_str!("../../machine/src/capability.rs"),
     include_str!("../src/verdict/mod.rs"),
     include_str!("../src/verdict/hindrance.rs"),
 ];
@@ -56,7 +57,7 @@ fn kind(of: &str) -> String {
     }
     match of {
         "String" => "text".into(),
-        "u64" | "u32" | "u16" | "usize" | "i32" => "integer".into(),
+        "u64" | "u32" | "u16" | "usize" | "i32" | "CoreId" => "integer".into(),
         "f64" | "f32" => "number".into(),
         "(f64, f64)" => "two numbers".into(),
         "[u64; 6]" => "six integers".into(),

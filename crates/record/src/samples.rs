@@ -67,6 +67,17 @@ pub struct Origins {
     pub ranks: Reading<String>,
 }
 
+/// What a reader must know of the host to tell ranks' time from other work. Files of earlier versions of plimsoll have none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Accounting {
+    /// Whether the kernel's account of a thread has the softirqs that interrupted it; `None`: not known.
+    pub softirqs_charged: Option<bool>,
+    /// Whether it has what a hypervisor took meanwhile.
+    pub stolen_charged: Option<bool>,
+    /// Threads of one core with the first thread of that core, for cores that have several.
+    pub threads: Vec<(u32, u32)>,
+}
+
 series::totals! {
     /// What a core did for the network and was interrupted by, since some moment before the first.
     CoreWork: 1 {
@@ -139,6 +150,17 @@ series::totals! {
     ThreadStop: 8 {
         /// By a signal or by a debugger, ns.
         stopped,
+    }
+
+    /// What the kernel's own thread for softirqs used of a core (ksoftirqd). Files of earlier versions of plimsoll have none.
+    CoreDeferred: 10 {
+        /// ns.
+        cpu,
+    }
+
+    /// The clock of a core. A core has none where the kernel tells none.
+    CoreClock: 11 {
+        hertz: absolute,
     }
 
     /// How long a thread of a rank was runnable while others had its core. It has none where the kernel does not count that.

@@ -72,6 +72,7 @@ impl<'a> Job<'a> {
                     placement: Site::App,
                     carrier: None,
                     prove: false,
+                    seats: None,
                     network: None,
                     mpi: self.mpi.choice(),
                     lab: false,
@@ -100,6 +101,7 @@ impl<'a> Job<'a> {
                     variables,
                     place: Spread::Here,
                     cores: None,
+                    seats: None,
                     contained: true,
                 };
                 Scratch::new().and_then(|scratch| Running::start(&job, scratch, Streams::Kept, None))

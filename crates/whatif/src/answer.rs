@@ -206,6 +206,26 @@ impl<'a> Program<'a> {
         lever.mapping.as_ref().map_or(Cow::Borrowed(self.graph), |mapping| Cow::Owned(mapping.of(self.graph)))
     }
 
+    /// Conditions after a lever, and by class what becomes of residuals. `graph` is what its mapping leaves of the `recorded` one, whose
+    /// conditions are those before.
+    fn pull(
+        &self,
+        lever: &Lever,
+        recorded: (&Graph, &Conditions),
+        graph: &Graph,
+        (draw, unknown): &(Draw, Unknown),
+    ) -> Result<(Conditions, Vec<Scale>)> {
+        let mapped = lever.mapping.is_some().then(|| self.conditions_of(graph, draw)).transpose()?;
+        let (after, mut scale) = lever.pull(graph, self.costs, mapped.as_ref().unwrap_or(recorded.1), unknown)?;
+        if let Some(mapped) = &mapped {
+            let ratios = mapping::ratios((recorded.0, &recorded.1.prices), (graph, &mapped.prices));
+            for (scale, ratio) in scale.iter_mut().zip(ratios) {
+                *scale = Scale { follows: unknown.residual_follows, ..scale.after(ratio) };
+            }
+        }
+        Ok((after, scale))
+    }
+
     /// Evaluates mappings one after the other, all costs in the middle of their intervals.
     ///
     /// # Errors
@@ -265,25 +285,9 @@ impl<'p> Base<'p> {
 
     /// Conditions and residuals under a lever; `graph` is the program that it leaves.
     fn under(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Cow<'_, [i64]>)> {
-        let recorded = self.program.graph;
-        let mapped = lever.mapping.is_some().then(|| self.program.conditions_of(graph, &self.draw)).transpose()?;
-        let before = mapped.as_ref().unwrap_or(&self.conditions);
-        let (after, mut scale) = lever.pull(graph, self.program.costs, before, &self.unknown)?;
-        if let Some(mapped) = &mapped {
-            let ratios = mapping::ratios((recorded, &self.conditions.prices), (graph, &mapped.prices));
-            for (scale, ratio) in scale.iter_mut().zip(ratios) {
-                *scale = Scale { follows: self.unknown.residual_follows, ..scale.after(ratio) };
-            }
-        }
-        let mut residuals = Cow::Borrowed(self.residuals.as_slice());
-        if scale.iter().any(|scale| scale.ratio != 1.0) {
-            for (residual, class) in residuals.to_mut().iter_mut().zip(&graph.calls.class) {
-                let scale = scale[*class as usize];
-                if scale.ratio != 1.0 {
-                    *residual = scale.of(*residual as f64) as i64;
-                }
-            }
-        }
+        let recorded = (self.program.graph, &self.conditions);
+        let (after, scale) = self.program.pull(lever, recorded, graph, &(self.draw, self.unknown))?;
+        let residuals = scaled(&self.residuals, graph, &scale);
         Ok((Conditions { unrecorded: true, ..after }, residuals))
     }
 
@@ -306,6 +310,20 @@ impl<'p> Base<'p> {
     fn over(&self, replayed: &Replayed) -> f64 {
         replayed.total as f64 / self.now.max(1) as f64
     }
+}
+
+/// Residuals after a change, by what becomes of their classes.
+fn scaled<'r>(residuals: &'r [i64], graph: &Graph, scale: &[Scale]) -> Cow<'r, [i64]> {
+    let mut residuals = Cow::Borrowed(residuals);
+    if scale.iter().any(|scale| scale.ratio != 1.0) {
+        for (residual, class) in residuals.to_mut().iter_mut().zip(&graph.calls.class) {
+            let scale = scale[*class as usize];
+            if scale.ratio != 1.0 {
+                *residual = scale.of(*residual as f64) as i64;
+            }
+        }
+    }
+    residuals
 }
 
 /// A program that was learned once, for many mappings.
@@ -375,7 +393,10 @@ fn interval(mut drawn: Vec<f64>) -> Interval {
 }
 
 /// `work` of each of `all`, by the cores that there are.
-fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
+///
+/// # Errors
+/// The first of `work`.
+pub fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let each = all.len().div_ceil(cores).max(1);
     std::thread::scope(|scope| {

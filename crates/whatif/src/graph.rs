@@ -244,6 +244,17 @@ impl Graph {
         self.classes[self.calls.class[call as usize] as usize]
     }
 
+    /// The farthest of what a call begins and completes.
+    pub fn reach(&self, call: CallId) -> Reach {
+        let kind = |step| match step {
+            Step::Send(message) | Step::Post(message) | Step::Sent(message) | Step::Received(message) => {
+                self.messages[message as usize].kind
+            }
+            Step::Enter(member) | Step::Leave(member) => self.gatherings[self.gathering(member) as usize].kind,
+        };
+        self.steps(call).map(|step| self.kinds[kind(step) as usize].reach).max().unwrap_or(Reach::Host)
+    }
+
     /// The gathering of a member's place.
     pub fn gathering(&self, member: u32) -> u32 {
         self.gatherings.partition_point(|gathering| gathering.first <= member) as u32 - 1

@@ -214,6 +214,7 @@ impl Bench {
             },
             // The ranks bind themselves.
             cores: Some(linux::affinity::allowed()?),
+            seats: None,
             contained: pair.is_none(),
         };
         let streams = if pair.is_some() { Streams::KeptHere } else { Streams::Kept };

@@ -104,6 +104,7 @@ fn run(request: &Request, installation: &Installation, program: &Program, mode: 
         variables: profiled.variables.clone(),
         place: Place::Here,
         cores: Some(vec![request.cores.0]),
+        seats: None,
         contained: true,
     };
     let failed = |cause: String| {

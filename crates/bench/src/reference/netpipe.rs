@@ -120,6 +120,7 @@ fn run(spec: &PointSpec, flags: &[&str], repeats: u64, variables: &Variables) ->
         variables: transport.into_iter().chain(variables.iter().cloned()).collect(),
         place: Place::Here,
         cores: None,
+        seats: None,
         contained: true,
     };
     let mut running = Running::start(&job, scratch, Streams::Kept, None)?;

@@ -29,6 +29,8 @@ pub struct Ran {
     /// Wall clock at the start, since the Unix epoch.
     pub started: Nanoseconds,
     pub elapsed: Nanoseconds,
+    /// What of it was between MPI_Init and MPI_Finalize, if the trial goes by that.
+    pub mpi: Option<Nanoseconds>,
     pub cpu: Option<Nanoseconds>,
     pub said: String,
     pub complained: String,
@@ -265,7 +267,7 @@ impl Conducted<'_> {
 
     /// A run as it counts; a result that is wrong ends its arm.
     fn judged(&mut self, arm: usize, ran: Ran, round: Option<u32>, order: u32) -> Result<Run> {
-        let value = self.design.merit.of(ran.elapsed, &ran.said, &ran.complained)?;
+        let value = self.design.merit.of(ran.mpi.unwrap_or(ran.elapsed), &ran.said, &ran.complained)?;
         if let Some(check) = &self.design.check {
             let began = UNIX_EPOCH + Duration::from_nanos(ran.started.0);
             let evidence = check.evidence(Path::new(&self.design.folder), began, &ran.said, &ran.complained)?;

@@ -1,28 +1,36 @@
-//! What a trial goes by: the time of a run, or a number that it prints.
+//! What a trial goes by: the time of a run, all of it or between MPI_Init and MPI_Finalize, or a number that it prints.
 
 use machine::{Fault, Nanoseconds, Result};
 use regex_lite::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
+/// In place of a pattern: the time between MPI_Init and MPI_Finalize.
+pub const MPI: &str = "mpi";
+
 /// The figure that tells a better run from a worse one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merit {
-    /// The last number that this pattern's group finds in what a run prints; `None`: the time from start to end.
+    /// The last number that this pattern's group finds in what a run prints; `None`: a time.
     pub pattern: Option<String>,
     pub more_is_better: bool,
+    /// The time between MPI_Init and MPI_Finalize, as the profiler measures it, and not from start to end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mpi: bool,
 }
 
 impl Merit {
     /// # Errors
     /// The pattern is none, or has not one group.
     pub fn new(pattern: Option<&str>, more_is_better: bool) -> Result<Merit> {
+        let mpi = pattern == Some(MPI);
+        let pattern = pattern.filter(|_| !mpi);
         if let Some(pattern) = pattern {
             compiled("metric", pattern)?;
         } else if more_is_better {
             let next = "name a number that the program prints with --metric 'Performance: +([0-9.]+)' --more";
             return Err(Fault::new("--more", "a run that takes longer is not better", next));
         }
-        Ok(Merit { pattern: pattern.map(str::to_owned), more_is_better })
+        Ok(Merit { pattern: pattern.map(str::to_owned), more_is_better, mpi })
     }
 
     /// What a run gave, by its time or what it printed: standard output, else standard error.
@@ -44,6 +52,7 @@ impl Merit {
     /// What it is, with its unit where that is known.
     pub fn name(&self) -> String {
         match &self.pattern {
+            None if self.mpi => "time between MPI_Init and MPI_Finalize [s]".to_owned(),
             None => "time of a run [s]".to_owned(),
             // The words before the number.
             Some(pattern) => {
@@ -92,6 +101,16 @@ mod tests {
             (merit.name().as_str(), Merit::new(Some("([0-9]+) ns"), false).unwrap().name().as_str()),
             ("time", "([0-9]+) ns")
         );
+    }
+
+    #[test]
+    fn the_time_of_mpi_is_a_time_and_changes_no_other_trial() {
+        let merit = Merit::new(Some(MPI), false).unwrap();
+        assert_eq!((merit.of(SECOND, "", "").unwrap(), merit.mpi, merit.pattern.is_none()), (1.5, true, true));
+        assert!(Merit::new(Some(MPI), true).is_err());
+        let before = r#"{"pattern":null,"more_is_better":false}"#;
+        assert_eq!(serde_json::to_string(&Merit::new(None, false).unwrap()).unwrap(), before);
+        assert!(!serde_json::from_str::<Merit>(before).unwrap().mpi);
     }
 
     #[test]

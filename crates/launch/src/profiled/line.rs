@@ -1,6 +1,7 @@
 //! The words of a command that starts an MPI program: which launcher, and which of them are the programs.
 
 use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::installation::{Family, Installation};
@@ -20,8 +21,21 @@ pub enum Launcher {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     pub path: PathBuf,
+    /// The place of its word.
+    pub at: usize,
     /// Every word before it is understood, so that it is this one and no other.
     pub certain: bool,
+}
+
+/// One option of a launcher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Without its dashes.
+    pub name: String,
+    /// The first of its values.
+    pub value: Option<String>,
+    /// The places of its words.
+    pub at: Range<usize>,
 }
 
 /// What is known of a command before it runs.
@@ -31,6 +45,8 @@ pub struct Line {
     pub launcher: Option<(usize, Launcher)>,
     /// Several where parts are separated by `:`.
     pub programs: Vec<Program>,
+    /// The launcher's options, of all parts.
+    pub settings: Vec<Setting>,
 }
 
 /// Open MPI's list of variables to pass on, as a variable itself.
@@ -54,6 +70,8 @@ struct Options {
     flags: &'static [&'static str],
     one: &'static [&'static str],
     two: &'static [&'static str],
+    /// A value may be joined to an option of one letter: `-n4`.
+    joined: bool,
 }
 
 /// With one dash or two (mpirun(1) of 4.1, prterun(1) of 5.0).
@@ -74,6 +92,7 @@ const OPEN_MPI: Options = Options {
         "server-wait-time", "xterm", "preload-files", "max-restarts", "launch-agent", "cpus-per-proc", "cpus-per-rank",
     ],
     two: &["mca", "gmca", "omca", "prtemca", "pmixmca", "gpmixmca", "gprtemca"],
+    joined: false,
 };
 
 #[rustfmt::skip]
@@ -89,6 +108,7 @@ const HYDRA: Options = Options {
         "topolib", "gpus-per-proc", "gpu-subdevs-per-proc", "timeout", "path",
     ],
     two: &["env", "genv"],
+    joined: false,
 };
 
 #[rustfmt::skip]
@@ -105,35 +125,42 @@ const SLURM: Options = Options {
         "cpu-bind", "mem-bind", "reservation", "gres", "hint", "wait", "cpu-freq", "cpus-per-gpu",
     ],
     two: &[],
+    joined: true,
 };
 
 /// Of `plimsoll mpirun`.
 const PLIMSOLL: Options = Options {
     flags: &["lab", "oversubscribe", "q", "quiet", "prove"],
-    one: &["n", "np", "ranks", "placement", "carrier", "network", "profile", "mpi", "report", "mpirun-args"],
+    one: &["n", "np", "ranks", "placement", "carrier", "network", "profile", "mpi", "report", "mpirun-args", "seats"],
     two: &[],
+    joined: false,
 };
 
 impl Line {
     /// Looks at the files that the words name; runs a launcher with `--version` to see whose it is.
     pub fn read(words: &[OsString]) -> Line {
         let first = unwrapped(words);
-        let Some(word) = words.get(first) else { return Line { launcher: None, programs: Vec::new() } };
-        let launcher = launcher(words, first);
-        let programs = match &launcher {
-            Some(Launcher::Mpi(installation)) => {
-                let options = match installation.family {
-                    Family::OpenMpi => &OPEN_MPI,
-                    Family::Mpich | Family::IntelMpi => &HYDRA,
-                };
-                let parts = words[first + 1..].split(|word| word == ":");
-                parts.filter_map(|part| program_among(part, options)).collect()
-            }
-            Some(Launcher::Slurm) => program_among(&words[first + 1..], &SLURM).into_iter().collect(),
-            Some(Launcher::Plimsoll) => program_among(&words[first + 2..], &PLIMSOLL).into_iter().collect(),
-            None => program::find(word).ok().map(|path| Program { path, certain: true }).into_iter().collect(),
+        let mut line = Line { launcher: None, programs: Vec::new(), settings: Vec::new() };
+        let Some(word) = words.get(first) else { return line };
+        let Some(launcher) = launcher(words, first) else {
+            let program = program::find(word).ok().map(|path| Program { path, at: first, certain: true });
+            line.programs.extend(program);
+            return line;
         };
-        Line { launcher: launcher.map(|launcher| (first, launcher)), programs }
+        let (options, mut at) = match &launcher {
+            Launcher::Mpi(Installation { family: Family::OpenMpi, .. }) => (&OPEN_MPI, first + 1),
+            Launcher::Mpi(_) => (&HYDRA, first + 1),
+            Launcher::Slurm => (&SLURM, first + 1),
+            Launcher::Plimsoll => (&PLIMSOLL, first + 2),
+        };
+        let has_parts = matches!(launcher, Launcher::Mpi(_));
+        for part in words[at..].split(|word| has_parts && word == ":") {
+            let program = program_among(part, at, options, &mut line.settings);
+            line.programs.extend(program);
+            at += part.len() + 1;
+        }
+        line.launcher = Some((first, launcher));
+        line
     }
 
     /// The words with `names` of the environment passed on to ranks on other hosts, where the launcher does that only
@@ -212,8 +239,8 @@ fn launcher(words: &[OsString], at: usize) -> Option<Launcher> {
     Installation::by_launcher(&path).map(Launcher::Mpi)
 }
 
-/// The program of one part of a command line.
-fn program_among(words: &[OsString], options: &Options) -> Option<Program> {
+/// The program of one part of a command line, which begins at the word `first`; the options before it go to `settings`.
+fn program_among(words: &[OsString], first: usize, options: &Options, settings: &mut Vec<Setting>) -> Option<Program> {
     let (mut at, mut certain) = (0, true);
     while let Some(word) = words.get(at) {
         let text = word.to_string_lossy();
@@ -223,7 +250,7 @@ fn program_among(words: &[OsString], options: &Options) -> Option<Program> {
         }
         let Some(option) = text.strip_prefix('-') else {
             match program::find(word) {
-                Ok(path) => return Some(Program { path, certain }),
+                Ok(path) => return Some(Program { path, at: first + at, certain }),
                 // The value of an option that is not known here.
                 Err(_) if !certain => {
                     at += 1;
@@ -232,19 +259,30 @@ fn program_among(words: &[OsString], options: &Options) -> Option<Program> {
                 Err(_) => return None,
             }
         };
+        let one_dash = !option.starts_with('-');
         let option = option.strip_prefix('-').unwrap_or(option);
-        let values = if option.contains('=') {
-            0
+        let joined = options.joined && one_dash && option.get(1..).is_some_and(|value| !value.is_empty());
+        let (name, value, values) = if joined && options.one.contains(&&option[..1]) {
+            (&option[..1], Some(option[1..].to_owned()), 0)
+        } else if let Some((name, value)) = option.split_once('=') {
+            (name, Some(value.to_owned()), 0)
         } else if options.two.contains(&option) {
-            2
+            (option, None, 2)
         } else if options.one.contains(&option) {
-            1
+            (option, None, 1)
         } else {
             // What follows an option that is not known may be its value.
             certain &= options.flags.contains(&option);
-            0
+            (option, None, 0)
         };
-        at += 1 + values;
+        let following = || words[at + 1..].first().map(|value| value.to_string_lossy().into_owned());
+        let end = (at + 1 + values).min(words.len());
+        settings.push(Setting {
+            name: name.to_owned(),
+            value: value.or_else(|| following().filter(|_| values > 0)),
+            at: first + at..first + end,
+        });
+        at = end;
     }
     None
 }
@@ -270,7 +308,7 @@ mod tests {
     #[test]
     fn the_program_is_found_behind_the_launchers_options() {
         let found = |text: &str, options| {
-            let program = program_among(&words(text), options)?;
+            let program = program_among(&words(text), 0, options, &mut Vec::new())?;
             Some((program.path.file_name()?.to_string_lossy().into_owned(), program.certain))
         };
         let sh = |certain| Some(("sh".to_owned(), certain));
@@ -297,7 +335,7 @@ mod tests {
         }
         let line = Line::read(&words("env A=b sh -c true"));
         assert_eq!((line.launcher, line.programs.len(), line.programs[0].certain), (None, 1, true));
-        assert_eq!(Line::read(&words("timeout 60")), Line { launcher: None, programs: Vec::new() });
+        assert!(Line::read(&words("timeout 60")).programs.is_empty());
         let line = Line::read(&words("plimsoll mpirun -n 2 -- sh"));
         assert_eq!((line.launcher, line.programs.len()), (Some((0, Launcher::Plimsoll)), 1));
     }
@@ -305,7 +343,7 @@ mod tests {
     #[test]
     fn open_mpi_is_told_what_to_pass_on_in_the_way_that_the_user_chose() {
         let exporting = |text: &str, at, launcher| {
-            let line = Line { launcher: Some((at, launcher)), programs: Vec::new() };
+            let line = Line { launcher: Some((at, launcher)), programs: Vec::new(), settings: Vec::new() };
             let all = line.exporting(&words(text), &["A", "B"]);
             all.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
         };

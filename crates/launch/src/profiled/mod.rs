@@ -22,7 +22,7 @@ use profile::job::Job;
 use record::folder::{self, variable};
 use record::perturbation::Perturbation;
 
-pub use line::{Launcher, Line, Program};
+pub use line::{Launcher, Line, Program, Setting};
 pub use outcome::Outcome;
 pub use place::Place;
 pub use remote::{leave, sample};

@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn line(launcher: Option<Launcher>) -> Line {
-        Line { launcher: launcher.map(|launcher| (0, launcher)), programs: Vec::new() }
+        Line { launcher: launcher.map(|launcher| (0, launcher)), programs: Vec::new(), settings: Vec::new() }
     }
 
     #[test]

@@ -1,17 +1,21 @@
 //! The sampler of one host: looks at its cores and at the tables of its ranks, and writes what changed.
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use linux::accounting::{CoresSensor, EnergySensor, own_thread_time};
+use linux::accounting::{Charges, CoresSensor, EnergySensor, core_clock, ksoftirqd, own_thread_time, process_time};
 use linux::clock::monotonic;
 use machine::choice::Choice;
 use machine::topology::Topology;
-use machine::{CoreId, CpuSet, Fault, Nanoseconds, Reading, Result};
+use machine::{CoreId, CpuSet, Fault, Nanoseconds, Reading, Result, Source};
 use record::folder;
-use record::samples::{CoreLoad, CoreWork, Energy, Head, Origins, SamplerCost, ThreadStop, ThreadWork, Writer};
+use record::samples::{
+    Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, Origins, SamplerCost, ThreadStop,
+    ThreadWork, Writer,
+};
 
 use super::watched::Watched;
 
@@ -29,6 +33,9 @@ const LOAD: Nanoseconds = Nanoseconds(100_000_000);
 
 /// About what a look takes.
 const SLICE: Nanoseconds = Nanoseconds(100_000);
+
+/// How often clocks are looked at: some kernels interrupt a core to know its clock.
+const CLOCKS: Nanoseconds = Nanoseconds(1_000_000_000);
 
 /// How often new ranks are looked for, and the cost of sampling.
 const SURVEY: Nanoseconds = Nanoseconds(200_000_000);
@@ -63,6 +70,8 @@ impl Account {
 pub struct Sampler {
     writer: Writer<fs::File>,
     cores: CoresSensor,
+    /// The kernel's threads for softirqs, by core.
+    ksoftirqd: BTreeMap<CoreId, u32>,
     energy: Reading<EnergySensor>,
     watched: Watched,
     interval: Nanoseconds,
@@ -71,6 +80,8 @@ pub struct Sampler {
     looks: u64,
     /// Length of the file at which the interval doubles.
     stretch_at: u64,
+    /// When clocks were last looked at.
+    clocked: Nanoseconds,
     /// When the cost was last judged, and what it was.
     judged: (Nanoseconds, Nanoseconds),
 }
@@ -110,10 +121,12 @@ impl Sampler {
         };
         cores.work()?;
         let (path, file) = new_file(&settings.folder, &host)?;
-        let writer = Writer::begin(file, &head).map_err(|e| unwritten(&path, e))?;
+        let mut writer = Writer::begin(file, &head).map_err(|e| unwritten(&path, e))?;
+        writer.accounting(&accounting()).map_err(|e| unwritten(&path, e))?;
         Ok(Sampler {
             writer,
             cores,
+            ksoftirqd: ksoftirqd(),
             energy,
             watched: Watched::new(&settings.folder, &boot),
             interval,
@@ -121,6 +134,7 @@ impl Sampler {
             begun: now,
             looks: 0,
             stretch_at: STRETCH,
+            clocked: Nanoseconds(0),
             judged: (now, own_thread_time()),
         })
     }
@@ -199,6 +213,19 @@ impl Sampler {
         for (core, load) in self.cores.load().unwrap_or_default() {
             self.writer.core_load(core.0, &CoreLoad { idle: load.idle, stolen: load.stolen })?;
         }
+        for (core, thread) in &self.ksoftirqd {
+            if let Some(used) = process_time(*thread) {
+                self.writer.core_deferred(core.0, &CoreDeferred { cpu: used.0 })?;
+            }
+        }
+        if Nanoseconds(now) >= self.clocked + CLOCKS {
+            self.clocked = Nanoseconds(now);
+            for core in self.cores.online() {
+                if let Reading::Measured(clock) = core_clock(&Source::live(), *core) {
+                    self.writer.core_clock(core.0, &CoreClock { hertz: clock.0 })?;
+                }
+            }
+        }
         self.watched.load(&mut self.writer)?;
         if let Reading::Measured(sensor) = &mut self.energy {
             for (nth, zone) in sensor.read().into_iter().enumerate() {
@@ -245,6 +272,15 @@ impl Sampler {
 fn for_ranks() -> Option<u32> {
     let choice = Choice::among(Topology::live().ok()?, linux::affinity::allowed().ok()?);
     Some(choice.whole().len() as u32)
+}
+
+/// How the kernel accounts, and which threads are of one core.
+fn accounting() -> Accounting {
+    let charges = Charges::here();
+    let cpus = Topology::live().map(|topology| &topology.cpus[..]).unwrap_or_default();
+    let several = cpus.iter().filter(|cpu| cpu.threads.len() > 1);
+    let threads = several.filter_map(|cpu| Some((cpu.id.0, cpu.threads.first()?.0))).collect();
+    Accounting { softirqs_charged: charges.softirqs, stolen_charged: charges.stolen, threads }
 }
 
 /// The package that a core is in; 0 where the kernel does not say.

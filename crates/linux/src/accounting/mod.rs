@@ -4,11 +4,15 @@
 //! interrupted, and `/proc/stat` sees of it only what a timer tick happens to hit.
 
 mod busy;
+mod capability;
+mod charge;
+mod core_clock;
 mod cores;
 mod counters;
 mod energy;
 mod heap;
 mod interrupts;
+mod job;
 mod meter;
 mod process;
 mod procfile;
@@ -17,11 +21,15 @@ mod table;
 mod thread;
 
 pub use busy::{BusyMeter, CoreBusy};
+pub use capability::{CapabilityProbe, ksoftirqd};
+pub use charge::Charges;
+pub use core_clock::told as core_clock;
 pub use cores::{CoreLoad, CoreTotals, CoresSensor, Origins};
 pub use counters::{Counter, CounterKind};
 pub use energy::{EnergySensor, ZoneEnergy};
 pub use heap::{heap, resident, shared};
 pub use interrupts::{InterruptCounts, InterruptTable};
+pub use job::JobProcess;
 pub use meter::{CoreCounts, HostMeter};
 pub use process::{
     ThreadWatch, Whereabouts, is_there, number_here, own_thread_time, pid_namespace, process_time, time_of_children,

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use chart::number::nanoseconds;
+use machine::costs::Interval;
 use serde_json::{Value, json};
 use whatif::answer::Against;
 
 use crate::critical::Names;
-use crate::whatif_page::{path, shares, than};
+use crate::whatif_page::{path, shares};
 
 /// What is printed of a prediction that came out.
 #[derive(Debug)]
@@ -24,15 +25,19 @@ pub struct Page<'a> {
 
 impl Page<'_> {
     pub fn terminal(&self) -> String {
-        let Against { recorded, predicted, unchanged, unseen, path } = self.against;
+        let Against { recorded, predicted, unchanged, mapped, unseen, path } = self.against;
         let [from, to] = &self.carried;
+        let figures = |Interval { low, middle, high }: &Interval| format!("{middle:.3}x ({low:.3} .. {high:.3})");
         let mut text = format!(
             "{}: {} recorded, carried by {to}\n\nPredicted       {} of it: calls as in {}, carried by {from}; computing as recorded\n",
             self.other.display(),
             nanoseconds(*recorded),
-            than(predicted).rsplit_once(' ').map_or("", |(figures, _)| figures),
+            figures(predicted),
             self.folder,
         );
+        if let Some(mapped) = mapped {
+            text += &format!("Mapped          {} of it: computing too as in {}\n", figures(mapped), self.folder);
+        }
         text += &format!("Unchanged       {unchanged:.3}x of it: what {} itself took\n", self.folder);
         text += &format!("Critical path   {}\n", shares(&path.parts));
         if *unseen > 0.0 {
@@ -47,10 +52,10 @@ impl Page<'_> {
     }
 
     pub fn json(&self) -> Value {
-        let Against { recorded, predicted, unchanged, unseen, path: critical } = self.against;
+        let Against { recorded, predicted, unchanged, mapped, unseen, path: critical } = self.against;
         json!({
             "folder": self.folder, "against": self.other, "carried": self.carried, "recorded_ns": recorded,
-            "predicted": predicted, "unchanged": unchanged, "unseen_calls": unseen, "path": path(critical, self.names),
+            "predicted": predicted, "whole_mapped": mapped, "unchanged": unchanged, "unseen_calls": unseen, "path": path(critical, self.names),
             "notes": self.notes,
         })
     }

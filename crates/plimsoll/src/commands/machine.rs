@@ -4,10 +4,11 @@ use std::process::ExitCode;
 use machine::source::write_archive;
 use machine::{Fault, Machine, Result, Source, count};
 
-use crate::machine_page;
+use super::capability;
+use crate::{capability_page, machine_page};
 use linux::output;
 
-/// Describes this host: sites, ports, controls and sensors.
+/// Describes this host: sites, ports, controls and sensors; what ranks can have of each core
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Print JSON instead of a page.
@@ -19,19 +20,24 @@ pub struct Arguments {
     /// Describe the machine archived in DIR, or the copy of /sys and /proc under it, instead of this host.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
+    /// Say what share of each core ranks can have; inside a batch system's job, of all its nodes.
+    #[arg(long, conflicts_with = "capture")]
+    capability: bool,
+    #[command(flatten)]
+    looks: capability::Looks,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    if arguments.capability {
+        return tell_capability(&arguments);
+    }
     let source = match &arguments.root {
         Some(directory) => Source::open(directory)?,
         None => Source::live(),
     };
     let machine = Machine::read(&source)?;
     let mut text = match arguments.json {
-        true => {
-            let json = serde_json::to_string_pretty(&machine);
-            json.map_err(|error| Fault::because("machine description", error, "report this as a defect"))? + "\n"
-        }
+        true => json(&machine)?,
         false => machine_page::page(&machine),
     };
     if let Some(directory) = &arguments.capture {
@@ -44,4 +50,22 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn tell_capability(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(root) = &arguments.root {
+        let cause = "what takes time of a core is seen while it does, and an archive is of one moment";
+        return Err(Fault::new(format!("--root {}", root.display()), cause, "leave --root out, or --capability"));
+    }
+    let map = arguments.looks.map()?;
+    output::print(&match arguments.json {
+        true => json(&map)?,
+        false => capability_page::page(&map, arguments.looks.seconds),
+    })?;
+    Ok(super::exit_code())
+}
+
+fn json(of: &impl serde::Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(of);
+    Ok(text.map_err(|error| Fault::because("machine description", error, "report this as a defect"))? + "\n")
 }

@@ -1,4 +1,5 @@
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,6 +9,7 @@ use launch::carrier::{self, Network};
 use launch::carriers::{self, Carrier};
 use launch::installation::Choice;
 use launch::session::{self, Request, Target};
+use machine::seat::Seats;
 use machine::{Fault, Result, Site};
 
 /// Runs an MPI program as it is, over the engine, and says what really carried its messages.
@@ -43,6 +45,9 @@ pub struct Arguments {
     /// Run on two hosts made for this run (network namespaces), half of the ranks on each; needs root
     #[arg(long)]
     lab: bool,
+    /// Where each rank runs: a line RANK HOST CORES for each, like '3 node1 0-3'
+    #[arg(long, value_name = "FILE", value_parser = seats)]
+    seats: Option<Seats>,
     /// Let ranks share cores with an engine at core:N where there are too few cores
     #[arg(long)]
     oversubscribe: bool,
@@ -84,6 +89,11 @@ fn mpi(text: &str) -> Result<Choice> {
     text.parse()
 }
 
+fn seats(path: &str) -> Result<Seats> {
+    let text = fs::read_to_string(path).map_err(|e| Fault::because(format!("file {path}"), e, "check its name"))?;
+    text.parse::<Seats>().map_err(|fault| fault.within(format!("file {path}")))
+}
+
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let command = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
@@ -104,6 +114,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         network: arguments.network,
         mpi: arguments.mpi.unwrap_or_default(),
         lab: arguments.lab,
+        seats: arguments.seats,
         oversubscribe: arguments.oversubscribe,
         quiet: arguments.quiet,
         report: arguments.report,

@@ -83,6 +83,27 @@ fn page(name: &str, schedule: &goal::Schedule, finished: &Finished) -> String {
     )
 }
 
+/// What the engines counted, by its name in JSON.
+pub fn counters(outcome: &Outcome) -> [(&'static str, u64); 5] {
+    [
+        ("packets", outcome.count(|counters| counters.packets_sent)),
+        ("lost", outcome.lost),
+        ("retransmitted", outcome.count(|counters| counters.retransmitted)),
+        ("unexpected", outcome.unexpected),
+        ("waits_for_credit", outcome.count(|counters| counters.credit_waits)),
+    ]
+}
+
+/// The same in words.
+pub fn counted(outcome: &Outcome) -> String {
+    let [packets, lost, again, unexpected, waits] = counters(outcome).map(|(_, count)| count);
+    format!(
+        "{}, {} lost, {again} sent again; {unexpected} messages came before their receives; {waits} waits for credit.",
+        count::of(packets, "packet"),
+        count::grouped(lost),
+    )
+}
+
 /// Where in their intervals the costs lie: all at their middle, all at their least, all at their most.
 const PLACES: [f64; 3] = [0.0, -1.0, 1.0];
 
@@ -111,25 +132,23 @@ fn over_engines(
     let outcomes = PLACES.iter().map(|place| run(&known.costs, *place)).collect::<Result<Vec<Outcome>>>()?;
     let totals: Vec<f64> = outcomes.iter().map(|outcome| outcome.total() as f64 / 1e3).collect();
     let ends = (totals.iter().copied().fold(f64::MAX, f64::min), totals.iter().copied().fold(0.0, f64::max));
-    let Outcome { ranks, busy, engines, messages, unexpected, lost, .. } = &outcomes[0];
-    let packets = outcomes[0].count(|counters| counters.packets_sent);
-    let again = outcomes[0].count(|counters| counters.retransmitted);
-    let waits = outcomes[0].count(|counters| counters.credit_waits);
+    let Outcome { ranks, busy, engines, messages, .. } = &outcomes[0];
     let share =
         |busy: &[u64]| busy.iter().sum::<u64>() as f64 / (busy.len().max(1) as u64 * outcomes[0].total().max(1)) as f64;
     let all = || {
         let ns = |ps: &[u64]| ps.iter().map(|ps| *ps as f64 / 1e3).collect::<Vec<f64>>();
-        json!({
+        let mut all = json!({
             "file": name, "placement": site.to_string(), "total_ns": totals[0], "total_low_ns": ends.0, "total_high_ns": ends.1,
             "ranks_ns": ns(ranks), "busy_ns": ns(busy), "engines_busy_ns": ns(engines), "messages": messages,
-            "bytes": outcomes[0].received, "packets": packets, "lost": lost, "retransmitted": again,
-            "unexpected": unexpected, "waits_for_credit": waits,
-        })
+            "bytes": outcomes[0].received,
+        });
+        counters(&outcomes[0]).into_iter().for_each(|(name, count)| all[name] = count.into());
+        all
     };
     let mut text = format!(
         "{name}: {} on {}, {}, over plimsoll's engine at {site}\n\
          Ends after {} ({} .. {} at the ends of the costs' intervals).\n\
-         {}, {} lost, {again} sent again; {unexpected} messages came before their receives; {waits} waits for credit.\n\
+         {}\n\
          Ranks' cores are busy {:.0} % of it.",
         count::of(ranks.len() as u64, "rank"),
         count::of(ranks.len().div_ceil(per_host as usize) as u64, "host"),
@@ -137,8 +156,7 @@ fn over_engines(
         nanoseconds(totals[0]),
         nanoseconds(ends.0),
         nanoseconds(ends.1),
-        count::of(packets, "packet"),
-        count::grouped(*lost),
+        counted(&outcomes[0]),
         100.0 * share(busy)
     );
     if !engines.is_empty() {

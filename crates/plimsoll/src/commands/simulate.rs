@@ -1,5 +1,6 @@
 //! `plimsoll whatif --simulate`: a program made by rule, or a schedule, on machines that a file describes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,18 +11,23 @@ use machine::{Fault, Result, count};
 use serde_json::{Value, json};
 use whatif::simulate::cluster::file::{Outcome, Simulation};
 use whatif::simulate::cluster::power::Joules;
+use whatif::simulate::cluster::profile::Place;
 use whatif::simulate::cluster::{Busy, Cluster, Finished, Split};
+
+use super::schedule::{counted, counters};
 
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(next_help_heading = "Simulating machines")]
 pub struct Arguments {
-    /// Simulate what FILE says: machines, link, protocol, mapping and program (docs/simulate.md)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["folder", "measure", "goal"])]
+    /// Simulate what FILE says: machines, link, protocol, mapping and program (docs/simulate.md); or a testbed of the papers that
+    /// is installed, by its name
+    #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["folder", "measure", "goal"])]
     pub simulate: Option<PathBuf>,
 }
 
 pub fn run(file: &Path, json: bool) -> Result<ExitCode> {
+    let file = &testbed(file)?;
     let simulation = Simulation::read(file)?;
     let program = simulation.program.clone();
     let (cluster, outcome) = simulation.run().map_err(|fault| fault.within(file.display()))?;
@@ -32,6 +38,36 @@ pub fn run(file: &Path, json: bool) -> Result<ExitCode> {
         output::print(&page(&program, &cluster, &outcome))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn place(cluster: &Cluster) -> &'static str {
+    if cluster.profile.place == Place::Engine { "a core of their host" } else { "their ranks" }
+}
+
+/// Of a word that names no file: the testbed of that name, from where they are installed or in the source of a build.
+pub fn testbed(file: &Path) -> Result<PathBuf> {
+    if file.components().count() != 1 || file.exists() {
+        return Ok(file.to_owned());
+    }
+    let own = std::env::current_exe()
+        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    // PREFIX/bin/plimsoll, or target/release/plimsoll, or a test's target/debug/deps/plimsoll.
+    let above = own.ancestors().skip(1).take(4);
+    let folders =
+        above.flat_map(|above| ["share/plimsoll/testbeds", "crates/whatif/testbeds"].map(|of| above.join(of)));
+    let folder = folders.into_iter().find(|folder| folder.is_dir());
+    let found = folder.iter().flat_map(std::fs::read_dir).flatten().flatten().map(|entry| entry.path());
+    let mut known: Vec<PathBuf> = found.filter(|path| path.extension().is_some_and(|of| of == "toml")).collect();
+    if let Some(at) = known.iter().position(|path| path.file_stem() == Some(file.as_os_str())) {
+        return Ok(known.swap_remove(at));
+    }
+    known.sort();
+    let names: Vec<_> = known.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
+    let cause = match names.is_empty() {
+        true => "there is no such file, and no testbed is installed beside this program".to_owned(),
+        false => format!("there is no such file, and of testbeds there are {}", names.join(", ")),
+    };
+    Err(Fault::new(file.display().to_string(), cause, "name a file like those of docs/simulate.md, or one of these"))
 }
 
 fn time(picoseconds: u64) -> String {
@@ -54,7 +90,7 @@ fn more(of: usize, noun: &str) -> String {
 }
 
 fn page(program: &str, cluster: &Cluster, outcome: &Outcome) -> String {
-    let Outcome { finished, joules } = outcome;
+    let Outcome { finished, joules, engines } = outcome;
     let (total, seconds) = (finished.total(), seconds(finished));
     let mut text = format!(
         "{program}: {} on {}, {}; modelled\nEnds after {}; {}, {:.0} a second, {:.1} MB/s\n",
@@ -66,6 +102,9 @@ fn page(program: &str, cluster: &Cluster, outcome: &Outcome) -> String {
         finished.messages as f64 / seconds,
         finished.sent as f64 / seconds / 1e6,
     );
+    if let Some(engines) = engines {
+        text += &format!("plimsoll's engines at {}: {}\n", place(cluster), counted(engines));
+    }
     text += "\nRank   core            computing   sending   waiting   ends\n";
     for (rank, (split, seat)) in finished.splits.iter().zip(&cluster.seats).enumerate().take(MOST) {
         let host = &cluster.hosts[seat.host];
@@ -122,7 +161,7 @@ fn page(program: &str, cluster: &Cluster, outcome: &Outcome) -> String {
 }
 
 fn all(program: &str, cluster: &Cluster, outcome: &Outcome) -> Value {
-    let Outcome { finished, joules } = outcome;
+    let Outcome { finished, joules, engines } = outcome;
     let seconds = seconds(finished);
     let rank = |(rank, split): (usize, &Split)| {
         let seat = cluster.seats[rank];
@@ -153,6 +192,7 @@ fn all(program: &str, cluster: &Cluster, outcome: &Outcome) -> Value {
         "bytes": finished.sent,
         "messages_a_second": finished.messages as f64 / seconds,
         "ranks": finished.splits.iter().enumerate().map(rank).collect::<Vec<_>>(),
+        "engines": engines.as_ref().map(|engines| counters(engines).into_iter().collect::<BTreeMap<_, _>>()),
         "hosts": cluster.hosts.iter().enumerate().map(host).collect::<Vec<_>>(),
         "constants": cluster.profile.constants.iter().map(constant).collect::<Vec<_>>(),
     })

@@ -39,8 +39,9 @@ pub struct Arguments {
     /// With -n: more options of `plimsoll mpirun`, like '--lab' or '--profile DIR'
     #[arg(long, value_name = "OPTIONS", requires = "ranks", allow_hyphen_values = true, value_parser = super::mpirun::options)]
     mpirun: Option<super::mpirun::Options>,
-    /// Go by the last number that the group of this pattern finds in what is printed [default: the time of a run]
-    #[arg(long, value_name = "REGEX")]
+    /// Go by the last number that the group of this pattern finds in what is printed, or by the time between MPI_Init and
+    /// MPI_Finalize: mpi [default: the time of a run]
+    #[arg(long, value_name = "REGEX|mpi")]
     metric: Option<String>,
     /// More of the metric is better
     #[arg(long)]
@@ -90,6 +91,7 @@ const EXAMPLES: &str = "Examples:
   plimsoll try -n 4 --vary placement=app,core:3 -- lmp -in in.melt
   plimsoll try -n 4 --mpirun=--lab --vary network=udp,afxdp:lab0 -- lmp -in in.melt
   plimsoll try -n 4 --vary carrier=vader,ucx,plimsoll --metric 'Loop time of ([0-9.]+)' -- lmp -in in.melt
+  plimsoll try -n 2 --vary network=afxdp:lab0,udp --mpirun=--lab --metric mpi -- ./program
   plimsoll try --vary 'OMPI_MCA_btl=self,vader|self,tcp' -- mpirun -n 2 ./program
   plimsoll try --vary OMP_PROC_BIND=close,spread --check 'Energy: (\\S+)~1e-9' -- srun -n 64 ./md";
 
@@ -143,6 +145,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut display = Display::new(&trial.design);
     let budget = Nanoseconds(budget.as_nanos() as u64);
     let mut starter = Starter::new()?;
+    if trial.design.merit.mpi {
+        starter = starter.profiled(own()?);
+    }
     let conducted = conduct(&mut store, &trial, &mut starter, &mut display, budget, &linux::signal::interrupted);
     display.close();
     let (runs, end) = conducted?;
@@ -180,10 +185,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 /// Holds what came against what `plimsoll whatif` predicted: what came of each prediction, a sentence.
 ///
-/// A replay predicts the time of a command; delays (`--predict`) predict the time that the program prints, over another network
-/// or carrier.
+/// A replay predicts the time of a command; delays (`--predict`) predict the time that the program prints, or that it has between
+/// MPI_Init and MPI_Finalize, over another network or carrier.
 fn settle(design: &Design, judgement: &Judgement) -> Result<Vec<String>> {
-    let of_times = design.merit.pattern.is_none();
+    let of_times = design.merit.pattern.is_none() && !design.merit.mpi;
     if !of_times && design.merit.more_is_better {
         return Ok(Vec::new());
     }
@@ -358,8 +363,7 @@ fn arm(command: &[String], settings: &[(&Varied, &str)], arguments: &Arguments) 
         variables.iter().map(|(name, value)| Ok(format!("{name}={}", quoted(value)?))).collect::<Result<Vec<_>>>()?;
     if let Some(ranks) = ranks {
         axes = axes.with("ranks", Value::Number(ranks.into()));
-        let own = std::env::current_exe()
-            .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+        let own = own()?;
         let start = ["mpirun".to_owned(), "--quiet".to_owned(), "-n".to_owned(), ranks.to_string()];
         words.push(own.display().to_string());
         words.extend(start.iter().chain(&options).cloned());
@@ -377,6 +381,11 @@ fn arm(command: &[String], settings: &[(&Varied, &str)], arguments: &Arguments) 
     let named: Vec<String> = settings.iter().map(|(varied, value)| format!("{} {value}", varied.name)).collect();
     let name = if named.is_empty() { line.clone() } else { named.join(", ") };
     Ok(Arm { name, axes, command: words, variables, proven, line })
+}
+
+fn own() -> Result<PathBuf> {
+    std::env::current_exe()
+        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))
 }
 
 fn quoted(word: &str) -> Result<String> {

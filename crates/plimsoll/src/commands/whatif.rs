@@ -191,9 +191,17 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Some(path) = &arguments.against {
         let other = Opened::profile(path)?;
         let judged = other.recorded().ways(&known.costs, carried)?;
-        let name = |ways: &Ways| if between { ways.between.to_string() } else { ways.within.to_string() };
-        let carried = [name(&ways), name(&judged)];
-        let lever = Lever { ways: Some(judged).filter(|judged| *judged != ways), ..lever };
+        let carried = [(&ways, between), (&judged, other.recorded().between)]
+            .map(|(ways, between)| if between { ways.between.to_string() } else { ways.within.to_string() });
+        if let Some(profile) = &opened.profile {
+            lever.mapping = mapping(&arguments, graph, Some(&other.graph), &judged, profile)?;
+        }
+        notes.extend(lever.mapping.as_ref().and_then(unsampled));
+        let hosts = [graph, &other.graph].map(|graph| Hosts::of(&graph.hosts));
+        if hosts[0] != hosts[1] {
+            notes.push(format!("ranks were at {}, of {} at {}: mapped so", hosts[0], path.display(), hosts[1]));
+        }
+        lever.ways = Some(judged).filter(|judged| *judged != ways);
         notes.extend(other.graph.notes.iter().map(|note| format!("{}: {note}", path.display())));
         let against = program.against(&other.graph, &lever).map_err(|fault| fault.within(path.display()))?;
         let page =
@@ -214,13 +222,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let check = program.check()?;
     if let Some(profile) = &opened.profile {
-        lever.mapping = mapping(&arguments, graph, &ways, profile)?;
+        lever.mapping = mapping(&arguments, graph, None, &ways, profile)?;
     }
-    let unsampled = lever.mapping.as_ref().map(Mapping::unsampled).unwrap_or_default();
-    if !unsampled.is_empty() {
-        let ranks = ranges(unsampled);
-        notes.push(format!("softirqs of a core that is left or got: absent; the gaps of ranks {ranks} stay"));
-    }
+    notes.extend(lever.mapping.as_ref().and_then(unsampled));
     let questions = questions(&arguments, lever, carried, &candidates)?;
     let levers: Vec<&Lever> = questions.iter().map(|question| &question.lever).collect();
     let answers = program.ask(&levers)?;
@@ -270,13 +274,23 @@ pub struct Question {
     pub candidate: Option<Candidate>,
 }
 
-/// Where the arguments put the ranks.
-fn mapping(arguments: &Arguments, graph: &Graph, ways: &Ways, profile: &Profile) -> Result<Option<Mapping>> {
+/// Where the arguments put the ranks; else where they are in `other`, which is judged.
+fn mapping(
+    arguments: &Arguments,
+    graph: &Graph,
+    other: Option<&Graph>,
+    ways: &Ways,
+    profile: &Profile,
+) -> Result<Option<Mapping>> {
     let Arguments { map, swap, capability, .. } = arguments;
-    if map.is_none() && swap.is_empty() && capability.is_empty() {
+    let like = other.filter(|_| swap.is_empty()).and_then(|other| Mapping::like(graph, other));
+    if map.is_none() && swap.is_empty() && capability.is_empty() && like.is_none() {
         return Ok(None);
     }
-    let mut mapping = map.as_ref().map_or_else(|| Ok(Mapping::recorded(graph)), |hosts| Mapping::on(graph, hosts))?;
+    let mut mapping = match map {
+        Some(hosts) => Mapping::on(graph, hosts)?,
+        None => like.unwrap_or_else(|| Mapping::recorded(graph)),
+    };
     for (one, other) in swap {
         mapping = mapping.swapped(*one, *other)?;
     }
@@ -305,6 +319,12 @@ fn mapping(arguments: &Arguments, graph: &Graph, ways: &Ways, profile: &Profile)
         }
         None => Ok(Some(mapping)),
     }
+}
+
+/// Ranks whose softirqs nobody sampled.
+fn unsampled(mapping: &Mapping) -> Option<String> {
+    let ranks = Some(mapping.unsampled()).filter(|ranks| !ranks.is_empty()).map(ranges)?;
+    Some(format!("softirqs of a core that is left or got: absent; the gaps of ranks {ranks} stay"))
 }
 
 /// All that the arguments change but what carries the messages and where ranks are.

@@ -1,6 +1,6 @@
 //! The samples' part of a summary: cores, what ranks met on them, phases and columns.
 
-use machine::Reading;
+use machine::{CoreCapability, Reading};
 use record::functions::Class;
 use record::samples::Samples;
 
@@ -24,9 +24,7 @@ pub fn fill(profile: &Profile, summary: &mut Summary) {
     if joined.samples.is_empty() {
         return;
     }
-    let seen: Vec<Seen> = profile.ranks.iter().map(|rank| joined.presence(rank)).collect();
-    let runs: Vec<Option<Window>> =
-        profile.ranks.iter().zip(&seen).map(|(rank, seen)| Some(run(&joined, seen.as_ref()?.0, rank))).collect();
+    let (seen, runs) = seen(profile, &joined);
     hosts(profile, &joined, summary);
 
     let met: Vec<Option<RankActivity>> = seen
@@ -48,8 +46,23 @@ pub fn fill(profile: &Profile, summary: &mut Summary) {
     let Some(whole) = around(runs.iter().flatten()) else { return };
     let cores = joined.cores(whole);
     summary.cores = cores.iter().map(|core| core_summary(core, &joined, &seen, &met, &summary.ranks)).collect();
+    summary.capability = joined.capability(seen.iter().flatten(), whole);
     phases(profile, &joined, &seen, summary);
     summary.series = Some(series(&joined, &seen, whole, &cores));
+}
+
+/// What ranks could have of each core while they ran; empty where nothing was sampled.
+pub fn capability(profile: &Profile) -> Vec<CoreCapability> {
+    let joined = Joined::read(profile, crate::summarize::origin(profile));
+    let (seen, runs) = seen(profile, &joined);
+    around(runs.iter().flatten()).map_or_else(Vec::new, |whole| joined.capability(seen.iter().flatten(), whole))
+}
+
+/// Where each rank was, and when it ran.
+fn seen<'a>(profile: &Profile, joined: &'a Joined) -> (Vec<Seen<'a>>, Vec<Option<Window>>) {
+    let seen: Vec<Seen> = profile.ranks.iter().map(|rank| joined.presence(rank)).collect();
+    let runs = profile.ranks.iter().zip(&seen).map(|(rank, seen)| Some(run(joined, seen.as_ref()?.0, rank))).collect();
+    (seen, runs)
 }
 
 /// From MPI_Init's return to MPI_Finalize's call.

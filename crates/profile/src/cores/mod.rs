@@ -4,6 +4,7 @@
 //! chart, so that the three agree. That is what paper 002 shows in its Figure 4 (protocol work by core) and, with the
 //! ranks' own split, in its Figures 7 and 11.
 
+mod capability;
 mod fill;
 mod presence;
 #[cfg(test)]
@@ -12,7 +13,7 @@ mod tests;
 use machine::Reading;
 use record::samples::{CoreLoad, CoreSamples, CoreWork, Samples, Series, Totals};
 
-pub use fill::fill;
+pub use fill::{capability, fill};
 pub use presence::Presence;
 
 use crate::profile::Profile;

@@ -115,6 +115,32 @@ impl<'a> Presence<'a> {
         self.samples.load.between(span.0, span.1, |load| load.cpu).map(|ns| ns / 1e9)
     }
 
+    /// ns of processor time on each core, and what more was used than the cores have time where its threads were seen: threads that
+    /// call no MPI are not sampled.
+    pub(super) fn cpu_by_core(&self, span: Span) -> (BTreeMap<u32, f64>, f64) {
+        let stays: Vec<(u32, Span)> = self.stays_within(span).collect();
+        let mut moments: Vec<u64> = stays.iter().flat_map(|(_, (from, to))| [*from, *to]).collect();
+        moments.sort_unstable();
+        moments.dedup();
+        let (mut by_core, mut elsewhere) = (BTreeMap::new(), 0.0);
+        let mut coming = stays.iter().collect::<Vec<_>>();
+        coming.sort_unstable_by_key(|(_, (from, _))| std::cmp::Reverse(*from));
+        let mut there: Vec<&(u32, Span)> = Vec::new();
+        for (from, to) in moments.windows(2).map(|pair| (pair[0], pair[1])) {
+            there.retain(|(_, stay)| stay.1 > from);
+            while let Some(stay) = coming.pop_if(|(_, stay)| stay.0 <= from) {
+                there.push(stay);
+            }
+            let Some(used) = self.samples.load.between(from, to, |load| load.cpu).filter(|_| !there.is_empty()) else {
+                continue;
+            };
+            let each = (used / there.len() as f64).min((to - from) as f64);
+            there.iter().for_each(|(core, _)| *by_core.entry(*core).or_insert(0.0) += each);
+            elsewhere += used - each * there.len() as f64;
+        }
+        (by_core, elsewhere)
+    }
+
     /// Seconds inside MPI, of all threads.
     pub(super) fn mpi(&self, span: Span) -> Option<f64> {
         sum(self.inside.iter().map(|points| grown(points, span))).map(|ns| ns / 1e9)

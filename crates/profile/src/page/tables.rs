@@ -298,7 +298,7 @@ pub fn ranks(summary: &Summary) -> Table {
 }
 
 pub fn cores(summary: &Summary) -> Table {
-    let heads = vec![
+    let mut heads = vec![
         word("Core"),
         word("Ranks"),
         head("Busy", "share of the time that it was not idle"),
@@ -310,9 +310,13 @@ pub fn cores(summary: &Summary) -> Table {
         head("Wait", "of its ranks, share of their time"),
         head("Energy", "of its package while the job ran"),
     ];
+    let is_told = !summary.capability.is_empty();
+    if is_told {
+        heads.push(head("Taken", "share of the time that others than the ranks had it"));
+    }
     let joules = |joules: f64| number::scaled(joules, &[(1.0, "J"), (1e3, "kJ"), (1e6, "MJ")]);
     let row = |(place, core): (usize, &crate::summary::CoreSummary)| {
-        vec![
+        let mut row = vec![
             Cell { sort: place.to_string(), ..text(cores::name(summary, core)) },
             text(cores::ranks(summary, core)),
             reading(&core.busy, words::percent),
@@ -323,7 +327,13 @@ pub fn cores(summary: &Summary) -> Table {
             reading(&core.interrupts, words::amount),
             reading(&core.wait_share, words::percent),
             reading(&core.energy, joules),
-        ]
+        ];
+        if is_told {
+            let of_core = |of: &&machine::CoreCapability| of.host == core.host && of.core.0 == core.core;
+            let taken = summary.capability.iter().find(of_core).map(|of| of.taken.clone());
+            row.push(reading(&taken.unwrap_or_else(|| Reading::absent("it was not looked at")), words::percent));
+        }
+        row
     };
     Table {
         left_out: left_out(summary.cores.len(), ROWS, "cores", ""),

@@ -1,5 +1,6 @@
 //! A profile as tables for a terminal.
 
+pub mod capability;
 pub mod paper;
 mod tables;
 

@@ -19,6 +19,7 @@ pub fn all(summary: &Summary, screen: Screen) -> Vec<Titled> {
         sites(summary, screen),
         sizes(summary),
         cores(summary),
+        capability(summary),
         phases(summary),
     ];
     tables.into_iter().flatten().chain(matrices(summary)).collect()
@@ -268,6 +269,14 @@ fn cores(summary: &Summary) -> Option<Titled> {
     let header = ["host", "core", "busy", "NET_RX", "time in it", "NET_TX", "interrupts", "ranks", "their wait"];
     let remark = "NET_RX and NET_TX: network softirqs on the core while the job ran";
     (!summary.cores.is_empty()).then(|| ("Cores against waits".into(), Some(remark.into()), table(&header, &[0], rows)))
+}
+
+fn capability(summary: &Summary) -> Option<Titled> {
+    let cores = &summary.capability;
+    let (table, remarks) = super::capability::table(cores);
+    let remark = "what of each core its ranks could have: its time less what others took, by its clock".to_owned();
+    let remark = std::iter::once(remark).chain(remarks).collect::<Vec<_>>().join("; ");
+    crate::capability::matters(cores).then(|| ("Capability of cores".into(), Some(remark), table))
 }
 
 fn phases(summary: &Summary) -> Option<Titled> {

@@ -17,6 +17,8 @@ pub mod kind {
     pub const NOTE: u8 = 5;
     /// Sampling ended in order.
     pub const END: u8 = 6;
+    /// [`super::super::Accounting`].
+    pub const ACCOUNTING: u8 = 7;
 }
 
 pub fn put(out: &mut Vec<u8>, mut number: u64) {
@@ -42,6 +44,11 @@ pub fn put_reading(out: &mut Vec<u8>, reading: &Reading<String>) {
     out.push(tag);
     put_text(out, one);
     put_text(out, other);
+}
+
+/// 0: not known, 1: no, 2: yes.
+pub fn put_known(out: &mut Vec<u8>, known: Option<bool>) {
+    out.push(known.map_or(0, |is| 1 + u8::from(is)));
 }
 
 /// Bytes being read; every read is `None` beyond their end.
@@ -88,6 +95,14 @@ impl<'a> Cursor<'a> {
     pub fn text(&mut self) -> Option<String> {
         let length = usize::try_from(self.number()?).ok()?;
         Some(String::from_utf8_lossy(self.take(length)?).into_owned())
+    }
+
+    pub fn known(&mut self) -> Option<Option<bool>> {
+        match self.byte()? {
+            0 => Some(None),
+            is @ 1..=2 => Some(Some(is == 2)),
+            _ => None,
+        }
     }
 
     pub fn reading(&mut self) -> Option<Reading<String>> {

@@ -8,8 +8,8 @@ use machine::{Fault, Result};
 use super::frame::{Cursor, Damaged, kind};
 use super::series::{MOST, Series, Totals};
 use super::{
-    CoreLoad, CoreWork, Energy, Head, MAGIC, Origins, RankLoad, SamplerCost, ThreadDelay, ThreadLoad, ThreadStop,
-    ThreadWork, VERSION,
+    Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, MAGIC, Origins, RankLoad, SamplerCost,
+    ThreadDelay, ThreadLoad, ThreadStop, ThreadWork, VERSION,
 };
 use crate::folder;
 
@@ -26,6 +26,8 @@ pub struct Samples {
     /// Zones of energy by name.
     pub zones: Vec<(String, Series<Energy>)>,
     pub cost: Series<SamplerCost>,
+    /// `None`: an earlier version of plimsoll wrote them.
+    pub accounting: Option<Accounting>,
     /// What who sampled had to say.
     pub notes: Vec<String>,
     /// Times of the first and the last moment.
@@ -40,6 +42,8 @@ pub struct Samples {
 pub struct CoreSamples {
     pub work: Series<CoreWork>,
     pub load: Series<CoreLoad>,
+    pub deferred: Series<CoreDeferred>,
+    pub clock: Series<CoreClock>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -154,6 +158,15 @@ pub(super) fn head(mut contents: Cursor) -> Option<Head> {
     Some(Head { host, boot, pid, monotonic, realtime, interval, for_ranks, cores, origins })
 }
 
+fn accounting(mut contents: Cursor) -> Option<Accounting> {
+    let (softirqs_charged, stolen_charged) = (contents.known()?, contents.known()?);
+    let mut threads = Vec::new();
+    while !contents.is_at_end() {
+        threads.push((contents.small()?, contents.small()?));
+    }
+    Some(Accounting { softirqs_charged, stolen_charged, threads })
+}
+
 /// A subject, and how far it was read.
 #[derive(Debug)]
 struct Track {
@@ -191,6 +204,7 @@ impl Progress {
             ranks: BTreeMap::new(),
             zones: Vec::new(),
             cost: Series::default(),
+            accounting: None,
             notes: Vec::new(),
             span: None,
             ended: None,
@@ -225,6 +239,7 @@ impl Progress {
             kind::WORK => self.moment(0, contents)?,
             kind::LOAD => self.moment(1, contents)?,
             kind::NOTE => self.samples.notes.push(String::from_utf8_lossy(contents.0).into_owned()),
+            kind::ACCOUNTING => self.samples.accounting = Some(accounting(contents)?),
             kind::END => self.samples.ended = Some(contents.number()?),
             _ => {}
         }
@@ -305,6 +320,8 @@ pub(super) fn shape(kind: u8) -> Option<(usize, u32)> {
         of::<SamplerCost>(),
         of::<ThreadStop>(),
         of::<ThreadDelay>(),
+        of::<CoreDeferred>(),
+        of::<CoreClock>(),
     ];
     kinds.into_iter().find(|(known, ..)| *known == kind).map(|(_, fields, absolute)| (fields, absolute))
 }
@@ -342,6 +359,8 @@ fn with_series(samples: &mut Samples, track: &Track, push: Push) {
     match track.kind {
         CoreWork::KIND => push.onto(&mut samples.cores.entry(first).or_default().work),
         CoreLoad::KIND => push.onto(&mut samples.cores.entry(first).or_default().load),
+        CoreDeferred::KIND => push.onto(&mut samples.cores.entry(first).or_default().deferred),
+        CoreClock::KIND => push.onto(&mut samples.cores.entry(first).or_default().clock),
         ThreadWork::KIND => thread(samples, &|thread| push.onto(&mut thread.work)),
         ThreadLoad::KIND => thread(samples, &|thread| push.onto(&mut thread.load)),
         ThreadStop::KIND => thread(samples, &|thread| push.onto(&mut thread.stop)),

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::frame::{kind, put, put_frame, put_reading, put_text};
+use super::frame::{kind, put, put_frame, put_known, put_reading, put_text};
 use super::series::{MOST, Totals};
 use super::{
-    CoreLoad, CoreWork, Energy, Head, MAGIC, RankLoad, SamplerCost, ThreadDelay, ThreadLoad, ThreadStop, ThreadWork,
-    VERSION,
+    Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, MAGIC, RankLoad, SamplerCost, ThreadDelay,
+    ThreadLoad, ThreadStop, ThreadWork, VERSION,
 };
 
 /// What totals are of.
@@ -90,6 +90,16 @@ impl<W: Write> Writer<W> {
         self.totals([core, 0, 0], "", load)
     }
 
+    /// With load.
+    pub fn core_deferred(&mut self, core: u32, deferred: &CoreDeferred) -> io::Result<()> {
+        self.totals([core, 0, 0], "", deferred)
+    }
+
+    /// With load.
+    pub fn core_clock(&mut self, core: u32, clock: &CoreClock) -> io::Result<()> {
+        self.totals([core, 0, 0], "", clock)
+    }
+
     /// `index` is the thread's in the tables of the rank with this `pid`.
     pub fn thread_work(&mut self, pid: u32, index: u16, tid: u32, work: &ThreadWork) -> io::Result<()> {
         self.totals([pid, index.into(), tid], "", work)
@@ -135,6 +145,17 @@ impl<W: Write> Writer<W> {
 
     pub fn note(&mut self, sentence: &str) -> io::Result<()> {
         self.frame(kind::NOTE, sentence.as_bytes())
+    }
+
+    pub fn accounting(&mut self, accounting: &Accounting) -> io::Result<()> {
+        let mut contents = Vec::new();
+        put_known(&mut contents, accounting.softirqs_charged);
+        put_known(&mut contents, accounting.stolen_charged);
+        for (thread, first) in &accounting.threads {
+            put(&mut contents, u64::from(*thread));
+            put(&mut contents, u64::from(*first));
+        }
+        self.frame(kind::ACCOUNTING, &contents)
     }
 
     /// The sampling is over, in order.

@@ -3,14 +3,18 @@
 //! Of the recording that is judged only the computing between calls, and what its calls begin and complete, are taken. What its
 //! calls take comes from the first recording: the mean residual of their class, scaled by what the lever changes. So nothing
 //! of the judged time flows into what is predicted of it but the computing.
+//!
+//! Where its ranks were on other hosts, the first recording is mapped so before its calls are learned from; and the time that
+//! it then has, with its own computing, is held against the judged one too: of that nothing flows into it.
 
 use std::collections::{HashMap, HashSet};
 
 use machine::costs::Interval;
 use machine::{Fault, Result};
 
-use super::{Program, in_parallel, interval};
+use super::{Program, in_parallel, interval, scaled};
 use crate::graph::{Class, Graph};
+use crate::lever::mapping::Hosts;
 use crate::lever::{Lever, Scale};
 use crate::path::{Path, critical};
 use crate::replay::{PS, Residuals, replay};
@@ -24,6 +28,8 @@ pub struct Against {
     pub predicted: Interval,
     /// The time of the recording that was learned from over it: what one would say who knows nothing.
     pub unchanged: f64,
+    /// With a mapping: the whole time of the first recording with its ranks so, its computing too, over it.
+    pub mapped: Option<Interval>,
     /// The share of its calls whose class the first recording has not; those nearest in size stand in for them.
     pub unseen: f64,
     /// The critical path as predicted, all costs in the middle of their intervals.
@@ -42,55 +48,74 @@ impl Program<'_> {
     /// Predicts the time of `other`, which was recorded with `lever` pulled.
     ///
     /// # Errors
-    /// It is no recording of as many ranks. A cost was never measured here.
+    /// It is no recording of as many ranks, or has them on other hosts than a mapping says. A cost was never measured here.
     pub fn against(&self, other: &Graph, lever: &Lever) -> Result<Against> {
         let ranks = (self.graph.hosts.len(), other.hosts.len());
         if ranks.0 != ranks.1 {
             let cause = format!("it is of {} ranks, the other one of {}", ranks.1, ranks.0);
             return Err(Fault::new("the second recording", cause, "record the same program with as many ranks"));
         }
-        let drawn = in_parallel(&self.draws, |(of_recorded, unknown)| {
+        let theirs = Hosts::of(&other.hosts);
+        if let Some(asked) = lever.mapping.as_ref().map(|mapping| Hosts::of(&mapping.hosts)).filter(|of| *of != theirs)
+        {
+            let cause = format!("its ranks were at {theirs}, and not at {asked}");
+            return Err(Fault::new("the second recording", cause, "leave --map and --swap out, or name these hosts"));
+        }
+        let both = lever.mapping.as_ref().map(|mapping| mapping.classified(self.graph));
+        let [recorded, mapped] = both.as_ref().map_or([self.graph; 2], |[recorded, mapped]| [recorded, mapped]);
+        let drawn = in_parallel(&self.draws, |draw| {
+            let (of_recorded, unknown) = draw;
             let before = self.conditions(of_recorded)?;
-            let (residuals, learned) = self.learn(&before)?;
-            let (_, scale) = lever.pull(self.graph, self.costs, &before, unknown)?;
-            let classes = self.learned(&residuals, &scale);
+            let (residuals, first) = self.learn(&before)?;
+            let (lifted, scale) = self.pull(lever, (recorded, &before), mapped, draw)?;
+            let classes = learned(mapped, &residuals, &scale);
             let (mut after, _) = lever.pull(other, self.costs, &self.conditions_of(other, of_recorded)?, unknown)?;
-            // Its gaps were recorded under the clock that is asked for.
+            // Its gaps were recorded under the clock that is asked for, and where its ranks were.
             after.computing.fill(1.0);
             let mut measured = Vec::new();
-            let recorded = replay(other, &after, Residuals::Learn(&mut measured))?.total;
+            let time = replay(other, &after, Residuals::Learn(&mut measured))?.total.max(1) as f64;
+            let whole = || Ok(replay(mapped, &lifted, Residuals::Own(&scaled(&residuals, mapped, &scale)))?.total);
+            let whole = both.is_some().then(whole).transpose()?;
             let residuals: Vec<i64> = (0..other.len() as u32).map(|call| residual(&classes, other, call)).collect();
             let predicted = replay(other, &after, Residuals::Own(&residuals))?;
             let path = critical(other, &after, &predicted);
-            Ok((predicted.total as f64 / recorded.max(1) as f64, learned.total, recorded, path))
+            Ok((predicted.total as f64 / time, whole.map(|whole| whole as f64 / time), first.total, time, path))
         })?;
-        let (_, first, recorded, path) = &drawn[0];
-        let known: HashSet<&Class> = self.graph.classes.iter().collect();
+        let (_, _, first, time, path) = &drawn[0];
+        let known: HashSet<&Class> = mapped.classes.iter().collect();
         let unseen = (0..other.len() as u32).filter(|call| !known.contains(&other.class(*call))).count();
+        let whole: Option<Vec<f64>> = drawn.iter().map(|of| of.1).collect();
         Ok(Against {
-            recorded: *recorded as f64 / 1e3,
+            recorded: time / 1e3,
             predicted: interval(drawn.iter().map(|of| of.0).collect()),
-            unchanged: *first as f64 / (*recorded).max(1) as f64,
+            unchanged: *first as f64 / time,
+            mapped: whole.map(interval),
             unseen: unseen as f64 / other.len().max(1) as f64,
             path: path.clone(),
         })
     }
+}
 
-    /// By class: means of this recording, the residuals times `scale`.
-    fn learned(&self, residuals: &[i64], scale: &[Scale]) -> HashMap<Class, Learned> {
-        let mut sums = vec![(0.0, 0.0, 0.0); self.graph.classes.len()];
-        for (call, residual) in residuals.iter().enumerate() {
-            let of = &mut sums[self.graph.calls.class[call] as usize];
-            let inside = (self.graph.calls.inside.get(call as u32) * PS) as f64;
-            *of = (of.0 + *residual as f64, of.1 + inside, of.2 + 1.0);
-        }
-        let mean = |((sum, inside, count), scale): ((f64, f64, f64), &Scale)| Learned {
-            residual: scale.of(sum / f64::max(count, 1.0)),
-            inside: inside / f64::max(count, 1.0),
-        };
-        let means = sums.into_iter().zip(scale).map(mean);
-        self.graph.classes.iter().copied().zip(means).collect()
+/// By class: means of a recording, the residuals times `scale`, that of each of its classes.
+fn learned(graph: &Graph, residuals: &[i64], scale: &[Scale]) -> HashMap<Class, Learned> {
+    let mut sums = vec![(0.0, 0.0, 0.0); graph.classes.len()];
+    for (call, residual) in residuals.iter().enumerate() {
+        let of = &mut sums[graph.calls.class[call] as usize];
+        let inside = (graph.calls.inside.get(call as u32) * PS) as f64;
+        *of = (of.0 + *residual as f64, of.1 + inside, of.2 + 1.0);
     }
+    // Those that a mapping made alike are one.
+    let mut alike: HashMap<Class, (f64, f64, f64)> = HashMap::new();
+    for ((class, (residual, inside, count)), scale) in graph.classes.iter().zip(sums).zip(scale) {
+        let of = alike.entry(*class).or_default();
+        let residual = count * scale.of(residual / f64::max(count, 1.0));
+        *of = (of.0 + residual, of.1 + inside, of.2 + count);
+    }
+    let mean = |(class, (residual, inside, count)): (Class, (f64, f64, f64))| {
+        let count = f64::max(count, 1.0);
+        (class, Learned { residual: residual / count, inside: inside / count })
+    };
+    alike.into_iter().map(mean).collect()
 }
 
 /// What a call of `graph` takes beyond the model, by its class or that of the nearest size; 0 where no call is like it.
@@ -118,6 +143,7 @@ mod tests {
 
     use super::*;
     use crate::graph::{Adding, Builder, Kind, Reach, Step};
+    use crate::lever::Mapping;
     use crate::model::Ways;
 
     const ROUNDS: i64 = 50;
@@ -150,8 +176,13 @@ mod tests {
     /// Ranks that send to each other in turn: `gap` ns of computing before each send, each receive `trip` and something more
     /// after the send, and at the end asking in vain for `vain` ns.
     fn ping_pong(gap: i64, trip: i64, vain: i64, bytes: u64) -> Graph {
-        let mut builder = Builder::new(vec![0, 0], 2 * ROUNDS as u32);
-        (0..2 * ROUNDS as u32).for_each(|number| builder.message(number, Kind { bytes, reach: Reach::Host, trips: 1 }));
+        ping_pong_on([0, 0], gap, trip, vain, bytes)
+    }
+
+    fn ping_pong_on(hosts: [u32; 2], gap: i64, trip: i64, vain: i64, bytes: u64) -> Graph {
+        let mut builder = Builder::new(hosts.to_vec(), 2 * ROUNDS as u32);
+        let reach = if hosts[0] == hosts[1] { Reach::Host } else { Reach::Between };
+        (0..2 * ROUNDS as u32).for_each(|number| builder.message(number, Kind { bytes, reach, trips: 1 }));
         let call = |name: &str, gap, inside| Adding { function: named(name).unwrap().id, gap, inside, opaque: false };
         for rank in 0..2u32 {
             builder.lane(rank, 0);
@@ -196,6 +227,36 @@ mod tests {
         let over = program.against(&ping_pong(2_000, 3_000, 0, 8), &other_way()).unwrap();
         let most = (2_000.0 + 3_000.0 + 600.0) / 5_200.0;
         assert!((over.predicted.low - 1.0).abs() < 0.03 && (over.predicted.high - most).abs() < 0.01, "{over:?}");
+    }
+
+    #[test]
+    fn ranks_on_other_hosts_are_mapped_before_they_are_judged() {
+        let (costs, first) = (costs(), ping_pong(500, 1_000, 0, 8));
+        let ways = Ways { between: ways("far").between, ..ways("near") };
+        let program = Program::new(&first, &costs, ways).unwrap();
+        let apart = |gap| ping_pong_on([0, 1], gap, 3_000, 0, 8);
+        let mapping = Mapping::like(&first, &apart(500)).unwrap();
+        let held = |other: &Graph, mapping: &Mapping| {
+            program.against(other, &Lever { mapping: Some(mapping.clone()), ..Lever::default() })
+        };
+        let near = |interval: Interval, low: f64, high: f64| {
+            assert!(
+                (interval.low / low - 1.0).abs() < 0.03 && (interval.high / high - 1.0).abs() < 0.03,
+                "{interval:?}"
+            );
+        };
+        // What no cost explains grows as the trip does, or not; here it did not.
+        let [least, most] = [200.0, 600.0].map(|extra| 3_000.0 + extra);
+        let same = held(&apart(500), &mapping).unwrap();
+        near(same.predicted, 1.0, (500.0 + most) / (500.0 + least));
+        near(same.mapped.unwrap(), 1.0, (500.0 + most) / (500.0 + least));
+        assert_eq!(same.unseen, 0.0);
+        // Another computing is taken from the judged one, and in the whole it is that of the first: twice as long on one rank's core.
+        let slow = held(&apart(2_000), &mapping.clone().capable(1, 0.5).unwrap()).unwrap();
+        near(slow.predicted, 1.0, (2_000.0 + most) / (2_000.0 + least));
+        near(slow.mapped.unwrap(), (750.0 + least) / (2_000.0 + least), (750.0 + most) / (2_000.0 + least));
+        let fault = held(&apart(500), &Mapping::recorded(&first)).unwrap_err().to_string();
+        assert!(fault.contains("its ranks were at 0/1, and not at 0,1"), "{fault}");
     }
 
     #[test]

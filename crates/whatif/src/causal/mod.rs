@@ -108,18 +108,13 @@ impl Shown {
     /// # Errors
     /// The profile is not whole: what it lacks cannot be told from what a delay did.
     pub fn of(profile: &Profile) -> Result<Shown> {
-        let next = "run the command under plimsoll profile, and see its report";
-        let expected: usize = profile.worlds.iter().map(|world| world.size as usize).sum();
-        if profile.ranks.is_empty() || profile.ranks.len() != expected {
-            let cause = format!("{} of {expected} ranks left tables", profile.ranks.len());
-            return Err(Fault::new("a run", cause, next));
-        }
+        profile.whole()?;
         let totals = Totals::of(profile);
         let injection = Injection::of(profile);
         let marks = injection.as_ref().map_or(0, |injection| injection.marks);
         if marks & (perturbed::UNREAD | perturbed::MISPLACED) != 0 {
             let shortfalls = injection.map(|injection| injection.shortfalls().join("; ")).unwrap_or_default();
-            return Err(Fault::new("a run", shortfalls, next));
+            return Err(Fault::new("a run", shortfalls, "run the command under plimsoll profile, and see its report"));
         }
         let (mut given, mut most) = ([(0, 0.0); 3], [0; 3]);
         for rank in injection.iter().flat_map(|injection| &injection.ranks) {
@@ -195,11 +190,22 @@ impl Slope {
         Some(self.possible()?.high * times * nanoseconds)
     }
 
+    /// Rounds that it would take, by the noise of those that were, until the slope is known to [`TOLD`]; `None`: it is, or of
+    /// fewer than two rounds.
+    pub fn rounds_needed(&self) -> Option<usize> {
+        let of = self.interval?;
+        let needed = of.samples as f64 * ((of.high - of.low) / 2.0 / TOLD).powi(2);
+        (needed > of.samples as f64).then_some(needed.ceil() as usize)
+    }
+
     /// Whether more rounds would make no difference in practice.
     fn is_enough(&self) -> bool {
         self.interval.is_some_and(|of| (of.high - of.low) / 2.0 <= (NEAR_ENOUGH * of.median.abs()).max(SMALL))
     }
 }
+
+/// A slope is told where it is known to this part of the time injected: 0, a half and all of it are then apart.
+pub const TOLD: f64 = 0.25;
 
 /// A slope that is known to this share of itself is known,
 const NEAR_ENOUGH: f64 = 0.15;

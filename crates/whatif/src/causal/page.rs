@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use machine::count;
 
-use super::{Factor, Findings, Slope};
+use super::{Factor, Findings, Slope, TOLD};
 
 /// How much less a message or a byte costs in the example of each row, nanoseconds.
 fn example(factor: Factor) -> (f64, &'static str) {
@@ -60,6 +60,13 @@ fn words(slope: &Slope, run: f64) -> String {
         100.0 * of.high,
         count::of(of.samples as u64, "round")
     );
+    if let Some(rounds) = slope.rounds_needed() {
+        let within = 100.0 * TOLD;
+        let _ = writeln!(
+            text,
+            "  to know it to {within:.0} % takes about {rounds} rounds by the noise of these: --rounds {rounds}, and --budget"
+        );
+    }
     let of = slope.possible().unwrap_or(of);
     let (less, example) = example(slope.factor);
     match slope.factor {

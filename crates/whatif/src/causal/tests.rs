@@ -131,6 +131,24 @@ fn no_more_than_all_of_a_cost_is_gained() {
 }
 
 #[test]
+fn rounds_that_are_needed_follow_from_the_noise_of_those_that_were() {
+    let slope = |half: f64, samples| {
+        let interval = Some(experiment::findings::Interval { median: 0.4, low: 0.4 - half, high: 0.4 + half, samples });
+        Slope { factor: Factor::Send, interval, count: 1000.0, bytes: 0.0, doses: [0.02, 0.04] }
+    };
+    // Three times as wide as is wanted: nine times as many.
+    assert_eq!((slope(0.75, 12).rounds_needed(), slope(0.25, 12).rounds_needed()), (Some(108), None));
+    // What is said from noisy rounds comes true with as many.
+    let noisy = |rounds| Program { noise: 0.02, ..Program::new(&[Factor::Send], 20_000, 0.5) }.measured(rounds);
+    let few = noisy(12);
+    let needed = few.slopes[0].rounds_needed().unwrap();
+    assert!(page(&few).contains(&format!("takes about {needed} rounds")) && needed > 24, "{few:?}");
+    let many = noisy(needed as u32).slopes[0].interval.unwrap();
+    assert!((many.high - many.low) / 2.0 < 1.5 * TOLD, "{needed}: {many:?}");
+    assert!(!page(&noisy(needed as u32 * 3)).contains("takes about"));
+}
+
+#[test]
 fn what_is_known_well_enough_gets_no_more_rounds() {
     let mut program = Program { noise: 0.0001, ..Program::new(&[Factor::Send], 20_000, 0.5) };
     let findings = program.measured(40);

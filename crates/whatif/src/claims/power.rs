@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::draws::{Draw, Sweep, Unknown, interval, swept};
 use super::model::{Model, fitted};
-use super::rows::Calibration;
+use super::rows::{Calibration, Range};
 use super::statement::{Interval, Parameter, Prediction};
 use super::stream::{CLOCKS, FULL, Offload, Onload};
 
@@ -59,6 +59,18 @@ impl Power {
     fn through(saving: f64, clock: f64, exponent: f64) -> Power {
         Power { dynamic: saving / (1.0 - clock.powf(exponent)), exponent }
     }
+}
+
+/// Onload's and offload's watts in the middle of their rows, where the voltage follows the clock in proportion.
+///
+/// # Errors
+/// A figure that no row has.
+pub fn following_voltage(rows: &Calibration) -> Result<[Power; 2]> {
+    let through = |name| {
+        let Range { low, high } = rows.range(name)?;
+        Ok(Power::through(-(low + high) / 200.0, 2.9 / FULL, EXPONENT.high))
+    };
+    Ok([through("onload/power/2.9")?, through("offload/power/2.9")?])
 }
 
 /// Onload's and offload's watts (A5, A7), with one exponent.

@@ -3,11 +3,13 @@
 //! A mapped graph has the calls of the recorded one; messages and gatherings are within a host or between hosts as its ranks
 //! are. How many trips a gathering takes stays, since its usual algorithm does not ask where ranks are.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use machine::{Fault, Result};
 
-use crate::graph::{CallId, Graph, Kind, Lane, NO_CALL, Reach, Step};
+use crate::graph::{CallId, Class, Graph, Kind, Lane, NO_CALL, Reach, Step};
 use crate::model::Prices;
 
 /// Where each rank is.
@@ -21,6 +23,8 @@ pub struct Mapping {
     pub capability: Vec<f64>,
     /// By rank: network softirqs on the core that it was recorded on, ns; `None`: nobody sampled them. They stay with the core.
     pub softirqs: Vec<Option<f64>>,
+    /// By rank: those on the core that it has; empty: `cores` say it, and softirqs stay with their cores.
+    pub steered: Vec<Option<f64>>,
 }
 
 /// Ranks by host, as they are written: `0,2/1,3`, `0-3/4-7`.
@@ -53,6 +57,23 @@ impl fmt::Display for Hosts {
     }
 }
 
+impl Hosts {
+    /// Of hosts by rank, the host of rank 0 first.
+    pub fn of(hosts: &[u32]) -> Hosts {
+        let mut seen: Vec<u32> = Vec::new();
+        let mut of: Vec<Vec<u32>> = Vec::new();
+        for (rank, host) in (0u32..).zip(hosts) {
+            let at = seen.iter().position(|seen| seen == host).unwrap_or_else(|| {
+                seen.push(*host);
+                of.push(Vec::new());
+                of.len() - 1
+            });
+            of[at].push(rank);
+        }
+        Hosts(of)
+    }
+}
+
 const MOST_RANKS: u32 = 1 << 24;
 
 impl Mapping {
@@ -64,6 +85,7 @@ impl Mapping {
             cores: (0..ranks as u32).map(Some).collect(),
             capability: vec![1.0; ranks],
             softirqs: vec![None; ranks],
+            steered: Vec::new(),
         }
     }
 
@@ -99,6 +121,12 @@ impl Mapping {
         }
     }
 
+    /// That of another recording of the program, as [`Mapping::on`]; `None`: the same ranks share a host in both, or it is of other ranks.
+    pub fn like(graph: &Graph, other: &Graph) -> Option<Mapping> {
+        let hosts = Hosts::of(&other.hosts);
+        Mapping::on(graph, &hosts).ok().filter(|_| hosts != Hosts::of(&graph.hosts))
+    }
+
     fn rank(&self, rank: u32) -> Result<usize> {
         let ranks = self.hosts.len();
         let known = (rank as usize) < ranks;
@@ -130,14 +158,20 @@ impl Mapping {
 
     /// Ranks that have another core, of which or of whose own core no softirqs were sampled.
     pub fn unsampled(&self) -> Vec<u32> {
-        let moved = (0u32..).zip(&self.cores).filter(|(rank, core)| **core != Some(*rank));
-        let unsampled = moved.filter(|(rank, core)| self.softirqs_of(*rank as usize, **core).is_none());
-        unsampled.map(|(rank, _)| rank).collect()
+        self.otherwise().filter(|(_, both)| both.is_none()).map(|(rank, _)| rank as u32).collect()
     }
 
-    /// Those of its own core, and of the one that it gets.
-    fn softirqs_of(&self, rank: usize, core: Option<u32>) -> Option<(f64, f64)> {
-        Some((self.softirqs[rank]?, self.softirqs[core? as usize]?))
+    /// Ranks that have another core, or whose core has other softirqs: those of the core that they were recorded on, and of
+    /// the one that they have.
+    fn otherwise(&self) -> impl Iterator<Item = (usize, Option<(f64, f64)>)> {
+        (0..).zip(&self.cores).filter_map(|(rank, core)| {
+            let has = match self.steered.get(rank) {
+                Some(steered) => *steered,
+                None if *core == Some(rank as u32) => return None,
+                None => core.and_then(|core| self.softirqs[core as usize]),
+            };
+            Some((rank, self.softirqs[rank].zip(has)))
+        })
     }
 
     /// By rank: what computing takes over what was recorded, where the part `inside` of softirqs fell into it.
@@ -146,8 +180,7 @@ impl Mapping {
     /// ```
     pub(super) fn computing(&self, graph: &Graph, inside: f64) -> Vec<f64> {
         let mut factors: Vec<f64> = self.capability.iter().map(|capability| 1.0 / capability).collect();
-        let moved = (0..).zip(&self.cores).filter(|(rank, core)| **core != Some(*rank as u32));
-        for (rank, both) in moved.map(|(rank, core)| (rank, self.softirqs_of(rank, *core))) {
+        for (rank, both) in self.otherwise() {
             let Some((own, other)) = both else { continue };
             let lanes = graph.lanes.iter().filter(|lane| lane.rank as usize == rank);
             let gaps = |lane: &Lane| (lane.first..lane.end).map(|call| graph.calls.gap.get(call)).sum::<i64>();
@@ -183,6 +216,25 @@ impl Mapping {
         mapped.kinds = kinds.used;
         mapped.hosts.clone_from(&self.hosts);
         mapped
+    }
+
+    /// The program as recorded and with its ranks so, both with a class for all calls that are of one in both.
+    pub(crate) fn classified(&self, graph: &Graph) -> [Graph; 2] {
+        let mut mapped = self.of(graph);
+        let (mut places, mut classes) = (HashMap::new(), Vec::new());
+        let class = |(call, was): (CallId, &u32)| {
+            let reach = mapped.reach(call);
+            *places.entry((*was, reach)).or_insert_with(|| {
+                classes.push(Class { reach, ..graph.classes[*was as usize] });
+                classes.len() as u32 - 1
+            })
+        };
+        let class: Vec<u32> = (0..).zip(&graph.calls.class).map(class).collect();
+        Arc::make_mut(&mut mapped.calls).class = class;
+        mapped.classes = classes;
+        let mut recorded = graph.clone();
+        (recorded.calls, recorded.classes) = (mapped.calls.clone(), mapped.classes.clone());
+        [recorded, mapped]
     }
 }
 

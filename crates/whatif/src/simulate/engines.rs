@@ -37,7 +37,9 @@
 //! # Ok::<(), machine::Fault>(())
 //! ```
 
+mod account;
 mod events;
+mod hosts;
 mod message;
 mod path;
 mod settings;
@@ -48,15 +50,19 @@ mod world;
 use engine::{Counters, Engine};
 use machine::Result;
 
+pub use hosts::{Hosts, Seated};
 pub use settings::{Carrier, Placement, Settings, Work};
 
 use super::Program;
+use super::cluster::Split;
 
 /// How a program came out. Times in picoseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// When the last operation of each rank was over.
     pub ranks: Vec<u64>,
+    /// Where the time of each rank went until then: computing, else in a send that is not over, else waiting.
+    pub splits: Vec<Split>,
     /// What was charged to the ranks' cores: core by core of rank 0, then of rank 1. Without waiting.
     pub busy: Vec<u64>,
     /// What was charged to the engine's core of each host; none at `app`.

@@ -27,7 +27,7 @@ pub trait Phases {
     }
 }
 
-impl Phases for Box<dyn Phases> {
+impl<P: Phases + ?Sized> Phases for &P {
     fn ranks(&self) -> u32 {
         (**self).ranks()
     }

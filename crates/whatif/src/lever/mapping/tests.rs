@@ -178,3 +178,30 @@ fn softirqs_stay_with_their_core() {
     assert_eq!(absent.unsampled(), [0, 1]);
     assert_eq!(time(absent), 1.0);
 }
+
+#[test]
+fn a_mapping_is_read_from_where_another_recording_has_its_ranks() {
+    let first = ring(&[0, 0, 1, 1], 1, 1_000, 0);
+    let like = |places: &[u32]| Mapping::like(&first, &ring(places, 1, 1_000, 0));
+    assert_eq!(like(&[0, 1, 0, 1]), Some(Mapping::on(&first, &hosts("0,2/1,3")).unwrap()));
+    // Hosts have no names of their own: what the first one is called is no other mapping.
+    assert_eq!((like(&[0, 0, 1, 1]), like(&[1, 1, 0, 0]), like(&[0, 0, 1])), (None, None, None));
+}
+
+/// What no cost explains of a call follows the trips of those calls that a mapping changes, and of no others.
+#[test]
+fn only_calls_that_a_mapping_changes_are_scaled() {
+    let costs = costs(0.0);
+    let first = ring(&[0, 0, 1, 1], 2, 1_000, 0);
+    let mapping = Mapping::on(&first, &hosts("0,2/1,3")).unwrap();
+    let both = mapping.classified(&first);
+    let prices = |graph: &Graph| Prices::of(graph, &costs, &ways(), &crate::model::Draw::default()).unwrap();
+    let [recorded, mapped] = both.each_ref().map(|graph| (graph, prices(graph)));
+    let ratios = ratios((recorded.0, &recorded.1), (mapped.0, &mapped.1));
+    let receives = both[1].classes.iter().zip(ratios).filter(|(class, _)| class.function == named("Recv").unwrap().id);
+    let mut seen: Vec<(Reach, f64)> = receives.map(|(class, ratio)| (class.reach, ratio)).collect();
+    seen.sort_by(|one, other| one.1.total_cmp(&other.1));
+    let [within, between] = TRIPS.map(|trip| trip + BYTE * 8.0);
+    // No neighbour of the ring stays on its host; two of four were on others before.
+    assert_eq!(seen, [(Reach::Between, 1.0), (Reach::Between, between / within)]);
+}

@@ -13,8 +13,11 @@ use super::super::programs::{
     Bidirectional, Fluent, Gather, Gromacs, Halo, Lammps, Lazy, Lulesh, Milc, Phases, PingPong, Pipeline, Stream,
 };
 use super::power::{Joules, Watts, joules};
-use super::profile::{Place, Profile, Progress, Waiting};
+use super::profile::{Given, Place, Profile, Progress, Waiting};
 use super::{Cluster, Core, Finished, Host, Link, Seat, simulate};
+use crate::simulate::engines::{self, Settings};
+
+mod ours;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,6 +63,9 @@ fn one() -> usize {
 struct LinkOf {
     latency_us: f64,
     gigabits_a_second: f64,
+    /// The part of the packets that is lost, and what decides which.
+    loss: Option<f64>,
+    seed: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -69,6 +75,8 @@ struct Protocol {
     place: Option<PlaceOf>,
     progress: Option<ProgressOf>,
     waiting: Option<WaitingOf>,
+    /// What carries plimsoll's packets between hosts.
+    network: Option<String>,
     #[serde(default)]
     constants: BTreeMap<String, ConstantOf>,
 }
@@ -140,7 +148,7 @@ struct Program {
 }
 
 enum Runs {
-    Rule(Box<dyn Phases>),
+    Rule(Box<dyn Phases + Send + Sync>),
     Schedule(Box<Schedule>),
 }
 
@@ -152,6 +160,8 @@ pub struct Simulation {
     /// As the file names it.
     pub program: String,
     runs: Runs,
+    /// Where plimsoll's own engine runs in the place of constants.
+    engines: Option<Settings>,
 }
 
 /// A run with what it took of energy.
@@ -160,6 +170,8 @@ pub struct Outcome {
     pub finished: Finished,
     /// Of each host, where watts are known.
     pub joules: Option<Vec<Joules>>,
+    /// What plimsoll's own engines did, where they ran.
+    pub engines: Option<engines::Outcome>,
 }
 
 fn ns(us: f64) -> u64 {
@@ -169,7 +181,7 @@ fn ns(us: f64) -> u64 {
 impl Simulation {
     /// # Errors
     /// The file cannot be read, lacks a part or has one too much, names a machine, profile or program that is not there, ranks on
-    /// cores that are not there, no core left for an engine.
+    /// cores that are not there, no core left for an engine; for plimsoll's engines, what they cannot do or nobody measured.
     pub fn read(path: &Path) -> Result<Simulation> {
         let text = read(path, "name a file like those of docs/simulate.md")?;
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -192,8 +204,14 @@ impl Simulation {
             let named = |at: usize| if of.count == 1 { host.name.clone() } else { format!("{}-{at}", host.name) };
             hosts.extend((0..of.count).map(|at| Host { name: named(at), ..host.clone() }));
         }
-        let profile = protocol.profile()?;
         let seats = mapping.seats(&hosts)?;
+        let (profile, mut engines) = if protocol.profile == ours::NAME {
+            let (profile, settings) = ours::protocol(&machines, &link, &protocol, &mapping, &seats)?;
+            (profile, Some(settings))
+        } else {
+            ours::check_others(&link, &protocol)?;
+            (protocol.profile()?, None)
+        };
         let positive = |value: f64, name: &str, bound: f64| match value.is_finite() && (0.0..=bound).contains(&value) {
             true => Ok(value),
             false => Err(Fault::new(name, format!("{value} is not from 0 to {bound}"), "give such a number")),
@@ -218,18 +236,35 @@ impl Simulation {
             Runs::Schedule(schedule) => schedule.ranks(),
         };
         cluster.check(ranks)?;
-        Ok(Simulation { cluster, watts, program: name, runs })
+        engines.as_mut().map_or(Ok(()), |settings| ours::seat(settings, &cluster))?;
+        Ok(Simulation { cluster, watts, program: name, runs, engines })
+    }
+
+    /// The program, from its beginning.
+    pub fn start(&self) -> Box<dyn super::super::Program + '_> {
+        match &self.runs {
+            Runs::Rule(phases) => Box::new(Lazy::of(&**phases)),
+            Runs::Schedule(schedule) => Box::new(Running::of(schedule)),
+        }
     }
 
     /// # Errors
     /// As [`simulate`].
     pub fn run(self) -> Result<(Cluster, Outcome)> {
-        let finished = match self.runs {
-            Runs::Rule(phases) => simulate(&mut Lazy::of(phases), &self.cluster)?,
-            Runs::Schedule(schedule) => simulate(&mut Running::of(&schedule), &self.cluster)?,
-        };
+        let (finished, engines) = over(&mut self.start(), &self.cluster, self.engines.as_ref())?;
         let joules = self.watts.as_deref().map(|watts| joules(&self.cluster, &finished, watts));
-        Ok((self.cluster, Outcome { finished, joules }))
+        Ok((self.cluster, Outcome { finished, joules, engines }))
+    }
+}
+
+fn over<P: super::super::Program>(
+    program: &mut P,
+    cluster: &Cluster,
+    engines: Option<&Settings>,
+) -> Result<(Finished, Option<engines::Outcome>)> {
+    match engines {
+        None => Ok((simulate(program, cluster)?, None)),
+        Some(settings) => ours::run(program, cluster, settings).map(|(finished, outcome)| (finished, Some(outcome))),
     }
 }
 
@@ -295,9 +330,12 @@ impl MachineOf {
 }
 
 impl Protocol {
+    fn given(&self) -> Given {
+        self.constants.iter().map(|(name, of)| (name.clone(), (of.value.clone(), of.source.clone()))).collect()
+    }
+
     fn profile(&self) -> Result<Profile> {
-        let constants = self.constants.iter().map(|(name, of)| (name.clone(), (of.value.clone(), of.source.clone())));
-        let mut profile = Profile::named(&self.profile, &constants.collect())?;
+        let mut profile = Profile::named(&self.profile, &self.given())?;
         if let Some(place) = self.place {
             profile.place = match place {
                 PlaceOf::Rank => Place::Rank,
@@ -366,7 +404,7 @@ impl Program {
             let extents = Halo::extents(ranks, dimensions);
             Halo { extents, steps, bytes, computing: ns(computing), uneven: ns(uneven), seed, sum }
         };
-        let phases: Box<dyn Phases> = match kind {
+        let phases: Box<dyn Phases + Send + Sync> = match kind {
             Kind::PingPong { bytes, rounds } => Box::new(PingPong { bytes, rounds }),
             Kind::Stream { bytes, messages } => Box::new(Stream { bytes, messages }),
             Kind::Bidirectional { bytes, rounds } => Box::new(Bidirectional { bytes, rounds }),

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use machine::fault::{Fault, Result};
 use machine::reading::Reading;
 
+use crate::claims::Calibration;
+use crate::claims::power::{self, Power};
+
 mod loggops;
 mod mpich_tcp;
 mod psm;
@@ -104,6 +107,9 @@ pub struct Profile {
     pub constants: Vec<Constant>,
 }
 
+/// Values and their sources in the place of a profile's, by name.
+pub type Given = BTreeMap<String, (Reading<f64>, String)>;
+
 /// A row of a profile's table: name, value, unit, source.
 type Row = (&'static str, f64, &'static str, &'static str);
 
@@ -141,7 +147,38 @@ const NAMES: [(&str, &str); 30] = [
     ("watts.exponent", ""),
 ];
 
-/// The profiles that there are.
+/// Which of paper 000's adapters the watts of a protocol's hosts follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Card {
+    Onload,
+    Offload,
+}
+
+impl Card {
+    /// As [`power::following_voltage`] has them.
+    ///
+    /// # Errors
+    /// A figure that no row has.
+    pub fn watts(self) -> Result<[Constant; 2]> {
+        let [onload, offload] = power::following_voltage(&Calibration::of_papers())?;
+        let (Power { dynamic, exponent }, source) = match self {
+            Card::Onload => (onload, "paper 000, IV.A: onload's saving at 2.9 GHz, n = 3"),
+            Card::Offload => (offload, "paper 000, IV.A and VII: offload's saving at 2.9 GHz, n = 3"),
+        };
+        let constant = |name, value, unit, source: &str| Constant {
+            name,
+            value: Reading::Modelled(value),
+            unit,
+            source: source.to_owned(),
+        };
+        Ok([
+            constant("watts.dynamic", dynamic, "of watts", source),
+            constant("watts.exponent", exponent, "", "assumed: the voltage follows the clock"),
+        ])
+    }
+}
+
+/// The profiles of constants that there are.
 pub const PROFILES: [&str; 4] = [mpich_tcp::NAME, verbs::NAME, psm::NAME, loggops::NAME];
 
 impl Profile {
@@ -149,14 +186,14 @@ impl Profile {
     ///
     /// # Errors
     /// No such profile, no such constant, a value that is no number of at least 0.
-    pub fn named(name: &str, replaced: &BTreeMap<String, (Reading<f64>, String)>) -> Result<Profile> {
-        let (rows, shape): (&[Row], _) = match name {
-            mpich_tcp::NAME => (&mpich_tcp::ROWS, mpich_tcp::SHAPE),
-            verbs::NAME => (&verbs::ROWS, verbs::SHAPE),
-            psm::NAME => (&psm::ROWS, psm::SHAPE),
-            loggops::NAME => (&loggops::ROWS, loggops::SHAPE),
+    pub fn named(name: &str, replaced: &Given) -> Result<Profile> {
+        let (rows, shape, card): (&[Row], _, _) = match name {
+            mpich_tcp::NAME => (&mpich_tcp::ROWS, mpich_tcp::SHAPE, Card::Onload),
+            verbs::NAME => (&verbs::ROWS, verbs::SHAPE, Card::Offload),
+            psm::NAME => (&psm::ROWS, psm::SHAPE, Card::Onload),
+            loggops::NAME => (&loggops::ROWS, loggops::SHAPE, Card::Onload),
             _ => {
-                let next = format!("name one of {}", PROFILES.join(", "));
+                let next = format!("name one of {}, plimsoll", PROFILES.join(", "));
                 return Err(Fault::new(format!("profile {name}"), "there is no such profile", next));
             }
         };
@@ -167,12 +204,23 @@ impl Profile {
             source: (*source).to_owned(),
         };
         let mut constants: Vec<Constant> = rows.iter().map(modelled).collect();
-        for (name, (value, source)) in replaced {
+        constants.extend(card.watts()?);
+        Profile::replace(&mut constants, &NAMES, replaced)?;
+        Ok(Profile::of(name, shape, constants))
+    }
+
+    /// Puts what is given in the place of what is there.
+    pub(super) fn replace(
+        constants: &mut Vec<Constant>,
+        names: &[(&'static str, &'static str)],
+        given: &Given,
+    ) -> Result<()> {
+        for (name, (value, source)) in given {
             let subject = format!("constant {name}");
-            let Some((name, unit)) = NAMES.iter().find(|(known, _)| known == name) else {
-                let known: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+            let Some((name, unit)) = names.iter().find(|(known, _)| known == name) else {
+                let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
                 let next = format!("name one of {}", known.join(", "));
-                return Err(Fault::new(subject, "no profile has such a constant", next));
+                return Err(Fault::new(subject, "the protocol has no such constant", next));
             };
             if !value.value().is_some_and(|value| value.is_finite() && *value >= 0.0) {
                 return Err(Fault::new(subject, "it has no value of at least 0", "give a number, or leave it out"));
@@ -180,10 +228,10 @@ impl Profile {
             constants.retain(|constant| constant.name != *name);
             constants.push(Constant { name, value: value.clone(), unit, source: source.clone() });
         }
-        Ok(Profile::of(name, shape, constants))
+        Ok(())
     }
 
-    fn of(name: &str, shape: (Place, Progress, Waiting, bool), constants: Vec<Constant>) -> Profile {
+    pub(super) fn of(name: &str, shape: (Place, Progress, Waiting, bool), constants: Vec<Constant>) -> Profile {
         let get = |name: &str| constants.iter().find(|of| of.name == name).and_then(|of| of.value.value().copied());
         let cost = |name: &str| {
             let part = |part: &str| get(&format!("{name}.{part}")).unwrap_or(0.0);

@@ -6,6 +6,8 @@ use std::collections::BinaryHeap;
 use machine::fault::{Fault, Result};
 use machine::{FaultKind, PeerIndex};
 
+use crate::simulate::Kind;
+
 /// 106 days, ps.
 pub const LONGEST: u64 = u64::MAX / 2;
 
@@ -22,7 +24,7 @@ pub enum Event {
     Over {
         rank: usize,
         number: u32,
-        computed: bool,
+        kind: Kind,
     },
     /// To the wire of its host; its first byte at the other host; taken in there.
     Leave(Packet),

@@ -4,6 +4,7 @@ use engine::{Engine, LARGEST_HEADER, LinkConfig, RELIABILITY_HEADER};
 use machine::costs::{ENGINE, Item, Way};
 use machine::{Bytes, Capabilities, Costs, Nanoseconds, Reading, SiteKind};
 
+use super::Hosts;
 use crate::model::at;
 
 /// Where the ranks' engines run.
@@ -50,8 +51,7 @@ pub struct Carrier {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     pub placement: Placement,
-    /// Ranks are on hosts in order, so many on each.
-    pub ranks_per_host: u32,
+    pub hosts: Hosts,
     pub within: Carrier,
     pub between: Carrier,
     /// A cache line between a rank and its engine's core, ps.
@@ -87,7 +87,8 @@ impl Settings {
         let copied = within.work.byte.clone();
         let between = Carrier::of(costs, Some(network), place);
         let turn = Reading::Modelled(0.0);
-        Settings { placement, ranks_per_host, within, between, handover, copied, turn, seed: 1 }
+        let hosts = Hosts::Each(ranks_per_host);
+        Settings { placement, hosts, within, between, handover, copied, turn, seed: 1 }
     }
 }
 

@@ -45,7 +45,7 @@ fn carrier(reliable: bool) -> Carrier {
 fn settings(placement: Placement, ranks_per_host: u32) -> Settings {
     Settings {
         placement,
-        ranks_per_host,
+        hosts: Hosts::Each(ranks_per_host),
         within: carrier(true),
         between: carrier(false),
         handover: exactly(HANDOVER),
@@ -252,7 +252,7 @@ fn settings_that_cannot_be_are_refused() {
         change(&mut settings);
         simulate(&mut Lazy::of(PingPong { bytes: 8, rounds: 1 }), &settings).unwrap_err().to_string()
     };
-    assert!(refused(|settings| settings.ranks_per_host = 0).contains("at least 1"));
+    assert!(refused(|settings| settings.hosts = Hosts::Each(0)).contains("at least 1"));
     assert!(refused(|settings| settings.within.loss = 0.1).contains("need not be reliable"));
     assert!(refused(|settings| settings.between.loss = 1.0).contains("a loss below 1"));
     assert!(refused(|settings| settings.between.link.mtu = Bytes(40)).contains("headers"));
@@ -308,7 +308,8 @@ fn costs_are_solved_for_what_was_measured() {
     assert!(near(fetched, FETCHED), "{solved:#?}");
     // What was measured comes back.
     for (ranks_per_host, bytes) in [(1, 8), (1, 512), (2, 8), (2, 4096)] {
-        let outcome = lazily(PingPong { bytes, rounds: 10 }, &Settings { ranks_per_host, ..solved.clone() });
+        let outcome =
+            lazily(PingPong { bytes, rounds: 10 }, &Settings { hosts: Hosts::Each(ranks_per_host), ..solved.clone() });
         let n = packet_bytes(bytes, ranks_per_host == 1);
         let half = 2 * own(n) + LATENCY + WIRE * n;
         assert!(outcome.ranks[0].abs_diff(20 * half) <= 200, "{bytes}: {} {}", outcome.ranks[0], 20 * half);

@@ -7,13 +7,17 @@ use std::rc::Rc;
 use engine::{Direction, Engine, Source, Status, TagSelector};
 use experiment::random::Random;
 use machine::fault::{Fault, Result};
-use machine::{Nanoseconds, PeerIndex, count};
+use machine::{Nanoseconds, PeerIndex};
 
+use super::account::Account;
 use super::events::{Event, Events, LONGEST, Packet};
+use super::hosts::{Seated, paced};
 use super::message::Message;
 use super::path::{Path, known, times};
-use super::{Outcome, Placement, Settings};
+use super::{Hosts, Outcome, Placement, Settings};
 use crate::simulate::{ANY, Kind, Operation, Program};
+
+mod finished;
 
 /// Packets that a driver takes from its port before it sends anything, and commands that a rank's seat at an engine's core
 /// takes before the engine turns (`endpoint`).
@@ -46,6 +50,10 @@ pub(super) struct Peer {
 
 /// A rank and its engine.
 pub(super) struct Rank {
+    host: usize,
+    /// How many times as long its core takes for work.
+    pace: f64,
+    account: Account,
     engine: Engine<Message>,
     peers: Vec<Peer>,
     numbers: HashMap<usize, PeerIndex>,
@@ -54,8 +62,8 @@ pub(super) struct Rank {
     ready: Vec<VecDeque<Operation>>,
     /// To the engine's core, with when it sees them.
     commands: VecDeque<(u64, Operation)>,
-    /// From there: when the rank sees it, the operation that is over, bytes that come with it.
-    told: VecDeque<(u64, u32, u64)>,
+    /// From there: when the rank sees it, the operation that is over, its kind, bytes that come with it.
+    told: VecDeque<(u64, u32, Kind, u64)>,
     /// Its engine has something to do that nobody will tell it of.
     again: bool,
 }
@@ -70,19 +78,23 @@ struct Core {
 
 #[derive(Default, Clone)]
 struct Host {
+    ranks: Vec<usize>,
+    /// That of its engine's core.
+    pace: f64,
     /// When its wire is free, outwards and inwards.
     out: u64,
     into: u64,
-    /// The rank whose engine is next.
+    /// Which of its ranks' engines is next.
     seat: usize,
 }
 
 pub(super) struct World<'p, P> {
     program: &'p mut P,
     placement: Placement,
-    per_host: usize,
     cpus: usize,
-    /// Within a host, and where there are several between them.
+    /// The share of computing that follows the pace of its core.
+    clocked: f64,
+    /// Within a host, and where ranks are on several between them.
     paths: Vec<Path>,
     handover: u64,
     copied: f64,
@@ -108,13 +120,10 @@ pub(super) struct World<'p, P> {
 
 impl<'p, P: Program> World<'p, P> {
     pub fn of(program: &'p mut P, settings: &Settings) -> Result<Self> {
-        let (count, cpus, per_host) = (program.ranks() as usize, program.places().0, settings.ranks_per_host as usize);
-        if per_host == 0 {
-            return Err(Fault::new("ranks per host", "there are none", "give at least 1"));
-        }
-        let hosts = count.div_ceil(per_host);
+        let cpus = if matches!(settings.hosts, Hosts::Each(_)) { program.places().0 } else { 1 };
+        let seated = settings.hosts.seated(program.ranks() as usize)?;
         let mut paths = vec![Path::of(&settings.within)?];
-        if hosts > 1 {
+        if seated.is_spread() {
             let path = Path::of(&settings.between)?;
             if path.link.remote_read {
                 let cause = "no network of plimsoll reads the memory of another host";
@@ -126,7 +135,16 @@ impl<'p, P: Program> World<'p, P> {
             }
             paths.push(path);
         }
-        let rank = || Rank {
+        let Seated { ranks, engines, clocked } = seated;
+        let count = ranks.len();
+        let mut hosts: Vec<Host> = engines.iter().map(|pace| Host { pace: *pace, ..Host::default() }).collect();
+        for (rank, (host, _)) in ranks.iter().enumerate() {
+            hosts[*host].ranks.push(rank);
+        }
+        let rank = |(host, pace)| Rank {
+            host,
+            pace,
+            account: Account::default(),
             engine: Engine::new(),
             peers: Vec::new(),
             numbers: HashMap::new(),
@@ -136,21 +154,21 @@ impl<'p, P: Program> World<'p, P> {
             told: VecDeque::new(),
             again: false,
         };
-        let engines = if settings.placement == Placement::Core { hosts } else { 0 };
+        let engines = if settings.placement == Placement::Core { hosts.len() } else { 0 };
         Ok(World {
             program,
             placement: settings.placement,
-            per_host,
             cpus,
+            clocked,
             paths,
             handover: known("a cache line to another core", &settings.handover)?.round() as u64,
             copied: known("a byte to another core", &settings.copied)?,
             turn: known("a look at an engine", &settings.turn)?.round() as u64,
             now: 0,
             events: Events::default(),
-            ranks: (0..count).map(|_| rank()).collect(),
+            ranks: ranks.into_iter().map(rank).collect(),
             cores: vec![Core::default(); count * cpus + engines],
-            hosts: vec![Host::default(); hosts],
+            hosts,
             random: Random::new(settings.seed),
             free: Vec::new(),
             received: Rc::default(),
@@ -184,9 +202,10 @@ impl<'p, P: Program> World<'p, P> {
     fn happen(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Look(core) => self.look(core),
-            Event::Over { rank, number, computed } => {
+            Event::Over { rank, number, kind } => {
                 self.outstanding -= 1;
-                self.computing -= usize::from(computed);
+                self.computing -= usize::from(kind == Kind::Compute);
+                self.ranks[rank].account.ends(self.now, kind == Kind::Send);
                 self.progressed = self.now;
                 self.outcome.ranks[rank] = self.now;
                 self.program.over(rank as u32, number, &mut self.free);
@@ -194,7 +213,7 @@ impl<'p, P: Program> World<'p, P> {
             }
             Event::Leave(packet) => {
                 let from = self.ranks[packet.to].peers[packet.from.0 as usize].rank;
-                let host = &mut self.hosts[from / self.per_host];
+                let host = &mut self.hosts[self.ranks[from].host];
                 let path = &self.paths[1];
                 let start = self.now.max(host.out);
                 host.out = start + times(packet.bytes.len() as u64, path.wire);
@@ -206,7 +225,7 @@ impl<'p, P: Program> World<'p, P> {
                 self.put(start + path.latency, Event::Enter(packet))
             }
             Event::Enter(packet) => {
-                let host = &mut self.hosts[packet.to / self.per_host];
+                let host = &mut self.hosts[self.ranks[packet.to].host];
                 host.into = self.now.max(host.into) + times(packet.bytes.len() as u64, self.paths[1].wire);
                 let at = host.into;
                 self.put(at, Event::Arrive(packet))
@@ -229,7 +248,7 @@ impl<'p, P: Program> World<'p, P> {
         free.sort_by_key(|operation| operation.kind == Kind::Compute);
         for operation in free.drain(..) {
             self.outstanding += 1;
-            let cpu = usize::from(operation.cpu);
+            let cpu = usize::from(operation.cpu).min(self.cpus - 1);
             self.ranks[rank].ready[cpu].push_back(operation);
             self.wake(rank * self.cpus + cpu, self.now)?;
         }
@@ -251,7 +270,7 @@ impl<'p, P: Program> World<'p, P> {
     fn stir(&mut self, rank: usize, at: u64) -> Result<()> {
         match self.placement {
             Placement::App => self.wake_rank(rank, at),
-            Placement::Core => self.wake(self.ranks.len() * self.cpus + rank / self.per_host, at),
+            Placement::Core => self.wake(self.ranks.len() * self.cpus + self.ranks[rank].host, at),
         }
     }
 
@@ -276,9 +295,9 @@ impl<'p, P: Program> World<'p, P> {
         let mut clock = self.now;
         if let Some(operation) = self.ranks[rank].ready[cpu].pop_front() {
             self.begin(rank, operation, &mut clock)?;
-        } else if let Some((_, number, bytes)) = self.ranks[rank].told.pop_front_if(|(at, ..)| *at <= self.now) {
-            self.hand_over(bytes, &mut clock);
-            self.put(clock, Event::Over { rank, number, computed: false })?;
+        } else if let Some((_, number, kind, bytes)) = self.ranks[rank].told.pop_front_if(|(at, ..)| *at <= self.now) {
+            self.hand_over(rank, bytes, &mut clock);
+            self.put(clock, Event::Over { rank, number, kind })?;
         } else if self.placement == Placement::App && self.is_due(rank) {
             self.turn(rank, &mut clock)?;
         }
@@ -298,28 +317,27 @@ impl<'p, P: Program> World<'p, P> {
 
     /// An engines' core goes on to the next engine that has something to do. While there is none it goes round.
     fn engines_turn(&mut self, host: usize, core: usize) -> Result<()> {
-        let first = host * self.per_host;
-        let seats = self.per_host.min(self.ranks.len() - first);
-        let rounds = (self.now - self.cores[core].free).checked_div(self.turn).unwrap_or(0);
+        let seats = self.hosts[host].ranks.len();
+        let turn = paced(self.turn, self.hosts[host].pace);
+        let rounds = (self.now - self.cores[core].free).checked_div(turn).unwrap_or(0);
         let start = self.hosts[host].seat + (rounds % seats as u64) as usize;
         let mut clock = self.now;
-        if let Some(passed) = (0..seats).find(|passed| self.is_due(first + (start + passed) % seats)) {
-            let seat = (start + passed) % seats;
-            clock += self.turn * (passed as u64 + 1);
+        let at = |passed: usize| (start + passed) % seats;
+        if let Some(passed) = (0..seats).find(|passed| self.is_due(self.hosts[host].ranks[at(*passed)])) {
+            let (seat, rank) = (at(passed), self.hosts[host].ranks[at(passed)]);
+            clock += turn * (passed as u64 + 1);
             let begun = clock;
             for _ in 0..COMMANDS {
-                let Some((_, operation)) = self.ranks[first + seat].commands.pop_front_if(|(at, _)| *at <= self.now)
-                else {
-                    break;
-                };
-                self.ask(first + seat, operation, &mut clock)?;
+                let now = self.now;
+                let Some((_, operation)) = self.ranks[rank].commands.pop_front_if(|(at, _)| *at <= now) else { break };
+                self.ask(rank, operation, &mut clock)?;
             }
-            self.turn(first + seat, &mut clock)?;
+            self.turn(rank, &mut clock)?;
             self.cores[core].busy += clock - begun;
             self.hosts[host].seat = (seat + 1) % seats;
         }
         self.cores[core].free = clock;
-        match (first..first + seats).filter_map(|rank| self.due(rank)).min() {
+        match self.hosts[host].ranks.iter().filter_map(|rank| self.due(*rank)).min() {
             Some(at) => self.wake(core, at),
             None => Ok(()),
         }
@@ -339,8 +357,8 @@ impl<'p, P: Program> World<'p, P> {
         self.due(rank).is_some_and(|at| at <= self.now)
     }
 
-    fn hand_over(&mut self, bytes: u64, clock: &mut u64) {
-        *clock += self.handover + times(bytes, self.copied);
+    fn hand_over(&mut self, rank: usize, bytes: u64, clock: &mut u64) {
+        *clock += paced(self.handover + times(bytes, self.copied), self.ranks[rank].pace);
         self.outcome.handovers += 1;
         self.outcome.inlined += bytes;
     }
@@ -348,21 +366,26 @@ impl<'p, P: Program> World<'p, P> {
     /// An operation begins on its rank's core.
     fn begin(&mut self, rank: usize, operation: Operation, clock: &mut u64) -> Result<()> {
         let Operation { kind, amount, number, .. } = operation;
+        if kind == Kind::Send {
+            self.ranks[rank].account.sends(*clock);
+        }
         if kind == Kind::Compute {
-            let computing = amount.saturating_mul(1000).min(LONGEST + 1);
+            let pace = 1.0 + self.clocked * (self.ranks[rank].pace - 1.0);
+            let computing = paced(amount.saturating_mul(1000), pace).min(LONGEST + 1);
+            self.ranks[rank].account.computes(*clock, *clock + computing);
             *clock += computing;
             self.outcome.computing = self.outcome.computing.saturating_add(computing);
             self.computing += 1;
-            self.put(*clock, Event::Over { rank, number, computed: true })?;
+            self.put(*clock, Event::Over { rank, number, kind })?;
         } else if self.placement == Placement::App {
             self.ask(rank, operation, clock)?;
             self.complete(rank, clock)?;
         } else {
             let inline = is_inline(&operation);
-            self.hand_over(if inline { amount } else { 0 }, clock);
+            self.hand_over(rank, if inline { amount } else { 0 }, clock);
             self.ranks[rank].commands.push_back((*clock, operation));
             if inline {
-                self.put(*clock, Event::Over { rank, number, computed: false })?;
+                self.put(*clock, Event::Over { rank, number, kind })?;
             }
             self.stir(rank, *clock)?;
         }
@@ -376,7 +399,7 @@ impl<'p, P: Program> World<'p, P> {
         let number = u64::from(number);
         if kind == Kind::Send {
             let to = self.peer(rank, peer as usize);
-            *clock += self.path(rank, peer as usize).message;
+            *clock += self.work(rank, self.path(rank, peer as usize).message);
             self.outcome.messages += 1;
             self.outcome.sent += amount;
             let gone = if self.placement == Placement::Core && is_inline(&operation) { GONE } else { 0 };
@@ -396,9 +419,15 @@ impl<'p, P: Program> World<'p, P> {
         self.ranks[rank].again |= self.ranks[rank].engine.ready_peers() > 0;
         let copied = self.received.get() - before;
         let path = if peer == ANY { &self.paths[0] } else { self.path(rank, peer as usize) };
-        *clock += times(copied, path.byte);
+        *clock += self.work(rank, times(copied, path.byte));
         self.outcome.copied += copied;
         Ok(())
+    }
+
+    /// What work of the engine of `rank` takes the core that turns it.
+    fn work(&self, rank: usize, work: u64) -> u64 {
+        let Rank { host, pace, .. } = self.ranks[rank];
+        paced(work, if self.placement == Placement::App { pace } else { self.hosts[host].pace })
     }
 
     /// A driver's turn.
@@ -408,7 +437,7 @@ impl<'p, P: Program> World<'p, P> {
             let Some((peer, bytes)) = self.ranks[rank].inbox.pop_front() else { break };
             let Peer { rank: from, back, .. } = self.ranks[rank].peers[peer.0 as usize];
             let path = self.path(rank, from);
-            *clock += path.handled(bytes.len());
+            *clock += self.work(rank, path.handled(bytes.len()));
             self.outcome.taken += bytes.len() as u64;
             let Rank { engine, peers, .. } = &mut self.ranks[rank];
             let unexpected = engine.queue_lengths().1;
@@ -432,7 +461,7 @@ impl<'p, P: Program> World<'p, P> {
         // A long message is read piece by piece.
         self.ranks[rank].again |= fetched > 0;
         self.outcome.fetched += fetched;
-        *clock += reads * self.paths[0].read + times(fetched, self.paths[0].fetched);
+        *clock += self.work(rank, reads * self.paths[0].read + times(fetched, self.paths[0].fetched));
         self.transmit(rank, clock)?;
         self.complete(rank, clock)
     }
@@ -450,7 +479,7 @@ impl<'p, P: Program> World<'p, P> {
                     peers[peer.0 as usize].full = true;
                     break;
                 }
-                *clock += path.handled(length);
+                *clock += self.work(rank, path.handled(length));
                 let mut bytes = vec![0; length];
                 self.ranks[rank].engine.write(ns(*clock), peer, &mut bytes);
                 self.outcome.written += length as u64;
@@ -468,7 +497,7 @@ impl<'p, P: Program> World<'p, P> {
         self.under_way += 1;
         self.ranks[to].peers[back.0 as usize].held += held;
         let packet = Packet { to, from: back, bytes };
-        if rank / self.per_host == to / self.per_host {
+        if self.ranks[rank].host == self.ranks[to].host {
             self.ranks[rank].peers[peer.0 as usize].latest = arrival;
             return self.put(arrival, Event::Arrive(packet));
         }
@@ -489,15 +518,16 @@ impl<'p, P: Program> World<'p, P> {
             }
             let mut bytes = 0;
             if done.direction == Direction::Receive {
-                *clock += self.path(rank, from).message;
+                *clock += self.work(rank, self.path(rank, from).message);
                 self.outcome.received += done.buffer.written;
                 bytes = if done.envelope.length <= INLINE { done.envelope.length } else { 0 };
             }
             let number = done.context as u32;
+            let kind = if done.direction == Direction::Send { Kind::Send } else { Kind::Receive };
             match self.placement {
-                Placement::App => self.put(*clock, Event::Over { rank, number, computed: false })?,
+                Placement::App => self.put(*clock, Event::Over { rank, number, kind })?,
                 Placement::Core => {
-                    self.ranks[rank].told.push_back((*clock, number, bytes));
+                    self.ranks[rank].told.push_back((*clock, number, kind, bytes));
                     self.wake_rank(rank, *clock)?;
                 }
             }
@@ -506,7 +536,7 @@ impl<'p, P: Program> World<'p, P> {
     }
 
     fn path(&self, one: usize, other: usize) -> &Path {
-        &self.paths[usize::from(one / self.per_host != other / self.per_host)]
+        &self.paths[usize::from(self.ranks[one].host != self.ranks[other].host)]
     }
 
     /// What `rank` calls `other`; engines get to know each other when one first names the other.
@@ -542,40 +572,6 @@ impl<'p, P: Program> World<'p, P> {
         let loud = rest.iter().chain(before).position(|rank| !quiet(rank));
         self.loud = (self.loud + loud.unwrap_or(0)) % self.ranks.len().max(1);
         loud.is_none()
-    }
-
-    fn finished(mut self) -> Result<Outcome> {
-        let fault = |rank: usize, cause: String, next: &str| Err(Fault::new(format!("rank {rank}"), cause, next));
-        if let Some(rank) = self.ranks.iter().position(|rank| rank.engine.queue_lengths().0 > 0) {
-            return fault(rank, "a receive of it gets no message".to_owned(), "add the send, or compare tags");
-        }
-        if let Some(rank) = self.ranks.iter().position(|rank| rank.engine.queue_lengths().1 > 0) {
-            let Rank { engine, peers, .. } = &mut self.ranks[rank];
-            let message = engine.probe(Source::Any, TagSelector::any());
-            let from = message.map_or(0, |message| peers[message.peer.0 as usize].rank);
-            let bytes = count::grouped(message.map_or(0, |message| message.length));
-            let cause = format!("nothing receives the message of {bytes} B from rank {from}");
-            return fault(rank, cause, "add the receive, or compare tags");
-        }
-        if let Some(rank) = self.program.stuck() {
-            let cause = "an operation never begins, since operations require each other".to_owned();
-            return fault(rank as usize, cause, "break the circle of requirements");
-        }
-        if self.outstanding > 0 || !self.is_quiet() {
-            let cause = "its messages do not move any more";
-            return Err(Fault::new("the program", cause, "report this as a bug of plimsoll"));
-        }
-        let busy: Vec<u64> = self.cores.iter().map(|core| core.busy).collect();
-        let (ranks, engines) = busy.split_at(self.ranks.len() * self.cpus);
-        let peers: usize = self.ranks.iter().map(|rank| rank.peers.len()).sum();
-        let queues = self.cpus * size_of::<VecDeque<Operation>>();
-        Ok(Outcome {
-            busy: ranks.to_vec(),
-            engines: engines.to_vec(),
-            counters: self.ranks.iter().map(|rank| rank.engine.counters()).collect(),
-            memory: self.ranks.len() * (Outcome::IDLE_RANK + queues) + peers * Outcome::PEER,
-            ..self.outcome
-        })
     }
 }
 

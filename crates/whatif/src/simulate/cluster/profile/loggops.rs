@@ -10,12 +10,10 @@ pub const SHAPE: (Place, Progress, Waiting, bool) = (Place::Rank, Progress::Betw
 
 const LOGGOPSIM: &str = "LogGOPSim's default";
 
-pub const ROWS: [Row; 7] = [
+pub const ROWS: [Row; 5] = [
     ("eager", 65535.0, "B", LOGGOPSIM),
     ("hand.message", 1500.0, "ns", LOGGOPSIM),
     ("take.message", 1500.0, "ns", LOGGOPSIM),
     ("hand.byte", 0.0, "ns/B", LOGGOPSIM),
     ("take.byte", 6.0, "ns/B", "LogGOPSim's default: G"),
-    ("watts.dynamic", 0.66, "of watts", "paper 000, IV.A: onload's saving at 2.9 GHz, n = 3"),
-    ("watts.exponent", 3.0, "", "assumed: the voltage follows the clock"),
 ];

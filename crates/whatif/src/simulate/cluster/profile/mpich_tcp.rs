@@ -11,7 +11,7 @@ const B1: &str =
 const SIZE: &str = "paper 002, 6.2, names the buffer and gives no size: a middle of what claims sweep";
 const SHARE: &str = "assumed: no paper has it; a middle of what claims sweep";
 
-pub const ROWS: [Row; 13] = [
+pub const ROWS: [Row; 11] = [
     ("unit", 16384.0, "B", "assumed: what a call moves at once"),
     ("library", 262144.0, "B", SIZE),
     ("socket", 131072.0, "B", SIZE),
@@ -23,6 +23,4 @@ pub const ROWS: [Row; 13] = [
     ("inside.byte", 1.46, "ns/B", SHARE),
     ("far.hand", 30.0 / 11.0, "times", B1),
     ("far.take", 30.0 / 11.0, "times", B1),
-    ("watts.dynamic", 0.66, "of watts", "paper 000, IV.A: onload's saving at 2.9 GHz, n = 3"),
-    ("watts.exponent", 3.0, "", "assumed: the voltage follows the clock"),
 ];

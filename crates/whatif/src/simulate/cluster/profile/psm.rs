@@ -10,7 +10,7 @@ const SCALE: &str = "assumed: 1 us a message on a core; paper 004 fixes the rati
 const STREAM: &str =
     "paper 000, IV.A: -2.5 % at 2.9 and -35.1 % at 1.9 GHz, s + k x of a byte's time, which is taken as 0.25 ns";
 
-pub const ROWS: [Row; 12] = [
+pub const ROWS: [Row; 10] = [
     ("unit", 8192.0, "B", "assumed: what is handed on while the rest comes"),
     ("eager", 8192.0, "B", "paper 000, IV.A: the step after 8 KiB"),
     ("send.message", 500.0, "ns", SCALE),
@@ -22,6 +22,4 @@ pub const ROWS: [Row; 12] = [
     ("inside.message", 100.0, "ns", "assumed: a queue in shared memory"),
     ("inside.byte", 0.1, "ns/B", "assumed: 10 GB/s of memory"),
     ("inside.latency", 100.0, "ns", "assumed: a cache line to another core"),
-    ("watts.dynamic", 0.66, "of watts", "paper 000, IV.A: onload's saving at 2.9 GHz, n = 3"),
-    ("watts.exponent", 3.0, "", "assumed: the voltage follows the clock"),
 ];

@@ -1,0 +1,281 @@
+//! A recorded program as a problem, with its replay as the judge.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machine::{CoreCapability, CoreId, Fault, Reading, Result};
+use profile::summary::{RankSummary, Summary};
+use whatif::answer::{Mapper, Program};
+use whatif::graph::Graph;
+use whatif::lever::Mapping;
+
+use crate::problem::{Load, Problem, Spot, Talk};
+use crate::search::Judge;
+
+/// Calls that a search replays, all mappings together.
+const REPLAYED_CALLS: usize = 12_000_000;
+
+/// Mappings that a search judges, at least and at most.
+const JUDGED: std::ops::RangeInclusive<usize> = 8..=4096;
+
+/// Of a core that nobody has: its sibling is busy for more of the time, so that it is no core of its own.
+const SHARED: f64 = 0.5;
+
+/// The first MPI_COMM_WORLD of a profile.
+#[derive(Debug, Clone, Copy)]
+pub struct Recorded<'a> {
+    /// Its timeline as a graph.
+    pub graph: &'a Graph,
+    /// Its figures, cores among them.
+    pub summary: &'a Summary,
+    /// What ranks can have of the cores.
+    pub capability: &'a [CoreCapability],
+    /// Whether ranks may change their hosts.
+    pub across: bool,
+}
+
+impl Recorded<'_> {
+    /// What is known of the job. `distance` of two cores of a host: 0 the same core, 1 the farthest; `None`: not known.
+    ///
+    /// # Errors
+    /// Where ranks were, or what others take of their cores, is not known; two ranks share a core.
+    pub fn problem(&self, distance: impl Fn(&str, CoreId, CoreId) -> Option<f32>) -> Result<Problem> {
+        let ranks = self.ranks()?;
+        let hosts = self.hosts(&ranks)?;
+        let mut problem = Problem { hosts, across: self.across, ..Problem::default() };
+        let mut on: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+        for (rank, of) in (0u32..).zip(&ranks) {
+            let at = (self.graph.hosts[rank as usize], core(of)?);
+            if let Some(other) = on.insert(at, rank) {
+                let next = "start each rank on a core of its own, and profile it again";
+                return Err(Fault::new(
+                    format!("ranks {other} and {rank}"),
+                    format!("both were on core {} of {} most of the time", at.1, of.host),
+                    next,
+                ));
+            }
+        }
+        problem.seats = vec![0; ranks.len()];
+        for (host, name) in (0u32..).zip(&problem.hosts) {
+            for of in self.capability.iter().filter(|of| of.host == *name) {
+                let rank = on.get(&(host, of.core.0));
+                let spot = match (spot(host, of), rank) {
+                    (Ok(spot), _) => spot,
+                    (Err(_), None) => continue,
+                    (Err(reason), Some(_)) => return Err(unknown(name, of.core, &reason)),
+                };
+                if rank.is_none() && of.sibling.value().is_some_and(|busy| *busy > SHARED) {
+                    continue;
+                }
+                if let Some(rank) = rank {
+                    problem.seats[*rank as usize] = problem.spots.len() as u32;
+                }
+                problem.spots.push(spot);
+            }
+        }
+        let there = |(host, core): &&(u32, u32)| problem.spots.iter().any(|at| (at.host, at.core.0) == (*host, *core));
+        if let Some((host, core)) = on.keys().find(|at| !there(at)) {
+            let reason = "nothing was sampled there";
+            return Err(unknown(&problem.hosts[*host as usize], CoreId(*core), reason));
+        }
+        let run = self.summary.totals.seconds.max(f64::MIN_POSITIVE);
+        problem.ranks = ranks
+            .iter()
+            .zip(&problem.seats)
+            .map(|(rank, seat)| load(rank, run, problem.spots[*seat as usize].dilation()))
+            .collect();
+        problem.talks = self.talks();
+        problem.distances = distances(&problem, distance);
+        Ok(problem)
+    }
+
+    /// By rank.
+    fn ranks(&self) -> Result<Vec<&RankSummary>> {
+        let of = |rank: u32| self.summary.ranks.iter().find(|of| of.world == 0 && of.rank == rank);
+        let all = (0..self.graph.hosts.len() as u32).map(|rank| {
+            of(rank).ok_or_else(|| {
+                Fault::new(
+                    format!("rank {rank}"),
+                    "there are no tables of it",
+                    "copy the tables of all ranks into the profile",
+                )
+            })
+        });
+        all.collect()
+    }
+
+    /// The names of the graph's hosts.
+    fn hosts(&self, ranks: &[&RankSummary]) -> Result<Vec<String>> {
+        let number = self.graph.hosts.iter().max().map_or(0, |last| last + 1);
+        let mut names = vec![String::new(); number as usize];
+        self.graph.hosts.iter().zip(ranks).for_each(|(host, rank)| names[*host as usize].clone_from(&rank.host));
+        let differ = names.iter().collect::<BTreeSet<_>>().len() == names.len();
+        differ.then_some(names).ok_or_else(|| {
+            Fault::new(
+                "the hosts",
+                "two of them have one name",
+                "give each host a name of its own, and profile it again",
+            )
+        })
+    }
+
+    fn talks(&self) -> Vec<Talk> {
+        let mut pairs: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
+        let ranks = self.graph.hosts.len() as u64;
+        for [from, to, messages, bytes, ..] in self.summary.matrices.first().map_or(&[][..], |matrix| &matrix.cells) {
+            if from != to && *from < ranks && *to < ranks {
+                let pair = pairs.entry(((*from).min(*to) as u32, (*from).max(*to) as u32)).or_default();
+                *pair = (pair.0.saturating_add(*messages), pair.1.saturating_add(*bytes));
+            }
+        }
+        let all = pairs.values().map(|(_, bytes)| *bytes as f64).sum::<f64>().max(1.0);
+        let talk = |((one, other), (messages, bytes))| Talk {
+            one,
+            other,
+            share: bytes as f64 / all,
+            mean: bytes as f64 / f64::max(messages as f64, 1.0),
+        };
+        pairs.into_iter().map(talk).collect()
+    }
+}
+
+fn core(rank: &RankSummary) -> Result<u32> {
+    let next = "profile the program with plimsoll profile, and keep its samples";
+    let fault = |cause: String| Fault::new(format!("rank {}", rank.rank), cause, next);
+    match &rank.cores {
+        Reading::Measured(cores) | Reading::Modelled(cores) => {
+            cores.first().copied().ok_or_else(|| fault("no core was seen under it".into()))
+        }
+        Reading::Absent { reason } | Reading::NotPermitted { reason, .. } => {
+            Err(fault(format!("its core is not known: {reason}")))
+        }
+    }
+}
+
+fn unknown(host: &str, core: CoreId, reason: &str) -> Fault {
+    let next = format!("profile again where cores can be sampled, or say it: --capability {host}:{}=SHARE", core.0);
+    Fault::new(format!("core {} of {host}", core.0), format!("what others take of it is not known: {reason}"), next)
+}
+
+fn spot(host: u32, of: &CoreCapability) -> std::result::Result<Spot, String> {
+    let taken = match &of.taken {
+        Reading::Measured(taken) | Reading::Modelled(taken) => *taken,
+        Reading::Absent { reason } | Reading::NotPermitted { reason, .. } => return Err(reason.clone()),
+    };
+    // What is not known of softirqs apart is in `taken`.
+    let softirq = of.softirq.value().copied().unwrap_or(0.0).clamp(0.0, taken);
+    let clock = of.clock.value().copied().unwrap_or(1.0);
+    // (1 - taken) x clock = free x (1 - softirq)
+    let free = (1.0 - taken).max(0.0) / (1.0 - softirq).max(0.01) * clock;
+    Ok(Spot { host, core: of.core, softirq, free })
+}
+
+fn load(rank: &RankSummary, run: f64, dilation: f64) -> Load {
+    let threads = f64::from(rank.threads.max(1));
+    let share = |seconds: f64| (seconds / threads / run).clamp(0.0, 1.0);
+    // A rank of which it is not known how long it waits has no slack to give.
+    let waits = rank.split.wait.value().copied().unwrap_or(0.0);
+    Load { computing: share(rank.computing()) / dilation, fixed: share((rank.mpi - waits).max(0.0)) }
+}
+
+fn distances(problem: &Problem, distance: impl Fn(&str, CoreId, CoreId) -> Option<f32>) -> Vec<f32> {
+    let spots = &problem.spots;
+    let of = |one: &Spot, other: &Spot| match one.host == other.host {
+        true => distance(&problem.hosts[one.host as usize], one.core, other.core),
+        false => Some(1.0),
+    };
+    let all: Option<Vec<f32>> = spots.iter().flat_map(|one| spots.iter().map(move |other| of(one, other))).collect();
+    // One distance between all is none.
+    all.filter(|all| {
+        let apart = all.iter().enumerate().filter(|(at, _)| at / spots.len() != at % spots.len());
+        let apart: BTreeSet<u32> = apart.map(|(_, distance)| distance.to_bits()).collect();
+        apart.len() > 1
+    })
+    .unwrap_or_default()
+}
+
+/// Replays of the recorded program.
+#[derive(Debug)]
+pub struct Replays<'p> {
+    problem: &'p Problem,
+    graph: &'p Graph,
+    mapper: Mapper<'p>,
+    /// Time of the run, ns.
+    run: f64,
+    /// By host: bytes between hosts that come to its ranks.
+    incoming: Vec<f64>,
+}
+
+impl<'p> Replays<'p> {
+    /// `program` is of `graph`, which took `seconds`.
+    ///
+    /// # Errors
+    /// A cost was never measured here.
+    pub fn of(problem: &'p Problem, graph: &'p Graph, program: &'p Program<'p>, seconds: f64) -> Result<Replays<'p>> {
+        let mut replays =
+            Replays { problem, graph, mapper: program.mapper()?, run: seconds * 1e9, incoming: Vec::new() };
+        replays.incoming = replays.incoming(&problem.seats);
+        Ok(replays)
+    }
+
+    fn incoming(&self, seats: &[u32]) -> Vec<f64> {
+        let host = |rank: u32| self.problem.spots[seats[rank as usize] as usize].host as usize;
+        let mut incoming = vec![0.0; self.problem.hosts.len()];
+        for talk in &self.problem.talks {
+            let (one, other) = (host(talk.one), host(talk.other));
+            if one != other {
+                incoming[one] += talk.share;
+                incoming[other] += talk.share;
+            }
+        }
+        incoming
+    }
+
+    /// The lever of a mapping. Softirqs of a host grow and shrink with the bytes that come from other hosts.
+    pub fn mapping(&self, seats: &[u32]) -> Mapping {
+        let incoming = self.incoming(seats);
+        let grown = |host: u32| {
+            let (before, after) = (self.incoming[host as usize], incoming[host as usize]);
+            if before > 0.0 { after / before } else { 1.0 }
+        };
+        self.lever(seats, |spot| {
+            let of = &self.problem.spots[spot as usize];
+            of.softirq * grown(of.host)
+        })
+    }
+
+    /// The lever of interrupts that go to other cores while the ranks stay: `softirq` is the share of a spot that they take then.
+    pub fn steering(&self, softirq: &[f64]) -> Mapping {
+        self.lever(&self.problem.seats, |spot| softirq[spot as usize])
+    }
+
+    fn lever(&self, seats: &[u32], softirq: impl Fn(u32) -> f64) -> Mapping {
+        let Problem { spots, seats: before, .. } = self.problem;
+        let ns = |share: f64| Some(share * self.run);
+        let at = |spot: u32| &spots[spot as usize];
+        Mapping {
+            hosts: seats.iter().map(|spot| at(*spot).host).collect(),
+            cores: seats.iter().map(|spot| before.iter().position(|of| of == spot).map(|rank| rank as u32)).collect(),
+            capability: seats.iter().zip(before).map(|(to, from)| at(*to).free / at(*from).free.max(1e-3)).collect(),
+            softirqs: before.iter().map(|spot| ns(at(*spot).softirq)).collect(),
+            steered: seats.iter().map(|spot| ns(softirq(*spot))).collect(),
+        }
+    }
+
+    /// The time under a lever of [`Replays::mapping`] or [`Replays::steering`], over that of the run.
+    ///
+    /// # Errors
+    /// A cost was never measured here.
+    pub fn under(&self, mapping: Mapping) -> Result<f64> {
+        self.mapper.time(mapping)
+    }
+}
+
+impl Judge for Replays<'_> {
+    fn time(&self, seats: &[u32]) -> Result<f64> {
+        self.under(self.mapping(seats))
+    }
+
+    fn affordable(&self) -> usize {
+        (REPLAYED_CALLS / self.graph.len().max(1)).clamp(*JUDGED.start(), *JUDGED.end())
+    }
+}

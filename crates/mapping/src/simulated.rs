@@ -1,0 +1,163 @@
+//! A simulated cluster as a problem, with its simulation as the judge: what a mapping does without a machine to try it on.
+
+use std::collections::BTreeMap;
+
+use machine::Result;
+use whatif::simulate::cluster::profile::Place;
+use whatif::simulate::cluster::{Cluster, Finished, Seat, simulate};
+use whatif::simulate::{Kind, Operation, Program};
+
+use crate::problem::{Load, Problem, Spot, Talk};
+use crate::search::Judge;
+
+/// Messages that a search simulates, all mappings together.
+const SIMULATED_MESSAGES: u64 = 4_000_000;
+
+/// A program on a cluster. `start` gives it from its beginning.
+pub struct Simulated<F> {
+    cluster: Cluster,
+    start: F,
+    /// As the cluster has it.
+    finished: Finished,
+    sent: BTreeMap<(u32, u32), (u64, u64)>,
+    seats: Vec<Seat>,
+}
+
+impl<P: Program, F: Fn() -> P> Simulated<F> {
+    /// Runs it as `cluster` has its ranks.
+    ///
+    /// # Errors
+    /// As [`simulate`].
+    pub fn of(cluster: Cluster, start: F) -> Result<Simulated<F>> {
+        let mut counted = Counted { program: start(), sent: BTreeMap::new() };
+        let finished = simulate(&mut counted, &cluster)?;
+        let engine = |host: &whatif::simulate::cluster::Host, core: &usize| {
+            cluster.profile.place == Place::Engine && host.engines.contains(core)
+        };
+        let cores = |(at, host): (usize, &whatif::simulate::cluster::Host)| {
+            (0..host.cores.len())
+                .filter(|core| !engine(host, core))
+                .map(|core| Seat { host: at, core })
+                .collect::<Vec<_>>()
+        };
+        let seats = cluster.hosts.iter().enumerate().flat_map(cores).collect();
+        let sent = counted.sent;
+        Ok(Simulated { cluster, start, finished, sent, seats })
+    }
+
+    /// What is known of it.
+    pub fn problem(&self, across: bool) -> Problem {
+        let Simulated { cluster, finished, .. } = self;
+        let total = finished.total().max(1) as f64;
+        let spot = |seat: &Seat| {
+            let core = &cluster.hosts[seat.host].cores[seat.core];
+            let softirq = finished.cores[seat.host][seat.core].protocol as f64 / total;
+            Spot { host: seat.host as u32, core: core.id, softirq, free: 1.0 / core.dilation }
+        };
+        let spots: Vec<Spot> = self.seats.iter().map(spot).collect();
+        let place = |seat: &Seat| self.seats.iter().position(|of| of == seat).unwrap_or(0) as u32;
+        let seats: Vec<u32> = cluster.seats.iter().map(place).collect();
+        let load = |(split, seat): (&whatif::simulate::cluster::Split, &u32)| {
+            let [computing, sending, _] =
+                [split.computing, split.sending, split.waiting].map(|time| time as f64 / total);
+            Load { computing: computing / spots[*seat as usize].dilation(), fixed: sending }
+        };
+        let ranks = finished.splits.iter().zip(&seats).map(load).collect();
+        let all = self.sent.values().map(|(_, bytes)| *bytes as f64).sum::<f64>().max(1.0);
+        let talk = |(&(one, other), &(messages, bytes)): (&(u32, u32), &(u64, u64))| Talk {
+            one,
+            other,
+            share: bytes as f64 / all,
+            mean: bytes as f64 / f64::max(messages as f64, 1.0),
+        };
+        Problem {
+            hosts: cluster.hosts.iter().map(|host| host.name.clone()).collect(),
+            talks: self.sent.iter().map(talk).collect(),
+            distances: Vec::new(),
+            spots,
+            ranks,
+            seats,
+            across,
+        }
+    }
+
+    /// How it came out as the cluster has it.
+    pub fn finished(&self) -> &Finished {
+        &self.finished
+    }
+
+    /// The cluster with its ranks so.
+    pub fn cluster(&self, seats: &[u32]) -> Cluster {
+        Cluster { seats: seats.iter().map(|spot| self.seats[*spot as usize]).collect(), ..self.cluster.clone() }
+    }
+
+    /// Runs it with its ranks so.
+    ///
+    /// # Errors
+    /// As [`simulate`].
+    pub fn run(&self, seats: &[u32]) -> Result<Finished> {
+        simulate(&mut (self.start)(), &self.cluster(seats))
+    }
+}
+
+impl<P: Program, F: Fn() -> P + Sync> Judge for Simulated<F> {
+    fn time(&self, seats: &[u32]) -> Result<f64> {
+        Ok(self.run(seats)?.total() as f64 / self.finished.total().max(1) as f64)
+    }
+
+    fn affordable(&self) -> usize {
+        (SIMULATED_MESSAGES / self.finished.messages.max(1)).clamp(8, 4096) as usize
+    }
+}
+
+/// A program whose messages are counted, by pair of ranks: how many, and bytes.
+struct Counted<P> {
+    program: P,
+    sent: BTreeMap<(u32, u32), (u64, u64)>,
+}
+
+impl<P> Counted<P> {
+    fn count(&mut self, rank: u32, new: &[Operation]) {
+        for operation in new.iter().filter(|operation| operation.kind == Kind::Send && operation.peer != rank) {
+            let pair = (rank.min(operation.peer), rank.max(operation.peer));
+            let (messages, bytes) = self.sent.entry(pair).or_default();
+            (*messages, *bytes) = (*messages + 1, *bytes + operation.amount);
+        }
+    }
+}
+
+impl<P: Program> Program for Counted<P> {
+    fn ranks(&self) -> u32 {
+        self.program.ranks()
+    }
+
+    fn places(&self) -> (usize, usize) {
+        self.program.places()
+    }
+
+    fn begin(&mut self, rank: u32, free: &mut Vec<Operation>) {
+        let before = free.len();
+        self.program.begin(rank, free);
+        self.count(rank, &free[before..]);
+    }
+
+    fn started(&mut self, rank: u32, number: u32, free: &mut Vec<Operation>) {
+        let before = free.len();
+        self.program.started(rank, number, free);
+        self.count(rank, &free[before..]);
+    }
+
+    fn over(&mut self, rank: u32, number: u32, free: &mut Vec<Operation>) {
+        let before = free.len();
+        self.program.over(rank, number, free);
+        self.count(rank, &free[before..]);
+    }
+
+    fn waits_for_network(&self) -> bool {
+        self.program.waits_for_network()
+    }
+
+    fn stuck(&self) -> Option<u32> {
+        self.program.stuck()
+    }
+}

@@ -1,0 +1,120 @@
+//! `plimsoll machine --capability`: of this host, or of all nodes of the batch system's job.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use launch::allocation::{self, Allocation};
+use launch::nodes;
+use linux::accounting::{CapabilityProbe, JobProcess};
+use machine::capability::{CapabilityMap, SilentHost};
+use machine::{Fault, Result};
+
+/// How often it is looked where the job's threads are.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// For the batch system to start it on a node, beside the time that it looks.
+const ANSWERS: Duration = Duration::from_secs(60);
+
+/// What is to be looked at.
+#[derive(clap::Args)]
+pub struct Looks {
+    /// Look at the cores for so long.
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 1.0, requires = "capability")]
+    pub seconds: f64,
+    /// The job: processes by number or by name, whose own CPU time and that of their children is not taken from it.
+    #[arg(long, value_name = "PROCESS,..", value_delimiter = ',', requires = "capability")]
+    of: Vec<JobProcess>,
+    /// Nodes of the batch system's job to look at, instead of all.
+    #[arg(long, value_name = "NODE,..", value_delimiter = ',', requires = "capability", conflicts_with = "here")]
+    hosts: Vec<String>,
+    /// Look at this host alone, also inside a job of a batch system.
+    #[arg(long, requires = "capability")]
+    here: bool,
+}
+
+impl Looks {
+    pub fn map(&self) -> Result<CapabilityMap> {
+        if !(self.seconds >= 0.1 && self.seconds <= 86_400.0) {
+            let cause =
+                "the kernel knows idle time to 10 ms, so that less than 0.1 s says nothing, and a day is the most";
+            return Err(Fault::new(format!("--for {}", self.seconds), cause, "give 1, or more"));
+        }
+        linux::signal::watch()?;
+        match (allocation::around().filter(|_| !self.here), &self.hosts[..]) {
+            (None, []) => self.of_this_host(),
+            (Some(allocation), asked) => self.of_nodes(&allocation, asked),
+            (None, [first, ..]) => {
+                let next = "ask for nodes first (`salloc`, `qsub`), or run it on that host";
+                Err(Fault::new(
+                    format!("--hosts {first}"),
+                    "there is no job of a batch system around this process",
+                    next,
+                ))
+            }
+        }
+    }
+
+    fn of_this_host(&self) -> Result<CapabilityMap> {
+        let mut probe = CapabilityProbe::begin(&self.of)?;
+        let until = Instant::now() + Duration::from_secs_f64(self.seconds);
+        while Instant::now() < until && !linux::signal::interrupted() {
+            sleep(GLANCE.min(until.saturating_duration_since(Instant::now())));
+            probe.glance();
+        }
+        probe.end()
+    }
+
+    fn of_nodes(&self, allocation: &Allocation, asked: &[String]) -> Result<CapabilityMap> {
+        let (here, all) = (allocation.here(), allocation.hosts());
+        if let Some(other) = asked.iter().find(|host| !all.contains(host)) {
+            let next = format!("name some of {}", allocation.nodes);
+            return Err(Fault::new(format!("--hosts {other}"), format!("it is no node of {}", allocation.name), next));
+        }
+        let chosen = if asked.is_empty() { all } else { asked.to_vec() };
+        let (mine, others): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|host| *host == here);
+        if let Some(number) =
+            self.of.iter().find(|of| matches!(of, JobProcess::Number(_))).filter(|_| !others.is_empty())
+        {
+            let next = "name the program instead, or look at this host alone: --here";
+            return Err(Fault::new(format!("--of {number}"), "a number is that of a process of one host", next));
+        }
+        let arguments = self.on_a_node();
+        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("plimsoll"));
+        let patience = ANSWERS + Duration::from_secs_f64(self.seconds);
+        let (own, answers) = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| nodes::each(allocation, &others, &program, &arguments, patience));
+            let own = (!mine.is_empty()).then(|| self.of_this_host());
+            (own, asked.join().unwrap_or_default())
+        });
+        let read = |(host, answer): (&String, Result<String>)| {
+            let map = answer.and_then(|text| read(host, &text));
+            map.unwrap_or_else(|fault| {
+                let silent =
+                    SilentHost { host: host.clone(), reason: format!("{}. Next: {}", fault.cause(), fault.next()) };
+                CapabilityMap { silent: vec![silent], ..CapabilityMap::join([]) }
+            })
+        };
+        let others = others.iter().zip(answers).map(read);
+        Ok(CapabilityMap::join(own.transpose()?.into_iter().chain(others)))
+    }
+
+    /// What a node is asked for.
+    fn on_a_node(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> =
+            ["machine", "--capability", "--here", "--json", "--for"].map(OsString::from).to_vec();
+        words.push(self.seconds.to_string().into());
+        for of in &self.of {
+            words.extend(["--of".into(), of.to_string().into()]);
+        }
+        words
+    }
+}
+
+/// The map in what a node printed; batch systems print too.
+fn read(host: &str, text: &str) -> Result<CapabilityMap> {
+    let json = text.find('{').zip(text.rfind('}')).and_then(|(from, to)| text.get(from..=to)).unwrap_or_default();
+    let next = "have the same plimsoll on all nodes";
+    serde_json::from_str(json).map_err(|error| Fault::because(format!("node {host}"), error, next))
+}

@@ -1,0 +1,211 @@
+//! What `plimsoll map` prints.
+
+use std::fmt::Write;
+
+use machine::costs::Interval;
+use machine::count;
+use mapping::problem::{ALIKE, Problem, Spot};
+use mapping::reason::{Move, Reason};
+use mapping::search::Found;
+use serde_json::{Value, json};
+
+/// What to do with the ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    Move,
+    Keep,
+    CannotTell,
+}
+
+impl Advice {
+    /// A gain of less than this is none.
+    pub const LEAST: f64 = 0.01;
+
+    /// By the time under the best mapping over the recorded one.
+    pub fn of(found: &Found, problem: &Problem, time: &Interval) -> Advice {
+        match () {
+            () if found.seats == problem.seats => Advice::Keep,
+            // Distances have no price.
+            () if found.time == 1.0 => Advice::CannotTell,
+            () if time.middle > 1.0 - Advice::LEAST => Advice::Keep,
+            () if time.high < 1.0 => Advice::Move,
+            () => Advice::CannotTell,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Advice::Move => "move",
+            Advice::Keep => "keep",
+            Advice::CannotTell => "cannot tell",
+        }
+    }
+}
+
+/// Interrupts of a host on another of its cores, while the ranks stay.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Steered {
+    pub host: String,
+    pub from: Vec<u32>,
+    pub to: u32,
+    /// The time over the recorded one.
+    pub time: Interval,
+}
+
+#[derive(Debug)]
+pub struct Page<'a> {
+    /// What was mapped, in words.
+    pub subject: &'a str,
+    /// How mappings were judged: `replayed`, `simulated`.
+    pub judged: &'a str,
+    pub problem: &'a Problem,
+    pub found: &'a Found,
+    pub moves: &'a [Move],
+    pub time: Interval,
+    pub steered: &'a [Steered],
+    pub notes: &'a [String],
+}
+
+/// Ranks and cores that have a line each.
+const MOST: usize = 64;
+
+impl Page<'_> {
+    pub fn advice(&self) -> Advice {
+        Advice::of(self.found, self.problem, &self.time)
+    }
+
+    pub fn terminal(&self) -> String {
+        let mut text = format!("{}\n", self.subject);
+        let mut cores: Vec<&Spot> = self.problem.spots.iter().filter(|spot| spot.dilation() > 1.0 + ALIKE).collect();
+        cores.sort_by(|a, b| b.dilation().total_cmp(&a.dilation()));
+        text += match cores.is_empty() {
+            true => "\nRanks can have all of each core, within 2 %.\n",
+            false => "\nCore             ranks can have   softirqs   others and clock\n",
+        };
+        for spot in cores.iter().take(MOST) {
+            let _ = writeln!(
+                text,
+                "{:<16} {:>14} {:>10} {:>18}",
+                self.place(spot),
+                percent(1.0 / spot.dilation()),
+                percent(spot.softirq),
+                percent(1.0 - spot.free)
+            );
+        }
+        more(&mut text, cores.len(), "core");
+        let advice = self.advice();
+        if advice != Advice::Keep {
+            text += "\nRank   from             to               because\n";
+            for of in self.moves.iter().take(MOST) {
+                let spot = |spot: u32| self.place(&self.problem.spots[spot as usize]);
+                let _ =
+                    writeln!(text, "{:<6} {:<16} {:<16} {}", of.rank, spot(of.from), spot(of.to), because(&of.reason));
+            }
+            more(&mut text, self.moves.len(), "rank");
+        }
+        let judged = match self.found.all {
+            true => format!("all {} that differ were {}", count::of(self.found.judged as u64, "mapping"), self.judged),
+            false => format!("{} {}", count::of(self.found.judged as u64, "mapping"), self.judged),
+        };
+        let time = over(&self.time);
+        text += &match advice {
+            Advice::Move => format!("\nMove these ranks: the run takes {time} ({judged})\n"),
+            Advice::Keep if self.found.seats == self.problem.seats => {
+                format!("\nKeep the mapping: none is better ({judged})\n")
+            }
+            Advice::Keep => format!("\nKeep the mapping: the best other one gains less than 1 %: {time} ({judged})\n"),
+            Advice::CannotTell if self.found.time == 1.0 => {
+                format!("\nCannot tell: partners come nearer, and the costs have no row by distance ({judged})\n")
+            }
+            Advice::CannotTell => format!("\nCannot tell: with these moves the run takes {time} ({judged})\n"),
+        };
+        for of in self.steered {
+            let from: Vec<String> = of.from.iter().map(u32::to_string).collect();
+            let _ = writeln!(
+                text,
+                "Or steer the interrupts of {} from core {} to core {}: {}",
+                of.host,
+                from.join(","),
+                of.to,
+                over(&of.time)
+            );
+        }
+        for note in self.notes {
+            let _ = writeln!(text, "Note: {note}");
+        }
+        text
+    }
+
+    fn place(&self, spot: &Spot) -> String {
+        format!("{}:{}", self.problem.hosts[spot.host as usize], spot.core.0)
+    }
+
+    pub fn json(&self) -> Value {
+        let spot = |at: u32| {
+            let spot = &self.problem.spots[at as usize];
+            json!({ "host": self.problem.hosts[spot.host as usize], "core": spot.core.0 })
+        };
+        let core = |of: &Spot| {
+            json!({ "host": self.problem.hosts[of.host as usize], "core": of.core.0, "ranks_can_have": 1.0 / of.dilation(),
+                "softirqs": of.softirq, "free": of.free })
+        };
+        json!({
+            "subject": self.subject,
+            "advice": self.advice().word(),
+            "time": self.time,
+            "judged": self.found.judged,
+            "all": self.found.all,
+            "cores": self.problem.spots.iter().map(core).collect::<Vec<_>>(),
+            "seats": self.found.seats.iter().map(|seat| spot(*seat)).collect::<Vec<_>>(),
+            "moves": self.moves.iter().map(|of| json!({
+                "rank": of.rank, "from": spot(of.from), "to": spot(of.to), "because": because(&of.reason),
+            })).collect::<Vec<_>>(),
+            "steering": self.steered.iter().map(|of| json!({
+                "host": of.host, "from": of.from, "to": of.to, "time": of.time,
+            })).collect::<Vec<_>>(),
+            "notes": self.notes,
+        })
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+fn more(text: &mut String, of: usize, noun: &str) {
+    if of > MOST {
+        let _ = writeln!(text, "and {}: --json has all", count::of((of - MOST) as u64, noun));
+    }
+}
+
+/// `0.912x of its time (0.880 .. 0.943)`
+fn over(time: &Interval) -> String {
+    let Interval { low, middle, high } = time;
+    match low == high {
+        true => format!("{middle:.3}x of its time"),
+        false => format!("{middle:.3}x of its time ({low:.3} .. {high:.3})"),
+    }
+}
+
+fn because(reason: &Reason) -> String {
+    match reason {
+        Reason::Relieved { from, to, computing } => format!(
+            "it computes {} of the run, and gets {} of a core in place of {}",
+            percent(*computing),
+            percent(*to),
+            percent(*from)
+        ),
+        Reason::Slack { waiting, to } => {
+            format!(
+                "it waits {} of the run: it has the time for a core that leaves {}",
+                percent(*waiting),
+                percent(*to)
+            )
+        }
+        Reason::Paired { partner, mean } => format!(
+            "its core is as capable as that of rank {partner} on another host, with which it exchanges {:.0} KiB a message",
+            mean / 1024.0
+        ),
+        Reason::Near { partner } => format!("it is nearer to rank {partner}"),
+    }
+}
