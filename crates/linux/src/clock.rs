@@ -14,7 +14,7 @@ pub fn monotonic() -> Nanoseconds {
     Nanoseconds(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-fn timespec(time: Nanoseconds) -> Timespec {
+pub(crate) fn timespec(time: Nanoseconds) -> Timespec {
     Timespec { tv_sec: (time.0 / 1_000_000_000) as i64, tv_nsec: (time.0 % 1_000_000_000) as i64 }
 }
 

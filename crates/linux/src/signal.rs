@@ -4,7 +4,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use machine::{Fault, Result};
+use machine::{Fault, Nanoseconds, Result};
+use rustix::io::Errno;
+use rustix::thread::{ClockId, clock_nanosleep_absolute};
+
+use crate::clock;
 
 /// The first signal that came; 0: none.
 static ASKED: AtomicI32 = AtomicI32::new(0);
@@ -32,6 +36,11 @@ pub fn watch() -> Result<()> {
 /// Whether a signal has asked this process to end.
 pub fn interrupted() -> bool {
     ASKED.load(Ordering::Relaxed) != 0
+}
+
+/// Sleeps until then, or until a signal asks this process to end.
+pub fn sleep_until(time: Nanoseconds) {
+    while !interrupted() && clock_nanosleep_absolute(ClockId::Monotonic, &clock::timespec(time)) == Err(Errno::INTR) {}
 }
 
 /// The exit status of a command that a signal ended before its work was done, as shells have it: 130 after Ctrl-C, 143

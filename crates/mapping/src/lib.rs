@@ -1,12 +1,14 @@
 //! Which rank belongs on which core.
 //!
 //! [`problem`] is what is known of a job and its cores, [`search`] proposes mappings and has a [`search::Judge`] decide among them:
-//! the replay of a recorded program ([`recorded`]) or a simulated cluster ([`simulated`]).
+//! the replay of a recorded program ([`recorded`]) or a simulated cluster ([`simulated`]). [`decision`] says which ranks of a
+//! running job to move, and what to take back.
 //!
 //! Pure: no clock but the caller's, no socket, thread of its own or file.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod decision;
 pub mod problem;
 pub mod reason;
 pub mod recorded;

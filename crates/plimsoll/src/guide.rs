@@ -9,7 +9,7 @@ use clap::Command;
 const STORY: [(&str, &[&str]); 7] = [
     ("Measure", &["study", "calibrate", "bench", "serve", "profile", "top"]),
     ("Decide", &["report", "whatif", "map", "try"]),
-    ("Place", &["mpirun", "engine", "steer"]),
+    ("Place", &["mpirun", "engine", "steer", "daemon"]),
     ("Verify", &["ledger", "claims"]),
     ("Offcodes", &["plan", "run", "ps", "stop", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),

@@ -53,6 +53,7 @@ enum Command {
     Ledger(commands::ledger::Arguments),
     Claims(commands::claims::Arguments),
     Top(commands::top::Arguments),
+    Daemon(commands::daemon::Arguments),
     #[command(hide = true)]
     Peer(commands::peer::Arguments),
     #[command(hide = true)]
@@ -120,6 +121,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Ledger(arguments) => commands::ledger::run(arguments),
         Command::Claims(arguments) => commands::claims::run(arguments),
         Command::Top(arguments) => commands::top::run(arguments),
+        Command::Daemon(arguments) => commands::daemon::run(arguments),
         Command::Peer(arguments) => commands::peer::run(arguments),
         Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),
         Command::Seat(arguments) => commands::seat::run(arguments),

@@ -65,6 +65,7 @@ impl<'a> Starts<'a> {
             list(&mut imbalances.iter().map(f64::to_string)),
         ];
         let job = Job {
+            seats: None,
             installation,
             ranks: 2,
             program: self.program.path(),

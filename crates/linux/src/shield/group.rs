@@ -189,10 +189,22 @@ impl Group {
 
 /// The cpuset of the calling thread.
 pub(super) fn own() -> Result<Group> {
+    of("thread-self")
+}
+
+fn of(process: &str) -> Result<Group> {
     let read = |path: &str| fs::read_to_string(path).map_err(|e| Fault::because(SUBJECT, e, "mount procfs"));
     // Kernels without version 1 have no such file.
     let controllers = fs::read_to_string("/proc/cgroups").unwrap_or_default();
-    locate(&read("/proc/self/mountinfo")?, &read("/proc/thread-self/cgroup")?, &controllers)
+    locate(&read("/proc/self/mountinfo")?, &read(&format!("/proc/{process}/cgroup"))?, &controllers)
+}
+
+/// The cores that the control group of a process may use, by the nearest group from it upwards that has a cpuset.
+pub fn cores_of(process: u32) -> Result<CpuSet> {
+    let group = of(&process.to_string())?;
+    let cores = group.path.ancestors().find_map(|path| group.at(path.to_path_buf()).cores().ok());
+    let next = "mount the control groups of this host where this process sees them";
+    cores.filter(|cores| !cores.is_empty()).ok_or_else(|| Fault::new(SUBJECT, "no group above it has one", next))
 }
 
 /// The same by the texts of `mountinfo`, `cgroup` and `/proc/cgroups`.

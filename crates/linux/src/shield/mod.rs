@@ -28,7 +28,7 @@ use machine::{CoreId, Fault, Nanoseconds, Result};
 use crate::affinity::{self, Pinned};
 use cpuset::Partition;
 use deadline::Deadline;
-pub use group::remove_remains;
+pub use group::{cores_of, remove_remains};
 use ownership::Ownership;
 
 /// What to protect a core with.

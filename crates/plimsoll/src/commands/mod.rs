@@ -11,6 +11,7 @@ mod bench_semantics;
 pub mod calibrate;
 mod capability;
 pub mod claims;
+pub mod daemon;
 pub mod doctor;
 pub mod engine;
 pub mod host_agent;

@@ -3,13 +3,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use daemon::jobs::profiled;
 use linux::terminal::{self, Key, Screen};
 use machine::{Fault, Result};
-use profile::job::Job;
 use profile::live::screen::{self, Sort, Window};
 use profile::live::{Here, JobState, Look, Watch};
 use profile::printable::printable;
-use record::folder::variable;
 
 use linux::output;
 
@@ -147,11 +146,11 @@ fn folder(job: Option<PathBuf>) -> Result<PathBuf> {
 
 /// The folder of the profile that the children of a `plimsoll profile` write.
 fn of_process(pid: u32) -> Option<PathBuf> {
-    running().into_iter().find(|(profiler, _)| *profiler == pid).map(|(_, folder)| folder)
+    profiled().into_iter().find(|(profiler, _)| *profiler == pid).map(|(_, folder)| folder)
 }
 
 fn only_one() -> Result<PathBuf> {
-    let running = running();
+    let running = profiled();
     match running.as_slice() {
         [(_, folder)] => Ok(folder.clone()),
         [] => Err(Fault::new(
@@ -168,28 +167,4 @@ fn only_one() -> Result<PathBuf> {
             ))
         }
     }
-}
-
-/// Every `plimsoll profile` that runs here, with its folder: what it started has the folder in its environment, and the
-/// folder's job names the profiler.
-fn running() -> Vec<(u32, PathBuf)> {
-    let mut found: Vec<(u32, PathBuf)> = Vec::new();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let start = format!("{}=", variable::FOLDER);
-    for process in processes.filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok()) {
-        let Ok(environment) = std::fs::read(process.path().join("environ")) else { continue };
-        let folder = environment
-            .split(|byte| *byte == 0)
-            .find_map(|variable| variable.strip_prefix(start.as_bytes()))
-            .map(|folder| PathBuf::from(String::from_utf8_lossy(folder).into_owned()));
-        let Some(folder) = folder.filter(|folder| found.iter().all(|(_, known)| known != folder)) else { continue };
-        if let Ok(job) = Job::read(&folder)
-            && job.ended.is_none()
-            && Path::new(&format!("/proc/{}", job.pid)).exists()
-        {
-            found.push((job.pid, folder));
-        }
-    }
-    found.sort();
-    found
 }

@@ -1,0 +1,277 @@
+//! Watches the jobs of this host and moves their ranks to other cores, by the decisions of [`mapping::decision`].
+//!
+//! What it changes is written down before (`journal`), and put back when the job or the daemon ends, or when the next
+//! daemon starts.
+#![forbid(unsafe_code)]
+
+mod cores;
+mod decision;
+pub mod jobs;
+pub mod journal;
+pub mod metrics;
+pub mod mover;
+pub mod process;
+mod state;
+mod watched;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use linux::clock;
+use machine::{CpuSet, Fault, Nanoseconds, Result};
+use mapping::decision::{self as deciding, Action, Change, Decider, Process};
+
+use cores::Cores;
+pub use decision::{Decision, What};
+use jobs::Job;
+use journal::Journal;
+use state::replace;
+pub use state::{Counts, JobStatus, RankStatus, Shown, State, Status, folder};
+use watched::{Host, Watched};
+
+/// How a daemon works.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Time of one observation.
+    pub window: Duration,
+    /// Decide, and move nobody.
+    pub dry_run: bool,
+    /// This job alone; else all that this user may see.
+    pub only: Option<Job>,
+    /// Every observation goes there, a line of JSON each.
+    pub record: Option<PathBuf>,
+    /// Figures for Prometheus go there after each window.
+    pub metrics: Option<PathBuf>,
+    pub deciding: deciding::Settings,
+}
+
+/// Windows from one search for jobs and one look at all threads to the next, as long as a window is a second.
+const SEARCH: Duration = Duration::from_secs(5);
+
+/// A daemon with what it watches. Dropping it puts every process back that it moved.
+pub struct Daemon {
+    settings: Settings,
+    state: State,
+    journal: Journal,
+    host: Host,
+    cores: Cores,
+    jobs: Vec<Watched>,
+    record: Option<File>,
+    searched: Option<Nanoseconds>,
+    began: (Nanoseconds, u64),
+    counts: Counts,
+    /// Called with each decision.
+    told: Box<dyn FnMut(&Decision)>,
+}
+
+impl Daemon {
+    /// Takes the folder, and puts back what a killed daemon left there.
+    pub fn start(folder: &Path, settings: Settings, told: impl FnMut(&Decision) + 'static) -> Result<Daemon> {
+        let host = Host::here();
+        let state = State::take(folder)?;
+        let journal = Journal::open(folder, &host.boot)?;
+        let record = settings.record.as_ref().map(|path| {
+            let file = File::options().append(true).create(true).open(path);
+            file.map_err(|e| Fault::unwritable(path.display().to_string(), e, "name another file with --record"))
+        });
+        let mut daemon = Daemon {
+            cores: Cores::open()?,
+            record: record.transpose()?,
+            began: (clock::monotonic(), now().as_secs()),
+            jobs: vec![],
+            searched: None,
+            counts: Counts::default(),
+            told: Box::new(told),
+            settings,
+            state,
+            journal,
+            host,
+        };
+        daemon.restore_all("an earlier daemon")?;
+        Ok(daemon)
+    }
+
+    /// Ends a window: looks, decides and acts.
+    pub fn turn(&mut self) -> Result<()> {
+        let search = self.searched.is_none_or(|then| clock::monotonic().0 - then.0 >= SEARCH.as_nanos() as u64);
+        if search {
+            self.searched = Some(clock::monotonic());
+            self.search()?;
+        }
+        self.cores.look()?;
+        for place in 0..self.jobs.len() {
+            let others = self.jobs.iter().enumerate().filter(|(other, _)| *other != place);
+            let others: Vec<CpuSet> = others.flat_map(|(_, job)| job.seats().cloned()).collect();
+            let notes = self.jobs[place].look(&self.host, &self.cores, search, &others);
+            for note in notes {
+                self.tell(place, What::Noted(note))?;
+            }
+            if !self.jobs[place].is_rated() {
+                continue;
+            }
+            if let Some(record) = &mut self.record {
+                let line = serde_json::to_string(&self.jobs[place].last).unwrap_or_default() + "\n";
+                record.write_all(line.as_bytes()).map_err(|e| Fault::because("the record", e, "free space there"))?;
+            }
+            let Watched { decider, last, .. } = &mut self.jobs[place];
+            let actions = decider.observe(last);
+            self.carry_out(place, actions)?;
+        }
+        while let Some(place) = self.jobs.iter().position(Watched::is_over) {
+            self.end(place)?;
+        }
+        self.counts.windows += 1;
+        let status = self.status();
+        self.state.show(&status)?;
+        self.settings.metrics.as_ref().map_or(Ok(()), |path| replace(path, &metrics::text(&status)))
+    }
+
+    /// Jobs that came since.
+    fn search(&mut self) -> Result<()> {
+        let decider = |settings: &Settings| Decider::new(settings.deciding.clone());
+        let found = match &self.settings.only {
+            Some(Job::Profiled(folder)) => jobs::Found { profiled: vec![folder.clone()], ..jobs::Found::default() },
+            only => {
+                let mut found = jobs::find(&self.host.boot);
+                if let Some(Job::Plain(name)) = only {
+                    found.profiled.clear();
+                    found.plain.retain(|found, _| found == name);
+                }
+                found
+            }
+        };
+        for folder in found.profiled {
+            if !self.jobs.iter().any(|job| job.is(&folder)) {
+                match Watched::profiled(&folder, decider(&self.settings)) {
+                    Ok(job) if !job.is_over() => self.jobs.push(job),
+                    Ok(_) => {}
+                    Err(fault) if self.settings.only.is_some() => return Err(fault),
+                    // It ended meanwhile, or is not for this user to read.
+                    Err(_) => {}
+                }
+            }
+        }
+        for (name, ranks) in found.plain {
+            let place = self.jobs.iter().position(|job| job.name == name).unwrap_or_else(|| {
+                self.jobs.push(Watched::plain(&name, decider(&self.settings)));
+                self.jobs.len() - 1
+            });
+            self.jobs[place].found(&ranks);
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, place: usize, actions: Vec<Action>) -> Result<()> {
+        for action in actions {
+            let step = match &action {
+                Action::Move { step, .. } | Action::Undo { step, .. } => step.clone(),
+                Action::Confirm { .. } | Action::Keep { .. } => vec![],
+            };
+            let (is_move, is_undo) = (matches!(action, Action::Move { .. }), matches!(action, Action::Undo { .. }));
+            self.counts.confirmed += u64::from(matches!(action, Action::Confirm { .. }));
+            self.tell(place, What::Decided(action))?;
+            match self.apply(place, &step) {
+                Ok(()) => {
+                    self.counts.moves += u64::from(is_move);
+                    self.counts.undone += u64::from(is_undo);
+                }
+                Err(reason) => {
+                    self.counts.refused += 1;
+                    self.tell(place, What::Refused { step: step.clone(), reason })?;
+                    if is_move {
+                        let Watched { decider, last, .. } = &mut self.jobs[place];
+                        let actions = decider.refused(last, &step);
+                        return self.carry_out(place, actions);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All of a step or nothing; why not, in words.
+    fn apply(&mut self, place: usize, step: &[Change]) -> std::result::Result<(), String> {
+        if self.settings.dry_run && !step.is_empty() {
+            return Err("this is a dry run".into());
+        }
+        for (nth, Change { process, from, to, .. }) in step.iter().enumerate() {
+            let noted = self.journal.note(*process, from, to);
+            if let Err(fault) = noted.and_then(|()| mover::settle(*process, from, to)) {
+                for done in step[..nth].iter().map(Change::reverse) {
+                    let _ = mover::settle(done.process, &done.from, &done.to);
+                    self.jobs[place].moved(done.process, &done.to);
+                }
+                return Err(fault.to_string());
+            }
+            self.jobs[place].moved(*process, to);
+        }
+        Ok(())
+    }
+
+    /// A job is over: what is left of it is put back.
+    fn end(&mut self, place: usize) -> Result<()> {
+        let job = self.jobs.remove(place);
+        let of_others: Vec<Process> = self.jobs.iter().flat_map(Watched::processes).collect();
+        for process in self.journal.processes().into_iter().filter(|process| !of_others.contains(process)) {
+            self.restore(process, &job.name)?;
+        }
+        self.log(&job.name, What::Noted("it is over".into()))
+    }
+
+    fn restore(&mut self, process: Process, job: &str) -> Result<()> {
+        match self.journal.restore(process) {
+            Ok(None) => Ok(()),
+            Ok(Some(restored)) => {
+                self.counts.restored += 1;
+                self.log(job, What::Restored(restored))
+            }
+            Err(fault) => self.log(job, What::Noted(format!("not put back: {fault}"))),
+        }
+    }
+
+    /// Puts every process back.
+    pub fn restore_all(&mut self, job: &str) -> Result<()> {
+        self.journal.processes().into_iter().try_for_each(|process| self.restore(process, job))
+    }
+
+    fn tell(&mut self, place: usize, what: What) -> Result<()> {
+        let name = self.jobs[place].name.clone();
+        self.log(&name, what)
+    }
+
+    fn log(&mut self, job: &str, what: What) -> Result<()> {
+        let decision = Decision { at: now().as_millis() as u64, job: job.into(), what };
+        (self.told)(&decision);
+        self.state.log(&decision)
+    }
+
+    fn status(&self) -> Status {
+        let lived = clock::monotonic().0.saturating_sub(self.began.0.0).max(1);
+        let used = linux::accounting::process_time(std::process::id()).unwrap_or_default();
+        Status {
+            pid: std::process::id(),
+            started: self.began.1,
+            updated: now().as_secs(),
+            window: self.settings.window.as_secs_f64(),
+            dry_run: self.settings.dry_run,
+            counts: self.counts,
+            cpu_share: used.0 as f64 / lived as f64,
+            jobs: self.jobs.iter().map(Watched::status).collect(),
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // What cannot be put back stays in the journal for the next daemon.
+        let _ = self.restore_all("this daemon ends");
+        let status = Status { jobs: vec![], ..self.status() };
+        let _ = self.state.show(&status);
+    }
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

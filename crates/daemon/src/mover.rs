@@ -1,0 +1,113 @@
+//! Moves a process: every thread of it, also those that begin meanwhile.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use linux::mask;
+use machine::{CpuSet, Fault, FaultKind, Result};
+use mapping::decision::Process;
+use rustix::io::Errno;
+
+use crate::process;
+
+fn subject(process: Process) -> String {
+    format!("process {}", process.pid)
+}
+
+fn ended(process: Process) -> Fault {
+    Fault::new(subject(process), "it has ended", "nothing is to be done").of_kind(FaultKind::Closed)
+}
+
+/// What a thread that ended meanwhile answers is no answer.
+fn of_living<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
+    match answer {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+/// Calls `each` for every thread, until a look at all of them shows no new one: a thread inherits its mask from the one
+/// that makes it.
+fn with_each_thread(process: Process, mut each: impl FnMut(i32) -> Result<()>) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    loop {
+        let new: Vec<i32> = process::threads(process).into_iter().filter(|thread| seen.insert(*thread)).collect();
+        if !process::is_there(process) {
+            return Err(ended(process));
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        new.into_iter().try_for_each(&mut each)?;
+    }
+}
+
+/// The cores that all of its threads may run on; `None` where they differ, which only the program itself can have made so.
+pub fn seat(process: Process) -> Result<Option<CpuSet>> {
+    let mut seats = BTreeSet::new();
+    with_each_thread(process, |thread| {
+        let mask = of_living(mask::get(thread)).map_err(|e| refused(process, e))?;
+        seats.extend(mask);
+        Ok(())
+    })?;
+    let one = seats.pop_first();
+    Ok(one.filter(|_| seats.is_empty()))
+}
+
+fn refused(process: Process, error: io::Error) -> Fault {
+    Fault::because(subject(process), error, "run the daemon as the job's user, or with CAP_SYS_NICE")
+}
+
+/// Lets all threads of a process that may run on `from` run on `to` instead. Where one cannot, all go back.
+///
+/// # Errors
+/// It has ended; a thread has another mask than `from`; the kernel refuses, or gives less than `to`.
+pub fn settle(process: Process, from: &CpuSet, to: &CpuSet) -> Result<()> {
+    let mut given = BTreeSet::from([to.clone()]);
+    let settled = with_each_thread(process, |thread| {
+        match of_living(mask::get(thread)).map_err(|e| refused(process, e))? {
+            Some(mask) if mask == *from => {}
+            // Made by one that was moved, or gone.
+            Some(mask) if mask == *to => return Ok(()),
+            None => return Ok(()),
+            Some(mask) => {
+                let cause = format!("its thread {thread} may run on {mask}, and was left on {from}");
+                return Err(Fault::new(subject(process), cause, "leave a program alone that pins its own threads"));
+            }
+        }
+        let changed = of_living(mask::set(thread, to).and_then(|()| mask::get(thread)));
+        match changed.map_err(|e| refused(process, e))? {
+            Some(mask) if mask != *to => {
+                given.insert(mask.clone());
+                let cause = format!("the kernel gave {mask} instead of {to}");
+                Err(Fault::new(subject(process), cause, "choose cores that its control group has"))
+            }
+            _ => Ok(()),
+        }
+    });
+    if settled.is_err() {
+        let _ = put_back(process, |mask| given.contains(mask), from);
+    }
+    settled
+}
+
+/// Puts threads whose mask is `ours` back on `before`, and leaves others: somebody else changed those since. Returns how
+/// many there are of each.
+pub fn put_back(process: Process, ours: impl Fn(&CpuSet) -> bool, before: &CpuSet) -> Result<(usize, usize)> {
+    let (mut back, mut left) = (0, 0);
+    with_each_thread(process, |thread| {
+        match of_living(mask::get(thread)).map_err(|e| refused(process, e))? {
+            Some(mask) if mask == *before => {}
+            Some(mask) if ours(&mask) => {
+                let put = of_living(mask::set(thread, before).and_then(|()| mask::get(thread)));
+                let put = put.map_err(|e| refused(process, e))?;
+                // Of a cpuset that shrank meanwhile the kernel gives what is left.
+                back += usize::from(put.is_some());
+            }
+            Some(_) => left += 1,
+            None => {}
+        }
+        Ok(())
+    })?;
+    Ok((back, left))
+}

@@ -1,0 +1,99 @@
+//! Processes of this host, as `/proc` shows them.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use linux::accounting::process_time;
+use machine::Nanoseconds;
+use mapping::decision::Process;
+
+/// The process that has this number now; `None` where there is none, or only one to be waited for.
+pub fn identify(pid: u32) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold blanks and parentheses: the state, the third field, is behind it.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let is_over = matches!(fields.next()?, "Z" | "X");
+    let started = fields.nth(18)?.parse().ok()?;
+    (!is_over).then_some(Process { pid, started })
+}
+
+/// Whether it is still there: its number may be another's.
+pub fn is_there(process: Process) -> bool {
+    identify(process.pid) == Some(process)
+}
+
+/// Its threads, by number; none once it has ended.
+pub fn threads(process: Process) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{}/task", process.pid)).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Whose it is.
+pub fn user(pid: u32) -> Option<u32> {
+    fs::metadata(format!("/proc/{pid}")).ok().map(|process| process.uid())
+}
+
+/// The numbers of all processes.
+pub fn all() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// What a process was started with; `None` where this user may not see it.
+pub struct Environment(Vec<u8>);
+
+impl Environment {
+    pub fn of(pid: u32) -> Option<Environment> {
+        fs::read(format!("/proc/{pid}/environ")).ok().filter(|text| !text.is_empty()).map(Environment)
+    }
+
+    pub fn get(&self, name: &str) -> Option<String> {
+        let value = |variable: &[u8]| {
+            let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            Some(String::from_utf8_lossy(value).into_owned())
+        };
+        self.0.split(|byte| *byte == 0).find_map(value)
+    }
+}
+
+/// What a process has used: processor time, and time that it was runnable while others had its cores.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Used {
+    pub cpu: Nanoseconds,
+    /// `None` where the kernel does not count it.
+    pub denied: Option<Nanoseconds>,
+}
+
+impl Used {
+    /// `None` once it has ended. The time denied takes a file for each thread, so it is read where it is `wanted`.
+    pub fn of(process: Process, wanted: bool) -> Option<Used> {
+        let denied = || threads(process).into_iter().map(|thread| denied(process, thread)).sum::<Option<u64>>();
+        Some(Used { cpu: process_time(process.pid)?, denied: wanted.then(denied).flatten().map(Nanoseconds) })
+    }
+}
+
+/// `schedstat`: time on a core, time waiting for one, turns. Without statistics all are 0, also for who has run.
+fn denied(process: Process, thread: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{}/task/{thread}/schedstat", process.pid)).ok()?;
+    let mut numbers = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
+    let (ran, denied, turns) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    ((ran, denied, turns) != (0, 0, 0)).then_some(denied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_number_and_start() {
+        let own = identify(std::process::id()).unwrap();
+        assert!(is_there(own) && !is_there(Process { started: own.started + 1, ..own }));
+        assert!(threads(own).contains(&linux::accounting::current_thread()));
+        assert!(Environment::of(own.pid).unwrap().get("PATH").is_some());
+        assert!(Used::of(own, true).unwrap().cpu > Nanoseconds(0));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert_eq!(identify(pid), None);
+    }
+}

@@ -1,0 +1,236 @@
+//! The folder of a daemon: its lock, what it decided and what it does now. One daemon uses it at a time; anyone may read.
+
+use std::fs::{self, File, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use machine::{Fault, FaultKind, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::decision::Decision;
+
+const LOCK: &str = "lock";
+const STATUS: &str = "status.json";
+const DECISIONS: &str = "decisions.jsonl";
+/// The decisions before those, kept until there are as many again.
+const EARLIER: &str = "decisions.earlier.jsonl";
+/// Bytes of decisions in one file.
+const MOST: u64 = 1 << 20;
+
+/// The folder where nothing else was named: that of systemd's unit, of the session, or of the host for root.
+pub fn folder() -> Result<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    if let Some(folder) = named("RUNTIME_DIRECTORY") {
+        return Ok(folder);
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok("/run/plimsoll".into());
+    }
+    named("XDG_RUNTIME_DIR").map(|folder| folder.join("plimsoll")).ok_or_else(|| {
+        Fault::new("the daemon's folder", "this session has no XDG_RUNTIME_DIR", "name one with --state DIR")
+    })
+}
+
+/// The folder, held by this daemon.
+pub struct State {
+    folder: PathBuf,
+    decisions: File,
+    size: u64,
+    // The lock goes with its holder, however that ends.
+    _lock: File,
+}
+
+impl State {
+    /// # Errors
+    /// Another daemon has it; it cannot be written, or others could write into it.
+    pub fn take(folder: &Path) -> Result<State> {
+        let fault = |e| Fault::unwritable(folder.display().to_string(), e, "name another folder with --state");
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(fault)?;
+        let found = fs::metadata(folder).map_err(fault)?;
+        // What the journal says is done to processes.
+        if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
+            return Err(Fault::new(
+                folder.display().to_string(),
+                "other users could write into it",
+                "name a folder that is this user's alone with --state",
+            ));
+        }
+        let lock = lock(folder).map_err(fault)?;
+        // Who only reads holds it for a moment.
+        let mut tries = (0..5).map(|_| lock.try_lock().inspect_err(|_| std::thread::sleep(Duration::from_millis(20))));
+        match tries.by_ref().find(|tried| !matches!(tried, Err(TryLockError::WouldBlock))) {
+            Some(Ok(())) => {}
+            None | Some(Err(TryLockError::WouldBlock)) => {
+                let next = "see what it does with plimsoll daemon status, or name another folder with --state";
+                let busy = Fault::new(folder.display().to_string(), "another daemon uses it", next);
+                return Err(busy.of_kind(FaultKind::Busy));
+            }
+            Some(Err(TryLockError::Error(error))) => return Err(fault(error)),
+        }
+        let (decisions, size) = append(&folder.join(DECISIONS)).map_err(fault)?;
+        Ok(State { folder: folder.into(), decisions, size, _lock: lock })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn fault(&self, error: std::io::Error) -> Fault {
+        Fault::unwritable(self.folder.display().to_string(), error, "free space there")
+    }
+
+    pub fn log(&mut self, decision: &Decision) -> Result<()> {
+        if self.size > MOST {
+            let path = self.folder.join(DECISIONS);
+            let renewed = fs::rename(&path, self.folder.join(EARLIER)).and_then(|()| append(&path));
+            (self.decisions, self.size) = renewed.map_err(|e| self.fault(e))?;
+        }
+        let line = serde_json::to_string(decision).unwrap_or_default() + "\n";
+        self.size += line.len() as u64;
+        self.decisions.write_all(line.as_bytes()).map_err(|e| self.fault(e))
+    }
+
+    pub fn show(&self, status: &Status) -> Result<()> {
+        let text = serde_json::to_string_pretty(status).unwrap_or_default() + "\n";
+        replace(&self.folder.join(STATUS), &text)
+    }
+}
+
+fn lock(folder: &Path) -> std::io::Result<File> {
+    File::options().write(true).create(true).truncate(false).open(folder.join(LOCK))
+}
+
+fn append(path: &Path) -> std::io::Result<(File, u64)> {
+    let file = File::options().append(true).create(true).open(path)?;
+    let size = file.metadata()?.len();
+    Ok((file, size))
+}
+
+/// Writes a file whole or not at all, also for who reads at that moment.
+pub fn replace(path: &Path, text: &str) -> Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    written.map_err(|e| Fault::unwritable(path.display().to_string(), e, "name another file"))
+}
+
+/// What a daemon does, as of its last window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub pid: u32,
+    /// Seconds since 1970.
+    pub started: u64,
+    pub updated: u64,
+    /// Length of a window, s.
+    pub window: f64,
+    pub dry_run: bool,
+    pub counts: Counts,
+    /// Processor time that the daemon used, over the time since it started.
+    pub cpu_share: f64,
+    pub jobs: Vec<JobStatus>,
+}
+
+/// Since the daemon started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    pub windows: u64,
+    /// Steps that were carried out, undone ones included.
+    pub moves: u64,
+    pub confirmed: u64,
+    pub undone: u64,
+    /// Steps that the kernel or a program did not let happen.
+    pub refused: u64,
+    /// Processes that were put back.
+    pub restored: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobStatus {
+    pub name: String,
+    /// What the daemon sees it by.
+    pub sees: String,
+    pub ranks: Vec<RankStatus>,
+    pub notes: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankStatus {
+    pub rank: u32,
+    pub host: String,
+    pub pid: u32,
+    pub cores: String,
+    pub mpi: Option<f64>,
+    pub wait: Option<f64>,
+    /// What others take of its cores.
+    pub taken: Option<f64>,
+    /// Why it is left alone.
+    pub held: Option<String>,
+}
+
+/// The state of a folder, for who only reads.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Shown {
+    /// Whether a daemon has the folder now.
+    pub running: bool,
+    pub status: Option<Status>,
+    /// The last decisions, oldest first.
+    pub decisions: Vec<Decision>,
+}
+
+impl Shown {
+    /// The last `most` decisions are read.
+    pub fn read(folder: &Path, most: usize) -> Result<Shown> {
+        let next = "start one with plimsoll daemon, or name its folder with --state";
+        let fault = |e| Fault::because(folder.display().to_string(), e, next);
+        // Its place in the folder is held while a daemon lives.
+        let lock = File::open(folder.join(LOCK)).map_err(fault)?;
+        let running = matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock));
+        let status = fs::read_to_string(folder.join(STATUS)).ok();
+        let status = status.and_then(|text| serde_json::from_str(&text).ok());
+        let mut decisions: Vec<Decision> = Vec::new();
+        for name in [EARLIER, DECISIONS] {
+            let text = fs::read_to_string(folder.join(name)).unwrap_or_default();
+            decisions.extend(text.lines().filter_map(|line| serde_json::from_str(line).ok()));
+        }
+        decisions.drain(..decisions.len().saturating_sub(most));
+        Ok(Shown { running, status, decisions })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::decision::What;
+
+    #[test]
+    fn a_folder_that_others_may_write_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let fault = State::take(folder.path()).err().unwrap();
+        assert_eq!(fault.cause(), "other users could write into it");
+    }
+
+    #[test]
+    fn one_daemon_has_a_folder_and_its_log_is_bounded() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("state");
+        assert!(Shown::read(&folder, 1).is_err());
+        let mut state = State::take(&folder).unwrap();
+        assert_eq!(State::take(&folder).err().unwrap().kind(), FaultKind::Busy);
+        assert!(Shown::read(&folder, 1).unwrap().running);
+        let note = "x".repeat(1000);
+        for at in 0..3000 {
+            state.log(&Decision { at, job: "job".into(), what: What::Noted(note.clone()) }).unwrap();
+        }
+        let size = |name: &str| fs::metadata(folder.join(name)).unwrap().len();
+        assert!(size(DECISIONS) < MOST + 2000 && size(EARLIER) < MOST + 2000);
+        drop(state);
+        let shown = Shown::read(&folder, 3).unwrap();
+        assert_eq!(shown.decisions.iter().map(|decision| decision.at).collect::<Vec<_>>(), [2997, 2998, 2999]);
+        assert!(!shown.running);
+    }
+}

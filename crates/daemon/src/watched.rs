@@ -1,0 +1,400 @@
+//! One job that is watched: what each window saw of it, as the decider wants it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use linux::clock;
+use machine::{CoreId, CpuSet, FaultKind, Nanoseconds, Result};
+use mapping::decision::{CoreSeen, Decider, Observation, Process, RankSeen};
+use profile::live::{Here, JobState, Look, RankState, Watch};
+use profile::printable::printable;
+use record::folder::variable;
+
+use crate::cores::Cores;
+use crate::jobs::Plain;
+use crate::mover;
+use crate::process::{self, Environment, Used};
+use crate::state::{JobStatus, RankStatus};
+
+/// A rank that sleeps less than this spins while it waits, and nothing is known of its waiting.
+const SPINS: f64 = 0.02;
+
+/// Why a rank of another host is left alone; a daemon there may move it.
+const ELSEWHERE: &str = "it is on another host";
+
+enum By {
+    Profile { folder: PathBuf, watch: Box<Watch>, last: Option<Look> },
+    SchedulingData,
+}
+
+/// A rank's process on this host.
+struct Tracked {
+    /// Where the daemon last knew it to be.
+    seat: CpuSet,
+    allowed: CpuSet,
+    /// Of the seat that it came with: its memory is there.
+    node: Option<u32>,
+    held: Option<String>,
+    before: Option<(Nanoseconds, Used)>,
+    /// Shares of the last window: of one core, of the time.
+    cpu: Option<f64>,
+    denied: Option<f64>,
+    rested: Option<f64>,
+}
+
+pub struct Watched {
+    pub name: String,
+    by: By,
+    pub decider: Decider,
+    /// Ranks of this host, by process.
+    tracked: BTreeMap<Process, Tracked>,
+    plain: Plain,
+    /// Cores of other hosts on which ranks were.
+    elsewhere: BTreeSet<(String, CoreId)>,
+    pub last: Observation,
+    notes: Vec<String>,
+}
+
+impl Watched {
+    /// # Errors
+    /// The folder is no profile.
+    pub fn profiled(folder: &Path, decider: Decider) -> Result<Watched> {
+        let watch = Box::new(Watch::open(folder)?);
+        let by = By::Profile { folder: folder.into(), watch, last: None };
+        Ok(Watched::new(printable(&folder.display().to_string()), by, decider))
+    }
+
+    pub fn plain(name: &str, decider: Decider) -> Watched {
+        Watched::new(printable(name), By::SchedulingData, decider)
+    }
+
+    fn new(name: String, by: By, decider: Decider) -> Watched {
+        let (tracked, plain, elsewhere, last, notes) = Default::default();
+        Watched { name, by, decider, tracked, plain, elsewhere, last, notes }
+    }
+
+    /// What it is known by from one search for jobs to the next.
+    pub fn is(&self, folder: &Path) -> bool {
+        matches!(&self.by, By::Profile { folder: known, .. } if known == folder)
+    }
+
+    /// The ranks that a search found of a job without a profile.
+    pub fn found(&mut self, ranks: &Plain) {
+        self.plain.clone_from(ranks);
+    }
+
+    /// Whether there is nothing left to watch.
+    pub fn is_over(&self) -> bool {
+        match &self.by {
+            By::Profile { folder, last, .. } => {
+                let is_running = |look: &Look| look.job.state == JobState::Running;
+                !folder.exists() || !last.as_ref().is_none_or(is_running)
+            }
+            By::SchedulingData => !self.plain.values().any(|process| process::is_there(*process)),
+        }
+    }
+
+    /// The processes of this host that it follows.
+    pub fn processes(&self) -> impl Iterator<Item = Process> {
+        self.tracked.keys().copied()
+    }
+
+    /// Whether the last window has rates, which need two looks.
+    pub fn is_rated(&self) -> bool {
+        let first = |rank: &RankSeen| self.tracked.get(&rank.process).is_some_and(|tracked| tracked.cpu.is_none());
+        !self.last.ranks.iter().any(first)
+    }
+
+    /// Where its ranks of this host are.
+    pub fn seats(&self) -> impl Iterator<Item = &CpuSet> {
+        self.tracked.values().map(|tracked| &tracked.seat)
+    }
+
+    /// The daemon put a process there.
+    pub fn moved(&mut self, process: Process, to: &CpuSet) {
+        if let Some(tracked) = self.tracked.get_mut(&process) {
+            tracked.seat = to.clone();
+        }
+    }
+
+    /// Why a rank is left alone from now on, the first time.
+    fn hold(&mut self, process: Process, why: String) -> Option<String> {
+        let tracked = self.tracked.get_mut(&process).filter(|tracked| tracked.held.is_none())?;
+        tracked.held = Some(why.clone());
+        Some(format!("process {} is left alone: {why}", process.pid))
+    }
+
+    /// Ends a window. `thorough`: threads are looked at too, and whether control groups changed. Returns what is new to say.
+    pub fn look(&mut self, here: &Host, cores: &Cores, thorough: bool, others: &[CpuSet]) -> Vec<String> {
+        let mut said = Vec::new();
+        let ranks = match &mut self.by {
+            By::Profile { watch, last, .. } => {
+                let look = last.insert(watch.look(&here.looking()));
+                for note in look.notes.iter().map(|note| printable(note)) {
+                    if !self.notes.contains(&note) {
+                        said.push(note.clone());
+                        self.notes.push(note);
+                    }
+                }
+                let look = look.clone();
+                self.of_profile(here, cores, &look, thorough, &mut said)
+            }
+            By::SchedulingData => self.of_kernel(here, cores, thorough, &mut said),
+        };
+        let there: BTreeSet<Process> = ranks.iter().map(|rank| rank.process).collect();
+        self.tracked.retain(|process, _| there.contains(process));
+        let elsewhere = ranks.iter().filter(|rank| rank.host != here.name);
+        let elsewhere = elsewhere.flat_map(|rank| rank.cores.iter().map(|core| (rank.host.clone(), core)));
+        self.elsewhere.extend(elsewhere);
+        let cores = self.cores(here, cores, others);
+        self.last = Observation { time: clock::monotonic(), ranks, cores };
+        said
+    }
+
+    fn of_profile(
+        &mut self,
+        here: &Host,
+        cores: &Cores,
+        look: &Look,
+        thorough: bool,
+        said: &mut Vec<String>,
+    ) -> Vec<RankSeen> {
+        let is_alive =
+            |state: &RankState| matches!(state, RankState::Starting | RankState::Computing | RankState::Inside { .. });
+        // Programs whose calls carry no messages are measured by their calls. Calls that only ask would count for more.
+        let by_messages = look.ranks.iter().any(|rank| rank.messages.is_some_and(|messages| messages > 0.0));
+        let mut ranks = Vec::new();
+        for now in look.ranks.iter().filter(|now| now.world == 0 && is_alive(&now.state)) {
+            let Some(rank) = now.rank else { continue };
+            let mut seen = RankSeen {
+                rank,
+                host: printable(&now.host),
+                mpi: now.mpi,
+                wait: now.wait,
+                progress: if by_messages { now.messages } else { now.calls },
+                ..RankSeen::default()
+            };
+            let process = (now.host == here.name).then(|| process::identify(now.pid)).flatten();
+            match process.filter(|process| self.tracked.contains_key(process) || self.is_its_own(*process)) {
+                Some(process) => self.follow(process, cores, thorough, false, said, &mut seen),
+                None => {
+                    seen.process.pid = now.pid;
+                    seen.cores = now.core.map(CoreId).into_iter().collect();
+                    seen.held = Some(ELSEWHERE.into());
+                }
+            }
+            ranks.push(seen);
+        }
+        ranks
+    }
+
+    /// Whether a process that a profile names is one that writes it: whoever may write a profile may name any number in it.
+    fn is_its_own(&self, process: Process) -> bool {
+        let By::Profile { folder, .. } = &self.by else { return false };
+        let named = Environment::of(process.pid).and_then(|environment| environment.get(variable::FOLDER));
+        named.is_some_and(|named| Path::new(&named) == folder)
+    }
+
+    fn of_kernel(&mut self, here: &Host, cores: &Cores, thorough: bool, said: &mut Vec<String>) -> Vec<RankSeen> {
+        let mut ranks = Vec::new();
+        for (rank, process) in self.plain.clone() {
+            if !process::is_there(process) {
+                continue;
+            }
+            let mut seen = RankSeen { rank, host: here.name.clone(), ..RankSeen::default() };
+            self.follow(process, cores, thorough, true, said, &mut seen);
+            if let Some(tracked) = self.tracked.get(&process) {
+                seen.denied = tracked.denied;
+                seen.wait = tracked.rested.filter(|rested| *rested >= SPINS);
+            }
+            ranks.push(seen);
+        }
+        ranks
+    }
+
+    /// Fills in what the kernel says of a process of this host.
+    fn follow(
+        &mut self,
+        process: Process,
+        cores: &Cores,
+        thorough: bool,
+        delays: bool,
+        said: &mut Vec<String>,
+        seen: &mut RankSeen,
+    ) {
+        seen.process = process;
+        let is_new = !self.tracked.contains_key(&process);
+        if is_new || thorough {
+            said.extend(self.examine(process, cores));
+        }
+        let Some(tracked) = self.tracked.get_mut(&process) else { return };
+        let now = clock::monotonic();
+        let used = Used::of(process, delays);
+        if let (Some((then, before)), Some(used)) = (tracked.before, used) {
+            let share = |now: Nanoseconds, before: Nanoseconds, passed: u64| {
+                now.0.saturating_sub(before.0) as f64 / passed.max(1) as f64
+            };
+            let passed = now.0.saturating_sub(then.0);
+            let cpu = share(used.cpu, before.cpu, passed);
+            let denied = used.denied.zip(before.denied).map(|(now, before)| share(now, before, passed));
+            tracked.cpu = Some(cpu);
+            tracked.denied = denied.map(|denied| denied.min(1.0));
+            tracked.rested = denied.map(|denied| (1.0 - cpu - denied).max(0.0));
+        }
+        tracked.before = used.map(|used| (now, used));
+        seen.cores = tracked.seat.clone();
+        seen.allowed = tracked.allowed.clone();
+        seen.node = tracked.node;
+        seen.held = tracked.held.clone();
+    }
+
+    /// Looks at the masks of all threads of a process and at its control group.
+    fn examine(&mut self, process: Process, cores: &Cores) -> Option<String> {
+        let seat = mover::seat(process);
+        let allowed = linux::shield::cores_of(process.pid).unwrap_or_else(|_| cores.online().clone());
+        let tracked = self.tracked.entry(process).or_insert_with(|| {
+            let seat = seat.as_ref().ok().cloned().flatten().unwrap_or_default();
+            Tracked {
+                node: cores.node_of(&seat),
+                seat,
+                allowed: CpuSet::default(),
+                held: None,
+                before: None,
+                cpu: None,
+                denied: None,
+                rested: None,
+            }
+        });
+        tracked.allowed = allowed.intersection(cores.online());
+        let why = match seat {
+            Ok(Some(seat)) if seat == tracked.seat => return None,
+            Ok(Some(seat)) => {
+                let before = std::mem::replace(&mut tracked.seat, seat.clone());
+                format!("its program, or another, moved it from {before} to {seat}")
+            }
+            Ok(None) => "its program pinned its threads each for itself".into(),
+            Err(fault) if fault.kind() == FaultKind::Closed => return None,
+            Err(fault) => fault.to_string(),
+        };
+        self.hold(process, why)
+    }
+
+    fn cores(&self, here: &Host, cores: &Cores, others: &[CpuSet]) -> Vec<CoreSeen> {
+        // What ranks used of a core: a rank's threads are on all cores of its seat alike.
+        let mut used: BTreeMap<CoreId, f64> = BTreeMap::new();
+        for tracked in self.tracked.values() {
+            let each = tracked.cpu.unwrap_or(0.0) / tracked.seat.len().max(1) as f64;
+            tracked.seat.iter().for_each(|core| *used.entry(core).or_default() += each);
+        }
+        let look = match &self.by {
+            By::Profile { last, .. } => last.as_ref(),
+            By::SchedulingData => None,
+        };
+        let softirq = |host: &str, core: CoreId| {
+            let now = look?.cores.iter().find(|now| now.host == host && now.core == core.0);
+            now?.softirq
+        };
+        let own = cores.online().iter().map(|core| {
+            let rest = cores.busy(core).map(|busy| (busy - used.get(&core).unwrap_or(&0.0)).clamp(0.0, 1.0));
+            CoreSeen {
+                host: here.name.clone(),
+                core,
+                node: cores.node(core),
+                // Softirqs are charged to the thread that they interrupt, where the kernel does not count them apart.
+                taken: rest.map(|rest| rest.max(softirq(&here.name, core).unwrap_or(0.0))),
+                occupied: others.iter().any(|seat| seat.contains(core)),
+            }
+        });
+        let elsewhere = self.elsewhere.iter().map(|(host, core)| CoreSeen {
+            host: host.clone(),
+            core: *core,
+            node: None,
+            taken: softirq(host, *core),
+            occupied: false,
+        });
+        own.chain(elsewhere).collect()
+    }
+
+    pub fn status(&self) -> JobStatus {
+        let taken = |rank: &RankSeen| {
+            let of = |core| self.last.cores.iter().find(|seen| seen.host == rank.host && seen.core == core)?.taken;
+            let sum = rank.cores.iter().map(of).sum::<Option<f64>>()?;
+            (!rank.cores.is_empty()).then(|| sum / rank.cores.len() as f64)
+        };
+        let rank = |rank: &RankSeen| RankStatus {
+            rank: rank.rank,
+            host: rank.host.clone(),
+            pid: rank.process.pid,
+            cores: rank.cores.to_string(),
+            mpi: rank.mpi,
+            wait: rank.wait,
+            taken: taken(rank),
+            held: rank.held.clone(),
+        };
+        let sees = match self.by {
+            By::Profile { .. } => "its profile",
+            By::SchedulingData => "scheduling data only: not who waits for whom; plimsoll profile would tell",
+        };
+        JobStatus {
+            name: self.name.clone(),
+            sees: sees.into(),
+            ranks: self.last.ranks.iter().map(rank).collect(),
+            notes: self.notes.clone(),
+        }
+    }
+}
+
+/// This host, as profiles name it.
+pub struct Host {
+    pub name: String,
+    pub boot: String,
+    pid_namespace: u32,
+}
+
+impl Host {
+    pub fn here() -> Host {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Host { name, boot, pid_namespace: linux::accounting::pid_namespace() }
+    }
+
+    fn looking(&self) -> Here<'_> {
+        Here {
+            boot: self.boot.clone(),
+            monotonic: &|| clock::monotonic().0,
+            pid_namespace: self.pid_namespace,
+            is_alive: &linux::accounting::is_there,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use mapping::decision::Settings;
+    use profile::job::Job;
+
+    use super::*;
+
+    #[test]
+    fn a_profile_moves_no_process_but_its_own() {
+        let home = tempfile::tempdir().unwrap();
+        let [ours, theirs] = ["ours", "theirs"].map(|name| home.path().join(name));
+        std::fs::create_dir(&ours).unwrap();
+        Job::default().write(&ours).unwrap();
+        let job = Watched::profiled(&ours, Decider::new(Settings::default())).unwrap();
+        for (folder, is_its_own) in [(&ours, true), (&theirs, false)] {
+            let mut child = Command::new("sleep").arg("600").env(variable::FOLDER, folder).spawn().unwrap();
+            let process = process::identify(child.id()).unwrap();
+            // Until it is the program, with its own environment.
+            while Environment::of(process.pid).and_then(|of| of.get(variable::FOLDER)).is_none() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            assert_eq!(job.is_its_own(process), is_its_own);
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(!job.is_its_own(process::identify(std::process::id()).unwrap()));
+    }
+}

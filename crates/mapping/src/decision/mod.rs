@@ -1,0 +1,266 @@
+//! The decisions of the daemon: which rank of a running job goes to which core, whether that helped, and what to take back.
+//!
+//! A [`Decider`] is handed one [`Observation`] a window and says what to do. It has no clock: observations bring their time.
+//! A proposal must promise a gain in each of several windows in a row, moves are few, and each is judged by what the job got
+//! done before and after it; what did not help is taken back and not tried again for a while.
+
+mod observation;
+mod proposal;
+mod seating;
+mod settings;
+mod trial;
+
+#[cfg(test)]
+mod simulated;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use machine::{CpuSet, Nanoseconds};
+use serde::{Deserialize, Serialize};
+
+pub use observation::{CoreSeen, Observation, Process, RankSeen};
+pub use proposal::{Change, Step};
+use proposal::{Key, Proposal, propose};
+use seating::Seating;
+pub use settings::Settings;
+use settings::{HOUR, LONGEST_BAR};
+use trial::Trial;
+pub use trial::{Measure, Verdict};
+
+/// What the daemon is to do, each with its evidence.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Put ranks elsewhere: one to free cores, or two into each other's place.
+    Move {
+        /// Carried out together or not at all.
+        step: Step,
+        /// The share of the job's time that the whole proposal should save: the least and the most of the windows.
+        gain: (f64, f64),
+        /// What was seen.
+        reason: String,
+    },
+    /// Take back what did not help.
+    Undo {
+        /// Carried out together.
+        step: Step,
+        /// What was seen.
+        reason: String,
+    },
+    /// The moves before stay.
+    Confirm {
+        /// What was seen.
+        reason: String,
+    },
+    /// Nothing is moved.
+    Keep {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Action {
+    /// What was seen.
+    pub fn reason(&self) -> &str {
+        match self {
+            Action::Move { reason, .. }
+            | Action::Undo { reason, .. }
+            | Action::Confirm { reason }
+            | Action::Keep { reason } => reason,
+        }
+    }
+}
+
+enum Phase {
+    Watching,
+    /// Windows still to come without a proposal.
+    Cooling(usize),
+    Trying(Trial),
+}
+
+/// Why nothing is moved, so that the same reason is told once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Idle {
+    NothingHelps,
+    TooLittle,
+    Unjudged,
+    Spent,
+}
+
+/// Decides for one job.
+pub struct Decider {
+    settings: Settings,
+    /// The last windows, all alike.
+    history: VecDeque<Observation>,
+    phase: Phase,
+    /// Until when, and how often before.
+    barred: BTreeMap<Key, (Nanoseconds, u32)>,
+    /// When moves were made within the last hour.
+    moves: VecDeque<Nanoseconds>,
+    told: Option<Idle>,
+}
+
+impl Decider {
+    /// A decider that has seen nothing yet.
+    pub fn new(settings: Settings) -> Decider {
+        let (history, barred, moves) = Default::default();
+        Decider { settings, history, phase: Phase::Watching, barred, moves, told: None }
+    }
+
+    /// What to do after this window.
+    pub fn observe(&mut self, seen: &Observation) -> Vec<Action> {
+        if self.history.back().is_some_and(|before| !before.is_alike(seen)) {
+            self.history.clear();
+        }
+        self.history.push_back(seen.clone());
+        while self.history.len() > self.settings.steady.max(1) {
+            self.history.pop_front();
+        }
+        match std::mem::replace(&mut self.phase, Phase::Watching) {
+            Phase::Trying(trial) => self.go_on(trial, seen),
+            Phase::Cooling(windows) if windows > 1 => {
+                self.phase = Phase::Cooling(windows - 1);
+                vec![]
+            }
+            Phase::Cooling(_) => vec![],
+            Phase::Watching if self.history.len() < self.settings.steady.max(1) => vec![],
+            Phase::Watching => self.consider(seen),
+        }
+    }
+
+    /// The caller could not carry the last move out, or does not want it: what to do instead.
+    pub fn refused(&mut self, seen: &Observation, step: &[Change]) -> Vec<Action> {
+        self.bar(seen.time, step);
+        let Phase::Trying(mut trial) = std::mem::replace(&mut self.phase, Phase::Watching) else { return vec![] };
+        trial.done.retain(|done| done != step);
+        let back = trial.reverse();
+        self.cool();
+        match back.is_empty() {
+            true => vec![],
+            false => vec![Action::Undo { step: back, reason: "the move was to go with one that was refused".into() }],
+        }
+    }
+
+    fn cool(&mut self) {
+        self.history.clear();
+        self.told = None;
+        self.phase = Phase::Cooling(self.settings.cooling);
+    }
+
+    fn bar(&mut self, now: Nanoseconds, step: &[Change]) {
+        let (until, times) = self.barred.entry(Key::of(step)).or_default();
+        let long = self.settings.bar.0.saturating_mul(1 << (*times).min(20)).min(LONGEST_BAR.0);
+        (*until, *times) = (Nanoseconds(now.0.saturating_add(long)), *times + 1);
+    }
+
+    fn go_on(&mut self, mut trial: Trial, seen: &Observation) -> Vec<Action> {
+        if !trial.is_as_left(seen) {
+            self.cool();
+            let reason =
+                "ranks ended, or others moved them or changed where they may be: the move is not judged".into();
+            return vec![Action::Keep { reason }];
+        }
+        if !trial.pending.is_empty() {
+            return self.carry_on(trial, seen);
+        }
+        let Some(verdict) = trial.judge(seen, self.settings.judged) else {
+            self.phase = Phase::Trying(trial);
+            return vec![];
+        };
+        let reason = verdict.told(self.settings.judged);
+        if verdict.better >= self.settings.better {
+            self.cool();
+            return vec![Action::Confirm { reason }];
+        }
+        trial.done.iter().for_each(|step| self.bar(seen.time, step));
+        self.cool();
+        vec![Action::Undo { step: trial.reverse(), reason }]
+    }
+
+    fn consider(&mut self, seen: &Observation) -> Vec<Action> {
+        while self.moves.front().is_some_and(|moved| moved.0 + HOUR.0 <= seen.time.0) {
+            self.moves.pop_front();
+        }
+        let left = self.settings.moves_an_hour.saturating_sub(self.moves.len());
+        let Some(mean) = Observation::mean(self.history.iter()) else { return vec![] };
+        let is_barred = |key: &Key| self.barred.get(key).is_some_and(|(until, _)| seen.time < *until);
+        let Some(proposal) = propose(&mean, left.max(1), &is_barred) else {
+            return self.keep(Idle::NothingHelps, nothing_helps(&mean));
+        };
+        let gains: Option<Vec<f64>> =
+            self.history.iter().map(|window| Seating::of(window).gain(&proposal.seats)).collect();
+        let gains = gains.unwrap_or_default();
+        let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let reason = evidence(&mean, &proposal, (least, most), gains.len());
+        if gains.is_empty() || least < self.settings.minimal_gain {
+            return self.keep(Idle::TooLittle, format!("too little, or not in each window: {reason}"));
+        }
+        if left == 0 {
+            let most = self.settings.moves_an_hour;
+            return self.keep(Idle::Spent, format!("{most} moves were made within the hour: {reason}"));
+        }
+        let promise = ((least, most), reason.clone());
+        let Some(trial) = Trial::of(proposal.steps, self.history.iter(), self.settings.settling, promise) else {
+            return self.keep(Idle::Unjudged, format!("nothing would tell whether it helped: {reason}"));
+        };
+        self.carry_on(trial, seen)
+    }
+
+    fn carry_on(&mut self, mut trial: Trial, seen: &Observation) -> Vec<Action> {
+        let steps = trial.next();
+        self.moves.extend(steps.iter().map(|_| seen.time));
+        let (gain, reason) = (trial.gain, trial.reason.clone());
+        self.phase = Phase::Trying(trial);
+        steps.into_iter().map(|step| Action::Move { step, gain, reason: reason.clone() }).collect()
+    }
+
+    fn keep(&mut self, idle: Idle, reason: String) -> Vec<Action> {
+        if self.told.replace(idle) == Some(idle) { vec![] } else { vec![Action::Keep { reason }] }
+    }
+}
+
+impl Verdict {
+    fn told(&self, judged: usize) -> String {
+        let (what, digits) = match self.measure {
+            Measure::Progress => ("progress of all ranks a second", 1),
+            Measure::Undenied => ("ranks that others keep from no core", 3),
+        };
+        let Verdict { before, after, better, .. } = self;
+        format!(
+            "{what}: {before:.digits$} before, {after:.digits$} after; better in {:.0} % of pairs of {judged} windows each",
+            better * 100.0
+        )
+    }
+}
+
+/// What a rank does, and what its seat lacks, as far as it is known.
+fn told(seating: &Seating, rank: &RankSeen) -> String {
+    let taken = seating.capability(&rank.host, &rank.cores).map(|capability| 1.0 - capability);
+    let computing = rank.mpi.map(|mpi| 1.0 - mpi);
+    let known = [("computes", computing), ("waits", rank.wait), ("others take of its cores", taken)];
+    let known = known.iter().filter_map(|(what, share)| Some(format!("{what} {:.0} %", (*share)? * 100.0)));
+    let known: Vec<String> = known.collect();
+    let known = if known.is_empty() { "nothing is known of it".into() } else { known.join(", ") };
+    format!("rank {} on {}:{} ({known})", rank.rank, rank.host, rank.cores)
+}
+
+fn evidence(mean: &Observation, proposal: &Proposal, gain: (f64, f64), windows: usize) -> String {
+    let seating = Seating::of(mean);
+    let moved = |cores: &CpuSet, rank: &RankSeen| *cores != rank.cores;
+    let ranks = mean.ranks.iter().zip(&proposal.seats).filter(|(rank, seat)| moved(seat, rank));
+    let ranks: Vec<String> = ranks.map(|(rank, seat)| format!("{} to {seat}", told(&seating, rank))).collect();
+    let (least, most) = (gain.0 * 100.0, gain.1 * 100.0);
+    format!("{}; it should save {least:.0} to {most:.0} % of the time by {windows} windows", ranks.join("; "))
+}
+
+fn nothing_helps(mean: &Observation) -> String {
+    let busy = |rank: &&RankSeen| 1.0 - rank.wait.unwrap_or(0.0);
+    let slowest = mean.ranks.iter().max_by(|a, b| busy(a).total_cmp(&busy(b)));
+    match slowest {
+        Some(rank) => format!("no move would help the slowest, {}", told(&Seating::of(mean), rank)),
+        None => "no rank is there".into(),
+    }
+}

@@ -1,0 +1,165 @@
+//! Whether a move helped: windows before it against windows after it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::observation::{Observation, Process};
+use super::proposal::{Change, Step};
+
+/// What says how well a job does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// What all ranks get done a second.
+    Progress,
+    /// The time in which no rank waits for others to leave its core: all that scheduling data tell.
+    Undenied,
+}
+
+impl Measure {
+    /// More is better.
+    fn of(self, seen: &Observation) -> Option<f64> {
+        let ranks = seen.ranks.iter();
+        match self {
+            Measure::Progress => ranks.map(|rank| rank.progress).sum(),
+            Measure::Undenied => ranks.map(|rank| Some(1.0 - rank.denied?)).sum(),
+        }
+    }
+
+    /// The best that all windows have, with what they say.
+    fn best<'a>(windows: impl Iterator<Item = &'a Observation> + Clone) -> Option<(Measure, Vec<f64>)> {
+        [Measure::Progress, Measure::Undenied].into_iter().find_map(|measure| {
+            let values: Vec<f64> = windows.clone().map(|window| measure.of(window)).collect::<Option<_>>()?;
+            Some((measure, values))
+        })
+    }
+}
+
+/// A proposal that is carried out and judged.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    pub measure: Measure,
+    before: Vec<f64>,
+    after: Vec<f64>,
+    /// Windows that say nothing yet.
+    settling: usize,
+    /// In their order; those of a host wait for each other.
+    pub pending: Vec<Step>,
+    pub done: Vec<Step>,
+    /// What it promised, and by which evidence.
+    pub gain: (f64, f64),
+    pub reason: String,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What was compared.
+    pub measure: Measure,
+    /// The median before.
+    pub before: f64,
+    /// The median after.
+    pub after: f64,
+    /// Of all pairs of a window before and one after, the share in which the later is better.
+    pub better: f64,
+}
+
+impl Trial {
+    /// `None` where nothing would tell whether it helps.
+    pub fn of<'a>(
+        steps: Vec<Step>,
+        before: impl Iterator<Item = &'a Observation> + Clone,
+        settling: usize,
+        (gain, reason): ((f64, f64), String),
+    ) -> Option<Trial> {
+        let (measure, before) = Measure::best(before)?;
+        Some(Trial { measure, before, after: vec![], settling, pending: steps, done: vec![], gain, reason })
+    }
+
+    /// What to do in this window: the next step of each host.
+    pub fn next(&mut self) -> Vec<Step> {
+        let mut hosts: Vec<String> = Vec::new();
+        let (now, later) = std::mem::take(&mut self.pending).into_iter().partition(|step: &Step| {
+            let is_first = !hosts.contains(&step[0].host);
+            hosts.extend(is_first.then(|| step[0].host.clone()));
+            is_first
+        });
+        self.pending = later;
+        let now: Vec<Step> = now;
+        self.done.extend(now.iter().cloned());
+        now
+    }
+
+    /// All that it did, to be taken back: from the seats that its ranks have to those that they had.
+    pub fn reverse(&self) -> Step {
+        let mut seats: BTreeMap<Process, Change> = BTreeMap::new();
+        for change in self.done.iter().flatten() {
+            seats.entry(change.process).and_modify(|known| known.to = change.to.clone()).or_insert(change.clone());
+        }
+        seats.into_values().filter(|change| change.from != change.to).map(|change| change.reverse()).collect()
+    }
+
+    /// Whether its ranks are where it put them, and may go where it still wants them.
+    pub fn is_as_left(&self, seen: &Observation) -> bool {
+        let rank = |change: &Change| seen.ranks.iter().find(|rank| rank.process == change.process);
+        let is_there = |change: &Change| rank(change).is_some_and(|rank| rank.cores == change.from);
+        let occupied = |change: &Change| {
+            seen.cores.iter().any(|core| core.host == change.host && core.occupied && change.to.contains(core.core))
+        };
+        let may_go = |change: &Change| {
+            let is_let = |cores: &machine::CpuSet| change.to.difference(cores).is_empty();
+            rank(change).is_some_and(|rank| rank.held.is_none() && is_let(&rank.allowed)) && !occupied(change)
+        };
+        let back = self.reverse();
+        back.iter().all(|change| is_there(change) && may_go(change)) && self.pending.iter().flatten().all(may_go)
+    }
+
+    /// Takes a window in; the verdict once there are enough.
+    pub fn judge(&mut self, seen: &Observation, judged: usize) -> Option<Verdict> {
+        if self.settling > 0 {
+            self.settling -= 1;
+            return None;
+        }
+        // A window in which nothing is known of a rank did nothing.
+        self.after.push(self.measure.of(seen).unwrap_or(0.0));
+        (self.after.len() >= judged).then(|| Verdict {
+            measure: self.measure,
+            before: median(&self.before),
+            after: median(&self.after),
+            better: superiority(&self.before, &self.after),
+        })
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+/// Of all pairs the share in which the later is more, equal ones as halves: one wild window moves it little.
+fn superiority(before: &[f64], after: &[f64]) -> f64 {
+    let pairs = before.iter().flat_map(|before| after.iter().map(move |after| (before, after)));
+    let wins: f64 = pairs
+        .map(|(before, after)| match after.total_cmp(before) {
+            std::cmp::Ordering::Greater => 1.0,
+            std::cmp::Ordering::Equal => 0.5,
+            std::cmp::Ordering::Less => 0.0,
+        })
+        .sum();
+    wins / (before.len() * after.len()).max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn superiority_is_a_half_without_effect() {
+        assert_eq!(superiority(&[1.0, 2.0, 3.0], &[1.0, 2.0, 3.0]), 0.5);
+        assert_eq!(superiority(&[1.0, 2.0], &[3.0, 4.0]), 1.0);
+        assert_eq!((median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0])), (2.0, 2.5));
+    }
+}
