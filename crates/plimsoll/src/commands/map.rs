@@ -8,6 +8,7 @@ use machine::choice::Distance;
 use machine::costs::{Interval, store};
 use machine::seat::{Seat, Seats};
 use machine::{CoreCapability, CoreId, Fault, Machine, Reading, Result, Source, count};
+use mapping::advice::{Advice, LEAST};
 use mapping::problem::Problem;
 use mapping::reason::moves;
 use mapping::recorded::{Recorded, Replays};
@@ -21,7 +22,7 @@ use whatif::simulate::cluster::file::Simulation;
 
 use super::simulate::testbed;
 use super::whatif::{MOST_OUTSIDE, expectation, of_job, print};
-use crate::map_page::{Advice, Page, Steered};
+use crate::map_page::{Page, Steered};
 use crate::opened::Opened;
 use crate::whatif_page::shell;
 
@@ -110,7 +111,7 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     }
     let replays = Replays::of(&problem, graph, &program, summary.totals.seconds)?;
     let found = search(&problem, &replays)?;
-    let steered = steerings(&problem, |of| replays.under(replays.steering(&of.softirqs)), Advice::LEAST)?;
+    let steered = steerings(&problem, |of| replays.under(replays.steering(&of.softirqs)), LEAST)?;
     let mappings = [replays.mapping(&found.seats)].into_iter();
     let mappings = mappings.chain(steered.iter().map(|(of, _)| replays.steering(&of.softirqs)));
     let levers: Vec<Lever> = mappings.map(|of| Lever { mapping: Some(of), ..Lever::default() }).collect();
