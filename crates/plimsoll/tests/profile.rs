@@ -240,7 +240,6 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
     };
     if let (Some(zero), Some(one)) = (timed(0), timed(1)) {
         assert!(softirq(1) > Some(0.0) && (softirq(1) > softirq(0)) == (one > zero), "{zero} s, {one} s");
-        assert!(capability(1).taken.value().copied() >= softirq(1), "{:?}", capability(1));
     }
     let (mut most, mut all) = (0f64, 0.0);
     for (rank, core) in [(zero, core(0)), (one, core(1))] {
