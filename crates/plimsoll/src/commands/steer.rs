@@ -33,7 +33,7 @@ pub struct Arguments {
     #[arg(long, value_name = "CORES")]
     xps: Option<CpuSet>,
     /// Whether packets follow the thread that reads them (RFS), which overrides --receive: on or off.
-    #[arg(long, value_name = "on|off", value_parser = clap::builder::BoolishValueParser::new())]
+    #[arg(long, value_name = "on|off", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     rfs: Option<bool>,
     /// Print JSON instead of a page.
     #[arg(long, conflicts_with_all = ["receive", "xps", "rfs", "command"])]
