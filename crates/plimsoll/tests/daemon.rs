@@ -97,7 +97,7 @@ impl Burdened {
     fn start(name: &str) -> Option<Burdened> {
         let (one, two) = two_cores()?;
         let job = format!("{name}-{}", std::process::id());
-        let burdened = Burdened { _hog: rank("", 0, one, 10), ranks: [rank(&job, 0, one, 3), rank(&job, 1, two, 0)] };
+        let burdened = Burdened { _hog: rank("", 0, one, 10), ranks: [rank(&job, 0, one, 1), rank(&job, 1, two, 0)] };
         // Until all of their threads are there.
         let deadline = Instant::now() + LIMIT;
         while burdened.processes().iter().any(|process| process::threads(*process).len() < 6) {
@@ -139,8 +139,10 @@ fn a_killed_daemon_leaves_nothing_that_a_start_does_not_put_back() {
     let state = home.path().join("state");
     let (state_word, word, before) = (state.to_str().unwrap(), job.word(), job.masks());
     let kills = std::env::var("PLIMSOLL_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
-    let mut left = 0;
-    for nth in 0..kills {
+    let (mut left, mut nth, deadline) = (0, 0, Instant::now() + LIMIT);
+    // Where all cores are as busy it takes more of them to catch one that moved somebody.
+    while nth < kills || (left == 0 && Instant::now() < deadline) {
+        nth += 1;
         let arguments = [&["daemon", &word, "--state", state_word][..], &HASTY].concat();
         let mut daemon = plimsoll(&arguments).stderr(Stdio::null()).spawn().unwrap();
         // From before the first window to after several moves.
@@ -153,7 +155,7 @@ fn a_killed_daemon_leaves_nothing_that_a_start_does_not_put_back() {
         assert_eq!(job.masks(), before, "after kill {nth}");
     }
     assert!(left > 0, "no daemon was killed while it had ranks elsewhere");
-    println!("{kills} daemons were killed, {left} of them while ranks were elsewhere");
+    println!("{nth} daemons were killed, {left} of them while ranks were elsewhere");
 }
 
 /// A daemon for no job.
@@ -203,8 +205,11 @@ fn a_dry_run_and_a_program_that_pins_itself_move_nobody() {
         assert!(output.status.success(), "{}", errors(&output));
         errors(&output)
     };
-    let said = run(&["--dry-run"]);
-    assert!(said.contains("this is a dry run"), "{said}");
+    let deadline = Instant::now() + LIMIT;
+    // A machine that is as busy everywhere may take a while to have a reason for a move.
+    while !run(&["--dry-run"]).contains("this is a dry run") {
+        assert!(Instant::now() < deadline, "it decides to move nobody");
+    }
     assert_eq!(job.masks(), before);
 
     // One thread of each rank goes elsewhere.
@@ -330,6 +335,26 @@ fn ranks_of(folder: &Path) -> Vec<Process> {
         }
         assert!(Instant::now() < deadline, "the ranks do not start");
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn systemd_takes_the_units() {
+    let Some(analyze) = skip::tool("systemd-analyze") else { return };
+    let home = tempfile::tempdir().unwrap();
+    fs::create_dir(home.path().join("bin")).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_plimsoll"), home.path().join("bin/plimsoll")).unwrap();
+    for (name, scope) in [("plimsoll-daemon", "--system"), ("plimsoll-daemon-user", "--user")] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scripts/systemd/{name}.service"));
+        let unit = home.path().join(format!("{name}.service"));
+        let text = fs::read_to_string(source).unwrap().replace("@PREFIX@", home.path().to_str().unwrap());
+        fs::write(&unit, text).unwrap();
+        let mut verify = Command::new(&analyze);
+        verify.args([scope, "--man=no", "verify"]).arg(&unit).env("XDG_RUNTIME_DIR", home.path());
+        let output = verify.output().unwrap();
+        // It also complains of other units of this host.
+        let ours: Vec<String> = errors(&output).lines().filter(|line| line.contains(name)).map(str::to_owned).collect();
+        assert!(ours.is_empty(), "{ours:#?}");
     }
 }
 
