@@ -225,6 +225,8 @@ impl Daemon {
     fn restore(&mut self, process: Process, job: &str) -> Result<()> {
         match self.journal.restore(process) {
             Ok(None) => Ok(()),
+            // It may have been moved back before.
+            Ok(Some(restored)) if restored.threads + restored.left == 0 => Ok(()),
             Ok(Some(restored)) => {
                 self.counts.restored += 1;
                 self.log(job, What::Restored(restored))
