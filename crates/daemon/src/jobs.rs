@@ -95,33 +95,59 @@ pub struct Found {
     pub plain: BTreeMap<String, Plain>,
 }
 
-/// All jobs whose processes this user may see. `boot` tells this start of the host from others.
-pub fn find(boot: &str) -> Found {
-    let own = std::process::id();
-    let mut found = Found::default();
-    for pid in process::all().filter(|pid| *pid != own) {
-        let Some(environment) = Environment::of(pid) else { continue };
+/// Searches for jobs, again and again.
+pub struct Search {
+    /// What tells this start of the host from others.
+    boot: String,
+    /// In how many searches a process was seen that is no rank.
+    others: BTreeMap<u32, u32>,
+}
+
+/// A process that was no rank in so many searches becomes none: its launcher may have been about to start one.
+const ENOUGH: u32 = 2;
+
+impl Search {
+    pub fn new(boot: impl Into<String>) -> Search {
+        Search { boot: boot.into(), others: BTreeMap::new() }
+    }
+
+    /// All jobs whose processes this user may see.
+    pub fn find(&mut self) -> Found {
+        let mut found = Found::default();
+        let before = std::mem::take(&mut self.others);
+        for pid in process::all().filter(|pid| *pid != std::process::id()) {
+            let seen = before.get(&pid).copied().unwrap_or(0);
+            if seen >= ENOUGH || !self.look(pid, &mut found) {
+                self.others.insert(pid, (seen + 1).min(ENOUGH));
+            }
+        }
+        found
+    }
+
+    /// Whether a process is of a job.
+    fn look(&self, pid: u32, found: &mut Found) -> bool {
+        let Some(environment) = Environment::of(pid) else { return false };
         if let Some(folder) = environment.get(variable::FOLDER).map(PathBuf::from) {
             let is_new = !found.profiled.contains(&folder);
             // Of a profiler on another host nothing is known here but that its job did not end.
-            let goes_on = |job: Run| job.boot != boot || is_there(job.pid);
+            let goes_on = |job: Run| job.boot != self.boot || is_there(job.pid);
             if is_new && job(&folder, pid).is_some_and(goes_on) {
                 found.profiled.push(folder);
             }
-            continue;
+            return true;
         }
-        if let (Some(rank), Some(job), Some(process)) =
-            (rank(&environment), name(&environment, pid), process::identify(pid))
-        {
-            // A rank's wrapper has its environment too: the one that works is the rank.
-            let worked = |process: &Process| process_time(process.pid).unwrap_or_default();
-            let known = found.plain.entry(job).or_default().entry(rank).or_insert(process);
-            if worked(&process) > worked(known) {
-                *known = process;
-            }
+        let rank = rank(&environment);
+        let (Some(rank), Some(job), Some(process)) = (rank, name(&environment, pid), process::identify(pid)) else {
+            return false;
+        };
+        // A rank's wrapper has its environment too: the one that works is the rank.
+        let worked = |process: &Process| process_time(process.pid).unwrap_or_default();
+        let known = found.plain.entry(job).or_default().entry(rank).or_insert(process);
+        if *known != process && worked(&process) > worked(known) {
+            *known = process;
         }
+        true
     }
-    found
 }
 
 /// What the ranks of one job have in common.

@@ -59,6 +59,7 @@ pub struct Daemon {
     cores: Cores,
     jobs: Vec<Watched>,
     record: Option<File>,
+    search: jobs::Search,
     searched: Option<Nanoseconds>,
     began: (Nanoseconds, u64),
     counts: Counts,
@@ -81,6 +82,7 @@ impl Daemon {
             record: record.transpose()?,
             began: (clock::monotonic(), now().as_secs()),
             jobs: vec![],
+            search: jobs::Search::new(&*host.boot),
             searched: None,
             counts: Counts::default(),
             told: Box::new(told),
@@ -98,7 +100,7 @@ impl Daemon {
         let search = self.searched.is_none_or(|then| clock::monotonic().0 - then.0 >= SEARCH.as_nanos() as u64);
         if search {
             self.searched = Some(clock::monotonic());
-            self.search()?;
+            self.find_jobs()?;
         }
         self.cores.look()?;
         for place in 0..self.jobs.len() {
@@ -129,12 +131,12 @@ impl Daemon {
     }
 
     /// Jobs that came since.
-    fn search(&mut self) -> Result<()> {
+    fn find_jobs(&mut self) -> Result<()> {
         let decider = |settings: &Settings| Decider::new(settings.deciding.clone());
         let found = match &self.settings.only {
             Some(Job::Profiled(folder)) => jobs::Found { profiled: vec![folder.clone()], ..jobs::Found::default() },
             only => {
-                let mut found = jobs::find(&self.host.boot);
+                let mut found = self.search.find();
                 if let Some(Job::Plain(name)) = only {
                     found.profiled.clear();
                     found.plain.retain(|found, _| found == name);
@@ -223,6 +225,8 @@ impl Daemon {
     fn restore(&mut self, process: Process, job: &str) -> Result<()> {
         match self.journal.restore(process) {
             Ok(None) => Ok(()),
+            // It may have been moved back before.
+            Ok(Some(restored)) if restored.threads + restored.left == 0 => Ok(()),
             Ok(Some(restored)) => {
                 self.counts.restored += 1;
                 self.log(job, What::Restored(restored))

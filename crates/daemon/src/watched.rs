@@ -60,7 +60,9 @@ impl Watched {
     /// The folder is no profile.
     pub fn profiled(folder: &Path, decider: Decider) -> Result<Watched> {
         let watch = Box::new(Watch::open(folder)?);
-        let by = By::Profile { folder: folder.into(), watch, last: None };
+        // As its ranks name it.
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
+        let by = By::Profile { folder: folder.clone(), watch, last: None };
         Ok(Watched::new(printable(&folder.display().to_string()), by, decider))
     }
 
@@ -75,7 +77,8 @@ impl Watched {
 
     /// What it is known by from one search for jobs to the next.
     pub fn is(&self, folder: &Path) -> bool {
-        matches!(&self.by, By::Profile { folder: known, .. } if known == folder)
+        let By::Profile { folder: known, .. } = &self.by else { return false };
+        folder.canonicalize().is_ok_and(|folder| folder == *known)
     }
 
     /// The ranks that a search found of a job without a profile.
@@ -163,6 +166,12 @@ impl Watched {
             |state: &RankState| matches!(state, RankState::Starting | RankState::Computing | RankState::Inside { .. });
         // Programs whose calls carry no messages are measured by their calls. Calls that only ask would count for more.
         let by_messages = look.ranks.iter().any(|rank| rank.messages.is_some_and(|messages| messages > 0.0));
+        let hosts: BTreeMap<u32, &str> = look
+            .ranks
+            .iter()
+            .filter_map(|now| Some((now.rank.filter(|_| now.world == 0)?, now.host.as_str())))
+            .collect();
+        let elsewhere = |host: &str, rank: &u32| hosts.get(rank).is_some_and(|its| *its != host);
         let mut ranks = Vec::new();
         for now in look.ranks.iter().filter(|now| now.world == 0 && is_alive(&now.state)) {
             let Some(rank) = now.rank else { continue };
@@ -172,6 +181,7 @@ impl Watched {
                 mpi: now.mpi,
                 wait: now.wait,
                 progress: if by_messages { now.messages } else { now.calls },
+                partner: now.partners.iter().copied().find(|rank| elsewhere(&now.host, rank)),
                 ..RankSeen::default()
             };
             let process = (now.host == here.name).then(|| process::identify(now.pid)).flatten();
@@ -192,7 +202,7 @@ impl Watched {
     fn is_its_own(&self, process: Process) -> bool {
         let By::Profile { folder, .. } = &self.by else { return false };
         let named = Environment::of(process.pid).and_then(|environment| environment.get(variable::FOLDER));
-        named.is_some_and(|named| Path::new(&named) == folder)
+        named.is_some_and(|named| Path::new(&named).canonicalize().is_ok_and(|named| named == *folder))
     }
 
     fn of_kernel(&mut self, here: &Host, cores: &Cores, thorough: bool, said: &mut Vec<String>) -> Vec<RankSeen> {
@@ -381,7 +391,7 @@ mod tests {
     fn a_profile_moves_no_process_but_its_own() {
         let home = tempfile::tempdir().unwrap();
         let [ours, theirs] = ["ours", "theirs"].map(|name| home.path().join(name));
-        std::fs::create_dir(&ours).unwrap();
+        [&ours, &theirs].map(|folder| std::fs::create_dir(folder).unwrap());
         Job::default().write(&ours).unwrap();
         let job = Watched::profiled(&ours, Decider::new(Settings::default())).unwrap();
         for (folder, is_its_own) in [(&ours, true), (&theirs, false)] {

@@ -8,8 +8,24 @@ use std::process::Command;
 #[test]
 fn help_reads_as_it_did() {
     for command in [
-        "", "machine", "doctor", "lab", "steer", "bench", "mpirun", "profile", "report", "claims", "top", "serve",
-        "study", "try", "whatif",
+        "",
+        "machine",
+        "doctor",
+        "lab",
+        "steer",
+        "map",
+        "bench",
+        "mpirun",
+        "profile",
+        "report",
+        "claims",
+        "top",
+        "daemon",
+        "daemon status",
+        "serve",
+        "study",
+        "try",
+        "whatif",
     ] {
         let mut plimsoll = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         plimsoll.args(command.split_whitespace()).arg("--help");

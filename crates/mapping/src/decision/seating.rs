@@ -11,7 +11,7 @@ use machine::{CoreId, CpuSet};
 use super::observation::{Observation, RankSeen};
 
 /// The least that a core is believed to have left for ranks, so that ratios stay finite.
-const LEAST_CAPABILITY: f64 = 0.05;
+const LEAST_CAPABILITY: f64 = 0.01;
 /// Makes the mean over ranks follow the slowest of them, and yet fall when one of two that are equally slow is relieved.
 const TOWARDS_SLOWEST: i32 = 16;
 /// Partners whose cores differ by less match.

@@ -108,6 +108,8 @@ pub struct RankNow {
     pub wait: Option<f64>,
     pub messages: Option<f64>,
     pub bytes: Option<f64>,
+    /// The ranks of its world that it sent most to so far, most first, where these messages are large.
+    pub partners: Vec<u32>,
     pub core: Option<u32>,
     /// Times that it was taken off its core.
     pub involuntary: Option<f64>,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use record::folder::{RANK_SUFFIX, RANKS};
 use record::functions::{Class, FunctionId, function};
-use record::layout::{Cell, Header, Thread, clock, words};
+use record::layout::{Cell, Header, Peer, Thread, clock, words};
 use record::live::{Glance, Live};
 
 use super::hosts::Host;
@@ -28,6 +28,7 @@ pub struct Followed {
     tables: Option<(u64, Vec<Calls>)>,
     /// Share of its threads' time between its last two turns to be read whole, in calls that are over.
     wait: Option<f64>,
+    partners: Vec<u32>,
     /// Calls that go on: the function, for how much of the time since the look before, and whether it may be waiting.
     held: Vec<(FunctionId, f64, bool)>,
 }
@@ -152,7 +153,16 @@ fn inside(thread: &Thread) -> Option<FunctionId> {
 
 impl Followed {
     fn new(live: Live) -> Followed {
-        Followed { live, damage: None, glance: None, before: None, tables: None, wait: None, held: vec![] }
+        Followed {
+            live,
+            damage: None,
+            glance: None,
+            before: None,
+            tables: None,
+            wait: None,
+            partners: vec![],
+            held: vec![],
+        }
     }
 
     /// Its figures would be nobody's: it is named and shown no more.
@@ -213,6 +223,7 @@ impl Followed {
             let is_told = all.undivided < 0.5 * all.sum() || all.sum() == 0.0;
             self.wait = is_told.then(|| all.wait / seconds / threads);
         }
+        self.partners = partners(&tables.peers);
         self.tables = Some((now, tables.calls));
     }
 
@@ -305,12 +316,29 @@ impl Followed {
             wait,
             messages: rate(|seen| seen.messages),
             bytes: rate(|seen| seen.bytes),
+            partners: self.partners.clone(),
             core: host.and_then(|host| host.core(header.pid)),
             involuntary: host.and_then(|host| host.involuntary.get(&header.pid).copied()),
         };
         self.held = goes_on;
         Some(known)
     }
+}
+
+/// Messages that are larger on the average do not fit into what a connection takes in at once.
+const LARGE: u64 = 64 << 10;
+/// Partners of a rank that are told.
+const PARTNERS: usize = 4;
+
+/// The ranks that were sent most, most first, where their messages are large.
+fn partners(peers: &[Peer]) -> Vec<u32> {
+    let mut large: Vec<(u64, u32)> = (0..)
+        .zip(peers)
+        .filter(|(_, peer)| peer.messages > 0 && peer.bytes / peer.messages >= LARGE)
+        .map(|(rank, peer)| (peer.bytes, rank))
+        .collect();
+    large.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    large.into_iter().take(PARTNERS).map(|(_, rank)| rank).collect()
 }
 
 /// What the counter of a rank's host stands at.

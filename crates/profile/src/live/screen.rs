@@ -330,6 +330,7 @@ mod tests {
             wait: (i != 2).then(|| i as f64 / ranks as f64),
             messages: Some(1500.0),
             bytes: Some(5e7),
+            partners: vec![],
             core: Some(i as u32 / 2),
             involuntary: None,
         };
