@@ -23,7 +23,7 @@ const SPINS: f64 = 0.02;
 const ELSEWHERE: &str = "it is on another host";
 
 enum By {
-    Profile { folder: PathBuf, watch: Box<Watch>, last: Option<Look> },
+    Profile { folder: PathBuf, watch: Box<Watch>, last: Option<Box<Look>> },
     SchedulingData,
 }
 
@@ -91,7 +91,7 @@ impl Watched {
         match &self.by {
             By::Profile { folder, last, .. } => {
                 let is_running = |look: &Look| look.job.state == JobState::Running;
-                !folder.exists() || !last.as_ref().is_none_or(is_running)
+                !folder.exists() || !last.as_deref().is_none_or(is_running)
             }
             By::SchedulingData => !self.plain.values().any(|process| process::is_there(*process)),
         }
@@ -132,7 +132,7 @@ impl Watched {
         let mut said = Vec::new();
         let ranks = match &mut self.by {
             By::Profile { watch, last, .. } => {
-                let look = last.insert(watch.look(&here.looking()));
+                let look = last.insert(Box::new(watch.look(&here.looking())));
                 for note in look.notes.iter().map(|note| printable(note)) {
                     if !self.notes.contains(&note) {
                         said.push(note.clone());
@@ -297,7 +297,7 @@ impl Watched {
             tracked.seat.iter().for_each(|core| *used.entry(core).or_default() += each);
         }
         let look = match &self.by {
-            By::Profile { last, .. } => last.as_ref(),
+            By::Profile { last, .. } => last.as_deref(),
             By::SchedulingData => None,
         };
         let softirq = |host: &str, core: CoreId| {
@@ -391,7 +391,7 @@ mod tests {
     fn a_profile_moves_no_process_but_its_own() {
         let home = tempfile::tempdir().unwrap();
         let [ours, theirs] = ["ours", "theirs"].map(|name| home.path().join(name));
-        [&ours, &theirs].map(|folder| std::fs::create_dir(folder).unwrap());
+        [&ours, &theirs].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
         Job::default().write(&ours).unwrap();
         let job = Watched::profiled(&ours, Decider::new(Settings::default())).unwrap();
         for (folder, is_its_own) in [(&ours, true), (&theirs, false)] {

@@ -19,8 +19,14 @@ fn main() -> machine::Result<()> {
     let moved = count(&|proof| proof.advice == Advice::Move);
     println!("ranks may change hosts: {}", !within);
     println!("worse than the start by more than 2 %: {}", share(count(&|proof| proof.followed() > 1.02), all));
-    println!("within 5 % of the best mapping:        {}", share(count(&|proof| proof.followed() <= 1.05 * proof.best), all));
-    println!("kept where nothing can be gained:      {}", share(count(&|proof| proof.balanced && proof.advice != Advice::Move), balanced));
+    println!(
+        "within 5 % of the best mapping:        {}",
+        share(count(&|proof| proof.followed() <= 1.05 * proof.best), all)
+    );
+    println!(
+        "kept where nothing can be gained:      {}",
+        share(count(&|proof| proof.balanced && proof.advice != Advice::Move), balanced)
+    );
     println!(
         "time in the expected interval:         {}",
         share(
@@ -30,7 +36,11 @@ fn main() -> machine::Result<()> {
             moved
         )
     );
-    println!("advised: {moved} to move, {} to keep, {} cannot tell", count(&|p| p.advice == Advice::Keep), count(&|p| p.advice == Advice::CannotTell));
+    println!(
+        "advised: {moved} to move, {} to keep, {} cannot tell",
+        count(&|p| p.advice == Advice::Keep),
+        count(&|p| p.advice == Advice::CannotTell)
+    );
     let mut misses: Vec<(usize, &Proof)> =
         proofs.iter().enumerate().filter(|(_, proof)| proof.followed() > 1.05 * proof.best).collect();
     misses.sort_by(|a, b| (b.1.followed() / b.1.best).total_cmp(&(a.1.followed() / a.1.best)));

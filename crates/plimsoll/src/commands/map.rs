@@ -144,11 +144,15 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let proposed = (page.advice() != Advice::Keep).then(|| Proposed::of(&opened, &problem, &found.seats, path, &time));
     let proposed = proposed.transpose()?;
     let line = proposed.as_ref().map(|proposed| &proposed.line);
-    print(arguments.json, || page.terminal(), || {
-        let mut json = page.json();
-        json["line"] = line.map(ToString::to_string).into();
-        json
-    })?;
+    print(
+        arguments.json,
+        || page.terminal(),
+        || {
+            let mut json = page.json();
+            json["line"] = line.map(ToString::to_string).into();
+            json
+        },
+    )?;
     let Some(proposed) = proposed else { return Ok(ExitCode::SUCCESS) };
     if !arguments.json {
         output::print(&proposed.words(path))?;
@@ -181,7 +185,8 @@ impl Proposed {
             Seat { host: problem.hosts[spot.host as usize].clone(), cores: [spot.core].into_iter().collect() }
         };
         let seats = Seats(spots.iter().map(seat).collect());
-        let folder = std::path::absolute(path).map_err(|e| Fault::because(path.display().to_string(), e, "name it anew"))?;
+        let folder =
+            std::path::absolute(path).map_err(|e| Fault::because(path.display().to_string(), e, "name it anew"))?;
         let line = Line::new(&now, &seats, &folder.join("map"))?;
         line.write()?;
         let replayed = opened.summary.as_ref().map_or(0.0, |summary| summary.totals.seconds);
@@ -195,7 +200,11 @@ impl Proposed {
         if !self.line.replaced.is_empty() {
             text += &format!("It replaces {}\n", self.line.replaced.join(", "));
         }
-        text + &format!("Then:\n  plimsoll map {} --verify    where its launcher really puts ranks\n  plimsoll map {} --run       whether it is faster, by how much\n", path.display(), path.display())
+        text + &format!(
+            "Then:\n  plimsoll map {} --verify    where its launcher really puts ranks\n  plimsoll map {} --run       whether it is faster, by how much\n",
+            path.display(),
+            path.display()
+        )
     }
 
     /// Both in turn, until it can be told which is faster.
