@@ -111,8 +111,8 @@ fn streams_lose_what_the_papers_calibrate_rows_say() {
     let rows = Calibration::of_papers();
     let mut misses = Vec::new();
     for (file, clock, row, bound) in [
-        ("onload.toml", "2.9", "onload/bandwidth/2.9", 3.0),
-        ("onload.toml", "1.9", "onload/bandwidth/1.9", 2.5),
+        ("onload.toml", "2.9", "onload/bandwidth/2.9", 1.0),
+        ("onload.toml", "1.9", "onload/bandwidth/1.9", 0.5),
         ("offload.toml", "2.9", "offload/bandwidth/2.9", 0.6),
     ] {
         let at = |clock: &str| testbed(file, &[("\nclock_ghz = 1.9", &format!("\nclock_ghz = {clock}"))]);
@@ -124,7 +124,7 @@ fn streams_lose_what_the_papers_calibrate_rows_say() {
     assert!(misses.iter().all(|(.., holds)| *holds), "{misses:?}");
 }
 
-/// Streams over a host's three kinds of cores (B1), within a fifth: a stream is longer than the buffers, and its sends are ranks' work too.
+/// Streams over a host's three kinds of cores (B1), within 2 %: the row is rounded to a tenth.
 #[test]
 fn a_tcp_stream_is_as_fast_as_the_papers_calibrate_row_says() {
     let rows = Calibration::of_papers();
@@ -144,7 +144,7 @@ fn a_tcp_stream_is_as_fast_as_the_papers_calibrate_row_says() {
         let gigabits = finished.sent as f64 * 8e3 / finished.total() as f64;
         let range = rows.range(row).unwrap();
         let over = gigabits / ((range.low + range.high) / 2.0);
-        misses.push((row, gigabits, over, (over - 1.0).abs() <= 0.2));
+        misses.push((row, gigabits, over, (over - 1.0).abs() <= 0.02));
     }
     assert!(misses.iter().all(|(.., holds)| *holds), "{misses:?}");
 }
