@@ -7,6 +7,7 @@
 pub mod cache;
 mod calibration;
 pub mod control;
+pub mod mapping;
 mod meters;
 pub mod mpi;
 pub mod owner;

@@ -1,7 +1,7 @@
 //! Checks of this machine's cores, interfaces and sensors.
 
-use machine::Machine;
 use machine::availability::{Availability, Feature};
+use machine::{Machine, Reading, Source, Steering};
 
 use crate::check::{Check, Worth};
 
@@ -16,11 +16,18 @@ const COUNTERS: Worth =
     Worth { name: "counters", gives: "cycles and cache misses of a message", cost: "absent in results" };
 const ENERGY: Worth = Worth { name: "energy", gives: "joules of each measurement", cost: "absent in results" };
 
-pub fn checks(machine: &Machine) -> Vec<Check> {
+const STEERING: Worth = Worth {
+    name: "steering",
+    gives: "receive work stays on the cores it is sent to (plimsoll steer)",
+    cost: "receive work moves to other cores by itself",
+};
+
+pub fn checks(source: &Source, machine: &Machine) -> Vec<Check> {
     vec![
         dedicated_core(machine),
         at_interfaces(&HOOK, "xdp", &machine.sites),
         at_interfaces(&AF_XDP, "afxdp", &machine.ports),
+        steering(&Steering::read(source)),
         sensor(&COUNTERS, machine),
         sensor(&ENERGY, machine),
     ]
@@ -77,6 +84,15 @@ fn at_interfaces(worth: &Worth, kind: &str, features: &[Feature]) -> Check {
     let mut check = worth.of(availability);
     check.found = format!("{name}: {}", check.found);
     check
+}
+
+fn steering(host: &Steering) -> Check {
+    let undone = host.interfaces.iter().filter(|of| of.up).find_map(|of| Some((&of.interface, of.undone_by.first()?)));
+    match (undone, &host.irqbalance) {
+        (Some((interface, undoing)), _) => STEERING.no(format!("{interface}: {undoing}"), undoing.next()),
+        (None, Reading::Measured(_)) => STEERING.yes("neither irqbalance nor RFS moves it"),
+        (None, _) => STEERING.unknown("processes are not archived", "run it there"),
+    }
 }
 
 fn sensor(worth: &Worth, machine: &Machine) -> Check {

@@ -40,7 +40,7 @@ pub fn examine(source: &Source, programs: Option<&Programs>) -> Result<Checkup> 
     let machine = Machine::read(source)?;
     let mut sections = vec![
         Section { title: "rights", checks: rights::checks(source, &machine) },
-        Section { title: "cores and network", checks: host::checks(&machine) },
+        Section { title: "cores and network", checks: host::checks(source, &machine) },
     ];
     if let Some(programs) = programs {
         sections.push(Section { title: "MPI", checks: mpi::checks(programs) });

@@ -79,7 +79,7 @@ impl Allocation {
     /// The node that this process runs on, as the batch system calls it; the host's own name where it is none of them.
     pub fn here(&self) -> String {
         env::var("SLURMD_NODENAME").unwrap_or_else(|_| {
-            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            let name = crate::this_host();
             self.hosts().into_iter().find(|host| is_host(host, &name)).unwrap_or(name)
         })
     }

@@ -78,7 +78,8 @@ impl Job<'_> {
             Family::OpenMpi => self.open_mpi(&mut command, folder, &names),
             Family::Mpich | Family::IntelMpi => self.hydra(&mut command),
         }
-        let seats = self.seats.map(|seats| self.seated(&mut command, seats, folder)).transpose()?;
+        let seated = self.seats.map(|seats| self.seated(&mut command, seats, folder)).transpose()?;
+        let (seats, of_program) = seated.unzip();
         let spread = |hosts: &[String; 2]| seats.as_ref().map_or_else(|| self.halves(hosts), seats::by_host);
         match self.place {
             Place::Here => {}
@@ -98,7 +99,7 @@ impl Job<'_> {
                 command.current_dir(shared);
             }
         }
-        command.args(&self.options).arg(&self.program).args(&self.arguments);
+        command.args(&self.options).args(of_program.unwrap_or_default()).arg(&self.program).args(&self.arguments);
         if let Some(cores) = &self.cores {
             linux::affinity::confine_child(&mut command, cores)?;
         }
@@ -152,8 +153,9 @@ impl Job<'_> {
         }
     }
 
-    /// Has the launcher put each rank where it shall be. Returns the seats by the names that it has for the hosts.
-    fn seated(&self, command: &mut Command, seats: &Seats, folder: &Path) -> Result<Seats> {
+    /// Has the launcher put each rank where it shall be. Returns the seats by the names that it has for the hosts, and what
+    /// starts the program.
+    fn seated(&self, command: &mut Command, seats: &Seats, folder: &Path) -> Result<(Seats, Vec<String>)> {
         let own = |name: &str| match self.place {
             Place::Here => Some(name.to_owned()),
             Place::Lab { lab, .. } => Host::BOTH.into_iter().find_map(|host| {
@@ -167,7 +169,7 @@ impl Job<'_> {
         let told = Told::new(seats::Launcher::of_installation(self.installation)?, &seats, is_spread, folder)?;
         seats::write(&told.files)?;
         command.args(told.options).args(told.of_each).envs(told.variables);
-        Ok(seats)
+        Ok((seats, told.of_program))
     }
 
     /// The first half of the ranks on the one host, the rest on the other.

@@ -30,3 +30,8 @@ pub mod sieve;
 pub mod summary;
 pub mod transports;
 pub mod trial;
+
+/// The name that this host has for itself.
+pub fn this_host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -213,18 +213,22 @@ pub fn programs(command: &[String]) -> Result<Vec<(String, String)>> {
     Ok(programs)
 }
 
-/// The program within a command, however it is started: what predictions of it are about, whatever carries its messages.
-///
-/// # Errors
-/// The program cannot be found.
-pub fn subject(command: &[String]) -> Result<Subject> {
+/// What starts the program of a command, and the program with its own arguments.
+pub fn launcher(command: &[String]) -> (&[String], &[String]) {
     let words: Vec<OsString> = command.iter().map(OsString::from).collect();
     let line = Line::read(&words);
     let is_program = |word: &OsString| {
         crate::program::find(word).is_ok_and(|found| line.programs.iter().any(|program| program.path == found))
     };
-    let at = words.iter().position(is_program).unwrap_or(0);
-    let own = &command[at..];
+    command.split_at(words.iter().position(is_program).unwrap_or(0))
+}
+
+/// The program within a command, however it is started: what predictions of it are about, whatever carries its messages.
+///
+/// # Errors
+/// The program cannot be found.
+pub fn subject(command: &[String]) -> Result<Subject> {
+    let (_, own) = launcher(command);
     let digests: Vec<String> = programs(own)?.into_iter().map(|(_, digest)| digest).collect();
     Ok(Subject { words: own.join(" "), digest: digests.join(" ") })
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use machine::{Fault, Result};
@@ -104,6 +104,17 @@ impl Relay {
             received.push(signal);
         }
         Ok(received)
+    }
+
+    /// Waits for the end of `child`, passing on to it every signal that comes meanwhile.
+    pub fn wait(&self, child: &mut Child) -> Result<ExitStatus> {
+        loop {
+            let ended = child.try_wait().map_err(|e| Fault::because("the command", e, "run it again"))?;
+            match ended {
+                Some(status) => return Ok(status),
+                None => self.attend(child, Duration::from_secs(1))?,
+            };
+        }
     }
 }
 

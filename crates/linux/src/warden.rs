@@ -91,19 +91,30 @@ impl Warden {
 
     /// One that does what `script` says, which is to wait for the end of its standard input first.
     pub(crate) fn by_script<const N: usize>(script: &str, arguments: [&OsStr; N]) -> Result<Warden> {
-        Command::new("sh")
-            .args(["-c", script, "plimsoll-warden"])
-            .args(arguments)
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "plimsoll-warden"]).args(arguments).stdout(Stdio::null());
+        Warden::by(&mut shell)
+    }
+
+    /// `command`, which is to wait for the end of its standard input first.
+    pub(crate) fn by(command: &mut Command) -> Result<Warden> {
+        command
             .current_dir("/")
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
             .stderr(Stdio::null())
             // A process group of its own: Ctrl-C at the owner's terminal must not end the warden first.
             .process_group(0)
             .spawn()
             .map(Warden)
             .map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => Fault::new("warden: sh", "not installed", "install a POSIX shell"),
+                io::ErrorKind::NotFound => {
+                    let program = command.get_program().display();
+                    Fault::new(
+                        format!("warden: {program}"),
+                        "not installed",
+                        "install a POSIX shell, and plimsoll anew",
+                    )
+                }
                 _ => Fault::because("warden", error, "check the limit on processes (ulimit -u)"),
             })
     }

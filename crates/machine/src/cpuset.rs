@@ -101,6 +101,16 @@ impl CpuSet {
         }
         Some(cpus.into_iter().map(CoreId).collect())
     }
+
+    /// The set in the kernel's mask format, as it takes it.
+    pub fn to_mask(&self) -> String {
+        let words = self.0.last().map_or(1, |last| *last as usize / 32 + 1);
+        let mut mask = vec![0u32; words];
+        self.0.iter().for_each(|n| mask[*n as usize / 32] |= 1 << (n % 32));
+        let mut words = mask.iter().rev();
+        let first = format!("{:x}", words.next().expect("there is one word at least"));
+        words.fold(first, |text, word| format!("{text},{word:08x}"))
+    }
 }
 
 fn cpu_number(text: &str) -> Option<u32> {
@@ -175,6 +185,8 @@ mod tests {
         assert_eq!(mask("3"), "0-1");
         assert_eq!(mask("00000001,80000001"), "0,31-32");
         assert_eq!(mask("00000000"), "");
+        let written = |text: &str| CpuSet::from_list(text).unwrap().to_mask();
+        assert_eq!([written("0,33"), written(""), written("31")], ["2,00000001", "0", "80000000"]);
         assert_eq!(cache_size("1024K\n"), Some(Bytes(1 << 20)));
         assert_eq!(cache_size("32M"), Some(Bytes(32 << 20)));
     }
@@ -192,18 +204,12 @@ mod tests {
         }
     }
 
-    fn mask_of(set: &CpuSet) -> String {
-        let mut words = [0u32; 8];
-        set.iter().for_each(|CoreId(n)| words[n as usize / 32] |= 1 << (n % 32));
-        words.iter().rev().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(",")
-    }
-
     proptest! {
         #[test]
         fn list_and_mask_agree(numbers in prop::collection::vec(0u32..256, 0..64)) {
             let set: CpuSet = numbers.iter().map(|&n| CoreId(n)).collect();
             prop_assert_eq!(CpuSet::from_list(&set.to_string()), Some(set.clone()));
-            prop_assert_eq!(CpuSet::from_mask(&mask_of(&set)), Some(set));
+            prop_assert_eq!(CpuSet::from_mask(&set.to_mask()), Some(set));
         }
 
         #[test]

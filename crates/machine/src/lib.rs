@@ -32,6 +32,7 @@ pub mod seat;
 mod sensor;
 pub mod site;
 pub mod source;
+pub mod steering;
 pub mod topology;
 
 pub use body::BodyKind;
@@ -49,3 +50,4 @@ pub use reading::Reading;
 pub use seat::{Seat, Seats};
 pub use site::{CoreId, Site, SiteKind, XdpMode};
 pub use source::Source;
+pub use steering::Steering;

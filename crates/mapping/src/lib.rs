@@ -8,9 +8,12 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod advice;
 pub mod decision;
 pub mod problem;
+pub mod proving;
 pub mod reason;
 pub mod recorded;
 pub mod search;
 pub mod simulated;
+pub mod steering;

@@ -7,6 +7,7 @@ use profile::summary::{RankSummary, Summary};
 use whatif::answer::{Mapper, Program};
 use whatif::graph::Graph;
 use whatif::lever::Mapping;
+use whatif::lever::mapping::SAMPLED;
 
 use crate::problem::{Load, Problem, Spot, Talk};
 use crate::search::Judge;
@@ -258,6 +259,7 @@ impl<'p> Replays<'p> {
             capability: seats.iter().zip(before).map(|(to, from)| at(*to).free / at(*from).free.max(1e-3)).collect(),
             softirqs: before.iter().map(|spot| ns(at(*spot).softirq)).collect(),
             steered: seats.iter().map(|spot| ns(softirq(*spot))).collect(),
+            stays: SAMPLED,
         }
     }
 

@@ -9,12 +9,12 @@ use clap::Command;
 const STORY: [(&str, &[&str]); 7] = [
     ("Measure", &["study", "calibrate", "bench", "serve", "profile", "top"]),
     ("Decide", &["report", "whatif", "map", "try"]),
-    ("Place", &["mpirun", "engine", "daemon"]),
+    ("Place", &["mpirun", "engine", "steer", "daemon"]),
     ("Verify", &["ledger", "claims"]),
     ("Offcodes", &["plan", "run", "ps", "stop", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),
     // Started by other commands, and not listed.
-    ("Inner", &["peer", "profile-sampler", "seat", "host-agent"]),
+    ("Inner", &["peer", "profile-sampler", "seat", "host-agent", "steering-keeper"]),
 ];
 
 /// Columns of the page.

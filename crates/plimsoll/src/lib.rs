@@ -11,10 +11,12 @@ mod critical;
 mod guide;
 mod machine_page;
 mod map_page;
+mod mappings_page;
 mod offcodes;
 mod opened;
 mod progress;
 mod semantics_page;
+mod steering_page;
 mod sweep_page;
 mod whatif_page;
 
@@ -41,6 +43,7 @@ enum Command {
     Machine(commands::machine::Arguments),
     Doctor(commands::doctor::Arguments),
     Lab(commands::lab::Arguments),
+    Steer(commands::steer::Arguments),
     Bench(commands::bench::Arguments),
     Serve(commands::serve::Arguments),
     Mpirun(commands::mpirun::Arguments),
@@ -59,6 +62,8 @@ enum Command {
     Seat(commands::seat::Arguments),
     #[command(hide = true)]
     HostAgent(commands::host_agent::Arguments),
+    #[command(hide = true)]
+    SteeringKeeper(commands::steering_keeper::Arguments),
 }
 
 /// The commands of this program, with their arguments, without those of the offcodes.
@@ -85,6 +90,12 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Runs the command that these words are, the program's name first.
+fn run_words(words: impl Iterator<Item = String>) -> Result<ExitCode> {
+    let matches = guide::told(offcodes::beside(command())).try_get_matches_from(words);
+    run(&matches.map_err(|e| machine::Fault::because("the next command", e, "report this as a defect"))?)
+}
+
 fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
     if let Some((name, _)) = matches.subcommand()
         && offcodes::has(name)
@@ -100,6 +111,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Machine(arguments) => commands::machine::run(arguments),
         Command::Doctor(arguments) => commands::doctor::run(arguments),
         Command::Lab(arguments) => commands::lab::run(arguments),
+        Command::Steer(arguments) => commands::steer::run(arguments),
         Command::Bench(arguments) => commands::bench::run(arguments),
         Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Mpirun(arguments) => commands::mpirun::run(arguments),
@@ -114,5 +126,6 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),
         Command::Seat(arguments) => commands::seat::run(arguments),
         Command::HostAgent(arguments) => commands::host_agent::run(arguments),
+        Command::SteeringKeeper(arguments) => commands::steering_keeper::run(arguments),
     }
 }

@@ -4,43 +4,11 @@ use std::fmt::Write;
 
 use machine::costs::Interval;
 use machine::count;
+use mapping::advice::Advice;
 use mapping::problem::{ALIKE, Problem, Spot};
 use mapping::reason::{Move, Reason};
 use mapping::search::Found;
 use serde_json::{Value, json};
-
-/// What to do with the ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advice {
-    Move,
-    Keep,
-    CannotTell,
-}
-
-impl Advice {
-    /// A gain of less than this is none.
-    pub const LEAST: f64 = 0.01;
-
-    /// By the time under the best mapping over the recorded one.
-    pub fn of(found: &Found, problem: &Problem, time: &Interval) -> Advice {
-        match () {
-            () if found.seats == problem.seats => Advice::Keep,
-            // Distances have no price.
-            () if found.time == 1.0 => Advice::CannotTell,
-            () if time.middle > 1.0 - Advice::LEAST => Advice::Keep,
-            () if time.high < 1.0 => Advice::Move,
-            () => Advice::CannotTell,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Advice::Move => "move",
-            Advice::Keep => "keep",
-            Advice::CannotTell => "cannot tell",
-        }
-    }
-}
 
 /// Interrupts of a host on another of its cores, while the ranks stay.
 #[derive(Debug, Clone, PartialEq)]

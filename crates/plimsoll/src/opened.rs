@@ -15,11 +15,10 @@ use crate::critical::{self, Names};
 pub struct Opened {
     pub folder: String,
     pub graph: Graph,
-    /// `None` of a schedule.
-    pub profile: Option<Profile>,
     /// Of the whole job; `None`: not known.
     pub seconds: Option<f64>,
-    summary: Option<Summary>,
+    /// `None` of a schedule.
+    pub summary: Option<Summary>,
     places: Places,
 }
 
@@ -29,7 +28,8 @@ impl Opened {
     pub fn profile(path: &Path) -> Result<Opened> {
         let folder = path.display().to_string();
         let mut profile = Profile::open(path)?;
-        let summary = Summary::of(&profile);
+        let mut summary = Summary::of(&profile);
+        profile::cores::fill(&profile, &mut summary);
         let Some(timeline) = profile.timeline.take() else {
             let next = "profile the program again: plimsoll profile --trace -- mpirun ..";
             return Err(Fault::new(folder, "it has no timeline, which a replay needs", next));
@@ -40,7 +40,7 @@ impl Opened {
             return Err(Fault::new(folder, cause, "see plimsoll report DIR"));
         }
         let (seconds, places) = (summary.job.seconds, timeline.places);
-        Ok(Opened { folder, graph, profile: Some(profile), seconds, summary: Some(summary), places })
+        Ok(Opened { folder, graph, seconds, summary: Some(summary), places })
     }
 
     /// # Errors
@@ -49,7 +49,7 @@ impl Opened {
         let folder = file.display().to_string();
         let graph = Graph::of_schedule(&crate::commands::schedule::read(file)?, per_host.unwrap_or(u32::MAX));
         let graph = graph.map_err(|fault| fault.within(&folder))?;
-        Ok(Opened { folder, graph, profile: None, seconds: None, summary: None, places: Places::default() })
+        Ok(Opened { folder, graph, seconds: None, summary: None, places: Places::default() })
     }
 
     pub fn recorded(&self) -> Recorded<'_> {

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use launch::agent::Entrance;
 use linux::lab::{Host, Lab, Options};
+use machine::CoreCapability;
+use machine::capability::CapabilityMap;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -142,6 +144,34 @@ fn a_bench_is_between_this_node_and_the_next_and_ends_what_it_started() {
     assert_eq!(Path::new(called[7]), Path::new(env!("CARGO_BIN_EXE_plimsoll")));
     assert_eq!((called[8], called[9], called[11]), ("serve", "--listen", "--owner"));
     job.assert_ended();
+}
+
+#[test]
+fn the_capability_of_all_nodes_is_one_map_and_a_node_without_answer_has_its_reason() {
+    let script = "case $7 in *gone) echo 'srun: error: node gone is down' >&2; exit 1;; esac\nshift 7\nexec \"$@\"\n";
+    let job = Job::of_slurm("here,localhost,gone", script);
+    let machine = |arguments: &[&str]| {
+        job.command(&[&["machine", "--capability", "--for", "0.2"], arguments].concat()).output().unwrap()
+    };
+    let output = machine(&["--json"]);
+    let (out, said) = texts(&output);
+    assert!(output.status.success(), "{said}");
+    let map: CapabilityMap = serde_json::from_str(&out).unwrap();
+    // The other node is this host too, and tells the same cores.
+    let once = map.cores.len() / 2;
+    let cores = |of: &[CoreCapability]| of.iter().map(|core| core.core).collect::<Vec<_>>();
+    assert!(once > 0 && cores(&map.cores[..once]) == cores(&map.cores[once..]), "{out}");
+    assert_eq!((map.silent.len(), map.silent[0].host.as_str()), (1, "gone"));
+    assert!(map.silent[0].reason.contains("node gone is down"), "{}", map.silent[0].reason);
+    let (page, _) = texts(&machine(&["--hosts", "gone,here"]));
+    assert!(page.lines().any(|line| line.starts_with("gone  not looked at: ") && line.contains("is down")), "{page}");
+
+    let refused = texts(&machine(&["--of", "1"])).1;
+    assert!(refused.contains("a number is that of a process of one host") && refused.contains("--here"), "{refused}");
+    let refused = texts(&machine(&["--hosts", "other"])).1;
+    assert!(refused.contains("it is no node of Slurm job 17"), "{refused}");
+    let alone: CapabilityMap = serde_json::from_str(&texts(&machine(&["--json", "--here"])).0).unwrap();
+    assert_eq!((alone.cores.len(), alone.silent.len()), (once, 0));
 }
 
 #[test]

@@ -287,6 +287,41 @@ fn a_signal_ends_each_kind_of_bench_by_130() {
 }
 
 #[test]
+fn two_ranks_are_measured_on_and_off_the_core_of_their_receive_work() {
+    if !rustix::process::geteuid().is_root() {
+        return skip::test("a lab needs root");
+    }
+    if skip::tool("mpirun.openmpi").is_none() || skip::tool("mpicc.openmpi").is_none() {
+        return;
+    }
+    let &[one, other, ..] = &linux::affinity::allowed().unwrap()[..] else {
+        return skip::test("one core only");
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(["bench", "--mapping", "--rounds", "1", "--imbalance", "0.5", "--json"]);
+    let output = command.args(["--cores", &format!("{},{}", one.0, other.0)]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("not permitted") {
+        return skip::test(said);
+    }
+    assert!(output.status.success(), "{said}");
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let steered = [("on", [one, other]), ("off", [other, one]), ("mismatched", [one, one])];
+    let mappings = all["mappings"].as_array().unwrap();
+    assert_eq!(mappings.len(), steered.len());
+    for (measured, (mapping, cores)) in mappings.iter().zip(steered) {
+        assert_eq!((measured["mapping"].as_str(), &measured["failures"]), (Some(mapping), &serde_json::json!([])));
+        assert_eq!(measured["steered"], serde_json::json!(cores));
+        let block = &measured["blocks"][0];
+        let values = block["values"].as_array().unwrap();
+        assert_eq!(values.len(), 16);
+        assert!(values.iter().all(|value| value[1].as_f64().unwrap() > 0.0), "{values:?}");
+        let ranks = block["exchanges"][0]["ranks"].as_array().unwrap();
+        assert!(ranks.iter().all(|rank| rank["computing"].as_f64().unwrap() > 0.0), "{ranks:?}");
+    }
+}
+
+#[test]
 fn a_peer_called_by_hand_says_so() {
     let output = Command::new(env!("CARGO_BIN_EXE_plimsoll")).arg("peer").stdin(Stdio::null()).output().unwrap();
     assert!(!output.status.success());

@@ -18,9 +18,14 @@ fn printed(arguments: &[&str]) -> String {
 #[test]
 fn pages_read_as_they_did() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/claims");
-    for (name, arguments) in
-        [("table", &[][..]), ("a16", &["A16"]), ("b1", &["b1"]), ("power", &["--power"]), ("open", &["--open"])]
-    {
+    for (name, arguments) in [
+        ("table", &[][..]),
+        ("a16", &["A16"]),
+        ("b1", &["b1"]),
+        ("power", &["--power"]),
+        ("open", &["--open"]),
+        ("mappings", &["--mappings"]),
+    ] {
         let page = printed(arguments);
         assert!(page.lines().all(|line| line.chars().count() <= 120), "{name} is wider than 120 columns");
         golden::check(&folder.join(format!("{name}.txt")), &page);

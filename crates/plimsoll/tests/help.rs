@@ -12,6 +12,8 @@ fn help_reads_as_it_did() {
         "machine",
         "doctor",
         "lab",
+        "steer",
+        "map",
         "bench",
         "mpirun",
         "profile",

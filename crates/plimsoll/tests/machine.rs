@@ -102,3 +102,44 @@ fn a_full_disk_is_a_fault() {
     let output = command.args(["machine", "--root"]).arg(root).stdout(full).output().unwrap();
     assert!(fault(&output).contains("standard output") && fault(&output).contains("Next:"), "{}", fault(&output));
 }
+
+#[test]
+fn the_capability_of_cores_is_of_this_host_and_of_a_time_that_passes() {
+    let mut spinner = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let number = spinner.id().to_string();
+    let of = |arguments: &[&str]| {
+        let output = plimsoll(&[&["--capability", "--here", "--for", "0.5", "--json"], arguments].concat());
+        let map: machine::capability::CapabilityMap = serde_json::from_str(printed(&output)).unwrap();
+        map
+    };
+    let (all, job) = (of(&[]), of(&["--of", &number]));
+    let page = plimsoll(&["--capability", "--here", "--for", "0.2"]);
+    spinner.kill().unwrap();
+    spinner.wait().unwrap();
+    for core in all.cores.iter().chain(&job.cores) {
+        let (low, high) = core.range();
+        assert!(core.taken.value().is_some() && 0.0 <= low && low <= high && high <= 1.0, "{core:?}");
+    }
+    assert_eq!(all.cores.len(), job.cores.len());
+    // Somebody spins all the while.
+    assert!(all.cores.iter().any(|core| *core.taken.value().unwrap() > 0.25), "{all:?}");
+    let printed = printed(&page);
+    assert!(printed.lines().any(|line| line.contains("for ranks")) && printed.contains("over 0.20 s"), "{printed}");
+
+    for (arguments, wanted) in [
+        (&["--capability", "--root", "/"][..], "an archive is of one moment"),
+        (&["--capability", "--here", "--of", "plimsoll no such"], "it does not run here"),
+        (&["--capability", "--here", "--for", "0"], "idle time to 10 ms"),
+        (&["--capability", "--hosts", "n1"], "no job of a batch system"),
+        (&["--of", "1"], "--capability"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .arg("machine")
+            .args(arguments)
+            .env_remove("SLURM_JOB_ID")
+            .env_remove("PBS_JOBID")
+            .output()
+            .unwrap();
+        assert!(fault(&output).contains(wanted), "{arguments:?}: {}", fault(&output));
+    }
+}

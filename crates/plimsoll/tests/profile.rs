@@ -226,6 +226,22 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
     assert!(core(0).wait_share.value().is_some() && core(1).wait_share.value().is_some());
     // Before they pinned themselves, in MPI_Init, the ranks may have been anywhere.
     assert!(core(0).ranks.contains(&0) && core(1).ranks.contains(&1), "{:?}, {:?}", core(0).ranks, core(1).ranks);
+    // Both hosts of the lab are this one, and every core is in the samples once.
+    let capability = |number| summary.capability.iter().find(|of| of.core == CoreId(number)).unwrap();
+    for of in [capability(0), capability(1)] {
+        let (low, high) = of.range();
+        assert!(of.taken.value().is_some() && 0.0 <= low && low <= high && high <= 1.0, "{of:?}");
+    }
+    let softirq = |number| capability(number).softirq.value().copied();
+    eprintln!("of core 0 {:?}, of core 1 {:?}", capability(0), capability(1));
+    // A sender's core hands over what it sends in softirqs too, and others use both: which core has more is for the samples to say.
+    let timed = |number| {
+        let (rx, tx) = (&core(number).softirq_rx_seconds, &core(number).softirq_tx_seconds);
+        rx.value().zip(tx.value()).map(|(rx, tx)| rx + tx)
+    };
+    if let (Some(zero), Some(one)) = (timed(0), timed(1)) {
+        assert!(softirq(1) > Some(0.0) && (softirq(1) > softirq(0)) == (one > zero), "{zero} s, {one} s");
+    }
     let (mut most, mut all) = (0f64, 0.0);
     for (rank, core) in [(zero, core(0)), (one, core(1))] {
         let time = |reading: &Reading<f64>| reading.value().copied();

@@ -83,14 +83,15 @@ fn parts_of_a_command_share_the_seats() {
 #[test]
 fn a_core_that_hwloc_counts_otherwise_is_the_kernels() {
     let Some([one, other]) = two_cores() else { return };
-    if [one, other] != [0, 1] || skip::tool("lstopo-no-graphics").is_none() {
-        return;
+    if [one, other] != [0, 1] {
+        return skip::test("cores 0 and 1 are not both given");
     }
+    let Some(lstopo) = skip::tool("lstopo-no-graphics") else { return };
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("topology.xml").to_str().unwrap().to_owned();
     // Cores 2 and 3 are not there; the second that hwloc counts is core 2.
-    let mut export = Command::new("lstopo-no-graphics");
+    let mut export = Command::new(lstopo);
     export.env("HWLOC_SYNTHETIC", "package:2 core:2 pu:1(indexes=0,2,1,3)").args(["--of", "xml", &file]);
     assert!(export.output().unwrap().status.success());
     let mut words = recorded(&mpi, 2);
@@ -118,6 +119,27 @@ fn plimsoll_mpirun_takes_seats_too() {
         for (rank, cores) in [other.to_string(), one.to_string(), format!("{}", seats.0[2].cores)].iter().enumerate() {
             assert!(said.contains(&format!("said {rank} {cores}").as_str()), "{mpi}: {out}{errors}");
         }
+    }
+}
+
+#[test]
+fn seats_on_both_hosts_of_a_lab_are_taken() {
+    let Some([one, other]) = two_cores() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return skip::test("a lab needs root");
+    }
+    for family in [Family::OpenMpi, Family::Mpich] {
+        let Some(mpi) = Mpi::system(family) else { continue };
+        let folder = tempfile::tempdir().unwrap();
+        let program = mpi.compile_text(PROGRAM, &folder.path().join("program"));
+        // hydra fills one host after the other.
+        let hosts = if mpi.is_open_mpi() { ["b", "a", "b"] } else { ["b", "b", "a"] };
+        let [first, second, third] = hosts.map(|host| format!("plimsoll-{host}"));
+        let seats: Seats = format!("0 {first} {other}\n1 {second} {one}\n2 {third} {one}\n").parse().unwrap();
+        let words = [PLIMSOLL, "mpirun", "-n", "3", "--lab", program.to_str().unwrap(), "said"].map(str::to_owned);
+        let line = Line::new(&words, &seats, folder.path()).unwrap();
+        let found = seats::verify(&line, &seats, Path::new(PLIMSOLL), seats::PATIENCE);
+        assert_eq!(found.unwrap_or_else(|fault| panic!("{mpi}: {fault}")), seats, "{mpi}");
     }
 }
 
@@ -255,7 +277,10 @@ fn srun_has_ranks_on_the_hosts_of_their_seats() {
         return skip::test("another host's name needs root");
     }
     let (_folder, srun) = srun();
-    let text = format!("0 node2 {other}\n1 node1 {other}\n2 node2 {one}\n");
-    let found = through_srun(&srun, "yes", &text.parse().unwrap()).unwrap();
-    assert_eq!(found.to_string(), text);
+    // Where the hosts' cores differ, ranks bind themselves.
+    for cores in [[other, other, one], [other, one, one]] {
+        let text = format!("0 node2 {}\n1 node1 {}\n2 node2 {}\n", cores[0], cores[1], cores[2]);
+        let found = through_srun(&srun, "yes", &text.parse().unwrap()).unwrap();
+        assert_eq!(found.to_string(), text);
+    }
 }

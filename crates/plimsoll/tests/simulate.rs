@@ -7,7 +7,10 @@ use std::process::{Command, Output};
 
 fn simulate(file: &Path, more: &[&str]) -> Output {
     let plimsoll = env!("CARGO_BIN_EXE_plimsoll");
-    Command::new(plimsoll).args(["whatif", "--simulate"]).arg(file).args(more).output().expect("plimsoll starts")
+    let mut command = Command::new(plimsoll);
+    // Nothing was ever calibrated there.
+    command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR")).env_remove("PLIMSOLL_COSTS");
+    command.args(["whatif", "--simulate"]).arg(file).args(more).output().expect("plimsoll starts")
 }
 
 fn testbeds() -> PathBuf {
@@ -99,18 +102,65 @@ fn a_machine_is_described_as_plimsoll_describes_it() {
     assert_eq!(all["hosts"][0]["cores"].as_array().unwrap().len(), 64);
 }
 
+/// What the testbed of that name says once `changes` are made.
+fn refused(testbed: &str, changes: &[(&str, &str)]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = std::fs::read_to_string(testbeds().join(testbed)).unwrap();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    let file = folder.path().join("a.toml");
+    std::fs::write(&file, text).unwrap();
+    let output = simulate(&file, &[]);
+    assert!(!output.status.success(), "{changes:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Each key that plimsoll's engines cannot follow is named, with the reason and the next step.
+#[test]
+fn what_engines_cannot_follow_is_refused() {
+    let engine = "place = \"engine\"";
+    let table = "table = [[0, 1, 2, -1], [3, 4, 5, -1]]";
+    let read = "\"within.read\" = { value = { modelled = 800.0 }, source = \"assumed: a system call\" }\n";
+    for (changes, said) in [
+        (&[(engine, "place = \"softirq\"")][..], "protocol.place: "),
+        (&[(engine, "place = \"device\"")], "protocol.place: "),
+        (&[(engine, "place = \"engine\"\nprogress = \"calls\"")], "protocol.progress: "),
+        (&[(engine, "place = \"engine\"\nwaiting = \"sleep\"")], "protocol.waiting: "),
+        (&[("\"udp\"", "\"tcp\"")], "protocol.network: plimsoll has no network tcp"),
+        (&[("loss = 0.001", "loss = 1.0")], "link.loss: "),
+        (&[("loss = 0.001\n", "")], "link.seed: "),
+        (&[(table, "table = [[0, 1, 2, -1]]")], "protocol.network: all ranks are on one host"),
+        (&[(table, "table = [[0, 1, 2, -1]]"), ("network = \"udp\"", "")], "link.loss: all ranks are on one host"),
+        (&[("engines = [3]", "engines = [3]\ninterrupts = 0")], "machine node: interrupts: "),
+        (&[("engines = [3]", "engines = [3, 2]")], "machine node: engines: plimsoll has one engine core"),
+        (&[(engine, "place = \"rank\"")], "machine node: engines: at place rank"),
+        (&[(engine, "place = \"rank\""), ("engines = [3]\n", "")], "constant handover.byte: the protocol has no such"),
+        (&[("engines = [3]\n", "")], "no core is free for an engine"),
+        (&[("engines = [3]", "engines = [4]")], "mapping, rank 0: core 0 of node-0 is on another socket than core 4"),
+        (&[("[mapping]", "[mapping]\nslice_ms = 1.0")], "mapping.slice_ms: "),
+        (
+            &[("[4, 5, 6, 7]", "[]"), (table, "ranks_a_host = 4")],
+            "mapping, rank 3: it shares core 0 of node-0 with rank 0",
+        ),
+        (&[("turn\"", "turns\"")], "constant turns: "),
+        (&[("modelled = 800.0", "modelled = -1.0")], "constant within.read: it has no value of at least 0"),
+        (&[(read, "")], "constant within.read: the engine's messages within a host were never measured here"),
+    ] {
+        let fault = refused("plimsoll.toml", changes);
+        assert!(fault.contains(said) && fault.contains("Next: "), "{changes:?}: {fault}");
+    }
+    for (to, said) in [("loss = 0.1", "link.loss: "), ("seed = 1", "link.seed: ")] {
+        let fault = refused("onload.toml", &[("[link]", &format!("[link]\n{to}"))]);
+        assert!(fault.contains(said) && fault.contains("profile psm"), "{fault}");
+    }
+    let fault = refused("onload.toml", &[("\"psm\"", "\"psm\"\nnetwork = \"udp\"")]);
+    assert!(fault.contains("protocol.network: profile psm"), "{fault}");
+}
+
 #[test]
 fn mistakes_are_refused_with_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = std::fs::read_to_string(testbeds().join("onload.toml")).unwrap();
-    let refused = |from: &str, to: &str| {
-        assert!(text.contains(from), "{from}");
-        let file = folder.path().join("a.toml");
-        std::fs::write(&file, text.replace(from, to)).unwrap();
-        let output = simulate(&file, &[]);
-        assert!(!output.status.success(), "{to}");
-        String::from_utf8(output.stderr).unwrap()
-    };
     for (from, to, said) in [
         ("watts", "wats", "unknown field"),
         ("latency_us = 1.0", "", "missing field `latency_us`"),
@@ -123,7 +173,7 @@ fn mistakes_are_refused_with_what_to_do() {
         ("clock_ghz = 1.9", "interrupts = 7", "it has no core 7"),
         ("sockets", "cores", "unknown field"),
     ] {
-        let fault = refused(from, to);
+        let fault = refused("onload.toml", &[(from, to)]);
         assert!(fault.contains(said) && fault.contains("Next: "), "{to}: {fault}");
     }
 }

@@ -5,8 +5,12 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use experiment::ledger::{self, Kind, Ledger, Prediction};
 use experiment::trial::store::Store;
 use launch::installation::Family;
+use launch::trial::{carriers_quantity, subject};
+use machine::Nanoseconds;
+use machine::costs::Interval;
 use testbed::Mpi;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -182,4 +186,38 @@ fn carriers_of_an_mpi_program_are_varied_and_proven() {
     assert!(said.contains("  B  carrier plimsoll  "), "{said}");
     assert!(code == 3 || said.contains("B is better: ") && said.contains("\n  plimsoll mpirun -n 2 -- "), "{said}");
     assert!(!said.contains("left out"), "{said}");
+}
+
+/// A program that prints no time, of which delays predicted what it takes over the other carrier.
+#[test]
+fn time_between_init_and_finalize_settles_what_delays_predicted() {
+    let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
+    let place = tempfile::tempdir().unwrap();
+    let silent = PROGRAM.lines().filter(|line| !line.contains("printf") && !line.contains("rank == 0"));
+    let silent = silent.collect::<Vec<_>>().join("\n");
+    let program = mpi.compile_text(&silent, &Path::new(env!("CARGO_TARGET_TMPDIR")).join("try").join("silent"));
+    let program = program.to_str().unwrap();
+    let state = place.path().join("state");
+    let predicted = Prediction {
+        id: 0,
+        made: Nanoseconds(1),
+        kind: Kind::Causal,
+        subject: subject(&["mpirun", "-n", "2", program].map(str::to_owned)).unwrap(),
+        quantity: carriers_quantity("vader", "tcp"),
+        expected: Interval { low: 1.0, middle: 3.0, high: 1_000.0 },
+        because: "a test".into(),
+        choice: None,
+        version: "0".into(),
+    };
+    fs::create_dir_all(state.join("plimsoll")).unwrap();
+    let ledger = ledger::file(&state.join("plimsoll"));
+    Ledger::at(&ledger).unwrap().predict(predicted).unwrap();
+    let varied = ["-n", "2", "--vary", "carrier=vader,tcp", "--metric", "mpi", "--margin", "10", "--budget", "3m"];
+    let mut attempt = command(place.path(), &[&varied[..], &["--", program]].concat());
+    let Output { status, stdout, stderr } = attempt.env("XDG_STATE_HOME", &state).output().unwrap();
+    let (said, errors) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    assert!(matches!(status.code(), Some(0 | 3)), "{said}{errors}");
+    assert!(said.starts_with("time between MPI_Init and MPI_Finalize [s], less is better\n"), "{said}");
+    assert!(said.contains("time over tcp against vader: "), "{said}{errors}");
+    assert_eq!(Ledger::at(&ledger).unwrap().outcomes.len(), 1);
 }

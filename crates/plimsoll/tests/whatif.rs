@@ -198,7 +198,8 @@ fn a_recorded_program_comes_back() {
     let held = asked(&["--buffer", "16", "--recorded-buffer", "64"]);
     assert!(held["what"] == "buffer of 16 B" && held["time"]["low"].as_f64().unwrap() > 0.0, "{held}");
     let slower = asked(&["--capability", "0=0.5,1=0.5"]);
-    assert!(slower["time"]["low"].as_f64().unwrap() > 1.1, "{slower}");
+    // However much of the time a crowded machine has the ranks wait.
+    assert!(slower["time"]["low"].as_f64().unwrap() > 1.0, "{slower}");
     let refused = |words: &[&str], expected: &str| {
         let (code, _, errors) = plimsoll(place, &[&["whatif", "run"], words].concat());
         assert!(code != 0 && errors.contains(expected), "{words:?}: {errors}");
@@ -349,6 +350,50 @@ fn the_critical_path_names_the_line_that_is_waited_for() {
     assert!(said.contains("Slack           for 1 % more time"), "{said}");
 }
 
+/// The same program on one host and on two, which are one after the other what is predicted.
+#[test]
+fn a_recording_on_other_hosts_is_predicted_by_its_mapping() {
+    let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
+    if !rustix::process::geteuid().is_root() {
+        return skip::test("two hosts need root");
+    }
+    let program = mpi.compile_text(MESSAGES, &built("messages-mapped"));
+    let place = tempfile::tempdir().unwrap();
+    let (place, program) = (place.path(), program.to_str().unwrap());
+    for (folder, options) in [("one", &["-q"][..]), ("two", &["-q", "--lab", "--network", "udp"])] {
+        let profile = ["profile", "--trace", "-o", folder, "--", env!("CARGO_BIN_EXE_plimsoll"), "mpirun", "-n", "2"];
+        let (code, _, errors) = plimsoll(place, &[&profile[..], options, &["--", program]].concat());
+        assert_eq!(code, 0, "{errors}");
+    }
+    let mpi = mpi.installation.to_string();
+    let way = |network: Option<&str>| Way {
+        carrier: ENGINE.into(),
+        mpi: mpi.clone(),
+        placement: SiteKind::App,
+        network: network.map(str::to_owned),
+    };
+    keep(place, &[(way(None), 400.0), (way(Some("udp")), 9_000.0)]);
+    for (from, to, hosts) in [("one", "two", "0,1, of two at 0/1"), ("two", "one", "0/1, of one at 0,1")] {
+        let (code, said, errors) = plimsoll(place, &["whatif", from, "--against", to, "--json"]);
+        assert_eq!(code, 0, "{errors}");
+        let all: Value = serde_json::from_str(&said).unwrap();
+        assert!(said.contains(&format!("ranks were at {hosts}: mapped so")), "{said}");
+        assert!(
+            all["unseen_calls"].as_f64().unwrap() < 0.1,
+            "calls are of the reach that they are predicted for: {said}"
+        );
+        for times in [&all["predicted"], &all["whole_mapped"]] {
+            assert!(times["low"].as_f64() > Some(0.0) && times["high"].as_f64() >= times["low"].as_f64(), "{said}");
+        }
+    }
+    let (code, said, _) = plimsoll(place, &["whatif", "one", "--against", "two", "--capability", "1=0.5"]);
+    assert!(code == 0 && said.contains("Mapped          ") && said.contains("computing too as in one"), "{said}");
+    let (code, _, errors) = plimsoll(place, &["whatif", "one", "--against", "two", "--map", "0,1"]);
+    assert!(code != 0 && errors.contains("its ranks were at 0/1, and not at 0,1"), "{errors}");
+    let (code, said, _) = plimsoll(place, &["whatif", "one", "--against", "one"]);
+    assert!(code == 0 && !said.contains("mapped so") && !said.contains("Mapped"), "{said}");
+}
+
 #[test]
 fn what_cannot_be_asked_is_refused() {
     let Some(program) = program() else { return };
@@ -401,6 +446,17 @@ fn a_schedule_runs_over_the_engine_itself() {
     };
     let (whole, lossy) = (all(&["core:1"]), all(&["core:1", "--loss", "0.1"]));
     let of = |all: &Value, what: &str| all[what].as_f64().unwrap();
+    // A cluster file without constants takes the same costs; over a link that adds nothing it takes the same time.
+    let machine = "[[machine]]\nname = \"node\"\ncount = 2\nsockets = [[0, 1]]\nfull_clock_ghz = 2.0\nengines = [1]\n";
+    let link = "[link]\nlatency_us = 0.0\ngigabits_a_second = 0.0\n";
+    let rest = "[protocol]\nprofile = \"plimsoll\"\nplace = \"engine\"\n[mapping]\nranks_a_host = 1\n[program]\nname = \"goal\"\nfile = \"a.goal\"\n";
+    fs::write(place.join("a.toml"), [machine, link, rest].concat()).unwrap();
+    let (code, said, errors) = plimsoll(place, &["whatif", "--simulate", "a.toml", "--json"]);
+    assert_eq!(code, 0, "{errors}");
+    let on_cluster: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(of(&on_cluster, "total_ps") / 1e3, of(&whole, "total_ns"));
+    assert_eq!(on_cluster["engines"]["packets"], whole["packets"]);
+    assert!(said.contains("plimsoll calibrate"), "{said}");
     assert_eq!((of(&whole, "bytes"), of(&whole, "retransmitted")), (200_000.0, 0.0));
     assert!(of(&lossy, "retransmitted") > 0.0 && of(&lossy, "bytes") == 200_000.0, "{lossy}");
     assert!(

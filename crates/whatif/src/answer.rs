@@ -15,7 +15,8 @@ use machine::{Costs, Result};
 
 use crate::gradient::{Gradients, gradients};
 use crate::graph::{Graph, Message, Reach};
-use crate::lever::{Change, Lever, Mapping, Scale, Unknown, mapping};
+use crate::lever::mapping::{self, SAMPLED};
+use crate::lever::{Change, Lever, Mapping, Scale, Unknown};
 use crate::model::{Draw, Price, Prices, Ways};
 use crate::path::{Path, critical};
 use crate::replay::{Buffer, Conditions, Order, PS, Progress, Replayed, Residuals, replay, replay_in};
@@ -314,12 +315,15 @@ impl<'p> Base<'p> {
 
 /// Residuals after a change, by what becomes of their classes.
 fn scaled<'r>(residuals: &'r [i64], graph: &Graph, scale: &[Scale]) -> Cow<'r, [i64]> {
+    // What costs of many orders of magnitude make of them must not leave the instants that there are.
+    let most = i64::MAX / 8 / graph.len().max(1) as i64;
     let mut residuals = Cow::Borrowed(residuals);
     if scale.iter().any(|scale| scale.ratio != 1.0) {
         for (residual, class) in residuals.to_mut().iter_mut().zip(&graph.calls.class) {
             let scale = scale[*class as usize];
             if scale.ratio != 1.0 {
-                *residual = scale.of(*residual as f64) as i64;
+                let most = most.max(residual.abs());
+                *residual = (scale.of(*residual as f64) as i64).clamp(-most, most);
             }
         }
     }
@@ -418,7 +422,14 @@ fn drawn(number: u64) -> (Draw, Unknown) {
     if number == 0 {
         return (
             Draw::default(),
-            Unknown { costs: Draw::default(), follows_clock: 0.5, residual_follows: 0.5, softirqs_inside: 0.5 },
+            Unknown {
+                costs: Draw::default(),
+                follows_clock: 0.5,
+                residual_follows: 0.5,
+                softirqs_inside: 0.5,
+                // As it was sampled.
+                capability_stays: (1.0 - SAMPLED.0) / (SAMPLED.1 - SAMPLED.0),
+            },
         );
     }
     let mut random = Random::stream(SEED, number);
@@ -426,7 +437,8 @@ fn drawn(number: u64) -> (Draw, Unknown) {
     let mut draw = || Draw { trip: [place(), place()], work: [place(), place()] };
     let (recorded, costs) = (draw(), draw());
     let (follows_clock, residual_follows, softirqs_inside) = (random.unit(), random.unit(), random.unit());
-    (recorded, Unknown { costs, follows_clock, residual_follows, softirqs_inside })
+    let capability_stays = random.unit();
+    (recorded, Unknown { costs, follows_clock, residual_follows, softirqs_inside, capability_stays })
 }
 
 #[cfg(test)]

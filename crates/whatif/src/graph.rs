@@ -15,6 +15,7 @@ use std::sync::Arc;
 use profile::timeline::Collective;
 use record::functions::FunctionId;
 
+pub(crate) use builder::called;
 pub use builder::{Adding, Builder};
 
 /// Place of a call in [`Graph::calls`].

@@ -82,6 +82,8 @@ pub struct Unknown {
     pub residual_follows: f64,
     /// The part of the softirqs of a rank's core that fell into its computing, and not into its calls.
     pub softirqs_inside: f64,
+    /// How much of the difference between capabilities stays: a place in [`Mapping::stays`].
+    pub capability_stays: f64,
 }
 
 impl Lever {
@@ -152,7 +154,7 @@ impl Lever {
             after.computing.iter_mut().for_each(|factor| *factor *= slower);
         }
         if let Some(mapping) = &self.mapping {
-            let by_rank = mapping.computing(graph, unknown.softirqs_inside);
+            let by_rank = mapping.computing(graph, unknown.softirqs_inside, unknown.capability_stays);
             for (factor, lane) in after.computing.iter_mut().zip(&graph.lanes) {
                 *factor *= by_rank[lane.rank as usize];
             }

@@ -263,8 +263,8 @@ fn ends_within_a_line(file: &File) -> io::Result<bool> {
     Ok(last[0] != b'\n')
 }
 
-/// A host's name is one component of a path, whatever its kernel says.
-fn file(folder: &Path) -> PathBuf {
+/// That of this host in a folder; the host's name is one component of the path, whatever its kernel says.
+pub fn file(folder: &Path) -> PathBuf {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_') { c } else { '_' };
     let host: String = store::Key::live().host.chars().map(plain).collect();
     folder.join(format!("ledger-{host}.jsonl"))

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use linux::relay::Relay;
 use machine::{Fault, Nanoseconds, Result};
@@ -30,9 +30,6 @@ pub use sampler::{Account, Sampler, Settings};
 
 use crate::preload;
 use crate::running::exit_code;
-
-/// How often the command is looked at between its signals.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -97,7 +94,7 @@ impl<'a> Recorded<'a> {
         command.args(arguments).envs(variables);
         let job = Job {
             command: request.words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-            host: host(),
+            host: crate::this_host(),
             boot: boot(),
             pid: std::process::id(),
             pid_namespace: linux::accounting::pid_namespace(),
@@ -162,18 +159,9 @@ pub fn run(request: &Request) -> Result<u8> {
         eprintln!("plimsoll: the program is delayed on purpose ({perturbation}): its figures will not be its own");
     }
     let mut child = recorded.spawn()?;
-    let status = attend(&mut child, &relay)?;
+    let status = relay.wait(&mut child)?;
     eprint!("{}", recorded.end(status, sampling.map(Sampling::end))?);
     Ok(exit_code(status))
-}
-
-fn attend(child: &mut Child, relay: &Relay) -> Result<ExitStatus> {
-    loop {
-        if let Some(status) = child.try_wait().map_err(|e| Fault::because("the command", e, "run it again"))? {
-            return Ok(status);
-        }
-        relay.attend(child, LOOK)?;
-    }
 }
 
 /// A sampler in a thread of this process, which ends with this or before.
@@ -205,10 +193,6 @@ impl Sampling {
         let died = || Fault::new("the sampler", "it ended with a panic", "report it, and profile with --no-cores");
         self.thread.join().unwrap_or_else(|_| Err(died()))
     }
-}
-
-fn host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// What tells the present start of this host from others.

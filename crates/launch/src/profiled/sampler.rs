@@ -92,7 +92,7 @@ impl Sampler {
         let mut cores = CoresSensor::open()?;
         let energy = EnergySensor::open();
         let boot = super::boot();
-        let host = super::host();
+        let host = crate::this_host();
         let (now, realtime) = (monotonic(), super::now());
         let interval = settings.interval.unwrap_or(USUAL);
         let of = cores.origins();

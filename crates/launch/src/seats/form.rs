@@ -16,6 +16,8 @@ pub(crate) struct Told {
     pub options: Vec<String>,
     /// Before each program.
     pub of_each: Vec<String>,
+    /// What starts each program.
+    pub of_program: Vec<String>,
     pub variables: Vec<(String, String)>,
     pub files: Vec<(PathBuf, String)>,
 }
@@ -43,12 +45,22 @@ impl Told {
                 told.option(&["--map-by", &format!("rankfile:file={path}:hwtcpus:oversubscribe")]);
                 told.option(&["--bind-to", "hwthread:overload-allowed"]);
             }
-            Launcher::Mpich => {
-                told.option(&["-bind-to", &format!("user:{}", of_local_ranks(by, seats)?.join(","))]);
-            }
+            Launcher::Mpich => match of_local_ranks(by, seats) {
+                Some(list) => told.option(&["-bind-to", &format!("user:{}", list.join(","))]),
+                None => {
+                    told.option(&["-bind-to", "none"]);
+                    told.of_program = bound_by_itself("PMI_RANK", seats);
+                }
+            },
             Launcher::Slurm => {
                 let form = if has_single_cores(seats) { "map_cpu" } else { "mask_cpu" };
-                told.option(&[&format!("--cpu-bind={form}:{}", of_local_ranks(by, seats)?.join(","))]);
+                match of_local_ranks(by, seats) {
+                    Some(list) => told.option(&[&format!("--cpu-bind={form}:{}", list.join(","))]),
+                    None => {
+                        told.option(&["--cpu-bind=none"]);
+                        told.of_program = bound_by_itself("SLURM_PROCID", seats);
+                    }
+                }
                 if seats.hosts().iter().any(|host| seats.of(host).count() > cores_of(seats, host).len()) {
                     told.option(&["--overcommit"]);
                 }
@@ -143,22 +155,28 @@ fn cores_of(seats: &Seats, host: &str) -> CpuSet {
     seats.of(host).flat_map(CpuSet::iter).collect()
 }
 
-/// The seats of a host's ranks, in their order, as a launcher writes them that knows one list for all hosts.
-fn of_local_ranks(by: Launcher, seats: &Seats) -> Result<Vec<String>> {
-    let hosts = seats.hosts();
-    let lists: Vec<Vec<&CpuSet>> = hosts.iter().map(|host| seats.of(host).collect()).collect();
-    let longest = lists.iter().max_by_key(|list| list.len()).cloned().unwrap_or_default();
-    if let Some(other) = lists.iter().position(|list| !longest.starts_with(list)) {
-        let cause = format!("{by} takes one list of cores for the ranks of every host, and {} differs", hosts[other]);
-        let next = "give the ranks of each host the same cores in the same order, or start it with Open MPI";
-        return Err(Fault::new("seats", cause, next));
+/// The seats of a host's ranks, in their order, as a launcher writes them that knows one list for all hosts; `None` where
+/// hosts differ.
+fn of_local_ranks(by: Launcher, seats: &Seats) -> Option<Vec<String>> {
+    let lists: Vec<Vec<&CpuSet>> = seats.hosts().iter().map(|host| seats.of(host).collect()).collect();
+    let longest = lists.iter().max_by_key(|list| list.len())?;
+    if lists.iter().any(|list| !longest.starts_with(list)) {
+        return None;
     }
     let single = has_single_cores(seats);
     let word = |cores: &&CpuSet| match by {
         Launcher::Slurm if !single => mask(cores),
         _ => cores.iter().map(|core| core.0.to_string()).collect::<Vec<_>>().join("+"),
     };
-    Ok(longest.iter().map(word).collect())
+    Some(longest.iter().map(word).collect())
+}
+
+/// A shell that takes the cores of its rank, which is in the variable `rank`, before it becomes the program.
+fn bound_by_itself(rank: &str, seats: &Seats) -> Vec<String> {
+    let cores: Vec<String> = seats.0.iter().map(|seat| seat.cores.to_string()).collect();
+    let cores = cores.join(":");
+    let script = format!("exec taskset -c $(echo {cores} | cut -d: -f$(({rank} + 1))) \"$@\"");
+    ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec()
 }
 
 /// hydra fills one host after the other.
@@ -221,15 +239,19 @@ mod tests {
     }
 
     #[test]
+    fn ranks_bind_themselves_where_one_list_does_not_suffice() {
+        let seats = "0 a 1\n1 a 0\n2 b 0,2-3\n";
+        let slurm = told(Launcher::Slurm, seats, true).unwrap();
+        assert_eq!(slurm.options[0], "--cpu-bind=none");
+        let mpich = told(Launcher::Mpich, seats, true).unwrap();
+        assert_eq!(mpich.options.join(" "), "-bind-to none -hosts a:2,b:1");
+        let script = "exec taskset -c $(echo 1:0:0,2-3 | cut -d: -f$((PMI_RANK + 1))) \"$@\"";
+        assert_eq!(mpich.of_program, ["sh", "-c", script, "sh"]);
+    }
+
+    #[test]
     fn what_a_launcher_cannot_do_is_refused_with_what_can() {
         let fault = |by, seats| told(by, seats, true).unwrap_err().to_string();
-        for by in [Launcher::Mpich, Launcher::Slurm] {
-            let fault = fault(by, "0 a 1\n1 a 0\n2 b 0\n");
-            assert!(
-                fault.contains("one list of cores for the ranks of every host, and b differs. Next: give"),
-                "{fault}"
-            );
-        }
         let fault = fault(Launcher::Mpich, "0 a 1\n1 b 1\n2 a 0\n");
         assert!(fault.contains("fills one host after the other"), "{fault}");
         let beyond = told(Launcher::OpenMpi5, "0 elsewhere 60000", true).unwrap_err().to_string();

@@ -26,7 +26,6 @@ mod verified;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -48,9 +47,9 @@ pub enum Launcher {
     OpenMpi4,
     /// From version 5 on (PRRTE): a rankfile in hwloc's numbers.
     OpenMpi5,
-    /// hydra: a list of cores, the same for the ranks of every host.
+    /// hydra: a list of cores for the ranks of every host; where hosts differ, each rank binds itself.
     Mpich,
-    /// `srun`: such a list, and a file of hosts.
+    /// `srun`: the same, with a file of hosts.
     Slurm,
     /// `plimsoll mpirun`: a file of seats.
     Plimsoll,
@@ -171,6 +170,7 @@ impl Line {
                 }
                 let kept = (part.start..part.program.at).filter(|at| !dropped.iter().any(|one| one.at.contains(at)));
                 all.extend(kept.map(|at| recorded[at].clone()));
+                all.extend(told.of_program.iter().cloned());
                 slots.push(all.len());
                 if programs {
                     all.extend_from_slice(&recorded[part.program.at..part.end]);
@@ -220,7 +220,11 @@ impl Line {
 impl fmt::Display for Line {
     /// As for a shell.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted = |word: &str| shlex::try_quote(word).map_or_else(|_| word.to_owned(), |word| word.into_owned());
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+@%".contains(c);
+        let quoted = |word: &str| match shlex::try_quote(word) {
+            Ok(quoted) if word.is_empty() || !word.chars().all(is_plain) => quoted.into_owned(),
+            _ => word.to_owned(),
+        };
         let variables = self.variables.iter().map(|(name, value)| format!("{name}={}", quoted(value)));
         let all: Vec<String> = variables.chain(self.words.iter().map(|word| quoted(word))).collect();
         f.write_str(&all.join(" "))
@@ -289,11 +293,7 @@ fn check_number(parts: &[Part], seats: &Seats) -> Result<()> {
 
 /// Whether a launcher's name for a host is this one's.
 pub(crate) fn is_here(host: &str) -> bool {
-    host == "localhost" || allocation::is_host(host, &this_host())
-}
-
-fn this_host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    host == "localhost" || allocation::is_host(host, &crate::this_host())
 }
 
 pub(crate) fn is_here_alone(seats: &Seats) -> bool {

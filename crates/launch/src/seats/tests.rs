@@ -1,3 +1,5 @@
+use std::fs;
+
 use super::*;
 
 fn line(launcher: &str, words: &str, seats: &str) -> Result<Line> {

@@ -30,17 +30,18 @@ const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLUR
 /// At most so many ranks are named one by one.
 const NAMED: usize = 8;
 
-/// What `plimsoll seat` says: this process's rank, host and cores.
+/// What `plimsoll seat` says: this process's rank, host and cores. `of_slurm`: the host goes by its name as a node.
 ///
 /// # Errors
 /// No launcher has told it its rank.
-pub fn of_this_process() -> Result<String> {
+pub fn of_this_process(of_slurm: bool) -> Result<String> {
     let rank = RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse::<u32>().ok()).ok_or_else(|| {
         let cause = format!("none of {} is set", RANKS.join(", "));
         Fault::new("this process's rank", cause, "start it by mpirun or srun")
     })?;
     let cores: CpuSet = linux::affinity::current()?.into_iter().collect();
-    Ok(format!("{SAYS}{rank} {} {cores}\n", super::this_host()))
+    let node = std::env::var("SLURMD_NODENAME").ok().filter(|_| of_slurm);
+    Ok(format!("{SAYS}{rank} {} {cores}\n", node.unwrap_or_else(crate::this_host)))
 }
 
 /// Starts `line` with `plimsoll`, this program, in place of the user's, and compares where its ranks are with `seats`.
@@ -52,7 +53,9 @@ pub fn verify(line: &Line, seats: &Seats, plimsoll: &Path, limit: Duration) -> R
     line.write()?;
     let folder = tempfile::Builder::new().prefix("plimsoll-seats-").tempdir().map_err(scratch)?;
     let mark = format!("{}-{}", std::process::id(), folder.path().display());
-    let mut command = line.with(&[plimsoll.display().to_string(), "seat".to_owned()]);
+    let mut program = vec![plimsoll.display().to_string(), "seat".to_owned()];
+    program.extend((line.launcher == Launcher::Slurm).then(|| "--slurm".to_owned()));
+    let mut command = line.with(&program);
     let file = |name: &str| fs::File::create(folder.path().join(name)).map_err(scratch);
     command.env(MARK, &mark).stdin(Stdio::null()).stdout(file("output")?).stderr(file("errors")?);
     linux::affinity::inherit_allowed(&mut command)?;
@@ -69,13 +72,15 @@ pub fn verify(line: &Line, seats: &Seats, plimsoll: &Path, limit: Duration) -> R
     let read = |name: &str| trial::read(&folder.path().join(name));
     let (said, complained) = (read("output")?, read("errors")?);
     drop(warden);
-    let next = || format!("run it by hand: {line}");
+    let next = || format!("{}; run it by hand: {line}", next(line.launcher));
     if !in_time {
         let cause = format!("its ranks did not say where they are within {} s", limit.as_secs());
         return Err(Fault::new(subject, cause, next()));
     }
     if !status.success() {
-        let why = trial::why(&complained, &said);
+        // What comes first is the cause of what follows.
+        let first = complained.lines().find(|line| line.to_lowercase().contains("error"));
+        let why = first.map_or_else(|| trial::why(&complained, &said), |line| line.trim().to_owned());
         return Err(Fault::new(subject, format!("exit code {}: {why}", exit_code(status)), next()));
     }
     compared(line.launcher, seats, &said)
@@ -108,8 +113,8 @@ fn next(by: Launcher) -> &'static str {
     match by {
         Launcher::OpenMpi4 => "look for variables OMPI_MCA_rmaps_* and OMPI_MCA_hwloc_*, and at its --report-bindings",
         Launcher::OpenMpi5 => "look for variables PRTE_MCA_*, and whether every host is built like this one",
-        Launcher::Mpich => "build it with hwloc, or start it by srun",
-        Launcher::Slurm => "ask for whole nodes (--exclusive), on a Slurm with TaskPlugin=task/affinity",
+        Launcher::Mpich => "look for variables HYDRA_*, or start it by srun",
+        Launcher::Slurm => "start it within `salloc --exclusive`, on a Slurm with TaskPlugin=task/affinity",
         Launcher::Plimsoll => "leave options that place ranks out of its --mpirun-args",
     }
 }
@@ -117,7 +122,7 @@ fn next(by: Launcher) -> &'static str {
 /// Whether a launcher's name for a host is that of the host which calls itself `own`. Addresses are names that hosts do not know.
 fn is_host(asked: &str, own: &str) -> bool {
     allocation::is_host(asked, own)
-        || asked == "localhost" && own == super::this_host()
+        || asked == "localhost" && own == crate::this_host()
         || asked.parse::<std::net::IpAddr>().is_ok()
 }
 
@@ -157,7 +162,7 @@ mod tests {
             "rank 0: asked node1:1, got node2:1",
             "rank 1: asked node1:0, got node1:0-1",
             "rank 2: asked node2:0-3, it said nothing",
-            "Next: ask for whole nodes",
+            "Next: start it within `salloc --exclusive`",
         ] {
             assert!(wrong.contains(expected), "{wrong}");
         }

@@ -10,7 +10,8 @@ use std::str::FromStr;
 use machine::{Fault, FaultKind, Result};
 
 use super::namespace::Namespace;
-use super::{AS_ROOT, Host, HostStatus, INTERFACE, Options, ethtool, steering};
+use super::{AS_ROOT, Host, HostStatus, INTERFACE, Options, steering};
+use crate::ethtool;
 
 pub(super) fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
@@ -57,7 +58,7 @@ pub(super) fn configure(hosts: &[Namespace; 2], options: &Options) -> Result<()>
             if options.threaded_napi {
                 set_threaded_napi(true)?;
             }
-            steering::write(INTERFACE, options.protocol_core)
+            steering::write(options.protocol_core)
         })?
         .map_err(|fault| fault.within(host.host()))?;
     }
@@ -95,7 +96,7 @@ pub(super) fn status(host: Host) -> Result<HostStatus> {
         mtu: read("mtu")?,
         gro: ethtool::gro(INTERFACE)?,
         threaded_napi: read::<u8>("threaded").ok().map(|threaded| threaded != 0),
-        protocol_cores: steering::read(INTERFACE)?,
+        protocol_cores: steering::read()?,
         processes: Vec::new(),
     })
 }

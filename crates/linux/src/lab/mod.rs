@@ -10,7 +10,6 @@
 //! - *named* ([`Lab::up`], [`Lab::down`]): kept by `/run/netns/NAME-a` and `/run/netns/NAME-b` until taken down.
 
 mod door;
-mod ethtool;
 mod link;
 mod named;
 mod namespace;
@@ -207,16 +206,17 @@ impl Lab {
     /// Steers the receive processing of both hosts to `core` (RPS), or back to the core of the sender, and reads back
     /// what is in force.
     pub fn steer(&self, core: Option<CoreId>) -> Result<Steering> {
-        steering::check(core)?;
-        for host in &self.hosts {
-            host.inside(|| steering::write(INTERFACE, core))?.map_err(|fault| fault.within(host.host()))?;
-        }
-        self.steering(core)
+        self.steer_each([core; 2])
     }
 
-    fn steering(&self, asked: Option<CoreId>) -> Result<Steering> {
-        let read = |host: Host| self.inside(host, || steering::read(INTERFACE))?.map_err(|fault| fault.within(host));
-        Ok(Steering { asked, in_force: [read(Host::A)?, read(Host::B)?] })
+    /// The same, each host by itself.
+    pub fn steer_each(&self, cores: [Option<CoreId>; 2]) -> Result<Steering> {
+        for (host, core) in self.hosts.iter().zip(cores) {
+            steering::check(core)?;
+            host.inside(|| steering::write(core))?.map_err(|fault| fault.within(host.host()))?;
+        }
+        let read = |host: Host| self.inside(host, steering::read)?.map_err(|fault| fault.within(host));
+        Ok(Steering { asked: cores, in_force: [read(Host::A)?, read(Host::B)?] })
     }
 
     /// What is in force in both hosts, read back from the kernel.

@@ -6,11 +6,12 @@ use std::io;
 use machine::topology::Topology;
 use machine::{CoreId, CpuSet, Result};
 
-use super::group::{self, CORE, Group, Maker, REST, Version, start_of};
+use super::group::{self, CORE, Group, Maker, REST, Version};
 use super::keeper::Keeper;
 use super::{Means, not_possible};
 use crate::accounting::current_thread;
 use crate::mask;
+use crate::ownership::start_of;
 
 /// Undone when dropped, and by a process of its own when the owner is killed.
 pub(super) struct Partition {

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use machine::{CoreId, CpuSet, Fault, Result};
 use rustix::fs::FlockOperation;
 
+use crate::ownership::start_of;
+
 const SUBJECT: &str = "cpusets";
 
 /// Which hierarchy has the cpusets.
@@ -324,18 +326,6 @@ pub(super) const REST: &str = "rest";
 
 fn own_namespace() -> io::Result<u64> {
     fs::metadata("/proc/self/ns/pid").map(|namespace| namespace.ino())
-}
-
-/// The 22nd field of `stat`. The second, the name, may hold blanks and parentheses. A zombie has ended.
-pub(super) fn start_of(process: u32) -> io::Result<u64> {
-    let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    let odd = || io::Error::new(io::ErrorKind::InvalidData, "no start time in stat");
-    let (_, after) = text.rsplit_once(')').ok_or_else(odd)?;
-    let mut fields = after.split_ascii_whitespace();
-    if fields.next() == Some("Z") {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    fields.nth(18).and_then(|field| field.parse().ok()).ok_or_else(odd)
 }
 
 /// Removes what killed owners left in this thread's cpuset or around it, and gives back the cores. Returns how many

@@ -15,8 +15,8 @@ pub struct CoreTime {
 }
 
 impl CoreTime {
-    /// [`taken`](super::CoreCapability::taken). What the account of the job's threads has and the job did not is taken to strike the job as often as
-    /// the job had the core.
+    /// [`taken`](super::CoreCapability::taken). What the account of the job's threads has, and the job did not do, is taken to strike the
+    /// job as often as the job had the core.
     pub fn taken(&self) -> Reading<f64> {
         let own = self.own.clamp(0.0, 1.0);
         let beside = (self.busy - own).clamp(0.0, 1.0);

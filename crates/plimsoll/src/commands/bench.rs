@@ -10,6 +10,7 @@ use machine::choice::{Choice, for_polling_here};
 use machine::topology::Topology;
 use machine::{Bytes, CoreId, Fault, Probe, Result, Site, count};
 
+use super::bench_mapping;
 use super::bench_mpi;
 use super::bench_profiler;
 use super::bench_semantics;
@@ -69,6 +70,8 @@ pub struct Arguments {
     mpi: bench_mpi::Arguments,
     #[command(flatten)]
     profiler: bench_profiler::Arguments,
+    #[command(flatten)]
+    mapping: bench_mapping::Arguments,
 }
 
 #[derive(Clone)]
@@ -131,6 +134,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.profiler.profiler {
         let cores = two_cores(arguments.cores)?;
         return bench_profiler::run(arguments.profiler, program, cores, arguments.rounds, arguments.json);
+    }
+    if arguments.mapping.mapping {
+        let cores = two_cores(arguments.cores)?;
+        return bench_mapping::run(arguments.mapping, program, cores, arguments.rounds, arguments.json);
     }
     if arguments.mpi.mpi {
         let protocol_core = arguments.protocol_core.map(CoreId);

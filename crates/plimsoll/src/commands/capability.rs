@@ -11,8 +11,9 @@ use linux::accounting::{CapabilityProbe, JobProcess};
 use machine::capability::{CapabilityMap, SilentHost};
 use machine::{Fault, Result};
 
-/// How often it is looked where the job's threads are.
+/// How often it is looked where the job's threads are, as long as that takes no more than a part of the time.
 const GLANCE: Duration = Duration::from_millis(20);
+const PART: u32 = 100;
 
 /// For the batch system to start it on a node, beside the time that it looks.
 const ANSWERS: Duration = Duration::from_secs(60);
@@ -58,10 +59,13 @@ impl Looks {
 
     fn of_this_host(&self) -> Result<CapabilityMap> {
         let mut probe = CapabilityProbe::begin(&self.of)?;
+        let mut pause = GLANCE;
         let until = Instant::now() + Duration::from_secs_f64(self.seconds);
         while Instant::now() < until && !linux::signal::interrupted() {
-            sleep(GLANCE.min(until.saturating_duration_since(Instant::now())));
+            sleep(pause.min(until.saturating_duration_since(Instant::now())));
+            let begun = Instant::now();
             probe.glance();
+            pause = GLANCE.max(PART * begun.elapsed());
         }
         probe.end()
     }

@@ -2,9 +2,10 @@ use std::process::ExitCode;
 
 use linux::output;
 use machine::{Fault, Result};
+use whatif::claims::programs::figures::figures;
 use whatif::claims::{Calibration, Sweep, judge, open, power, predict, stream};
 
-use crate::claims_page;
+use crate::{claims_page, mappings_page};
 
 /// Holds models against every figure of the papers that plimsoll rests on, beside what a simple rule would say
 ///
@@ -12,7 +13,7 @@ use crate::claims_page;
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Explain one row: its words, the equation, the parameters, what it reads, the score
-    #[arg(value_name = "ID", conflicts_with_all = ["power", "open"])]
+    #[arg(value_name = "ID", conflicts_with_all = ["power", "open", "mappings"])]
     id: Option<String>,
     /// Watts saved against performance lost by clock, with the knee
     #[arg(long)]
@@ -20,20 +21,26 @@ pub struct Arguments {
     /// What the papers leave open: cores that make onload equal to offload, and when a node's one engine stops scaling
     #[arg(long)]
     open: bool,
-    /// Print rows, predictions, scores and both pages as JSON
-    #[arg(long, conflicts_with_all = ["id", "power", "open"])]
+    /// Paper 002's programs under its mappings, simulated: who computes, sends and waits, and what a mapping gains
+    #[arg(long)]
+    mappings: bool,
+    /// Print rows, predictions, scores and all pages as JSON
+    #[arg(long, conflicts_with_all = ["id", "power", "open", "mappings"])]
     json: bool,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let (rows, sweep) = (Calibration::of_papers(), Sweep::default());
-    if arguments.power || arguments.open {
+    if arguments.power || arguments.open || arguments.mappings {
         if arguments.power {
             let (curves, knee) = (power::curves(&rows, sweep)?, stream::knee(&rows, sweep)?);
             output::print(&claims_page::power(&curves, knee, power::shares(&rows, sweep)?))?;
         }
         if arguments.open {
             output::print(&claims_page::open(&open::break_even(&rows, sweep)?, &open::scaling(&rows, sweep)?))?;
+        }
+        if arguments.mappings {
+            output::print(&mappings_page::page(&figures(&rows, sweep)?))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -49,6 +56,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
                 "power": power::curves(&rows, sweep)?,
                 "break_even": open::break_even(&rows, sweep)?,
                 "scaling": open::scaling(&rows, sweep)?,
+                "mappings": figures(&rows, sweep)?,
             }))? + "\n"
         }
         None => claims_page::table(&rows, &judgement),

@@ -1,40 +1,270 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use experiment::ledger::Ledger;
+use launch::seats::{self, Line};
 use linux::output;
-use machine::costs::Interval;
-use machine::{Fault, Result, count};
+use machine::choice::Distance;
+use machine::costs::{Interval, store};
+use machine::seat::{Seat, Seats};
+use machine::{CoreCapability, CoreId, Fault, Machine, Reading, Result, Source, count};
+use mapping::advice::{Advice, LEAST};
+use mapping::problem::Problem;
 use mapping::reason::moves;
+use mapping::recorded::{Recorded, Replays};
 use mapping::search::search;
 use mapping::simulated::Simulated;
+use mapping::steering::steerings;
+use whatif::answer::Program;
+use whatif::lever::Lever;
+use whatif::replay::Buffer;
 use whatif::simulate::cluster::file::Simulation;
 
-use super::whatif::print;
-use crate::map_page::Page;
+use super::simulate::testbed;
+use super::whatif::{MOST_OUTSIDE, expectation, of_job, print};
+use crate::map_page::{Page, Steered};
+use crate::opened::Opened;
+use crate::whatif_page::shell;
 
-/// Proposes which rank belongs on which core, with what that gains.
+/// Proposes which rank belongs on which core, with what that gains, or advises to keep the mapping.
+///
+/// DIR is a profile with a timeline (plimsoll profile --trace). A search proposes mappings: ranks that wait go to cores that other
+/// work takes part of, partners with large messages on two hosts to cores of equal capability, and partners on one host near to
+/// each other. Each is judged by a replay of the timeline. To steer the interrupts instead is priced beside it.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Arguments {
+    /// Folder of a profile
+    #[arg(value_name = "DIR", required_unless_present = "simulate")]
+    folder: Option<PathBuf>,
     /// Map the simulated program of FILE (docs/simulate.md) in place of a recorded one
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "folder")]
     simulate: Option<PathBuf>,
     /// Let ranks change their hosts
     #[arg(long)]
     across: bool,
+    /// The share of a core that ranks can have, where it was not sampled or will be another: node1:0=0.7
+    #[arg(long, value_name = "HOST:CORE=SHARE", requires = "folder", value_parser = capability)]
+    capability: Vec<(String, u32, f64)>,
+    /// What carried the messages of the recorded run, if its command does not say
+    #[arg(long, value_name = "NAME", requires = "folder")]
+    recorded: Option<String>,
+    /// What a connection of the recorded run took in before its receiver took it out: 64KiB, unlimited
+    #[arg(long, value_name = "SIZE", requires = "folder", default_value_t)]
+    recorded_buffer: Buffer,
+    /// Start the launch line with a program that reads back where it is, and compare
+    #[arg(long, requires = "folder")]
+    verify: bool,
+    /// Run the job as it was and with the proposed mapping in turn (plimsoll try), with what is expected in the ledger
+    #[arg(long, requires = "folder", conflicts_with = "json")]
+    run: bool,
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
 }
 
+const EXAMPLES: &str = "Examples:
+  plimsoll profile --trace -o run -- mpirun -n 8 ./program
+  plimsoll map run
+  plimsoll map run --verify
+  plimsoll map run --run
+  plimsoll map run --capability node1:0=0.7
+  plimsoll map --simulate lammps-b";
+
+fn capability(text: &str) -> Result<(String, u32, f64)> {
+    let read = || {
+        let (spot, share) = text.split_once('=')?;
+        let (host, core) = spot.rsplit_once(':')?;
+        let share = share.parse().ok().filter(|share| (0.01..=1.0).contains(share))?;
+        (!host.is_empty()).then_some((host.to_owned(), core.parse().ok()?, share))
+    };
+    read().ok_or_else(|| {
+        let cause = "it is no core of a host with a share from 0.01 to 1";
+        Fault::new(format!("capability '{text}'"), cause, "write it like node1:0=0.7")
+    })
+}
+
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    if let Some(file) = &arguments.simulate {
-        return simulated(file, &arguments);
+    match &arguments.simulate {
+        Some(file) => simulated(file, &arguments),
+        None => recorded(arguments.folder.as_deref().unwrap_or(Path::new("")), &arguments),
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// The best mapping of a recorded program.
+fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
+    let opened = Opened::profile(path)?;
+    let Opened { graph, folder, .. } = &opened;
+    let Some(summary) = &opened.summary else { return Ok(ExitCode::FAILURE) };
+    let known = store::live()?;
+    let ways = opened.recorded().ways(&known.costs, arguments.recorded.as_deref())?;
+    let mut notes = graph.notes.clone();
+    notes.extend(known.note);
+    let program = Program::over(graph, &known.costs, ways, arguments.recorded_buffer)?;
+    if program.contradicted {
+        notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
+    }
+    let cores = said(&summary.capability, &arguments.capability)?;
+    let problem = Recorded { graph, summary, capability: &cores, across: arguments.across }.problem(distance()?)?;
+    if problem.distances.is_empty() {
+        notes.push("how near cores are to each other makes no difference, or is not known".to_owned());
+    }
+    let replays = Replays::of(&problem, graph, &program, summary.totals.seconds)?;
+    let found = search(&problem, &replays)?;
+    let steered = steerings(&problem, |of| replays.under(replays.steering(&of.softirqs)), LEAST)?;
+    let mappings = [replays.mapping(&found.seats)].into_iter();
+    let mappings = mappings.chain(steered.iter().map(|(of, _)| replays.steering(&of.softirqs)));
+    let levers: Vec<Lever> = mappings.map(|of| Lever { mapping: Some(of), ..Lever::default() }).collect();
+    let answers = program.ask(&levers.iter().collect::<Vec<_>>())?;
+    let time = if found.seats == problem.seats { Interval::exactly(1.0) } else { answers[0].time };
+    let core = |spot: u32| problem.spots[spot as usize].core.0;
+    let steered = steered.into_iter().zip(&answers[1..]).map(|((of, _), answer)| Steered {
+        host: problem.hosts[of.host as usize].clone(),
+        from: of.from.iter().map(|spot| core(*spot)).collect(),
+        to: core(of.to),
+        time: answer.time,
+    });
+    let steered: Vec<Steered> = steered.collect();
+    let subject = format!(
+        "{folder}: {} on {}, {}",
+        count::of(problem.ranks.len() as u64, "rank"),
+        count::of(problem.hosts.len() as u64, "host"),
+        count::of(graph.len() as u64, "call")
+    );
+    let page = Page {
+        subject: &subject,
+        judged: "replayed",
+        problem: &problem,
+        found: &found,
+        moves: &moves(&problem, &found.seats),
+        time,
+        steered: &steered,
+        notes: &notes,
+    };
+    let proposed = (page.advice() != Advice::Keep).then(|| Proposed::of(&opened, &problem, &found.seats, path, &time));
+    let proposed = proposed.transpose()?;
+    let line = proposed.as_ref().map(|proposed| &proposed.line);
+    print(arguments.json, || page.terminal(), || {
+        let mut json = page.json();
+        json["line"] = line.map(ToString::to_string).into();
+        json
+    })?;
+    let Some(proposed) = proposed else { return Ok(ExitCode::SUCCESS) };
+    if !arguments.json {
+        output::print(&proposed.words(path))?;
+    }
+    if arguments.verify {
+        let own = std::env::current_exe().map_err(|e| Fault::because("this program's own file", e, "reinstall it"))?;
+        let seats = seats::verify(&proposed.line, &proposed.seats, &own, seats::PATIENCE)?;
+        if !arguments.json {
+            let ranks = count::of(seats.0.len() as u64, "rank");
+            output::print(&format!("Read back: {ranks} where they are to be.\n"))?;
+        }
+    }
+    if arguments.run { proposed.run(folder) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// The launch line of a mapping, beside today's.
+struct Proposed {
+    now: Vec<String>,
+    line: Line,
+    seats: Seats,
+    /// Of the whole job over today's; `None`: its start and end are most of it.
+    expected: Option<Interval>,
+}
+
+impl Proposed {
+    fn of(opened: &Opened, problem: &Problem, spots: &[u32], path: &Path, time: &Interval) -> Result<Proposed> {
+        let now = opened.recorded().command.to_vec();
+        let seat = |spot: &u32| {
+            let spot = &problem.spots[*spot as usize];
+            Seat { host: problem.hosts[spot.host as usize].clone(), cores: [spot.core].into_iter().collect() }
+        };
+        let seats = Seats(spots.iter().map(seat).collect());
+        let folder = std::path::absolute(path).map_err(|e| Fault::because(path.display().to_string(), e, "name it anew"))?;
+        let line = Line::new(&now, &seats, &folder.join("map"))?;
+        line.write()?;
+        let replayed = opened.summary.as_ref().map_or(0.0, |summary| summary.totals.seconds);
+        let outside = opened.seconds.map_or(0.0, |whole| (whole / replayed.max(1e-9) - 1.0).max(0.0));
+        let expected = (outside <= MOST_OUTSIDE).then(|| of_job(time, outside, (0.9, 1.1)));
+        Ok(Proposed { now, line, seats, expected })
+    }
+
+    fn words(&self, path: &Path) -> String {
+        let mut text = format!("\nRun it so:\n  {}\n", self.line);
+        if !self.line.replaced.is_empty() {
+            text += &format!("It replaces {}\n", self.line.replaced.join(", "));
+        }
+        text + &format!("Then:\n  plimsoll map {} --verify    where its launcher really puts ranks\n  plimsoll map {} --run       whether it is faster, by how much\n", path.display(), path.display())
+    }
+
+    /// Both in turn, until it can be told which is faster.
+    fn run(self, folder: &str) -> Result<ExitCode> {
+        let mut words = self.line.words;
+        if !self.line.variables.is_empty() {
+            let variables = self.line.variables.iter().map(|(name, value)| format!("{name}={value}"));
+            words = ["env".to_owned()].into_iter().chain(variables).chain(words).collect();
+        }
+        let (now, then) = (shell(&self.now), shell(&words));
+        match self.expected {
+            Some(expected) => _ = Ledger::open()?.predict(expectation(folder, &then, &now, expected))?,
+            None => eprintln!("Nothing is kept in the ledger: most of the job is its start and end."),
+        }
+        let own = ["plimsoll", "try", "--"].map(str::to_owned).into_iter();
+        crate::run_words(own.chain(self.now).chain(["--".to_owned()]).chain(words))
+    }
+}
+
+/// What was sampled of the cores, but for what the user says.
+fn said(sampled: &[CoreCapability], said: &[(String, u32, f64)]) -> Result<Vec<CoreCapability>> {
+    let mut cores = sampled.to_vec();
+    for (host, core, share) in said {
+        let known = cores.iter().position(|of| of.host == *host && of.core.0 == *core);
+        let hosts: Vec<&str> = sampled.iter().map(|of| of.host.as_str()).collect();
+        let at = known.unwrap_or_else(|| {
+            cores.push(CoreCapability {
+                host: host.clone(),
+                core: CoreId(*core),
+                taken: Reading::absent("not sampled"),
+                softirq: Reading::absent("not sampled"),
+                clock: Reading::absent("not sampled"),
+                sibling: Reading::absent("not sampled"),
+            });
+            cores.len() - 1
+        });
+        if known.is_none() && !hosts.is_empty() && !hosts.contains(&host.as_str()) {
+            let mut names = hosts;
+            names.dedup();
+            let cause = format!("no rank ran there; ranks ran on {}", names.join(", "));
+            return Err(Fault::new(format!("host {host}"), cause, "name one of these"));
+        }
+        let of = &mut cores[at];
+        of.taken = Reading::Measured(1.0 - share);
+        let softirq = of.softirq.value().map(|softirq| softirq.min(1.0 - share));
+        of.softirq = softirq.map_or_else(|| Reading::absent("said by hand"), Reading::Measured);
+        of.clock = Reading::Measured(1.0);
+    }
+    Ok(cores)
+}
+
+/// Of two cores of a host, as far as it is this one: 0 the same, 1 the farthest.
+fn distance() -> Result<impl Fn(&str, CoreId, CoreId) -> Option<f32>> {
+    let topology = Machine::read(&Source::live())?.topology;
+    let here = launch::this_host();
+    let share = move |distance: Distance| match distance {
+        Distance::Same => 0.0,
+        Distance::Core => 0.1,
+        Distance::Cache(level) => 0.1 + 0.1 * level as f32,
+        Distance::Node => 0.6,
+        Distance::Package => 0.8,
+        Distance::Machine(_) => 1.0,
+    };
+    Ok(move |host: &str, one: CoreId, other: CoreId| (host == here).then(|| share(topology.distance(one, other))))
 }
 
 /// The best mapping of a simulated program.
 fn simulated(file: &Path, arguments: &Arguments) -> Result<ExitCode> {
+    let file = &testbed(file)?;
     let simulation = Simulation::read(file)?;
     let within = |fault: Fault| fault.within(file.display());
     let simulated = Simulated::of(simulation.cluster.clone(), || simulation.start()).map_err(within)?;

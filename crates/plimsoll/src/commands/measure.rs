@@ -17,7 +17,7 @@ use experiment::rounds::{Blocks, Plan, conduct};
 use experiment::trial::conduct::Commands;
 use experiment::trial::design::Arm;
 use launch::installation::Choice;
-use launch::trial::{Starter, carriers_quantity, subject};
+use launch::trial::{self, Starter, carriers_quantity, subject};
 use linux::output;
 use linux::warden::Warden;
 use machine::{Bytes, CoreId, Fault, Nanoseconds, Probe, Result, count};
@@ -26,6 +26,8 @@ use profile::tables::Tables;
 use record::perturbation::Perturbation;
 use tempfile::TempDir;
 use whatif::causal::{self, Design, Factor, Findings, Shown};
+
+use crate::whatif_page::shell;
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -118,13 +120,48 @@ pub fn run(arguments: Arguments, json: bool) -> Result<ExitCode> {
             version: env!("CARGO_PKG_VERSION").into(),
         };
         let words = format!(
-            "Expected over {to}: {:.3} times as long ({:.3} .. {:.3}): {}. In the ledger.\n",
-            prediction.expected.middle, prediction.expected.low, prediction.expected.high, prediction.because
+            "Expected over {to}: {:.3} times as long ({:.3} .. {:.3}): {}. In the ledger.\nTo hold that against what comes:\n{}\n",
+            prediction.expected.middle,
+            prediction.expected.low,
+            prediction.expected.high,
+            prediction.because,
+            settled_by(&arguments.command, from, to)
         );
         Ledger::open()?.predict(prediction)?;
         output::print(&words)?;
     }
     Ok(super::exit_code())
+}
+
+/// The trial that settles what is expected: of the same program, with the other options of `plimsoll mpirun` that it had.
+fn settled_by(command: &[String], from: &str, to: &str) -> String {
+    let (launcher, program) = trial::launcher(command);
+    let ours = launcher.iter().position(|word| word == "mpirun").is_some_and(|at| at > 0);
+    let (mut ranks, mut options) = (String::new(), Vec::new());
+    let (mut axis, mut values) = ("carrier", [from, to].map(str::to_owned));
+    let mut words = launcher.iter().skip_while(|word| *word != "mpirun").skip(1);
+    while let Some(word) = words.next() {
+        let (name, value) = word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value)));
+        let mut value = || value.map(str::to_owned).or_else(|| words.next().cloned()).unwrap_or_default();
+        match name {
+            "-n" | "-np" | "--np" | "--ranks" => ranks = value(),
+            "--carrier" => drop(value()),
+            "--network" => {
+                axis = "network";
+                let network = value();
+                // The name of an interface comes with one of them alone.
+                let of = |name: &String| network.split(':').next() == Some(name);
+                values.iter_mut().filter(|name| of(name)).for_each(|name| name.clone_from(&network));
+            }
+            "-q" | "--quiet" | "--" => {}
+            _ if ours => options.push(word.clone()),
+            _ => {}
+        }
+    }
+    let options = options.join(" ");
+    let options = if options.is_empty() { options } else { format!(" --mpirun='{options}'") };
+    let [from, to] = values;
+    format!("plimsoll try -n {ranks}{options} --vary {axis}={from},{to} --metric mpi -- {}", shell(program))
 }
 
 /// Rounds in which both carriers are measured.
@@ -287,5 +324,22 @@ impl Blocks for Runs<'_> {
 
     fn stopped(&self) -> bool {
         linux::signal::interrupted() || self.began.elapsed() > self.budget
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_settles_a_prediction_is_the_same_program_over_both() {
+        let settled =
+            |command: &str, from, to| settled_by(&command.split(' ').map(str::to_owned).collect::<Vec<_>>(), from, to);
+        let over_networks =
+            settled("plimsoll mpirun -q --lab --network afxdp:lab0 -n 2 -- /bin/echo -n 1", "afxdp", "udp");
+        let expected = "-n 2 --mpirun='--lab' --vary network=afxdp:lab0,udp --metric mpi -- /bin/echo -n 1";
+        assert_eq!(over_networks, format!("plimsoll try {expected}"));
+        let over_carriers = settled("mpirun -n 2 --mca btl self,vader /bin/echo 1", "vader", "tcp");
+        assert_eq!(over_carriers, "plimsoll try -n 2 --vary carrier=vader,tcp --metric mpi -- /bin/echo 1");
     }
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 mod against;
 pub mod bench;
+mod bench_mapping;
 mod bench_mpi;
 mod bench_profiler;
 mod bench_semantics;
@@ -29,6 +30,8 @@ pub mod schedule;
 pub mod seat;
 pub mod serve;
 pub mod simulate;
+pub mod steer;
+pub mod steering_keeper;
 pub mod study;
 pub mod top;
 pub mod r#try;

@@ -8,7 +8,7 @@ use launch::profiled::Line;
 use linux::output;
 use machine::costs::{Interval, store};
 use machine::{Bytes, Fault, Nanoseconds, Result};
-use profile::profile::{Profile, ranges};
+use profile::profile::ranges;
 use profile::summary::Summary;
 use serde_json::Value;
 use whatif::answer::Program;
@@ -80,7 +80,8 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", requires = "folder")]
     recorded: Option<String>,
     /// Judge the model: predict what this other profile of the program took, of which only the computing between calls is
-    /// used, and print that over the recorded time. --carried says what carried it, if its command does not
+    /// used, and print that over the recorded time. --carried says what carried it, if its command does not. Ranks that it has on
+    /// other hosts are mapped so
     #[arg(long, value_name = "DIR2", requires = "folder", conflicts_with = "best")]
     against: Option<PathBuf>,
     /// Print the commands of the N best that can be run here, and keep in the ledger what is expected of them
@@ -114,6 +115,7 @@ const EXAMPLES: &str = "Examples:
   plimsoll whatif --goal run.goal --engine core:1 --ranks-per-host 8 --loss 0.01
   plimsoll whatif --goal run.goal --carried ucx --latency +1us
   plimsoll whatif --simulate testbed.toml
+  plimsoll whatif --simulate lammps-a
   plimsoll whatif --measure send,receive -- mpirun -n 2 ./program
   plimsoll whatif --measure send,receive --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 
@@ -193,8 +195,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let judged = other.recorded().ways(&known.costs, carried)?;
         let carried = [(&ways, between), (&judged, other.recorded().between)]
             .map(|(ways, between)| if between { ways.between.to_string() } else { ways.within.to_string() });
-        if let Some(profile) = &opened.profile {
-            lever.mapping = mapping(&arguments, graph, Some(&other.graph), &judged, profile)?;
+        if let Some(summary) = &opened.summary {
+            lever.mapping = mapping(&arguments, graph, Some(&other.graph), &judged, summary)?;
         }
         notes.extend(lever.mapping.as_ref().and_then(unsampled));
         let hosts = [graph, &other.graph].map(|graph| Hosts::of(&graph.hosts));
@@ -221,8 +223,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         lever.follows_clock = Some(share);
     }
     let check = program.check()?;
-    if let Some(profile) = &opened.profile {
-        lever.mapping = mapping(&arguments, graph, None, &ways, profile)?;
+    if let Some(summary) = &opened.summary {
+        lever.mapping = mapping(&arguments, graph, None, &ways, summary)?;
     }
     notes.extend(lever.mapping.as_ref().and_then(unsampled));
     let questions = questions(&arguments, lever, carried, &candidates)?;
@@ -280,7 +282,7 @@ fn mapping(
     graph: &Graph,
     other: Option<&Graph>,
     ways: &Ways,
-    profile: &Profile,
+    summary: &Summary,
 ) -> Result<Option<Mapping>> {
     let Arguments { map, swap, capability, .. } = arguments;
     let like = other.filter(|_| swap.is_empty()).and_then(|other| Mapping::like(graph, other));
@@ -297,8 +299,6 @@ fn mapping(
     for (rank, factor) in capability {
         mapping = mapping.capable(*rank, *factor)?;
     }
-    let mut summary = Summary::of(profile);
-    profile::cores::fill(profile, &mut summary);
     for rank in summary.ranks.iter().filter(|rank| rank.world == 0) {
         if let Some(softirqs) = mapping.softirqs.get_mut(rank.rank as usize) {
             *softirqs = rank.softirq.value().map(|seconds| seconds * 1e9);
@@ -402,7 +402,7 @@ fn questions(
 }
 
 /// Beyond this, start and end of a job over what is replayed tell more of its time than the replay does.
-const MOST_OUTSIDE: f64 = 4.0;
+pub const MOST_OUTSIDE: f64 = 4.0;
 
 /// Commands to run, and what is expected of them.
 struct Best<'a> {
@@ -430,26 +430,13 @@ impl Best<'_> {
         for (candidate, time) in able.into_iter().take(number) {
             let command = whatif_page::shell(&self.recorded.under(&candidate.options, self.ranks, at));
             // Start and end may take half as long under another carrier, or twice.
-            let of_job = |time: f64, outside: f64| (time + self.outside * outside) / (1.0 + self.outside);
-            let (low, high) = (of_job(time.low, 0.5), of_job(time.high, 2.0));
-            let expected = Interval { low, middle: of_job(time.middle, 1.0), high };
+            let expected = of_job(&time, self.outside, (0.5, 2.0));
             text += &format!("{command}\n    {} for the whole job\n", whatif_page::than(&expected));
             trial += &format!(" -- {command}");
             if self.outside > MOST_OUTSIDE {
                 continue;
             }
-            let made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            ledger.predict(Prediction {
-                id: 0,
-                made: Nanoseconds(made.as_nanos() as u64),
-                kind: Kind::WhatIf,
-                subject: subject(&now),
-                quantity: over(&command, &now),
-                expected,
-                because: format!("a replay of {} under the costs of the machine", self.folder),
-                choice: None,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-            })?;
+            ledger.predict(expectation(self.folder, &command, &now, expected))?;
         }
         if self.outside > MOST_OUTSIDE {
             let share = 100.0 * self.outside / (1.0 + self.outside);
@@ -470,6 +457,29 @@ impl Best<'_> {
             let next = "profile the program as `plimsoll profile --trace -- mpirun -n N PROGRAM`";
             Fault::new(self.recorded.command.join(" "), "it cannot be seen which word is the program", next)
         })
+    }
+}
+
+/// The time of a whole job over today's, where what is replayed takes `time` of today's. `outside`: the time of its start and end
+/// over that, which may become so much of itself, at least and at most.
+pub fn of_job(time: &Interval, outside: f64, becomes: (f64, f64)) -> Interval {
+    let of_job = |time: f64, factor: f64| (time + outside * factor) / (1.0 + outside);
+    Interval { low: of_job(time.low, becomes.0), middle: of_job(time.middle, 1.0), high: of_job(time.high, becomes.1) }
+}
+
+/// What the ledger keeps of a command that is expected to take `expected` of the time of `now`.
+pub fn expectation(folder: &str, command: &str, now: &str, expected: Interval) -> Prediction {
+    let made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Prediction {
+        id: 0,
+        made: Nanoseconds(made.as_nanos() as u64),
+        kind: Kind::WhatIf,
+        subject: subject(now),
+        quantity: over(command, now),
+        expected,
+        because: format!("a replay of {folder} under the costs of the machine"),
+        choice: None,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
 

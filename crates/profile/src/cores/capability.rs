@@ -70,7 +70,7 @@ fn capability(
     let own = share(Some(own)).unwrap_or(0.0);
     let taken = of(&origins.load, is_busy);
     let taken = match (is_busy, share(Some(elsewhere))) {
-        (Some(busy), Some(elsewhere)) if elsewhere > NEGLIGIBLE && busy - own > NEGLIGIBLE => Reading::absent(
+        (Some(busy), Some(elsewhere)) if elsewhere > NEGLIGIBLE && busy > NEGLIGIBLE => Reading::absent(
             "ranks have threads that call no MPI, and which cores these had is not recorded: `plimsoll machine --capability \
              --of PROGRAM` tells while the job runs",
         ),

@@ -6,7 +6,8 @@ use record::functions::FunctionId;
 use record::image::Image;
 use record::layout::{Moment, Phase, Thread, clock, kind, text};
 use record::samples::{
-    CoreLoad, CoreWork, Head, Origins, Samples, ThreadDelay, ThreadLoad, ThreadStop, ThreadWork, Writer,
+    Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Head, Origins, RankLoad, Samples, ThreadDelay, ThreadLoad,
+    ThreadStop, ThreadWork, Writer,
 };
 
 use crate::job::Job;
@@ -48,8 +49,16 @@ fn head(softirq_times: Reading<String>) -> Head {
 /// Rank 0 stays on core 0, is in no call and has it for half of the time; rank 1 is on core 1 until the middle, then on core 0,
 /// and from 700 ms on in a call that does not end, stopped from 800 ms to 900 ms. Core 0 loses a tenth to the hypervisor.
 fn samples(head: &Head) -> Vec<u8> {
+    samples_of(head, None, 1)
+}
+
+/// Rank 1 uses a quarter of a core for each of `workers`.
+fn samples_of(head: &Head, accounting: Option<&Accounting>, workers: u64) -> Vec<u8> {
     let mut file = Vec::new();
     let mut writer = Writer::begin(&mut file, head).unwrap();
+    if let Some(accounting) = accounting {
+        writer.accounting(accounting).unwrap();
+    }
     for moment in 0..=120u64 {
         let now = head.monotonic + 10 * MS * moment;
         let since = now - head.monotonic;
@@ -58,6 +67,7 @@ fn samples(head: &Head) -> Vec<u8> {
             net_rx_time: since / 10,
             net_tx: 2 * since / MS,
             interrupts: 3 * since / MS,
+            softirq_time: since / 10,
             ..CoreWork::default()
         };
         writer.core_work(0, &work).unwrap();
@@ -77,10 +87,17 @@ fn samples(head: &Head) -> Vec<u8> {
         writer.end_work(now).unwrap();
         writer.core_load(0, &CoreLoad { idle: 0, stolen: since / 10 }).unwrap();
         writer.core_load(1, &CoreLoad { idle: since / 2, stolen: 0 }).unwrap();
+        if accounting.is_some() {
+            writer.core_deferred(0, &CoreDeferred { cpu: since / 20 }).unwrap();
+            writer.core_clock(0, &CoreClock { hertz: 2_000_000_000 + moment % 2 * 1_000_000_000 }).unwrap();
+            writer.core_clock(1, &CoreClock { hertz: 1_250_000_000 }).unwrap();
+        }
         if now >= BEGUN {
             let involuntary = (now - BEGUN) / (10 * MS);
             writer.thread_load(10, 0, 10, &ThreadLoad { voluntary: 0, involuntary }).unwrap();
             writer.thread_load(11, 0, 11, &ThreadLoad { voluntary: 9, involuntary: 5 }).unwrap();
+            writer.rank_load(10, &RankLoad { cpu: (now - BEGUN) / 2 }).unwrap();
+            writer.rank_load(11, &RankLoad { cpu: (now - BEGUN) * workers / 4 }).unwrap();
             writer.thread_delay(10, 0, 10, &ThreadDelay { delayed: (now - BEGUN) / 2 }).unwrap();
         }
         writer.end_load(now).unwrap();
@@ -204,6 +221,47 @@ fn what_kept_a_rank_off_its_core_is_told_apart_and_is_neither_computing_nor_tran
     let said = "Rank 1 (core 0 of h) was stopped for 10.0 % of its time";
     assert!(verdict.sentence.starts_with(said), "{}", verdict.sentence);
     assert!(verdict.hindrances[1].words.contains("rank 0 (core 0 of h) was runnable"), "{:?}", verdict.hindrances);
+}
+
+/// Core 0 is busy all the time: 0.5 with rank 0 and, from the middle on, 0.25 with rank 1. Core 1 is half busy.
+#[test]
+fn what_ranks_could_have_of_a_core_is_its_time_less_that_of_others() {
+    let (_place, profile) = profile(&samples(&head(measured("traced"))));
+    let summary = Summary::of(&profile);
+    assert_eq!(crate::capability::of(&profile), summary.capability);
+    let [zero, one] = &summary.capability[..] else { panic!("there are two cores") };
+    assert_eq!((zero.host.as_str(), zero.core.0, one.core.0), ("h", 0, 1));
+    // What the kernel does with softirqs and stolen time is not known: of 0.2, as much as the ranks had of the core is on top.
+    assert!(near(&zero.taken, 0.375 + 0.2 * 0.625) && matches!(zero.taken, Reading::Modelled(_)), "{zero:?}");
+    assert!(near(&one.taken, 0.375) && near(&one.softirq, 0.0) && near(&zero.softirq, 0.1), "{one:?}");
+    assert!(matches!(&zero.sibling, Reading::Absent { reason } if reason.contains("recorded")), "{zero:?}");
+    assert!(matches!(&zero.clock, Reading::Absent { reason } if reason.contains("no clock was sampled")), "{zero:?}");
+    let page = crate::terminal::render(&summary, crate::terminal::Screen { width: 200, colour: false, sites: 3 });
+    assert!(page.contains("Capability of cores") && page.contains("clock: absent: no clock was sampled"), "{page}");
+}
+
+#[test]
+fn what_the_sampler_notes_of_its_host_makes_it_exact() {
+    let apart =
+        Accounting { softirqs_charged: Some(false), stolen_charged: Some(false), threads: vec![(0, 0), (1, 0)] };
+    let of = |accounting: &Accounting, workers| {
+        let (_place, profile) = profile(&samples_of(&head(measured("traced")), Some(accounting), workers));
+        crate::capability::of(&profile)
+    };
+    let [zero, one] = &of(&apart, 1)[..] else { panic!("there are two cores") };
+    assert!(near(&zero.taken, 0.375) && matches!(zero.taken, Reading::Measured(_)), "{zero:?}");
+    assert!(near(&zero.sibling, 0.5) && near(&one.sibling, 1.0), "{zero:?} {one:?}");
+    assert!(near(&zero.clock, 1.0) && near(&one.clock, 0.5), "{zero:?} {one:?}");
+    // Half of the softirqs are in the kernel's thread for them, which is beside the ranks already.
+    let charged = Accounting { softirqs_charged: Some(true), ..apart.clone() };
+    let [zero, _] = &of(&charged, 1)[..] else { panic!("there are two cores") };
+    assert!(near(&zero.taken, 0.375 + 0.05 * 0.625), "{zero:?}");
+    // Rank 1 uses 1.25 cores, and calls MPI from one thread.
+    let [zero, one] = &of(&apart, 5)[..] else { panic!("there are two cores") };
+    for core in [zero, one] {
+        assert!(matches!(&core.taken, Reading::Absent { reason } if reason.contains("call no MPI")), "{core:?}");
+        assert_eq!(core.range().0, 0.0);
+    }
 }
 
 #[test]

@@ -271,12 +271,23 @@ fn cores(summary: &Summary) -> Option<Titled> {
     (!summary.cores.is_empty()).then(|| ("Cores against waits".into(), Some(remark.into()), table(&header, &[0], rows)))
 }
 
+/// Cores whose capability is listed: those that have least for ranks.
+const LEAST: usize = 16;
+
 fn capability(summary: &Summary) -> Option<Titled> {
-    let cores = &summary.capability;
-    let (table, remarks) = super::capability::table(cores);
-    let remark = "what of each core its ranks could have: its time less what others took, by its clock".to_owned();
-    let remark = std::iter::once(remark).chain(remarks).collect::<Vec<_>>().join("; ");
-    crate::capability::matters(cores).then(|| ("Capability of cores".into(), Some(remark), table))
+    let mut cores = summary.capability.clone();
+    let left_out = cores.len().saturating_sub(LEAST);
+    if left_out > 0 {
+        cores.sort_by(|a, b| a.range().1.total_cmp(&b.range().1));
+        cores.truncate(LEAST);
+    }
+    let (table, notes) = super::capability::table(&cores);
+    let mut remarks =
+        vec!["what of each core its ranks could have: its time less what others took, by its clock".to_owned()];
+    remarks.extend((left_out > 0).then(|| format!("{left_out} more had more for ranks: --json has them")));
+    remarks.extend(notes);
+    let matters = crate::capability::matters(&summary.capability);
+    matters.then(|| ("Capability of cores".into(), Some(remarks.join("; ")), table))
 }
 
 fn phases(summary: &Summary) -> Option<Titled> {

@@ -95,6 +95,32 @@ fn subjects_are_kept_apart() {
 }
 
 #[test]
+fn what_tells_ranks_from_other_work_is_read_back_and_earlier_files_have_none() {
+    let of = |softirqs_charged, threads: &[(u32, u32)]| Accounting {
+        softirqs_charged,
+        stolen_charged: Some(true),
+        threads: threads.to_vec(),
+    };
+    for accounting in [of(None, &[]), of(Some(false), &[(0, 0), (300, 0)])] {
+        let file = written(|writer| {
+            writer.accounting(&accounting).unwrap();
+            writer.core_deferred(3, &CoreDeferred { cpu: 5 }).unwrap();
+            writer.core_clock(3, &CoreClock { hertz: 7 }).unwrap();
+            writer.end_load(1001).unwrap();
+            writer.core_deferred(3, &CoreDeferred { cpu: 9 }).unwrap();
+            writer.core_clock(3, &CoreClock { hertz: 6 }).unwrap();
+            writer.end_load(1002).unwrap();
+        });
+        let samples = Samples::read(&file).unwrap();
+        assert_eq!(samples.accounting, Some(accounting));
+        let core = &samples.cores[&3];
+        assert_eq!(core.deferred.between(1001, 1002, |deferred| deferred.cpu), Some(4.0));
+        assert_eq!(core.clock.points(), [(1001, CoreClock { hertz: 7 }), (1002, CoreClock { hertz: 6 })]);
+    }
+    assert_eq!(Samples::read(&written(|writer| writer.end_load(1001).unwrap())).unwrap().accounting, None);
+}
+
+#[test]
 fn what_is_no_file_of_samples_is_refused() {
     let file = written(|_| ());
     for (bytes, wanted) in [

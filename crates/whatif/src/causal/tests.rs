@@ -139,7 +139,7 @@ fn rounds_that_are_needed_follow_from_the_noise_of_those_that_were() {
     // Three times as wide as is wanted: nine times as many.
     assert_eq!((slope(0.75, 12).rounds_needed(), slope(0.25, 12).rounds_needed()), (Some(108), None));
     // What is said from noisy rounds comes true with as many.
-    let noisy = |rounds| Program { noise: 0.02, ..Program::new(&[Factor::Send], 20_000, 0.5) }.measured(rounds);
+    let noisy = |rounds| Program { noise: 0.05, ..Program::new(&[Factor::Send], 20_000, 0.5) }.measured(rounds);
     let few = noisy(12);
     let needed = few.slopes[0].rounds_needed().unwrap();
     assert!(page(&few).contains(&format!("takes about {needed} rounds")) && needed > 24, "{few:?}");

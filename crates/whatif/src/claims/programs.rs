@@ -14,7 +14,7 @@
 use machine::{CoreId, Result};
 
 use crate::simulate::cluster::profile::{Cost, Place, Profile, Progress, Waiting};
-use crate::simulate::cluster::{Cluster, Core, Doing, Host, Link, Seat, Split, Stay, observe};
+use crate::simulate::cluster::{Cluster, Core, Doing, Host, Link, Seat, Seen, Split, Stay, observe};
 use crate::simulate::programs::{Gromacs, Lammps, Lazy, Phases};
 
 use super::cores::CoreCosts;
@@ -23,10 +23,18 @@ use super::model::Model;
 use super::rows::Calibration;
 use super::statement::{Parameter, Prediction, Statement};
 
+pub mod figures;
+
 /// Ranks by core, of the first host and of the second.
 type Mapping = [[usize; 4]; 2];
 
-const GROMACS: [Mapping; 2] = [[[0, 4, 2, 6], [7, 3, 5, 1]], [[6, 4, 2, 0], [7, 3, 5, 1]]];
+/// A, A', B, B' of Tables 1 and 2.
+const GROMACS: [Mapping; 4] = [
+    [[0, 4, 2, 6], [7, 3, 5, 1]],
+    [[6, 4, 2, 0], [7, 3, 5, 1]],
+    [[0, 2, 4, 6], [5, 1, 3, 7]],
+    [[2, 0, 4, 6], [5, 1, 3, 7]],
+];
 const LAMMPS: [Mapping; 4] = [
     [[2, 0, 4, 6], [1, 3, 5, 7]],
     [[0, 2, 4, 6], [1, 3, 5, 7]],
@@ -136,7 +144,11 @@ fn gromacs(compute: f64, bytes: u64, idle: f64) -> Gromacs {
 
 fn stays(program: impl Phases, cluster: &Cluster) -> Result<Vec<Stay>> {
     let mut stays = Vec::new();
-    observe(&mut Lazy::of(program), cluster, &mut |stay| stays.push(stay))?;
+    observe(&mut Lazy::of(program), cluster, &mut |seen| {
+        if let Seen::Stay(stay) = seen {
+            stays.push(stay);
+        }
+    })?;
     Ok(stays)
 }
 
@@ -212,7 +224,7 @@ pub fn predict_gromacs(rows: &Calibration, sweep: Sweep) -> Result<Vec<Predictio
     let draws = swept(sweep.replays, |draw| {
         let profile = profile(rows, draw)?;
         let program = gromacs(draw.of(&GROMACS_COMPUTE), draw.of(&PULSE) as u64, draw.of(&IDLE));
-        let [a, swapped] = GROMACS.map(|mapping| splits(&mapping, program, &profile, 2 * SKIPPED));
+        let [a, swapped] = [0, 1].map(|which| splits(&GROMACS[which], program, &profile, 2 * SKIPPED));
         let (a, swapped) = (a?, swapped?);
         let all_of = |splits: &[Split]| mean(splits.iter().map(total));
         let share = |of: fn(&Split) -> u64, ranks: &[usize]| {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use profile::timeline::Collective;
-use record::functions::FunctionId;
+use record::functions::{FunctionId, named};
 
 use super::{Class, Gathering, Graph, Item, Kind, Lane, Message, NO_CALL, NO_SITE, Reach, Step};
 
@@ -24,6 +24,25 @@ pub struct Adding {
     pub gap: i64,
     pub inside: i64,
     pub opaque: bool,
+}
+
+/// The function that does such steps.
+pub(crate) fn called(steps: &[Step]) -> FunctionId {
+    let count = |of: fn(&Step) -> bool| steps.iter().filter(|step| of(step)).count();
+    let sends = count(|step| matches!(step, Step::Send(_)));
+    let posts = count(|step| matches!(step, Step::Post(_)));
+    let completes = count(|step| matches!(step, Step::Sent(_) | Step::Received(_) | Step::Leave(_)));
+    let name = match (sends, posts, completes) {
+        (0, 0, 0) => "Finalize",
+        (0, 0, _) => "Waitall",
+        (1, 0, 0) => "Isend",
+        (0, 1, 0) => "Irecv",
+        (_, _, 0) => "Startall",
+        (_, 0, _) => "Send",
+        (0, _, _) => "Recv",
+        _ => "Sendrecv",
+    };
+    named(name).map_or(FunctionId(0), |function| function.id)
 }
 
 impl Builder {

@@ -18,8 +18,8 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use machine::{Fault, Result, count};
 use profile::timeline::Collective;
-use record::functions::{FunctionId, named};
 
+use super::builder::called;
 use super::{Adding, Builder, Graph, Kind, MOST, Reach, Step};
 use crate::simulate::goal::Schedule;
 use crate::simulate::{ANY, Kind as Sort, Operation};
@@ -305,21 +305,9 @@ impl<'b> Writing<'b> {
     }
 
     fn call(&mut self) {
-        let sends = self.begins.iter().filter(|step| matches!(step, Step::Send(_))).count();
-        let posts = self.begins.iter().filter(|step| matches!(step, Step::Post(_))).count();
-        let name = match (sends, posts, self.completes.is_empty()) {
-            (0, 0, true) => "Finalize",
-            (0, 0, false) => "Waitall",
-            (1, 0, true) => "Isend",
-            (0, 1, true) => "Irecv",
-            (_, 0, false) => "Send",
-            (0, _, false) => "Recv",
-            (_, _, false) => "Sendrecv",
-            _ => "Startall",
-        };
-        let function = named(name).map_or(FunctionId(0), |function| function.id);
-        let adding = Adding { function, gap: std::mem::take(&mut self.gap), inside: 0, opaque: false };
         self.begins.append(&mut self.completes);
+        let gap = std::mem::take(&mut self.gap);
+        let adding = Adding { function: called(&self.begins), gap, inside: 0, opaque: false };
         self.builder.call(adding, &self.begins);
         self.begins.clear();
     }

@@ -25,7 +25,13 @@ pub struct Mapping {
     pub softirqs: Vec<Option<f64>>,
     /// By rank: those on the core that it has; empty: `cores` say it, and softirqs stay with their cores.
     pub steered: Vec<Option<f64>>,
+    /// Of the difference in capability so much stays, at least and at most, in logarithms: what took part of a core while it was
+    /// sampled may take more or less of it in another run. 1 and 1: it is known.
+    pub stays: (f64, f64),
 }
+
+/// [`Mapping::stays`] of capabilities that were sampled in one run.
+pub const SAMPLED: (f64, f64) = (0.5, 1.25);
 
 /// Ranks by host, as they are written: `0,2/1,3`, `0-3/4-7`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +92,7 @@ impl Mapping {
             capability: vec![1.0; ranks],
             softirqs: vec![None; ranks],
             steered: Vec::new(),
+            stays: (1.0, 1.0),
         }
     }
 
@@ -174,12 +181,14 @@ impl Mapping {
         })
     }
 
-    /// By rank: what computing takes over what was recorded, where the part `inside` of softirqs fell into it.
+    /// By rank: what computing takes over what was recorded, where the part `inside` of softirqs fell into it. `stays`: a place between
+    /// the ends of [`Mapping::stays`].
     /// ```text
     /// c' = (c - inside x softirqs of its core) / capability + inside x softirqs of the other core
     /// ```
-    pub(super) fn computing(&self, graph: &Graph, inside: f64) -> Vec<f64> {
-        let mut factors: Vec<f64> = self.capability.iter().map(|capability| 1.0 / capability).collect();
+    pub(super) fn computing(&self, graph: &Graph, inside: f64, stays: f64) -> Vec<f64> {
+        let stays = self.stays.0 + stays * (self.stays.1 - self.stays.0);
+        let mut factors: Vec<f64> = self.capability.iter().map(|capability| capability.powf(-stays)).collect();
         for (rank, both) in self.otherwise() {
             let Some((own, other)) = both else { continue };
             let lanes = graph.lanes.iter().filter(|lane| lane.rank as usize == rank);

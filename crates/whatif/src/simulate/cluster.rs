@@ -28,11 +28,14 @@ use super::Program;
 use profile::{Place, Profile};
 
 mod channel;
+pub mod costs;
 mod engine;
 pub mod file;
 mod matching;
 pub mod power;
 pub mod profile;
+pub mod random;
+pub mod recording;
 mod resources;
 #[cfg(test)]
 mod tests;
@@ -146,6 +149,17 @@ pub struct Stay {
     pub to: Time,
 }
 
+/// What an observer of a run is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    Stay(Stay),
+    /// An operation of a rank is over.
+    Over {
+        rank: u32,
+        at: Time,
+    },
+}
+
 /// Where a rank's time went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Split {
@@ -216,11 +230,11 @@ pub fn simulate<P: Program>(program: &mut P, cluster: &Cluster) -> Result<Finish
     observe(program, cluster, &mut |_| ())
 }
 
-/// The same, with each stay in the order of its end.
+/// The same, with stays and operations in the order of their ends.
 ///
 /// # Errors
 /// As [`simulate`].
-pub fn observe<P: Program>(program: &mut P, cluster: &Cluster, see: &mut dyn FnMut(Stay)) -> Result<Finished> {
+pub fn observe<P: Program>(program: &mut P, cluster: &Cluster, see: &mut dyn FnMut(Seen)) -> Result<Finished> {
     cluster.check(program.ranks())?;
     engine::Engine::of(program, cluster, see).run()
 }

@@ -9,10 +9,12 @@ use super::{Kind, Operation, Program};
 mod applications;
 mod dynamics;
 mod netpipe;
+mod repeated;
 
 pub use applications::{Fluent, Lulesh, Milc};
 pub use dynamics::{Gromacs, Lammps};
 pub use netpipe::{Bidirectional, Stream};
+pub use repeated::Repeated;
 
 /// A program whose ranks go through phases: the operations of a phase begin when all of the one before are over.
 pub trait Phases {

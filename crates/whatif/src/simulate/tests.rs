@@ -167,13 +167,13 @@ type Message = (u32, u32, u64, [u8; 2], [(u8, u8); 2], bool);
 
 /// A schedule without a circle: messages one after the other, each end after some of what its rank has had before.
 #[derive(Debug, Clone)]
-struct Random {
+pub(super) struct Random {
     ranks: u32,
     messages: Vec<Message>,
 }
 
 /// Where `selves`, ranks may send to themselves.
-fn random(cpus: u8, selves: bool) -> impl Strategy<Value = Random> {
+pub(super) fn random(cpus: u8, selves: bool) -> impl Strategy<Value = Random> {
     (2u32..7).prop_flat_map(move |ranks| {
         let bytes = prop_oneof![1u64..300, 60_000u64..70_000];
         let requires = || (0u8..5, any::<u8>());
@@ -188,7 +188,7 @@ fn random(cpus: u8, selves: bool) -> impl Strategy<Value = Random> {
 }
 
 impl Random {
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut ranks = vec![String::new(); self.ranks as usize];
         let mut counts = vec![0u32; self.ranks as usize];
         let mut put = |rank: u32, what: String, (how, which): (u8, u8)| {

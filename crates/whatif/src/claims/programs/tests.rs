@@ -110,3 +110,18 @@ fn a_stream_has_the_bandwidth_that_its_costs_were_fitted_to() {
         }
     }
 }
+
+/// What stops a rank on the interrupt core is what mappings differ by: a device takes it away.
+#[test]
+fn figures_have_all_of_a_ranks_time_and_a_device_levels_mappings() {
+    let all = figures::figures(&Calibration::of_papers(), Sweep { closed: 1, replays: 4 }).unwrap();
+    for figures::Application { name, tcp, device, .. } in &all {
+        for shares in tcp.mappings.iter().chain(&device.mappings).flat_map(|mapped| &mapped.ranks) {
+            assert!((shares.computing + shares.sending + shares.waiting - 100.0).abs() < 1e-6, "{name}: {shares:?}");
+        }
+        assert!(device.deviation.high < tcp.deviation.high, "{name}: {:?} {:?}", device.deviation, tcp.deviation);
+        assert_eq!(tcp.gains.iter().map(|gain| (gain.from, gain.to)).collect::<Vec<_>>(), [("A", "A'"), ("B", "B'")]);
+    }
+    let computing = |mapping: usize, rank: usize| all[0].tcp.mappings[mapping].ranks[rank].computing;
+    assert!(computing(0, 0) > computing(1, 0) && computing(0, 6) < computing(1, 6));
+}

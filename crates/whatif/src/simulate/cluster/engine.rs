@@ -3,19 +3,23 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use machine::FaultKind;
 use machine::fault::{Fault, Result};
-use machine::{FaultKind, count};
 
-use super::super::{ANY, Kind, Operation, Program};
+use super::super::{Kind, Operation, Program};
 use super::channel::{Connections, Message, Messages, Part};
 use super::matching::{Half, Matching};
 use super::profile::Progress;
 use super::resources::Resources;
-use super::{Cluster, Doing, Finished, Seat, Split, Stay, Time};
+use super::{Cluster, Doing, Finished, Seat, Seen, Split, Time};
 
+mod finished;
+mod order;
 mod select;
 mod sharing;
 mod transit;
+
+use order::InOrder;
 
 /// A piece on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,7 +105,7 @@ struct Rank {
 pub(super) struct Engine<'a, P> {
     program: &'a mut P,
     cluster: &'a Cluster,
-    see: &'a mut dyn FnMut(Stay),
+    see: &'a mut dyn FnMut(Seen),
     now: Time,
     events: BinaryHeap<Reverse<(Time, u64, Event)>>,
     sequence: u64,
@@ -113,6 +117,7 @@ pub(super) struct Engine<'a, P> {
     /// Operations that are over, and ranks that may have something to do.
     over: VecDeque<(u32, u32)>,
     wakes: VecDeque<u32>,
+    in_order: InOrder,
     free: Vec<Operation>,
     charged: Time,
     sent_messages: u64,
@@ -125,7 +130,7 @@ pub(super) struct Engine<'a, P> {
 }
 
 impl<'a, P: Program> Engine<'a, P> {
-    pub fn of(program: &'a mut P, cluster: &'a Cluster, see: &'a mut dyn FnMut(Stay)) -> Self {
+    pub fn of(program: &'a mut P, cluster: &'a Cluster, see: &'a mut dyn FnMut(Seen)) -> Self {
         let rank = |seat: &Seat| Rank {
             seat: *seat,
             open: 0,
@@ -158,6 +163,7 @@ impl<'a, P: Program> Engine<'a, P> {
             connections: Connections::default(),
             over: VecDeque::new(),
             wakes: VecDeque::new(),
+            in_order: InOrder::default(),
             free: Vec::new(),
             charged: 0,
             sent_messages: 0,
@@ -206,9 +212,14 @@ impl<'a, P: Program> Engine<'a, P> {
                 let of = &mut self.ranks[rank as usize];
                 of.open -= 1;
                 of.end = of.end.max(self.now);
+                (self.see)(Seen::Over { rank, at: self.now });
                 self.program.over(rank, number, &mut self.free);
                 self.release(rank);
                 self.wakes.push_back(rank);
+            } else if self.cluster.profile.progress == Progress::Between {
+                if !self.goes_on_in_order() {
+                    return;
+                }
             } else if let Some(rank) = self.wakes.pop_front() {
                 self.advance(rank);
             } else {
@@ -261,13 +272,10 @@ impl<'a, P: Program> Engine<'a, P> {
                     self.sent_messages += 1;
                     self.sent += amount;
                 }
-                Kind::Receive => {
-                    let met = of.matching.post(Half { peer, tag, which: number });
-                    self.program.started(rank, number, &mut self.free);
-                    if let Some(slot) = met {
-                        self.meet(slot, number);
-                    }
+                Kind::Receive if profile.progress == Progress::Between => {
+                    self.post_in_order(rank, Half { peer, tag, which: number }, order);
                 }
+                Kind::Receive => self.post(rank, Half { peer, tag, which: number }),
             }
         }
         // What waited only for receives to start.
@@ -277,6 +285,14 @@ impl<'a, P: Program> Engine<'a, P> {
             self.release(rank);
         }
         self.wakes.push_back(rank);
+    }
+
+    fn post(&mut self, rank: u32, receive: Half) {
+        let met = self.ranks[rank as usize].matching.post(receive);
+        self.program.started(rank, receive.which, &mut self.free);
+        if let Some(slot) = met {
+            self.meet(slot, receive.which);
+        }
     }
 
     /// A message whose first half waited for the other.
@@ -366,11 +382,8 @@ impl<'a, P: Program> Engine<'a, P> {
     fn start(&mut self, rank: u32, what: Work) {
         let resumed = self.ranks[rank as usize].job;
         let left = resumed.map_or_else(|| self.length(rank, what), |job| job.left);
-        if resumed.is_none() {
-            if what != Work::Compute {
-                self.charged += left;
-            }
-            self.begins(rank, what);
+        if resumed.is_none() && what != Work::Compute {
+            self.charged += left;
         }
         let Seat { host, core } = self.ranks[rank as usize].seat;
         let from = self.hosts[host].cores[core].protocol.free().max(self.now);
@@ -380,9 +393,15 @@ impl<'a, P: Program> Engine<'a, P> {
         of.version += 1;
         let version = of.version;
         self.at(ends, Event::Done { rank, version });
+        if resumed.is_none() {
+            self.begins(rank, what);
+        }
         if self.cluster.profile.progress == Progress::Between && resumed.is_none() {
-            // Over when it begins: what it frees waits for the core anyway.
+            // Over when it begins: what it frees waits for the core anyway, sends first.
             self.worked(rank, what);
+        }
+        if !self.free.is_empty() && (self.cluster.profile.progress != Progress::Between || self.over.is_empty()) {
+            self.release(rank);
         }
     }
 
@@ -400,14 +419,7 @@ impl<'a, P: Program> Engine<'a, P> {
         };
         if let Some(number) = number {
             self.program.started(rank, number, &mut self.free);
-            if !self.free.is_empty() {
-                self.release(rank);
-            }
         }
-    }
-
-    fn copies(&self, message: &Message) -> bool {
-        !self.cluster.profile.copy.is_free() && !message.rendezvous
     }
 
     fn send_is_over(&mut self, slot: u32) {
@@ -551,52 +563,5 @@ impl<'a, P: Program> Engine<'a, P> {
                 self.wakes.push_back(from);
             }
         }
-    }
-
-    fn finished(mut self) -> Result<Finished> {
-        for rank in 0..self.ranks.len() as u32 {
-            self.does(rank, None);
-        }
-        let peer = |peer: u32| if peer == ANY { "any rank".to_owned() } else { format!("rank {peer}") };
-        for (rank, of) in self.ranks.iter().enumerate() {
-            if let Some(half) = of.matching.posted.first() {
-                let cause = format!("its receive from {} gets no message", peer(half.peer));
-                return Err(Fault::new(format!("rank {rank}"), cause, "add the send, or compare tags"));
-            }
-            if let Some(half) = of.matching.unexpected.first() {
-                let bytes = count::grouped(self.messages[half.which].bytes);
-                let cause = format!("nothing receives the message of {bytes} B from {}", peer(half.peer));
-                return Err(Fault::new(format!("rank {rank}"), cause, "add the receive, or compare tags"));
-            }
-        }
-        if let Some(rank) = self.program.stuck() {
-            let cause = "an operation never begins, since operations require each other";
-            return Err(Fault::new(format!("rank {rank}"), cause, "break the circle of requirements"));
-        }
-        let of_rank = |of: &Rank| {
-            of.computes.capacity() * size_of::<(u32, Time, u32)>()
-                + of.posting.capacity() * size_of::<u32>()
-                + (of.sending.capacity() + of.arrived.capacity()) * size_of::<(u32, u32, Part)>()
-                + (of.matching.posted.capacity() + of.matching.unexpected.capacity()) * size_of::<Half>()
-        };
-        let hosts: usize = self.hosts.iter().map(|host| size_of_val(host.cores.as_slice())).sum();
-        self.memory = self.ranks.capacity() * size_of::<Rank>()
-            + self.ranks.iter().map(of_rank).sum::<usize>()
-            + self.hosts.capacity() * size_of::<Resources>()
-            + hosts
-            + self.messages.memory()
-            + self.connections.memory()
-            + self.events.capacity() * size_of::<Reverse<(Time, u64, Event)>>();
-        Ok(Finished {
-            ranks: self.ranks.iter().map(|of| of.end).collect(),
-            splits: self.ranks.iter().map(|of| of.split).collect(),
-            cores: self.hosts.iter().map(|host| host.cores.iter().map(|core| core.busy).collect()).collect(),
-            devices: self.hosts.iter().map(|host| host.device_busy).collect(),
-            charged: self.charged,
-            messages: self.sent_messages,
-            sent: self.sent,
-            received: self.received,
-            memory: self.memory,
-        })
     }
 }

@@ -18,6 +18,8 @@ use super::{Cluster, Core, Finished, Host, Link, Seat, simulate};
 use crate::simulate::engines::{self, Settings};
 
 mod ours;
+#[cfg(test)]
+mod tests;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

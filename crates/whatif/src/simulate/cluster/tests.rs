@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::super::goal::{self, Running};
 use super::super::loggops::{self, Parameters};
 use super::super::programs::{Bidirectional, Gather, Halo, Lazy, Phases, PingPong, Pipeline, Stream};
+use super::super::tests::random;
 use super::profile::{Cost, Progress, Waiting};
 use super::*;
 
@@ -220,7 +222,9 @@ fn the_simplest_profile_has_the_times_of_loggops() {
     }
     for text in ["L=1700,o=300,g=100,G=1,O=1", "L=900,o=40,g=10,G=0,O=0", "L=2500,o=1500,g=1000,G=2,O=3"] {
         same(PingPong { bytes: 4096, rounds: 7 }, text);
-        same(Pipeline { ranks: 2, bytes: 100, messages: 30 }, text);
+        for ranks in [2, 3, 4, 9] {
+            same(Pipeline { ranks, bytes: 100, messages: 30 }, text);
+        }
         same(Gather { ranks: 20, bytes: 64 }, text);
         same(Stream { bytes: 8, messages: 40 }, text);
         for (ranks, dimensions) in [(2, 1), (6, 1), (12, 2), (16, 4), (54, 4)] {
@@ -263,6 +267,21 @@ fn profiles() -> impl Strategy<Value = Profile> {
 }
 
 proptest! {
+    /// What is due on several ranks at the same moment included, where no message takes no time at all.
+    #[test]
+    fn any_schedule_has_the_times_of_loggops(random in random(1, false), which in 0usize..3) {
+        let texts = ["L=1200,o=250,g=200,G=1,O=2,S=1000000", "L=0,o=100,g=0,G=0,O=1,S=1000000", "L=100,o=100,g=100,G=0,O=0,S=1000000"];
+        let p: Parameters = texts[which].parse().unwrap();
+        let schedule = goal::read(random.text().as_bytes()).unwrap();
+        let ranks = schedule.ranks();
+        let theirs = loggops::simulate(&mut Running::of(&schedule), &p).map(|finished| finished.ranks);
+        let ours = simulate(&mut Running::of(&schedule), &loggops_like(&p, ranks)).map(|finished| finished.ranks);
+        match (ours, theirs) {
+            (Ok(ours), Ok(theirs)) => prop_assert_eq!(ours, theirs.iter().map(|ns| 1000 * ns).collect::<Vec<u64>>()),
+            (ours, theirs) => prop_assert_eq!(ours.is_ok(), theirs.is_ok()),
+        }
+    }
+
     #[test]
     fn bytes_and_work_are_conserved(
         profile in profiles(), each in 1u32..9, bytes in 1u64..150_000, computing in 0u64..100_000, seed in 0u64..9,

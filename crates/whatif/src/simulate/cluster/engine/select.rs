@@ -1,13 +1,17 @@
 //! What a rank does next, and how long that takes its core.
 
 use super::super::super::Program;
-use super::super::channel::Part;
+use super::super::channel::{Message, Part};
 use super::super::profile::{Cost, Place, Progress};
 use super::super::resources::work;
 use super::super::{Cluster, Seat, Time};
 use super::{Engine, Rank, Work};
 
 impl<P: Program> Engine<'_, P> {
+    pub(super) fn copies(&self, message: &Message) -> bool {
+        !self.cluster.profile.copy.is_free() && !message.rendezvous
+    }
+
     /// Whether a piece of it can be handed now.
     pub(super) fn can_hand(&self, slot: u32, part: Part) -> bool {
         if part != Part::Data {
@@ -48,17 +52,7 @@ impl<P: Program> Engine<'_, P> {
         let profile = &self.cluster.profile;
         let compute = rank.computes.front().map(|_| Work::Compute);
         if profile.progress == Progress::Between {
-            let posting = rank.posting.front().map(|slot| (self.messages[*slot].order, *slot));
-            let send = posting.and_then(|(order, slot)| {
-                let entry = rank.sending.iter().find(|(_, other, _)| *other == slot)?;
-                Some((order, Work::Hand(slot, entry.2)))
-            });
-            let cleared = rank.sending.iter().find(|(_, slot, _)| !rank.posting.contains(slot));
-            let cleared = cleared.map(|(_, slot, part)| (self.messages[*slot].order, Work::Hand(*slot, *part)));
-            let take = rank.arrived.first().map(|(order, slot, part)| (*order, Work::Take(*slot, *part)));
-            let compute = rank.computes.front().map(|(.., order)| (*order, Work::Compute));
-            let first = [send, cleared, take, compute].into_iter().flatten().min_by_key(|(order, _)| *order);
-            return first.map(|(_, work)| work);
+            return self.first_in_order(rank).map(|(_, work)| work);
         }
         let posting = rank.posting.iter().find_map(|slot| {
             let message = &self.messages[*slot];

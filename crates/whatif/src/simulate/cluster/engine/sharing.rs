@@ -2,7 +2,7 @@
 
 use super::super::super::Program;
 use super::super::profile::Waiting;
-use super::super::{Doing, Seat, Stay, Time};
+use super::super::{Doing, Seat, Seen, Stay, Time};
 use super::{Engine, Event, Rank, Work};
 
 impl<P: Program> Engine<'_, P> {
@@ -14,7 +14,7 @@ impl<P: Program> Engine<'_, P> {
         }
         if let Some(doing) = of.doing {
             of.split.add(doing, now - of.since);
-            (self.see)(Stay { rank, doing, from: of.since, to: now });
+            (self.see)(Seen::Stay(Stay { rank, doing, from: of.since, to: now }));
         }
         (of.doing, of.since) = (doing, now);
     }

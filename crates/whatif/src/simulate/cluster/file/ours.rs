@@ -159,6 +159,11 @@ pub fn protocol(
         false => store::live()?,
     };
     let mut settings = Settings::of(&known.costs, placement, 1, network, 0.0);
+    // No network of plimsoll reads memory, and at its rank nothing is handed over.
+    let Settings { between, handover, copied, .. } = &mut settings;
+    let mut unused = vec![&mut between.work.read, &mut between.work.fetched];
+    unused.extend([handover, copied].into_iter().filter(|_| place == Place::Rank));
+    unused.into_iter().for_each(|cost| *cost = Reading::Modelled(0.0));
     (settings.between.loss, settings.seed) = (link.loss.unwrap_or(0.0), link.seed.unwrap_or(1));
     let source = known.note.map_or("plimsoll calibrate".to_owned(), |note| format!("plimsoll calibrate; {note}"));
     let calibrated = |(name, unit, cost): &Row| Constant {

@@ -1,0 +1,248 @@
+//! Paper 002 on this machine: what it changes for two ranks where their hosts' receive work is done.
+//!
+//! One rank on each host of a lab, each on a core of its own, over the kernel's TCP. Which core does a host's receive work is
+//! steered (RPS), ranks stay: a [`Mapping`] is who of them shares a core with it.
+
+mod page;
+mod start;
+
+use std::path::PathBuf;
+
+use experiment::findings::Interval;
+use experiment::rounds::{self, Blocks, Plan, Series};
+use experiment::statistics::median_interval;
+use launch::installation::Installation;
+use linux::lab::{Lab, Options};
+use machine::accounting::CoreCost;
+use machine::{Bytes, CoreId, Fault, Probe, Result};
+use serde::Serialize;
+
+use start::Starts;
+
+pub use page::page;
+
+/// Which ranks are on a core that does receive work. With two cores there is no core without a rank: what one is spared the
+/// other bears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mapping {
+    /// Both, each on the core of its own host's receive work.
+    On,
+    /// Each on the core of the other host's receive work: equal too, but off its own.
+    Off,
+    /// Rank 0 on the core of both hosts' receive work, rank 1 on the other.
+    Mismatched,
+}
+
+impl Mapping {
+    pub const ALL: [Mapping; 3] = [Mapping::On, Mapping::Off, Mapping::Mismatched];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Mapping::On => "both on",
+            Mapping::Off => "both off",
+            Mapping::Mismatched => "one on, one off",
+        }
+    }
+
+    /// The core of each host's receive work, where rank 0 is on the first of `cores` and rank 1 on the second.
+    fn steering(self, (one, other): (CoreId, CoreId)) -> [CoreId; 2] {
+        match self {
+            Mapping::On => [one, other],
+            Mapping::Off => [other, one],
+            Mapping::Mismatched => [one, one],
+        }
+    }
+}
+
+/// Of messages one after the other; of one that is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// MB/s.
+    Stream,
+    /// Half a round trip, ns.
+    PingPong,
+}
+
+/// A pattern at a size; whether the receiver computes on its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Task {
+    pub pattern: Pattern,
+    pub works: bool,
+    pub size: Bytes,
+}
+
+/// Where a step of a rank goes, ns.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Times {
+    pub computing: f64,
+    pub sending: f64,
+    pub waiting: f64,
+}
+
+impl Times {
+    pub fn communication(&self) -> f64 {
+        self.sending + self.waiting
+    }
+
+    pub fn total(&self) -> f64 {
+        self.computing + self.communication()
+    }
+}
+
+/// A step of a program that computes and exchanges, as LAMMPS does: `MPI_Irecv`, `MPI_Send`, `MPI_Wait`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Exchange {
+    /// What rank 0 computes more, of rank 1's.
+    pub imbalance: f64,
+    pub ranks: [Times; 2],
+}
+
+impl Exchange {
+    fn mean(&self, of: fn(&Times) -> f64) -> f64 {
+        (of(&self.ranks[0]) + of(&self.ranks[1])) / 2.0
+    }
+}
+
+/// What one start of the ranks gave.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Block {
+    pub values: Vec<(Task, f64)>,
+    pub exchanges: Vec<Exchange>,
+    /// Softirqs of both hosts by core, over the whole start; none where no meter could be opened.
+    pub cores: Vec<CoreCost>,
+}
+
+impl Block {
+    fn of(&self, task: &Task) -> Option<f64> {
+        self.values.iter().find(|(of, _)| of == task).map(|(_, value)| *value)
+    }
+
+    fn exchange(&self, imbalance: f64) -> Option<&Exchange> {
+        self.exchanges.iter().find(|of| of.imbalance == imbalance)
+    }
+
+    /// The share of receiving softirqs' time that `core` bore.
+    fn received_on(&self, core: CoreId) -> Option<f64> {
+        let time = |cost: &CoreCost| cost.net_rx.value().map(|softirq| softirq.time.0 as f64);
+        let all: f64 = self.cores.iter().map(time).sum::<Option<f64>>()?;
+        let here = self.cores.iter().find(|cost| cost.core == core).and_then(time)?;
+        (all > 0.0).then_some(here / all)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// An Open MPI.
+    pub installation: Installation,
+    pub rounds: u32,
+    /// Of rank 0 and of rank 1.
+    pub cores: (CoreId, CoreId),
+    pub imbalances: Vec<f64>,
+    /// This program, whose hidden command enters the hosts of a lab.
+    pub command: PathBuf,
+}
+
+/// One mapping with all its blocks.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    pub mapping: Mapping,
+    /// The core of each host's receive work.
+    pub steered: [CoreId; 2],
+    #[serde(flatten)]
+    pub series: Series<Block>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Findings {
+    pub library: String,
+    pub rounds: u32,
+    pub cores: [CoreId; 2],
+    pub imbalances: Vec<f64>,
+    /// Of a message of the exchange.
+    pub exchanged: Bytes,
+    pub mappings: Vec<Measured>,
+    pub notes: Vec<String>,
+}
+
+impl Findings {
+    fn of(&self, mapping: Mapping) -> &Series<Block> {
+        let found = self.mappings.iter().find(|measured| measured.mapping == mapping);
+        &found.expect("each mapping is measured").series
+    }
+
+    /// The median of a value under a mapping.
+    fn median(&self, mapping: Mapping, value: impl Fn(&Block) -> Option<f64>) -> Option<Interval> {
+        median_interval(&self.of(mapping).values(value))
+    }
+
+    /// A value under one mapping over that under another, round by round.
+    fn over(&self, one: Mapping, other: Mapping, value: impl Fn(&Block) -> Option<f64>) -> Option<Interval> {
+        self.of(one).over(self.of(other), value).interval()
+    }
+}
+
+const SEED: u64 = 0x0051_1A11_0000_0009;
+
+/// Sizes of streams and ping-pongs.
+pub const SIZES: [Bytes; 4] = [Bytes(8), Bytes(4 << 10), Bytes(64 << 10), Bytes(256 << 10)];
+
+/// Of a message of the exchange (paper 002, 6.2).
+pub const EXCHANGED: Bytes = Bytes(256 << 10);
+
+/// What rank 1 computes a step, ns.
+pub const COMPUTING: f64 = 1e6;
+
+/// Measures all, or as much as there is time for until a signal; `progress` hears of each start.
+///
+/// # Errors
+/// No lab can be made, no compiler; a signal came before anything was measured.
+pub fn measure(request: &Request, progress: impl FnMut(&str)) -> Result<Findings> {
+    let lab = Lab::owned(&Options::default())?;
+    let mut starts = Measuring { starts: Starts::new(request, &lab)?, progress };
+    let plan = Plan { groups: vec![Mapping::ALL.len()], rounds: request.rounds, seed: SEED };
+    let (all, _) = rounds::conduct(&mut starts, &plan, |_, _| true);
+    if all.iter().all(|series| series.blocks.is_empty() && series.failures.is_empty()) {
+        let cause = "a signal ended it before anything was measured";
+        return Err(Fault::new("plimsoll bench --mapping", cause, "run it again"));
+    }
+    let measured = |(mapping, series): (Mapping, Series<Block>)| Measured {
+        mapping,
+        steered: mapping.steering(request.cores),
+        series,
+    };
+    Ok(Findings {
+        library: request.installation.to_string(),
+        rounds: request.rounds,
+        cores: request.cores.into(),
+        imbalances: request.imbalances.clone(),
+        exchanged: EXCHANGED,
+        mappings: Mapping::ALL.into_iter().zip(all).map(measured).collect(),
+        notes: starts.starts.notes,
+    })
+}
+
+struct Measuring<'a, P> {
+    starts: Starts<'a>,
+    progress: P,
+}
+
+impl<P: FnMut(&str)> Blocks for Measuring<'_, P> {
+    type Block = Block;
+
+    fn block(&mut self, mapping: usize, round: u32) -> Result<Block> {
+        let (mapping, rounds) = (Mapping::ALL[mapping], self.starts.request.rounds);
+        (self.progress)(&format!("{}, round {} of {rounds}", mapping.word(), round + 1));
+        self.starts.run(mapping)
+    }
+
+    fn probe(&mut self, _: usize) -> Option<Probe> {
+        let (one, other) = self.starts.request.cores;
+        crate::probe(one, other)
+    }
+
+    fn stopped(&self) -> bool {
+        linux::signal::interrupted()
+    }
+}

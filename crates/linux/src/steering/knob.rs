@@ -1,0 +1,141 @@
+//! What of steering the kernel lets be set, one by one.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use machine::{CoreId, CpuSet};
+
+use crate::ethtool;
+
+/// One setting. Written and read back as `irq 38`, `rps eth0 0`, `rss eth0`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Knob {
+    /// Cores that an interrupt line may go to.
+    Irq(u32),
+    /// Cores that packets of an interface's receive queue are handed to.
+    Rps(String, u32),
+    /// Flows of a receive queue that RFS remembers.
+    Flows(String, u32),
+    /// Cores that choose a transmit queue.
+    Xps(String, u32),
+    /// The device's table of receive queues by hash.
+    Rss(String),
+}
+
+/// Numbers of cores, of a table's queues, or of flows.
+pub type Value = Vec<u32>;
+
+pub(super) fn cores_of(value: &[u32]) -> CpuSet {
+    value.iter().copied().map(CoreId).collect()
+}
+
+pub(super) fn value_of(cores: &CpuSet) -> Value {
+    cores.iter().map(|core| core.0).collect()
+}
+
+impl Knob {
+    /// Its file below `root`; RSS has none.
+    fn file(&self, root: &Path) -> Option<PathBuf> {
+        let queue = |interface: &str, queue: &str, number: u32, file: &str| {
+            root.join(format!("sys/class/net/{interface}/queues/{queue}-{number}/{file}"))
+        };
+        Some(match self {
+            Knob::Irq(number) => root.join(format!("proc/irq/{number}/smp_affinity_list")),
+            Knob::Rps(interface, number) => queue(interface, "rx", *number, "rps_cpus"),
+            Knob::Flows(interface, number) => queue(interface, "rx", *number, "rps_flow_cnt"),
+            Knob::Xps(interface, number) => queue(interface, "tx", *number, "xps_cpus"),
+            Knob::Rss(_) => return None,
+        })
+    }
+
+    pub fn read(&self, root: &Path) -> io::Result<Value> {
+        let Some(file) = self.file(root) else { return ethtool::indirection(self.interface()) };
+        let text = fs::read_to_string(file)?;
+        let value = match self {
+            Knob::Irq(_) => CpuSet::from_list(&text).as_ref().map(value_of),
+            Knob::Flows(..) => text.trim().parse().ok().map(|flows| vec![flows]),
+            _ => CpuSet::from_mask(&text).as_ref().map(value_of),
+        };
+        let odd = || io::Error::new(io::ErrorKind::InvalidData, format!("'{}' is not what kernels write", text.trim()));
+        value.ok_or_else(odd)
+    }
+
+    pub fn write(&self, root: &Path, value: &[u32]) -> io::Result<()> {
+        let Some(file) = self.file(root) else { return ethtool::set_indirection(self.interface(), value) };
+        fs::write(
+            file,
+            match self {
+                Knob::Irq(_) => cores_of(value).to_string(),
+                Knob::Flows(..) => value.iter().map(u32::to_string).collect(),
+                _ => cores_of(value).to_mask(),
+            },
+        )
+    }
+
+    /// What writes restore `value`, in order. A line stays on the core where it is as long as that is among those it may go
+    /// to, so that it is first sent back to where it was.
+    pub(super) fn way_back(&self, root: &Path, value: Value) -> Vec<Value> {
+        let effective = || {
+            let Knob::Irq(number) = self else { return None };
+            let text = fs::read_to_string(root.join(format!("proc/irq/{number}/effective_affinity_list"))).ok()?;
+            CpuSet::from_list(&text).filter(|cores| !cores.is_empty()).as_ref().map(value_of)
+        };
+        effective().filter(|cores| *cores != value).into_iter().chain([value.clone()]).collect()
+    }
+
+    fn interface(&self) -> &str {
+        match self {
+            Knob::Irq(_) => "",
+            Knob::Rps(interface, _) | Knob::Flows(interface, _) | Knob::Xps(interface, _) | Knob::Rss(interface) => {
+                interface
+            }
+        }
+    }
+
+    /// A value of it, for people.
+    pub fn shown(&self, value: &[u32]) -> String {
+        match self {
+            Knob::Flows(..) => format!("{} flows", value.iter().map(u32::to_string).collect::<String>()),
+            Knob::Rss(_) => format!("queues {}", cores_of(value)),
+            _ if value.is_empty() => "no cores".into(),
+            _ => format!("cores {}", cores_of(value)),
+        }
+    }
+}
+
+impl fmt::Display for Knob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Knob::Irq(number) => write!(f, "irq {number}"),
+            Knob::Rps(interface, queue) => write!(f, "rps {interface} {queue}"),
+            Knob::Flows(interface, queue) => write!(f, "flows {interface} {queue}"),
+            Knob::Xps(interface, queue) => write!(f, "xps {interface} {queue}"),
+            Knob::Rss(interface) => write!(f, "rss {interface}"),
+        }
+    }
+}
+
+impl FromStr for Knob {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Knob, ()> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let number = |word: &str| word.parse().map_err(drop);
+        // A name that could lead out of the folder of interfaces is none.
+        let name = |word: &str| match word.is_empty() || word.contains('/') || word.starts_with('.') {
+            true => Err(()),
+            false => Ok(word.to_owned()),
+        };
+        match words[..] {
+            ["irq", line] => Ok(Knob::Irq(number(line)?)),
+            ["rps", interface, queue] => Ok(Knob::Rps(name(interface)?, number(queue)?)),
+            ["flows", interface, queue] => Ok(Knob::Flows(name(interface)?, number(queue)?)),
+            ["xps", interface, queue] => Ok(Knob::Xps(name(interface)?, number(queue)?)),
+            ["rss", interface] => Ok(Knob::Rss(name(interface)?)),
+            _ => Err(()),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Steering: the receive work of an interface goes to the cores that were asked for, as long as a value lives.
+//!
+//! Everything is put back when the value is dropped, and by a process of its own when the owner is killed. Where that is
+//! killed too, the next start does it by the journal ([`restore_remains`]).
+
+mod journal;
+mod knob;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+use std::str::FromStr;
+
+use machine::steering::{self, Undoing};
+use machine::{CoreId, CpuSet, Fault, Result, Source};
+
+use crate::warden::Warden;
+use journal::Journal;
+pub use knob::{Knob, Value};
+
+/// What sends receive work to a core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Means {
+    /// The affinity of the interface's interrupt lines.
+    Irq,
+    /// The kernel hands packets on to other cores (RPS).
+    Rps,
+    /// The device spreads flows over those receive queues whose lines go to the cores (RSS).
+    Rss,
+}
+
+impl fmt::Display for Means {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Means::Irq => "irq",
+            Means::Rps => "rps",
+            Means::Rss => "rss",
+        })
+    }
+}
+
+impl FromStr for Means {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "irq" => Ok(Means::Irq),
+            "rps" => Ok(Means::Rps),
+            "rss" => Ok(Means::Rss),
+            _ => Err(Fault::new(format!("means '{text}'"), "there is no such means", "write irq, rps or rss")),
+        }
+    }
+}
+
+/// What is asked of an interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Request {
+    pub interface: String,
+    /// Cores for its receive work.
+    pub receive: Option<CpuSet>,
+    /// `None`: by interrupts where they can be set, else by RPS.
+    pub by: Option<Means>,
+    /// Cores that its transmit queues are dealt to.
+    pub xps: Option<CpuSet>,
+    /// Whether packets follow the thread that reads them (RFS).
+    pub flows: Option<bool>,
+}
+
+/// One setting as it was and as it is, read back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    pub knob: Knob,
+    pub before: Value,
+    pub now: Value,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}, was {}", self.knob, self.knob.shown(&self.now), self.knob.shown(&self.before))
+    }
+}
+
+/// An interface that is steered as long as this lives.
+pub struct Steered {
+    means: Option<Means>,
+    settings: Vec<Setting>,
+    notes: Vec<String>,
+    // Ends before the journal is taken away.
+    _keeper: Option<Warden>,
+    journal: Journal,
+}
+
+impl Steered {
+    /// Steers. `keeper` is a command that calls [`keep`] with its last argument: this program.
+    ///
+    /// # Errors
+    /// There is no such interface or core, another run steers it, or the kernel refuses; then all is as it was.
+    pub fn begin(request: &Request, keeper: Command) -> Result<Steered> {
+        Steered::at(Path::new("/"), &Source::live(), request, Some(keeper))
+    }
+
+    fn at(root: &Path, source: &Source, request: &Request, keeper: Option<Command>) -> Result<Steered> {
+        let host = steering::Steering::read(source);
+        let Some(of) = host.of(&request.interface) else {
+            let names: Vec<&str> = host.interfaces.iter().map(|of| of.interface.as_str()).collect();
+            let cause = format!("this network namespace has {}", names.join(", "));
+            return Err(Fault::new(format!("interface {}", request.interface), cause, "name one of these"));
+        };
+        for cores in request.receive.iter().chain(&request.xps) {
+            check_on_line(source, cores, "choose among these")?;
+        }
+        let mut journal = Journal::open(root, &request.interface)?;
+        journal.restore();
+        let keeper = keeper.map(|command| journal.kept_by(command)).transpose()?;
+        let mut steered = Steered { means: None, settings: Vec::new(), notes: Vec::new(), _keeper: keeper, journal };
+        steered.receive(of, request)?;
+        if let Some(cores) = &request.xps {
+            steered.apply(plan::xps(of, cores)?)?;
+        }
+        if let Some(on) = request.flows {
+            steered.apply(plan::flows(of, on, &host.flow_entries)?)?;
+        }
+        let undoes = |undoing: &&Undoing| match undoing {
+            Undoing::Irqbalance { .. } => matches!(steered.means, Some(Means::Irq | Means::Rss)),
+            Undoing::Flows { .. } => request.flows.is_none() && steered.means.is_some(),
+            Undoing::Managed { .. } => false,
+        };
+        let undone = of.undone_by.iter().filter(undoes);
+        let mut notes: Vec<String> = undone.map(|undoing| format!("{undoing}. Next: {}", undoing.next())).collect();
+        if of.default_route.value() == Some(&true) {
+            notes.push(format!("{} has the default route: all that comes over it is steered", of.interface));
+        }
+        steered.notes.extend(notes);
+        Ok(steered)
+    }
+
+    fn receive(&mut self, of: &steering::Steered, request: &Request) -> Result<()> {
+        let Some(cores) = &request.receive else { return Ok(()) };
+        let means: &[Means] = match request.by {
+            Some(Means::Irq) => &[Means::Irq],
+            Some(Means::Rps) => &[Means::Rps],
+            Some(Means::Rss) => &[Means::Rss],
+            None if of.receive_lines().is_empty() => &[Means::Rps],
+            None => &[Means::Irq, Means::Rps],
+        };
+        let (last, first) = means.split_last().expect("there is one at least");
+        for means in first {
+            match plan::receive(of, cores, *means).and_then(|plan| self.apply(plan)) {
+                Ok(()) => {
+                    self.means = Some(*means);
+                    return Ok(());
+                }
+                Err(fault) => {
+                    self.notes.push(format!(
+                        "by {last}, since {means} is refused: {}: {}",
+                        fault.subject(),
+                        fault.cause()
+                    ));
+                    self.notes.extend(self.journal.restore());
+                    self.settings.clear();
+                }
+            }
+        }
+        self.means = Some(*last);
+        self.apply(plan::receive(of, cores, *last)?)
+    }
+
+    fn apply(&mut self, plan: Vec<(Knob, Value)>) -> Result<()> {
+        for (knob, now) in plan {
+            let before = self.journal.change(knob.clone(), now.clone())?;
+            self.settings.push(Setting { knob, before, now });
+        }
+        Ok(())
+    }
+
+    /// What sends its receive work to the cores; `None` where that was not asked for.
+    pub fn means(&self) -> Option<Means> {
+        self.means
+    }
+
+    /// What was set, as it was read back.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    /// What its user should know of it.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Restores, and says what had not held, and what could not be restored.
+    pub fn end(mut self) -> Vec<String> {
+        self.journal.restore()
+    }
+}
+
+impl Drop for Steered {
+    fn drop(&mut self) {
+        self.journal.restore();
+    }
+}
+
+/// Restores what killed runs left on interfaces of this network namespace, and says so.
+pub fn restore_remains() -> Result<Vec<String>> {
+    journal::restore_remains(Path::new("/"))
+}
+
+/// What a keeper does: waits for its owner's end and restores what that left. Standard input and output are the owner's.
+pub fn keep(path: &Path) -> Result<()> {
+    journal::keep(path).map_err(|error| Fault::because("keeper of steering", error, "leave it to `plimsoll steer`"))
+}
+
+/// Refuses cores that this machine does not have, or has off line.
+pub(crate) fn check_on_line(source: &Source, cores: &CpuSet, next: &str) -> Result<()> {
+    let path = "/sys/devices/system/cpu/online";
+    let online = source
+        .cpu_list(path)
+        .ok_or_else(|| Fault::new(path, "it cannot be read", "mount sysfs: `mount -t sysfs sysfs /sys`"))?;
+    match cores.difference(&online).first() {
+        _ if cores.is_empty() => Err(Fault::new("cores", "none are named", format!("name some of {online}"))),
+        None => Ok(()),
+        Some(CoreId(core)) => Err(Fault::new(
+            format!("core {core}"),
+            format!("the cores of this machine that are on line are {online}"),
+            next,
+        )),
+    }
+}

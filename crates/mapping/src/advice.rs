@@ -1,0 +1,43 @@
+//! What to do with the ranks.
+
+use machine::costs::Interval;
+
+use crate::problem::Problem;
+use crate::search::Found;
+
+/// An answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// The mapping that was found is better.
+    Move,
+    /// None is better by as much as counts.
+    Keep,
+    /// Whether it is better is not known.
+    CannotTell,
+}
+
+/// A gain of less than this is none.
+pub const LEAST: f64 = 0.01;
+
+impl Advice {
+    /// By the time under what was found over the recorded one.
+    pub fn of(found: &Found, problem: &Problem, time: &Interval) -> Advice {
+        match () {
+            () if found.seats == problem.seats => Advice::Keep,
+            // Only distances differ, which have no price.
+            () if found.time == 1.0 => Advice::CannotTell,
+            () if time.middle > 1.0 - LEAST => Advice::Keep,
+            () if time.high < 1.0 => Advice::Move,
+            () => Advice::CannotTell,
+        }
+    }
+
+    /// `move`, `keep`, `cannot tell`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Advice::Move => "move",
+            Advice::Keep => "keep",
+            Advice::CannotTell => "cannot tell",
+        }
+    }
+}
