@@ -11,8 +11,8 @@ use super::{Block, Exchange, Findings, Mapping, Measured, Pattern, SIZES, Task, 
 pub fn page(findings: &Findings) -> String {
     let [one, other] = findings.cores;
     let mut page = format!(
-        "Two ranks on two hosts of a lab, rank 0 on {one} and rank 1 on {other}, {} over the kernel's TCP; a host's receive work is\n\
-         steered to one core. Measured; paper 002, figures 2 to 5, 7 and 11.\n\n",
+        "Two ranks on two hosts of a lab, rank 0 on {one} and rank 1 on {other}, {} over the kernel's TCP;\n\
+         a host's receive work is steered to one core. Measured; paper 002, figures 2 to 5, 7 and 11.\n\n",
         findings.library
     );
     let _ = writeln!(page, "{:<18}{:<28}softirqs on {one}", "mapping", "receive work of a and b");
