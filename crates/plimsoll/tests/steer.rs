@@ -130,7 +130,7 @@ fn receive_work_goes_where_it_is_asked_to_and_comes_back_at_the_end() {
 #[test]
 fn signals_go_to_the_command_and_everything_comes_back() {
     let Some((lab, core, _)) = lab() else { return };
-    for (asked, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+    for (asked, code) in [(Signal::TERM, 143), (Signal::USR1, 138)] {
         let running = start(&lab, core, "exec sleep 600");
         signal(running.id(), asked);
         let output = running.wait_with_output().unwrap();
