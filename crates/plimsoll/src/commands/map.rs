@@ -276,6 +276,10 @@ fn simulated(file: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let file = &testbed(file)?;
     let simulation = Simulation::read(file)?;
     let within = |fault: Fault| fault.within(file.display());
+    if simulation.over_engines() {
+        let cause = "plimsoll's own engines move with their ranks, and a search does not move them";
+        return Err(within(Fault::new("profile plimsoll", cause, "map it under another profile, such as loggops")));
+    }
     let simulated = Simulated::of(simulation.cluster.clone(), || simulation.start()).map_err(within)?;
     let problem = simulated.problem(arguments.across);
     let found = search(&problem, &simulated)?;

@@ -242,6 +242,11 @@ impl Simulation {
         Ok(Simulation { cluster, watts, program: name, runs, engines })
     }
 
+    /// Whether plimsoll's own engines carry the messages.
+    pub fn over_engines(&self) -> bool {
+        self.engines.is_some()
+    }
+
     /// The program, from its beginning.
     pub fn start(&self) -> Box<dyn super::super::Program + '_> {
         match &self.runs {

@@ -1,0 +1,124 @@
+//! `plimsoll map` as users run it: the papers' testbeds, and a program of Open MPI that is recorded, mapped and read back.
+
+mod golden;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use launch::installation::Family;
+use launch::this_host;
+use machine::costs::{Interval, Item, Row, Way, store};
+use machine::{Bytes, Nanoseconds, Reading, SiteKind};
+use serde_json::Value;
+use testbed::Mpi;
+
+/// Rank 0 computes four times as long as rank 1, which waits for it.
+const UNEVEN: &str = r#"
+#include <mpi.h>
+static char out[1024], in[1024];
+int main(int argc, char **argv)
+{
+    int rank;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int i = 0; i < 200; i++) {
+        for (volatile int k = 0; k < (rank == 0 ? 800000 : 200000); k++) { }
+        MPI_Sendrecv(out, 1024, MPI_CHAR, 1 - rank, 0, in, 1024, MPI_CHAR, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+fn plimsoll(place: &Path, words: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "100", env!("CARGO_BIN_EXE_plimsoll")]).args(words).current_dir(place);
+    command.env("XDG_STATE_HOME", place).stdin(Stdio::null());
+    command.envs(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"].map(|name| (name, "1")));
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+fn keep_costs(place: &Path, mpi: &Mpi) {
+    let way =
+        Way { carrier: "vader".into(), mpi: mpi.installation.to_string(), placement: SiteKind::App, network: None };
+    let taken = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let row = |item, size, ns| Row {
+        item,
+        size: Some(Bytes(size)),
+        cost: Reading::Measured(Interval::between(ns * 0.9, ns * 1.1)),
+        source: "test".into(),
+        taken: Nanoseconds(taken),
+    };
+    let rows = [8, 65_536].into_iter().flat_map(|size| {
+        let trip = 400.0 + size as f64 * 0.2;
+        [row(Item::HalfTrip(way.clone()), size, trip), row(Item::Message(way.clone()), size, trip / 3.0)]
+    });
+    store::keep_below(&place.join("plimsoll"), rows.collect()).unwrap();
+}
+
+#[test]
+fn the_papers_testbeds_are_mapped_as_they_were() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/map");
+    for name in ["gromacs-a", "gromacs-b", "lammps-a", "lammps-b"] {
+        let (code, said, errors) = plimsoll(Path::new("/"), &["map", "--simulate", name]);
+        assert_eq!(code, 0, "{errors}");
+        golden::check(&folder.join(format!("{name}.txt")), &said);
+    }
+    let (_, said, _) = plimsoll(Path::new("/"), &["map", "--simulate", "gromacs-a", "--json"]);
+    let all: Value = serde_json::from_str(&said).unwrap();
+    let moved: Vec<u64> = all["moves"].as_array().unwrap().iter().map(|of| of["rank"].as_u64().unwrap()).collect();
+    assert_eq!((&all["advice"], moved), (&Value::from("move"), vec![0, 6]), "paper 002's A'");
+    let (code, _, errors) = plimsoll(Path::new("/"), &["map", "--simulate", "plimsoll"]);
+    assert!(code != 0 && errors.contains("Next: "), "{errors}");
+}
+
+#[test]
+fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
+    let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return skip::test("two ranks need cores of their own, and this machine has one");
+    }
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("map/uneven");
+    let program = mpi.compile_text(UNEVEN, &built);
+    let place = tempfile::tempdir().unwrap();
+    let (place, program) = (place.path(), program.to_str().unwrap());
+    let profile = ["profile", "--trace", "-o", "run", "--", "mpirun", "-n", "2", "--bind-to", "core", program];
+    let (code, _, errors) = plimsoll(place, &profile);
+    assert_eq!(code, 0, "{errors}");
+    let (code, _, errors) = plimsoll(place, &["map", "run"]);
+    assert!(code != 0 && errors.contains("plimsoll calibrate"), "{errors}");
+    keep_costs(place, &mpi);
+    // What others take is said, so that the load of this machine decides nothing.
+    let shares = |own: f64, other: f64| {
+        let (_, said, _) = plimsoll(place, &["report", "run", "--json"]);
+        let all: Value = serde_json::from_str(&said).unwrap();
+        let core = |rank: usize| {
+            let cores = &all["ranks"][rank]["cores"];
+            cores["measured"][0].as_u64().unwrap_or_else(|| panic!("{cores}"))
+        };
+        [(core(0), own), (core(1), other)].map(|(core, share)| format!("{}:{core}={share}", this_host()))
+    };
+    let asked = |[one, other]: &[String; 2], more: &[&str]| {
+        let words = [&["map", "run", "--capability", one, "--capability", other], more].concat();
+        let (code, said, errors) = plimsoll(place, &words);
+        assert_eq!(code, 0, "{errors}");
+        said
+    };
+    let (burdened, alike) = (shares(0.5, 1.0), shares(1.0, 1.0));
+    let moved: Value = serde_json::from_str(&asked(&burdened, &["--json"])).unwrap();
+    assert_eq!(moved["advice"], "move", "{moved}");
+    assert!(moved["time"]["high"].as_f64().unwrap() < 1.0 && moved["line"].as_str().unwrap().contains("rankfile"));
+    let kept: Value = serde_json::from_str(&asked(&alike, &["--json"])).unwrap();
+    assert_eq!((&kept["advice"], &kept["line"]), (&Value::from("keep"), &Value::Null), "{kept}");
+    let said = asked(&burdened, &["--verify"]);
+    assert!(said.contains("Move these ranks") && said.contains("Read back: 2 ranks where they are to be."), "{said}");
+    let refused = |words: &[&str], expected: &str| {
+        let (code, _, errors) = plimsoll(place, &[&["map", "run"], words].concat());
+        assert!(code != 0 && errors.contains(expected) && errors.contains("Next: "), "{words:?}: {errors}");
+    };
+    refused(&["--capability", "nowhere:0=0.5"], "host nowhere: no rank ran there");
+    let (code, _, errors) = plimsoll(place, &["map", "run", "--capability", "0=0.5"]);
+    assert!(code != 0 && errors.contains("write it like node1:0=0.7"), "{errors}");
+}
