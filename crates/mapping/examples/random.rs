@@ -41,10 +41,17 @@ fn main() -> machine::Result<()> {
         count(&|p| p.advice == Advice::Keep),
         count(&|p| p.advice == Advice::CannotTell)
     );
-    let mut misses: Vec<(usize, &Proof)> =
-        proofs.iter().enumerate().filter(|(_, proof)| proof.followed() > 1.05 * proof.best).collect();
-    misses.sort_by(|a, b| (b.1.followed() / b.1.best).total_cmp(&(a.1.followed() / a.1.best)));
-    for (seed, Proof { name, advice, expected, found, best, .. }) in misses.into_iter().take(12) {
+    list("worse than the start", &proofs, |proof| proof.followed());
+    list("farthest from the best", &proofs, |proof| proof.followed() / proof.best);
+    Ok(())
+}
+
+/// The programs with the greatest figure.
+fn list(what: &str, proofs: &[Proof], figure: impl Fn(&Proof) -> f64) {
+    println!("{what}:");
+    let mut worst: Vec<(usize, &Proof)> = proofs.iter().enumerate().filter(|(_, proof)| figure(proof) > 1.02).collect();
+    worst.sort_by(|a, b| figure(b.1).total_cmp(&figure(a.1)));
+    for (seed, Proof { name, advice, expected, found, best, .. }) in worst.into_iter().take(10) {
         println!(
             "  seed {seed}, {name}: {}, found {found:.3}, expected {:.3} ({:.3} .. {:.3}), best {best:.3}",
             advice.word(),
@@ -53,5 +60,4 @@ fn main() -> machine::Result<()> {
             expected.high
         );
     }
-    Ok(())
 }

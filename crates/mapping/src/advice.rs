@@ -19,6 +19,9 @@ pub enum Advice {
 /// A gain of less than this is none.
 pub const LEAST: f64 = 0.01;
 
+/// Less than this is expected of nobody's replay: whether it is there only a run tells.
+const EXPECTED: f64 = 0.03;
+
 impl Advice {
     /// By the time under what was found over the recorded one.
     pub fn of(found: &Found, problem: &Problem, time: &Interval) -> Advice {
@@ -27,7 +30,7 @@ impl Advice {
             // Only distances differ, which have no price.
             () if found.time == 1.0 => Advice::CannotTell,
             () if time.middle > 1.0 - LEAST => Advice::Keep,
-            () if time.high < 1.0 => Advice::Move,
+            () if time.high < 1.0 && time.middle < 1.0 - EXPECTED => Advice::Move,
             () => Advice::CannotTell,
         }
     }

@@ -13,7 +13,7 @@ use crate::problem::{Load, Problem, Spot, Talk};
 use crate::search::Judge;
 
 /// Calls that a search replays, all mappings together.
-const REPLAYED_CALLS: usize = 12_000_000;
+const REPLAYED_CALLS: usize = 10_000_000;
 
 /// Mappings that a search judges, at least and at most.
 const JUDGED: std::ops::RangeInclusive<usize> = 8..=4096;

@@ -13,7 +13,7 @@ pub fn page(applications: &[Application]) -> String {
         "",
         "Paper 002's mappings (Tables 1 and 2) on two simulated hosts of four cores, of which core 0 takes the interrupts (*). Modelled, \
          not measured: shares are means over all draws of what the paper does not print, gains are medians with the central 95 % of \
-         draws. Figures that judge are not read; plimsoll claims B5 to B9 hold these predictions against them.",
+         draws. Figures that judge are not read; plimsoll claims holds these predictions against them.",
         0,
     );
     applications.iter().for_each(|application| page += &of(application));

@@ -204,7 +204,8 @@ impl<'a> Program<'a> {
 
     /// The program that a lever leaves, with its ranks where it puts them.
     fn graph_of(&self, lever: &Lever) -> Cow<'a, Graph> {
-        lever.mapping.as_ref().map_or(Cow::Borrowed(self.graph), |mapping| Cow::Owned(mapping.of(self.graph)))
+        let moved = lever.mapping.as_ref().filter(|mapping| mapping.hosts != self.graph.hosts);
+        moved.map_or(Cow::Borrowed(self.graph), |mapping| Cow::Owned(mapping.of(self.graph)))
     }
 
     /// Conditions after a lever, and by class what becomes of residuals. `graph` is what its mapping leaves of the `recorded` one, whose
@@ -216,7 +217,9 @@ impl<'a> Program<'a> {
         graph: &Graph,
         (draw, unknown): &(Draw, Unknown),
     ) -> Result<(Conditions, Vec<Scale>)> {
-        let mapped = lever.mapping.is_some().then(|| self.conditions_of(graph, draw)).transpose()?;
+        // Prices are those of hosts: ranks on other cores of their hosts have the recorded ones.
+        let moved = lever.mapping.as_ref().is_some_and(|mapping| mapping.hosts != recorded.0.hosts);
+        let mapped = moved.then(|| self.conditions_of(graph, draw)).transpose()?;
         let (after, mut scale) = lever.pull(graph, self.costs, mapped.as_ref().unwrap_or(recorded.1), unknown)?;
         if let Some(mapped) = &mapped {
             let ratios = mapping::ratios((recorded.0, &recorded.1.prices), (graph, &mapped.prices));
@@ -342,8 +345,8 @@ impl Mapper<'_> {
     /// # Errors
     /// A cost was never measured here.
     pub fn time(&self, mapping: Mapping) -> Result<f64> {
-        let graph = mapping.of(self.base.program.graph);
         let lever = Lever { mapping: Some(mapping), ..Lever::default() };
+        let graph = self.base.program.graph_of(&lever);
         let (_, replayed) = self.base.pulled(&lever, &graph)?;
         Ok(self.base.over(&replayed))
     }
