@@ -61,16 +61,20 @@ fn keep_costs(place: &Path, mpi: &Mpi) {
 #[test]
 fn the_papers_testbeds_are_mapped_as_they_were() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/map");
+    let simulate = |name: &str, more: &[&str]| {
+        let file = format!("{}/../whatif/testbeds/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        plimsoll(Path::new("/"), &[&["map", "--simulate", &file], more].concat())
+    };
     for name in ["gromacs-a", "gromacs-b", "lammps-a", "lammps-b"] {
-        let (code, said, errors) = plimsoll(Path::new("/"), &["map", "--simulate", name]);
+        let (code, said, errors) = simulate(name, &[]);
         assert_eq!(code, 0, "{errors}");
         golden::check(&folder.join(format!("{name}.txt")), &said);
     }
-    let (_, said, _) = plimsoll(Path::new("/"), &["map", "--simulate", "gromacs-a", "--json"]);
+    let (_, said, _) = simulate("gromacs-a", &["--json"]);
     let all: Value = serde_json::from_str(&said).unwrap();
     let moved: Vec<u64> = all["moves"].as_array().unwrap().iter().map(|of| of["rank"].as_u64().unwrap()).collect();
     assert_eq!((&all["advice"], moved), (&Value::from("move"), vec![0, 6]), "paper 002's A'");
-    let (code, _, errors) = plimsoll(Path::new("/"), &["map", "--simulate", "plimsoll"]);
+    let (code, _, errors) = simulate("plimsoll", &[]);
     assert!(code != 0 && errors.contains("Next: "), "{errors}");
 }
 

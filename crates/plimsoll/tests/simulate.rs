@@ -33,9 +33,17 @@ fn testbeds_come_out_as_they_did() {
 
 #[test]
 fn a_testbed_is_found_by_its_name_and_a_file_goes_before_it() {
+    // As installed: bin/plimsoll beside share/plimsoll/testbeds. A link, by which the program has that name.
+    let prefix = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (bin, share) = (prefix.path().join("bin"), prefix.path().join("share/plimsoll/testbeds"));
+    [&bin, &share].into_iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+    std::fs::hard_link(env!("CARGO_BIN_EXE_plimsoll"), bin.join("plimsoll")).unwrap();
+    for file in std::fs::read_dir(testbeds()).unwrap().flatten() {
+        std::fs::copy(file.path(), share.join(file.file_name())).unwrap();
+    }
     let folder = tempfile::tempdir().unwrap();
     let named = |name: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        let mut command = Command::new(bin.join("plimsoll"));
         command.args(["whatif", "--simulate", name]).current_dir(folder.path()).output().unwrap()
     };
     let found = named("lammps-a");
