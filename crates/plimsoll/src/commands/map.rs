@@ -95,7 +95,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let opened = Opened::profile(path)?;
     let Opened { graph, folder, .. } = &opened;
-    let Some(summary) = &opened.summary else { return Ok(ExitCode::FAILURE) };
+    let summary = opened
+        .summary
+        .as_ref()
+        .ok_or_else(|| Fault::new(folder, "it is no profile", "name a folder that plimsoll profile --trace made"))?;
     let known = store::live()?;
     let ways = opened.recorded().ways(&known.costs, arguments.recorded.as_deref())?;
     let mut notes = graph.notes.clone();
