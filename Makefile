@@ -18,7 +18,7 @@ help:
 	@echo 'make study   find where message processing should run on this machine'
 	@echo 'make fabric  the command and the libfabric provider: then plimsoll mpirun -n 2 -- PROGRAM'
 	@echo 'make profile the command and the library that records: then plimsoll profile -- mpirun -n 2 PROGRAM'
-	@echo 'make offcodes the program behind plimsoll plan, run, ps, stop, odf, agent and traffic'
+	@echo 'make offcodes the program behind plimsoll plan, run, ps, stop, migrate, upgrade, offcode, odf, agent and traffic'
 	@echo 'make install the commands, their libraries, manual pages and completions in PREFIX (/usr/local); make uninstall'
 	@echo 'make deb     the same as a Debian package'
 	@echo 'make test    everything that must pass: lint, engine on its own, tests, loom; ends with totals'
@@ -51,6 +51,15 @@ offcodes:
 	@scripts/bootstrap study
 	@$(BUILD) --package plimsoll-offcode
 	@echo 'now: $(PLIMSOLL) plan APP.toml, or $(PLIMSOLL) traffic'
+
+# The agent for Arm cores, such as a DPU's; not a part of `make test`, since it compiles everything once more.
+ARM = aarch64-unknown-linux-gnu
+.PHONY: aarch64
+aarch64:
+	@CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	    $(CARGO) build --target $(ARM) --package plimsoll-offcode
+	qemu-aarch64 -L /usr/aarch64-linux-gnu $(TARGET_DIR)/$(ARM)/debug/plimsoll-offcode agent --help >/dev/null
+	@echo 'it builds for $(ARM), and starts under qemu-user'
 
 # Where `make install` puts it; DESTDIR goes before, for packagers.
 PREFIX ?= /usr/local

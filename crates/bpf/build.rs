@@ -5,8 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const PROGRAMS: &[&str] =
-    &["softirq", "redirect", "traffic_send", "traffic_receive", "echo", "far_end", "network", "lanes", "idle"];
+const PROGRAMS: &[&str] = &[
+    "softirq",
+    "redirect",
+    "traffic_send",
+    "traffic_receive",
+    "echo",
+    "far_end",
+    "network",
+    "lanes",
+    "idle",
+    "dispatcher",
+    "verdict",
+];
 /// Those that need atomic operations with a result, of Linux 5.12.
 const WITH_ATOMICS: &[&str] = &["lanes"];
 const SOURCES: &str = "src/programs";

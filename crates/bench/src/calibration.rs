@@ -139,6 +139,7 @@ mod tests {
             receiver: Receiver::Reads,
             peer_engine: None,
             interface: None,
+            dilation: None,
         }
     }
 

@@ -22,6 +22,11 @@ pub mod serve;
 pub mod session;
 mod worker;
 
+/// How fast cores of this host are just now. Cores that this process may not run on are left out.
+fn clocks(cores: impl IntoIterator<Item = machine::CoreId>) -> experiment::clocks::Clocks {
+    experiment::clocks::Clocks::of(linux::accounting::effective_clocks(cores))
+}
+
 /// How far apart two cores are just now.
 fn probe(one: machine::CoreId, other: machine::CoreId) -> Option<machine::Probe> {
     linux::probe::between(one, other).ok()

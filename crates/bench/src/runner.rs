@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use experiment::clocks::Clocks;
 use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use experiment::sample::{Runner, Sample};
 use linux::accounting::HostMeter;
@@ -15,7 +16,7 @@ use machine::accounting::Accounting;
 use machine::bounds::{BENCH_INBOX, BENCH_SESSIONS};
 use machine::choice::Choice;
 use machine::topology::Topology;
-use machine::{CoreId, Fault, Nanoseconds, Probe, Reading, Result, Site};
+use machine::{CoreId, Dilation, Fault, Nanoseconds, Probe, Reading, Result, Site};
 
 use crate::cache;
 use crate::calibration::{
@@ -24,7 +25,7 @@ use crate::calibration::{
 use crate::control::Connection;
 use crate::reference::netpipe;
 use crate::second_host::SecondHost;
-use crate::session::cores_of;
+use crate::session::{Stretched, cores_of};
 use crate::worker::{Peer, Plan, Worker};
 use exchange::stack::Prepare;
 
@@ -44,6 +45,7 @@ struct SessionKey {
     remote_core: CoreId,
     peer_engine: Option<CoreId>,
     interface: Option<String>,
+    dilation: Option<Dilation>,
 }
 
 impl SessionKey {
@@ -56,6 +58,7 @@ impl SessionKey {
             remote_core: spec.remote_core,
             peer_engine: spec.peer_engine,
             interface: spec.interface.clone(),
+            dilation: spec.dilation,
         }
     }
 }
@@ -87,6 +90,8 @@ pub struct Bench {
     /// The same of NetPIPE.
     reference_pace: HashMap<(Pattern, u64), f64>,
     notes: Vec<String>,
+    /// Of the last block.
+    stretched: Option<Stretched>,
 }
 
 impl Bench {
@@ -104,6 +109,7 @@ impl Bench {
             second: None,
             steered: None,
             meter,
+            stretched: None,
             paces: HashMap::new(),
             reference_pace: HashMap::new(),
             notes,
@@ -152,6 +158,7 @@ impl Bench {
             core: Some(core),
             address,
             interface: None,
+            dilation: spec.dilation,
             polite: shares_a_core(spec),
         };
         let plan = |peer, listen, peer_address| Plan {
@@ -249,8 +256,9 @@ impl Bench {
         self.steer(spec)?;
         let mut notes = self.notes.clone();
         let probe = probe(spec, &mut notes);
+        let clocks = clocks(spec);
         if spec.stack == Stack::OpenMpi {
-            return self.refer(spec, (round, order), probe, notes);
+            return self.refer(spec, (round, order), (probe, clocks), notes);
         }
         let (known, pace) = (known(spec), self.pace(spec)?);
         // The path has rested since its last block.
@@ -267,6 +275,7 @@ impl Bench {
             notes.push(format!("both ends share {}: polls that find nothing give it away", spec.local_core));
         }
         notes.extend(block.notes);
+        self.stretched = block.stretched;
         let accounting = match self.meter.as_mut() {
             None => None,
             Some(meter) => {
@@ -289,9 +298,15 @@ impl Bench {
             value: worth.value,
             lost: worth.lost,
             probe,
+            clocks,
             accounting,
             notes,
         })
+    }
+
+    /// What the engine's work of this end took in the last block, where the point stretches it.
+    pub fn stretched(&self) -> Option<Stretched> {
+        self.stretched
     }
 
     /// A session that failed is not used again; the next block opens a new one.
@@ -322,7 +337,7 @@ impl Bench {
         &mut self,
         spec: &PointSpec,
         (round, order): (u32, u32),
-        probe: Option<Probe>,
+        (probe, clocks): (Option<Probe>, Clocks),
         mut notes: Vec<String>,
     ) -> Result<Sample> {
         let known = (spec.pattern, spec.size.0);
@@ -340,6 +355,7 @@ impl Bench {
             value: reference.value,
             lost: 0,
             probe,
+            clocks,
             accounting: None,
             notes,
         })
@@ -377,6 +393,14 @@ fn since_epoch() -> Nanoseconds {
 
 fn shares_a_core(spec: &PointSpec) -> bool {
     spec.local_core == spec.remote_core && !matches!(spec.path, Path::Remote(_))
+}
+
+/// How fast the cores of this host are just now that do the block's work.
+fn clocks(spec: &PointSpec) -> Clocks {
+    let here = !matches!(spec.path, Path::Remote(_));
+    let engine = if let Site::Core(core) = &spec.placement { Some(*core) } else { None };
+    let there = [Some(spec.remote_core), spec.peer_engine].into_iter().flatten().filter(|_| here);
+    crate::clocks([spec.local_core].into_iter().chain(engine).chain(there).chain(spec.protocol_core))
 }
 
 /// How far apart the two cores are just now, where both are of this host.

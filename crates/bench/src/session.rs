@@ -3,8 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
+use linux::clock::ticks;
 use machine::accounting::ThreadCost;
-use machine::{CoreId, Fault, Result};
+use machine::{CoreId, Fault, Nanoseconds, Result};
+use serde::Serialize;
 
 use crate::cache;
 use crate::control::{Connection, Finished, Reply, Request, Serving, VERSION};
@@ -12,7 +14,7 @@ use crate::meters::Meters;
 use crate::peer::{out_of_time, plausible};
 use exchange::endpoint::{Job, Outcome, Role};
 use exchange::pattern::Pools;
-use exchange::stack::{Calling, Path, Prepare};
+use exchange::stack::{Calling, Dilated, Path, Prepare};
 
 /// For one answer that needs no traffic.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
@@ -43,6 +45,27 @@ pub struct Block {
     /// Threads of this end.
     pub threads: Vec<ThreadCost>,
     pub notes: Vec<String>,
+    /// What the engine's work of this end took, where it is stretched.
+    pub stretched: Option<Stretched>,
+}
+
+/// What the engine's work of one end took in a block.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Stretched {
+    /// Without what was spun, empty turns included.
+    pub worked: Nanoseconds,
+    /// That part of it that moved messages.
+    pub busy: Nanoseconds,
+    pub spun: Nanoseconds,
+}
+
+impl Stretched {
+    /// Counted in `ticks` of which `elapsed` has so many.
+    fn of(counted: Dilated, ticks: u64, elapsed: Duration) -> Stretched {
+        let tick = elapsed.as_nanos() as f64 / (ticks as f64).max(1.0);
+        let time = |ticks: u64| Nanoseconds((ticks as f64 * tick).round() as u64);
+        Stretched { worked: time(counted.worked), busy: time(counted.busy), spun: time(counted.spun) }
+    }
 }
 
 impl Session {
@@ -94,6 +117,7 @@ impl Session {
             reply => return Err(unexpected(control, &reply)),
         }
         let until = Instant::now() + BLOCK;
+        let (counted, ticks, begun) = (path.dilated()?, ticks(), Instant::now());
         meters.begin()?;
         let mut local = Vec::with_capacity(jobs.len());
         for (index, job) in jobs.iter().enumerate() {
@@ -111,6 +135,9 @@ impl Session {
             local.push(path.perform(job, Role::Initiator, *number, pools, *polite, &mut watch, &mut || Ok(()))?);
         }
         let threads = meters.end()?;
+        let (elapsed, ticks) = (begun.elapsed(), linux::clock::ticks() - ticks);
+        let counted = counted.zip(path.dilated()?).map(|(from, to)| to.since(&from));
+        let stretched = counted.map(|counted| Stretched::of(counted, ticks, elapsed));
         path.idle()?;
         let remote = match ask(control)? {
             Reply::Finished(finished) => *finished,
@@ -125,7 +152,7 @@ impl Session {
         }
         let mut notes = path.notes();
         notes.extend(remote.notes.iter().map(|note| format!("peer: {note}")));
-        Ok(Block { local, remote, threads, notes })
+        Ok(Block { local, remote, threads, notes, stretched })
     }
 
     /// A failure that the peer reported before it left, if it did.

@@ -20,8 +20,15 @@ fn session(sessions: &Arc<Budget>, buffers: Arc<Budget>) -> (Result<Session>, Jo
     let limits = Limits { sessions: sessions.clone(), buffers, ..Limits::trusted() };
     let far = connection(far, "initiator");
     let peer = std::thread::spawn(move || respond(far, &limits));
-    let prepare =
-        Prepare { stack: Stack::Tcp, placement: Site::App, core: None, address: None, interface: None, polite: true };
+    let prepare = Prepare {
+        stack: Stack::Tcp,
+        placement: Site::App,
+        core: None,
+        address: None,
+        interface: None,
+        dilation: None,
+        polite: true,
+    };
     let open = Session::open(connection(near, "peer"), &prepare, &prepare, Some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     (open, peer)
 }

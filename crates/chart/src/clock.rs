@@ -1,6 +1,8 @@
 //! Instants and durations as a reader wants them.
 
-use machine::Nanoseconds;
+use std::time::Duration;
+
+use machine::{Fault, Nanoseconds, Result};
 
 /// `2026-11-21 02:14 UTC`, from nanoseconds since the Unix epoch.
 pub fn date(since_epoch: Nanoseconds) -> String {
@@ -31,6 +33,19 @@ pub fn duration(took: Nanoseconds) -> String {
         s if s < 5970.0 => format!("{} min {} s", s.round() as u64 / 60, s.round() as u64 % 60),
         s => format!("{} h {} min", (s / 60.0).round() as u64 / 60, (s / 60.0).round() as u64 % 60),
     }
+}
+
+/// `90s`, `10m`, `2h`, or a number of seconds: a second at least, and about four months at most.
+///
+/// # Errors
+/// It is none of these.
+pub fn length(text: &str) -> Result<Duration> {
+    let refused = || Fault::new(format!("time '{text}'"), "it is no length of time", "write it like 90s, 10m or 2h");
+    let units = [("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0)];
+    let known = units.into_iter().find_map(|(name, seconds)| Some((text.strip_suffix(name)?, seconds)));
+    let (number, unit) = known.unwrap_or((text, 1.0));
+    let seconds = number.parse::<f64>().ok().map(|number| number * unit).filter(|s| (1.0..=1e7).contains(s));
+    seconds.map(Duration::from_secs_f64).ok_or_else(refused)
 }
 
 #[cfg(test)]

@@ -1,23 +1,32 @@
 //! What the daemon costs: a move, to the rank that is moved, and its own share of a core with 64 ranks watched.
 //!
 //! `cargo run --release -p daemon --example cost`. The ranks are this program again: one that does nothing but read the
-//! clock and keeps each gap between two readings, and 64 that sleep.
+//! clock and keeps each gap between two readings, and 64 that sleep. Where there is an MPI, 64 ranks of a real program
+//! follow, under `plimsoll profile`: they mostly sleep, and exchange with their neighbours some dozen times a second.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use daemon::jobs::Job;
 use daemon::journal::Journal;
-use daemon::{Daemon, Settings, mover, process};
+use daemon::{Daemon, Settings, Shown, mover, process};
+use launch::installation::Family;
 use linux::{affinity, clock};
 use machine::CpuSet;
 use mapping::decision;
+use testbed::recording::Recording;
+use testbed::{Mpi, Place};
 
 const ROLE: &str = "PLIMSOLL_COST_ROLE";
 const MOVES: usize = 1000;
 const RANKS: u32 = 64;
+/// Windows in which the daemon is measured.
+const WINDOWS: u32 = 20;
+/// A job that takes longer is ended.
+const LIMIT: Duration = Duration::from_secs(180);
 /// Gaps that are shorter are reads of the clock.
 const GAP: u64 = 500;
 /// A rank pays for a move until so long after it, ns.
@@ -112,32 +121,109 @@ fn watching() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let all: CpuSet = affinity::allowed()?.into_iter().collect();
     let ranks: Vec<Rank> = (0..RANKS).map(|rank| start("sleep", rank, &all)).collect::<Result<_, _>>()?;
+    let only = Job::named(ranks[0].0.id().to_string().as_ref())?;
+    let share = share_of_a_core(folder.path(), only)?;
+    println!("watching {RANKS} ranks by scheduling data: {share:.3} % of a core");
+    Ok(())
+}
+
+/// What a daemon takes that watches this job, in percent, from the window in which all of its ranks are rated.
+fn share_of_a_core(folder: &Path, only: Job) -> Result<f64, Box<dyn Error>> {
     let window = Duration::from_secs(1);
     let settings = Settings {
         window,
         dry_run: true,
-        only: Some(Job::named(ranks[0].0.id().to_string().as_ref())?),
+        only: Some(only),
         record: None,
-        metrics: Some(folder.path().join("plimsoll.prom")),
+        metrics: Some(folder.join("plimsoll.prom")),
         deciding: decision::Settings::default(),
     };
-    let mut daemon = Daemon::start(&folder.path().join("state"), settings, |_| {})?;
+    let mut daemon = Daemon::start(&folder.join("state"), settings, |_| {})?;
+    for _ in 0..2 {
+        daemon.turn()?;
+        std::thread::sleep(window);
+    }
     let before = linux::accounting::own_thread_time();
     let began = clock::monotonic();
-    for _ in 0..20 {
+    for _ in 0..WINDOWS {
         daemon.turn()?;
         std::thread::sleep(window);
     }
     let (used, passed) = (linux::accounting::own_thread_time() - before, clock::monotonic() - began);
-    let share = used.0 as f64 / passed.0 as f64 * 100.0;
-    println!("watching {RANKS} ranks by scheduling data: {share:.3} % of a core");
-    Ok(())
+    let shown = Shown::read(&folder.join("state"), 0)?.status;
+    let of_job = shown.as_ref().and_then(|status| status.jobs.first()).ok_or("no job was seen")?;
+    let known = of_job.ranks.iter().filter(|rank| rank.wait.is_some()).count();
+    println!("{}: {} ranks, the waiting of {known} is known", of_job.sees, of_job.ranks.len());
+    Ok(used.0 as f64 / passed.0 as f64 * 100.0)
+}
+
+/// Ranks that sleep, and exchange with their neighbours and with all until a moment that the first of them names. They ask
+/// whether it is there and sleep, so that more of them than cores take little.
+const EXCHANGE: &str = r#"
+#include <mpi.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void until(int count, MPI_Request *requests)
+{
+    int done = 0;
+    while (MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE), !done)
+        usleep(5000);
+}
+int main(int argc, char **argv)
+{
+    static char out[8192], in[8192];
+    int rank, size, on = 1, all = 1;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    double end = MPI_Wtime() + atof(argv[1]);
+    for (int round = 0; all; round++) {
+        MPI_Request requests[2], sum;
+        usleep(20000 + 500 * rank);
+        MPI_Irecv(in, sizeof in, MPI_BYTE, (rank + size - 1) % size, 0, MPI_COMM_WORLD, &requests[0]);
+        MPI_Isend(out, round % 2 ? 8 : sizeof out, MPI_BYTE, (rank + 1) % size, 0, MPI_COMM_WORLD, &requests[1]);
+        until(2, requests);
+        on = MPI_Wtime() < end;
+        MPI_Iallreduce(&on, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &sum);
+        until(1, &sum);
+    }
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+fn watching_profiled() -> Result<(), Box<dyn Error>> {
+    let Some(mpi) = Mpi::system(Family::OpenMpi) else { return Ok(()) };
+    let place = Place::new();
+    let program = mpi.compile_text(EXCHANGE, &place.path().join("exchange"));
+    let folder = place.path().join("profile");
+    let ranks = folder.join(record::folder::RANKS);
+    std::thread::scope(|scope| {
+        let job = scope.spawn(|| {
+            // Longer than what is measured, from when the last rank began.
+            let recording = Recording::under(&mpi, RANKS as usize, &program).arguments(&["45"]).cores();
+            // Ranks that begin together wait for each other; beside others they are not to spin.
+            let recording = recording.env("OMPI_MCA_mpi_yield_when_idle", "1");
+            recording.run(&place, "profile", LIMIT).well("the ranks");
+        });
+        let placed = || {
+            let entries = std::fs::read_dir(&ranks).into_iter().flatten().flatten();
+            let headers = entries.filter_map(|entry| record::rank::Rank::header(&entry.path()).ok());
+            headers.filter(|header| header.initialized != 0).count()
+        };
+        while placed() < RANKS as usize && !job.is_finished() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let share = share_of_a_core(place.path(), Job::Profiled(folder))?;
+        println!("watching {RANKS} profiled ranks: {share:.3} % of a core");
+        Ok(())
+    })
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     match std::env::var(ROLE).as_deref() {
         Ok("spin") => spin(),
         Ok(_) => std::io::stdin().read(&mut [0]).map(drop).map_err(Into::into),
-        Err(_) => moves().and_then(|()| watching()),
+        Err(_) => moves().and_then(|()| watching()).and_then(|()| watching_profiled()),
     }
 }

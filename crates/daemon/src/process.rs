@@ -1,11 +1,14 @@
 //! Processes of this host, as `/proc` shows them.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 
 use linux::accounting::process_time;
 use machine::Nanoseconds;
 use mapping::decision::Process;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// The process that has this number now; `None` where there is none, or only one to be waited for.
 pub fn identify(pid: u32) -> Option<Process> {
@@ -20,6 +23,29 @@ pub fn identify(pid: u32) -> Option<Process> {
 /// Whether it is still there: its number may be another's.
 pub fn is_there(process: Process) -> bool {
     identify(process.pid) == Some(process)
+}
+
+/// A process that is followed: whether it is still there takes no look into `/proc`.
+#[derive(Debug)]
+pub struct Held {
+    process: Process,
+    /// `None` where this process may open no more files.
+    descriptor: Option<OwnedFd>,
+}
+
+impl Held {
+    pub fn new(process: Process) -> Held {
+        let open = |pid| pidfd_open(pid, PidfdFlags::empty()).ok();
+        let descriptor = i32::try_from(process.pid).ok().and_then(Pid::from_raw).and_then(open);
+        // Its number may be another's since it was identified.
+        Held { process, descriptor: descriptor.filter(|_| is_there(process)) }
+    }
+
+    pub fn is_there(&self) -> bool {
+        let Some(descriptor) = &self.descriptor else { return is_there(self.process) };
+        let mut ended = [PollFd::new(descriptor, PollFlags::IN)];
+        matches!(poll(&mut ended, Some(&Timespec::default())), Ok(0))
+    }
 }
 
 /// Its threads, by number; none once it has ended.
@@ -91,9 +117,14 @@ mod tests {
         assert!(threads(own).contains(&linux::accounting::current_thread()));
         assert!(Environment::of(own.pid).unwrap().get("PATH").is_some());
         assert!(Used::of(own, true).unwrap().cpu > Nanoseconds(0));
-        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = child.id();
+        let held = Held::new(identify(pid).unwrap());
+        let of_another = Held::new(Process { started: own.started + 1, ..own });
+        assert!(held.is_there() && !of_another.is_there() && Held::new(own).is_there());
+        child.kill().unwrap();
         child.wait().unwrap();
+        assert!(!held.is_there());
         assert_eq!(identify(pid), None);
     }
 }

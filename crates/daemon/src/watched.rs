@@ -13,7 +13,7 @@ use record::folder::variable;
 use crate::cores::Cores;
 use crate::jobs::Plain;
 use crate::mover;
-use crate::process::{self, Environment, Used};
+use crate::process::{self, Environment, Held, Used};
 use crate::state::{JobStatus, RankStatus};
 
 /// A rank that sleeps less than this spins while it waits, and nothing is known of its waiting.
@@ -29,6 +29,7 @@ enum By {
 
 /// A rank's process on this host.
 struct Tracked {
+    process: Held,
     /// Where the daemon last knew it to be.
     seat: CpuSet,
     allowed: CpuSet,
@@ -184,7 +185,7 @@ impl Watched {
                 partner: now.partners.iter().copied().find(|rank| elsewhere(&now.host, rank)),
                 ..RankSeen::default()
             };
-            let process = (now.host == here.name).then(|| process::identify(now.pid)).flatten();
+            let process = (now.host == here.name).then(|| self.identify(now.pid)).flatten();
             match process.filter(|process| self.tracked.contains_key(process) || self.is_its_own(*process)) {
                 Some(process) => self.follow(process, cores, thorough, false, said, &mut seen),
                 None => {
@@ -198,6 +199,13 @@ impl Watched {
         ranks
     }
 
+    /// The process of this number, as one that is followed already where it is.
+    fn identify(&self, pid: u32) -> Option<Process> {
+        let known = Process { pid, started: 0 }..=Process { pid, started: u64::MAX };
+        let mut known = self.tracked.range(known).filter(|(_, tracked)| tracked.process.is_there());
+        known.next().map(|(process, _)| *process).or_else(|| process::identify(pid))
+    }
+
     /// Whether a process that a profile names is one that writes it: whoever may write a profile may name any number in it.
     fn is_its_own(&self, process: Process) -> bool {
         let By::Profile { folder, .. } = &self.by else { return false };
@@ -208,7 +216,7 @@ impl Watched {
     fn of_kernel(&mut self, here: &Host, cores: &Cores, thorough: bool, said: &mut Vec<String>) -> Vec<RankSeen> {
         let mut ranks = Vec::new();
         for (rank, process) in self.plain.clone() {
-            if !process::is_there(process) {
+            if self.identify(process.pid) != Some(process) {
                 continue;
             }
             let mut seen = RankSeen { rank, host: here.name.clone(), ..RankSeen::default() };
@@ -265,6 +273,7 @@ impl Watched {
         let tracked = self.tracked.entry(process).or_insert_with(|| {
             let seat = seat.as_ref().ok().cloned().flatten().unwrap_or_default();
             Tracked {
+                process: Held::new(process),
                 node: cores.node_of(&seat),
                 seat,
                 allowed: CpuSet::default(),

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use engine::{Claim, Completion, Engine, Label, LinkConfig, RequestId, Source, TagSelector};
-use machine::{Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
+use machine::{Dilation, Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
+
+use crate::dilation::{Dilated, Spinner, pay};
 
 /// Packets taken from the port before anything is sent.
 const RECEIVE_BUDGET: usize = 64;
@@ -29,6 +31,8 @@ pub struct Driver<P, B> {
     turns: u32,
     /// Something was handed to the wire by [`Driver::start_off`] since the last turn.
     started_off: bool,
+    /// Stretches its work, where that is asked. What asks it elsewhere is one look at this word.
+    spinner: Option<Box<Spinner>>,
 }
 
 pub(crate) fn unknown_peer(peer: PeerIndex) -> Fault {
@@ -47,6 +51,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             fetches: false,
             turns: 0,
             started_off: false,
+            spinner: None,
         };
         for link in links {
             driver.add(link.clone());
@@ -74,6 +79,39 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         }
     }
 
+    /// Has its work take as many times as long from now on.
+    pub fn dilate(&mut self, by: Dilation) {
+        self.spinner = Spinner::of(by);
+    }
+
+    /// What was stretched; `None` where nothing is.
+    pub fn dilated(&self) -> Option<Dilated> {
+        self.spinner.as_ref().map(|spinner| spinner.counts())
+    }
+
+    /// Whether protocol work is stretched. What is asked for elsewhere keeps to code that knows nothing of it.
+    #[inline]
+    pub(crate) fn is_dilated(&self) -> bool {
+        self.spinner.is_some()
+    }
+
+    /// Protocol work begins, where it is stretched. True where [`Driver::leave`] is to be told of its end.
+    pub(crate) fn enter(&mut self) -> bool {
+        self.spinner.as_mut().is_some_and(|spinner| spinner.enter())
+    }
+
+    /// Protocol work is about to show: it is stretched before it does.
+    #[inline]
+    pub(crate) fn pay(&mut self) {
+        pay(&mut self.spinner);
+    }
+
+    pub(crate) fn leave(&mut self, entered: bool, busy: bool) {
+        if entered && let Some(spinner) = &mut self.spinner {
+            spinner.leave(busy);
+        }
+    }
+
     pub fn port(&self) -> &P {
         &self.port
     }
@@ -90,13 +128,43 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     #[inline]
     pub fn send(&mut self, peer: PeerIndex, label: impl Into<Label>, buffer: B, context: u64) -> Result<RequestId> {
         let label = label.into();
-        if let Some(length) = self.engine.plan_short(peer, &label, buffer.length())
-            && self.port.send(peer, length, |into| Engine::write_short(label, &buffer, into))? == Sent::Taken
-        {
-            return Ok(self.engine.sent_short(peer, label, buffer, context));
+        if self.is_dilated() {
+            return self.send_dilated(peer, label, buffer, context);
+        }
+        self.send_now::<false>(peer, label, buffer, context)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn send_dilated(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<RequestId> {
+        let entered = self.enter();
+        let sent = self.send_now::<true>(peer, label, buffer, context);
+        self.leave(entered, true);
+        sent
+    }
+
+    #[inline]
+    pub(crate) fn send_now<const DILATED: bool>(
+        &mut self,
+        peer: PeerIndex,
+        label: Label,
+        buffer: B,
+        context: u64,
+    ) -> Result<RequestId> {
+        if let Some(length) = self.engine.plan_short(peer, &label, buffer.length()) {
+            let Driver { port, spinner, .. } = self;
+            let write = |into: &mut [u8]| {
+                Engine::write_short(label, &buffer, into);
+                if DILATED {
+                    pay(spinner);
+                }
+            };
+            if port.send(peer, length, write)? == Sent::Taken {
+                return Ok(self.engine.sent_short(peer, label, buffer, context));
+            }
         }
         let request = self.engine.send(peer, label, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))?;
-        self.transmit(self.now())?;
+        self.transmit::<DILATED>(self.now())?;
         Ok(request)
     }
 
@@ -104,8 +172,37 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     /// cannot.
     #[inline]
     pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
+        if self.is_dilated() {
+            return self.inject_dilated(peer, label, bytes);
+        }
+        self.inject_now::<false>(peer, label, bytes)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn inject_dilated(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
+        let entered = self.enter();
+        let left = self.inject_now::<true>(peer, label, bytes);
+        self.leave(entered, true);
+        left
+    }
+
+    #[inline]
+    pub(crate) fn inject_now<const DILATED: bool>(
+        &mut self,
+        peer: PeerIndex,
+        label: Label,
+        bytes: &[u8],
+    ) -> Result<bool> {
         let Some(length) = self.engine.plan_short(peer, &label, bytes.len()) else { return Ok(false) };
-        if self.port.send(peer, length, |into| Engine::<B>::write_bytes(label, bytes, into))? != Sent::Taken {
+        let Driver { port, spinner, .. } = self;
+        let write = |into: &mut [u8]| {
+            Engine::<B>::write_bytes(label, bytes, into);
+            if DILATED {
+                pay(spinner);
+            }
+        };
+        if port.send(peer, length, write)? != Sent::Taken {
             return Ok(false);
         }
         self.engine.injected(peer, bytes.len() as u64);
@@ -114,14 +211,41 @@ impl<P: Port, B: Buffer> Driver<P, B> {
 
     /// The completion says that the receiver has matched the message.
     pub fn send_confirmed(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<RequestId> {
+        let entered = self.enter();
         let request = self.engine.send_confirmed(peer, label, buffer, context);
-        let request = request.map_err(|refusal| unknown_peer(refusal.peer))?;
-        self.transmit(self.now())?;
-        Ok(request)
+        let sent = request.map_err(|refusal| unknown_peer(refusal.peer)).and_then(|request| {
+            self.transmit::<true>(self.now())?;
+            Ok(request)
+        });
+        self.leave(entered, true);
+        sent
     }
 
     #[inline]
     pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<RequestId> {
+        if self.is_dilated() {
+            return self.receive_dilated(source, selector, buffer, context);
+        }
+        self.receive_now(source, selector, buffer, context)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn receive_dilated(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<RequestId> {
+        let entered = self.enter();
+        let posted = self.receive_now(source, selector, buffer, context);
+        self.leave(entered, true);
+        posted
+    }
+
+    #[inline]
+    pub(crate) fn receive_now(
+        &mut self,
+        source: Source,
+        selector: TagSelector,
+        buffer: B,
+        context: u64,
+    ) -> Result<RequestId> {
         self.engine.receive(source, selector, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))
     }
 
@@ -145,6 +269,23 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     /// Moves whatever can move now. True if a packet came in.
     #[inline]
     pub fn turn(&mut self) -> Result<bool> {
+        if self.is_dilated() {
+            return self.turn_dilated();
+        }
+        self.turn_now::<false>()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn turn_dilated(&mut self) -> Result<bool> {
+        let entered = self.enter();
+        let came = self.turn_now::<true>();
+        self.leave(entered, matches!(came, Ok(true)));
+        came
+    }
+
+    #[inline]
+    pub(crate) fn turn_now<const DILATED: bool>(&mut self) -> Result<bool> {
         // What the application has just sent goes first: a look at the port may cost a system call.
         self.port.flush()?;
         self.started_off = false;
@@ -160,7 +301,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             // A fault closes this way for the peer; the engine then has the bytes sent in packets.
             engine.carry_out_reads(|peer, address, into| port.read_remote(peer, address, into).is_ok());
         }
-        self.transmit(now)?;
+        self.transmit::<DILATED>(now)?;
         self.port.flush()?;
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(TURNS_PER_NOTICE) {
@@ -171,7 +312,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
 
     /// Hands the engine's packets to the port, until it is full.
     #[inline]
-    fn transmit(&mut self, now: Nanoseconds) -> Result<()> {
+    fn transmit<const DILATED: bool>(&mut self, now: Nanoseconds) -> Result<()> {
         let ready = self.engine.ready_peers();
         if ready == 0 {
             return Ok(());
@@ -179,8 +320,14 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         for _ in 0..ready {
             let Some(peer) = self.engine.next_ready() else { break };
             while let Some(length) = self.engine.plan(now, peer) {
-                let Driver { engine, port, .. } = self;
-                match port.send(peer, length, |into| engine.write(now, peer, into))? {
+                let Driver { engine, port, spinner, .. } = self;
+                let write = |into: &mut [u8]| {
+                    engine.write(now, peer, into);
+                    if DILATED {
+                        pay(spinner);
+                    }
+                };
+                match port.send(peer, length, write)? {
                     Sent::Taken => {}
                     Sent::Full => {
                         self.engine.defer(peer);
@@ -198,12 +345,14 @@ impl<P: Port, B: Buffer> Driver<P, B> {
 
     /// Hands to the wire what waits for company, also acknowledgements that somebody is known to wait for.
     pub fn flush(&mut self) -> Result<()> {
+        let entered = self.enter();
         let now = self.now();
         if self.timed && self.engine.next_timeout().is_some_and(|at| at <= now) {
             self.engine.handle_timeout(now);
         }
-        self.transmit(now)?;
-        self.port.flush()
+        let flushed = self.transmit::<true>(now).and_then(|()| self.port.flush());
+        self.leave(entered, false);
+        flushed
     }
 
     pub fn notice(&mut self) -> Result<()> {

@@ -6,8 +6,9 @@ use engine::{
     Claim, Counters, Direction, Envelope, Label, LinkConfig, RequestId, Source, StandIn, Status, TagSelector,
 };
 use linux::contention::Excluded;
-use machine::{CoreId, Fault, PeerIndex, Port, Result, Site};
+use machine::{CoreId, Dilation, Fault, PeerIndex, Port, Result, Site};
 
+use crate::dilation::Dilated;
 use crate::driver::{Buffer, Driver};
 use crate::node::{EngineThread, NodeClient, Ticket};
 use crate::patience::Patience;
@@ -37,8 +38,17 @@ pub struct Completion<B> {
 
 pub(crate) enum Place<P, B> {
     App(Box<Driver<P, B>>),
+    /// There too, stretched. What is on the way of a message is a case of its own: any look beside it costs a message rate 6 %.
+    Dilated(Box<Driver<P, B>>),
     /// On a core of its own, in the node's engine process or a thread of this one.
     Node(Box<NodeClient<B>>),
+}
+
+impl<P: Port, B: Buffer> Place<P, B> {
+    fn app(driver: Driver<P, B>) -> Self {
+        let place = if driver.dilated().is_some() { Place::Dilated } else { Place::App };
+        place(Box::new(driver))
+    }
 }
 
 /// The engine over one port, at one placement. Belongs to the thread that opened it.
@@ -54,10 +64,29 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// Places the engine over `port`, whose peer `i` is configured by `links[i]`, at `site`: `app` or `core:N`.
     /// `claimed` are cores known to be needed by others, such as the peer's.
     pub fn open(port: P, links: &[LinkConfig], site: &Site, claimed: &[CoreId]) -> Result<Self> {
+        Endpoint::open_dilated(port, links, site, claimed, Dilation::NONE)
+    }
+
+    /// As [`Endpoint::open`], with protocol work that takes as many times as long.
+    pub fn open_dilated(
+        port: P,
+        links: &[LinkConfig],
+        site: &Site,
+        claimed: &[CoreId],
+        dilation: Dilation,
+    ) -> Result<Self> {
         let (placed, excluded) = settle(site, claimed)?;
         let place = match site {
-            Site::Core(core) => Place::Node(Box::new(NodeClient::start(Driver::new(port, links), *core, &placed)?)),
-            _ => Place::App(Box::new(Driver::new(port, links))),
+            Site::Core(core) => {
+                let mut driver = Driver::new(port, links);
+                driver.dilate(dilation);
+                Place::Node(Box::new(NodeClient::start(driver, *core, &placed)?))
+            }
+            _ => {
+                let mut driver = Driver::new(port, links);
+                driver.dilate(dilation);
+                Place::app(driver)
+            }
         };
         let patience = Patience::new(placed.yields);
         Ok(Endpoint { place, placed, patience, _excluded: excluded })
@@ -65,7 +94,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
 
     pub(crate) fn over(driver: Driver<P, B>, placed: Placed) -> Self {
         let patience = Patience::new(placed.yields);
-        Endpoint { place: Place::App(Box::new(driver)), placed, patience, _excluded: None }
+        Endpoint { place: Place::app(driver), placed, patience, _excluded: None }
     }
 
     pub(crate) fn at_node(client: NodeClient<B>, placed: Placed) -> Self {
@@ -88,7 +117,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn send(&mut self, peer: PeerIndex, label: impl Into<Label>, buffer: B, context: u64) -> Result<Request> {
         let label = label.into();
         Ok(Request(match &mut self.place {
-            Place::App(driver) => Number::App(driver.send(peer, label, buffer, context)?),
+            Place::App(driver) => Number::App(driver.send_now::<false>(peer, label, buffer, context)?),
+            Place::Dilated(driver) => Number::App(driver.send(peer, label, buffer, context)?),
             Place::Node(node) => Number::Node(node.send(peer, label, buffer, context, false)?),
         }))
     }
@@ -104,7 +134,9 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     ) -> Result<Request> {
         let label = label.into();
         Ok(Request(match &mut self.place {
-            Place::App(driver) => Number::App(driver.send_confirmed(peer, label, buffer, context)?),
+            Place::App(driver) | Place::Dilated(driver) => {
+                Number::App(driver.send_confirmed(peer, label, buffer, context)?)
+            }
             Place::Node(node) => Number::Node(node.send(peer, label, buffer, context, true)?),
         }))
     }
@@ -114,7 +146,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline]
     pub fn inject(&mut self, peer: PeerIndex, label: impl Into<Label>, bytes: &[u8]) -> Result<bool> {
         match &mut self.place {
-            Place::App(driver) => driver.inject(peer, label.into(), bytes),
+            Place::App(driver) => driver.inject_now::<false>(peer, label.into(), bytes),
+            Place::Dilated(driver) => driver.inject(peer, label.into(), bytes),
             Place::Node(node) => node.inject(peer, label.into(), bytes),
         }
     }
@@ -123,7 +156,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline]
     pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
         Ok(Request(match &mut self.place {
-            Place::App(driver) => Number::App(driver.receive(source, selector, buffer, context)?),
+            Place::App(driver) => Number::App(driver.receive_now(source, selector, buffer, context)?),
+            Place::Dilated(driver) => Number::App(driver.receive(source, selector, buffer, context)?),
             Place::Node(node) => Number::Node(node.receive(source, selector, buffer, context)?),
         }))
     }
@@ -133,6 +167,13 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn poll(&mut self) -> Result<Option<Completion<B>>> {
         match &mut self.place {
             Place::App(driver) => {
+                if let Some(done) = driver.next_completion() {
+                    return Ok(Some(translate(done)));
+                }
+                driver.turn_now::<false>()?;
+                Ok(driver.next_completion().map(translate))
+            }
+            Place::Dilated(driver) => {
                 if let Some(done) = driver.next_completion() {
                     return Ok(Some(translate(done)));
                 }
@@ -147,7 +188,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline]
     pub fn take_ended(&mut self) -> Result<Option<Completion<B>>> {
         match &mut self.place {
-            Place::App(driver) => Ok(driver.next_completion().map(translate)),
+            Place::App(driver) | Place::Dilated(driver) => Ok(driver.next_completion().map(translate)),
             Place::Node(node) => Ok(node.take_ended()),
         }
     }
@@ -156,7 +197,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline]
     pub fn flush(&mut self) -> Result<()> {
         match &mut self.place {
-            Place::App(driver) => driver.flush(),
+            Place::App(driver) | Place::Dilated(driver) => driver.flush(),
             Place::Node(_) => Ok(()),
         }
     }
@@ -166,7 +207,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline]
     pub fn start_off(&mut self) -> Result<()> {
         match &mut self.place {
-            Place::App(driver) => driver.start_off(),
+            Place::App(driver) | Place::Dilated(driver) => driver.start_off(),
             Place::Node(_) => Ok(()),
         }
     }
@@ -186,7 +227,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// The message that such a receive would take now, left where it is.
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Result<Option<Envelope>> {
         match &mut self.place {
-            Place::App(driver) => {
+            Place::App(driver) | Place::Dilated(driver) => {
                 driver.turn()?;
                 Ok(driver.engine.probe(source, selector))
             }
@@ -197,7 +238,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// Takes that message out of the matching, for [`Endpoint::receive_claimed`] or [`Endpoint::discard`].
     pub fn claim(&mut self, source: Source, selector: TagSelector) -> Result<Option<(Envelope, Claim)>> {
         match &mut self.place {
-            Place::App(driver) => {
+            Place::App(driver) | Place::Dilated(driver) => {
                 driver.turn()?;
                 Ok(driver.engine.claim(source, selector))
             }
@@ -209,7 +250,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// as [`Status::Cancelled`].
     pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
         Ok(Request(match &mut self.place {
-            Place::App(driver) => Number::App(driver.receive_claimed(claim, buffer, context)?),
+            Place::App(driver) | Place::Dilated(driver) => Number::App(driver.receive_claimed(claim, buffer, context)?),
             Place::Node(node) => Number::Node(node.receive_claimed(claim, buffer, context)?),
         }))
     }
@@ -217,7 +258,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// Drops the claimed message; its sender takes it for received.
     pub fn discard(&mut self, claim: Claim) -> Result<()> {
         match &mut self.place {
-            Place::App(driver) => {
+            Place::App(driver) | Place::Dilated(driver) => {
                 driver.engine.discard(claim);
                 Ok(())
             }
@@ -229,7 +270,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// [`Status::Cancelled`]. False if it is too late.
     pub fn cancel(&mut self, request: Request) -> Result<bool> {
         match (&mut self.place, request.0) {
-            (Place::App(driver), Number::App(request)) => Ok(driver.engine.cancel(request)),
+            (Place::App(driver) | Place::Dilated(driver), Number::App(request)) => Ok(driver.engine.cancel(request)),
             (Place::Node(node), Number::Node(ticket)) => node.cancel(ticket),
             _ => Ok(false),
         }
@@ -239,7 +280,9 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// that memory no more ([`engine::Engine::take_back`]). False if the request has ended.
     pub fn take_back(&mut self, request: Request, stand_in: StandIn<B>) -> Result<bool> {
         match (&mut self.place, request.0) {
-            (Place::App(driver), Number::App(request)) => Ok(driver.engine.take_back(request, stand_in)),
+            (Place::App(driver) | Place::Dilated(driver), Number::App(request)) => {
+                Ok(driver.engine.take_back(request, stand_in))
+            }
             (Place::Node(node), Number::Node(ticket)) => node.take_back(ticket, stand_in),
             _ => Ok(false),
         }
@@ -248,21 +291,31 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// Cancels as [`Endpoint::cancel`] does, for a caller that knows only the context of a request. Walks all requests.
     pub fn cancel_context(&mut self, context: u64) -> Result<bool> {
         match &mut self.place {
-            Place::App(driver) => Ok(driver.engine.find(context).is_some_and(|request| driver.engine.cancel(request))),
+            Place::App(driver) | Place::Dilated(driver) => {
+                Ok(driver.engine.find(context).is_some_and(|request| driver.engine.cancel(request)))
+            }
             Place::Node(node) => node.cancel_context(context),
         }
     }
 
     pub fn counters(&mut self) -> Result<Counters> {
         match &mut self.place {
-            Place::App(driver) => Ok(driver.engine.counters()),
+            Place::App(driver) | Place::Dilated(driver) => Ok(driver.engine.counters()),
             Place::Node(node) => Ok(node.report()?.counters),
+        }
+    }
+
+    /// What was stretched of its protocol work; `None` where nothing is.
+    pub fn dilated(&mut self) -> Result<Option<Dilated>> {
+        match &mut self.place {
+            Place::App(driver) | Place::Dilated(driver) => Ok(driver.dilated()),
+            Place::Node(node) => Ok(node.report()?.dilated),
         }
     }
 
     fn engine(&self) -> Option<&EngineThread> {
         match &self.place {
-            Place::App(_) => None,
+            Place::App(_) | Place::Dilated(_) => None,
             Place::Node(node) => node.thread(),
         }
     }
@@ -280,7 +333,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// The port, at placement `app` (a dedicated core has taken it along).
     pub fn port(&self) -> Option<&P> {
         match &self.place {
-            Place::App(driver) => Some(driver.port()),
+            Place::App(driver) | Place::Dilated(driver) => Some(driver.port()),
             Place::Node(_) => None,
         }
     }
@@ -318,7 +371,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         let deadline = Instant::now() + within;
         loop {
             let done = match &mut self.place {
-                Place::App(driver) => {
+                Place::App(driver) | Place::Dilated(driver) => {
                     driver.turn()?;
                     at_app(driver)
                 }

@@ -19,7 +19,9 @@ impl<B: Buffer> Endpoint<Paths, B> {
         match site {
             Site::App => {
                 let placed = Placed { asked: site.clone(), ran: site.clone(), yields: false, notes: Vec::new() };
-                Ok(Endpoint::over(Driver::admitting(Paths::open(settings)?, Paths::admit), placed))
+                let mut driver = Driver::admitting(Paths::open(settings)?, Paths::admit);
+                driver.dilate(settings.dilation);
+                Ok(Endpoint::over(driver, placed))
             }
             Site::Core(core) => {
                 let (client, placed) = NodeClient::join(*core, settings, settings.program.as_deref())?;
@@ -36,7 +38,7 @@ impl<B: Buffer> Endpoint<Paths, B> {
     /// What other endpoints need to reach this one.
     pub fn name(&mut self) -> Name {
         match self.place_mut() {
-            Place::App(driver) => *driver.port().name(),
+            Place::App(driver) | Place::Dilated(driver) => *driver.port().name(),
             Place::Node(node) => node.name().expect("an endpoint that has joined"),
         }
     }
@@ -45,7 +47,7 @@ impl<B: Buffer> Endpoint<Paths, B> {
     /// message.
     pub fn insert(&mut self, name: &Name) -> Result<PeerIndex> {
         match self.place_mut() {
-            Place::App(driver) => {
+            Place::App(driver) | Place::Dilated(driver) => {
                 let peer = driver.port_mut().insert(name);
                 driver.admit();
                 Ok(peer)
@@ -58,7 +60,7 @@ impl<B: Buffer> Endpoint<Paths, B> {
     /// [`Status::PeerDead`](engine::Status::PeerDead). Nothing is told of peers that were reached and have ended since.
     pub fn next_lost(&mut self) -> Option<(PeerIndex, Fault)> {
         match self.place_mut() {
-            Place::App(driver) => driver.port_mut().next_lost(),
+            Place::App(driver) | Place::Dilated(driver) => driver.port_mut().next_lost(),
             Place::Node(node) => node.next_lost(),
         }
     }
@@ -67,7 +69,7 @@ impl<B: Buffer> Endpoint<Paths, B> {
     pub fn report(&mut self) -> Result<Report> {
         let placed = self.placed().clone();
         match self.place_mut() {
-            Place::App(driver) => {
+            Place::App(driver) | Place::Dilated(driver) => {
                 let mut report = Report::of(driver, &placed);
                 describe(driver.port(), &mut report);
                 Ok(report)

@@ -5,6 +5,7 @@
 //! by the port that suits it: shared memory on the same host, a network port to others.
 #![forbid(unsafe_code)]
 
+mod dilation;
 mod driver;
 mod endpoint;
 pub mod faults;
@@ -22,6 +23,7 @@ mod settings;
 mod settle;
 mod wire;
 
+pub use dilation::Dilated;
 pub use driver::{Buffer, Driver};
 pub use endpoint::{Completion, Endpoint, Request};
 pub use engine::{

@@ -4,6 +4,7 @@ use engine::Counters;
 use machine::Port;
 use serde::{Deserialize, Serialize};
 
+use crate::dilation::Dilated;
 use crate::driver::{Buffer, Driver};
 use crate::paths::Carried;
 use crate::settle::Placed;
@@ -26,6 +27,9 @@ pub struct Report {
     pub engine_turns: Option<u64>,
     pub ports: Vec<PortReport>,
     pub counters: Counters,
+    /// Where protocol work was stretched: by how much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dilated: Option<Dilated>,
     /// Fallbacks and decisions, a sentence each.
     pub notes: Vec<String>,
 }
@@ -40,6 +44,7 @@ impl Report {
             engine_turns: None,
             ports: Vec::new(),
             counters: driver.engine.counters(),
+            dilated: driver.dilated(),
             notes: Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use machine::{Fault, Result, Site};
+use machine::{Dilation, Fault, Result, Site};
 
 use crate::faults::WireFaults;
 
@@ -79,18 +79,28 @@ pub struct Settings {
     pub shm: bool,
     /// The `plimsoll` program, which becomes the node's engine where placement `core:N` finds none.
     pub program: Option<PathBuf>,
+    /// How many times as long protocol work is to take.
+    pub dilation: Dilation,
     /// Faults made on the way to the network, for tests.
     pub faults: Option<WireFaults>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { placement: Site::App, network: Network::Udp, address: None, shm: true, program: None, faults: None }
+        Settings {
+            placement: Site::App,
+            network: Network::Udp,
+            address: None,
+            shm: true,
+            program: None,
+            dilation: Dilation::NONE,
+            faults: None,
+        }
     }
 }
 
 impl Settings {
-    /// Settings as text: `value` is asked for PLACEMENT, NETWORK, ADDRESS, SHM, PROGRAM and WIRE. What it has not is the default.
+    /// Settings as text: `value` is asked for PLACEMENT, NETWORK, ADDRESS, SHM, PROGRAM, DILATE and WIRE. What it has not is the default.
     pub fn read(value: impl Fn(&str) -> Option<String>) -> Result<Settings> {
         let mut settings = Settings::default();
         if let Some(text) = value("PLACEMENT") {
@@ -113,6 +123,9 @@ impl Settings {
             };
         }
         settings.program = value("PROGRAM").map(PathBuf::from);
+        if let Some(text) = value("DILATE") {
+            settings.dilation = text.parse()?;
+        }
         if let Some(text) = value("WIRE") {
             settings.faults = Some(text.parse()?);
         }
@@ -131,12 +144,24 @@ mod tests {
     #[test]
     fn settings_are_read_from_text() {
         assert_eq!(read(&[]).unwrap(), Settings::default());
-        let all = [("PLACEMENT", "core:1"), ("NETWORK", "afxdp:eth0"), ("ADDRESS", "10.0.0.1"), ("SHM", "no")];
+        let all = [
+            ("PLACEMENT", "core:1"),
+            ("NETWORK", "afxdp:eth0"),
+            ("ADDRESS", "10.0.0.1"),
+            ("SHM", "no"),
+            ("DILATE", "1.5"),
+        ];
         let got = read(&all).unwrap();
         assert_eq!(got.network.to_string(), "afxdp:eth0");
-        assert_eq!((got.placement.to_string().as_str(), got.shm), ("core:1", false));
-        for bad in [("PLACEMENT", "gpu:0"), ("NETWORK", "afxdp:"), ("ADDRESS", "x"), ("SHM", "maybe"), ("WIRE", "loss")]
-        {
+        assert_eq!((got.placement.to_string().as_str(), got.shm, got.dilation.factor()), ("core:1", false, 1.5));
+        for bad in [
+            ("PLACEMENT", "gpu:0"),
+            ("NETWORK", "afxdp:"),
+            ("ADDRESS", "x"),
+            ("SHM", "maybe"),
+            ("WIRE", "loss"),
+            ("DILATE", "0.5"),
+        ] {
             assert!(read(&[bad]).is_err(), "{bad:?}");
         }
     }

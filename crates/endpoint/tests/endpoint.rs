@@ -6,8 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use endpoint::{Completion, Direction, Endpoint, LinkConfig, Source, Status, TagSelector, shm_links, udp_links};
-use machine::{Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent, Site};
+use endpoint::{
+    Completion, Dilated, Direction, Endpoint, LinkConfig, Source, Status, TagSelector, shm_links, udp_links,
+};
+use machine::{Capabilities, Dilation, Fault, Notice, PeerIndex, Port, Result, Sent, Site};
 use ports::shm::{Role, ShmPort};
 use ports::udp::UdpPort;
 
@@ -65,8 +67,13 @@ fn wait<P: Port + Send + 'static>(endpoint: &mut Endpoint<P, Vec<u8>>) -> Comple
 }
 
 /// Both ends send each other messages of many sizes, some receives posted late; everything arrives in order.
-fn converse<P: Port + Send + 'static>(end: End<P>, site: &Site, salt: usize, settled: &AtomicUsize) {
-    let mut endpoint = Endpoint::open(end.0, &end.1, site, &[]).unwrap();
+fn converse<P: Port + Send + 'static>(
+    end: End<P>,
+    (site, dilation): (&Site, Dilation),
+    salt: usize,
+    settled: &AtomicUsize,
+) {
+    let mut endpoint = Endpoint::open_dilated(end.0, &end.1, site, &[], dilation).unwrap();
     let lengths = [0, 1, 8, 40, 41, 1000, 9000, 70_000, 1 << 20];
     let rounds = 20;
     let mut expected = VecDeque::new();
@@ -101,6 +108,7 @@ fn converse<P: Port + Send + 'static>(end: End<P>, site: &Site, salt: usize, set
         assert!(endpoint.engine_turns().unwrap() > 0);
     }
     assert_eq!(endpoint.counters().unwrap().malformed, 0);
+    stretched(endpoint.dilated().unwrap(), dilation);
     // The other end may still need our acknowledgements.
     let deadline = Instant::now() + PATIENCE;
     while settled.load(Ordering::SeqCst) < 2 {
@@ -110,25 +118,43 @@ fn converse<P: Port + Send + 'static>(end: End<P>, site: &Site, salt: usize, set
     }
 }
 
-fn converse_everywhere<P: Port + Send + 'static>(ends: fn() -> [End<P>; 2]) {
+/// Of three ticks two are spun where protocol work takes three times as long. What one spin overshoots, as where its thread is
+/// preempted in it, is taken off those that follow; never is less spun.
+fn stretched(dilated: Option<Dilated>, dilation: Dilation) {
+    assert_eq!(dilated.is_some(), !dilation.is_none());
+    let Some(Dilated { asked, worked, busy, spun }) = dilated else { return };
+    assert_eq!(asked, dilation);
+    let owed = (dilation.factor() - 1.0) * worked as f64;
+    assert!(0 < busy && busy <= worked, "{dilated:?}");
+    assert!(owed <= spun as f64 + 1.0 && (spun as f64) < 1.5 * owed, "{dilated:?}");
+}
+
+fn converse_everywhere<P: Port + Send + 'static>(ends: fn() -> [End<P>; 2], dilation: Dilation) {
     for site in sites() {
         let [a, b] = ends();
         let settled = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            scope.spawn(|| converse(b, &site, 1, &settled));
-            converse(a, &site, 0, &settled);
+            scope.spawn(|| converse(b, (&site, dilation), 1, &settled));
+            converse(a, (&site, dilation), 0, &settled);
         });
     }
 }
 
 #[test]
 fn shared_memory_carries_everything_at_every_placement() {
-    converse_everywhere(shm_ends);
+    converse_everywhere(shm_ends, Dilation::NONE);
 }
 
 #[test]
 fn udp_carries_everything_at_every_placement() {
-    converse_everywhere(udp_ends);
+    converse_everywhere(udp_ends, Dilation::NONE);
+}
+
+#[test]
+fn protocol_work_that_is_stretched_carries_everything_and_spins_what_was_asked() {
+    let three: Dilation = "3".parse().unwrap();
+    converse_everywhere(shm_ends, three);
+    converse_everywhere(udp_ends, three);
 }
 
 #[test]

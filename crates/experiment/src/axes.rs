@@ -2,6 +2,7 @@
 //! the keys of all points without it as they are.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -15,6 +16,47 @@ pub enum Value {
     List(Vec<String>),
 }
 
+impl Value {
+    /// As a number that can be drawn and ordered: 1.9e9 of `1.9GHz`, 4096 of `4KiB`; `None` of what is none.
+    pub fn magnitude(&self) -> Option<f64> {
+        let text = match self {
+            Value::Number(number) => return Some(*number as f64),
+            Value::Text(text) => text.trim(),
+            Value::List(_) => return None,
+        };
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let times = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim()))?.1;
+        Some(number.parse::<f64>().ok()? * times)
+    }
+}
+
+const UNITS: [(&str, f64); 13] = [
+    ("", 1.0),
+    ("Hz", 1.0),
+    ("kHz", 1e3),
+    ("MHz", 1e6),
+    ("GHz", 1e9),
+    ("B", 1.0),
+    ("KiB", 1024.0),
+    ("MiB", 1048576.0),
+    ("GiB", 1073741824.0),
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+];
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Number(number) => f.pad(&number.to_string()),
+            Value::Text(text) => f.pad(text),
+            Value::List(words) => f.pad(&words.join(" ")),
+        }
+    }
+}
+
 /// Names of what can be asked, with what is asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -26,6 +68,16 @@ impl Axes {
     pub fn with(mut self, name: &str, value: Value) -> Axes {
         self.0.insert(name.to_owned(), value);
         self
+    }
+
+    /// What is asked on an axis.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
+    /// All that is asked, in the order of names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
     /// Names the point: equal for equal axes alone, whatever the order in which they were asked, and the same in every
@@ -79,6 +131,15 @@ mod tests {
         keys.sort();
         keys.dedup();
         assert_eq!(keys.len(), others.len() + 1);
+    }
+
+    #[test]
+    fn values_with_units_have_a_magnitude() {
+        let magnitudes =
+            ["1.9GHz", "800 MHz", "4KiB", "2", "2.5", "tcp", "core:3", "1.9.9"].map(|of| text(of).magnitude());
+        let expected = [Some(1.9e9), Some(8e8), Some(4096.0), Some(2.0), Some(2.5), None, None, None];
+        assert_eq!(magnitudes, expected);
+        assert_eq!((Value::Number(3).magnitude(), list(&["1"]).magnitude()), (Some(3.0), None));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use machine::Nanoseconds;
 use serde::{Deserialize, Serialize};
 
+use crate::clocks::at_one_clock;
 use crate::contrast::{EQUALITY, ERROR, Estimate, FIRST_LOOK, Says};
 use crate::cost::{cpu_per_message, softirqs_missing};
 use crate::findings::Interval;
@@ -114,10 +115,10 @@ impl Paired {
     }
 }
 
-/// Whether two blocks of one round met the same machine: close in time, the cores as near for both.
+/// Whether two blocks of one round met the same machine: close in time, the cores as near and as fast for both.
 fn side_by_side(x: &Sample, y: &Sample) -> bool {
     let same_nearness = x.probe.zip(y.probe).is_none_or(|(one, other)| as_near(one, other));
-    same_nearness && x.started.0.abs_diff(y.started.0) <= APART.0
+    same_nearness && at_one_clock([&x.clocks, &y.clocks]) && x.started.0.abs_diff(y.started.0) <= APART.0
 }
 
 /// Rounds in which every one of `points` has a block and all of them ran side by side, ascending.

@@ -66,17 +66,25 @@ impl Estimate {
     /// Of the differences, in the order of their rounds. `error` is what all looks at them may be wrong by together; where
     /// several comparisons are made, their share of it. `None` of fewer than two.
     pub fn of(differences: &[f64], error: f64) -> Option<Estimate> {
+        Estimate::once(differences, spent(error, differences.len()))
+    }
+
+    /// The same where it is looked at a single time, after a number of rounds that was fixed before.
+    pub fn once(differences: &[f64], error: f64) -> Option<Estimate> {
+        Estimate::each(differences, [error]).map(|[estimate]| estimate)
+    }
+
+    /// The same for several errors.
+    pub fn each<const N: usize>(differences: &[f64], errors: [f64; N]) -> Option<[Estimate; N]> {
         let rounds = differences.len();
         if rounds < 2 {
             return None;
         }
-        let error = spent(error, rounds);
-        let (middle, low, high) =
-            if rounds < MANY { by_mean(differences, error)? } else { by_ranks(differences, error) };
+        let (middle, ends) = if rounds < MANY { by_mean(differences, errors)? } else { by_ranks(differences, errors) };
         let resemblance = resemblance(differences).min(MOST_RESEMBLANCE);
         let wider = ((1.0 + resemblance) / (1.0 - resemblance)).sqrt();
         let end = |end: f64| middle + (end - middle) * wider;
-        Some(Estimate { middle, low: end(low), high: end(high), rounds })
+        Some(ends.map(|(low, high)| Estimate { middle, low: end(low), high: end(high), rounds }))
     }
 
     /// What it decides; nothing before the first look.
@@ -94,25 +102,73 @@ impl Estimate {
     }
 }
 
-fn by_mean(differences: &[f64], error: f64) -> Option<(f64, f64, f64)> {
+/// A middle, and for each error the ends of its interval.
+type Ends<const N: usize> = (f64, [(f64, f64); N]);
+
+fn by_mean<const N: usize>(differences: &[f64], errors: [f64; N]) -> Option<Ends<N>> {
     let n = differences.len() as f64;
     let mean = differences.iter().sum::<f64>() / n;
     let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
     let student = StudentsT::new(0.0, 1.0, n - 1.0).ok()?;
-    let half = student.inverse_cdf(1.0 - error / 2.0) * (variance / n).sqrt();
-    Some((mean, mean - half, mean + half))
+    let half = |error: f64| student.inverse_cdf(1.0 - error / 2.0) * (variance / n).sqrt();
+    Some((mean, errors.map(|error| (mean - half(error), mean + half(error)))))
 }
 
 /// The middle of the means of all pairs, a difference with itself included, and those of them that the signed-rank test
 /// does not refuse (Hollander, Wolfe, Chicken, Nonparametric Statistical Methods, 2014, 3.2 and 3.3).
-fn by_ranks(differences: &[f64], error: f64) -> (f64, f64, f64) {
+fn by_ranks<const N: usize>(differences: &[f64], errors: [f64; N]) -> Ends<N> {
     let n = differences.len();
-    let mut means: Vec<f64> =
-        (0..n).flat_map(|one| (one..n).map(move |other| (differences[one] + differences[other]) / 2.0)).collect();
-    let cut = refused(n, error / 2.0);
-    let last = means.len() - 1;
-    let mut nth = |nth: usize| *means.select_nth_unstable_by(nth, f64::total_cmp).1;
-    ((nth(last / 2) + nth(last.div_ceil(2))) / 2.0, nth(cut), nth(last - cut))
+    let mut sorted = differences.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let last = n * (n + 1) / 2 - 1;
+    let nth = |nth| nth_mean(&sorted, nth);
+    let middle = match last % 2 {
+        0 => nth(last / 2),
+        _ => (nth(last / 2) + nth(last / 2 + 1)) / 2.0,
+    };
+    (middle, errors.map(|error| refused(n, error / 2.0).min(last / 2)).map(|cut| (nth(cut), nth(last - cut))))
+}
+
+/// The `nth` smallest of the means of all pairs, without a list of them: values between which it lies are halved until few
+/// means are between them.
+fn nth_mean(sorted: &[f64], nth: usize) -> f64 {
+    let (mut low, mut high) = (f64::NEG_INFINITY, sorted[sorted.len() - 1]);
+    let (mut below, mut up_to) = (0, sorted.len() * (sorted.len() + 1) / 2);
+    while up_to - below > 4 * sorted.len() {
+        let middle = if below == 0 && low.is_infinite() { sorted[0] } else { low + (high - low) / 2.0 };
+        // Nothing lies between: all that are left are equal.
+        if middle <= low || middle >= high {
+            return high;
+        }
+        match means_up_to(sorted, middle) {
+            count if count > nth => (high, up_to) = (middle, count),
+            count => (low, below) = (middle, count),
+        }
+    }
+    let mut means = Vec::with_capacity(up_to - below);
+    for (one, value) in sorted.iter().enumerate() {
+        let mean = |other: &f64| (value + other) / 2.0;
+        let others = &sorted[one..];
+        let first = others.partition_point(|other| mean(other) <= low);
+        means.extend(others[first..].iter().map(mean).take_while(|mean| *mean <= high));
+    }
+    *means.select_nth_unstable_by(nth - below, f64::total_cmp).1
+}
+
+/// How many means of pairs are no more than `most`.
+fn means_up_to(sorted: &[f64], most: f64) -> usize {
+    let mut other = sorted.len();
+    let mut count = 0;
+    for (one, value) in sorted.iter().enumerate() {
+        while other > one && (value + sorted[other - 1]) / 2.0 > most {
+            other -= 1;
+        }
+        if other <= one {
+            break;
+        }
+        count += other - one;
+    }
+    count
 }
 
 /// How many of the smallest means of pairs are refused, where a share of `tail` is refused on each side at most.
@@ -148,10 +204,15 @@ fn refused(n: usize, tail: f64) -> usize {
 fn resemblance(differences: &[f64]) -> f64 {
     let n = differences.len() as f64;
     // Twice the rank, less the mean of all: a rare slow run does not hide it.
-    let rank = |value: &f64| -> f64 {
-        differences.iter().map(|other| f64::from(i32::from(value > other) - i32::from(value < other))).sum()
-    };
-    let ranks: Vec<f64> = differences.iter().map(rank).collect();
+    let mut order: Vec<usize> = (0..differences.len()).collect();
+    order.sort_unstable_by(|one, other| differences[*one].total_cmp(&differences[*other]));
+    let mut ranks = vec![0.0; differences.len()];
+    let mut less = 0;
+    for alike in order.chunk_by(|one, other| differences[*one] == differences[*other]) {
+        let rank = less as f64 - (differences.len() - less - alike.len()) as f64;
+        alike.iter().for_each(|nth| ranks[*nth] = rank);
+        less += alike.len();
+    }
     let products: f64 = ranks.windows(2).map(|pair| pair[0] * pair[1]).sum();
     let squares: f64 = ranks.iter().map(|rank| rank * rank).sum();
     // Of few values it comes out too small (Marriott and Pope, Biometrika 41:3, 1954), and half a standard error is added, since
@@ -211,6 +272,25 @@ mod tests {
         assert_eq!([after(5, 0.4, 0.6), after(6, 0.001, 0.03)], [Says::CannotTell; 2]);
         assert_eq!(after(6, 0.021, 0.03), Says::Better);
         assert_eq!((Estimate::of(&[], ERROR), Estimate::of(&[0.1], ERROR)), (None, None));
+    }
+
+    #[test]
+    fn middles_of_pairs_are_those_of_their_list() {
+        let mut random = Random::new(11);
+        for n in [2, 3, 18, 40, 75, 300] {
+            let mut values: Vec<f64> = (0..n).map(|nth| (random.unit() - 0.6) * f64::from(nth % 3)).collect();
+            values.sort_by(f64::total_cmp);
+            let at = |one: usize, other: usize| (values[one] + values[other]) / 2.0;
+            let mut means: Vec<f64> = (0..values.len())
+                .flat_map(|one| (one..values.len()).map(move |other| (one, other)))
+                .map(|(a, b)| at(a, b))
+                .collect();
+            means.sort_by(f64::total_cmp);
+            let step = means.len().div_ceil(3000);
+            let found: Vec<f64> = (0..means.len()).step_by(step).map(|nth| nth_mean(&values, nth)).collect();
+            let means: Vec<f64> = means.into_iter().step_by(step).collect();
+            assert_eq!(found, means);
+        }
     }
 
     #[test]

@@ -136,6 +136,7 @@ mod tests {
             value: 1.0,
             lost: 0,
             probe: None,
+            clocks: Default::default(),
             accounting: Some(Accounting { cores, remote_cores: None, threads, overhead: Nanoseconds(0) }),
             notes: Vec::new(),
         }

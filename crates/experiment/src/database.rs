@@ -16,6 +16,8 @@ pub struct Layout {
     /// In `PRAGMA application_id`.
     pub application: i64,
     pub tables: &'static str,
+    /// What brings a store of each earlier layout to the next, from layout 1 on: columns alone, which may be empty.
+    pub changes: &'static [&'static str],
     /// "study".
     pub what: &'static str,
     /// The command that fills it.
@@ -25,6 +27,8 @@ pub struct Layout {
 /// An open store.
 pub struct Database {
     layout: &'static Layout,
+    /// The layout of the file: an earlier one only for a reader.
+    number: i64,
     connection: Connection,
     path: PathBuf,
     /// Locked for as long as this measures; `None` for a reader. Closed after the connection, whose own locks on the file
@@ -49,7 +53,7 @@ impl Database {
             )
         })?;
         // The kernel lets it go when the process ends, however it ends.
-        file.try_lock().map_err(|error| match error {
+        lock(&file).map_err(|error| match error {
             TryLockError::WouldBlock => in_use(path, layout),
             TryLockError::Error(error) => {
                 let next = "give a place on another file system with --store FILE";
@@ -58,7 +62,8 @@ impl Database {
         })?;
         let fail = |error| fault(path, layout, error);
         let connection = connect(path.as_os_str(), OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fail)?;
-        let database = Database { layout, connection, path: path.to_path_buf(), _measures: Some(file) };
+        let number = layout.number;
+        let mut database = Database { layout, number, connection, path: path.to_path_buf(), _measures: Some(file) };
         database.check(true)?;
         // A commit is in the log, hence in the kernel, before it returns: kill -9 loses nothing; NORMAL keeps fsync out of
         // the time between two blocks.
@@ -83,12 +88,13 @@ impl Database {
             false => connect(uri(&there), flags | OpenFlags::SQLITE_OPEN_URI),
         };
         let connection = connection.map_err(|error| fault(path, layout, error))?;
-        let database = Database { layout, connection, path: path.to_path_buf(), _measures: None };
+        let number = layout.number;
+        let mut database = Database { layout, number, connection, path: path.to_path_buf(), _measures: None };
         database.check(false)?;
         Ok(database)
     }
 
-    fn check(&self, may_make: bool) -> Result<()> {
+    fn check(&mut self, may_make: bool) -> Result<()> {
         let verdict: String = self.try_to(|c| c.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)))?;
         if verdict != "ok" {
             return Err(corrupt(&self.path, self.layout, &verdict));
@@ -105,6 +111,9 @@ impl Database {
                 ))
             }),
             (application, number) if (application, number) == (self.layout.application, self.layout.number) => Ok(()),
+            (application, older) if application == self.layout.application && (1..self.layout.number).contains(&older) => {
+                if may_make { self.bring_up(older) } else { self.number = older; Ok(()) }
+            }
             (application, newer) if application == self.layout.application => Err(Fault::new(
                 self.subject(),
                 format!("it has layout {newer}; this version knows layout {}", self.layout.number),
@@ -116,6 +125,17 @@ impl Database {
                 "give another place with --store FILE",
             )),
         }
+    }
+
+    fn bring_up(&self, older: i64) -> Result<()> {
+        let Layout { number, changes, .. } = self.layout;
+        let changes = changes[older as usize - 1..].concat();
+        self.try_to(|c| c.execute_batch(&format!("BEGIN IMMEDIATE; {changes} PRAGMA user_version = {number}; COMMIT;")))
+    }
+
+    /// The name of a column that layout `since` has and earlier ones lack, for a query: there it is empty.
+    pub fn column(&self, name: &'static str, since: i64) -> &'static str {
+        if self.number < since { "NULL" } else { name }
     }
 
     pub fn try_to<T>(&self, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
@@ -140,6 +160,17 @@ impl Database {
     pub fn parse<T: serde::de::DeserializeOwned>(&self, text: &str) -> Result<T> {
         serde_json::from_str(text).map_err(|error| corrupt(&self.path, self.layout, &error.to_string()))
     }
+}
+
+/// A process that this one just started holds it too, until it becomes another program: that is waited for.
+fn lock(file: &File) -> Result<(), TryLockError> {
+    for _ in 0..20 {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+            locked => return locked,
+        }
+    }
+    file.try_lock()
 }
 
 fn connect(name: impl AsRef<FilePath>, flags: OpenFlags) -> rusqlite::Result<Connection> {

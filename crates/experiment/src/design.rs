@@ -244,6 +244,7 @@ impl Design {
                 receiver: Receiver::Reads,
                 peer_engine: dedicated.then_some(seats.peer_engine),
                 interface: None,
+                dilation: None,
             })
         };
         let host = Path::Loopback;
@@ -308,6 +309,7 @@ impl Design {
                     receiver,
                     peer_engine: None,
                     interface: None,
+                    dilation: None,
                 });
                 let group = Group {
                     questions: vec![Question::ProtocolCore],

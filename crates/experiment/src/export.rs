@@ -45,7 +45,7 @@ pub fn export(study: &Study, contents: &Contents, format: Format, out: &mut dyn 
     out.flush().map_err(cannot)
 }
 
-const COLUMNS: [&str; 23] = [
+const COLUMNS: [&str; 24] = [
     "study",
     "point",
     "questions",
@@ -69,6 +69,7 @@ const COLUMNS: [&str; 23] = [
     "unit",
     "lost",
     "probe_one_way_ps",
+    "local_clock_hz",
 ];
 
 fn csv(study: &Study, contents: &Contents, out: &mut dyn Write) -> csv::Result<()> {
@@ -103,6 +104,7 @@ fn csv(study: &Study, contents: &Contents, out: &mut dyn Write) -> csv::Result<(
                 spec.pattern.metric().unit().to_string(),
                 sample.lost.to_string(),
                 optional(sample.probe.map(|p| p.half_round_trip_ps.to_string())),
+                optional(sample.clocks.core(spec.local_core).map(|clock| clock.0.to_string())),
                 optional(cpu_per_message(sample).value().map(f64::to_string)),
                 sample.notes.join("; "),
             ])?;

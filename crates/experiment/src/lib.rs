@@ -4,6 +4,8 @@
 pub mod analysis;
 pub mod axes;
 pub mod bound;
+pub mod campaign;
+pub mod clocks;
 pub mod comparison;
 pub mod conduct;
 pub mod contrast;
@@ -15,6 +17,7 @@ pub mod findings;
 pub mod ledger;
 pub mod nearness;
 pub mod order;
+pub mod parallel;
 pub mod point;
 pub mod random;
 pub mod ranges;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use machine::{Bytes, CoreId, Fault, Site};
+use machine::{Bytes, CoreId, Dilation, Fault, Site};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -295,6 +295,9 @@ pub struct PointSpec {
     /// The interface of the local end that was asked for; `None` follows the route to the peer, and is in no key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// How many times as long the engine's work takes at both ends; `None`: as long as it does, and in no key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dilation: Option<Dilation>,
 }
 
 /// Hash of what a point is: 32 hexadecimal digits, the key in the store.

@@ -1,11 +1,12 @@
 //! Contenders measured in rounds: each once a round, side by side with the others of its group. Only blocks of one round that
-//! ran on cores as near are held against each other; a group that is decided gets no more rounds.
+//! ran on cores as near and as fast are held against each other; a group that is decided gets no more rounds.
 
 use std::ops::Range;
 
 use machine::{Probe, Result};
 use serde::Serialize;
 
+use crate::clocks::{Clocks, at_one_clock};
 use crate::comparison::Paired;
 use crate::contrast::{ERROR, Estimate, looks};
 use crate::findings::Interval;
@@ -40,6 +41,11 @@ pub trait Blocks {
     /// How near the contender's cores are just now.
     fn probe(&mut self, contender: usize) -> Option<Probe>;
 
+    /// How fast the contender's cores are just now; nothing where its blocks hold that, or its cores are others' too.
+    fn clocks(&mut self, _contender: usize) -> Clocks {
+        Clocks::default()
+    }
+
     /// Whether to end now: what a block said that failed meanwhile does not count.
     fn stopped(&self) -> bool;
 }
@@ -50,8 +56,15 @@ pub struct Taken<B> {
     pub round: u32,
     /// Before and after it.
     pub probes: [Option<Probe>; 2],
+    /// Before and after it.
+    #[serde(skip_serializing_if = "no_clocks")]
+    pub clocks: [Clocks; 2],
     #[serde(flatten)]
     pub block: B,
+}
+
+fn no_clocks(clocks: &[Clocks; 2]) -> bool {
+    clocks.iter().all(Clocks::is_empty)
 }
 
 /// All that was taken of a contender.
@@ -74,17 +87,18 @@ impl<B> Series<B> {
         self.blocks.iter().filter_map(|taken| value(&taken.block)).collect()
     }
 
-    /// `value` here over that of `other`, of each round that both ran in on cores as near.
+    /// `value` here over that of `other`, of each round that both ran in on cores as near and as fast.
     pub fn over(&self, other: &Series<B>, value: impl Fn(&B) -> Option<f64>) -> Paired {
         let ratio = |(one, other)| (one > 0.0 && other > 0.0).then_some(one / other);
         Paired { ratios: self.beside(other, value).filter_map(ratio).collect() }
     }
 
-    /// `value` here and that of `other`, of each round that both ran in on cores as near.
+    /// `value` here and that of `other`, of each round that both ran in on cores as near and as fast.
     pub fn beside(&self, other: &Series<B>, value: impl Fn(&B) -> Option<f64>) -> impl Iterator<Item = (f64, f64)> {
         self.blocks.iter().filter_map(move |one| {
             let beside = other.blocks.iter().find(|beside| beside.round == one.round)?;
-            let near = at_one_place(one.probes.into_iter().chain(beside.probes).flatten());
+            let near = at_one_place(one.probes.into_iter().chain(beside.probes).flatten())
+                && at_one_clock(one.clocks.iter().chain(&beside.clocks));
             let both = (value(&one.block)?, value(&beside.block)?);
             near.then_some(both)
         })
@@ -161,9 +175,10 @@ impl<R: Blocks, F: Fn(Range<usize>, &[Series<R::Block>]) -> bool> Sitting for Co
 
     fn block(&mut self, turn: &Turn) -> Result<Taken<R::Block>> {
         let (contender, round) = (self.contender(turn), self.round - 1);
-        let before = self.runner.probe(contender);
+        let before = (self.runner.probe(contender), self.runner.clocks(contender));
         let block = self.runner.block(contender, round)?;
-        Ok(Taken { round, probes: [before, self.runner.probe(contender)], block })
+        let after = (self.runner.probe(contender), self.runner.clocks(contender));
+        Ok(Taken { round, probes: [before.0, after.0], clocks: [before.1, after.1], block })
     }
 
     fn keep(&mut self, turn: Turn, outcome: Result<Taken<R::Block>>) -> Result<()> {

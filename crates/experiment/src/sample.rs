@@ -7,6 +7,7 @@ use machine::accounting::Accounting;
 use machine::{Nanoseconds, Probe, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::clocks::Clocks;
 use crate::point::PointSpec;
 
 /// One block: many messages, one value.
@@ -26,6 +27,9 @@ pub struct Sample {
     pub lost: u64,
     /// How far the cores of the two applications were from each other; `None` where both ends share a core or no probe could run.
     pub probe: Option<Probe>,
+    /// Effective clocks of the cores of this host that do its work, before it; of blocks of earlier versions there are none.
+    #[serde(default, skip_serializing_if = "Clocks::is_empty")]
+    pub clocks: Clocks,
     pub accounting: Option<Accounting>,
     /// What ran, where it differs from what was asked or needs a word ("engine yields: core 1 is the peer's").
     pub notes: Vec<String>,

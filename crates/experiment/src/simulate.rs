@@ -8,6 +8,7 @@ use std::fmt;
 
 use machine::{Nanoseconds, Probe};
 
+use crate::clocks::Clocks;
 use crate::comparison::{Answer, Paired, answer, is_open};
 use crate::contrast::{EQUALITY, looks};
 use crate::point::Metric;
@@ -188,6 +189,7 @@ impl Machine<'_> {
             value: value * factor * noise.exp(),
             lost: 0,
             probe: Some(Probe { half_round_trip_ps: if self.far { 120_000 } else { 50_000 } }),
+            clocks: Clocks::default(),
             accounting: None,
             notes: Vec::new(),
         }

@@ -42,6 +42,19 @@ pub fn predictive_interval(values: &[f64]) -> Option<costs::Interval> {
     Some(costs::Interval { low: (mean - half).exp(), middle: mean.exp(), high: (mean + half).exp() })
 }
 
+/// The mean, with its 95 % interval by Student's t where there are two values at least; `None` of nothing.
+pub fn mean_interval(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
+    let n = values.len() as f64;
+    if values.is_empty() {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let student = StudentsT::new(0.0, 1.0, n - 1.0).ok();
+    let half = student.map(|student| student.inverse_cdf(0.975) * (variance / n).sqrt());
+    Some((mean, half.map(|half| (mean - half, mean + half))))
+}
+
 /// Median and 95 % interval; `None` of nothing. One value is its own interval.
 pub fn median_interval(values: &[f64]) -> Option<Interval> {
     median_interval_at(values, 0.95)
@@ -117,6 +130,17 @@ mod tests {
         let share = held.count() as f64 / f64::from(studies);
         assert!((0.94..0.96).contains(&share), "{share}");
         assert_eq!(predictive_interval(&[1.0]), None);
+    }
+
+    /// Of tables: Student's t of 3 degrees at 0.975 is 3.182.
+    #[test]
+    fn means_have_the_interval_of_tables() {
+        assert_eq!(mean_interval(&[]), None);
+        assert_eq!(mean_interval(&[2.0]), Some((2.0, None)));
+        let (mean, interval) = mean_interval(&[1.0, 2.0, 3.0, 4.0]).unwrap();
+        let (low, high) = interval.unwrap();
+        let half = 3.182 * (5.0f64 / 3.0 / 4.0).sqrt();
+        assert!(mean == 2.5 && (low - 2.5 + half).abs() < 1e-3 && (high - 2.5 - half).abs() < 1e-3, "{low} {high}");
     }
 
     #[test]

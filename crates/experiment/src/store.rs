@@ -9,6 +9,7 @@ use chart::clock;
 use machine::{Fault, Nanoseconds, Probe, Result, count};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::clocks::Clocks;
 use crate::database::{Database, Layout, json, nanoseconds};
 use crate::design::Design;
 use crate::findings::Fact;
@@ -16,10 +17,11 @@ use crate::point::{PointKey, PointSpec};
 use crate::sample::Sample;
 
 const LAYOUT: Layout = Layout {
-    number: 1,
+    number: 2,
     // "plim".
     application: 0x706c_696d,
     tables: TABLES,
+    changes: &["ALTER TABLE sample ADD COLUMN clocks TEXT;"],
     what: "study",
     command: "plimsoll study",
 };
@@ -56,6 +58,8 @@ CREATE TABLE sample (
     probe_ps INTEGER,
     accounting TEXT,
     notes TEXT NOT NULL,
+    -- Effective clocks of cores, hertz.
+    clocks TEXT,
     PRIMARY KEY (study, point, round)
 ) WITHOUT ROWID;
 CREATE TABLE failure (
@@ -268,8 +272,8 @@ impl Store {
             transaction
                 .prepare_cached(
                     "INSERT INTO sample (study, point, round, place, started_ns, took_ns, messages, elapsed_ns, value,
-                                         lost, probe_ps, accounting, notes)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                                         lost, probe_ps, accounting, notes, clocks)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
                 )?
                 .execute(params![
                     study.id,
@@ -285,6 +289,7 @@ impl Store {
                     sample.probe.map(|p| p.half_round_trip_ps as i64),
                     sample.accounting.as_ref().map(json),
                     json(&sample.notes),
+                    (!sample.clocks.is_empty()).then(|| json(&sample.clocks)),
                 ])?;
             charge(&transaction, study, spent)?;
             transaction.commit()
@@ -322,12 +327,13 @@ impl Store {
 
     /// Every block of a study.
     pub fn contents(&self, study: &Study) -> Result<Contents> {
+        let clocks = self.0.column("clocks", 2);
         let rows = self.0.try_to(|c| {
-            let mut statement = c.prepare(
+            let mut statement = c.prepare(&format!(
                 "SELECT point, round, place, started_ns, took_ns, messages, elapsed_ns, value, lost, probe_ps,
-                        accounting, notes
+                        accounting, notes, {clocks}
                  FROM sample WHERE study = ?1 ORDER BY point, round",
-            )?;
+            ))?;
             let rows = statement.query_map([study.id], |row| {
                 let sample = Sample {
                     round: row.get(1)?,
@@ -338,19 +344,21 @@ impl Store {
                     value: row.get(7)?,
                     lost: row.get::<_, i64>(8)? as u64,
                     probe: row.get::<_, Option<i64>>(9)?.map(|ps| Probe { half_round_trip_ps: ps as u64 }),
+                    clocks: Clocks::default(),
                     accounting: None,
                     notes: Vec::new(),
                 };
                 let accounting: Option<String> = row.get(10)?;
-                let notes: String = row.get(11)?;
-                Ok((PointKey(row.get(0)?), sample, nanoseconds(row.get(4)?), accounting, notes))
+                let texts: (String, Option<String>) = (row.get(11)?, row.get(12)?);
+                Ok((PointKey(row.get(0)?), sample, nanoseconds(row.get(4)?), accounting, texts))
             })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         })?;
         let mut contents = Contents::default();
-        for (key, mut sample, took, accounting, notes) in rows {
+        for (key, mut sample, took, accounting, (notes, clocks)) in rows {
             sample.accounting = accounting.map(|text| self.0.parse(&text)).transpose()?;
             sample.notes = self.0.parse(&notes)?;
+            sample.clocks = clocks.map(|text| self.0.parse(&text)).transpose()?.unwrap_or_default();
             contents.samples.entry(key.clone()).or_default().push(sample);
             contents.took.entry(key).or_default().push(took);
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use machine::{Bytes, Nanoseconds};
 
+use crate::clocks;
 use crate::comparison::{even_rounds, is_open};
 use crate::contrast::looks;
 use crate::design::{Design, Group, REFERENCE_ROUNDS, places, too_short};
@@ -113,6 +114,7 @@ impl Tally {
     /// What was left out, for the report: points that failed, and groups that the budget did not hold.
     pub fn left_out(&self, contents: &Contents, spent: Nanoseconds) -> Vec<String> {
         let mut notes = failures(&self.design, contents);
+        notes.extend(clocks::changes(contents.samples.values().flatten().map(|sample| &sample.clocks)));
         let (mut starved, mut flipped) = (Vec::new(), Vec::new());
         let mut enough = spent;
         for group in self.groups() {
@@ -142,7 +144,7 @@ impl Tally {
         }
         if !flipped.is_empty() {
             let named = places(flipped.iter().map(|group| (group.pattern, group.size)));
-            notes.push(format!("left out: {named}: the cores moved between near and far within nearly all rounds"));
+            notes.push(format!("left out: {named}: the cores moved between near and far, or changed their clock, within nearly all rounds"));
         }
         notes
     }

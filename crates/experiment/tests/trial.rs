@@ -1,18 +1,19 @@
 //! Trials of commands whose truth is known, on a simulated machine.
 
 use experiment::axes::{Axes, Value};
+use experiment::clocks::Clocks;
 use experiment::contrast::{Says, looks};
 use experiment::random::Random;
 use experiment::trial::Runs;
 use experiment::trial::check::Check;
 use experiment::trial::conduct::{Commands, End, Observer, Ran, conduct};
 use experiment::trial::design::{Arm, Design};
-use experiment::trial::judgement::{Best, Judgement, judge};
+use experiment::trial::judgement::{Best, Judgement, differences, judge};
 use experiment::trial::merit::Merit;
 use experiment::trial::page;
 use experiment::trial::store::{Store, Trial};
 use experiment::trial::terminal;
-use machine::{Nanoseconds, Probe, Result};
+use machine::{CoreId, Hertz, Nanoseconds, Probe, Reading, Result};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -26,12 +27,22 @@ struct Simulated {
     says: fn(&str, usize) -> (String, Option<String>),
     /// How near the cores are and how much slower all is, at a time.
     machine: fn(u64) -> (u64, f64),
+    /// Of its only core, at a time, MHz.
+    mhz: fn(u64) -> u64,
 }
 
 impl Simulated {
     fn new(seed: u64, noise: f64) -> Simulated {
         let says = |_: &str, _| (String::new(), None);
-        Simulated { random: Random::new(seed), noise, clock: 0, runs: vec![], says, machine: |_| (50_000, 1.0) }
+        Simulated {
+            random: Random::new(seed),
+            noise,
+            clock: 0,
+            runs: vec![],
+            says,
+            machine: |_| (50_000, 1.0),
+            mhz: |_| 3000,
+        }
     }
 }
 
@@ -43,13 +54,17 @@ impl Commands for Simulated {
         let (before, slower) = (self.machine)(self.clock);
         let elapsed = Nanoseconds((truth * slower * (self.noise * normal).exp() * SECOND as f64) as u64);
         let started = Nanoseconds(self.clock);
+        let clocks = |mhz: u64| Clocks::of([(CoreId(0), Reading::Measured(Hertz(mhz * 1_000_000)))]);
+        let slow = clocks((self.mhz)(self.clock));
         self.clock += elapsed.0;
         let after = (self.machine)(self.clock).0;
         let (said, failure) = (self.says)(&arm.command[0], self.runs.len());
         self.runs.push(arm.command[0].clone());
         let probe = |ps| Some(Probe { half_round_trip_ps: ps });
         let probes = [probe(before), probe(after)];
-        Ok(Ran { started, elapsed, mpi: None, cpu: None, said, complained: String::new(), failure, probes })
+        let clocks = [slow, clocks((self.mhz)(self.clock))];
+        let complained = String::new();
+        Ok(Ran { started, elapsed, mpi: None, cpu: None, said, complained, failure, probes, clocks })
     }
 
     fn now(&self) -> Nanoseconds {
@@ -129,6 +144,23 @@ fn false_alarms_are_rare_and_two_percent_are_found() {
     let slower = says("1.02", 0.01);
     assert!(slower[Says::Worse as usize] >= 9 * trials as usize / 10, "{slower:?}");
     assert_eq!(slower[Says::Better as usize], 0);
+}
+
+#[test]
+fn runs_at_another_clock_are_not_held_against_each_other() {
+    let mut machine = Simulated::new(3, 0.002);
+    // For 5 s of every 16 the core is throttled to two thirds.
+    let throttled = |at: u64| at / SECOND % 16 >= 11;
+    machine.machine = |at| (50_000, if at / SECOND % 16 >= 11 { 1.5 } else { 1.0 });
+    machine.mhz = |at| if at / SECOND % 16 >= 11 { 2000 } else { 3000 };
+    let Conducted { trial, runs, .. } = carry_out(design(&["1", "1.03"]), &mut machine, 400).unwrap();
+    let met = |arm: usize| runs.measured(arm).filter(|run| throttled(run.started.0)).count();
+    assert!(met(0) > 0 && met(1) > 0, "the machine was never throttled");
+    let found = differences(&trial.design, &runs, 1, 0);
+    assert!(found.len() < runs.measured(0).count(), "no round was lost to it");
+    assert!(found.iter().all(|ln| (ln + 1.03f64.ln()).abs() < 0.02), "{found:?}");
+    let said = terminal::render(&trial.design, &runs, &judge(&trial.design, &runs), End::Settled);
+    assert!(said.contains("effective clock of core 0 changed: 3.00 GHz mostly, 2.00 GHz to 3.00 GHz"), "{said}");
 }
 
 #[test]

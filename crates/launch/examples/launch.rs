@@ -38,6 +38,7 @@ fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         prove: false,
         seats: None,
         network: None,
+        dilation: machine::Dilation::NONE,
         mpi: Choice::OfProgram,
         lab,
         oversubscribe: false,

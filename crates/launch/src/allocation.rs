@@ -239,7 +239,7 @@ fn said(command: &mut Command) -> Option<String> {
 }
 
 /// `1-02:03:04`, `02:03:04`, `03:04` or `04`; `None` for what is no time, like `UNLIMITED`.
-fn clock(text: &str) -> Option<Duration> {
+pub(crate) fn clock(text: &str) -> Option<Duration> {
     let (days, rest) =
         text.split_once('-').map_or((0, text), |(days, rest)| (days.parse().ok().unwrap_or(u64::MAX), rest));
     let parts: Option<Vec<u64>> = rest.split(':').map(|part| part.parse().ok()).collect();

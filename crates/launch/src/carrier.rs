@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub use endpoint::Network;
-use machine::{Fault, Result, Site};
+use machine::{Dilation, Fault, Result, Site};
 
 use crate::installation::{Family, Installation};
 use crate::provider::Provider;
@@ -15,6 +15,8 @@ pub struct Engine {
     pub placement: Site,
     /// `None` leaves the choice to the provider.
     pub network: Option<Network>,
+    /// How many times as long its work takes.
+    pub dilation: Dilation,
     /// Measure the time inside the provider's calls.
     pub account: bool,
 }
@@ -49,6 +51,9 @@ impl Engine {
         ]);
         all.push(("FI_PROVIDER_PATH".to_owned(), provider.folder.clone().into()));
         all.push(("FI_PLIMSOLL_PROGRAM".to_owned(), command.into()));
+        if !self.dilation.is_none() {
+            all.extend(variables([("FI_PLIMSOLL_DILATE", &self.dilation.to_string())]));
+        }
         if let Some(network) = &self.network {
             all.extend(variables([("FI_PLIMSOLL_NETWORK", &network.to_string())]));
         }
@@ -99,7 +104,8 @@ mod tests {
 
     #[test]
     fn each_family_is_told_in_its_own_words() {
-        let engine = Engine { placement: Site::Core(CoreId(1)), network: Some(Network::Udp), account: true };
+        let dilation: Dilation = "1.5".parse().unwrap();
+        let engine = Engine { placement: Site::Core(CoreId(1)), network: Some(Network::Udp), dilation, account: true };
         let provider = Provider { folder: PathBuf::from("/p"), library: PathBuf::from("/p/libplimsoll-fi.so") };
         for (family, name, value) in [
             (Family::OpenMpi, "OMPI_MCA_mtl_ofi_provider_include", "plimsoll"),
@@ -111,6 +117,7 @@ mod tests {
             (Family::OpenMpi, "FI_PLIMSOLL_PLACEMENT", "core:1"),
             (Family::OpenMpi, "FI_PLIMSOLL_NETWORK", "udp"),
             (Family::OpenMpi, "FI_PLIMSOLL_ACCOUNT", "yes"),
+            (Family::OpenMpi, "FI_PLIMSOLL_DILATE", "1.5"),
         ] {
             let all = engine.variables(&installation(family, "4.1"), &provider, Path::new("plimsoll"));
             assert!(all.contains(&(name.to_owned(), value.into())), "{family} {name}: {all:?}");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use endpoint::Dilated;
 use machine::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,8 @@ pub struct Report {
     /// Turns of a dedicated core's loop.
     pub engine_turns: Option<u64>,
     pub counters: Counters,
+    /// Where the engine's work was stretched: by how much.
+    pub dilated: Option<Dilated>,
     /// Counters that prove a placement.
     pub evidence: BTreeMap<String, u64>,
     /// Time inside the provider's calls, where it was asked for.

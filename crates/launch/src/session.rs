@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use linux::lab::{Lab, Options};
 use linux::relay::Relay;
 use machine::seat::Seats;
-use machine::{CoreId, Fault, Result, Site};
+use machine::{CoreId, Dilation, Fault, Result, Site};
 
 use crate::carrier::{Engine, Network, Variables};
 use crate::carriers::{Carrier, Reach};
@@ -32,6 +32,8 @@ pub struct Request {
     /// Has the MPI say whether the carrier was used, in place of showing what the program writes.
     pub prove: bool,
     pub network: Option<Network>,
+    /// How many times as long the engine's work takes.
+    pub dilation: Dilation,
     pub mpi: Choice,
     /// Two hosts made for this run, with half of the ranks on each.
     pub lab: bool,
@@ -145,7 +147,7 @@ impl<'a> Session<'a> {
                     notes.extend(why.map(|why| format!("{why}: plimsoll will not carry its messages")));
                 }
                 let (placement, network) = (request.placement.clone(), request.network.clone());
-                let engine = Engine { placement, network, account: false };
+                let engine = Engine { placement, network, dilation: request.dilation, account: false };
                 engine.variables(&installation, &provider, &request.command)
             }
         };
@@ -217,8 +219,12 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
     } else {
         (String::new(), running.finish())
     };
-    let subject =
-        Subject { mpi: installation.to_string(), ranks: request.ranks, placement: request.placement.to_string() };
+    let subject = Subject {
+        mpi: installation.to_string(),
+        ranks: request.ranks,
+        placement: request.placement.to_string(),
+        dilation: request.dilation,
+    };
     if let Some(file) = &request.report {
         let text = serde_json::to_string_pretty(&reports).map_err(|e| Fault::because("reports", e, "report it"))?;
         let written = fs::write(file, text + "\n");

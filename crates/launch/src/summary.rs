@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
-use machine::Bytes;
 use machine::count::{self, grouped};
+use machine::{Bytes, Dilation};
 
 use crate::report::{Port, Report, Reports};
 
@@ -18,6 +18,8 @@ pub struct Subject {
     pub ranks: u32,
     /// The placement that was asked for.
     pub placement: String,
+    /// How many times as long the engine's work was to take.
+    pub dilation: Dilation,
 }
 
 /// The page where at least one rank reported.
@@ -40,6 +42,7 @@ pub fn page(subject: &Subject, reports: &Reports) -> String {
         notes.push(format!("{lines} came mixed or cut: sums are too small"));
     }
     notes.extend(evidence(reports));
+    notes.extend(stretched(reports));
     notes.extend(departures(subject, reports));
     for note in notes {
         page += &format!("  {note}\n");
@@ -76,6 +79,8 @@ fn table(reports: &Reports) -> String {
     ]);
     for report in reports.endpoints.iter().take(LISTED) {
         let ran = if report.ran.is_empty() { "unknown".to_owned() } else { report.ran.clone() };
+        let stretched = report.dilated.map_or(String::new(), |dilated| format!(", dilated {}", dilated.asked));
+        let ran = ran + &stretched;
         let mut first = [name(report), report.host.clone(), ran];
         for port in report.ports.iter().filter(|port| !port.is_idle()) {
             row(&mut table, std::mem::take(&mut first), port);
@@ -145,13 +150,27 @@ fn evidence(reports: &Reports) -> Vec<String> {
     if parts.is_empty() { Vec::new() } else { vec![format!("evidence: {}", parts.join(", "))] }
 }
 
+/// By how much protocol work was stretched, over all ranks.
+fn stretched(reports: &Reports) -> Option<String> {
+    let all: Vec<_> = reports.endpoints.iter().filter_map(|report| report.dilated).collect();
+    let asked = all.first()?.asked;
+    let (worked, spun) = all.iter().fold((0.0, 0.0), |(w, s), of| (w + of.worked as f64, s + of.spun as f64));
+    Some(format!(
+        "dilated {asked}: protocol work took {:.2} times as long as it does; this is no clock: programs, caches and wires were as \
+         they are",
+        (worked + spun) / f64::max(worked, 1.0)
+    ))
+}
+
 /// What did not run as it was asked, each once with the ranks that it holds for.
 fn departures(subject: &Subject, reports: &Reports) -> Vec<String> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for report in &reports.endpoints {
         let departure = (!report.ran.is_empty() && report.ran != subject.placement)
             .then(|| format!("asked for {}, ran at {}", subject.placement, report.ran));
-        for note in departure.iter().chain(&report.notes) {
+        let undilated = (report.dilated.map_or(Dilation::NONE, |dilated| dilated.asked) != subject.dilation)
+            .then(|| format!("asked for dilated {}, which its engine did not do", subject.dilation));
+        for note in departure.iter().chain(&undilated).chain(&report.notes) {
             let ranks = found.entry(note.clone()).or_default();
             if !ranks.contains(&name(report)) {
                 ranks.push(name(report));
@@ -175,7 +194,7 @@ mod tests {
     use super::*;
 
     fn subject() -> Subject {
-        Subject { mpi: "Open MPI 4.1.4".into(), ranks: 2, placement: "core:1".into() }
+        Subject { mpi: "Open MPI 4.1.4".into(), ranks: 2, placement: "core:1".into(), dilation: Dilation::NONE }
     }
 
     fn reports(lines: &[&str]) -> Reports {

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use experiment::clocks::Clocks;
 use experiment::ledger::Subject;
-use experiment::trial::conduct::{Commands, Ran};
+use experiment::trial::conduct::{Commands, NOT_ENDED, Ran};
 use experiment::trial::design::{Arm, Design};
-use linux::accounting::time_of_children;
+use linux::accounting::{effective_clocks, time_of_children};
 use linux::warden::Warden;
-use machine::{CoreId, Fault, Nanoseconds, Probe, Result};
+use machine::{CoreId, Dilation, Fault, Nanoseconds, Probe, Result};
 use profile::profile::Profile;
 use profile::summary::Totals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -39,6 +40,8 @@ pub struct Starter {
     began: Instant,
     /// This program, where runs are to be profiled for the time between MPI_Init and MPI_Finalize.
     profiler: Option<PathBuf>,
+    /// Words that come before those of a run, which they start.
+    within: Vec<String>,
     /// Files whose contents were looked at, as they were then.
     seen: HashMap<String, (SystemTime, u64)>,
 }
@@ -47,12 +50,35 @@ impl Starter {
     pub fn new() -> Result<Starter> {
         let allowed = linux::affinity::allowed()?;
         let cores = allowed.first().copied().zip(allowed.get(1).copied());
-        Ok(Starter { cores, began: Instant::now(), profiler: None, seen: HashMap::new() })
+        Ok(Starter { cores, began: Instant::now(), profiler: None, within: Vec::new(), seen: HashMap::new() })
     }
 
     /// Has each run profiled by the program `own`, which is plimsoll, and so timed between MPI_Init and MPI_Finalize.
     pub fn profiled(self, own: PathBuf) -> Starter {
         Starter { profiler: Some(own), ..self }
+    }
+
+    /// Has the runs to come started by a command; by none where it has no words.
+    pub fn start_within(&mut self, words: Vec<String>) {
+        self.within = words;
+    }
+
+    fn clocks(&self) -> Clocks {
+        Clocks::of(effective_clocks(self.cores.into_iter().flat_map(|(one, other)| [one, other])))
+    }
+
+    /// How a file differs from what had that digest, in words.
+    pub(crate) fn differs(&mut self, file: &str, digest: &str) -> Option<String> {
+        let path = Path::new(file);
+        let now = path.metadata().and_then(|file| Ok((file.modified()?, file.len()))).ok();
+        if now.is_some() && self.seen.get(file) == now.as_ref() {
+            return None;
+        }
+        if digest_of(path).is_none_or(|found| found != digest) {
+            return Some(format!("{file} was changed meanwhile"));
+        }
+        self.seen.extend(now.map(|now| (file.to_owned(), now)));
+        None
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -65,10 +91,10 @@ impl Commands for Starter {
     fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
         let folder = tempfile::Builder::new().prefix("plimsoll-try-").tempdir().map_err(scratch)?;
         let mark = format!("{}-{}", std::process::id(), folder.path().display());
-        let mut command = command(arm, self.profiler.as_deref(), &folder)?;
+        let mut command = command(arm, &self.within, self.profiler.as_deref(), &folder)?;
         let file = |name: &str| File::create(folder.path().join(name)).map_err(scratch);
         command.env(MARK, &mark).stdin(Stdio::null()).stdout(file("output")?).stderr(file("errors")?);
-        let before = self.probe();
+        let (before, clocks) = (self.probe(), self.clocks());
         // Ends what the run leaves behind, and removes its folder.
         let warden = Warden::over_marked(MARK, &mark, folder.path())?;
         let (cpu, started) = (time_of_children(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
@@ -88,9 +114,10 @@ impl Commands for Starter {
         let cpu = time_of_children() - cpu;
         let read = |name: &str| read(&folder.path().join(name));
         let (said, complained) = (read("output")?, read("errors")?);
-        let carried = if arm.proven { not_carried(&folder.path().join("report")) } else { None };
+        let carried =
+            if arm.proven { not_carried(&folder.path().join("report"), dilation(&arm.command)) } else { None };
         let failure = match (ended, status.success()) {
-            (false, _) => Some(format!("it did not end within {} s", limit.0.div_ceil(1_000_000_000))),
+            (false, _) => Some(format!("{NOT_ENDED} {} s", limit.0.div_ceil(1_000_000_000))),
             (true, false) => Some(format!("exit code {}: {}", exit_code(status), why(&complained, &said))),
             (true, true) => carried.map(|cause| format!("{cause}: {}", why(&complained, &said))),
         };
@@ -99,7 +126,8 @@ impl Commands for Starter {
         drop(warden);
         let started = Nanoseconds(started.as_nanos() as u64);
         let elapsed = Nanoseconds(elapsed.as_nanos() as u64);
-        Ok(Ran { started, elapsed, mpi, cpu: Some(cpu), said, complained, failure, probes: [before, self.probe()] })
+        let (probes, clocks) = ([before, self.probe()], [clocks, self.clocks()]);
+        Ok(Ran { started, elapsed, mpi, cpu: Some(cpu), said, complained, failure, probes, clocks })
     }
 
     fn now(&self) -> Nanoseconds {
@@ -107,18 +135,7 @@ impl Commands for Starter {
     }
 
     fn changed(&mut self, design: &Design) -> Option<String> {
-        for (file, digest) in &design.programs {
-            let path = Path::new(file);
-            let now = path.metadata().and_then(|file| Ok((file.modified()?, file.len()))).ok();
-            if now.is_some() && self.seen.get(file) == now.as_ref() {
-                continue;
-            }
-            if digest_of(path).as_ref() != Some(digest) {
-                return Some(format!("{file} was changed meanwhile"));
-            }
-            self.seen.extend(now.map(|now| (file.clone(), now)));
-        }
-        None
+        design.programs.iter().find_map(|(file, digest)| self.differs(file, digest))
     }
 }
 
@@ -129,10 +146,14 @@ pub(crate) fn scratch(error: std::io::Error) -> Fault {
 /// Name of a run's profile in its folder.
 const PROFILE: &str = "profile";
 
-fn command(arm: &Arm, profiler: Option<&Path>, folder: &TempDir) -> Result<Command> {
+fn command(arm: &Arm, within: &[String], profiler: Option<&Path>, folder: &TempDir) -> Result<Command> {
     let mut words = arm.command.iter();
     let program = words.next().ok_or_else(|| Fault::new("a command", "it has no words", "name a program"))?;
-    let mut command = Command::new(profiler.unwrap_or(Path::new(program)));
+    let first = profiler.unwrap_or(Path::new(program));
+    let mut command = Command::new(within.first().map_or(first, Path::new));
+    if !within.is_empty() {
+        command.args(&within[1..]).arg(first);
+    }
     if profiler.is_some() {
         command.args(["profile", "--no-cores", "-o"]).arg(folder.path().join(PROFILE)).arg("--").arg(program);
     }
@@ -187,15 +208,23 @@ pub(crate) fn why(complained: &str, said: &str) -> String {
     last(complained).or_else(|| last(said)).unwrap_or_else(|| "it said nothing".to_owned())
 }
 
+/// What a `plimsoll mpirun` among the words is told of how long protocol work takes.
+fn dilation(words: &[String]) -> Dilation {
+    let mut own = words.iter().take_while(|word| *word != "--").skip_while(|word| *word != "--dilate");
+    own.nth(1).and_then(|factor| factor.parse().ok()).unwrap_or(Dilation::NONE)
+}
+
 /// Why plimsoll did not carry the messages as was asked, going by what the ranks reported.
-fn not_carried(report: &Path) -> Option<String> {
+fn not_carried(report: &Path, dilation: Dilation) -> Option<String> {
     let reports: Option<Reports> = fs::read_to_string(report).ok().and_then(|text| serde_json::from_str(&text).ok());
     let Some(reports) = reports else { return Some("no rank reported what carried its messages".to_owned()) };
     let other = reports.endpoints.iter().find(|endpoint| endpoint.ran != endpoint.asked);
+    let of = |endpoint: &crate::report::Report| endpoint.dilated.map_or(Dilation::NONE, |dilated| dilated.asked);
+    let undilated = reports.endpoints.iter().find(|endpoint| of(endpoint) != dilation);
     match other {
         _ if reports.endpoints.is_empty() => Some("plimsoll did not carry its messages".to_owned()),
         Some(other) => Some(format!("asked for {}, ran at {}", other.asked, other.ran)),
-        None => None,
+        None => undilated.map(|other| format!("asked for dilated {dilation}, ran dilated {}", of(other))),
     }
 }
 

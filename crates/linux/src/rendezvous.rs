@@ -157,8 +157,8 @@ fn check_holder(name: &str, stream: &UnixStream) -> Result<()> {
 
 /// The names that start with `prefix`, of processes in this network namespace that listen now.
 pub fn names(prefix: &str) -> Result<Vec<String>> {
-    let table = std::fs::read_to_string("/proc/self/net/unix")
-        .map_err(|e| Fault::because("/proc/self/net/unix", e, "mount /proc"))?;
+    let table = std::fs::read_to_string("/proc/thread-self/net/unix")
+        .map_err(|e| Fault::because("/proc/thread-self/net/unix", e, "mount /proc"))?;
     let mut names: Vec<String> = table.lines().filter_map(|line| listening(line, prefix)).collect();
     names.sort();
     names.dedup();

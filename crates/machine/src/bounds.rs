@@ -124,6 +124,8 @@ table! {
         mib(8), times(AGENT_CLIENTS.total, mib(8)), "its connection ends";
     AGENT_CODE: "a body on its way, and the last that came whole", "a client",
         mib(2), times(times(Count(2), AGENT_CLIENTS.total), mib(2)), "the body is refused with a fault";
+    AGENT_STATE: "the state of an offcode on its way to an agent", "a client",
+        mib(4), times(AGENT_CLIENTS.total, mib(4)), "the state is refused with a fault";
     AGENT_CACHE: "bodies kept for later deployments", "all clients",
         NONE, mib(64), "the body not used for longest goes";
     AGENT_OFFCODES: "offcodes of an agent", "a client",
@@ -160,6 +162,8 @@ table! {
         kib(64), Said("as calls"), "the call is refused";
     OFFCODE_ATTRIBUTES: "names and values of an offcode's attributes", "who deploys it",
         kib(64), Said("as offcodes"), "the attribute is refused with a fault";
+    OFFCODE_STATE: "what an offcode takes along when it moves", "an offcode that moves",
+        mib(4), Said("as offcodes that a move takes together"), "the move is refused with a fault and undone";
     CALLS_WAITING: "calls out of band that wait for an offcode that does not read", "an offcode",
         Count(256), Said("as offcodes"), "the call is refused";
     CALLS_OPEN: "calls out of band without an answer yet", "an offcode",
@@ -168,6 +172,8 @@ table! {
         "a process of this user", NONE, Count(32), "it is turned away with a fault";
     CONTROL_LINE: "a request at the control socket", "a caller",
         kib(64), times(CONTROL_CALLERS.total, kib(64)), "it is refused with a fault";
+    CONTROL_ATTACHED: "channels that other processes have to the offcodes of a runtime", "a process of this user",
+        NONE, Count(256), "the channel is refused with a fault";
 
     ENGINE_MESSAGES: "messages that no receive was posted for", "a peer",
         Count(16 << 10), Said("each for every peer"), "the peer waits; one that does not is given up";

@@ -50,9 +50,11 @@ pub enum Synchronization {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
+    /// Whatever the two sites have: in place where they share memory, copied elsewhere.
+    Any,
     /// Written and read in place, in memory that both ends map. Only between sites that share memory.
     ZeroCopy,
-    /// Copied on the way, as between hosts.
+    /// May be copied on the way; where sites share memory it is not.
     Copy,
 }
 
@@ -83,14 +85,14 @@ pub struct Specification {
 }
 
 impl Default for Specification {
-    /// Unicast, reliable, polled, for calls, 64 buffers of 4 KiB without copies.
+    /// Unicast, reliable, polled, for calls, 64 buffers of 4 KiB, in place where that can be.
     fn default() -> Self {
         Specification {
             cast: Cast::Unicast,
             delivery: Delivery::Reliable,
             synchronization: Synchronization::Poll,
             content: Content::Calls,
-            buffers: Buffers { count: 64, size: Bytes(4096), policy: Policy::ZeroCopy },
+            buffers: Buffers { count: 64, size: Bytes(4096), policy: Policy::Any },
         }
     }
 }

@@ -53,10 +53,8 @@ pub struct Clock {
 impl Clock {
     /// Reads every policy, the mode and boost; what the source lacks stays empty.
     pub fn read(source: &Source) -> Clock {
-        let is_policy = |name: &str| name.strip_prefix("policy").is_some_and(|n| n.parse::<u32>().is_ok());
         let mut policies: Vec<ClockPolicy> = Vec::new();
-        for name in source.names(CPUFREQ, is_policy).unwrap_or_default() {
-            let policy = ClockPolicy::read(source, &format!("{CPUFREQ}/{name}"));
+        for (_, policy) in Clock::each(source) {
             let same = |other: &ClockPolicy| ClockPolicy { cores: policy.cores.clone(), ..other.clone() } == policy;
             match policies.iter_mut().find(|other| same(other)) {
                 Some(other) => other.cores = other.cores.iter().chain(policy.cores.iter()).collect(),
@@ -69,6 +67,14 @@ impl Clock {
             mode: source.word(&format!("{INTEL}/status")).or_else(|| source.word(&format!("{AMD}/status"))),
             boost: no_turbo.or_else(|| source.number::<u8>(&format!("{CPUFREQ}/boost")).map(|on| on != 0)),
         }
+    }
+
+    /// Every policy by its number, also those that say the same.
+    pub fn each(source: &Source) -> Vec<(u32, ClockPolicy)> {
+        let number = |name: &str| name.strip_prefix("policy").and_then(|n| n.parse::<u32>().ok());
+        let names = source.names(CPUFREQ, |name| number(name).is_some()).unwrap_or_default();
+        let read = |name: &String| ClockPolicy::read(source, &format!("{CPUFREQ}/{name}"));
+        names.iter().filter_map(|name| Some((number(name)?, read(name)))).collect()
     }
 
     /// One line about the first policy and how many others there are; `None` without cpufreq.

@@ -7,13 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
 
-macro_rules! integer_quantity {
-    ($(#[$meta:meta])* $name:ident) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(pub u64);
-
+macro_rules! sums_and_differences {
+    ($name:ident) => {
         impl std::ops::Add for $name {
             type Output = Self;
             fn add(self, other: Self) -> Self {
@@ -27,6 +22,17 @@ macro_rules! integer_quantity {
                 $name(self.0 - other.0)
             }
         }
+    };
+}
+
+macro_rules! integer_quantity {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        sums_and_differences!($name);
 
         impl std::iter::Sum for $name {
             fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
@@ -54,6 +60,40 @@ integer_quantity!(
 #[serde(transparent)]
 pub struct BytesPerSecond(pub f64);
 
+macro_rules! real_quantity {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub f64);
+
+        sums_and_differences!($name);
+    };
+}
+
+real_quantity!(
+    /// An energy.
+    Joules
+);
+real_quantity!(
+    /// A power.
+    Watts
+);
+
+impl Joules {
+    /// The mean power that uses it up in `time`; `None` where no time passed.
+    pub fn over(self, time: Nanoseconds) -> Option<Watts> {
+        (time.0 > 0).then(|| Watts(self.0 * 1e9 / time.0 as f64))
+    }
+}
+
+impl Watts {
+    /// The energy of this power over `time`.
+    pub fn during(self, time: Nanoseconds) -> Joules {
+        Joules(self.0 * time.0 as f64 / 1e9)
+    }
+}
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -67,6 +107,22 @@ impl fmt::Display for Bytes {
             b => format!("{b} B"),
         };
         f.pad(&text)
+    }
+}
+
+/// `1.9GHz`, `1900MHz`, `1900000kHz`: a clock, in whole kHz as the kernel has them.
+impl FromStr for Hertz {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> std::result::Result<Hertz, Fault> {
+        let refused = || Fault::new(format!("clock '{text}'"), "it is no frequency", "write it like 1.9GHz or 1900MHz");
+        let lower = text.to_ascii_lowercase();
+        let units = [("ghz", 1e9), ("mhz", 1e6), ("khz", 1e3)];
+        let split = units.iter().find_map(|(unit, scale)| Some((lower.strip_suffix(unit)?, scale)));
+        let (number, unit) = split.ok_or_else(refused)?;
+        let number: f64 = number.trim().parse().map_err(|_| refused())?;
+        let hertz = (number * unit).round();
+        if (1e6..1e11).contains(&hertz) { Ok(Hertz((hertz / 1e3).round() as u64 * 1000)) } else { Err(refused()) }
     }
 }
 
@@ -124,6 +180,33 @@ impl fmt::Display for BytesPerSecond {
     }
 }
 
+/// Three digits that count, or four before the point.
+fn scaled(value: f64, unit: &str) -> String {
+    let (value, prefix) = match value.abs() {
+        v if v >= 1e7 => (value / 1e6, "M"),
+        v if v >= 1e4 => (value / 1e3, "k"),
+        v if v >= 1.0 || v == 0.0 => (value, ""),
+        _ => (value * 1e3, "m"),
+    };
+    match value.abs() {
+        v if v >= 100.0 => format!("{value:.0} {prefix}{unit}"),
+        v if v >= 10.0 => format!("{value:.1} {prefix}{unit}"),
+        _ => format!("{value:.2} {prefix}{unit}"),
+    }
+}
+
+impl fmt::Display for Joules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&scaled(self.0, "J"))
+    }
+}
+
+impl fmt::Display for Watts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&scaled(self.0, "W"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +222,26 @@ mod tests {
     fn bytes_refuse_nonsense() {
         for text in ["", "k", "-1", "1.5k", "1 QiB", "99999999999999999999", "18446744073709551615k"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn energies_and_powers_belong_together() {
+        let second = Nanoseconds(1_000_000_000);
+        assert_eq!(Joules(3.0).over(second), Some(Watts(3.0)));
+        assert_eq!(Joules(3.0).over(Nanoseconds(0)), None);
+        assert_eq!(Watts(250.0).during(Nanoseconds(2_000_000_000)), Joules(500.0));
+        let printed = [0.0, 0.0042, 1.5, 42.25, 418.0, 12_345.0, 7.2e7].map(|j| Joules(j).to_string());
+        assert_eq!(printed, ["0.00 J", "4.20 mJ", "1.50 J", "42.2 J", "418 J", "12.3 kJ", "72.0 MJ"]);
+    }
+
+    #[test]
+    fn clocks_are_read_as_they_are_written() {
+        for (text, is) in [("1.9GHz", 1_900_000_000), ("1900mhz", 1_900_000_000), ("1900000kHz", 1_900_000_000)] {
+            assert_eq!(text.parse::<Hertz>().unwrap(), Hertz(is));
+        }
+        for text in ["", "1.9", "GHz", "1.9 THz", "-1GHz", "0MHz", "1e99GHz", "NaNGHz"] {
+            assert!(text.parse::<Hertz>().unwrap_err().to_string().contains("write it like 1.9GHz"), "{text}");
         }
     }
 }

@@ -2,11 +2,9 @@
 
 use crate::availability::{Availability, Feature};
 use crate::control::Ground;
+use crate::power::found;
 use crate::privileges::Capability;
-use crate::refusal::Refusal;
 
-const POWERCAP: &str = "/sys/class/powercap";
-const HWMON: &str = "/sys/class/hwmon";
 const PMU: &str = "/sys/bus/event_source/devices";
 
 pub(crate) fn read(ground: &Ground) -> Vec<Feature> {
@@ -16,6 +14,7 @@ pub(crate) fn read(ground: &Ground) -> Vec<Feature> {
         Feature::new("interrupts", file(ground, "/proc/interrupts", "by line and core, /proc/interrupts")),
         Feature::new("thread-time", file(ground, "/proc/self/schedstat", "nanoseconds on and waiting for a core")),
         Feature::new("counters", counters(ground)),
+        Feature::new("effective-clock", effective_clock(ground)),
         Feature::new("energy", energy(ground)),
         Feature::new("hwmon", hwmon(ground)),
         Feature::new("pressure", file(ground, "/proc/pressure/cpu", "stalls for want of a core, /proc/pressure/cpu")),
@@ -100,53 +99,60 @@ fn counters(ground: &Ground) -> Availability {
     }
 }
 
-/// Energy counters under powercap: RAPL on Intel and, by the same driver, on AMD.
-fn energy(ground: &Ground) -> Availability {
-    // `intel-rapl:0` is a package, `intel-rapl:0:0` a part of it; the mmio twins count the same energy again.
-    let is_zone = |name: &str| name.contains(':') && !name.starts_with("intel-rapl-mmio");
-    let zones = ground.source.names(POWERCAP, is_zone).unwrap_or_default();
-    let mut readable = Vec::new();
-    let mut refused: Option<(String, Refusal)> = None;
-    for zone in &zones {
-        let directory = format!("{POWERCAP}/{zone}");
-        let name = ground.source.word(&format!("{directory}/name")).unwrap_or_else(|| zone.clone());
-        match ground.source.text(&format!("{directory}/energy_uj")) {
-            Ok(text) if text.trim().parse::<u64>().is_ok() => readable.push(name),
-            Err(refusal) if refusal.not_permitted() => {
-                refused = refused.or_else(|| Some((format!("{directory}/energy_uj"), refusal)))
-            }
-            _ => {}
-        }
+/// The clock of a core while it works: by APERF and MPERF, where these may be read. Timed additions tell it anywhere, at the
+/// moment when they are timed.
+fn effective_clock(ground: &Ground) -> Availability {
+    let timed = "`plimsoll clock` times additions instead, which needs no right";
+    let has = |event: &str| ground.source.text(&format!("{PMU}/msr/events/{event}")).is_ok();
+    if has("aperf") && has("mperf") {
+        return match may_trace(ground) || paranoid(ground).is_some_and(|level| level <= 0) {
+            true => Availability::present("APERF and MPERF by perf's msr PMU"),
+            false => Availability::not_permitted(
+                "APERF and MPERF by perf's msr PMU, closed to this user",
+                format!("run as root, or `sysctl kernel.perf_event_paranoid=0`; {timed}"),
+            ),
+        };
     }
-    match refused {
-        Some((path, refusal)) => Availability::not_permitted(
-            format!("{path}: {refusal}"),
-            "run as root, or grant read access to energy_uj (closed since CVE-2020-8694)",
-        ),
-        None if !readable.is_empty() => Availability::present(format!("RAPL: {}", readable.join(", "))),
-        None if ground.virtual_machine => {
-            Availability::absent("the hypervisor shows no energy counter", "measure energy on the host or at the plug")
+    match ground.source.names("/dev/cpu/0", |name| name == "msr") {
+        Ok(names) if !names.is_empty() => match ground.privileges.has_on_host(Capability::SysAdmin) {
+            true => Availability::present("APERF and MPERF by /dev/cpu/N/msr"),
+            false => Availability::not_permitted("APERF and MPERF by /dev/cpu/N/msr", format!("run as root; {timed}")),
+        },
+        _ if ground.virtual_machine => {
+            Availability::absent("the hypervisor shows no APERF and MPERF", format!("read them on the host; {timed}"))
         }
-        None => Availability::absent("no powercap zone", "load intel_rapl_msr, or measure at the plug or the BMC"),
+        _ => {
+            Availability::absent("no APERF and MPERF", format!("`modprobe msr` where the processor has them; {timed}"))
+        }
     }
 }
 
-fn hwmon(ground: &Ground) -> Availability {
-    let is_device = |name: &str| name.starts_with("hwmon");
-    let is_power = |name: &str| {
-        (name.starts_with("power") || name.starts_with("energy")) && name.ends_with("_input")
-            || name.starts_with("power") && name.ends_with("_average")
-    };
-    let mut chips = Vec::new();
-    for device in ground.source.names(HWMON, is_device).unwrap_or_default() {
-        let directory = format!("{HWMON}/{device}");
-        let name = ground.source.word(&format!("{directory}/name")).unwrap_or(device);
-        let power = ground.source.names(&directory, is_power).unwrap_or_default();
-        chips.push(if power.is_empty() { name } else { format!("{name} ({})", power.join(", ")) });
+/// Energy counters under powercap: RAPL on Intel and, by the same driver, on AMD.
+fn energy(ground: &Ground) -> Availability {
+    let search = found::rapl(ground.source);
+    let last = |name: &str| name.rsplit(['/', ':']).next().unwrap_or(name).to_owned();
+    let names = search.found.iter().map(|found| last(&found.sensor.name)).collect::<Vec<_>>();
+    match search.refused {
+        Some(refused @ Availability::NotPermitted { .. }) => refused,
+        _ if !names.is_empty() => Availability::present(format!("RAPL: {}", names.join(", "))),
+        _ if ground.virtual_machine => {
+            Availability::absent("the hypervisor shows no energy counter", "measure energy on the host or at the plug")
+        }
+        _ => Availability::absent("no powercap zone", "load intel_rapl_msr, or measure at the plug or the BMC"),
     }
-    chips.dedup();
-    match chips.is_empty() {
-        false => Availability::present(chips.join(", ")),
+}
+
+/// Monitoring chips, with those of their files that tell power or energy.
+fn hwmon(ground: &Ground) -> Availability {
+    let chips = found::chips(ground.source);
+    let told = |chip: &found::Chip| match chip.files.is_empty() {
+        true => chip.name.clone(),
+        false => format!("{} ({})", chip.name, chip.files.join(", ")),
+    };
+    let mut told: Vec<String> = chips.iter().map(told).collect();
+    told.dedup();
+    match told.is_empty() {
+        false => Availability::present(told.join(", ")),
         true if ground.virtual_machine => {
             Availability::absent("the hypervisor shows no monitoring chip", "read temperatures on the host")
         }

@@ -18,7 +18,7 @@ impl fmt::Display for CoreId {
     }
 }
 
-/// Where code runs. Written `app`, `core:N`, `xdp:IFACE`, `agent:HOST`.
+/// Where code runs. Written `app`, `core:N`, `xdp:IFACE`, `agent:HOST`, `agent:HOST/core:N`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Site {
@@ -28,7 +28,7 @@ pub enum Site {
     Core(CoreId),
     /// The driver hook of an interface, or its NIC where that takes programs.
     Xdp(String),
-    /// Another host, or the cores of a DPU.
+    /// Another host, or the cores of a DPU; after a stroke which of the cores that its agent offers.
     Agent(String),
 }
 
@@ -44,6 +44,13 @@ pub enum SiteKind {
     Xdp,
     /// Another host, through its agent.
     Agent,
+}
+
+impl SiteKind {
+    /// Whether what runs there can map memory of this process.
+    pub fn maps_memory(self) -> bool {
+        matches!(self, SiteKind::App | SiteKind::Core)
+    }
 }
 
 impl fmt::Display for SiteKind {
@@ -69,6 +76,14 @@ impl Site {
     }
 }
 
+impl Site {
+    /// Of a site at an agent its host, and which of the agent's sites it is, such as `core:3`, where that is named.
+    pub fn agent(&self) -> Option<(&str, Option<&str>)> {
+        let Site::Agent(name) = self else { return None };
+        Some(name.split_once('/').map_or((name, None), |(host, part)| (host, Some(part))))
+    }
+}
+
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,13 +99,20 @@ impl FromStr for Site {
     type Err = Fault;
 
     fn from_str(text: &str) -> Result<Self, Fault> {
-        let bad =
-            |cause: &str| Fault::new(format!("site '{text}'"), cause, "write app, core:N, xdp:IFACE or agent:HOST");
+        let bad = |cause: &str| {
+            Fault::new(format!("site '{text}'"), cause, "write app, core:N, xdp:IFACE, agent:HOST or agent:HOST/core:N")
+        };
         match text.split_once(':') {
             None if text == "app" => Ok(Site::App),
             Some(("core", n)) => n.parse().map(|n| Site::Core(CoreId(n))).map_err(|_| bad("the core is not a number")),
             Some(("xdp", name)) if !name.is_empty() => Ok(Site::Xdp(name.into())),
-            Some(("agent", name)) if !name.is_empty() => Ok(Site::Agent(name.into())),
+            Some(("agent", name)) if !name.is_empty() && !name.starts_with('/') => {
+                let site = Site::Agent(name.into());
+                match site.agent().and_then(|(_, part)| part).map(str::parse) {
+                    None | Some(Ok(Site::Core(_))) => Ok(site),
+                    Some(_) => Err(bad("what comes after the host is no core of it")),
+                }
+            }
             _ => Err(bad("no such kind of site")),
         }
     }

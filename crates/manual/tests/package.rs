@@ -69,6 +69,21 @@ fn what_is_installed_finds_its_parts_and_is_removed_whole() {
     let simulated = run(plimsoll(&prefix).args(["whatif", "--simulate", "lammps-a"]).current_dir(place.path()));
     assert!(simulated.starts_with("lammps"), "{simulated}");
     assert!(prefix.join("share/plimsoll/testbeds/eddy-psm.toml").is_file());
+    let planned = run(plimsoll(&prefix).args(["study", "plan", "paper-000-simulated"]).current_dir(place.path()));
+    assert!(planned.contains("nothing is left to run") || planned.contains("runs to come"), "{planned}");
+    // So are the sources that a new offcode is built with, which cargo takes as they are.
+    let author = |command: &str| {
+        let mut shell = Command::new("sh");
+        let path = format!("{}:{}", prefix.join("bin").display(), std::env::var("PATH").unwrap());
+        run(shell
+            .args(["-eu", "-c", command])
+            .current_dir(place.path())
+            .env("PATH", path)
+            .env("CARGO_NET_OFFLINE", "true"))
+    };
+    author("plimsoll offcode new counter && cd counter && cargo metadata --format-version 1 --no-deps && cargo tree");
+    let project = fs::read_to_string(place.path().join("counter/Cargo.toml")).unwrap();
+    assert!(project.contains("share/plimsoll/sdk/crates/offcode"), "{project}");
     let help = run(plimsoll(&prefix).arg("--help"));
     for (name, text) in [
         ("bash-completion/completions/plimsoll", "study"),

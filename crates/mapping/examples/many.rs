@@ -85,7 +85,13 @@ fn ring(steps: u32) -> Graph {
 
 fn problem() -> Problem {
     let run = COMPUTING / (1.0 - SOFTIRQS) + TRIP as f64;
-    let spot = |rank: u32| Spot { host: rank / CORES, core: CoreId(rank % CORES), softirq: softirqs(rank), free: 1.0 };
+    let spot = |rank: u32| Spot {
+        host: rank / CORES,
+        core: CoreId(rank % CORES),
+        softirq: softirqs(rank),
+        free: 1.0,
+        far: false,
+    };
     Problem {
         hosts: (0..HOSTS).map(|host| format!("node{host}")).collect(),
         spots: (0..RANKS).map(spot).collect(),

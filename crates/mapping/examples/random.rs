@@ -23,6 +23,7 @@ fn main() -> machine::Result<()> {
         "within 5 % of the best mapping:        {}",
         share(count(&|proof| proof.followed() <= 1.05 * proof.best), all)
     );
+    println!("the start is within 5 % of the best:   {}", share(count(&|proof| 1.0 <= 1.05 * proof.best), all));
     println!(
         "kept where nothing can be gained:      {}",
         share(count(&|proof| proof.balanced && proof.advice != Advice::Move), balanced)

@@ -29,6 +29,8 @@ pub struct Spot {
     pub softirq: f64,
     /// Share that others than ranks and softirqs leave, times its clock over that of the fastest core.
     pub free: f64,
+    /// It is in another package than the cores that do most of its host's softirqs.
+    pub far: bool,
 }
 
 impl Spot {
@@ -140,7 +142,7 @@ impl Problem {
     /// By spot: its class. Spots of one class are on one host and do the same for a rank.
     pub fn classes(&self) -> Vec<u32> {
         let mut order: Vec<usize> = (0..self.spots.len()).collect();
-        let key = |spot: &Spot| (spot.host, spot.dilation());
+        let key = |spot: &Spot| (2 * spot.host + u32::from(spot.far), spot.dilation());
         order.sort_by(|a, b| {
             let (a, b) = (key(&self.spots[*a]), key(&self.spots[*b]));
             a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))

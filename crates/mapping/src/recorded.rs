@@ -8,8 +8,9 @@ use whatif::answer::{Mapper, Program};
 use whatif::graph::Graph;
 use whatif::lever::Mapping;
 use whatif::lever::mapping::SAMPLED;
+use whatif::replay::Softirqs;
 
-use crate::problem::{Load, Problem, Spot, Talk};
+use crate::problem::{ALIKE, Load, Problem, Spot, Talk};
 use crate::search::Judge;
 
 /// Calls that a search replays, all mappings together.
@@ -85,6 +86,7 @@ impl Recorded<'_> {
             .map(|(rank, seat)| load(rank, run, problem.spots[*seat as usize].dilation()))
             .collect();
         problem.talks = self.talks();
+        far(&mut problem, &distance);
         problem.distances = distances(&problem, distance);
         Ok(problem)
     }
@@ -167,7 +169,24 @@ fn spot(host: u32, of: &CoreCapability) -> std::result::Result<Spot, String> {
     let clock = of.clock.value().copied().unwrap_or(1.0);
     // (1 - taken) x clock = free x (1 - softirq)
     let free = (1.0 - taken).max(0.0) / (1.0 - softirq).max(0.01) * clock;
-    Ok(Spot { host, core: of.core, softirq, free })
+    Ok(Spot { host, core: of.core, softirq, free, far: false })
+}
+
+/// Beyond this distance a core is in another package.
+const PACKAGE: f32 = 0.9;
+
+/// Finds out which spots are in another package than the core that does most of the host's softirqs.
+fn far(problem: &mut Problem, distance: impl Fn(&str, CoreId, CoreId) -> Option<f32>) {
+    for host in 0..problem.hosts.len() as u32 {
+        let of_host = problem.spots.iter().filter(|spot| spot.host == host && spot.softirq > ALIKE);
+        let Some(receives) = of_host.max_by(|a, b| a.softirq.total_cmp(&b.softirq)).map(|spot| spot.core) else {
+            continue;
+        };
+        let name = &problem.hosts[host as usize];
+        for spot in problem.spots.iter_mut().filter(|spot| spot.host == host) {
+            spot.far = distance(name, receives, spot.core).is_some_and(|distance| distance > PACKAGE);
+        }
+    }
 }
 
 fn load(rank: &RankSummary, run: f64, dilation: f64) -> Load {
@@ -192,6 +211,38 @@ fn distances(problem: &Problem, distance: impl Fn(&str, CoreId, CoreId) -> Optio
         apart.len() > 1
     })
     .unwrap_or_default()
+}
+
+/// The softirqs of a run of so many ns, for its replay; `None`: there were none.
+pub fn softirqs(problem: &Problem, run: f64) -> Option<Softirqs> {
+    let softirq = |spot: u32| problem.spots[spot as usize].softirq;
+    let hosts = of_hosts(problem, softirq).into_iter().map(|share| share * run).collect();
+    let far = is_far(problem, &problem.seats);
+    Some(Softirqs { hosts, shares: shares(problem, &problem.seats, softirq), far })
+        .filter(|of| of.hosts.iter().any(|ns| *ns > 0.0))
+}
+
+/// By rank: whether its spot is far; empty: none is.
+fn is_far(problem: &Problem, seats: &[u32]) -> Vec<bool> {
+    let none = problem.spots.iter().all(|spot| !spot.far);
+    if none { Vec::new() } else { seats.iter().map(|spot| problem.spots[*spot as usize].far).collect() }
+}
+
+/// By host: what spots have together.
+fn of_hosts(problem: &Problem, softirq: impl Fn(u32) -> f64) -> Vec<f64> {
+    let mut hosts = vec![0.0; problem.hosts.len()];
+    (0u32..).zip(&problem.spots).for_each(|(spot, at)| hosts[at.host as usize] += softirq(spot));
+    hosts
+}
+
+/// By rank: what its spot has of its host's.
+fn shares(problem: &Problem, seats: &[u32], softirq: impl Fn(u32) -> f64) -> Vec<f64> {
+    let hosts = of_hosts(problem, &softirq);
+    let share = |spot: &u32| {
+        let all = hosts[problem.spots[*spot as usize].host as usize];
+        if all > 0.0 { softirq(*spot) / all } else { 0.0 }
+    };
+    seats.iter().map(share).collect()
 }
 
 /// Replays of the recorded program.
@@ -259,6 +310,8 @@ impl<'p> Replays<'p> {
             capability: seats.iter().zip(before).map(|(to, from)| at(*to).free / at(*from).free.max(1e-3)).collect(),
             softirqs: before.iter().map(|spot| ns(at(*spot).softirq)).collect(),
             steered: seats.iter().map(|spot| ns(softirq(*spot))).collect(),
+            shares: shares(self.problem, seats, &softirq),
+            far: is_far(self.problem, seats),
             stays: SAMPLED,
         }
     }

@@ -52,7 +52,10 @@ impl<P: Program, F: Fn() -> P> Simulated<F> {
         let spot = |seat: &Seat| {
             let core = &cluster.hosts[seat.host].cores[seat.core];
             let softirq = finished.cores[seat.host][seat.core].protocol as f64 / total;
-            Spot { host: seat.host as u32, core: core.id, softirq, free: 1.0 / core.dilation }
+            let interrupts = cluster.hosts[seat.host].interrupts;
+            let far = cluster.profile.place == Place::Softirq
+                && core.package != cluster.hosts[seat.host].cores[interrupts].package;
+            Spot { host: seat.host as u32, core: core.id, softirq, free: 1.0 / core.dilation, far }
         };
         let spots: Vec<Spot> = self.seats.iter().map(spot).collect();
         let place = |seat: &Seat| self.seats.iter().position(|of| of == seat).unwrap_or(0) as u32;

@@ -59,6 +59,7 @@ struct Written {
     sites: Vec<Target>,
     bodies: Option<Vec<Body>>,
     attributes: Vec<(Ident, String)>,
+    state: State,
     /// Where each argument begins.
     places: Vec<Ident>,
 }
@@ -105,13 +106,14 @@ impl Written {
             "environment" => self.environment = list(input)?,
             "sites" => self.sites = list(input)?,
             "bodies" => self.bodies = Some(list(input)?),
+            "state" => self.state = value(input)?,
             "attributes" => {
                 self.attributes =
                     list::<Attributed>(input)?.into_iter().map(|Attributed(name, value)| (name, value)).collect();
             }
             _ => {
-                let why = "an offcode takes guid, name, version, description, implements, requires, environment, sites, bodies and \
-                           attributes; a further body of it takes body_of and implements";
+                let why = "an offcode takes guid, name, version, description, implements, requires, environment, sites, bodies, \
+                           state and attributes; a further body of it takes body_of and implements";
                 return Err(Error::new(argument.span(), why));
             }
         }
@@ -167,6 +169,7 @@ impl Written {
                 sites: self.sites,
                 bodies,
                 attributes: self.attributes,
+                state: self.state,
             })),
         })
     }
@@ -241,11 +244,34 @@ struct Own {
     sites: Vec<Target>,
     bodies: Vec<Body>,
     attributes: Vec<(Ident, String)>,
+    state: State,
+}
+
+/// `state = saved`: the name of the manifest's variant.
+struct State(Ident);
+
+impl Default for State {
+    fn default() -> Self {
+        State(Ident::new("FixedPlace", Span::call_site()))
+    }
+}
+
+impl Parse for State {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let word: Ident = input.parse()?;
+        let variant = match word.to_string().as_str() {
+            "none" => "None",
+            "saved" => "Saved",
+            "fixed_place" => "FixedPlace",
+            _ => return Err(Error::new(word.span(), "a state is none, saved or fixed_place")),
+        };
+        Ok(State(Ident::new(variant, word.span())))
+    }
 }
 
 impl Own {
     fn manifest(&self, implements: &[Path]) -> TokenStream {
-        let Own { name, version, description, environment, .. } = self;
+        let Own { name, version, description, environment, state: State(state), .. } = self;
         let bodies = self.bodies.iter().map(Body::tokens);
         let targets = self.sites.iter().map(Target::tokens);
         let peers = self.requires.iter().map(Peer::tokens);
@@ -263,6 +289,7 @@ impl Own {
                     interfaces: ::std::vec![#(<dyn #implements as ::offcode::Interface>::entry()),*],
                     bodies: ::std::vec![#(#bodies),*],
                     attributes: ::std::vec![#(#attributes),*],
+                    state: ::offcode::manifest::StateKind::#state,
                 },
                 hardware: ::std::vec![#(#targets),*],
                 software: ::offcode::manifest::Software {
@@ -308,9 +335,16 @@ fn expansion(name: &Ident, written: &Complete) -> TokenStream {
         impl ::offcode::Described for #name {
             const GUID: ::offcode::Guid = #guid;
             const INTERFACES: &'static [::offcode::Guid] = &[#(<dyn #implements as ::offcode::Interface>::GUID),*];
+            const SIGNATURE: u64 = ::offcode::signature(&[#(
+                (<dyn #implements as ::offcode::Interface>::GUID, <dyn #implements as ::offcode::Interface>::METHODS)
+            ),*]);
 
             fn manifest() -> ::offcode::Manifest {
                 #manifest
+            }
+
+            fn place() -> ::core::option::Option<&'static str> {
+                ::core::option::Option::Some(::core::concat!(::core::file!(), ":", ::core::line!()))
             }
         }
 
@@ -363,6 +397,22 @@ fn expansion(name: &Ident, written: &Complete) -> TokenStream {
 
             fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn ::offcode::Context) {
                 ::offcode::Lifecycle::attribute_set(self, name, value, context)
+            }
+
+            fn save(
+                &mut self,
+                state: &mut ::offcode::State,
+                context: &mut dyn ::offcode::Context,
+            ) -> ::offcode::expansion::Result<()> {
+                ::offcode::Lifecycle::save(self, state, context)
+            }
+
+            fn restore(
+                &mut self,
+                state: &::offcode::State,
+                context: &mut dyn ::offcode::Context,
+            ) -> ::offcode::expansion::Result<()> {
+                ::offcode::Lifecycle::restore(self, state, context)
             }
 
             fn stop(&mut self, context: &mut dyn ::offcode::Context) {

@@ -75,6 +75,8 @@ impl Parse for Peer {
     }
 }
 
+const POLICIES: &[&str] = &["any", "zero_copy", "copy"];
+
 impl Parse for Channel {
     fn parse(input: ParseStream) -> Result<Self> {
         let inside;
@@ -84,24 +86,25 @@ impl Parse for Channel {
             delivery: "Reliable",
             synchronization: "Poll",
             content: "Calls",
-            policy: "ZeroCopy",
+            policy: "Any",
             count: 64,
             size: 4096,
         };
         let mut seen: Vec<String> = Vec::new();
         let options = Punctuated::<ChannelOption, Token![,]>::parse_terminated(&inside)?;
         for ChannelOption { word, value } in options {
-            let (slot, to, alternatives): (&mut &'static str, _, [&str; 2]) = match word.to_string().as_str() {
-                "unicast" => (&mut channel.cast, "Unicast", ["unicast", "multicast"]),
-                "multicast" => (&mut channel.cast, "Multicast", ["unicast", "multicast"]),
-                "reliable" => (&mut channel.delivery, "Reliable", ["reliable", "unreliable"]),
-                "unreliable" => (&mut channel.delivery, "Unreliable", ["reliable", "unreliable"]),
-                "poll" => (&mut channel.synchronization, "Poll", ["poll", "blocking"]),
-                "blocking" => (&mut channel.synchronization, "Blocking", ["poll", "blocking"]),
-                "calls" => (&mut channel.content, "Calls", ["calls", "messages"]),
-                "messages" => (&mut channel.content, "Messages", ["calls", "messages"]),
-                "zero_copy" => (&mut channel.policy, "ZeroCopy", ["zero_copy", "copy"]),
-                "copy" => (&mut channel.policy, "Copy", ["zero_copy", "copy"]),
+            let (slot, to, alternatives): (&mut &'static str, _, &[&str]) = match word.to_string().as_str() {
+                "unicast" => (&mut channel.cast, "Unicast", &["unicast", "multicast"]),
+                "multicast" => (&mut channel.cast, "Multicast", &["unicast", "multicast"]),
+                "reliable" => (&mut channel.delivery, "Reliable", &["reliable", "unreliable"]),
+                "unreliable" => (&mut channel.delivery, "Unreliable", &["reliable", "unreliable"]),
+                "poll" => (&mut channel.synchronization, "Poll", &["poll", "blocking"]),
+                "blocking" => (&mut channel.synchronization, "Blocking", &["poll", "blocking"]),
+                "calls" => (&mut channel.content, "Calls", &["calls", "messages"]),
+                "messages" => (&mut channel.content, "Messages", &["calls", "messages"]),
+                "any" => (&mut channel.policy, "Any", POLICIES),
+                "zero_copy" => (&mut channel.policy, "ZeroCopy", POLICIES),
+                "copy" => (&mut channel.policy, "Copy", POLICIES),
                 name @ ("count" | "size") => {
                     let Some(value) = value else {
                         return Err(Error::new(word.span(), format!("write {name} = a number")));
@@ -128,7 +131,7 @@ impl Parse for Channel {
                 }
                 _ => {
                     let why = "a channel takes unicast or multicast, reliable or unreliable, poll or blocking, calls or messages, \
-                               zero_copy or copy, count = BUFFERS and size = BYTES";
+                               any, zero_copy or copy, count = BUFFERS and size = BYTES";
                     return Err(Error::new(word.span(), why));
                 }
             };

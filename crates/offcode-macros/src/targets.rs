@@ -256,6 +256,7 @@ impl Body {
             ::offcode::manifest::Body {
                 kind: #form,
                 file: #file,
+                libraries: ::std::vec![],
                 sites: ::std::vec![#(#sites),*],
                 program: #program,
             }

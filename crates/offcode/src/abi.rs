@@ -6,7 +6,9 @@
 use std::fmt;
 
 /// The version that a guest states in its descriptor.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// The oldest version that hosts take: it has no [`Event::Save`] and no [`Event::Restore`].
+pub const OLDEST: u32 = 1;
 
 /// Numbers of channels are below this; those that stand for a peer ([`crate::ChannelId::peer`]) are above.
 pub const CHANNELS: usize = 64;
@@ -73,6 +75,10 @@ pub enum Event {
     Attribute = 8,
     /// [`crate::Offcode::stop`].
     Stop = 9,
+    /// [`crate::Offcode::save`], in parts. Id: from which byte of the [`crate::State`] on; 0 is the first.
+    Save = 10,
+    /// [`crate::Offcode::restore`], in parts. Payload: the next bytes of the [`crate::State`]. Detail: 1 with the last.
+    Restore = 11,
 }
 
 impl Event {
@@ -89,6 +95,8 @@ impl Event {
             7 => Event::Turn,
             8 => Event::Attribute,
             9 => Event::Stop,
+            10 => Event::Save,
+            11 => Event::Restore,
             _ => return None,
         })
     }
@@ -104,10 +112,12 @@ pub enum Action {
     Log = 2,
     /// Payload: the result of the call.
     Reply = 3,
-    /// Payload: a sentence. Answers a call, or fails `initialize` or `start`.
+    /// Payload: a sentence. Answers a call, or fails `initialize`, `start`, `save` or `restore`.
     Refuse = 4,
     /// The turn found work.
     Worked = 5,
+    /// Payload: the next bytes of the state; none where all have been said.
+    State = 6,
 }
 
 impl Action {
@@ -120,6 +130,7 @@ impl Action {
             3 => Action::Reply,
             4 => Action::Refuse,
             5 => Action::Worked,
+            6 => Action::State,
             _ => return None,
         })
     }

@@ -5,6 +5,7 @@ use machine::{Fault, Result};
 use crate::call::{Incoming, Refusal};
 use crate::context::{ChannelId, Context};
 use crate::guid::Guid;
+use crate::state::State;
 
 /// Whether a turn found work. A site that shares its core rests when all its offcodes are idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +48,28 @@ pub trait Offcode: Send {
 
     /// An attribute was set by the application.
     fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context);
+
+    /// What it takes along to another site; see [`crate::Lifecycle::save`].
+    fn save(&mut self, state: &mut State, context: &mut dyn Context) -> Result<()> {
+        let _ = (state, context);
+        Err(Fault::new("its state", "its body does not save any", "leave it where it is"))
+    }
+
+    /// In place of `start`: what a body elsewhere has saved; see [`crate::Lifecycle::restore`].
+    fn restore(&mut self, state: &State, context: &mut dyn Context) -> Result<()> {
+        let _ = (state, context);
+        Err(Fault::new("its state", "its body does not restore any", "leave it where it is"))
+    }
+
+    /// Takes note of a channel that it had before it was restored here. Not for the author.
+    fn had(&mut self, channel: ChannelId, name: &str, context: &mut dyn Context) {
+        let _ = (channel, name, context);
+    }
+
+    /// Writes that its author's code has seen taken and that found no room yet, in order: the site sends them.
+    fn unsent(&mut self) -> Vec<(ChannelId, Vec<u8>)> {
+        Vec::new()
+    }
 
     /// Releases what was acquired. Nothing is called after it.
     fn stop(&mut self, context: &mut dyn Context);

@@ -116,8 +116,8 @@ pub fn package(folder: &Path) -> Result<Stored, Refused> {
             format!("rename the folder to {name}, or change the name in its {ODF}"),
         )));
     }
-    for body in &stored.manifest.package.bodies {
-        stored.open(body).map_err(Refused::Other)?;
+    for file in stored.manifest.package.bodies.iter().flat_map(Body::files) {
+        stored.open(file).map_err(Refused::Other)?;
     }
     Ok(stored)
 }
@@ -135,19 +135,17 @@ impl Stored {
         self.folder.join(ODF)
     }
 
-    /// The bytes of a body; `None` for a native one, which has no file.
-    pub fn load(&self, body: &Body) -> Result<Option<Arc<[u8]>>> {
-        let Some(opened) = self.open(body)? else { return Ok(None) };
-        read_bounded(opened, "body", LARGEST_BODY).map(|bytes| Some(bytes.into()))
+    /// The bytes of a body's file, one of [`Body::files`].
+    pub fn load(&self, file: &str) -> Result<Arc<[u8]>> {
+        read_bounded(self.open(file)?, "body", LARGEST_BODY).map(Arc::from)
     }
 
     fn named(&self) -> Named<'_> {
         Named { manifest: &self.manifest, place: self.odf().display().to_string() }
     }
 
-    fn open(&self, body: &Body) -> Result<Option<Opened>> {
-        let Some(name) = &body.file else { return Ok(None) };
-        open_regular(&self.folder.join(name), "body", LARGEST_BODY).map(Some)
+    fn open(&self, file: &str) -> Result<Opened> {
+        open_regular(&self.folder.join(file), "body", LARGEST_BODY)
     }
 }
 
@@ -172,14 +170,15 @@ impl Depot {
         self.packages.iter().map(|stored| &stored.manifest)
     }
 
-    /// The bytes of an offcode's body; `None` where the depot has no such offcode, or the body is native.
-    pub fn load(&self, offcode: &Guid, body: &Body) -> Result<Option<Arc<[u8]>>> {
-        self.by_guid(*offcode).map_or(Ok(None), |stored| stored.load(body))
-    }
-
     /// Ordered by name.
     pub fn packages(&self) -> &[Stored] {
         &self.packages
+    }
+
+    /// The same depot, as far as the package of this GUID is concerned.
+    pub fn only(&self, offcode: Guid) -> Depot {
+        let is = |stored: &&Stored| stored.manifest.package.guid == offcode;
+        Depot { folder: self.folder.clone(), packages: self.packages.iter().filter(is).cloned().collect() }
     }
 
     /// The package of this name, if it is there.
@@ -195,7 +194,18 @@ impl Depot {
     /// Copies the package in `folder` in: the depot has all of it or nothing, also after a crash. A fault where it
     /// clashes with what is there.
     pub fn install(&mut self, folder: &Path) -> Result<&Stored> {
-        let stored = install::install(self, folder)?;
+        let stored = install::install(self, folder, false)?;
+        self.add(stored)
+    }
+
+    /// The same in place of the package of this offcode that is there, if one is.
+    pub fn update(&mut self, folder: &Path) -> Result<&Stored> {
+        let stored = install::install(self, folder, true)?;
+        self.packages.retain(|other| other.folder != stored.folder);
+        self.add(stored)
+    }
+
+    fn add(&mut self, stored: Stored) -> Result<&Stored> {
         let place = self.packages.partition_point(|other| other.folder < stored.folder);
         self.packages.insert(place, stored);
         Ok(&self.packages[place])

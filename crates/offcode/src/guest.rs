@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use machine::Nanoseconds;
 
 use crate::abi::{self, Action, Descriptor, Event, Record, Records};
-use crate::{Activity, Attributes, ChannelId, Context, Incoming, Offcode, Refusal, Written};
+use crate::{Activity, Attributes, ChannelId, Context, Incoming, Offcode, Refusal, State, Written};
 
 /// Bytes of records, in each direction.
 const AREA: usize = 128 << 10;
@@ -25,11 +25,26 @@ const ANSWER: usize = 256;
 /// Of a panic's message.
 const LAST_WORDS: usize = 512;
 
-/// Makes the module's exports for an offcode that implements `Default`. It expands to nothing where the target is not
-/// wasm, so that the same source can also be linked in.
+/// Makes the exports of a module, or of a library, for an offcode that implements `Default`. It expands to nothing where the
+/// target is not wasm and `plimsoll offcode build` does not make a library, so that the same source can also be linked in.
+///
+/// `plimsoll offcode test` makes `calls` of each body, in order, and compares what they answer:
+/// `offcode::export!(Filter, calls = [FilterProxy.limit(9), FilterProxy.passed(80)]);`
 #[macro_export]
 macro_rules! export {
     ($offcode:ty) => {
+        $crate::export!($offcode, calls = []);
+    };
+    ($offcode:ty, calls = [$($call:expr),* $(,)?]) => {
+        #[allow(unexpected_cfgs, reason = "set by plimsoll offcode build")]
+        const _: () = {
+            #[cfg(all(offcode_native, not(target_family = "wasm")))]
+            ::native::export!($offcode, [$($call),*]);
+
+            #[cfg(all(offcode_native, not(panic = "unwind")))]
+            compile_error!("a native body has to unwind: leave panic = \"abort\" out of the profile; wasm bodies have it anyway");
+        };
+
         #[cfg(target_family = "wasm")]
         const _: () = {
             static BODY: $crate::guest::Body<$offcode> = $crate::guest::Body::new();
@@ -126,6 +141,8 @@ pub struct Outside {
     area: Vec<u8>,
     end: usize,
     reply: Vec<u8>,
+    /// Of a state that goes or comes.
+    parts: Vec<u8>,
 }
 
 impl Outside {
@@ -139,6 +156,7 @@ impl Outside {
             area: vec![0; area],
             end: 0,
             reply: Vec::new(),
+            parts: Vec::new(),
         }
     }
 
@@ -223,6 +241,34 @@ impl Outside {
                 }
             }
             Event::Stop => offcode.stop(self),
+            Event::Save => self.save(offcode, record.id as usize),
+            Event::Restore => {
+                self.parts.extend_from_slice(payload);
+                if record.detail == 1 {
+                    let parts = std::mem::take(&mut self.parts);
+                    let restored = State::decode(&parts).and_then(|state| offcode.restore(&state, self));
+                    if let Err(fault) = restored {
+                        self.refuse(&fault.to_string());
+                    }
+                }
+            }
+        }
+    }
+
+    fn save(&mut self, offcode: &mut impl Offcode, from: usize) {
+        if from == 0 {
+            let mut state = State::default();
+            match offcode.save(&mut state, self).and_then(|()| state.encode()) {
+                Ok(bytes) => self.parts = bytes,
+                Err(fault) => return self.refuse(&fault.to_string()),
+            }
+        }
+        let parts = std::mem::take(&mut self.parts);
+        let left = parts.get(from..).unwrap_or_default();
+        let room = (self.area.len() - self.end).saturating_sub(Record::LENGTH) & !7;
+        self.act(Action::State, 0, &left[..left.len().min(room)]);
+        if !left.is_empty() {
+            self.parts = parts;
         }
     }
 

@@ -29,6 +29,7 @@ pub mod manifest;
 #[cfg(not(target_family = "wasm"))]
 pub mod odf;
 pub mod registry;
+pub mod state;
 
 pub use attribute::{Attributes, OBSOLETE_TIME, OFFLOAD_PRIORITY};
 pub use call::{Call, Incoming, Refusal};
@@ -37,12 +38,13 @@ pub use caller::{Caller, Pending};
 pub use common_interface::{Activity, Offcode};
 pub use context::{ChannelId, Context};
 pub use guid::Guid;
-pub use interface::Interface;
+pub use interface::{Interface, signature};
 pub use lifecycle::Lifecycle;
 pub use machine::channel::{self, Cast, Channel, Delivery, Specification, Written};
 pub use manifest::Manifest;
 pub use offcode_macros::{interface, offcode};
 pub use registry::{Constructor, Described, Registry};
+pub use state::State;
 
 /// What the attributes' expansions name.
 #[doc(hidden)]

@@ -1,10 +1,11 @@
 //! What an author writes beside the interfaces: the steps of an offcode's life, each of which may be left out.
 
-use machine::Result;
+use machine::{Fault, Result};
 
 use crate::call::Refusal;
 use crate::common_interface::Activity;
 use crate::context::{ChannelId, Context};
+use crate::state::State;
 
 /// The steps of [`crate::Offcode`] that are the author's. An offcode that needs none writes `impl Lifecycle for It {}`.
 #[diagnostic::on_unimplemented(
@@ -56,8 +57,34 @@ pub trait Lifecycle {
         let _ = (name, value, context);
     }
 
+    /// Puts what a body of this offcode elsewhere, or of another version, needs to go on from here into `state`, and sets
+    /// its version. Called where the manifest says `state = saved`; nothing else is called until the move is over, and
+    /// then either `stop` or, where the move was taken back, anything.
+    ///
+    /// # Errors
+    /// The offcode stays where it is.
+    fn save(&mut self, state: &mut State, context: &mut dyn Context) -> Result<()> {
+        let _ = (state, context);
+        Err(unwritten("save"))
+    }
+
+    /// Goes on from what another body of this offcode saved: follows `initialize` in place of `start`. Channels have the
+    /// numbers that they had there; nothing can be written before it has returned.
+    ///
+    /// # Errors
+    /// The state is of a version that this body does not know, or makes no sense. The offcode stays where it was.
+    fn restore(&mut self, state: &State, context: &mut dyn Context) -> Result<()> {
+        let _ = (state, context);
+        Err(unwritten("restore"))
+    }
+
     /// Releases what was acquired. Nothing is called after it.
     fn stop(&mut self, context: &mut dyn Context) {
         let _ = context;
     }
+}
+
+fn unwritten(step: &str) -> Fault {
+    let next = "write both `save` and `restore`, or leave `state = saved` out of the manifest";
+    Fault::new("its state", format!("its body has no `{step}`"), next)
 }

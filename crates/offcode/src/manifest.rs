@@ -1,11 +1,15 @@
 //! What an offcode is, what hardware it needs and what software, as its ODF says (HYDRA section 1.5).
 
+use std::fmt;
+use std::str::FromStr;
+
 pub use machine::BodyKind;
-use machine::{Bytes, Nanoseconds, SiteKind, XdpMode};
+use machine::{Bytes, Fault, Nanoseconds, SiteKind, XdpMode};
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Specification;
 use crate::guid::Guid;
+use crate::interface;
 
 /// An offcode manifest. Its XML form is the ODF.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +20,24 @@ pub struct Manifest {
     pub hardware: Vec<Target>,
     /// What must be there for the offcode to work.
     pub software: Software,
+}
+
+impl Manifest {
+    /// The same offcode as its source says it, without the libraries that a package adds.
+    pub fn unpackaged(&self) -> Manifest {
+        let mut manifest = self.clone();
+        manifest.package.bodies.iter_mut().for_each(|body| body.libraries.clear());
+        manifest
+    }
+
+    /// What [`crate::Described::SIGNATURE`] is of a type that implements the same.
+    pub fn signature(&self) -> u64 {
+        let interfaces = self.package.interfaces.iter();
+        interfaces.fold(interface::UNSIGNED, |so_far, interface| {
+            let so_far = interface::sign(so_far, interface.guid.bytes());
+            interface.methods.iter().fold(so_far, |so_far, method| interface::sign_method(so_far, method))
+        })
+    }
 }
 
 /// Part one: the package.
@@ -35,6 +57,21 @@ pub struct Package {
     pub bodies: Vec<Body>,
     /// Names and values of the attributes that are set before `initialize`.
     pub attributes: Vec<(String, String)>,
+    /// What it would leave behind if it moved.
+    pub state: StateKind,
+}
+
+/// What an offcode has that a new one of it has not, and so how it can be moved while it runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StateKind {
+    /// Something that cannot be taken along: it stays where it was started.
+    #[default]
+    FixedPlace,
+    /// Nothing: a new one, started elsewhere, takes its place.
+    None,
+    /// What its `save` says, which its `restore` understands.
+    Saved,
 }
 
 /// An interface that the offcode implements.
@@ -54,13 +91,69 @@ pub struct Interface {
 pub struct Body {
     /// What form the code has.
     pub kind: BodyKind,
-    /// Name of the code's file, which lies beside the ODF; none for `native`, which is linked into the program that
-    /// hosts it.
+    /// Name of the code's file, which lies beside the ODF; none for `native`.
     pub file: Option<String>,
+    /// Of a `native` body its shared libraries, one for each kind of machine. Without one it is linked into the program
+    /// that hosts it.
+    pub libraries: Vec<Library>,
     /// The kinds of site that this body is for.
     pub sites: Vec<SiteKind>,
     /// What the kernel runs of a `bpf` body; none for the others.
     pub program: Option<Program>,
+}
+
+impl Body {
+    /// Names of the files that belong to it.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.file.as_deref().into_iter().chain(self.libraries.iter().map(|library| library.file.as_str()))
+    }
+}
+
+/// A native body as a file for one kind of machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Library {
+    /// The machine and its system, as the compiler names them: `x86_64-unknown-linux-gnu`.
+    pub target: String,
+    /// Name of the file, which lies beside the ODF.
+    pub file: String,
+    /// What the file has to hold: native code is run only where it is what the author packaged.
+    pub digest: Digest,
+}
+
+/// SHA-256 of a file, written as 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Digest(pub [u8; 32]);
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Digest {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let refuse = || {
+            let next = "write the one that `sha256sum FILE` prints";
+            Fault::new(format!("SHA-256 '{text}'"), "it is not 64 hexadecimal digits in lower case", next)
+        };
+        let plain = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if text.len() != 64 || !text.bytes().all(plain) {
+            return Err(refuse());
+        }
+        let mut digest = Digest([0; 32]);
+        for (place, byte) in digest.0.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * place..2 * place + 2], 16).map_err(|_| refuse())?;
+        }
+        Ok(digest)
+    }
 }
 
 /// The entry of a `bpf` body.

@@ -4,6 +4,7 @@
 //! column and with what to write instead, all mistakes of a file at once. The schema refuses the same but for what XML
 //! Schema 1.0 cannot say, which `docs/odf.md` lists.
 
+mod place;
 mod problem;
 mod read;
 mod tree;
@@ -12,6 +13,7 @@ mod write;
 
 use machine::{Bytes, Fault, Result};
 
+pub use place::{Part, place};
 pub use problem::{Problem, Problems};
 
 use crate::manifest::Manifest;

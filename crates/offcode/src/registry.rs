@@ -15,9 +15,16 @@ pub trait Described {
     const GUID: Guid;
     /// Identifiers of the interfaces that the type serves.
     const INTERFACES: &'static [Guid];
+    /// The interfaces with their methods, as [`crate::signature`] has them.
+    const SIGNATURE: u64;
 
     /// What its ODF says.
     fn manifest() -> Manifest;
+
+    /// Where its manifest is written, as 'src/filter.rs:12'; `None` where that is not known.
+    fn place() -> Option<&'static str> {
+        None
+    }
 }
 
 /// Makes a new offcode of a linked-in type.
@@ -61,6 +68,7 @@ pub struct Registry {
 #[derive(Clone)]
 struct Entry {
     manifest: Arc<Manifest>,
+    place: Option<&'static str>,
     interfaces: &'static [Guid],
     bodies: Vec<Native>,
 }
@@ -97,6 +105,7 @@ impl Registry {
             None => self.newcomer_clash(&manifest).or_else(|| {
                 self.entries.push(Entry {
                     manifest: Arc::new(manifest.clone()),
+                    place: T::place(),
                     interfaces: T::INTERFACES,
                     bodies: vec![body],
                 });
@@ -143,6 +152,11 @@ impl Registry {
     /// Two types that clash.
     pub fn manifests(&self) -> Result<Vec<Arc<Manifest>>> {
         Ok(self.checked()?.iter().map(|entry| entry.manifest.clone()).collect())
+    }
+
+    /// Where the manifest of a linked-in offcode is written, as far as its type says.
+    pub fn place(&self, offcode: &Guid) -> Option<&'static str> {
+        self.entries.iter().find(|entry| entry.manifest.package.guid == *offcode)?.place
     }
 
     /// What makes the offcode for a kind of site; `None` where no type was added for it.

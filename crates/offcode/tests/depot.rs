@@ -25,10 +25,12 @@ fn manifest(name: &str, interfaces: &[(&str, &[&str])]) -> Manifest {
             bodies: vec![Body {
                 kind: BodyKind::Wasm,
                 file: Some("body.wasm".into()),
+                libraries: Vec::new(),
                 sites: vec![SiteKind::App, SiteKind::Core],
                 program: None,
             }],
             attributes: Vec::new(),
+            state: Default::default(),
         },
         hardware: vec![Target { site: SiteKind::App, modes: Vec::new(), memory: Bytes(1024), work: None }],
         software: Software::default(),
@@ -61,10 +63,7 @@ fn packages_are_found_by_name_guid_and_interface() {
     assert_eq!(*depot.by_guid(other.package.guid).unwrap().manifest, other);
     assert!(depot.by_guid(Guid::named("Filter")).is_none());
     let stored = depot.by_name("counter").unwrap();
-    assert_eq!(depot.load(&Guid::named("Counter"), &counter.package.bodies[0]).unwrap(), None);
-    let loaded = depot.load(&counter.package.guid, &counter.package.bodies[0]).unwrap().unwrap();
-    assert_eq!(&*loaded, b"code of counter");
-    assert_eq!(&*stored.load(&counter.package.bodies[0]).unwrap().unwrap(), b"code of counter");
+    assert_eq!(&*stored.load("body.wasm").unwrap(), b"code of counter");
 }
 
 #[test]
@@ -182,6 +181,27 @@ fn a_package_is_installed_whole_or_not_at_all() {
     depot.install(&source.path().join("e")).unwrap_err();
     assert_eq!(listed(), ["a", "b", "e"]);
     assert_eq!(depot.packages().len(), 2);
+}
+
+#[test]
+fn a_package_gives_way_to_its_next_version_and_to_no_other_offcode() {
+    let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut depot = Depot::open(folder.path()).unwrap();
+    let mut next = manifest("a", &[("Filter", &["admit"])]);
+    for version in ["1.0.0", "2.0.0"] {
+        next.package.version = version.into();
+        // Another method is no clash with the version that goes.
+        next.package.interfaces[0].methods.push(format!("since_{}", &version[..1]));
+        put(source.path(), &next);
+        depot.update(&source.path().join("a")).unwrap();
+        assert_eq!(depot.by_name("a").unwrap().manifest.package.version, version);
+        assert_eq!(Depot::open(folder.path()).unwrap().packages().len(), 1);
+    }
+    next.package.guid = Guid::named("another");
+    put(source.path(), &next);
+    assert!(depot.update(&source.path().join("a")).unwrap_err().to_string().contains("installed already"));
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["a"], "nothing is left aside");
 }
 
 #[test]

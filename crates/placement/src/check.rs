@@ -46,6 +46,12 @@ impl Layout {
                 let next = "state cores, 0 or more; infinity is no limit";
                 return Err(fault(name, format!("its capacity is {capacity}"), next));
             }
+            for (what, value) in [("price", candidate.price), ("opening", candidate.opening)] {
+                if !(0.0..=MAX_LOAD).contains(&value) {
+                    let next = "state a number from 0 to 100,000";
+                    return Err(fault(name, format!("its {what} is {value}"), next));
+                }
+            }
             if !seen.insert(&candidate.site) {
                 return Err(fault(name, "it is there twice".into(), "offer each site once"));
             }

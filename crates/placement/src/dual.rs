@@ -3,7 +3,8 @@
 //! Capacities are priced (Lagrangian relaxation: a price a site and resource, by subgradient); what remains is a
 //! pairwise problem, bounded by moving cost between groups and pairs without changing any assignment's sum, one group
 //! after the other, forwards and backwards (sequential reweighted message passing: Kolmogorov, TPAMI 2006 and 2015; as
-//! soft arc consistency: Cooper et al., Artificial Intelligence 2010). The bound is valid at the end of each pass.
+//! soft arc consistency: Cooper et al., Artificial Intelligence 2010). What opening a site costs is shared out among groups,
+//! which bounds it from below (Erlenkotter, Operations Research 1978). The bound is valid at the end of each pass.
 
 use crate::model::Model;
 use crate::packing::{Amounts, RESOURCES, fits};
@@ -19,6 +20,9 @@ pub(crate) struct Dual<'m> {
     near: Vec<f64>,
     far: Vec<f64>,
     prices: Vec<[f64; RESOURCES]>,
+    /// What each group pays of each site's opening, `groups x sites`; empty where all sites are free. All shares of a site
+    /// together are its opening, so that no assignment pays more than it costs.
+    shares: Vec<f64>,
     /// Where each group would be by the last pass.
     pub choice: Vec<usize>,
     /// Of the choices of the last passes, fading: the subgradient, smoothed.
@@ -31,13 +35,24 @@ pub(crate) type Regrets = Vec<f64>;
 impl<'m> Dual<'m> {
     pub fn new(model: &'m Model) -> Self {
         let (groups, sites) = (model.packing.groups, model.packing.sites);
+        let mut own = model.unary.clone();
+        let mut shares = vec![0.0; if model.opening.is_empty() { 0 } else { groups * sites }];
+        for (site, opening) in model.opening.iter().enumerate() {
+            let may = |group: &usize| model.packing.allowed[group * sites + site];
+            let part = opening / (0..groups).filter(may).count().max(1) as f64;
+            for group in (0..groups).filter(may) {
+                shares[group * sites + site] = part;
+                own[group * sites + site] += part;
+            }
+        }
         Dual {
             model,
             constant: 0.0,
-            own: model.unary.clone(),
+            own,
             near: vec![0.0; model.edges.len() * sites],
             far: vec![0.0; model.edges.len() * sites],
             prices: vec![[0.0; RESOURCES]; sites],
+            shares,
             choice: vec![usize::MAX; groups],
             usage: vec![[0.0; RESOURCES]; sites],
         }
@@ -182,6 +197,40 @@ impl<'m> Dual<'m> {
         for (own, need) in self.own.chunks_mut(sites).zip(packing.need.chunks(sites)) {
             for ((own, need), change) in own.iter_mut().zip(need).zip(&change).filter(|((own, _), _)| own.is_finite()) {
                 *own += (0..RESOURCES).map(|r| change[r] * need[r] as f64).sum::<f64>();
+            }
+        }
+    }
+
+    /// Moves what opening a site costs to the groups that chose it in the last pass, by this part; all of it to one that
+    /// has no other site left.
+    pub fn share(&mut self, part: f64) {
+        let model = self.model;
+        let (groups, sites) = (model.packing.groups, model.packing.sites);
+        for (site, &opening) in model.opening.iter().enumerate().filter(|(_, opening)| **opening > 0.0) {
+            let bound = (0..groups).find(|&group| self.only(group) == Some(site));
+            let chosen = (0..groups).filter(|&group| self.choice[group] == site).count();
+            if bound.is_none() && chosen == 0 {
+                continue;
+            }
+            for group in 0..groups {
+                let at = group * sites + site;
+                let new = match bound {
+                    Some(bound) => {
+                        if bound == group {
+                            opening
+                        } else {
+                            0.0
+                        }
+                    }
+                    None => {
+                        let due = if self.choice[group] == site { opening / chosen as f64 } else { 0.0 };
+                        self.shares[at] + part * (due - self.shares[at])
+                    }
+                };
+                if self.own[at].is_finite() {
+                    self.own[at] += new - self.shares[at];
+                }
+                self.shares[at] = new;
             }
         }
     }

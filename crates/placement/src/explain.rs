@@ -5,19 +5,52 @@ use std::fmt;
 use machine::Bytes;
 
 use crate::clash::sentence;
-use crate::layout::{Layout, Resource, Tie};
+use crate::layout::{Layout, Resource, SiteIndex, Tie, UnitIndex};
 use crate::plan::{Plan, Reason, Rejection};
 
 /// A plan with the layout that it answers, for printing.
 pub struct Explanation<'a> {
     plan: &'a Plan,
     layout: &'a Layout,
+    figures: Option<Figures<'a>>,
+}
+
+/// What the plan costs, or with another assignment by how much that differs, in the caller's words.
+pub type Figures<'a> = &'a dyn Fn(Option<&[SiteIndex]>) -> String;
+
+impl<'a> Explanation<'a> {
+    /// With the caller's figures in place of the cost alone.
+    pub fn with(self, figures: Figures<'a>) -> Explanation<'a> {
+        Explanation { figures: Some(figures), ..self }
+    }
 }
 
 impl Plan {
     /// Text for the user: what goes where at which cost, and for every other site the reason. `layout` is the one solved.
     pub fn explain<'a>(&'a self, layout: &'a Layout) -> Explanation<'a> {
-        Explanation { plan: self, layout }
+        Explanation { plan: self, layout, figures: None }
+    }
+
+    /// The assignment that was tried for `unit` at a site that it did not get; `None` where there was none to try.
+    pub fn instead(&self, layout: &Layout, unit: UnitIndex, rejection: &Rejection) -> Option<Vec<SiteIndex>> {
+        let Reason::Costlier { moves, .. } = &rejection.reason else { return None };
+        let mut at = self.assignment.clone();
+        let mut group = vec![unit];
+        while let Some(one) = group.pop() {
+            if at[one.0] == rejection.site {
+                continue;
+            }
+            at[one.0] = rejection.site;
+            group.extend(layout.constraints.iter().filter_map(|tie| match *tie {
+                Tie::Pull(a, b) if a == one => Some(b),
+                Tie::Pull(a, b) if b == one => Some(a),
+                _ => None,
+            }));
+        }
+        for (unit, site) in moves {
+            at[unit.0] = *site;
+        }
+        Some(at)
     }
 
     /// Graphviz: a box a site, channels as arrows, Pull and Gang as lines.
@@ -62,17 +95,23 @@ impl Rejection {
                 } else {
                     "would cost the same".to_string()
                 };
-                for (i, (unit, site)) in moves.iter().take(3).enumerate() {
-                    let word = if i == 0 { ", with" } else { "," };
-                    text += &format!("{word} {} at {}", layout.units[unit.0].name, layout.sites[site.0].site);
-                }
-                if moves.len() > 3 {
-                    text += &format!(" and {} more moved", moves.len() - 3);
-                }
+                text += &moved(layout, moves);
                 text
             }
         }
     }
+}
+
+fn moved(layout: &Layout, moves: &[(UnitIndex, SiteIndex)]) -> String {
+    let mut text = String::new();
+    for (i, (unit, site)) in moves.iter().take(3).enumerate() {
+        let word = if i == 0 { ", with" } else { "," };
+        text += &format!("{word} {} at {}", layout.units[unit.0].name, layout.sites[site.0].site);
+    }
+    if moves.len() > 3 {
+        text += &format!(" and {} more moved", moves.len() - 3);
+    }
+    text
 }
 
 /// Core time in the unit that shows it.
@@ -88,8 +127,14 @@ impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (plan, layout) = (self.plan, self.layout);
         let cost = &plan.cost;
-        let parts = format!("work {}, crossings {}", cores(cost.work), cores(cost.crossings));
-        writeln!(f, "cost {} (weighted by priority): {parts}", cores(cost.total))?;
+        let mut parts = format!("work {}, crossings {}", cores(cost.work), cores(cost.crossings));
+        if cost.opening > 0.0 {
+            parts += &format!(", cores that burn {}", cores(cost.opening));
+        }
+        match self.figures {
+            Some(figures) => writeln!(f, "cost (weighted by priority): {}", figures(None))?,
+            None => writeln!(f, "cost {} (weighted by priority): {parts}", cores(cost.total))?,
+        }
         for (candidate, usage) in layout.sites.iter().zip(&plan.usage) {
             let name = candidate.site.to_string();
             write!(
@@ -99,11 +144,16 @@ impl fmt::Display for Explanation<'_> {
             )?;
             writeln!(f, ", memory {} of {}", usage.memory, candidate.memory)?;
         }
-        for ((unit, site), rejected) in layout.units.iter().zip(&plan.assignment).zip(&plan.rejected) {
+        for (n, ((unit, site), rejected)) in layout.units.iter().zip(&plan.assignment).zip(&plan.rejected).enumerate() {
             writeln!(f, "{} -> {} (priority {})", unit.name, layout.sites[site.0].site, unit.priority)?;
             for rejection in rejected {
                 let name = layout.sites[rejection.site.0].site.to_string();
-                writeln!(f, "  not {name:<12} {}", rejection.sentence(layout))?;
+                let tried = self.figures.zip(plan.instead(layout, UnitIndex(n), rejection));
+                let said = match (tried, &rejection.reason) {
+                    (Some((figures, at)), Reason::Costlier { moves, .. }) => figures(Some(&at)) + &moved(layout, moves),
+                    _ => rejection.sentence(layout),
+                };
+                writeln!(f, "  not {name:<12} {said}")?;
             }
         }
         Ok(())

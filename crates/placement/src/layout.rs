@@ -29,7 +29,7 @@ pub struct Layout {
     pub channels: Vec<Crossing>,
     /// What units demand of each other and the user of them.
     pub constraints: Vec<Tie>,
-    /// `crossing_ns[a][b]`: core time of one message from site a to site b, in nanoseconds, both ends together.
+    /// `crossing_ns[a][b]`: what one message from site a to site b counts, in nanoseconds, both ends together.
     pub crossing_ns: Vec<Vec<f64>>,
 }
 
@@ -66,6 +66,11 @@ pub struct Candidate {
     pub memory: Bytes,
     /// Most units that may be there.
     pub slots: usize,
+    /// What a second of core time of the units there counts: 1 where it is paid as it is used, 0 where the core burns
+    /// anyway and [`Candidate::opening`] is its price.
+    pub price: f64,
+    /// What it costs, in cores, that any unit is there at all: a core that polls burns whatever it is given.
+    pub opening: f64,
 }
 
 /// Traffic between two units.

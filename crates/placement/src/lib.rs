@@ -14,9 +14,10 @@
 //! Link poses nothing (*Link Constraint*) and so has no variant. Priorities come resolved, own or inherited until a
 //! Link is met (section 1.4, last paragraph).
 //!
-//! The cost of a plan, in cores: the load of each unit at its site times its priority / 100, plus for each channel
-//! its rate times [`layout::Layout::crossing_ns`] from the one site to the other, times the larger priority of its two
-//! ends / 100: a late message harms the more urgent end whichever side it is on.
+//! The cost of a plan, in cores: the load of each unit at its site times the site's price times its priority / 100, plus
+//! for each channel its rate times [`layout::Layout::crossing_ns`] from the one site to the other, times the larger
+//! priority of its two ends / 100 (a late message harms the more urgent end whichever side it is on), plus for each site
+//! with a unit what opening it costs, whoever is there.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -38,7 +39,7 @@ mod why;
 pub use check::{MAX_SITES, MAX_UNITS};
 pub use clash::{Clash, Minimality};
 pub use effort::Effort;
-pub use explain::Explanation;
+pub use explain::{Explanation, Figures};
 pub use layout::Layout;
 pub use plan::{Plan, Reason, Rejection, Unsolved};
 pub use prove::{Proof, prove};

@@ -32,6 +32,8 @@ pub(crate) struct Model {
     /// Seconds a message, `sites x sites`, and transposed.
     pub cross: Vec<f64>,
     pub cross_t: Vec<f64>,
+    /// What opening each site costs; empty where all are free.
+    pub opening: Vec<f64>,
 }
 
 /// The weight of a unit's work: 1 at priority 100.
@@ -54,7 +56,7 @@ impl Model {
             let unit = &layout.units[unit];
             for (site, place) in unit.places.iter().enumerate() {
                 if let Place::Possible(load) = place {
-                    unary[group * sites + site] += weight(unit.priority) * load.0;
+                    unary[group * sites + site] += weight(unit.priority) * layout.sites[site].price * load.0;
                 }
             }
         }
@@ -93,7 +95,9 @@ impl Model {
             edge_of.extend(list.iter().map(|(_, edge)| *edge));
             first.push(arcs.len() as u32);
         }
-        Model { packing, unary, edges, first, arcs, edge_of, cross, cross_t }
+        let free = layout.sites.iter().all(|candidate| candidate.opening == 0.0);
+        let opening = if free { Vec::new() } else { layout.sites.iter().map(|candidate| candidate.opening).collect() };
+        Model { packing, unary, edges, first, arcs, edge_of, cross, cross_t, opening }
     }
 
     #[inline]
@@ -125,6 +129,7 @@ impl Model {
                 e.forward * self.cross[s * sites + t] + e.backward * self.cross[t * sites + s]
             })
             .sum();
-        work + crossings
+        let opened = self.opening.iter().enumerate().filter(|(site, _)| at.contains(site));
+        work + crossings + opened.map(|(_, opening)| opening).sum::<f64>()
     }
 }

@@ -25,12 +25,14 @@ pub struct Plan {
 /// Weighted seconds of core time a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// `work + crossings`.
+    /// `work + crossings + opening`.
     pub total: f64,
-    /// Load of the units at their sites, each times its priority / 100.
+    /// Load of the units at their sites, each times the site's price and the unit's priority / 100.
     pub work: f64,
     /// Core time of the channels' messages, each channel times the larger priority of its ends / 100.
     pub crossings: f64,
+    /// What opening the sites with units costs.
+    pub opening: f64,
 }
 
 /// What a plan uses of a site.
@@ -143,7 +145,7 @@ impl Layout {
         let mut cost = Cost::default();
         for (unit, site) in self.units.iter().zip(assignment) {
             cost.work += match &unit.places[site.0] {
-                Place::Possible(load) => weight(unit.priority) * load.0,
+                Place::Possible(load) => weight(unit.priority) * self.sites[site.0].price * load.0,
                 Place::Impossible(_) => f64::INFINITY,
             };
         }
@@ -151,7 +153,9 @@ impl Layout {
             let crossing = self.crossing_ns[assignment[channel.from.0].0][assignment[channel.to.0].0];
             cost.crossings += channel_weight(self, channel) * channel.rate * crossing * 1e-9;
         }
-        cost.total = cost.work + cost.crossings;
+        let used = |site: usize| assignment.contains(&SiteIndex(site));
+        cost.opening = (0..self.sites.len()).filter(|&site| used(site)).map(|site| self.sites[site].opening).sum();
+        cost.total = cost.work + cost.crossings + cost.opening;
         cost
     }
 

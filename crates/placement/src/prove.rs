@@ -7,6 +7,7 @@ use crate::effort::Effort;
 use crate::layout::{Layout, SiteIndex};
 use crate::model::Model;
 use crate::plan::{Cost, Plan};
+use crate::search::SHARED;
 
 /// What is known of a plan's distance from the cheapest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -161,6 +162,7 @@ impl Tree<'_, '_> {
                 break;
             }
             dual.reprice(self.upper - bound, pace);
+            dual.share(SHARED * pace);
         }
         *dual = kept;
         if !dual.propagate() {
@@ -202,6 +204,7 @@ impl Tree<'_, '_> {
                     dual.close(group, other);
                 }
             }
+            dual.share(0.0);
             left = left.min(match self.tighten(&mut dual, bound) {
                 Some(bound) => self.descend(&dual, bound, depth + 1),
                 None => f64::INFINITY,
@@ -228,6 +231,7 @@ impl Tree<'_, '_> {
             }
             if round + 1 < NODE_PASSES {
                 dual.reprice(self.upper - bound, 0.1);
+                dual.share(SHARED);
                 // Settles the group costs, so that the next pass may close sites.
                 if !dual.pass(true, f64::INFINITY, None) {
                     return None;

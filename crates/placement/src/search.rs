@@ -25,6 +25,8 @@ const RUNS: [(f64, f64); 2] = [(0.6, 0.05), (0.25, 0.03)];
 const COOLED: f64 = 5e-4;
 /// A shift that is carried out takes as long as so many that are only looked at.
 const SHIFT_STEPS: u64 = 3;
+/// The part of a site's opening that goes to those who chose it, a pass.
+pub(crate) const SHARED: f64 = 0.1;
 /// Groups that move together, at most one more.
 const FLOCK: usize = 6;
 
@@ -145,6 +147,7 @@ impl<'m, 'e> Search<'m, 'e> {
                 return self.best.is_some();
             }
             dual.reprice(upper - bound, pace);
+            dual.share(SHARED * pace);
         }
         for group in 0..groups {
             self.domains[group].retain(|&site| dual.is_open(group, site as usize));
@@ -205,7 +208,7 @@ impl<'m, 'e> Search<'m, 'e> {
             let group = self.free[self.random.below(self.free.len())] as usize;
             let domain = &self.domains[group];
             let to = domain[self.random.below(domain.len())] as usize;
-            let change = self.state.shift_cost(group, to).abs();
+            let change = self.state.marginal_change(group, to).abs();
             if change > 0.0 {
                 sum += change;
                 count += 1.0;
@@ -378,11 +381,46 @@ impl<'m, 'e> Search<'m, 'e> {
                     }
                 }
             }
-            if !moved {
+            if !moved && !self.resite() {
                 self.state.refresh();
                 return;
             }
         }
+    }
+
+    /// Opens or leaves a whole site where that is cheaper: one group after the other would first have to pay for it alone.
+    fn resite(&mut self) -> bool {
+        let model = self.state.model;
+        let tiny = 1e-12 * (1.0 + self.state.cost.abs());
+        for site in (0..model.opening.len()).filter(|&site| model.opening[site] > 0.0) {
+            let before = (self.state.cost, self.state.excess);
+            let mut journal: Vec<(usize, usize)> = Vec::new();
+            let leaves = self.state.held[site] > 0;
+            for i in 0..self.free.len() {
+                let group = self.free[i] as usize;
+                let here = self.state.at[group];
+                let to = if leaves && here == site {
+                    let others = self.domains[group].iter().map(|&to| to as usize);
+                    let others = others.filter(|&to| to != site && self.state.shift_fits(group, to));
+                    others.min_by(|&a, &b| self.state.shift_cost(group, a).total_cmp(&self.state.shift_cost(group, b)))
+                } else {
+                    let may = !leaves && self.domains[group].contains(&(site as u32));
+                    let gains = may && self.state.marginal_change(group, site) < -tiny;
+                    (gains && self.state.shift_fits(group, site)).then_some(site)
+                };
+                if let Some(to) = to {
+                    journal.push((group, here));
+                    self.state.shift(group, to);
+                }
+            }
+            if self.state.cost < before.0 - tiny && self.state.excess <= before.1 {
+                return true;
+            }
+            for (group, from) in journal.into_iter().rev() {
+                self.state.shift(group, from);
+            }
+        }
+        false
     }
 }
 
@@ -415,6 +453,9 @@ fn greedy(model: &Model) -> Vec<usize> {
                 (0..RESOURCES).map(|r| (there[r] - room[r]).max(0) as f64 / room[r].max(1) as f64).sum()
             } else {
                 let mut cost = model.unary[group * sites + site];
+                if !at.contains(&site) {
+                    cost += model.opening.get(site).copied().unwrap_or(0.0);
+                }
                 for arc in model.arcs(group) {
                     if at[arc.other as usize] != usize::MAX {
                         cost += model.pair(arc, site, at[arc.other as usize]);

@@ -10,6 +10,8 @@ pub(crate) struct State<'m> {
     /// `groups x sites`: cost of the group there, its channels to the others included. Infinite where it may not be.
     pub marginal: Vec<f64>,
     pub used: Vec<Amounts>,
+    /// Groups at each site.
+    pub held: Vec<usize>,
     /// How far each site is overfull, in average groups.
     pub over: Vec<f64>,
     pub cost: f64,
@@ -39,6 +41,7 @@ impl<'m> State<'m> {
             at,
             marginal: model.unary.clone(),
             used: vec![[0; RESOURCES]; sites],
+            held: vec![0; sites],
             over: vec![0.0; sites],
             cost: 0.0,
             excess: 0.0,
@@ -56,9 +59,11 @@ impl<'m> State<'m> {
         let sites = model.packing.sites;
         self.marginal.copy_from_slice(&model.unary);
         self.used.fill([0; RESOURCES]);
+        self.held.fill(0);
         for group in 0..model.packing.groups {
             let site = self.at[group];
             add(&mut self.used[site], &model.packing.need[group * sites + site]);
+            self.held[site] += 1;
             for arc in model.arcs(group) {
                 let there = self.at[arc.other as usize];
                 for here in 0..sites {
@@ -92,10 +97,27 @@ impl<'m> State<'m> {
         &self.model.packing.need[group * self.model.packing.sites + site]
     }
 
+    /// Without what opening and leaving sites changes.
     #[inline]
-    pub fn shift_cost(&self, group: usize, to: usize) -> f64 {
+    pub fn marginal_change(&self, group: usize, to: usize) -> f64 {
         let row = group * self.model.packing.sites;
         self.marginal[row + to] - self.marginal[row + self.at[group]]
+    }
+
+    #[inline]
+    pub fn shift_cost(&self, group: usize, to: usize) -> f64 {
+        let change = self.marginal_change(group, to);
+        if self.model.opening.is_empty() { change } else { change + self.opening_change(self.at[group], to) }
+    }
+
+    /// Of one group that goes from one site to another.
+    fn opening_change(&self, from: usize, to: usize) -> f64 {
+        if from == to {
+            return 0.0;
+        }
+        let opened = if self.held[to] == 0 { self.model.opening[to] } else { 0.0 };
+        let left = if self.held[from] == 1 { self.model.opening[from] } else { 0.0 };
+        opened - left
     }
 
     #[inline]
@@ -123,7 +145,7 @@ impl<'m> State<'m> {
     #[inline]
     pub fn swap_cost(&self, g: usize, h: usize) -> f64 {
         let (a, b) = (self.at[g], self.at[h]);
-        let mut cost = self.shift_cost(g, b) + self.shift_cost(h, a);
+        let mut cost = self.marginal_change(g, b) + self.marginal_change(h, a);
         let (from, of) = if self.model.arcs(g).len() <= self.model.arcs(h).len() { (g, h) } else { (h, g) };
         if let Some(arc) = self.model.arcs(from).iter().find(|arc| arc.other as usize == of) {
             let model = self.model;
@@ -179,6 +201,8 @@ impl<'m> State<'m> {
         take(&mut self.used[from], &need);
         let need = model.packing.need[group * sites + to];
         add(&mut self.used[to], &need);
+        self.held[from] -= 1;
+        self.held[to] += 1;
         self.at[group] = to;
         for site in [from, to] {
             self.over[site] = self.overfull(site, &self.used[site]);

@@ -17,7 +17,14 @@ fn plain(units: usize, sites: usize, load: f64) -> Layout {
             })
             .collect(),
         sites: (0..sites)
-            .map(|n| Candidate { site: site(n), capacity: Load(1.0), memory: Bytes(1 << 40), slots: usize::MAX })
+            .map(|n| Candidate {
+                site: site(n),
+                capacity: Load(1.0),
+                memory: Bytes(1 << 40),
+                slots: usize::MAX,
+                price: 1.0,
+                opening: 0.0,
+            })
             .collect(),
         channels: Vec::new(),
         constraints: Vec::new(),

@@ -8,7 +8,24 @@ use std::process::Command;
 
 #[test]
 fn help_reads_as_it_did() {
-    for command in ["odf", "odf check", "plan", "agent", "agent keys", "traffic", "run", "ps", "stop"] {
+    for command in [
+        "odf",
+        "odf check",
+        "plan",
+        "agent",
+        "agent keys",
+        "traffic",
+        "run",
+        "ps",
+        "stop",
+        "migrate",
+        "upgrade",
+        "offcode",
+        "offcode new",
+        "offcode build",
+        "offcode test",
+        "offcode package",
+    ] {
         let mut plimsoll = Command::new(env!("CARGO_BIN_EXE_plimsoll-offcode"));
         plimsoll.args(command.split_whitespace()).arg("--help");
         let output = plimsoll.output().unwrap();

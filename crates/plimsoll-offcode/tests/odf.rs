@@ -27,6 +27,7 @@ fn package(depot: &Path, name: &str, change: impl Fn(String) -> String) {
     let folder = depot.join(name);
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("odf.xml"), change(EXAMPLE.to_owned())).unwrap();
+    fs::write(folder.join("libfilter.so"), "library").unwrap();
     fs::write(folder.join("filter.wasm"), "wasm").unwrap();
     fs::write(folder.join("filter.o"), "object").unwrap();
 }

@@ -15,7 +15,8 @@ fn here(file: &str) -> PathBuf {
 fn plan(file: &Path, arguments: &[&str]) -> Output {
     let mut plimsoll = Command::new(env!("CARGO_BIN_EXE_plimsoll-offcode"));
     plimsoll.current_dir(here("")).env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
-    plimsoll.arg("plan").arg(file).args(arguments).output().unwrap()
+    // The agents here are addresses at which nobody is.
+    plimsoll.arg("plan").arg("--unasked").arg(file).args(arguments).output().unwrap()
 }
 
 fn printed(output: &Output) -> &str {
@@ -51,6 +52,26 @@ fn a_plan_is_explained_and_proven() {
     assert_eq!(at("application"), "app");
 }
 
+/// Under one load each objective has another answer, without a pin.
+#[test]
+fn a_load_goes_where_the_objective_says() {
+    let explained = |objective: &str| {
+        let output = plan(&here("load.toml"), &["--modelled", "--explain", "--prove", "--objective", objective]);
+        let page = printed(&output).to_owned();
+        // What the prices rest on is the same for all.
+        page.split("prices of a message").next().unwrap().to_owned()
+    };
+    let pages = ["host-cpu", "latency", "spare=app"].map(explained);
+    golden::check(&here("load.txt"), &pages.join("\n"));
+    for (page, site) in pages.iter().zip(["agent:dpu-1", "app", "core:0"]) {
+        assert!(page.contains(&format!("example.digest -> {site}")), "{page}");
+    }
+    let output = plan(&here("load.toml"), &["--objective", "speed"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("host-cpu, latency or spare=SITE"), "{said}");
+}
+
 #[test]
 fn constraints_that_clash_are_named() {
     let output = plan(&here("clash.toml"), &["--modelled"]);
@@ -78,6 +99,28 @@ fn places_that_are_impossible_say_why() {
         plan(&application(scratch.path(), sites, "[[offcode]]\ncreate = \"example.filter\"\n"), &["--explain"]);
     let clash = fault(&output);
     assert!(clash.contains("example.filter"), "{clash}");
+}
+
+#[test]
+fn a_channel_that_no_place_can_have_is_refused_with_its_line() {
+    let scratch = tempfile::tempdir().unwrap();
+    let sites = r#"["app", "agent:dpu"]"#;
+    let more = |policy: &str| {
+        format!(
+            "[[offcode]]\ncreate = \"example.report\"\nat = \"agent:dpu\"\n[[channel]]\nname = \"frames\"\nfrom = \"application\"\n\
+             to = [\"example.report\"]\n{policy}[agents.dpu]\naddress = \"192.0.2.7:7117\"\n"
+        )
+    };
+    let refused = plan(&application(scratch.path(), sites, &more("policy = \"zero-copy\"\n")), &["--modelled"]);
+    let said = fault(&refused);
+    assert!(
+        said.contains("channel 'frames': policy zero-copy needs memory") && said.contains("(APP.toml:8:8)"),
+        "{said}"
+    );
+    for policy in ["", "policy = \"any\"\n", "policy = \"copy\"\n"] {
+        let taken = plan(&application(scratch.path(), sites, &more(policy)), &["--modelled"]);
+        assert!(printed(&taken).contains("example.report -> agent:dpu"), "{policy}");
+    }
 }
 
 #[test]

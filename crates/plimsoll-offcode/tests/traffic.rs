@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use linux::lab::{Host, Lab, Options};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -134,4 +135,64 @@ fn ctrl_c_ends_the_tables_of_the_paper_too() {
     assert_eq!(output.status.code(), Some(130), "{log}");
     assert!(log.contains("a signal ended it"), "{log}");
     assert!(!text(&output.stdout).contains("Table 2"), "it goes on: {}", text(&output.stdout));
+}
+
+/// Runs in host A of `lab`, where a second pair of interfaces is.
+fn run_inside(lab: &Lab, command: &mut Command) -> Output {
+    lab.enter(Host::A, command).unwrap().output().unwrap()
+}
+
+#[test]
+fn interfaces_of_this_host_are_used_as_stated_and_refused_where_others_depend_on_them() {
+    if !possible() {
+        return;
+    }
+    let Some(ip) = skip::tool("ip") else { return };
+    let lab = Lab::owned(&Options::default()).unwrap();
+    let ip = |words: &str| {
+        let output = run_inside(&lab, Command::new(&ip).args(words.split(' ')));
+        assert!(output.status.success(), "ip {words}: {}", text(&output.stderr));
+    };
+    ip("link add near address 02:00:00:00:00:01 type veth peer name far address 02:00:00:00:00:02");
+    for end in ["near", "far"] {
+        ip(&format!("link set {end} up"));
+    }
+    let run = |destination: &str, more: &str| {
+        let near = if more.contains("--interface") { "" } else { "--interface near " };
+        let words = format!("{near}--far far --destination {destination} {more}");
+        let output = run_inside(&lab, &mut traffic(&words.split(' ').collect::<Vec<_>>()));
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    let far = "02:00:00:00:00:02";
+    for site in ["xdp".to_owned(), format!("core:{}", last_core())] {
+        let (done, page, log) = run(far, &format!("--gap 500us --count 40 --json --site {site}"));
+        if log.contains("not permitted") {
+            return skip::test(log);
+        }
+        assert!(done && page.contains("\"frames\": 40"), "{site}: {page}{log}");
+    }
+    let refused = |destination: &str, more: &str, why: &str| {
+        let (done, page, log) = run(destination, more);
+        assert!(!done && page.is_empty() && log.contains(why) && log.contains("Next: "), "{why}: {page}{log}");
+    };
+    refused(far, "--gap 500us --duration 61s", "longer");
+    refused(far, "--rate 2Gbit --sizes 1500", "at most 1.00 Gbit/s");
+    refused(far, "--duration 1s", "a flood");
+    refused("02:00:00:00:00:03", "--gap 500us", "has 02:00:00:00:00:02");
+    refused("ff:ff:ff:ff:ff:ff", "--gap 500us", "broadcast");
+    ip("address add 192.0.2.1/24 dev near");
+    ip("route add default via 192.0.2.2 dev near");
+    refused(far, "--gap 500us", "it has the default route");
+    refused(far, "--gap 500us --really far", "it has the default route");
+    let (done, page, log) = run(far, "--gap 500us --count 40 --site xdp --really near");
+    assert!(done, "{page}{log}");
+    let to = (lab.address(Host::B), 7000);
+    let listener = lab.inside(Host::B, || std::net::TcpListener::bind(to).unwrap()).unwrap();
+    let _control = lab.inside(Host::A, || std::net::TcpStream::connect(to).unwrap()).unwrap();
+    let connected = format!("--gap 500us --interface {}", lab.interface(Host::A));
+    refused(far, &connected, &format!("the TCP connection with {} goes over it", to.0));
+    drop(listener);
+    ip("link add bridge0 type bridge");
+    ip("link set far master bridge0");
+    refused(far, "--gap 500us --really near --really far", "bridge0 send over it");
 }

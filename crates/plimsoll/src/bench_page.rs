@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::{CellAlignment, Table, presets};
+use experiment::clocks;
 use experiment::comparison::Paired;
 use experiment::cost::cpu_per_message;
 use experiment::nearness;
@@ -207,6 +208,7 @@ pub fn notes(measured: &[Measured]) -> Vec<String> {
     };
     let sentences = nearness::said(measured.iter().flat_map(of));
     notes.extend(sentences.into_iter().map(|said| format!("probe beside each block: {said}")));
+    notes.extend(clocks::said(measured.iter().flat_map(|point| &point.samples).map(|sample| &sample.clocks)));
     let overheads: Vec<f64> = measured
         .iter()
         .flat_map(|point| &point.samples)

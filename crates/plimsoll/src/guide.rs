@@ -7,14 +7,14 @@ use clap::Command;
 
 /// What one does, with the commands for it.
 const STORY: [(&str, &[&str]); 7] = [
-    ("Measure", &["study", "calibrate", "bench", "serve", "profile", "top"]),
+    ("Measure", &["study", "calibrate", "bench", "serve", "profile", "power", "top"]),
     ("Decide", &["report", "whatif", "map", "try"]),
-    ("Place", &["mpirun", "engine", "steer", "daemon"]),
+    ("Place", &["mpirun", "engine", "steer", "clock", "daemon"]),
     ("Verify", &["ledger", "claims"]),
-    ("Offcodes", &["plan", "run", "ps", "stop", "odf", "agent", "traffic"]),
+    ("Offcodes", &["plan", "run", "ps", "stop", "migrate", "upgrade", "offcode", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),
     // Started by other commands, and not listed.
-    ("Inner", &["peer", "profile-sampler", "seat", "host-agent", "steering-keeper"]),
+    ("Inner", &["peer", "profile-sampler", "seat", "host-agent", "steering-keeper", "clock-keeper"]),
 ];
 
 /// Columns of the page.

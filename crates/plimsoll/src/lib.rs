@@ -14,6 +14,7 @@ mod map_page;
 mod mappings_page;
 mod offcodes;
 mod opened;
+mod power_page;
 mod progress;
 mod semantics_page;
 mod steering_page;
@@ -44,10 +45,12 @@ enum Command {
     Doctor(commands::doctor::Arguments),
     Lab(commands::lab::Arguments),
     Steer(commands::steer::Arguments),
+    Clock(commands::clock::Arguments),
     Bench(commands::bench::Arguments),
     Serve(commands::serve::Arguments),
     Mpirun(commands::mpirun::Arguments),
     Engine(commands::engine::Arguments),
+    Power(commands::power::Arguments),
     Profile(commands::profile::Arguments),
     Report(commands::report::Arguments),
     Ledger(commands::ledger::Arguments),
@@ -64,6 +67,8 @@ enum Command {
     HostAgent(commands::host_agent::Arguments),
     #[command(hide = true)]
     SteeringKeeper(commands::steering_keeper::Arguments),
+    #[command(hide = true)]
+    ClockKeeper(commands::clock_keeper::Arguments),
 }
 
 /// The commands of this program, with their arguments, without those of the offcodes.
@@ -112,10 +117,12 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::Doctor(arguments) => commands::doctor::run(arguments),
         Command::Lab(arguments) => commands::lab::run(arguments),
         Command::Steer(arguments) => commands::steer::run(arguments),
+        Command::Clock(arguments) => commands::clock::run(arguments),
         Command::Bench(arguments) => commands::bench::run(arguments),
         Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Mpirun(arguments) => commands::mpirun::run(arguments),
         Command::Engine(arguments) => commands::engine::run(arguments),
+        Command::Power(arguments) => commands::power::run(arguments),
         Command::Profile(arguments) => commands::profile::run(arguments),
         Command::Report(arguments) => commands::report::run(arguments),
         Command::Ledger(arguments) => commands::ledger::run(arguments),
@@ -126,6 +133,7 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
         Command::ProfileSampler(arguments) => commands::profile_sampler::run(arguments),
         Command::Seat(arguments) => commands::seat::run(arguments),
         Command::HostAgent(arguments) => commands::host_agent::run(arguments),
+        Command::ClockKeeper(arguments) => commands::clock_keeper::run(arguments),
         Command::SteeringKeeper(arguments) => commands::steering_keeper::run(arguments),
     }
 }

@@ -66,14 +66,15 @@ fn slopes_of_a_program_come_with_their_null_and_leave_nothing() {
     assert!(output.status.success(), "{output:?}");
     assert!(said(&output).contains("in 5 of 6 the program is delayed on purpose"), "{output:?}");
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(found["null"]["samples"].as_u64() >= Some(2), "{found}");
+    // Of rounds between which the cores moved nothing is known, which is said.
+    let is_said = found["notes"].to_string().contains("not held against none");
+    assert!(found["null"]["samples"].as_u64() >= Some(2) || (found["null"].is_null() && is_said), "{found}");
     for (nth, factor) in ["send", "receive"].into_iter().enumerate() {
         let slope = &found["slopes"][nth];
         assert_eq!(slope["factor"], factor);
         let doses: Vec<f64> = slope["doses"].as_array().unwrap().iter().map(|dose| dose.as_f64().unwrap()).collect();
         assert!(doses[0] > 0.0 && doses[1] > 0.0, "{found}");
         assert!(slope["count"].as_f64() > Some(0.0), "{found}");
-        // Of rounds between which the cores moved there is none.
         assert!(slope["interval"]["low"].is_f64() || slope["interval"].is_null(), "{found}");
     }
     let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();

@@ -347,7 +347,9 @@ fn systemd_takes_the_units() {
     let home = tempfile::tempdir().unwrap();
     fs::create_dir(home.path().join("bin")).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_plimsoll"), home.path().join("bin/plimsoll")).unwrap();
-    for (name, scope) in [("plimsoll-daemon", "--system"), ("plimsoll-daemon-user", "--user")] {
+    for (name, scope) in
+        [("plimsoll-daemon", "--system"), ("plimsoll-daemon-user", "--user"), ("plimsoll-agent", "--system")]
+    {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scripts/systemd/{name}.service"));
         let unit = home.path().join(format!("{name}.service"));
         let text = fs::read_to_string(source).unwrap().replace("@PREFIX@", home.path().to_str().unwrap());

@@ -176,7 +176,8 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
             .variables(&installation, Reach::Between(lab.interface(linux::lab::Host::A)))
             .unwrap(),
     );
-    let settings = Settings { folder: place.path().to_owned(), interval: Some(Nanoseconds(10_000_000)) };
+    let settings =
+        Settings { folder: place.path().to_owned(), interval: Some(Nanoseconds(10_000_000)), power: Vec::new() };
     let sampler = Sampler::open(&settings).unwrap();
     let (stop, stopped) = mpsc::channel::<()>();
     let sampling = std::thread::spawn(move || {

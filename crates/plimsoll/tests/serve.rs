@@ -75,7 +75,8 @@ impl Server {
         connection.send(&Request::Hello { plimsoll: VERSION }, SOON).unwrap();
         assert!(matches!(connection.receive(SOON).unwrap(), Reply::Welcome { .. }));
         let core = core.map(machine::CoreId);
-        let prepare = Prepare { stack, placement: Site::App, core, address: None, interface: None, polite: true };
+        let prepare =
+            Prepare { stack, placement: Site::App, core, address: None, interface: None, dilation: None, polite: true };
         connection.send(&Request::Prepare(prepare), SOON).unwrap();
         let reply = connection.receive(SOON).unwrap();
         (connection, reply)

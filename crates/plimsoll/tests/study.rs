@@ -46,6 +46,7 @@ fn add(store: &Path, second: u64, finished: bool) {
                 value: 1000.0 + f64::from(round),
                 lost: 0,
                 probe: None,
+                clocks: Default::default(),
                 accounting: None,
                 notes: Vec::new(),
             };

@@ -34,6 +34,9 @@ pub struct Job {
     /// The delays that were asked for (`record::perturbation`); `None`: the program runs as it is.
     #[serde(default)]
     pub perturbation: Option<String>,
+    /// Sources of power that every sampler reads, as `plimsoll power` has them.
+    #[serde(default)]
+    pub power: Vec<String>,
     /// What the profiler has to say of the run: what could not be recorded, and why.
     pub notes: Vec<String>,
 }

@@ -150,12 +150,17 @@ pub struct Model {
 
 impl Model {
     pub fn of(ranks: &[Tables]) -> Model {
+        Model::of_calls(ranks.iter().map(|rank| (rank.header.size, rank.tick, &*rank.calls)))
+    }
+
+    /// Of each rank the size of its world, the length of its ticks in seconds, and its calls.
+    pub fn of_calls<'a>(ranks: impl Iterator<Item = (u32, f64, &'a [Calls])>) -> Model {
         let mut merged: HashMap<Kind, Merged> = HashMap::new();
-        for rank in ranks {
-            for calls in &rank.calls {
+        for (size, tick, all) in ranks {
+            for calls in all {
                 let merged = merged.entry(kind(calls)).or_default();
-                merged.world = merged.world.max(rank.header.size);
-                merged.add(rank.tick, &calls.cell);
+                merged.world = merged.world.max(size);
+                merged.add(tick, &calls.cell);
             }
         }
         Model { rules: merged.into_iter().map(|(kind, calls)| (kind, rule(kind, &calls))).collect() }

@@ -41,6 +41,7 @@ impl Summary {
             sites: sites(&profile.ranks, totals.mpi, started),
             cores: Vec::new(),
             capability: Vec::new(),
+            power: Vec::new(),
             phases: phases(profile),
             series: None,
             timeline: None,

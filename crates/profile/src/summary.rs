@@ -8,6 +8,10 @@ use std::collections::BTreeMap;
 use machine::{CoreCapability, Reading};
 use serde::{Deserialize, Serialize};
 
+mod power;
+
+pub use power::{PowerSpan, PowerSummary};
+
 use crate::verdict::Verdict;
 
 /// Raised when a field changes its meaning or goes away; new fields do not raise it.
@@ -36,6 +40,9 @@ pub struct Summary {
     /// What of each core ranks cannot have, by host and core; empty where nothing was sampled.
     #[serde(default)]
     pub capability: Vec<CoreCapability>,
+    /// What sensors of power told, by host, as `--power` named them; left out where none was named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub power: Vec<PowerSummary>,
     /// The phases that MPI_Pcontrol marked, in the order in which they began.
     pub phases: Vec<PhaseSummary>,
     /// What cores and ranks did, moment by moment; `None` where nothing was sampled.

@@ -5,21 +5,10 @@ use std::path::Path;
 use machine::{Fault, Result};
 use record::functions::{FunctionId, function};
 use record::layout::{Cell, Header, Module, Peer, Phase, Site, Thread, words};
+pub use record::rank::Calls;
 use record::rank::Rank;
 
 use crate::summary::State;
-
-/// The calls of one function at groups of one size with sizes of one class, by one thread.
-#[derive(Debug, Clone)]
-pub struct Calls {
-    pub thread: u16,
-    pub function: FunctionId,
-    /// Ranks of the communicator of a collective call; 0 for calls of other kinds.
-    pub group: u32,
-    /// Of [`record::scale`].
-    pub size_class: usize,
-    pub cell: Cell,
-}
 
 /// One rank as its file says it.
 #[derive(Debug, Clone)]

@@ -382,6 +382,15 @@ pub struct Peer {
     pub operation_bytes: u64,
 }
 
+impl Peer {
+    pub fn add(&mut self, more: &Peer) {
+        self.messages = self.messages.wrapping_add(more.messages);
+        self.bytes = self.bytes.wrapping_add(more.bytes);
+        self.operations = self.operations.wrapping_add(more.operations);
+        self.operation_bytes = self.operation_bytes.wrapping_add(more.operation_bytes);
+    }
+}
+
 /// A file of code in the process.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -1,4 +1,7 @@
-//! A glance at a rank's tables while it runs: its header and the totals of its threads, in a few small reads.
+//! A glance at a rank's tables while it runs: its header and the totals of its threads, in a few small reads; and its calls
+//! and partners, as far as they changed.
+
+mod calls;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,7 +12,8 @@ use zerocopy::FromBytes;
 
 use crate::functions;
 use crate::header::{damaged, header};
-use crate::layout::{DIRECTORY, Header, REGIONS, Region, Thread, kind};
+use crate::layout::{DIRECTORY, Header, Peer, REGIONS, Region, Thread, kind};
+use crate::rank::Calls;
 
 /// A rank's file, held open: it stays readable however the rank ends.
 #[derive(Debug)]
@@ -19,6 +23,9 @@ pub struct Live {
     seen: u32,
     /// Where the totals of each thread are, by its index.
     threads: Vec<(u16, u64)>,
+    calls: calls::Counters,
+    /// Where each thread counts its messages by peer.
+    peers: Vec<Region>,
 }
 
 /// What a rank's file said at one moment.
@@ -54,7 +61,7 @@ impl Live {
         if file.metadata().is_ok_and(|file| file.len() < DIRECTORY as u64) {
             return Ok(None);
         }
-        let live = Live { file, seen: 0, threads: Vec::new() };
+        let live = Live { file, seen: 0, threads: vec![], calls: calls::Counters::default(), peers: vec![] };
         let begun = live.begun().map_err(|fault| fault.within(path.display()))?;
         Ok(begun.map(|_| live))
     }
@@ -84,8 +91,11 @@ impl Live {
                 if !entry.is_whole() {
                     return Err(damaged(&format!("the entry of its part {} is damaged", self.seen)));
                 }
-                if entry.kind == kind::THREAD {
-                    self.threads.push((entry.thread, entry.offset));
+                match entry.kind {
+                    kind::THREAD => self.threads.push((entry.thread, entry.offset)),
+                    kind::ROW => self.calls.add_row(&entry)?,
+                    kind::PEERS => self.peers.push(entry),
+                    _ => {}
                 }
                 self.seen += 1;
             }
@@ -103,16 +113,46 @@ impl Live {
         Ok(Glance { header, threads })
     }
 
-    fn bytes(&self, bytes: &mut [u8], at: u64) -> Result<()> {
-        self.file
-            .read_exact_at(bytes, at)
-            .map_err(|e| Fault::because("the tables of a rank", e, "profile the program again"))
+    /// Counters of the calls that ended before `glance`, and of some that ended after it. Known counters keep their index;
+    /// new ones are appended. A size class that is used for the first time may appear up to 16 looks late, where calls of
+    /// other classes hide it in the totals of its thread.
+    pub fn calls(&mut self, glance: &Glance) -> Result<&[Calls]> {
+        let file = &self.file;
+        self.calls.look(glance, |bytes, at| read(file, bytes, at))?;
+        Ok(self.calls.known())
     }
+
+    /// What it sent so far, by rank of MPI_COMM_WORLD, all threads together.
+    pub fn peers(&self) -> Result<Vec<Peer>> {
+        let mut sums: Vec<Peer> = Vec::new();
+        let length = self.file.metadata().map_or(0, |file| file.len());
+        for region in &self.peers {
+            let end = region.offset.checked_add(region.bytes());
+            if region.record_bytes as usize != size_of::<Peer>() || end.is_none_or(|end| end > length) {
+                return Err(damaged("its messages by peer reach beyond its end"));
+            }
+            let mut bytes = vec![0; region.capacity as usize * size_of::<Peer>()];
+            self.bytes(&mut bytes, region.offset)?;
+            sums.resize(sums.len().max(region.capacity as usize), Peer::default());
+            let of_thread = bytes.chunks_exact(size_of::<Peer>()).flat_map(Peer::read_from_bytes);
+            sums.iter_mut().zip(of_thread).for_each(|(sum, peer)| sum.add(&peer));
+        }
+        Ok(sums)
+    }
+
+    fn bytes(&self, bytes: &mut [u8], at: u64) -> Result<()> {
+        read(&self.file, bytes, at)
+    }
+}
+
+fn read(file: &File, bytes: &mut [u8], at: u64) -> Result<()> {
+    file.read_exact_at(bytes, at).map_err(|e| Fault::because("the tables of a rank", e, "profile the program again"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::functions::FunctionId;
     use crate::image::Image;
     use crate::layout::{FIRST_REGION, Peer, WHOLE_RANK};
 
@@ -142,5 +182,72 @@ mod tests {
         assert_eq!((glance.threads.len(), glance.calls(), glance.ticks()[15]), (100, 5050, 5050));
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(FIRST_REGION as u64).unwrap();
         assert!(live.glance().is_err(), "a file that was cut off");
+    }
+
+    /// Calls by `(function, size, number)`; so many of them the thread's totals do not have yet.
+    fn counted(calls: &[(u16, u64, u64)], beside: u64) -> Image {
+        let mut image = Image::default();
+        let sum: u64 = calls.iter().map(|(.., number)| number).sum();
+        let totals = Thread { calls: sum - beside, ..Thread::default() };
+        image.region(kind::THREAD, 0, (0, 0), &[totals]);
+        for function in [1, 2] {
+            let own = calls.iter().filter(|(of, ..)| *of == function);
+            let each = own.clone().flat_map(|(_, size, number)| (0..*number).map(|_| (100, *size)));
+            if own.clone().count() > 0 {
+                image.row(0, FunctionId(function), 0, each);
+            }
+        }
+        image
+    }
+
+    #[test]
+    fn calls_are_told_as_cells_come_into_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h.1.rank");
+        counted(&[(1, 8, 10)], 0).write(&path).unwrap();
+        let mut live = Live::open(&path).unwrap().unwrap();
+        let mut look = |image: Image| -> Vec<(u16, usize, u64)> {
+            image.write(&path).unwrap();
+            let glance = live.glance().unwrap();
+            let calls = live.calls(&glance).unwrap().iter();
+            calls.map(|calls| (calls.function.0, calls.size_class, calls.cell.calls)).collect()
+        };
+        let [small, large] = [8, 4096].map(crate::scale::size_class);
+        assert_eq!(look(counted(&[(1, 8, 10)], 0)), [(1, small, 10)]);
+        assert_eq!(
+            look(counted(&[(1, 8, 11), (1, 4096, 1)], 0)),
+            [(1, small, 11), (1, large, 1)],
+            "the totals show it"
+        );
+        // Counted on since the totals were read: known cells hide that one is missing.
+        let mut hidden = vec![(1, 8, 20), (1, 4096, 5), (1, 0, 2)];
+        assert_eq!(look(counted(&hidden, 3)), [(1, small, 20), (1, large, 5)]);
+        for looks in 1.. {
+            hidden[0].2 += 1;
+            if look(counted(&hidden, 3)).contains(&(1, 0, 2)) {
+                break;
+            }
+            assert!(looks < 20, "it is never told");
+        }
+        // Its place is kept; a row that came is told at once.
+        hidden.push((2, 8, 1));
+        let told = look(counted(&hidden, 0));
+        assert_eq!(told[1..], [(1, large, 5), (1, 0, 2), (2, small, 1)]);
+    }
+
+    #[test]
+    fn peers_are_summed_over_threads_and_none_is_read_beyond_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h.1.rank");
+        let mut image = image(2);
+        image.region(kind::PEERS, 1, (0, 0), &[Peer { messages: 2, bytes: 9, ..Peer::default() }; 2]);
+        image.region(kind::PEERS, 2, (0, 0), &[Peer { messages: 3, bytes: 1, ..Peer::default() }; 3]);
+        image.write(&path).unwrap();
+        let mut live = Live::open(&path).unwrap().unwrap();
+        live.glance().unwrap();
+        let sent: Vec<_> = live.peers().unwrap().iter().map(|peer| (peer.messages, peer.bytes)).collect();
+        assert_eq!(sent, [(5, 10), (5, 10), (3, 1)]);
+        live.peers[0].capacity = u32::MAX;
+        assert!(live.peers().is_err());
     }
 }

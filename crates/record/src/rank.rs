@@ -30,6 +30,18 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
+/// The calls of one function at groups of one size with sizes of one class, by one thread.
+#[derive(Debug, Clone)]
+pub struct Calls {
+    pub thread: u16,
+    pub function: FunctionId,
+    /// Ranks of the communicator of a collective call; 0 for calls of other kinds.
+    pub group: u32,
+    /// Of [`crate::scale`].
+    pub size_class: usize,
+    pub cell: Cell,
+}
+
 /// One rank's tables.
 #[derive(Debug, Clone)]
 pub struct Rank {
@@ -259,12 +271,7 @@ impl Read {
         let mut peers: Vec<Peer> = Vec::new();
         for (_, of_thread) in &self.peers {
             peers.resize(peers.len().max(of_thread.len()), Peer::default());
-            for (sum, peer) in peers.iter_mut().zip(of_thread) {
-                sum.messages = sum.messages.wrapping_add(peer.messages);
-                sum.bytes = sum.bytes.wrapping_add(peer.bytes);
-                sum.operations = sum.operations.wrapping_add(peer.operations);
-                sum.operation_bytes = sum.operation_bytes.wrapping_add(peer.operation_bytes);
-            }
+            peers.iter_mut().zip(of_thread).for_each(|(sum, peer)| sum.add(peer));
         }
         Ok(Rank {
             header,

@@ -11,6 +11,7 @@
 //! Work is looked at often, load (which the kernel itself knows only to some ms, or tells at length) less often.
 
 mod frame;
+mod power;
 mod reader;
 mod series;
 mod tail;
@@ -20,6 +21,7 @@ mod writer;
 
 use machine::Reading;
 
+pub use power::PowerSamples;
 pub use reader::{CoreSamples, RankSamples, Samples, ThreadSamples};
 pub use series::{Series, Totals};
 pub use tail::Tail;

@@ -6,6 +6,7 @@
 //! sites = ["app", "core:1", "xdp:veth0:native"] # which may be used, or "all"
 //! duration = "10 s"                             # both limits are optional: whichever comes first
 //! count = 1000000                               # calls and messages that its offcodes were given, together
+//! objective = "host-cpu"                        # what the plan keeps small; or "latency", "spare=core:0"
 //!
 //! [[offcode]]                                   # the offcodes that the application itself requires
 //! create = "example.filter"                     # by package name or GUID
@@ -24,7 +25,7 @@
 //! content = "messages"
 //! buffers = 64
 //! buffer-size = "4 KiB"
-//! policy = "zero-copy"
+//! policy = "any"
 //!
 //! [agents.dpu-1]                                # for agent:dpu-1
 //! address = "192.0.2.7:7117"
@@ -43,10 +44,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use machine::{Bytes, Result, Site, XdpMode};
+use machine::{Bytes, Fault, Result, Site, XdpMode};
 use offcode::Specification;
 
 use crate::create::Wanted;
+use crate::objective::Objective;
 
 /// Larger files are refused unread.
 pub const LARGEST: Bytes = Bytes(1 << 20);
@@ -65,6 +67,8 @@ pub struct AppFile {
     pub duration: Option<Duration>,
     /// The application ends once its offcodes were given so many calls and messages, together.
     pub count: Option<u64>,
+    /// What its plan keeps small.
+    pub objective: Objective,
 }
 
 /// Which sites may be used.
@@ -102,6 +106,8 @@ pub struct NamedChannel {
     pub from: Party,
     pub to: Vec<Party>,
     pub specification: Specification,
+    /// Where it is written: 'APP.toml:12:1'.
+    pub place: String,
     /// Messages a second; 0: unknown.
     pub rate: u64,
 }
@@ -147,6 +153,39 @@ impl AppFile {
             rate: creation.rate,
         };
         self.offcodes.iter().map(wanted).collect()
+    }
+
+    /// Places an offcode that the file creates: 'OFFCODE=SITE', with the site as the file would write it.
+    ///
+    /// # Errors
+    /// The file creates no such offcode; no site, or one in another mode than the file says.
+    pub fn place(&mut self, text: &str) -> Result<()> {
+        let refuse = |cause: String, next: &str| Err(Fault::new(format!("place '{text}'"), cause, next));
+        let Some((wanted, at)) = text.split_once('=') else {
+            return refuse(
+                "it is not of the form OFFCODE=SITE".into(),
+                "write it like plimsoll.filter=xdp:eth0:native",
+            );
+        };
+        let Some(creation) = self.offcodes.iter_mut().find(|creation| creation.offcode == wanted) else {
+            return refuse(format!("the file creates no offcode {wanted}"), "name one of its [[offcode]] entries");
+        };
+        let chosen = Chosen::read(at)?;
+        creation.pin = Some(chosen.site.clone());
+        match &mut self.sites {
+            Sites::Named(sites) => match sites.iter().find(|one| one.site == chosen.site) {
+                Some(one) if one.mode != chosen.mode => {
+                    return refuse("the file names this hook in another mode".into(), "change one of the two");
+                }
+                Some(_) => {}
+                None => sites.push(chosen),
+            },
+            Sites::All if matches!(chosen.site, Site::Xdp(_)) => {
+                return refuse("the file says \"all\", which has no driver hook".into(), "name its sites in the file");
+            }
+            Sites::All => {}
+        }
+        Ok(())
     }
 
     /// `path` is what relative paths are resolved against and what faults name.

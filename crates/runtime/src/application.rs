@@ -5,16 +5,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use machine::{Costs, Fault, Result, Site};
-use offcode::{Activity, Attributes, Call, Channel, Manifest, OBSOLETE_TIME, Specification};
+use attach::control::Running;
+use linux::contention::Excluded;
+use linux::xdp::SharedWords;
+use machine::{Costs, Fault, Result, Site, SiteKind};
+use offcode::channel::Content;
+use offcode::{Activity, Attributes, Call, Channel, Guid, Manifest, OBSOLETE_TIME, Specification};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Catalogue;
 use crate::channels::Pathway;
-use crate::gang::{self, Seated};
+use crate::gang::{self, Bridged, Seated};
+use crate::migration::Mover;
+use crate::objective::Objective;
+use crate::possible::{self, Carriage, End, Facts, Origin, Side, Why};
 use crate::site::residents::Log;
-use crate::site::{Evidence, SiteDriver};
-use crate::switchboard::Switchboard;
+use crate::site::{Deployment, Evidence, SiteDriver};
+use crate::switchboard::{BridgeId, Switchboard};
 
 /// How long a call out of band may take unless the caller says otherwise.
 pub const CALL_LIMIT: Duration = Duration::from_secs(5);
@@ -26,24 +33,23 @@ const LOOK_FOR_OBSOLETE: Duration = Duration::from_millis(5);
 #[serde(transparent)]
 pub struct OffcodeId(pub(crate) usize);
 
-/// A line of `plimsoll ps`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Running {
-    pub offcode: String,
-    pub version: String,
-    pub site: Site,
-    pub attributes: Vec<(String, String)>,
-    /// Or why it could not be had.
-    pub evidence: std::result::Result<Evidence, String>,
-}
-
 pub(crate) struct Live {
     pub manifest: Arc<Manifest>,
     pub seated: Seated,
     pub attributes: Attributes,
+    facts: Facts,
+    /// Of its channels.
+    pub ends: Vec<End>,
+    /// What stands for its ends here since it moved to where memory is not shared, by their numbers.
+    pub bridges: Vec<BridgeId>,
+    /// Its uses where it was before.
+    pub before: u64,
     /// Its use when last looked at, and since when it is unchanged.
     used: (u64, Instant),
 }
+
+/// Opens a site that an offcode is to move to; what comes beside it is held as long as the runtime is.
+pub type Opener = Box<dyn FnMut(&Site) -> Result<(Box<dyn SiteDriver>, Option<Excluded>)> + Send>;
 
 type Handler = Box<dyn FnMut(&[u8], &mut dyn Channel) + Send>;
 
@@ -57,6 +63,13 @@ pub struct Runtime {
     looked: Instant,
     pub(crate) log: Log,
     pub(crate) costs: Costs,
+    pub(crate) objective: Objective,
+    opener: Option<Opener>,
+    /// Sites that can be opened.
+    closed: Vec<Site>,
+    /// Sites that are gone.
+    lost: Vec<usize>,
+    beside: Vec<Excluded>,
 }
 
 impl Runtime {
@@ -81,12 +94,90 @@ impl Runtime {
             looked,
             log,
             costs: Costs::modelled(),
+            objective: Objective::default(),
+            opener: None,
+            closed: Vec::new(),
+            lost: Vec::new(),
+            beside: Vec::new(),
         })
     }
 
     /// What crossings cost here. Without it a model is used.
     pub fn set_costs(&mut self, costs: Costs) {
         self.costs = costs;
+    }
+
+    /// What is kept small where an offcode is created without a pin.
+    pub fn set_objective(&mut self, objective: Objective) {
+        self.objective = objective;
+    }
+
+    /// How sites are opened that no offcode was placed at, once one is to move there, and which there are.
+    pub fn set_opener(&mut self, opener: Opener, closed: Vec<Site>) {
+        self.opener = Some(opener);
+        self.closed = closed;
+    }
+
+    /// Sites where an offcode could be moved, those that are open first.
+    pub(crate) fn offered(&self) -> Vec<Site> {
+        let mut sites: Vec<Site> = self.sites().cloned().collect();
+        let more: Vec<Site> = self.closed.iter().filter(|site| !sites.contains(site)).cloned().collect();
+        sites.extend(more);
+        sites
+    }
+
+    pub(crate) fn site_or_open(&mut self, site: &Site) -> Result<usize> {
+        if let Some(at) = self.sites.iter().position(|driver| driver.site() == site) {
+            return Ok(at);
+        }
+        let Some(opener) = &mut self.opener else {
+            let known: Vec<_> = self.sites.iter().map(|driver| driver.site().to_string()).collect();
+            let cause = format!("this runtime has no such site; it has {}", known.join(", "));
+            return Err(Fault::new(site.to_string(), cause, "name one of these"));
+        };
+        let (driver, beside) = opener(site)?;
+        self.beside.extend(beside);
+        self.sites.push(driver);
+        Ok(self.sites.len() - 1)
+    }
+
+    /// Names and specifications of a running offcode's channels, by their numbers.
+    pub(crate) fn channels(&mut self, offcode: OffcodeId) -> Result<Vec<(String, Specification)>> {
+        let live = self.live(offcode)?;
+        if live.seated.bridged {
+            let known = live.bridges.iter().filter_map(|&bridge| self.switchboard.stands_for(bridge));
+            return Ok(known.collect());
+        }
+        let seated = live.seated;
+        let ends = self.sites[seated.site].ends(seated.slot)?;
+        Ok(ends.into_iter().map(|end| (end.name, end.specification)).collect())
+    }
+
+    pub(crate) fn take_bridges(&mut self, offcode: OffcodeId) -> Vec<BridgeId> {
+        let live = self.live.get_mut(offcode.0).and_then(Option::as_mut);
+        live.map(|live| std::mem::take(&mut live.bridges)).unwrap_or_default()
+    }
+
+    pub(crate) fn set_bridges(&mut self, offcode: OffcodeId, bridges: Vec<BridgeId>) {
+        if let Some(live) = self.live.get_mut(offcode.0).and_then(Option::as_mut) {
+            live.bridges = bridges;
+        }
+    }
+
+    /// A move has brought an offcode to the site of number `target`.
+    pub(crate) fn reseat(&mut self, mover: &Mover, target: usize) -> Result<()> {
+        let Some((id, deployment, facts, slot, bridges)) = mover.place() else { return Ok(()) };
+        let old = self.live(id)?.seated;
+        let uses = self.sites[old.site].evidence(old.slot).map_or(0, |evidence| evidence.uses);
+        if let Some(live) = self.live.get_mut(id.0).and_then(Option::as_mut) {
+            let bridged = !bridges.is_empty();
+            live.seated = Seated { site: target, slot, party: old.party, bridged };
+            live.manifest = deployment.manifest.clone();
+            live.facts = facts.clone();
+            live.bridges = bridges.to_vec();
+            live.before += uses;
+        }
+        Ok(())
     }
 
     pub fn catalogue(&self) -> &Catalogue {
@@ -103,9 +194,51 @@ impl Runtime {
         })
     }
 
-    pub(crate) fn enlist(&mut self, manifest: Arc<Manifest>, seated: Seated, attributes: Attributes) -> OffcodeId {
-        self.live.push(Some(Live { manifest, seated, attributes, used: (0, Instant::now()) }));
-        OffcodeId(self.live.len() - 1)
+    pub(crate) fn enlist(&mut self, deployment: Deployment, seated: Seated) -> Result<()> {
+        let Deployment { manifest, attributes, name, .. } = deployment;
+        let kind = self.sites[seated.site].site().kind();
+        let facts = self.catalogue.facts(&manifest, kind).map_err(|why| why.fault(format!("offcode {name}")))?;
+        self.live.push(Some(Live {
+            manifest,
+            seated,
+            attributes,
+            facts,
+            ends: Vec::new(),
+            bridges: Vec::new(),
+            before: 0,
+            used: (0, Instant::now()),
+        }));
+        Ok(())
+    }
+
+    pub(crate) fn enlist_bridges(&mut self, bridged: Bridged) {
+        for (party, bridge) in bridged {
+            let live = self.live.iter_mut().flatten().find(|live| live.seated.party == party);
+            live.into_iter().for_each(|live| live.bridges.push(bridge));
+        }
+    }
+
+    pub(crate) fn note(&mut self, offcode: OffcodeId, end: End) {
+        if let Some(live) = self.live.get_mut(offcode.0).and_then(Option::as_mut) {
+            live.ends.push(end);
+        }
+    }
+
+    /// Whether the offcode can have one more end of a channel where it is; what there is of the channel then.
+    fn can_have(
+        &self,
+        offcode: OffcodeId,
+        name: &str,
+        (side, attached): (Side, usize),
+        specification: Specification,
+    ) -> Result<(Seated, End)> {
+        let live = self.live(offcode)?;
+        let ground = self.sites[live.seated.site].ground();
+        let end = End { name: name.into(), specification, side, attached, origin: Origin::Program };
+        let all: Vec<End> = live.ends.iter().cloned().chain([end.clone()]).collect();
+        let refused = |why: Why| why.fault(format!("offcode {} at {}", live.manifest.package.name, ground.site));
+        possible::ends(&ground, &live.facts, &all).map_err(refused)?;
+        Ok((live.seated, end))
     }
 
     /// The running offcode of this name or GUID.
@@ -113,6 +246,12 @@ impl Runtime {
         let guid = wanted.parse().ok();
         let is = |live: &Live| live.manifest.package.name == wanted || Some(live.manifest.package.guid) == guid;
         self.live.iter().position(|live| live.as_ref().is_some_and(is)).map(OffcodeId)
+    }
+
+    /// What a map or a variable of an offcode's object holds.
+    pub fn map(&mut self, offcode: OffcodeId, name: &str) -> Result<linux::xdp::Dump> {
+        let seated = self.live(offcode)?.seated;
+        self.sites[seated.site].map(seated.slot, name)
     }
 
     pub fn site_of(&self, offcode: OffcodeId) -> Result<&Site> {
@@ -125,7 +264,12 @@ impl Runtime {
         let Runtime { switchboard, sites, .. } = self;
         let result = switchboard.invoke(party, call.message()?, CALL_LIMIT, || {
             for site in sites.iter_mut() {
-                site.turn()?;
+                // Of one that is gone the application hears in `turn`.
+                if let Err(fault) = site.turn()
+                    && site.lost().is_none()
+                {
+                    return Err(fault);
+                }
             }
             Ok(())
         })?;
@@ -145,27 +289,32 @@ impl Runtime {
 
     /// Step two: constructs the endpoint at the offcode's site and tells the offcode, which knows the channel by `name`.
     pub fn attach(&mut self, channel: &mut Pathway, offcode: OffcodeId, name: &str) -> Result<()> {
-        let seated = self.live(offcode)?.seated;
-        let site = &mut self.sites[seated.site];
         let outer = |fault: Fault| fault.within(format!("channel '{name}'"));
-        match channel.specification().cast {
-            offcode::Cast::Unicast if channel.is_taken() => Err(Fault::new(
-                format!("channel '{name}'"),
-                "it is unicast and an offcode is attached to it",
-                "create it as multicast, or create another one",
-            )),
-            offcode::Cast::Multicast if site.adopts() => {
-                let reader = channel.reader().map_err(outer)?;
-                site.adopt(seated.slot, name, Box::new(reader)).map(|_| ()).map_err(outer)
-            }
-            _ => {
-                // To a reader elsewhere a multicast channel is one more way with two ends.
-                let specification = Specification { cast: offcode::Cast::Unicast, ..*channel.specification() };
-                let end = site.connect(seated.slot, name, specification).map_err(outer)?;
-                channel.take(end);
-                Ok(())
-            }
+        if channel.is_taken() {
+            let next = "create it as multicast, or create another one";
+            return Err(outer(Fault::new("its other end", "it is unicast and an offcode is attached to it", next)));
         }
+        let (seated, end) = self.can_have(offcode, name, (Side::Attached, 1), *channel.specification())?;
+        let site = &mut self.sites[seated.site];
+        let shared = Carriage::between(SiteKind::App, site.site().kind()) == Carriage::Memory;
+        let mut bridged = Bridged::new();
+        if shared && channel.specification().cast == offcode::Cast::Multicast {
+            let reader = channel.reader().map_err(outer)?;
+            site.adopt(seated.slot, name, Box::new(reader)).map_err(outer)?;
+        } else {
+            // To a reader elsewhere a multicast channel is one more way with two ends.
+            let specification = Specification { cast: offcode::Cast::Unicast, ..*channel.specification() };
+            let mut near = site.connect(seated.slot, name, specification).map_err(outer)?;
+            if seated.bridged {
+                let (end, bridge) = self.switchboard.bridge_anew(name, near).map_err(outer)?;
+                bridged.push((seated.party, bridge));
+                near = end;
+            }
+            channel.take(near);
+        }
+        self.note(offcode, end);
+        self.enlist_bridges(bridged);
+        Ok(())
     }
 
     /// Joins two running offcodes by a channel that each knows under its own name for it.
@@ -175,8 +324,14 @@ impl Runtime {
         (to, their_name): (OffcodeId, &str),
         specification: Specification,
     ) -> Result<()> {
-        let (from, to) = (self.live(from)?.seated, self.live(to)?.seated);
-        gang::join(&mut self.sites, &self.switchboard, (from, our_name), (to, their_name), specification)
+        let (creator, ours) = self.can_have(from, our_name, (Side::Creator, 1), specification)?;
+        let (attached, theirs) = self.can_have(to, their_name, (Side::Attached, 1), specification)?;
+        let both = ((creator, our_name), (attached, their_name));
+        let bridged = gang::join(&mut self.sites, &self.switchboard, both.0, both.1, specification)?;
+        self.enlist_bridges(bridged);
+        self.note(from, ours);
+        self.note(to, theirs);
+        Ok(())
     }
 
     /// A multicast channel from one running offcode to several, all of which know it under one name.
@@ -189,20 +344,14 @@ impl Runtime {
         to: &[OffcodeId],
         specification: Specification,
     ) -> Result<()> {
-        let seated = self.live(from)?.seated;
-        if !self.sites[seated.site].adopts() {
-            let site = self.sites[seated.site].site();
-            return Err(Fault::new(
-                format!("multicast channel '{name}' from {site}"),
-                "this site shares no memory with this process",
-                "create a unicast channel to each reader",
-            ));
-        }
+        let (seated, end) = self.can_have(from, name, (Side::Creator, to.len()), specification)?;
         let mut pathway = self.create_channel(specification)?;
         for &reader in to {
             self.attach(&mut pathway, reader, name)?;
         }
-        self.sites[seated.site].adopt(seated.slot, name, Box::new(pathway)).map(|_| ())
+        self.sites[seated.site].adopt(seated.slot, name, Box::new(pathway))?;
+        self.note(from, end);
+        Ok(())
     }
 
     /// Registers a dispatch handler: in each turn it gets every message that has arrived on the channel.
@@ -210,22 +359,56 @@ impl Runtime {
         self.handled.push((channel, Box::new(handler)));
     }
 
-    /// Gives a running offcode an endpoint that was made elsewhere, such as for another process.
+    /// Gives a running offcode an endpoint that was made elsewhere, such as for another process. Where its site shares no
+    /// memory with this process, the runtime hands on what comes from either end.
+    pub fn adopt(&mut self, offcode: OffcodeId, name: &str, end: Box<dyn Channel>) -> Result<()> {
+        let specification = *end.specification();
+        let live = self.live(offcode)?;
+        if matches!(live.facts, Facts::Bpf(_)) && specification.content == Content::Calls {
+            // A program of the hook carries calls out, for any number of callers.
+            let seated = live.seated;
+            let subject = || format!("offcode {}", live.manifest.package.name);
+            possible::called(&live.facts, "another process", Origin::Program).map_err(|why| why.fault(subject()))?;
+            let theirs = self.sites[seated.site].connect(seated.slot, "", specification)?;
+            self.switchboard.relay(end, theirs);
+            return Ok(());
+        }
+        let (seated, noted) = self.can_have(offcode, name, (Side::Attached, 1), specification)?;
+        let site = &mut self.sites[seated.site];
+        match Carriage::between(SiteKind::App, site.site().kind()) {
+            Carriage::Memory => drop(site.adopt(seated.slot, name, end)?),
+            _ => self.switchboard.relay(end, site.connect(seated.slot, name, specification)?),
+        }
+        self.note(offcode, noted);
+        Ok(())
+    }
+
+    /// The process that had this end of a channel has left: its name may be used again.
+    pub fn free(&mut self, offcode: OffcodeId, name: &str) {
+        if let Some(live) = self.live.get_mut(offcode.0).and_then(Option::as_mut) {
+            live.ends.retain(|end| end.name != name);
+        }
+    }
+
+    /// Whether the offcode has this interface.
     ///
     /// # Errors
-    /// Its site does not share memory with this process.
-    pub fn adopt(&mut self, offcode: OffcodeId, name: &str, end: Box<dyn Channel>) -> Result<()> {
-        let seated = self.live(offcode)?.seated;
-        let site = &mut self.sites[seated.site];
-        if !site.adopts() {
-            let subject = format!("channel '{name}' to {}", site.site());
-            return Err(Fault::new(
-                subject,
-                "this site shares no memory with other processes",
-                "attach to it from here",
-            ));
+    /// It has not: which it has.
+    pub fn serves(&self, offcode: OffcodeId, interface: Guid) -> Result<()> {
+        let package = &self.live(offcode)?.manifest.package;
+        if package.interfaces.iter().any(|one| one.guid == interface) {
+            return Ok(());
         }
-        site.adopt(seated.slot, name, end).map(|_| ())
+        let has: Vec<_> = package.interfaces.iter().map(|one| format!("{} ({})", one.name, one.guid)).collect();
+        let has = if has.is_empty() { "none".into() } else { has.join(", ") };
+        let cause = format!("it does not serve interface {interface}; it has {has}");
+        Err(Fault::new(format!("offcode {}", package.name), cause, "build against the interface that it has"))
+    }
+
+    /// A shared array of an offcode's body at a driver hook, as memory that the application works with in place.
+    pub fn shared(&self, offcode: OffcodeId, map: &str) -> Result<SharedWords> {
+        let seated = self.live(offcode)?.seated;
+        self.sites[seated.site].shared(seated.slot, map)
     }
 
     pub fn attribute(&self, offcode: OffcodeId, name: &str) -> Result<Option<&str>> {
@@ -242,12 +425,7 @@ impl Runtime {
 
     /// Gives the offcodes at `app` their turn, runs dispatch handlers, and removes what has become obsolete.
     pub fn turn(&mut self) -> Result<Activity> {
-        let mut activity = Activity::Idle;
-        for site in &mut self.sites {
-            if site.turn()? == Activity::Worked {
-                activity = Activity::Worked;
-            }
-        }
+        let mut activity = self.turn_sites()?;
         for (channel, handler) in &mut self.handled {
             let mut message = Vec::new();
             while channel.read_with(&mut |arrived| message = arrived.to_vec())? {
@@ -262,12 +440,29 @@ impl Runtime {
         Ok(activity)
     }
 
+    fn turn_sites(&mut self) -> Result<Activity> {
+        let mut activity = Activity::Idle;
+        for n in 0..self.sites.len() {
+            match (self.sites[n].turn(), self.sites[n].lost()) {
+                (Ok(turned), _) => activity = if turned == Activity::Worked { turned } else { activity },
+                (Err(_), Some(why)) => {
+                    if !self.lost.contains(&n) {
+                        self.lost.push(n);
+                        self.site_lost(n, &why);
+                    }
+                }
+                (Err(fault), None) => return Err(fault),
+            }
+        }
+        Ok(activity)
+    }
+
     fn remove_obsolete(&mut self) -> Result<()> {
         for index in 0..self.live.len() {
             let Some(live) = &self.live[index] else { continue };
             let Some(limit) = live.attributes.get(OBSOLETE_TIME).and_then(|ms| ms.parse().ok()) else { continue };
             let evidence = self.sites[live.seated.site].evidence(live.seated.slot)?;
-            let used = evidence.uses;
+            let used = evidence.uses + live.before;
             let Some(live) = &mut self.live[index] else { continue };
             if used != live.used.0 {
                 live.used = (used, Instant::now());
@@ -290,6 +485,9 @@ impl Runtime {
     pub fn stop(&mut self, offcode: OffcodeId) -> Result<()> {
         let Some(live) = self.live.get_mut(offcode.0).and_then(Option::take) else { return Ok(()) };
         self.switchboard.remove(live.seated.party);
+        for bridge in live.bridges {
+            self.switchboard.take_back(bridge);
+        }
         let name = &live.manifest.package.name;
         self.sites[live.seated.site].remove(live.seated.slot).map_err(|fault| fault.within(format!("offcode {name}")))
     }
@@ -304,7 +502,10 @@ impl Runtime {
                 version: live.manifest.package.version.clone(),
                 site: site.site().clone(),
                 attributes: live.attributes.iter().map(|(n, v)| (n.into(), v.into())).collect(),
-                evidence: site.evidence(live.seated.slot).map_err(|fault| fault.to_string()),
+                evidence: match site.evidence(live.seated.slot) {
+                    Ok(evidence) => Ok(Evidence { uses: evidence.uses + live.before, ..evidence }),
+                    Err(fault) => Err(fault.to_string()),
+                },
             });
         }
         lines

@@ -1,5 +1,7 @@
 //! From an application file to a running application.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use linux::contention::Excluded;
@@ -8,18 +10,20 @@ use offcode::depot::Depot;
 use offcode::{Channel, Registry};
 use placement::Effort;
 
-use crate::app_file::{AppFile, NamedChannel, Party};
+use crate::app_file::{Agent, AppFile, NamedChannel, Party};
 use crate::application::{OffcodeId, Runtime};
 use crate::catalogue::Catalogue;
 use crate::channels::Pathway;
 use crate::costs;
 use crate::create::Wanted;
-use crate::draft::draft;
+use crate::draft::{build, draft};
 use crate::expectation::{self, Expectation};
 use crate::grounds;
-use crate::layout::Ground;
+use crate::layout::{Ground, Knowledge};
+use crate::measured::Earlier;
+use crate::objective::Objective;
 use crate::site::SiteDriver;
-use crate::site::agent::AgentSite;
+use crate::site::agent::Connection;
 use crate::site::app::AppSite;
 use crate::site::core::{CoreSite, Protection};
 use crate::site::residents::{Log, Residents};
@@ -43,29 +47,36 @@ pub struct Planned<'a> {
     file: &'a AppFile,
     catalogue: Catalogue,
     costs: Costs,
+    objective: Objective,
     /// With a pin each.
     wanted: Vec<Wanted>,
-    /// Those that the plan uses.
+    /// Those that the plan uses come first.
     grounds: Vec<Ground>,
+    used: usize,
     notes: Vec<String>,
     /// What its offcodes are expected to take where they are.
     pub expected: Vec<Expectation>,
 }
 
-/// Gives the offcodes of `file` their places. Those that are not in its depots come from `registry`.
+/// Gives the offcodes of `file` their places, such that `objective` is kept small, by the costs of this machine and what
+/// `earlier` runs measured. Those that are not in its depots come from `registry`.
 ///
 /// # Errors
 /// No plan satisfies the file.
-pub fn plan(file: &AppFile, registry: Registry) -> Result<Planned<'_>> {
+pub fn plan<'a>(file: &'a AppFile, registry: Registry, objective: &Objective, earlier: Earlier) -> Result<Planned<'a>> {
     let depots = file.depots.iter().map(|folder| Depot::open(folder)).collect::<Result<Vec<_>>>()?;
     let catalogue = Catalogue::new(registry, depots)?;
     let usable = linux::affinity::allowed()?;
-    let grounds = grounds::survey(file, &Machine::read(&Source::live())?, &usable);
+    let mut grounds = grounds::survey(file, &Machine::read(&Source::live())?, &usable);
+    grounds::ask(file, &mut grounds);
     let (costs, uncertain) = costs::known()?;
     let mut wanted: Vec<Wanted> = file.wanted();
-    let drafted = draft(&catalogue, &grounds, &costs, &wanted, &file.channels, &[])?;
-    let plan = placement::solve(&drafted.layout, &Effort::default())?;
-    let expected = expectation::expect(&catalogue, &drafted.closure, &drafted.layout, &grounds, &plan, &costs)?;
+    let build = build(&catalogue);
+    let know = Knowledge { costs: &costs, build: &build, earlier, objective };
+    let drafted = draft(&catalogue, &grounds, &know, &wanted, &file.channels, &[])?;
+    let plan = placement::solve(&drafted.laid.layout, &Effort::default())?;
+    let expected = expectation::expect(&catalogue, &drafted, &grounds, &plan, &know)?;
+    drop(build);
     for (member, ground) in drafted.closure.members.iter().zip(&plan.assignment) {
         // What the file does not name is pulled or ganged along, and gets its place in the same way.
         let package = &member.manifest.package;
@@ -76,9 +87,12 @@ pub fn plan(file: &AppFile, registry: Registry) -> Result<Planned<'_>> {
             None => wanted.push(Wanted { offcode: package.name.clone(), pin, ..Wanted::default() }),
         }
     }
-    let used = |n: &usize| plan.assignment.iter().any(|ground| ground.0 == *n);
-    let grounds = grounds.into_iter().enumerate().filter(|(n, _)| used(n)).map(|(_, ground)| ground).collect();
-    Ok(Planned { file, catalogue, costs, wanted, grounds, notes: Vec::from_iter(uncertain), expected })
+    let is_used = |n: usize| plan.assignment.iter().any(|ground| ground.0 == n);
+    let (used, spare): (Vec<_>, Vec<_>) = grounds.into_iter().enumerate().partition(|(n, _)| is_used(*n));
+    let count = used.len();
+    let grounds = used.into_iter().chain(spare).map(|(_, ground)| ground).collect();
+    let (objective, notes) = (objective.clone(), Vec::from_iter(uncertain));
+    Ok(Planned { file, catalogue, costs, objective, wanted, grounds, used: count, notes, expected })
 }
 
 /// Starts what was planned, all or nothing. Only sites that the plan uses are opened: a dedicated core that polls for
@@ -87,30 +101,40 @@ pub fn plan(file: &AppFile, registry: Registry) -> Result<Planned<'_>> {
 /// # Errors
 /// A site cannot be opened; a step of the start failed and everything was rolled back.
 pub fn start(planned: Planned, protection: Protection, log: Log) -> Result<Assembly> {
-    let Planned { file, catalogue, costs, wanted, grounds, mut notes, .. } = planned;
-    let origin = Instant::now();
+    let Planned { file, catalogue, costs, objective, wanted, grounds, used, mut notes, .. } = planned;
+    let mut opening = Opening {
+        grounds,
+        agents: file.agents.clone(),
+        connections: BTreeMap::new(),
+        protection,
+        origin: Instant::now(),
+        log: log.clone(),
+    };
     let mut sites: Vec<Box<dyn SiteDriver>> = Vec::new();
     let mut beside = Vec::new();
-    for ground in &grounds {
-        match &ground.site {
-            Site::App => sites.push(Box::new(AppSite::new(Residents::new(Site::App, origin, log.clone())))),
-            Site::Core(core) => {
-                let (site, excluded) = CoreSite::protected(*core, protection, origin, log.clone())?;
-                notes.extend(site.placed().notes.iter().cloned());
-                if protection != Protection::Nothing {
-                    notes.push(format!("{core} is protected by {}", site.protection()));
-                }
-                beside.extend(excluded);
-                sites.push(Box::new(site));
-            }
-            Site::Xdp(interface) => {
-                sites.push(Box::new(XdpSite::open(interface, ground.mode.unwrap_or(XdpMode::Native))?));
-            }
-            Site::Agent(name) => sites.push(Box::new(agent(file, name)?)),
-        }
+    for n in 0..used {
+        let site = opening.grounds[n].site.clone();
+        let (driver, excluded) = opening.open(&site, &mut notes)?;
+        beside.extend(excluded);
+        sites.push(driver);
     }
-    let mut runtime = Runtime::new(catalogue, sites, log)?;
+    let mut runtime = Runtime::new(catalogue, sites, log.clone())?;
     runtime.set_costs(costs);
+    let closed = opening.grounds[used..].iter().filter(|ground| ground.closed.is_none());
+    let closed = closed.map(|ground| ground.site.clone()).collect();
+    let opener = move |site: &Site| {
+        if let Some(why) =
+            opening.grounds.iter().find(|ground| ground.site == *site).and_then(|ground| ground.closed.as_ref())
+        {
+            return Err(Fault::new(site.to_string(), why.clone(), "name another site"));
+        }
+        let mut notes = Vec::new();
+        let opened = opening.open(site, &mut notes);
+        notes.iter().for_each(|note| log(note));
+        opened
+    };
+    runtime.set_opener(Box::new(opener), closed);
+    runtime.set_objective(objective);
     runtime.create_offcodes(&wanted)?;
     let mut channels = Vec::new();
     for channel in &file.channels {
@@ -118,6 +142,48 @@ pub fn start(planned: Planned, protection: Protection, log: Log) -> Result<Assem
         channels.extend(connect(&mut runtime, channel).map_err(outer)?.map(|pathway| (channel.name.clone(), pathway)));
     }
     Ok(Assembly { runtime, channels, notes, arrived: 0, _beside: beside })
+}
+
+/// What it takes to open a site of the file.
+struct Opening {
+    grounds: Vec<Ground>,
+    agents: BTreeMap<String, Agent>,
+    connections: BTreeMap<String, Arc<Connection>>,
+    protection: Protection,
+    origin: Instant,
+    log: Log,
+}
+
+impl Opening {
+    fn open(&mut self, site: &Site, notes: &mut Vec<String>) -> Result<(Box<dyn SiteDriver>, Option<Excluded>)> {
+        let Some(ground) = self.grounds.iter().find(|ground| ground.site == *site) else {
+            let known: Vec<_> = self.grounds.iter().map(|ground| ground.site.to_string()).collect();
+            let cause = format!("the application file offers no such site; it offers {}", known.join(", "));
+            return Err(Fault::new(site.to_string(), cause, "name one of these, or add it to the file's sites"));
+        };
+        let (origin, log) = (self.origin, self.log.clone());
+        Ok(match site {
+            Site::App => (Box::new(AppSite::new(Residents::new(Site::App, origin, log))), None),
+            Site::Core(core) => {
+                let (site, excluded) = CoreSite::protected(*core, self.protection, origin, log)?;
+                notes.extend(site.placed().notes.iter().cloned());
+                if self.protection != Protection::Nothing {
+                    notes.push(format!("{core} is protected by {}", site.protection()));
+                }
+                (Box::new(site), excluded)
+            }
+            Site::Xdp(interface) => (Box::new(XdpSite::open(interface, ground.mode.unwrap_or(XdpMode::Native))?), None),
+            Site::Agent(name) => {
+                // Several sites of one agent are reached by one connection.
+                let (host, part) = site.agent().unwrap_or((name, None));
+                let connection = match self.connections.get(host) {
+                    Some(connection) => connection.clone(),
+                    None => self.connections.entry(host.to_owned()).or_insert(agent(&self.agents, host)?).clone(),
+                };
+                (Box::new(connection.site(part)?), None)
+            }
+        })
+    }
 }
 
 impl Assembly {
@@ -137,11 +203,11 @@ impl Assembly {
     }
 }
 
-fn agent(file: &AppFile, name: &str) -> Result<AgentSite> {
-    let agent = file.agents.get(name).ok_or_else(|| {
+pub(crate) fn agent(agents: &BTreeMap<String, Agent>, name: &str) -> Result<Arc<Connection>> {
+    let agent = agents.get(name).ok_or_else(|| {
         Fault::new(format!("agent:{name}"), "the file does not say its address", format!("add [agents.{name}] to it"))
     })?;
-    AgentSite::join(name, &agent.address, agent.keys.as_deref())
+    Connection::open(name, &agent.address, agent.keys.as_deref())
 }
 
 fn found(runtime: &Runtime, party: &Party) -> Result<OffcodeId> {

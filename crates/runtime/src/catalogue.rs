@@ -1,26 +1,40 @@
 //! All offcodes that a runtime can create: those linked into the program and those in depots.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use machine::{Fault, Result, SiteKind};
-use offcode::depot::Depot;
+use machine::{Fault, SiteKind};
+use offcode::depot::{Depot, ODF, Stored};
 use offcode::manifest::BodyKind;
+use offcode::odf::{self, Part};
 use offcode::{Guid, Manifest, Registry};
 
-use crate::site::Code;
+use crate::possible::{Facts, Origin, Rule, Why};
+use crate::site::{Code, Libraries};
+
+/// A package that a program carries in itself, with what its bodies share with the program.
+#[derive(Clone)]
+pub struct Linked {
+    pub manifest: Arc<Manifest>,
+    /// By the kind of site that each is for.
+    pub bodies: Vec<(SiteKind, Code)>,
+}
 
 /// Where manifests and code come from.
 #[derive(Default)]
 pub struct Catalogue {
     registry: Registry,
+    linked: Vec<Linked>,
     depots: Vec<Depot>,
     manifests: Vec<Arc<Manifest>>,
+    /// Of bodies that were looked at.
+    facts: Mutex<HashMap<(Guid, SiteKind), Result<Facts, Why>>>,
 }
 
 impl Catalogue {
     /// # Errors
     /// Two offcodes, or two interfaces, that share a GUID without being the same.
-    pub fn new(registry: Registry, depots: Vec<Depot>) -> Result<Catalogue> {
+    pub fn new(registry: Registry, depots: Vec<Depot>) -> Result<Catalogue, Fault> {
         let mut manifests = registry.manifests()?;
         for manifest in depots.iter().flat_map(Depot::packages).map(|package| &package.manifest) {
             let clash = manifests.iter().find(|other| {
@@ -29,7 +43,7 @@ impl Catalogue {
             });
             match clash {
                 // The package of what is linked in: its ODF is known already.
-                Some(same) if same == manifest => {}
+                Some(same) if same.unpackaged() == manifest.unpackaged() => {}
                 Some(other) => {
                     return Err(Fault::new(
                         format!("offcode {} ({})", manifest.package.name, manifest.package.guid),
@@ -40,7 +54,13 @@ impl Catalogue {
                 None => manifests.push(manifest.clone()),
             }
         }
-        Ok(Catalogue { registry, depots, manifests })
+        Ok(Catalogue { registry, linked: Vec::new(), depots, manifests, facts: Mutex::default() })
+    }
+
+    /// The packages of the program itself, and nothing else.
+    pub fn linked(linked: Vec<Linked>) -> Catalogue {
+        let manifests = linked.iter().map(|one| one.manifest.clone()).collect();
+        Catalogue { linked, manifests, ..Catalogue::default() }
     }
 
     pub fn manifests(&self) -> &[Arc<Manifest>] {
@@ -48,7 +68,7 @@ impl Catalogue {
     }
 
     /// The manifest of a GUID or package name.
-    pub fn find(&self, wanted: &str) -> Result<Arc<Manifest>> {
+    pub fn find(&self, wanted: &str) -> Result<Arc<Manifest>, Fault> {
         let guid: Option<Guid> = wanted.parse().ok();
         let found = self.manifests.iter().find(|m| m.package.name == wanted || Some(m.package.guid) == guid);
         found.cloned().ok_or_else(|| {
@@ -63,24 +83,39 @@ impl Catalogue {
         })
     }
 
-    /// The code for one kind of site: native where it is linked in, else from the depot.
-    pub fn code(&self, manifest: &Manifest, site: SiteKind) -> Result<Code> {
+    /// The code for one kind of site: native where it is linked in or packaged for this machine, else what the depot has.
+    pub fn code(&self, manifest: &Manifest, site: SiteKind) -> Result<Code, Fault> {
+        self.code_in(&self.depots, manifest, site)
+    }
+
+    /// The same, from these depots. A linked-in body is of the version whose manifest is linked in.
+    pub(crate) fn code_in(&self, depots: &[Depot], manifest: &Manifest, site: SiteKind) -> Result<Code, Fault> {
         let package = &manifest.package;
+        let linked = self.linked.iter().find(|one| one.manifest.package.guid == package.guid);
+        if let Some((_, code)) = linked.and_then(|one| one.bodies.iter().find(|(kind, _)| *kind == site)) {
+            return Ok(code.clone());
+        }
         let mut bodies: Vec<_> = package.bodies.iter().filter(|body| body.sites.contains(&site)).collect();
         bodies.sort_by_key(|body| body.kind);
+        let stored = depots.iter().find_map(|depot| depot.by_guid(package.guid));
         for body in bodies {
             match body.kind {
                 BodyKind::Native => {
-                    if let Some(constructor) = self.registry.constructor(&package.guid, site)? {
+                    if self.registry.manifests()?.iter().any(|linked| **linked == *manifest)
+                        && let Some(constructor) = self.registry.constructor(&package.guid, site)?
+                    {
                         return Ok(Code::Native(constructor));
+                    }
+                    if let Some(stored) = stored
+                        && let Some(libraries) = Libraries::of(stored, site)?
+                    {
+                        return Ok(Code::Library(libraries));
                     }
                 }
                 kind => {
-                    for depot in &self.depots {
-                        let Some(stored) = depot.by_guid(package.guid) else { continue };
-                        if let Some(bytes) = stored.load(body)? {
-                            return Ok(if kind == BodyKind::Wasm { Code::Wasm(bytes) } else { Code::Bpf(bytes) });
-                        }
+                    if let (Some(stored), Some(file)) = (stored, &body.file) {
+                        let bytes = stored.load(file)?;
+                        return Ok(if kind == BodyKind::Wasm { Code::Wasm(bytes) } else { Code::Bpf(bytes) });
                     }
                 }
             }
@@ -90,5 +125,51 @@ impl Catalogue {
             format!("there is no code of it for sites of kind {site}"),
             "link its native body in, or name a depot that holds its other bodies",
         ))
+    }
+
+    fn stored(&self, offcode: Guid) -> Option<&Stored> {
+        self.depots.iter().find_map(|depot| depot.by_guid(offcode))
+    }
+
+    /// Takes the packages of a depot in place of those of the same GUIDs.
+    pub(crate) fn replace(&mut self, depot: &Depot) {
+        for manifest in depot.packages().iter().map(|stored| &stored.manifest) {
+            let guid = manifest.package.guid;
+            self.manifests.retain(|old| old.package.guid != guid);
+            self.manifests.push(manifest.clone());
+            let facts = self.facts.get_mut().unwrap_or_else(PoisonError::into_inner);
+            facts.retain(|(of, _), _| *of != guid);
+        }
+        self.depots.insert(0, depot.clone());
+    }
+
+    /// What is known of the body for one kind of site. Each is looked at once.
+    ///
+    /// # Errors
+    /// There is none, or it cannot run there.
+    pub fn facts(&self, manifest: &Manifest, site: SiteKind) -> Result<Facts, Why> {
+        let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = || match self.code(manifest, site) {
+            Ok(code) => Facts::read(manifest, &code),
+            Err(fault) => Err(Why {
+                rule: Rule::Body,
+                sentence: fault.cause().to_owned(),
+                next: fault.next().to_owned(),
+                at: Some(Origin::Manifest(manifest.package.guid, Part::Target(site))),
+            }),
+        };
+        known.entry((manifest.package.guid, site)).or_insert_with(read).clone()
+    }
+
+    /// File, line and column of a demand: 'example.filter/odf.xml:26:5'; of a linked-in type its file and line.
+    pub fn place(&self, origin: &Origin) -> Option<String> {
+        let (guid, part) = match origin {
+            Origin::Manifest(guid, part) => (guid, part),
+            Origin::File(place) => return Some(place.clone()),
+            Origin::Program => return None,
+        };
+        let Some(stored) = self.stored(*guid) else { return self.registry.place(guid).map(str::to_owned) };
+        let (line, column) = odf::place(&std::fs::read(stored.odf()).ok()?, part)?;
+        Some(format!("{}/{ODF}:{line}:{column}", stored.manifest.package.name))
     }
 }

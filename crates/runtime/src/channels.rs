@@ -8,18 +8,7 @@ use offcode::channel::Counted;
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 use ports::channel::{Reader, Writer};
 
-/// Whether a channel of this kind can be at all.
-pub(crate) fn possible(specification: &Specification) -> Result<()> {
-    let buffers = &specification.buffers;
-    let refuse = |cause: String, next: &str| Err(Fault::new("channel", cause, next));
-    if !buffers.count.is_power_of_two() || !(4..=65536).contains(&buffers.count) {
-        return refuse(format!("it cannot have {} buffers", buffers.count), "choose a power of two from 4 to 65536");
-    }
-    if buffers.size.0 == 0 || buffers.size.0 > 1 << 30 {
-        return refuse(format!("its buffers cannot be of {}", buffers.size), "choose 1 byte to 1 GiB");
-    }
-    Ok(())
-}
+use crate::possible;
 
 enum Near {
     /// Nobody is attached yet.
@@ -72,7 +61,7 @@ impl Pathway {
     /// # Errors
     /// Buffers that cannot be had.
     pub fn create(specification: Specification) -> Result<Pathway> {
-        possible(&specification)?;
+        possible::shape(&specification).map_err(|why| why.fault("channel"))?;
         let near = match specification.cast {
             Cast::Unicast => Near::Alone,
             Cast::Multicast => Near::Multicast { shared: None, others: Vec::new() },

@@ -1,10 +1,7 @@
-//! The way into a running runtime from outside: `plimsoll ps`, `plimsoll stop`, and other processes that want a channel
-//! to one of its offcodes.
-//!
-//! One JSON line each way over an abstract socket that carries the process's number, and the PID namespace in which that
-//! counts, and ends with it.
+//! A runtime's end of what other processes ask of it: `plimsoll ps`, `plimsoll stop`, and those that attach to an offcode
+//! ([`attach`]).
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,51 +9,20 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use linux::rendezvous::{self, Meeting};
-use machine::bounds::{CONTROL_CALLERS, CONTROL_LINE};
+use attach::control::{Answer, Report, Request, hear, prefix, say};
+use linux::rendezvous::Meeting;
+use machine::bounds::{CONTROL_ATTACHED, CONTROL_CALLERS};
 use machine::budget::Share;
 use machine::{Budget, Fault, Result};
-use offcode::{Channel, Specification};
-use serde::{Deserialize, Serialize};
+use offcode::channel::Cast;
+use offcode::depot::Depot;
+use offcode::{Guid, Specification};
 
-use crate::application::{Running, Runtime};
+use crate::application::{OffcodeId, Runtime};
 
-const PREFIX: &str = "plimsoll/run/";
-/// Longest line, either way.
-const LINE: usize = CONTROL_LINE.each.bytes().0 as usize;
-/// How long a caller may take to say what it wants, and the runtime to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a caller may take to read its answer, for which the runtime's own thread waits: an answer fits a socket's
-/// buffer.
-const TAKEN: Duration = Duration::from_millis(100);
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Request {
-    /// What runs.
-    Status,
-    /// Ends one offcode by name or GUID, or the whole runtime.
-    Stop { offcode: Option<String> },
-    /// A channel in shared memory to an offcode, which knows it by `name`.
-    Attach { offcode: String, name: String, specification: Specification },
-}
-
-/// What a runtime says of itself.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Report {
-    pub process: u32,
-    pub application: String,
-    pub running_ms: u64,
-    pub offcodes: Vec<Running>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Answer {
-    Status(Report),
-    Done,
-    Refused { subject: String, cause: String, next: String },
-}
+/// Between two looks which attached processes are still there. Longer than a channel's end takes to be known as
+/// abandoned, so that its name is free when the runtime says so.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A request and where its answer goes, which counts as a caller until then.
 type Asked = (Request, UnixStream, Share);
@@ -68,7 +34,24 @@ pub struct Control {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     application: String,
-    since: std::time::Instant,
+    since: Instant,
+    attached: Vec<Attached>,
+    looked: Instant,
+}
+
+/// A channel of another process, which has it as long as it keeps the connection.
+struct Attached {
+    connection: UnixStream,
+    offcode: OffcodeId,
+    name: String,
+    left: bool,
+}
+
+impl Attached {
+    fn has_left(&self) -> bool {
+        let heard = (&self.connection).read(&mut [0]);
+        !matches!(heard, Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted))
+    }
 }
 
 impl Control {
@@ -82,8 +65,9 @@ impl Control {
             .name("control".into())
             .spawn(move || listen(&theirs, &requests, &ended))
             .map_err(|e| Fault::because("control thread", e, "raise the limit on processes (ulimit -u)"))?;
-        let since = std::time::Instant::now();
-        Ok(Control { meeting, asked, stop, thread: Some(thread), application: application.into(), since })
+        let (application, now) = (application.into(), Instant::now());
+        let attached = Vec::new();
+        Ok(Control { meeting, asked, stop, thread: Some(thread), application, since: now, attached, looked: now })
     }
 
     /// What `plimsoll ps` shows of this process.
@@ -97,7 +81,11 @@ impl Control {
     }
 
     /// Answers what was asked since the last call. `true`: the runtime is to end.
-    pub fn serve(&self, runtime: &mut Runtime) -> bool {
+    pub fn serve(&mut self, runtime: &mut Runtime) -> bool {
+        if self.looked.elapsed() > LOOK {
+            self.looked = Instant::now();
+            self.look_who_left(runtime);
+        }
         let mut end = false;
         while let Ok((request, stream, _caller)) = self.asked.try_recv() {
             let outcome = match request {
@@ -106,24 +94,86 @@ impl Control {
                     end = true;
                     Ok(Answer::Done)
                 }
-                Request::Stop { offcode: Some(wanted) } => stop(runtime, &wanted),
-                Request::Attach { offcode, name, specification } => {
-                    match attach(runtime, &offcode, &name, specification) {
-                        Ok(end) => {
+                Request::Stop { offcode: Some(wanted) } => {
+                    find(runtime, &wanted).and_then(|found| runtime.stop(found)).map(|()| Answer::Done)
+                }
+                Request::Migrate { offcode, site } => {
+                    find(runtime, &offcode).and_then(|found| runtime.migrate(found, &site)).map(Answer::Moved)
+                }
+                Request::Upgrade { offcode, depot } => find(runtime, &offcode)
+                    .and_then(|found| runtime.upgrade(found, &Depot::open(&depot)?))
+                    .map(Answer::Moved),
+                Request::Map { offcode, name } => {
+                    let read = find(runtime, &offcode).and_then(|found| runtime.map(found, &name));
+                    read.map(|dump| Answer::Map(dump.entries, dump.more))
+                }
+                Request::Attach { offcode, name, interface, specification } => {
+                    match self.attach(runtime, &offcode, name, interface, specification) {
+                        Ok((end, found, name)) => {
                             // A caller that has left keeps nothing: the end goes with this scope.
                             drop(say(&stream, &Answer::Done).and_then(|()| end.hand_over(&stream)));
+                            let left = stream.set_nonblocking(true).is_err();
+                            self.attached.push(Attached { connection: stream, offcode: found, name, left });
                             continue;
                         }
                         Err(fault) => Err(fault),
                     }
                 }
             };
-            let answer = outcome.unwrap_or_else(|fault| refused(&fault));
+            let answer = outcome.unwrap_or_else(|fault| Answer::refused(&fault));
             // A caller that has left wants no answer.
             drop(say(&stream, &answer));
         }
         end
     }
+
+    fn attach(
+        &self,
+        runtime: &mut Runtime,
+        offcode: &str,
+        name: Option<String>,
+        interface: Option<Guid>,
+        specification: Specification,
+    ) -> Result<(ports::channel::Memory, OffcodeId, String)> {
+        let found = find(runtime, offcode)?;
+        let subject = || format!("offcode {offcode}");
+        if self.attached.len() >= CONTROL_ATTACHED.total.count() {
+            let cause = format!("other processes have {} channels to this runtime already", self.attached.len());
+            return Err(Fault::new(subject(), cause, "attach once and keep the channel; look which processes do"));
+        }
+        if specification.cast != Cast::Unicast {
+            let cause = "another process can have an end of a unicast channel only";
+            return Err(Fault::new(subject(), cause, "ask for cast unicast"));
+        }
+        if let Some(interface) = interface {
+            runtime.serves(found, interface)?;
+        }
+        let taken = |name: &str| self.attached.iter().any(|one| one.offcode == found && one.name == name);
+        let name = name.unwrap_or_else(|| {
+            let mut numbers = 1..;
+            numbers.find_map(|n| Some(format!("caller-{n}")).filter(|name| !taken(name))).unwrap_or_default()
+        });
+        let (ours, theirs) = ports::channel::unicast(&specification)?;
+        runtime.adopt(found, &name, Box::new(ours))?;
+        Ok((theirs, found, name))
+    }
+
+    fn look_who_left(&mut self, runtime: &mut Runtime) {
+        self.attached.retain_mut(|one| {
+            if one.left {
+                runtime.free(one.offcode, &one.name);
+                return false;
+            }
+            one.left = one.has_left();
+            true
+        });
+    }
+}
+
+fn find(runtime: &Runtime, offcode: &str) -> Result<OffcodeId> {
+    runtime.find(offcode).ok_or_else(|| {
+        Fault::new(format!("offcode {offcode}"), "it does not run here", "see `plimsoll ps` for what does")
+    })
 }
 
 impl Drop for Control {
@@ -136,70 +186,6 @@ impl Drop for Control {
     }
 }
 
-fn refused(fault: &Fault) -> Answer {
-    let (subject, cause, next) = (fault.subject().into(), fault.cause().into(), fault.next().into());
-    Answer::Refused { subject, cause, next }
-}
-
-fn stop(runtime: &mut Runtime, wanted: &str) -> Result<Answer> {
-    let found = runtime.find(wanted).ok_or_else(|| {
-        Fault::new(format!("offcode {wanted}"), "it does not run here", "see `plimsoll ps` for what does")
-    })?;
-    runtime.stop(found).map(|()| Answer::Done)
-}
-
-fn attach(
-    runtime: &mut Runtime,
-    offcode: &str,
-    name: &str,
-    specification: Specification,
-) -> Result<ports::channel::Memory> {
-    let found = runtime.find(offcode).ok_or_else(|| {
-        Fault::new(format!("offcode {offcode}"), "it does not run here", "see `plimsoll ps` for what does")
-    })?;
-    let (ours, theirs) = ports::channel::unicast(&specification)?;
-    runtime.adopt(found, name, Box::new(ours))?;
-    Ok(theirs)
-}
-
-fn broken(e: impl std::error::Error + Send + Sync + 'static) -> Fault {
-    Fault::because("control connection", e, "look whether the other end still runs")
-}
-
-fn say<T: Serialize>(mut stream: &UnixStream, what: &T) -> Result<()> {
-    let mut line = serde_json::to_vec(what)
-        .map_err(|e| Fault::because("control connection", e, "report this message as a defect"))?;
-    line.push(b'\n');
-    stream.set_write_timeout(Some(TAKEN)).map_err(broken)?;
-    stream.write_all(&line).map_err(broken)
-}
-
-/// One line, and nothing of what follows it; within [`PATIENCE`] as a whole.
-fn hear<T: serde::de::DeserializeOwned>(mut stream: &UnixStream) -> Result<T> {
-    let until = Instant::now() + PATIENCE;
-    let late = || {
-        let cause = format!("no whole line came within {} s", PATIENCE.as_secs());
-        Fault::new("control connection", cause, "look whether the other end still runs")
-    };
-    stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
-    let mut line = Vec::new();
-    let mut byte = [0];
-    while line.len() < LINE {
-        match stream.read(&mut byte) {
-            Ok(0) => break,
-            Ok(_) if byte == [b'\n'] => break,
-            Ok(_) if Instant::now() < until => line.extend(byte),
-            Err(e) if e.kind() == ErrorKind::Interrupted && Instant::now() < until => {}
-            Err(e) if !matches!(e.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => return Err(broken(e)),
-            _ => return Err(late()),
-        }
-    }
-    serde_json::from_slice(&line).map_err(|e| {
-        let cause = if line.is_empty() { "the other end left without a word".into() } else { e.to_string() };
-        Fault::new("control connection", cause, "use the plimsoll of the same version on both ends")
-    })
-}
-
 fn listen(meeting: &Meeting, requests: &Sender<Asked>, stop: &AtomicBool) {
     let callers = Budget::new(CONTROL_CALLERS.total.count() as u64);
     loop {
@@ -210,75 +196,22 @@ fn listen(meeting: &Meeting, requests: &Sender<Asked>, stop: &AtomicBool) {
         let Ok(caller) = callers.draw(1) else {
             let cause = format!("{} callers wait for their answers already", callers.total());
             let fault = Fault::new("runtime", cause, "ask again; look which processes of this user call it");
-            drop(say(&stream, &refused(&fault)));
+            drop(say(&stream, &Answer::refused(&fault)));
             continue;
         };
         // One slow caller must not keep the others from being heard, so each has a short-lived thread.
         let requests = requests.clone();
         drop(std::thread::Builder::new().name("control-caller".into()).spawn(move || match hear(&stream) {
             Ok(request) => drop(requests.send((request, stream, caller))),
-            Err(fault) => drop(say(&stream, &refused(&fault))),
+            Err(fault) => drop(say(&stream, &Answer::refused(&fault))),
         }));
-    }
-}
-
-/// What names of processes begin with that are numbered as this one is: containers may share a network and not their
-/// processes.
-fn prefix() -> String {
-    format!("{PREFIX}{}/", linux::accounting::pid_namespace())
-}
-
-/// The processes of this user, or for root of all, that have a runtime, in this PID namespace.
-pub fn processes() -> Result<Vec<u32>> {
-    let prefix = prefix();
-    let names = rendezvous::names(&prefix)?;
-    Ok(names.iter().filter_map(|name| name.strip_prefix(&prefix)?.parse().ok()).collect())
-}
-
-fn ask(process: u32, request: &Request) -> Result<(Answer, UnixStream)> {
-    let outer = |fault: Fault| fault.within(format!("runtime of process {process}"));
-    let stream = rendezvous::call(&format!("{}{process}", prefix())).map_err(outer)?;
-    say(&stream, request).map_err(outer)?;
-    Ok((hear(&stream).map_err(outer)?, stream))
-}
-
-fn odd() -> Fault {
-    Fault::new("control connection", "the answer is to another question", "use the plimsoll of the same version")
-}
-
-/// What runs in a process's runtime.
-pub fn status(process: u32) -> Result<Report> {
-    match ask(process, &Request::Status)?.0 {
-        Answer::Status(report) => Ok(report),
-        Answer::Refused { subject, cause, next } => Err(Fault::new(subject, cause, next)),
-        Answer::Done => Err(odd()),
-    }
-}
-
-/// Ends an offcode, or the whole runtime.
-pub fn stop_at(process: u32, offcode: Option<&str>) -> Result<()> {
-    match ask(process, &Request::Stop { offcode: offcode.map(Into::into) })?.0 {
-        Answer::Done => Ok(()),
-        Answer::Refused { subject, cause, next } => Err(Fault::new(subject, cause, next)),
-        Answer::Status(_) => Err(odd()),
-    }
-}
-
-/// A channel in shared memory to an offcode of another process.
-pub fn attach_to(process: u32, offcode: &str, name: &str, specification: Specification) -> Result<Box<dyn Channel>> {
-    let (offcode, name) = (offcode.to_string(), name.to_string());
-    match ask(process, &Request::Attach { offcode, name, specification })? {
-        (Answer::Done, stream) => {
-            let end = ports::channel::accept(&stream);
-            Ok(end.map_err(|fault| fault.within(format!("runtime of process {process}")))?.into_channel())
-        }
-        (Answer::Refused { subject, cause, next }, _) => Err(Fault::new(subject, cause, next)),
-        (Answer::Status(_), _) => Err(odd()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use linux::rendezvous;
+
     use super::*;
 
     #[test]

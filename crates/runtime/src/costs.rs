@@ -8,7 +8,6 @@ use linux::{affinity, probe};
 use machine::costs::store;
 use machine::costs::{Interval, Item, Row};
 use machine::{BodyKind, Costs, Nanoseconds, Probe, Reading, Result, SiteKind};
-use offcode::channel::{Buffers, Policy};
 use offcode::{Channel, Specification};
 use ports::channel;
 
@@ -66,8 +65,7 @@ pub fn measure() -> Result<Vec<Row>> {
 
 /// A message written to and read from a channel by one thread, in nanoseconds, batch by batch.
 fn handling() -> Result<Vec<f64>> {
-    let buffers = Buffers { policy: Policy::ZeroCopy, ..Specification::default().buffers };
-    let (mut one, mut other) = channel::unicast(&Specification { buffers, ..Specification::default() })?;
+    let (mut one, mut other) = channel::unicast(&Specification::default())?;
     let message = [7; MESSAGE];
     let mut times = Vec::with_capacity(BATCHES);
     for _ in 0..BATCHES {

@@ -8,9 +8,10 @@ use placement::{Effort, Plan};
 
 use crate::application::{OffcodeId, Runtime};
 use crate::closure::Closure;
-use crate::draft::{Draft, draft};
+use crate::draft::{Draft, Held, draft};
 use crate::gang::{self, Member, Peer};
-use crate::layout::Ground;
+use crate::layout::{Ground, Knowledge, Laid, peers_name};
+use crate::possible::{End, Origin, Side};
 use crate::site::Deployment;
 
 /// An offcode that an application asks for.
@@ -82,9 +83,23 @@ impl Runtime {
                 Ok(Member { deployment, site, priority: member.priority, peers: peers.collect::<Result<_>>()? })
             })
             .collect::<Result<_>>()?;
-        let seats = gang::start(&gang, &mut self.sites, &self.switchboard)?;
+        let (seats, bridged) = gang::start(&gang, &mut self.sites, &self.switchboard)?;
         for (member, seat) in gang.into_iter().zip(seats) {
-            self.enlist(member.deployment.manifest, seat, member.deployment.attributes);
+            self.enlist(member.deployment, seat)?;
+        }
+        self.enlist_bridges(bridged);
+        let running = self.running();
+        for &m in &fresh {
+            let from = &members[m].manifest;
+            for (required, &to) in from.software.peers.iter().zip(&members[m].peers) {
+                let Some(specification) = required.channel else { continue };
+                let theirs = peers_name(&from.package.name, &required.name);
+                for (member, name, side) in [(m, required.name.clone(), Side::Creator), (to, theirs, Side::Attached)] {
+                    if let Some(&id) = running.get(&members[member].manifest.package.guid) {
+                        self.note(id, End { name, specification, side, attached: 1, origin: Origin::Program });
+                    }
+                }
+            }
         }
         wanted
             .iter()
@@ -107,16 +122,22 @@ impl Runtime {
         Ok(Peer::Running(self.live(*id)?.seated))
     }
 
+    /// What layouts are priced by.
+    pub(crate) fn knowledge(&self) -> Knowledge<'_> {
+        Knowledge { objective: &self.objective, ..Knowledge::of(&self.costs) }
+    }
+
     /// Where everything would go, without creating anything.
     pub fn decide(&self, wanted: &[Wanted]) -> Result<Decided> {
         let grounds: Vec<Ground> = self.sites.iter().map(|driver| driver.ground()).collect();
         let mut held = Vec::new();
-        for (guid, id) in self.running() {
+        for (offcode, id) in self.running() {
             // What runs stays where it is.
-            held.push((guid, self.live(id)?.seated.site));
+            let live = self.live(id)?;
+            held.push(Held { offcode, ground: live.seated.site, ends: live.ends.clone() });
         }
-        let draft = draft(&self.catalogue, &grounds, &self.costs, wanted, &[], &held)?;
-        let Draft { closure, layout } = draft;
+        let draft = draft(&self.catalogue, &grounds, &self.knowledge(), wanted, &[], &held)?;
+        let Draft { closure, laid: Laid { layout, .. } } = draft;
         let plan = placement::solve(&layout, &Effort::default())?;
         Ok(Decided { closure, layout, plan })
     }

@@ -2,21 +2,31 @@
 
 use std::sync::Arc;
 
-use machine::{Costs, Fault, Result};
+use machine::{Fault, Result, SiteKind};
 use offcode::{Attributes, Guid, Manifest, OFFLOAD_PRIORITY};
-use placement::layout::Layout;
 
 use crate::app_file::{NamedChannel, Party};
 use crate::catalogue::Catalogue;
 use crate::closure::{self, Closure};
 use crate::create::Wanted;
-use crate::layout::{self, End, Ground, Traffic, Wishes};
+use crate::layout::{self, End, Ground, Knowledge, Laid, Traffic, Wishes};
+use crate::measured::Build;
+use crate::possible::{self, Origin, Side};
 
 /// Everything that is created together, and its layout over the grounds given.
 #[derive(Debug, Clone)]
 pub struct Draft {
     pub closure: Closure,
-    pub layout: Layout,
+    pub laid: Laid,
+}
+
+/// An offcode that runs already.
+#[derive(Debug, Clone)]
+pub struct Held {
+    pub offcode: Guid,
+    pub ground: usize,
+    /// Of its channels.
+    pub ends: Vec<possible::End>,
 }
 
 /// Resolves what `wanted` needs and lays it out. `channels` are the application's own; `held` are offcodes that have
@@ -27,10 +37,10 @@ pub struct Draft {
 pub fn draft(
     catalogue: &Catalogue,
     grounds: &[Ground],
-    costs: &Costs,
+    know: &Knowledge,
     wanted: &[Wanted],
     channels: &[NamedChannel],
-    held: &[(Guid, usize)],
+    held: &[Held],
 ) -> Result<Draft> {
     let roots = wanted
         .iter()
@@ -39,7 +49,11 @@ pub fn draft(
     let closure = closure::resolve(&roots, catalogue.manifests())?;
     let member = |guid: Guid| closure.members.iter().position(|member| member.manifest.package.guid == guid);
     let mut wishes = Wishes::default();
-    wishes.pins.extend(held.iter().filter_map(|&(guid, ground)| member(guid).map(|member| (member, ground))));
+    for held in held {
+        let Some(member) = member(held.offcode) else { continue };
+        wishes.pins.push((member, held.ground));
+        wishes.held.push((member, held.ends.clone()));
+    }
     for (wanted, (root, _)) in wanted.iter().zip(&roots) {
         let Some(member) = member(root.package.guid) else { continue };
         if let Some(site) = &wanted.pin {
@@ -53,7 +67,12 @@ pub fn draft(
             })?;
             wishes.pins.push((member, ground));
         }
-        wishes.traffic.push(Traffic { from: End::Application, to: End::Member(member), rate: wanted.rate });
+        wishes.traffic.push(Traffic {
+            from: End::Application,
+            to: End::Member(member),
+            channel: None,
+            rate: wanted.rate,
+        });
     }
     for channel in channels {
         let end = |party: &Party| match party {
@@ -70,14 +89,32 @@ pub fn draft(
                 })
             }
         };
+        let at = |end, side| {
+            let End::Member(member) = end else { return None };
+            let (name, origin) = (channel.name.clone(), Origin::File(channel.place.clone()));
+            let (specification, attached) = (channel.specification, channel.to.len());
+            Some((member, possible::End { name, specification, side, attached, origin }))
+        };
         let from = end(&channel.from)?;
+        wishes.ends.extend(at(from, Side::Creator));
         for to in &channel.to {
-            wishes.traffic.push(Traffic { from, to: end(to)?, rate: channel.rate });
+            let to = end(to)?;
+            wishes.traffic.push(Traffic { from, to, channel: Some(channel.name.clone()), rate: channel.rate });
+            wishes.ends.extend(at(to, Side::Attached));
         }
     }
-    let body = |manifest: &Manifest, kind| catalogue.code(manifest, kind).map(|code| code.kind());
-    let layout = layout::lay_out(&closure, grounds, &body, costs, &wishes);
-    Ok(Draft { closure, layout })
+    let body = |manifest: &Manifest, kind| catalogue.facts(manifest, kind);
+    let place = |origin: &Origin| catalogue.place(origin);
+    let laid = layout::lay_out(&closure, grounds, (&body, &place), know, &wishes);
+    Ok(Draft { closure, laid })
+}
+
+/// What tells builds apart, for [`Knowledge::build`].
+pub fn build(catalogue: &Catalogue) -> impl Fn(&Manifest, Option<SiteKind>) -> Option<Build> + '_ {
+    |manifest, kind| match kind {
+        Some(kind) => catalogue.code(manifest, kind).ok().map(|code| Build::of(manifest, &code)),
+        None => Some(Build::whole(catalogue, manifest)),
+    }
 }
 
 fn priority_of(wanted: &Wanted) -> Result<Option<u32>> {

@@ -1,96 +1,127 @@
-//! What offcodes are expected to take where they are placed: said before they start, for their sites to hold against.
+//! What offcodes are expected to take where they are placed, and how often they are given something: said before they
+//! start, for their sites to hold against.
 
-use machine::costs::{Interval, Item};
-use machine::{BodyKind, Costs, Result, Site};
-use offcode::Manifest;
+use machine::costs::{Interval, Item, how};
+use machine::{BodyKind, Result, Site};
 use placement::Plan;
-use placement::layout::{Layout, UnitIndex};
-use ring::digest::{Context, SHA256};
+use placement::layout::UnitIndex;
 
 use crate::catalogue::Catalogue;
-use crate::closure::Closure;
-use crate::layout::{Ground, handling};
-use crate::site::Code;
+use crate::draft::Draft;
+use crate::layout::{Ground, Knowledge, UNKNOWN_RATE, handling};
+use crate::measured::{Build, RATE, rate_on};
 
 /// Of one offcode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expectation {
-    /// Package name.
-    pub offcode: String,
-    pub version: String,
-    /// Of its manifest and code, in hexadecimal: another build is another offcode. Of a linked-in body the manifest alone.
-    pub digest: String,
+    pub build: Build,
+    /// The same with all its bodies: how often it is given something does not depend on where it runs.
+    pub whole: Build,
     pub site: Site,
-    pub body: BodyKind,
     /// Core time for one call, message or packet as [`crate::site::evidence::Timed`] has it, in nanoseconds.
     pub time: Interval,
-    /// What it rests on.
+    /// What of it are the ends of its channels, and not its own work.
+    pub ends: f64,
+    /// Its own work.
+    pub work: Interval,
+    /// What both rest on.
     pub because: String,
+    /// Messages a second, by quantity.
+    pub rates: Vec<(String, Interval)>,
 }
 
-/// One for each member of the closure, as `plan` places them. The rate of messages, which may be an assumption, is in none.
+/// A stated rate may be off so many times either way, and one that nothing states so many.
+const STATED: f64 = 2.0;
+const ASSUMED: f64 = 1000.0;
+
+/// One for each member of the closure, as `plan` places them.
 ///
 /// # Errors
 /// Code that cannot be read.
 pub fn expect(
     catalogue: &Catalogue,
-    closure: &Closure,
-    layout: &Layout,
+    drafted: &Draft,
     grounds: &[Ground],
     plan: &Plan,
-    costs: &Costs,
+    know: &Knowledge,
 ) -> Result<Vec<Expectation>> {
+    let costs = know.costs;
+    let layout = &drafted.laid.layout;
     let mut all = Vec::new();
-    for (n, member) in closure.members.iter().enumerate() {
+    for (n, member) in drafted.closure.members.iter().enumerate() {
         let manifest = &*member.manifest;
         let site = &grounds[plan.assignment[n].0].site;
         let code = catalogue.code(manifest, site.kind())?;
         let body = code.kind();
         let Some(target) = manifest.hardware.iter().find(|target| target.site == site.kind()) else { continue };
-        let mut time = handling(target, body, costs);
+        let work = handling(target, body, costs);
+        let mut time = work;
         let entry = costs.get(&Item::Entry(body)).reading;
         let mut because = match target.work {
             Some(work) => format!("work of {work}, as its manifest states"),
             None => "work that its manifest does not state".to_owned(),
         };
         if let Some(interval) = entry.value() {
-            because += &format!("; a call of a {body} body takes {interval}, {}", machine::costs::how(&entry));
+            because += &format!("; a call of a {body} body takes {interval}, {}", how(&entry));
         }
         // A packet is there already. What comes through a channel is read, and at most both ends fall to this one.
+        let (mut ends, mut given) = (0.0, 0.0);
         if body != BodyKind::Bpf {
-            let others = layout.channels.iter().filter_map(|channel| match UnitIndex(n) {
-                unit if channel.from == unit => Some(channel.to),
-                unit if channel.to == unit => Some(channel.from),
-                _ => None,
-            });
             let crossing = |other: &Site| costs.crossing(site, other).reading.value().copied();
-            let ends = others.filter_map(|other| crossing(&layout.sites[plan.assignment[other.0].0].site));
+            let mut most = crossing(site).map_or(0.0, |within| within.high);
+            for channel in &layout.channels {
+                let (other, reads) = match UnitIndex(n) {
+                    unit if channel.to == unit => (channel.from, true),
+                    unit if channel.from == unit => (channel.to, false),
+                    _ => continue,
+                };
+                let Some(crossing) = crossing(&layout.sites[plan.assignment[other.0].0].site) else { continue };
+                most = most.max(crossing.high);
+                ends += channel.rate * crossing.middle / 2.0;
+                given += if reads { channel.rate } else { 0.0 };
+            }
             if let Some(within) = crossing(site) {
-                let most = ends.map(|end| end.high).fold(within.high, f64::max);
                 time = time.plus(Interval { low: 0.0, middle: within.middle / 2.0, high: most });
                 because += &format!("; reading it, up to {most:.0} ns");
             }
         }
-        let package = &manifest.package;
-        let (offcode, version) = (package.name.clone(), package.version.clone());
+        let whole = Build::whole(catalogue, manifest);
+        let ends = if given > 0.0 { ends / given } else { 0.0 };
+        let rates = rates(drafted, n);
         all.push(Expectation {
-            offcode,
-            version,
-            digest: digest(manifest, &code),
+            build: Build::of(manifest, &code),
+            whole,
             site: site.clone(),
-            body,
             time,
+            ends,
+            work,
             because,
+            rates,
         });
     }
     Ok(all)
 }
 
-fn digest(manifest: &Manifest, code: &Code) -> String {
-    let mut context = Context::new(&SHA256);
-    context.update(format!("{manifest:?}").as_bytes());
-    if let Code::Wasm(bytes) | Code::Bpf(bytes) = code {
-        context.update(bytes);
+/// Of all that member `n` is given, and of each of its channels.
+fn rates(drafted: &Draft, n: usize) -> Vec<(String, Interval)> {
+    let mut all: Vec<(String, f64, bool)> = vec![(RATE.to_owned(), 0.0, true)];
+    for flow in drafted.laid.flows.iter().filter(|flow| flow.to == crate::layout::End::Member(n)) {
+        let quantity = rate_on(flow.channel.as_deref().unwrap_or(""));
+        let known = flow.rate > 0;
+        let rate = if known { flow.rate } else { UNKNOWN_RATE } as f64;
+        let at = all.iter().position(|(other, ..)| *other == quantity).unwrap_or_else(|| {
+            all.push((quantity, 0.0, true));
+            all.len() - 1
+        });
+        for at in [0, at] {
+            all[at].1 += rate;
+            all[at].2 &= known;
+        }
     }
-    context.finish().as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    let told = all.into_iter().map(|(quantity, rate, known)| {
+        let (rate, known) = if rate > 0.0 { (rate, known) } else { (UNKNOWN_RATE as f64, false) };
+        let off = if known { STATED } else { ASSUMED };
+        (quantity, Interval { low: rate / off, middle: rate, high: rate * off })
+    });
+    told.collect()
 }

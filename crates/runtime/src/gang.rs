@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use machine::{Fault, Result};
-use offcode::{Manifest, Specification};
+use offcode::manifest::StateKind;
+use offcode::{Cast, Channel, Manifest, Specification};
 
-use crate::channels;
+use crate::layout::peers_name;
+use crate::possible::Carriage;
 use crate::site::{Deployment, SiteDriver, Slot};
-use crate::switchboard::{OUT_OF_BAND, PartyId, Switchboard};
+use crate::switchboard::{BridgeId, OUT_OF_BAND, PartyId, Switchboard};
 
 /// An offcode that is to be started, and where.
 pub(crate) struct Member {
@@ -33,7 +35,13 @@ pub(crate) struct Seated {
     pub site: usize,
     pub slot: Slot,
     pub party: PartyId,
+    /// It can be moved, and is where memory is not shared: what others hold of its channels are ends in memory here,
+    /// between which and the site the switchboard relays.
+    pub bridged: bool,
 }
+
+/// What was bridged for whom, in the order of each one's channels.
+pub(crate) type Bridged = Vec<(PartyId, BridgeId)>;
 
 /// A phase of the start, as faults name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,13 +58,15 @@ pub(crate) fn start(
     members: &[Member],
     sites: &mut [Box<dyn SiteDriver>],
     switchboard: &Switchboard,
-) -> Result<Vec<Seated>> {
+) -> Result<(Vec<Seated>, Bridged)> {
+    let mut bridged = Bridged::new();
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by_key(|&m| std::cmp::Reverse(members[m].priority));
     let mut seats: Vec<Option<Seated>> = vec![None; members.len()];
-    match attempt(members, &order, &mut seats, sites, switchboard) {
-        Ok(()) => Ok(seats.into_iter().flatten().collect()),
+    match attempt(members, &order, (&mut seats, &mut bridged), sites, switchboard) {
+        Ok(()) => Ok((seats.into_iter().flatten().collect(), bridged)),
         Err((member, phase, fault)) => {
+            bridged.iter().for_each(|(_, bridge)| drop(switchboard.take_back(*bridge)));
             let left = roll_back(&order, &seats, sites, switchboard);
             let member = &members[member];
             let what = match phase {
@@ -85,7 +95,7 @@ type Failed = (usize, Phase, Fault);
 fn attempt(
     members: &[Member],
     order: &[usize],
-    seats: &mut [Option<Seated>],
+    (seats, bridged): (&mut [Option<Seated>], &mut Bridged),
     sites: &mut [Box<dyn SiteDriver>],
     switchboard: &Switchboard,
 ) -> Result<(), Failed> {
@@ -94,10 +104,17 @@ fn attempt(
         let site = &mut sites[member.site];
         let slot = site.deploy(member.deployment.clone()).map_err(failed(Phase::Deploying))?;
         // A place in the switchboard needs the channel; until it is there the slot alone is what is rolled back.
-        match site.connect(slot, "", OUT_OF_BAND) {
-            Ok(end) => {
+        let fixed = member.deployment.manifest.package.state == StateKind::FixedPlace;
+        let is_bridged = !fixed && !site.site().kind().maps_memory();
+        let connected = site.connect(slot, "", OUT_OF_BAND).and_then(|near| match is_bridged {
+            true => switchboard.bridge_anew("", near).map(|(end, bridge)| (end, Some(bridge))),
+            false => Ok((near, None)),
+        });
+        match connected {
+            Ok((end, bridge)) => {
                 let party = switchboard.add(&member.deployment.name, end);
-                seats[m] = Some(Seated { site: member.site, slot, party });
+                bridged.extend(bridge.map(|bridge| (party, bridge)));
+                seats[m] = Some(Seated { site: member.site, slot, party, bridged: is_bridged });
             }
             Err(fault) => {
                 drop(site.remove(slot));
@@ -106,7 +123,7 @@ fn attempt(
         }
     }
     for &m in order {
-        join_peers(members, m, seats, sites, switchboard).map_err(|fault| (m, Phase::Connecting, fault))?;
+        join_peers(members, m, (seats, bridged), sites, switchboard).map_err(|fault| (m, Phase::Connecting, fault))?;
     }
     let seated = |m: usize, seats: &[Option<Seated>]| seats[m].map(|seat| (seat.site, seat.slot));
     for &m in order {
@@ -123,7 +140,7 @@ fn attempt(
 fn join_peers(
     members: &[Member],
     m: usize,
-    seats: &[Option<Seated>],
+    (seats, bridged): (&[Option<Seated>], &mut Bridged),
     sites: &mut [Box<dyn SiteDriver>],
     switchboard: &Switchboard,
 ) -> Result<()> {
@@ -140,9 +157,9 @@ fn join_peers(
         match &required.channel {
             None => switchboard.link(from.party, place as u8, to.party),
             Some(specification) => {
-                let theirs = format!("{}/{}", members[m].deployment.name, required.name);
-                join(sites, switchboard, (from, &required.name), (to, &theirs), *specification)
-                    .map_err(|fault| fault.within(format!("channel '{}'", required.name)))?;
+                let theirs = peers_name(&members[m].deployment.name, &required.name);
+                let made = join(sites, switchboard, (from, &required.name), (to, &theirs), *specification);
+                bridged.extend(made.map_err(|fault| fault.within(format!("channel '{}'", required.name)))?);
             }
         }
     }
@@ -156,21 +173,52 @@ pub(crate) fn join(
     (from, our_name): (Seated, &str),
     (to, their_name): (Seated, &str),
     specification: Specification,
-) -> Result<()> {
-    channels::possible(&specification)?;
-    if sites[from.site].adopts() {
-        let end = sites[to.site].connect(to.slot, their_name, specification)?;
-        sites[from.site].adopt(from.slot, our_name, end)?;
-    } else if sites[to.site].adopts() {
-        let end = sites[from.site].connect(from.slot, our_name, specification)?;
-        sites[to.site].adopt(to.slot, their_name, end)?;
-    } else {
-        // Neither end lives in this process: what comes from one is handed to the other.
-        let one = sites[from.site].connect(from.slot, our_name, specification)?;
-        let other = sites[to.site].connect(to.slot, their_name, specification)?;
-        switchboard.relay(one, other);
+) -> Result<Bridged> {
+    let kind = |seated: Seated, sites: &[Box<dyn SiteDriver>]| sites[seated.site].site().kind();
+    let carriage = Carriage::between(kind(from, sites), kind(to, sites));
+    if carriage == Carriage::Memory && specification.cast == Cast::Multicast {
+        let (writer, readers) = ports::channel::multicast(&specification, 1)?;
+        sites[from.site].adopt(from.slot, our_name, Box::new(writer))?;
+        for reader in readers {
+            sites[to.site].adopt(to.slot, their_name, Box::new(reader))?;
+        }
+        return Ok(Bridged::new());
     }
-    Ok(())
+    // To a reader elsewhere a multicast channel is one more way with two ends.
+    let specification = Specification { cast: Cast::Unicast, ..specification };
+    let mut bridged = Bridged::new();
+    // What one side has for the other.
+    let mut reach = |side: Seated, name: &str, sites: &mut [Box<dyn SiteDriver>]| -> Result<Box<dyn Channel>> {
+        let near = sites[side.site].connect(side.slot, name, specification)?;
+        if !side.bridged {
+            return Ok(near);
+        }
+        let (end, bridge) = switchboard.bridge_anew(name, near)?;
+        bridged.push((side.party, bridge));
+        Ok(end)
+    };
+    match carriage {
+        Carriage::Memory | Carriage::Attacheds => {
+            let end = reach(to, their_name, sites)?;
+            sites[from.site].adopt(from.slot, our_name, end)?;
+        }
+        Carriage::Creators => {
+            let end = reach(from, our_name, sites)?;
+            sites[to.site].adopt(to.slot, their_name, end)?;
+        }
+        Carriage::Relay
+            if sites[from.site].connection().is_some()
+                && sites[from.site].connection() == sites[to.site].connection() =>
+        {
+            sites[from.site].join_here([(from.slot, our_name), (to.slot, their_name)], specification)?;
+        }
+        Carriage::Relay => {
+            let one = reach(from, our_name, sites)?;
+            let other = reach(to, their_name, sites)?;
+            switchboard.relay(one, other);
+        }
+    }
+    Ok(bridged)
 }
 
 /// Takes back what was started, last first. Returns what could not be taken back.

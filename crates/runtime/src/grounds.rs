@@ -1,11 +1,14 @@
 //! The grounds of an application file on this host: what each site could hold, or why it is closed.
 
+use linux::xdp::Chain;
 use machine::choice::Choice;
 use machine::interface::{Interface, Xdp};
-use machine::{CoreId, Machine, Site, XdpMode};
+use machine::{CoreId, Fault, Machine, Result, Site, XdpMode};
 use placement::layout::Load;
 
+use crate::agent::Survey;
 use crate::app_file::{AppFile, Chosen, Sites};
+use crate::assembly;
 use crate::layout::Ground;
 
 /// One ground a site that may be used, `app` first: where it may not be used it is closed, but the application's own
@@ -22,7 +25,7 @@ pub fn survey(app: &AppFile, machine: &Machine, usable: &[CoreId]) -> Vec<Ground
             all.map(|site| Chosen { site, mode: None }).collect()
         }
     };
-    let mut grounds = vec![Ground::of(Site::App)];
+    let mut grounds = vec![Ground { cores: Some(usable.to_vec()), ..Ground::of(Site::App) }];
     if !chosen.iter().any(|chosen| chosen.site == Site::App) {
         grounds[0].closed = Some("the application file does not name app among its sites".to_owned());
     }
@@ -32,15 +35,82 @@ pub fn survey(app: &AppFile, machine: &Machine, usable: &[CoreId]) -> Vec<Ground
             (Site::Xdp(interface), mode) => hook_closed(interface, mode.unwrap_or(XdpMode::Native), machine),
             (Site::App | Site::Agent(_), _) => None,
         };
-        grounds.push(Ground { mode: mode.or(Ground::of(site.clone()).mode), closed, ..Ground::of(site) });
+        let usual = Ground::of(site);
+        let cores = match &usual.site {
+            Site::Xdp(interface) => interrupted(interface, machine),
+            _ => usual.cores.clone(),
+        };
+        let slots = mode.map_or(usual.slots, Chain::most);
+        grounds.push(Ground { mode: mode.or(usual.mode), slots, closed, cores, ..usual });
     }
     for ground in &mut grounds {
-        let Some(capacity) = app.capacities.get(&ground.site) else { continue };
-        ground.capacity = capacity.load.map_or(ground.capacity, Load);
-        ground.memory = capacity.memory.unwrap_or(ground.memory);
-        ground.slots = capacity.offcodes.unwrap_or(ground.slots);
+        limit(app, ground);
     }
     grounds
+}
+
+/// As the application file says it, where it does.
+fn limit(app: &AppFile, ground: &mut Ground) {
+    let Some(capacity) = app.capacities.get(&ground.site) else { return };
+    ground.capacity = capacity.load.map_or(ground.capacity, Load);
+    ground.memory = capacity.memory.unwrap_or(ground.memory);
+    ground.slots = capacity.offcodes.unwrap_or(ground.slots);
+}
+
+/// Asks the agents among the grounds what they offer, all at once; one that does not answer is closed, with the reason.
+/// Where all sites may be used, the other cores of each agent come after it.
+pub fn ask(app: &AppFile, grounds: &mut Vec<Ground>) {
+    let mut hosts: Vec<String> = grounds.iter().filter_map(|ground| Some(ground.site.agent()?.0.to_owned())).collect();
+    hosts.dedup();
+    let answers: Vec<(String, Result<Survey>)> = std::thread::scope(|scope| {
+        let asked: Vec<_> = hosts
+            .into_iter()
+            .map(|host| {
+                let name = host.clone();
+                (host, scope.spawn(move || assembly::agent(&app.agents, &name)?.survey()))
+            })
+            .collect();
+        let lost = |_| Err(Fault::new("agent", "the thread that asked it panicked", "report this"));
+        asked.into_iter().map(|(host, thread)| (host, thread.join().unwrap_or_else(lost))).collect()
+    });
+    for (host, answer) in answers {
+        let survey = match answer {
+            Ok(survey) => survey,
+            Err(fault) => {
+                let theirs = grounds.iter_mut().filter(|ground| ground.site.agent().is_some_and(|(of, _)| of == host));
+                theirs.for_each(|ground| ground.closed = Some(format!("{}: {}", fault.subject(), fault.cause())));
+                continue;
+            }
+        };
+        if app.sites == Sites::All {
+            let more = survey.sites.iter().skip(1).map(|part| Ground::of(Site::Agent(format!("{host}/{part}"))));
+            grounds.extend(more);
+        }
+        let whole = grounds.iter().any(|ground| ground.site == Site::Agent(host.clone()));
+        for ground in grounds.iter_mut() {
+            let Some((of, part)) = ground.site.agent() else { continue };
+            if of != host {
+                continue;
+            }
+            let number = part.map_or(Some(0), |part| survey.sites.iter().position(|offer| offer == part));
+            ground.closed = match number {
+                None => Some(format!("the agent offers {}", survey.sites.join(", "))),
+                Some(0) if part.is_some() && whole => Some(format!("it is agent:{host}, which may be used already")),
+                Some(_) => None,
+            };
+            (ground.memory, ground.buffers) = (survey.memory, ground.buffers.min(survey.buffers));
+            ground.slots = usize::try_from(survey.offcodes).unwrap_or(usize::MAX);
+            ground.native = Some(survey.native.clone());
+            limit(app, ground);
+        }
+    }
+}
+
+/// Cores that run the driver's hook, where its interrupts tell them.
+fn interrupted(name: &str, machine: &Machine) -> Option<Vec<CoreId>> {
+    let interface = machine.interfaces.iter().find(|interface| interface.name == name)?;
+    let cores = interface.irqs.iter().map(|irq| Some(irq.cores.as_ref()?.iter())).collect::<Option<Vec<_>>>()?;
+    (!cores.is_empty()).then(|| cores.into_iter().flatten().collect())
 }
 
 fn core_closed(core: CoreId, usable: &[CoreId]) -> Option<String> {

@@ -1,19 +1,23 @@
 //! The layout of a closure over sites: which offcode could be where at which cost, and for each place that is impossible
 //! the reason.
 
-use machine::costs::{Cost, Interval, Item};
-use machine::{BodyKind, Bytes, Costs, Result, Site, SiteKind, XdpMode};
-use offcode::manifest::{Constraint, Target};
+use linux::xdp::Chain;
+use machine::bounds::SITE_FRAME;
+use machine::costs::{Cost, Interval, Item, how};
+use machine::{BodyKind, Bytes, CoreId, Costs, Site, SiteKind, XdpMode};
+use offcode::manifest::{Constraint, ProgramRole, Target};
+use offcode::odf::Part;
 use offcode::{Guid, Manifest};
 use placement::layout::{Candidate, Crossing, Layout, Load, Place, SiteIndex, Tie, Unit, UnitIndex};
 
+use crate::agent::NativeBodies;
 use crate::closure::Closure;
+use crate::measured::{Build, Earlier, RATE, Told, rate_on, work_at};
+use crate::objective::Objective;
+use crate::possible::{self, BodyAt, Origin, Side, Why};
 
 /// Messages a second where a manifest does not say.
 pub const UNKNOWN_RATE: u64 = 1000;
-
-/// Which body of an offcode runs at a kind of site.
-pub type BodyAt<'a> = &'a dyn Fn(&Manifest, SiteKind) -> Result<BodyKind>;
 
 /// What one site offers. Known without opening it, so that a plan can be made for sites that are not up.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,8 +28,14 @@ pub struct Ground {
     pub capacity: Load,
     pub memory: Bytes,
     pub slots: usize,
+    /// What the buffers of one channel may take together, at an agent.
+    pub buffers: Bytes,
+    /// Cores of this host that may do the site's work; `None`: any.
+    pub cores: Option<Vec<CoreId>>,
     /// Interfaces of the site's runtime beyond the basic ones.
     pub environment: Vec<Guid>,
+    /// At an agent the native bodies that it runs; `None`: not known.
+    pub native: Option<NativeBodies>,
     /// Why nothing can be there now: no such core, not permitted.
     pub closed: Option<String>,
 }
@@ -34,35 +44,27 @@ impl Ground {
     /// A site with the usual capacities of its kind.
     pub fn of(site: Site) -> Ground {
         let (mode, slots) = match site.kind() {
-            SiteKind::Xdp => (Some(XdpMode::Native), 1),
+            SiteKind::Xdp => (Some(XdpMode::Native), Chain::most(XdpMode::Native)),
             _ => (None, 1024),
         };
-        let environment = Vec::new();
-        Ground { site, mode, capacity: Load(1.0), memory: Bytes(1 << 30), slots, environment, closed: None }
-    }
-
-    /// The body of `manifest` that runs here, with its target; or why it cannot be here.
-    fn takes<'a>(&self, manifest: &'a Manifest, body: BodyAt) -> Result<(&'a Target, BodyKind), String> {
-        let kind = self.site.kind();
-        if let Some(why) = &self.closed {
-            return Err(why.clone());
-        }
-        let Some(target) = manifest.hardware.iter().find(|target| target.site == kind) else {
-            return Err(format!("its manifest names no target of kind {kind}"));
+        let (capacity, memory, buffers) = (Load(1.0), Bytes(1 << 30), SITE_FRAME.each.bytes());
+        let cores = match &site {
+            Site::Core(core) => Some(vec![*core]),
+            Site::Agent(_) => Some(Vec::new()),
+            Site::App | Site::Xdp(_) => None,
         };
-        if let Some(mode) = self.mode {
-            let asked = if target.modes.is_empty() { &[XdpMode::Native][..] } else { &target.modes };
-            if !asked.contains(&mode) {
-                return Err(format!("it wants the mode {asked:?}, and the site is in mode {mode:?}").to_lowercase());
-            }
+        Ground {
+            site,
+            mode,
+            capacity,
+            memory,
+            slots,
+            buffers,
+            cores,
+            environment: Vec::new(),
+            native: None,
+            closed: None,
         }
-        if target.memory.0 > self.memory.0 {
-            return Err(format!("it takes {} of memory, and the site has {}", target.memory, self.memory));
-        }
-        if let Some(missing) = manifest.software.environment.iter().find(|guid| !self.environment.contains(guid)) {
-            return Err(format!("it needs interface {missing} of the site's runtime, which does not offer it"));
-        }
-        body(manifest, kind).map(|body| (target, body)).map_err(|fault| fault.cause().to_string())
     }
 }
 
@@ -72,13 +74,19 @@ pub struct Wishes {
     /// The user's own choices: member and ground.
     pub pins: Vec<(usize, usize)>,
     pub traffic: Vec<Traffic>,
+    /// Members that run already, with the ends of channels that they have: what they need has been joined.
+    pub held: Vec<(usize, Vec<possible::End>)>,
+    /// Ends of the application's channels, by member.
+    pub ends: Vec<(usize, possible::End)>,
 }
 
 /// Messages that travel on behalf of the application.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traffic {
     pub from: End,
     pub to: End,
+    /// As the receiver knows the channel; `None`: calls out of band.
+    pub channel: Option<String>,
     /// A second; 0: unknown, taken as [`UNKNOWN_RATE`].
     pub rate: u64,
 }
@@ -107,92 +115,256 @@ pub fn handling(target: &Target, body: BodyKind, costs: &Costs) -> Interval {
 /// How many times as long, or as short, what a manifest states may take here.
 const AUTHORS: f64 = 2.0;
 
-fn known(cost: Cost) -> Interval {
+pub(crate) fn known(cost: Cost) -> Interval {
     *cost.reading.value().expect("what layouts need has a model")
 }
 
 /// What the application is called among the units.
 pub const APPLICATION: &str = "application";
 
+/// Where a demand is written, as far as that is known.
+pub type PlaceOf<'a> = &'a dyn Fn(&Origin) -> Option<String>;
+
+/// What prices rest on.
+#[derive(Clone, Copy)]
+pub struct Knowledge<'a> {
+    pub costs: &'a Costs,
+    /// The build of an offcode's body for a kind of site, or of all of them.
+    pub build: &'a dyn Fn(&Manifest, Option<SiteKind>) -> Option<Build>,
+    pub earlier: Earlier<'a>,
+    pub objective: &'a Objective,
+}
+
+impl<'a> Knowledge<'a> {
+    /// Of the costs alone.
+    pub fn of(costs: &'a Costs) -> Knowledge<'a> {
+        Knowledge { costs, build: &|_, _| None, earlier: &crate::measured::nothing, objective: &Objective::HostCpu }
+    }
+
+    /// What an offcode takes for a message at a ground: as it was measured there, or with the same body at another site of
+    /// this host, or else as its manifest states it, with what a call of the body takes.
+    fn work(&self, manifest: &Manifest, grounds: &[Ground], at: usize, target: &Target, body: BodyKind) -> Told {
+        let site = &grounds[at].site;
+        let told = (self.build)(manifest, Some(site.kind())).and_then(|build| {
+            let here = (self.earlier)(&build, &work_at(site))
+                .map(|told| Told { how: format!("measured: {}", told.how), ..told });
+            here.or_else(|| {
+                let mut others = grounds.iter().map(|ground| &ground.site).filter(|other| other.kind().maps_memory());
+                let same = site.kind().maps_memory();
+                let found = others.find_map(|other| Some((other, (self.earlier)(&build, &work_at(other))?)));
+                let (other, told) = found.filter(|_| same)?;
+                Some(Told { interval: told.interval.widened(2.0), how: format!("measured at {other}: {}", told.how) })
+            })
+        });
+        let told = told.unwrap_or_else(|| {
+            let entry = how(&self.costs.get(&Item::Entry(body)).reading);
+            let how = match target.work {
+                Some(work) => format!("stated: its manifest says {work}, with a call of its {body} body, {entry}"),
+                None => format!("modelled: its manifest states no work; with a call of its {body} body, {entry}"),
+            };
+            Told { interval: handling(target, body, self.costs), how }
+        });
+        Told { interval: self.costs.placed(&Item::Work, told.interval), ..told }
+    }
+}
+
+/// A closure over grounds, and what its prices rest on.
+#[derive(Debug, Clone)]
+pub struct Laid {
+    pub layout: Layout,
+    /// Of each member at each ground where it can be: core time for a message.
+    pub works: Vec<Vec<Option<Told>>>,
+    /// Of each channel of the layout: messages a second.
+    pub rates: Vec<Told>,
+    /// All that members and the application send each other, as it is stated.
+    pub flows: Vec<Traffic>,
+}
+
 /// Lays a closure out over grounds. Units are the members in their order; where there is traffic to or from the
 /// application and a ground `app`, the application is one more, the last. Costs are taken at the middle of their intervals.
-pub fn lay_out(closure: &Closure, grounds: &[Ground], body: BodyAt, costs: &Costs, wishes: &Wishes) -> Layout {
+///
+/// `place` says where a demand is written, for the reason of a place that is impossible.
+pub fn lay_out(
+    closure: &Closure,
+    grounds: &[Ground],
+    (body, place): (BodyAt, PlaceOf),
+    know: &Knowledge,
+    wishes: &Wishes,
+) -> Laid {
+    let demands = demands(closure, wishes);
     let members = &closure.members;
-    let mut channels = Vec::new();
     let pin = |&(member, ground): &(usize, usize)| Tie::Pin(UnitIndex(member), SiteIndex(ground));
     let mut constraints: Vec<Tie> = wishes.pins.iter().map(pin).collect();
-    let mut rates = vec![0.0; members.len()];
+    let mut flows = wishes.traffic.clone();
+    for (from, member) in members.iter().enumerate() {
+        for (required, &to) in member.manifest.software.peers.iter().zip(&member.peers) {
+            let channel = required.channel.map(|_| peers_name(&member.manifest.package.name, &required.name));
+            flows.push(Traffic { from: End::Member(from), to: End::Member(to), channel, rate: required.rate });
+            match required.constraint {
+                Constraint::Pull if from != to => constraints.push(Tie::Pull(UnitIndex(from), UnitIndex(to))),
+                Constraint::Gang if from != to => constraints.push(Tie::Gang(UnitIndex(from), UnitIndex(to))),
+                _ => {}
+            }
+        }
+    }
+    // Calls that nobody states are assumed only where an offcode would be given nothing.
+    let reached = |flow: &Traffic| flow.channel.is_some() || flow.from != End::Application || flow.rate > 0;
+    let given: Vec<End> = flows.iter().filter(|flow| reached(flow)).map(|flow| flow.to).collect();
+    flows.retain(|flow| reached(flow) || !given.contains(&flow.to));
+    let wholes: Vec<Option<Build>> = members.iter().map(|member| (know.build)(&member.manifest, None)).collect();
+    let told: Vec<Told> = flows.iter().map(|flow| rate(flow, &flows, &wholes, know)).collect();
     let app = grounds.iter().position(|ground| ground.site == Site::App);
     let mut application = None;
-    for traffic in &wishes.traffic {
-        let rate = if traffic.rate == 0 { UNKNOWN_RATE } else { traffic.rate } as f64;
+    let (mut given, mut sent) = (vec![0.0; members.len()], vec![0.0; members.len()]);
+    let (mut channels, mut rates) = (Vec::new(), Vec::new());
+    for (flow, told) in flows.iter().zip(told) {
+        let rate = told.interval.middle;
+        if let End::Member(from) = flow.from {
+            sent[from] += rate;
+        }
+        if let End::Member(to) = flow.to {
+            given[to] += rate;
+        }
         let mut unit = |end| match end {
-            End::Member(member) => {
-                rates[member] += rate;
-                Some(UnitIndex(member))
-            }
+            End::Member(member) => Some(UnitIndex(member)),
             End::Application => {
                 application = app;
                 app.map(|_| UnitIndex(members.len()))
             }
         };
-        if let (Some(from), Some(to)) = (unit(traffic.from), unit(traffic.to)) {
+        if let (Some(from), Some(to)) = (unit(flow.from), unit(flow.to))
+            && from != to
+        {
             channels.push(Crossing { from, to, rate });
+            rates.push(told);
         }
     }
-    for (from, member) in members.iter().enumerate() {
-        for (required, &to) in member.manifest.software.peers.iter().zip(&member.peers) {
-            let rate = if required.rate == 0 { UNKNOWN_RATE } else { required.rate } as f64;
-            rates[from] += rate;
-            if from != to {
-                rates[to] += rate;
-                channels.push(Crossing { from: UnitIndex(from), to: UnitIndex(to), rate });
-                match required.constraint {
-                    Constraint::Link => {}
-                    Constraint::Pull => constraints.push(Tie::Pull(UnitIndex(from), UnitIndex(to))),
-                    Constraint::Gang => constraints.push(Tie::Gang(UnitIndex(from), UnitIndex(to))),
-                }
-            }
-        }
-    }
-    let units = members.iter().zip(rates).map(|(member, rate)| {
+    let mut works = Vec::with_capacity(members.len());
+    let mut units: Vec<Unit> = Vec::with_capacity(members.len() + 1);
+    for (n, (member, demanded)) in members.iter().zip(demands).enumerate() {
         let manifest = &member.manifest;
-        let rate = if rate == 0.0 { UNKNOWN_RATE as f64 } else { rate };
+        let earlier = wholes[n].as_ref().and_then(|build| (know.earlier)(build, RATE));
+        // A source is given nothing: it works for what it sends.
+        let stated = [given[n], sent[n], UNKNOWN_RATE as f64].into_iter().find(|rate| *rate > 0.0);
+        let rate = earlier.map(|told| told.interval.middle).or(stated).unwrap_or_default();
         let memory = manifest.hardware.iter().map(|target| target.memory).max().unwrap_or(Bytes(0));
-        let place = |ground: &Ground| match ground.takes(manifest, body) {
-            Err(why) => Place::Impossible(why),
-            Ok((target, body)) => Place::Possible(Load(rate * handling(target, body, costs).middle * 1e-9)),
+        let mut of_member = Vec::with_capacity(grounds.len());
+        let can = |ground: usize| {
+            let chosen = possible::body(&grounds[ground], manifest, body)?;
+            demanded.met(&grounds[ground], &chosen.facts)?;
+            let kind = chosen.facts.kind();
+            let told = know.work(manifest, grounds, ground, chosen.target, kind);
+            // Live frames keep the core busy that makes them, as long as there are any to make.
+            let burns = kind == BodyKind::Bpf && produces(manifest);
+            Ok((Load(if burns { 1.0 } else { rate * told.interval.middle * 1e-9 }), told))
         };
-        Unit {
-            name: manifest.package.name.clone(),
-            priority: member.priority,
-            memory,
-            places: grounds.iter().map(place).collect(),
+        let mut places = Vec::with_capacity(grounds.len());
+        for ground in 0..grounds.len() {
+            let can: Result<_, Why> = can(ground);
+            of_member.push(can.as_ref().ok().map(|(_, told)| told.clone()));
+            places.push(match can {
+                Ok((load, _)) => Place::Possible(load),
+                Err(Why { sentence, at, .. }) => Place::Impossible(match at.as_ref().and_then(place) {
+                    Some(place) => format!("{sentence} ({place})"),
+                    None => sentence,
+                }),
+            });
         }
-    });
-    let application = application.map(|app| {
+        works.push(of_member);
+        units.push(Unit { name: manifest.package.name.clone(), priority: member.priority, memory, places });
+    }
+    if let Some(app) = application {
         constraints.push(Tie::Pin(UnitIndex(members.len()), SiteIndex(app)));
         let elsewhere = || Place::Impossible("the application's own thread is at app".to_owned());
         let place = |ground| if ground == app { Place::Possible(Load(0.0)) } else { elsewhere() };
         let places = (0..grounds.len()).map(place).collect();
-        Unit { name: APPLICATION.to_owned(), priority: crate::closure::NEUTRAL, memory: Bytes(0), places }
-    });
+        let name = APPLICATION.to_owned();
+        units.push(Unit { name, priority: crate::closure::NEUTRAL, memory: Bytes(0), places });
+    }
     let sites = grounds.iter().map(|ground| Candidate {
         site: ground.site.clone(),
         capacity: ground.capacity,
         memory: ground.memory,
         slots: ground.slots,
+        price: 1.0,
+        opening: 0.0,
     });
-    Layout {
-        units: units.chain(application).collect(),
-        sites: sites.collect(),
-        channels,
-        constraints,
-        crossing_ns: grounds
-            .iter()
-            .map(|one| grounds.iter().map(|other| known(costs.crossing(&one.site, &other.site)).middle).collect())
-            .collect(),
+    let mut layout = Layout { units, sites: sites.collect(), channels, constraints, crossing_ns: Vec::new() };
+    know.objective.price(&mut layout, grounds, know.costs);
+    Laid { layout, works, rates, flows }
+}
+
+/// Messages a second of one flow: as earlier runs counted them, or as they are stated. Calls out of band are counted
+/// together, and shared out as they are stated.
+fn rate(flow: &Traffic, flows: &[Traffic], wholes: &[Option<Build>], know: &Knowledge) -> Told {
+    let stated = |flow: &Traffic| if flow.rate == 0 { UNKNOWN_RATE } else { flow.rate } as f64;
+    let build = match flow.to {
+        End::Member(to) => wholes[to].as_ref(),
+        End::Application => None,
+    };
+    let counted = build.and_then(|build| (know.earlier)(build, &rate_on(flow.channel.as_deref().unwrap_or(""))));
+    if let Some(told) = counted {
+        let alike = flows.iter().filter(|other| (other.to, &other.channel) == (flow.to, &flow.channel));
+        let share = stated(flow) / alike.map(stated).sum::<f64>();
+        return Told { interval: told.interval.times(share), how: format!("measured: {}", told.how) };
     }
+    let how = if flow.rate == 0 { "assumed" } else { "stated" };
+    Told { interval: Interval::exactly(stated(flow)), how: how.to_owned() }
+}
+
+fn produces(manifest: &Manifest) -> bool {
+    let programs = manifest.package.bodies.iter().filter_map(|body| body.program.as_ref());
+    programs.into_iter().any(|program| program.role == ProgramRole::Producer)
+}
+
+/// What channels demand of one member, wherever it is.
+#[derive(Default)]
+struct Demanded {
+    ends: Vec<possible::End>,
+    /// Who calls it out of band, and where that is written.
+    callers: Vec<(String, Origin)>,
+}
+
+impl Demanded {
+    fn met(&self, ground: &Ground, facts: &possible::Facts) -> Result<(), Why> {
+        possible::ends(ground, facts, &self.ends)?;
+        self.callers.iter().try_for_each(|(by, origin)| possible::called(facts, by, origin.clone()))
+    }
+}
+
+fn demands(closure: &Closure, wishes: &Wishes) -> Vec<Demanded> {
+    let members = &closure.members;
+    let mut all: Vec<Demanded> = members.iter().map(|_| Demanded::default()).collect();
+    for (member, ends) in &wishes.held {
+        all[*member].ends.clone_from(ends);
+    }
+    for (from, member) in members.iter().enumerate() {
+        if wishes.held.iter().any(|(held, _)| *held == from) {
+            continue;
+        }
+        let package = &member.manifest.package;
+        for (required, &to) in member.manifest.software.peers.iter().zip(&member.peers) {
+            let origin = Origin::Manifest(package.guid, Part::Peer(required.name.clone()));
+            match required.channel {
+                Some(specification) => {
+                    let end =
+                        |name, side| possible::End { name, specification, side, attached: 1, origin: origin.clone() };
+                    all[from].ends.push(end(required.name.clone(), Side::Creator));
+                    all[to].ends.push(end(peers_name(&package.name, &required.name), Side::Attached));
+                }
+                None => all[to].callers.push((package.name.clone(), origin)),
+            }
+        }
+    }
+    for (member, end) in &wishes.ends {
+        all[*member].ends.push(end.clone());
+    }
+    all
+}
+
+/// What a peer calls the channel that a manifest requires to it.
+pub(crate) fn peers_name(from: &str, peer: &str) -> String {
+    format!("{from}/{peer}")
 }
 
 #[cfg(test)]
@@ -201,11 +373,13 @@ mod tests {
 
     use machine::costs::Row;
     use machine::{CoreId, Nanoseconds, Reading};
+    use offcode::Manifest;
     use offcode::manifest::{Package, Software};
     use placement::Effort;
 
     use super::*;
     use crate::closure::resolve;
+    use crate::possible::Facts;
 
     /// An offcode with a wasm body for `app` and a native one for cores.
     fn closure() -> Closure {
@@ -218,6 +392,7 @@ mod tests {
             interfaces: Vec::new(),
             bodies: Vec::new(),
             attributes: Vec::new(),
+            state: Default::default(),
         };
         let hardware = [SiteKind::App, SiteKind::Core].map(target).to_vec();
         let manifest = Arc::new(Manifest { package, hardware, software: Software::default() });
@@ -241,11 +416,12 @@ mod tests {
     #[test]
     fn what_a_call_of_its_body_costs_decides_where_an_offcode_goes() {
         let grounds = [Site::App, Site::Core(CoreId(1))].map(Ground::of);
-        let body = |_: &Manifest, kind| Ok(if kind == SiteKind::App { BodyKind::Wasm } else { BodyKind::Native });
-        let traffic = vec![Traffic { from: End::Application, to: End::Member(0), rate: 1_000_000 }];
+        let body = |_: &Manifest, kind| Ok(if kind == SiteKind::App { Facts::Wasm } else { Facts::Native });
+        let traffic = vec![Traffic { from: End::Application, to: End::Member(0), channel: None, rate: 1_000_000 }];
         let wishes = Wishes { traffic, ..Wishes::default() };
         let placed = |costs: &Costs| {
-            let layout = lay_out(&closure(), &grounds, &body, costs, &wishes);
+            let know = Knowledge { objective: &Objective::Latency, ..Knowledge::of(costs) };
+            let layout = lay_out(&closure(), &grounds, (&body, &|_| None), &know, &wishes).layout;
             let plan = placement::solve(&layout, &Effort::default()).unwrap();
             (plan.assignment[0].0, plan.usage[plan.assignment[0].0].load)
         };

@@ -16,10 +16,16 @@ pub mod expectation;
 mod gang;
 pub mod grounds;
 pub mod layout;
+pub mod measured;
+pub mod migration;
+pub mod objective;
+pub mod possible;
+pub mod rebalance;
 pub mod site;
 mod switchboard;
 
-pub use application::{OffcodeId, Running, Runtime};
+pub use application::{OffcodeId, Runtime};
+pub use attach::control::Running;
 pub use catalogue::Catalogue;
 pub use channels::Pathway;
 pub use create::{Decided, Wanted};

@@ -6,23 +6,30 @@ mod body;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod core;
-pub mod evidence;
+pub mod library;
 pub mod residents;
 pub mod xdp;
 
 use std::sync::Arc;
 
-use machine::{BodyKind, Result, Site};
+use linux::xdp::{Dump, SharedWords};
+use machine::{BodyKind, Fault, Result, Site};
 use offcode::registry::Constructor;
-use offcode::{Activity, Attributes, Channel, ChannelId, Manifest, Specification};
+use offcode::{Activity, Attributes, Channel, ChannelId, Manifest, Specification, State};
 
 use crate::layout::Ground;
-pub use evidence::Evidence;
+pub use attach::evidence::{self, Evidence};
+pub use library::Libraries;
+pub use residents::{EndAt, Ends};
+
+pub use crate::switchboard::OUT_OF_BAND;
 
 /// The form of the code that a site gets.
 #[derive(Clone)]
 pub enum Code {
     Native(Constructor),
+    /// A packaged native body, not loaded yet.
+    Library(Libraries),
     /// The module's bytes.
     Wasm(Arc<[u8]>),
     /// The same, compiled: see [`SiteDriver::preparation`].
@@ -34,7 +41,7 @@ pub enum Code {
 impl Code {
     pub fn kind(&self) -> BodyKind {
         match self {
-            Code::Native(_) => BodyKind::Native,
+            Code::Native(_) | Code::Library(_) => BodyKind::Native,
             Code::Wasm(_) | Code::Compiled(_) => BodyKind::Wasm,
             Code::Bpf(_) => BodyKind::Bpf,
         }
@@ -88,22 +95,86 @@ pub trait SiteDriver: Send {
     /// the near endpoint, which any thread of this process may use. The empty name is the out-of-band channel.
     fn connect(&mut self, slot: Slot, name: &str, specification: Specification) -> Result<Box<dyn Channel>>;
 
-    /// Gives the offcode an endpoint that another site made. [`SiteDriver::adopts`] says whether that can work.
+    /// Gives the offcode an endpoint that another site made. Only where offcodes can map memory of this process.
     fn adopt(&mut self, slot: Slot, name: &str, end: Box<dyn Channel>) -> Result<ChannelId>;
 
-    /// Whether offcodes here can use endpoints that live in this process.
-    fn adopts(&self) -> bool;
+    /// What this site is reached by, where that is one connection for several sites: these join their offcodes themselves.
+    fn connection(&self) -> Option<usize> {
+        None
+    }
+
+    /// Joins an offcode here to one of a site with the same [`SiteDriver::connection`], each by its own name for the channel.
+    fn join_here(&mut self, ends: [(Slot, &str); 2], _specification: Specification) -> Result<()> {
+        let subject = format!("channel '{}' at {}", ends[0].1, self.site());
+        Err(Fault::new(subject, "its ends are not joined by this site", "let the runtime join them"))
+    }
 
     fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()>;
 
     /// Calls `stop` if it was started, and takes the code out. Removing what is not there is no fault.
     fn remove(&mut self, slot: Slot) -> Result<()>;
 
+    /// Ends the offcode's turns and returns what it saves. It stays, with its channels, until [`SiteDriver::resume`] or
+    /// [`SiteDriver::remove`]; messages for it wait.
+    fn suspend(&mut self, slot: Slot) -> Result<State> {
+        Err(stays(self.site(), slot))
+    }
+
+    /// Follows `initialize` and the channels, in place of `start`: what another body of the offcode has saved. Its turns
+    /// begin with [`SiteDriver::resume`].
+    fn restore(&mut self, slot: Slot, state: &State) -> Result<()> {
+        let _ = state;
+        Err(stays(self.site(), slot))
+    }
+
+    /// Lets one go on that is suspended or was restored.
+    fn resume(&mut self, slot: Slot) -> Result<()> {
+        Err(stays(self.site(), slot))
+    }
+
+    /// The offcode's ends of its channels, by their numbers; the first is out of band.
+    fn ends(&mut self, slot: Slot) -> Result<Vec<EndAt>> {
+        Err(stays(self.site(), slot))
+    }
+
+    /// Takes the ends of an offcode out that does not run. Only where offcodes can map memory of this process.
+    fn surrender(&mut self, slot: Slot) -> Result<Ends> {
+        Err(stays(self.site(), slot))
+    }
+
+    /// Gives an offcode the ends that another site has surrendered; on a fault they stay in `ends`.
+    fn receive(&mut self, slot: Slot, ends: &mut Ends) -> Result<()> {
+        let _ = ends;
+        Err(stays(self.site(), slot))
+    }
+
+    /// A shared array of the offcode's body, as memory that an application works with in place.
+    fn shared(&self, _slot: Slot, map: &str) -> Result<SharedWords> {
+        let subject = format!("memory {map} at {}", self.site());
+        Err(Fault::new(subject, "bodies there share no maps", "place the offcode at a driver hook, or use a channel"))
+    }
+
     /// What proves that the offcode works here, counted by the site or the kernel.
     fn evidence(&mut self, slot: Slot) -> Result<Evidence>;
+
+    /// Why the site is gone for good, with what was there; its channels are abandoned and its methods fault.
+    fn lost(&self) -> Option<Fault> {
+        None
+    }
+
+    /// What a map or a variable of the offcode's object holds, for people.
+    fn map(&mut self, _slot: Slot, name: &str) -> Result<Dump> {
+        let cause = "offcodes here have no maps";
+        Err(Fault::new(format!("{}: {name}", self.site()), cause, "ask for one of an offcode at a driver hook"))
+    }
 
     /// The caller's thread gives the site time. Only `app` needs it; others may use it for housekeeping.
     fn turn(&mut self) -> Result<Activity> {
         Ok(Activity::Idle)
     }
+}
+
+fn stays(site: &Site, slot: Slot) -> Fault {
+    let subject = format!("{site}: slot {}", slot.0);
+    Fault::new(subject, "offcodes at this site stay where they are", "stop it, and create it elsewhere")
 }

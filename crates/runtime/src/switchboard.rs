@@ -14,6 +14,8 @@ use offcode::call::{Header, Kind};
 use offcode::channel::{Buffers, Content, Policy, Synchronization};
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 
+use crate::site::residents::End;
+
 /// Calls that may wait for one offcode that does not read.
 const WAITING: usize = CALLS_WAITING.each.count();
 /// Calls of one offcode that have no answer yet.
@@ -29,7 +31,7 @@ pub const OUT_OF_BAND: Specification = Specification {
     delivery: Delivery::Reliable,
     synchronization: Synchronization::Poll,
     content: Content::Calls,
-    buffers: Buffers { count: 16, size: Bytes(4096), policy: Policy::ZeroCopy },
+    buffers: Buffers { count: 16, size: Bytes(4096), policy: Policy::Any },
 };
 
 /// An offcode as the switchboard numbers it; never used again.
@@ -58,7 +60,11 @@ struct Party {
 struct Relay {
     ends: [Box<dyn Channel>; 2],
     /// Read from the end of this number, and not yet taken by the other.
-    held: [Option<Vec<u8>>; 2],
+    held: [VecDeque<Vec<u8>>; 2],
+    /// Nothing is read from the end of this number.
+    fenced: [bool; 2],
+    /// The end that a moved offcode had where memory is shared; the other is its site's.
+    bridge: Option<(BridgeId, End)>,
 }
 
 impl Relay {
@@ -66,17 +72,19 @@ impl Relay {
         let mut moved = false;
         for from in [0, 1] {
             for _ in 0..RELAYED {
-                if self.held[from].is_none() {
+                if self.held[from].is_empty() {
                     let (end, held) = (&mut self.ends[from], &mut self.held[from]);
-                    if !matches!(end.read_with(&mut |message| *held = Some(message.to_vec())), Ok(true)) {
+                    let mut read =
+                        |end: &mut dyn Channel| end.read_with(&mut |message| held.push_back(message.to_vec()));
+                    if self.fenced[from] || !matches!(read(end), Ok(true)) {
                         break;
                     }
                 }
-                if let Some(message) = &self.held[from] {
+                if let Some(message) = self.held[from].front() {
                     if let Ok(Written::Full) = self.ends[1 - from].write(message) {
                         break;
                     }
-                    self.held[from] = None;
+                    self.held[from].pop_front();
                     moved = true;
                 }
             }
@@ -84,10 +92,38 @@ impl Relay {
         moved
     }
 
+    /// Takes what has come from the site, whether or not its peer has room: it is about to move, so that little follows.
+    fn drain(&mut self) {
+        let most = 4 * self.ends[1].specification().buffers.count as usize;
+        let Relay { ends, held, fenced, .. } = self;
+        while !fenced[1] && held[1].len() < most {
+            if !matches!(ends[1].read_with(&mut |message| held[1].push_back(message.to_vec())), Ok(true)) {
+                break;
+            }
+        }
+    }
+
+    /// A bridge stays, as an end stays with its offcode when its peer has gone: with its channels the offcode moves on.
     fn is_over(&mut self) -> bool {
         let drained = |end: &mut Box<dyn Channel>| end.is_abandoned() && !matches!(end.poll(), Ok(true));
-        self.ends.iter_mut().any(drained) && self.held.iter().all(Option::is_none)
+        self.bridge.is_none() && self.ends.iter_mut().any(drained) && self.held.iter().all(VecDeque::is_empty)
     }
+}
+
+/// A relay that stands for the end of an offcode that has moved to where memory is not shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BridgeId(u64);
+
+/// What has passed a bridge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// Messages written to the site, and read from it.
+    pub written: u64,
+    pub read: u64,
+    /// Read from the peer and not written to the site yet.
+    pub held: usize,
+    /// More has come from the site than was read.
+    pub more: bool,
 }
 
 /// An answer to the application: the kind, and what follows the header.
@@ -100,6 +136,7 @@ struct Board {
     open: HashMap<u32, (PartyId, Origin)>,
     answers: HashMap<u32, Answer>,
     relays: Vec<Relay>,
+    bridges: u64,
     next: u32,
     log: Option<crate::site::residents::Log>,
 }
@@ -145,7 +182,71 @@ impl Switchboard {
 
     /// Hands on what comes from either of two ends that no site of this process can hold, until one is abandoned.
     pub fn relay(&self, one: Box<dyn Channel>, other: Box<dyn Channel>) {
-        locked(&self.board).relays.push(Relay { ends: [one, other], held: [None, None] });
+        let relay = Relay { ends: [one, other], held: Default::default(), fenced: [false; 2], bridge: None };
+        locked(&self.board).relays.push(relay);
+    }
+
+    /// Stands for an offcode's end of a channel while it is at a site that shares no memory and has the end behind
+    /// `site`. Both ways are fenced at first.
+    pub(crate) fn bridge(&self, mut end: End, site: Box<dyn Channel>) -> Option<BridgeId> {
+        let channel = end.channel.take()?;
+        let mut board = locked(&self.board);
+        board.bridges += 1;
+        let id = BridgeId(board.bridges);
+        let held = [VecDeque::new(), std::mem::take(&mut end.unsent)];
+        board.relays.push(Relay { ends: [channel, site], held, fenced: [true; 2], bridge: Some((id, end)) });
+        Some(id)
+    }
+
+    /// A bridge from new memory to `site`, under way at once; and the end for whoever is to reach the offcode.
+    pub(crate) fn bridge_anew(&self, name: &str, site: Box<dyn Channel>) -> Result<(Box<dyn Channel>, BridgeId)> {
+        let (near, far) = ports::channel::unicast(site.specification())?;
+        let id = self.bridge(End::new(name, Box::new(far)), site);
+        let id = id.ok_or_else(|| Fault::new(format!("channel '{name}'"), "it has no end", "report this"))?;
+        self.fence(id, [false; 2]);
+        Ok((Box::new(near), id))
+    }
+
+    fn at_bridge<R>(&self, id: BridgeId, work: impl FnOnce(&mut Relay) -> R) -> Option<R> {
+        let mut board = locked(&self.board);
+        board.relays.iter_mut().find(|relay| relay.bridge.as_ref().is_some_and(|(own, _)| *own == id)).map(work)
+    }
+
+    /// Name and specification of the channel that a bridge is part of.
+    pub(crate) fn stands_for(&self, id: BridgeId) -> Option<(String, Specification)> {
+        self.at_bridge(id, |relay| {
+            let name = relay.bridge.as_ref().map(|(_, end)| end.name.clone());
+            (name.unwrap_or_default(), *relay.ends[0].specification())
+        })
+    }
+
+    /// Whether anything is read from the peer, and from the site. `None`: there is no such bridge.
+    pub(crate) fn fence(&self, id: BridgeId, fenced: [bool; 2]) -> Option<Passed> {
+        self.at_bridge(id, |relay| {
+            relay.fenced = fenced;
+            if fenced[0] {
+                relay.drain();
+            }
+            relay.turn();
+            let counted = relay.ends[1].counted();
+            let more = matches!(relay.ends[1].poll(), Ok(true));
+            Passed { written: counted.written, read: counted.read, held: relay.held[0].len(), more }
+        })
+    }
+
+    /// Ends a bridge: the end that it stood for, with what has yet to go out on it, and the site's.
+    pub(crate) fn take_back(&self, id: BridgeId) -> Option<(End, Box<dyn Channel>)> {
+        let mut board = locked(&self.board);
+        let at = board.relays.iter().position(|relay| relay.bridge.as_ref().is_some_and(|(own, _)| *own == id))?;
+        let Relay { ends: [channel, site], held: [_, unsent], bridge, .. } = board.relays.swap_remove(at);
+        let (_, mut end) = bridge?;
+        (end.channel, end.unsent) = (Some(channel), unsent);
+        Some((end, site))
+    }
+
+    /// Moves what can be moved.
+    pub(crate) fn turn(&self) {
+        locked(&self.board).turn();
     }
 
     /// Takes an offcode out. Who waits for it gets a refusal.

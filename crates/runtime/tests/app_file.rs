@@ -6,6 +6,7 @@ use std::time::Duration;
 use machine::{Bytes, CoreId, Site, XdpMode};
 use offcode::channel::{Cast, Content, Delivery};
 use runtime::app_file::{AppFile, Capacity, Chosen, Party, Sites};
+use runtime::objective::Objective;
 
 const EXAMPLE: &str = r#"name = "packets"
 depots = ["depot", "/srv/depot"]
@@ -79,6 +80,9 @@ fn a_file_says_what_to_create_and_where() {
 fn little_is_needed() {
     let app = parse("name = \"one\"\nsites = \"all\"\n[[offcode]]\ncreate = \"a\"\n").unwrap();
     assert_eq!((app.sites, app.depots.len(), app.channels.len(), app.duration), (Sites::All, 0, 0, None));
+    assert_eq!(app.objective, Objective::HostCpu);
+    let spared = "name = \"one\"\nobjective = \"spare=core:3\"\nsites = \"all\"\n[[offcode]]\ncreate = \"a\"\n";
+    assert_eq!(parse(spared).unwrap().objective, Objective::Spare(Site::Core(CoreId(3))));
 }
 
 #[test]
@@ -108,6 +112,9 @@ fn each_mistake_is_explained_with_its_place() {
         ("a size that is none", "2 KiB", "2 pages"),
         ("a duration without its unit", "10 s", "10"),
         ("a count of nothing", "count = 1000000", "count = 0"),
+        ("an objective that is none", "count = 1000000", "objective = \"speed\""),
+        ("an objective about another host", "count = 1000000", "objective = \"spare=agent:dpu-1\""),
+        ("an agent's site that is no core", "agent:dpu-1", "agent:dpu-1/xdp:eth0"),
         ("a load below nothing", "load = 0.8", "load = -0.8"),
         ("the capacity of another site", "capacities.\"core:1\"", "capacities.\"core:2\""),
     ];

@@ -1,4 +1,4 @@
-//! The example that newcomers copy works, and the page that explains it shows its own lines.
+//! The example of offcodes in a program of one's own works, and the page that explains it shows lines that there are.
 
 use std::sync::Mutex;
 
@@ -19,11 +19,12 @@ fn the_example_counts_every_packet_away_from_the_applications_thread() {
 }
 
 #[test]
-fn the_page_shows_the_lines_of_the_example() {
+fn the_page_shows_lines_of_the_example_and_of_new_projects() {
     let page = include_str!("../../../docs/first-offcode.md");
     let source = concat!(
         include_str!("../examples/first_offcode/main.rs"),
-        include_str!("../examples/first_offcode/offcodes.rs")
+        include_str!("../examples/first_offcode/offcodes.rs"),
+        include_str!("../../plimsoll-offcode/src/commands/offcode/template/lib.rs.in")
     );
     let blocks: Vec<&str> = page.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(blocks.len() >= 5);

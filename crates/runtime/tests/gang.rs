@@ -147,9 +147,6 @@ impl SiteDriver for Failing {
         self.step("adopt")?;
         self.inner.adopt(slot, name, end)
     }
-    fn adopts(&self) -> bool {
-        true
-    }
     fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()> {
         self.inner.set_attribute(slot, name, value)
     }

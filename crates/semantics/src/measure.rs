@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use endpoint::Driver;
+use experiment::clocks::Clocks;
 use experiment::rounds::{self, Blocks, Plan};
 use machine::{Fault, Probe, Result};
 use queue_pair::Endpoint;
@@ -188,6 +189,11 @@ impl Blocks for Beside<'_> {
     fn probe(&mut self, _: usize) -> Option<Probe> {
         let (hub, leaves) = self.request.cores;
         self.kind.between_cores().then(|| linux::probe::between(hub, leaves).ok()).flatten()
+    }
+
+    fn clocks(&mut self, _: usize) -> Clocks {
+        let (hub, leaves) = self.request.cores;
+        Clocks::of(linux::accounting::effective_clocks([hub, leaves]))
     }
 
     fn stopped(&self) -> bool {

@@ -13,8 +13,8 @@ const OF_RUST: [&str; 2] = ["cargo", "rustc"];
 const CALLS: [&str; 5] =
     ["Command::new(\"", "skip::tool(\"", "package::command(\"", "package::file(\"", "installed(\""];
 
-/// A batch system's own commands, which are called within its jobs alone.
-const OF_A_CLUSTER: [&str; 3] = ["squeue", "scontrol", "qstat"];
+/// Commands that come with a batch system or a device's driver, and are called only where those are.
+const OF_A_CLUSTER: [&str; 2] = ["nvidia-smi", "qstat"];
 
 fn collect(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {

@@ -12,7 +12,7 @@ use launch::job::{self, Place as Spread};
 use launch::report::{Port, Reports};
 use launch::running::{Running, Scratch, Streams};
 use launch::session::{Request, Session, Target};
-use machine::Site;
+use machine::{Dilation, Site};
 
 use crate::mpi::Mpi;
 use crate::place::Place;
@@ -74,6 +74,7 @@ impl<'a> Job<'a> {
                     prove: false,
                     seats: None,
                     network: None,
+                    dilation: Dilation::NONE,
                     mpi: self.mpi.choice(),
                     lab: false,
                     oversubscribe: false,

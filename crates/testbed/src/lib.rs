@@ -2,7 +2,8 @@
 //! profile` ([`recording`]), so that what is tested is what users run.
 //!
 //! [`mpi::Mpi`] is an MPI of this machine with its compilers; [`place::Place`] a folder in which one test's processes work,
-//! one test at a time, and which they do not outlive; [`applications`] are programs that are not ours.
+//! one test at a time, and which they do not outlive; [`applications`] are programs that are not ours. [`slurm::Cluster`] is a
+//! real Slurm of two nodes; [`unequal`] two ranks with unequal work beside other work.
 #![forbid(unsafe_code)]
 
 pub mod applications;
@@ -12,6 +13,8 @@ pub mod mpi;
 pub mod place;
 pub mod recording;
 pub mod remains;
+pub mod slurm;
+pub mod unequal;
 
 pub use job::{Carrier, Ended, Job, Started};
 pub use mpi::Mpi;
@@ -20,9 +23,13 @@ pub use place::{Outcome, Place};
 use std::path::{Path, PathBuf};
 
 /// The program that this code runs in. Cargo leaves the libraries of the package under test beside it, where `launch` finds
-/// them as it finds them beside the installed command.
+/// them as it finds them beside the installed command; of an example in the folder `deps` beside its own.
 pub fn command() -> PathBuf {
-    std::env::current_exe().expect("a process has a program")
+    let own = std::env::current_exe().expect("a process has a program");
+    match own.parent().filter(|folder| folder.ends_with("examples")).and_then(Path::parent) {
+        Some(target) => target.join("deps").join(own.file_name().expect("a program has a name")),
+        None => own,
+    }
 }
 
 /// The C sources in `folder`, sorted.

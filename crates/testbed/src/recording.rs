@@ -8,6 +8,7 @@ use std::time::Duration;
 use launch::carrier::Variables;
 use launch::preload;
 use launch::profiled::{Recorded, Request, Sampling};
+use linux::power::Source;
 use record::folder;
 use record::perturbation::Perturbation;
 use record::rank::Rank;
@@ -28,6 +29,7 @@ pub struct Recording {
     trace: u64,
     memory: Option<u64>,
     cores: bool,
+    power: Vec<Source>,
     perturbation: Option<Perturbation>,
     hosts_of: Option<PathBuf>,
 }
@@ -43,8 +45,16 @@ pub struct Recordings {
 
 impl Recording {
     pub fn new(words: Vec<OsString>) -> Recording {
-        let (environment, trace, memory, cores, perturbation, hosts_of) = (Vec::new(), 0, None, false, None, None);
-        Recording { words, environment, trace, memory, cores, perturbation, hosts_of }
+        Recording {
+            words,
+            environment: Vec::new(),
+            trace: 0,
+            memory: None,
+            cores: false,
+            power: Vec::new(),
+            perturbation: None,
+            hosts_of: None,
+        }
     }
 
     /// `ranks` of a program under `mpi`.
@@ -65,6 +75,12 @@ impl Recording {
     /// Samples the cores of this host.
     pub fn cores(self) -> Recording {
         Recording { cores: true, ..self }
+    }
+
+    /// Samples the cores of this host and a source of power.
+    pub fn power(self, source: &str) -> Recording {
+        let source = source.parse().unwrap_or_else(|fault| panic!("{fault}"));
+        Recording { cores: true, power: vec![source], ..self }
     }
 
     /// Delays it on purpose; an earlier profile says which rank is on which host, where that matters.
@@ -96,6 +112,7 @@ impl Recording {
             trace: self.trace,
             memory: self.memory,
             interval: None,
+            power: self.power.clone(),
             cores: self.cores,
             perturbation: self.perturbation,
             hosts_of: self.hosts_of.clone(),
@@ -106,7 +123,7 @@ impl Recording {
         recorded.command.current_dir(place.path()).env("TMPDIR", place.path());
         recorded.command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let files = place.redirect(&mut recorded.command);
-        let sampling = self.cores.then(|| Sampling::begin(recorded.folder(), None));
+        let sampling = self.cores.then(|| Sampling::begin(recorded.folder(), None, &self.power));
         let child = recorded.spawn().unwrap_or_else(|fault| panic!("{fault}"));
         let outcome = Running::of(child, files).finish(limit);
         let folder = recorded.folder().to_owned();

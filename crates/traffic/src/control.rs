@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use linux::xdp::SharedWords;
 use machine::{Fault, Nanoseconds, Result};
 
 /// Where each word is. The test compares with the C header.
@@ -24,6 +25,9 @@ pub mod word {
     pub const IP_SUM: usize = 10;
     pub const UDP_SUM: usize = 11;
     pub const LATE_NS: usize = 12;
+    pub const RUNS: usize = 13;
+    pub const BATCH: usize = 14;
+    pub const ALIVE_NS: usize = 15;
     pub const SENT: usize = 16;
     pub const BYTES: usize = 17;
     pub const MISSED: usize = 18;
@@ -52,6 +56,12 @@ const NO_LIMIT: u64 = u64::MAX;
 /// Memory that holds a block: [`word::WORDS`] words that stay where they are.
 pub trait Words: Send + Sync {
     fn words(&self) -> &[AtomicU64];
+}
+
+impl Words for SharedWords {
+    fn words(&self) -> &[AtomicU64] {
+        SharedWords::words(self)
+    }
 }
 
 impl Words for Vec<AtomicU64> {
@@ -108,6 +118,12 @@ pub struct Asked {
     pub start: Option<Nanoseconds>,
     /// CLOCK_MONOTONIC.
     pub end: Option<Nanoseconds>,
+    /// When to end unless [`ControlBlock::alive`] moves it on.
+    pub alive: Option<Nanoseconds>,
+    /// At a driver hook: runs of the program that one call of the kernel asks for.
+    pub runs: u32,
+    /// There: frames that leave together at full rate, 1 to 256.
+    pub batch: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,6 +221,9 @@ impl ControlBlock {
         put(word::IP_SUM, layout.ip_sum(&asked.template));
         put(word::UDP_SUM, layout.udp_sum(&asked.template));
         put(word::LATE_NS, late);
+        put(word::RUNS, asked.runs.into());
+        put(word::BATCH, asked.batch.into());
+        put(word::ALIVE_NS, asked.alive.map_or(NO_LIMIT, |until| until.0));
         for (at, chunk) in asked.template.chunks(8).enumerate() {
             let mut bytes = [0; 8];
             bytes[..chunk.len()].copy_from_slice(chunk);
@@ -236,6 +255,11 @@ impl ControlBlock {
             last: Nanoseconds(get(word::LAST_NS)),
             turns: get(word::TURNS),
         }
+    }
+
+    /// Lets the sender go on until then.
+    pub fn alive(&self, until: Nanoseconds) {
+        self.words()[word::ALIVE_NS].store(until.0, Ordering::Relaxed);
     }
 
     /// The template as asked.
@@ -345,7 +369,11 @@ impl<'a> Sender<'a> {
     pub fn step(&mut self, now: Nanoseconds) -> Step {
         self.words[word::TURNS].store(self.words[word::TURNS].load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let stopped = self.words[word::STOP].load(Ordering::Relaxed) != 0;
-        if stopped || self.sent >= self.frames || now.0 >= self.end {
+        if stopped
+            || self.sent >= self.frames
+            || now.0 >= self.end
+            || now.0 >= self.words[word::ALIVE_NS].load(Ordering::Relaxed)
+        {
             self.finish();
             return Step::Finished;
         }
@@ -421,7 +449,8 @@ mod tests {
                 [$((concat!("CONTROL_", stringify!($name)), word::$name)),*]
             };
         }
-        let ours = same!(MODE FRAMES END_NS ENTRIES LENGTH TAG FLAGS CLOCK_EVERY START_NS STOP IP_SUM UDP_SUM LATE_NS
+        let ours = same!(MODE FRAMES END_NS ENTRIES LENGTH TAG FLAGS CLOCK_EVERY START_NS STOP IP_SUM UDP_SUM LATE_NS RUNS
+            BATCH ALIVE_NS
             SENT BYTES MISSED ERRORS POSITION DUE_NS FIRST_NS LAST_NS STATE LATEST_NS CLOCK_NS TURNS TEMPLATE TABLE WORDS);
         for (name, at) in ours {
             assert_eq!(in_c(name), at, "{name}");
@@ -442,6 +471,9 @@ mod tests {
             frames: None,
             start: None,
             end: None,
+            alive: None,
+            runs: 0,
+            batch: 64,
         }
     }
 

@@ -1,46 +1,88 @@
-//! The generator's two offcodes, as their manifests describe them.
+//! The generator's two offcodes: their packages, with the bodies that this program carries.
 
-use machine::{Bytes, SiteKind, XdpMode};
-use offcode::manifest::{Body, BodyKind, Package, Program, ProgramRole, Software, Target};
-use offcode::{Guid, Manifest};
+use std::sync::Arc;
 
-fn package(guid: Guid, name: &str, description: &str, bodies: Vec<Body>) -> Package {
+use machine::{Bytes, Result, SiteKind, XdpMode};
+use offcode::manifest::{self, Body, BodyKind, Package, Program, ProgramRole, Software, Target};
+use offcode::registry::Constructor;
+use offcode::{Guid, Interface, Manifest, Refusal, interface};
+use runtime::catalogue::Linked;
+use runtime::site::Code;
+
+/// The sender's, whichever body it has. What is to be sent is in its control block.
+#[interface(guid = "3b2f7c16-5d0a-4f0e-8a41-7a3d5be70013", encoding = "fixed")]
+pub trait Sender {
+    /// Begins what the block asks for. Frames sent until now.
+    fn begin(&mut self) -> Result<u64, Refusal>;
+    /// Ends it. Frames sent until now.
+    fn end(&mut self) -> u64;
+}
+
+pub static INTERFACES: [Guid; 1] = [<dyn Sender as Interface>::GUID];
+
+pub const SENDER: &str = "plimsoll.traffic.sender";
+pub const RECEIVER: &str = "plimsoll.traffic.receiver";
+
+fn package(name: &str, description: &str, interfaces: Vec<manifest::Interface>, bodies: Vec<Body>) -> Package {
     Package {
-        guid,
+        guid: Guid::named(name),
         name: name.into(),
         version: "1.0.0".into(),
         description: description.into(),
-        interfaces: Vec::new(),
+        interfaces,
         bodies,
         attributes: Vec::new(),
+        state: Default::default(),
     }
 }
 
-fn target(site: SiteKind) -> Target {
-    let modes = if site == SiteKind::Xdp { vec![XdpMode::Native] } else { Vec::new() };
-    // The control block: words of profile, template and schedule.
-    Target { site, modes, memory: Bytes(8 * crate::control::word::WORDS as u64), work: None }
+fn target(site: SiteKind, words: usize) -> Target {
+    let modes = match site {
+        SiteKind::Xdp => vec![XdpMode::Native, XdpMode::Generic, XdpMode::Hardware],
+        _ => Vec::new(),
+    };
+    Target { site, modes, memory: Bytes(8 * words as u64), work: None }
 }
 
-fn program(name: &str, role: ProgramRole) -> Option<Program> {
-    Some(Program { name: name.into(), role })
+fn program(file: &str, name: &str, role: ProgramRole) -> Body {
+    let program = Some(Program { name: name.into(), role });
+    Body { kind: BodyKind::Bpf, file: Some(file.into()), libraries: Vec::new(), sites: vec![SiteKind::Xdp], program }
 }
 
-/// Sends one profile: sockets at `app`, AF_XDP at `core:N`, live frames at `xdp:IFACE`.
-pub fn sender() -> Manifest {
+fn code(what: &str, object: Option<&'static [u8]>) -> Result<Code> {
+    linux::xdp::built(what, object).map(|bytes| Code::Bpf(bytes.into()))
+}
+
+/// The sender; `native` makes its body for `app` or a core.
+pub fn sender(native: Option<(SiteKind, Constructor)>) -> Result<Linked> {
+    let sites = vec![SiteKind::App, SiteKind::Core];
     let bodies = vec![
-        Body { kind: BodyKind::Native, file: None, sites: vec![SiteKind::App, SiteKind::Core], program: None },
-        Body {
-            kind: BodyKind::Bpf,
-            file: Some("traffic_send.o".into()),
-            sites: vec![SiteKind::Xdp],
-            program: program("send", ProgramRole::Producer),
-        },
+        Body { kind: BodyKind::Native, file: None, libraries: Vec::new(), sites, program: None },
+        program("traffic_send.o", "send", ProgramRole::Producer),
     ];
-    let guid = Guid::named("plimsoll.traffic.sender");
-    Manifest {
-        package: package(guid, "plimsoll.traffic.sender", "Sends frames as a profile says", bodies),
-        hardware: [SiteKind::App, SiteKind::Core, SiteKind::Xdp].map(target).into(),
+    let entry = <dyn Sender as Interface>::entry();
+    let words = crate::control::word::WORDS;
+    let manifest = Manifest {
+        package: package(SENDER, "Sends frames as a profile says", vec![entry], bodies),
+        hardware: [SiteKind::App, SiteKind::Core, SiteKind::Xdp].map(|site| target(site, words)).into(),
         software: Software::default(),
-    }
+    };
+    let bodies = match native {
+        Some((site, constructor)) => vec![(site, Code::Native(constructor))],
+        None => vec![(SiteKind::Xdp, code("traffic at the driver hook", bpf::TRAFFIC_SEND)?)],
+    };
+    Ok(Linked { manifest: Arc::new(manifest), bodies })
+}
+
+/// The receiver, which has a body for driver hooks only.
+pub fn receiver() -> Result<Linked> {
+    let bodies = vec![program("traffic_receive.o", "receive", ProgramRole::Hook)];
+    let words = 8 * crate::receiver::word::WORDS;
+    let manifest = Manifest {
+        package: package(RECEIVER, "Counts and times the frames of a stream", Vec::new(), bodies),
+        hardware: vec![target(SiteKind::Xdp, words)],
+        software: Software::default(),
+    };
+    let code = code("traffic receiver at the driver hook", bpf::TRAFFIC_RECEIVE)?;
+    Ok(Linked { manifest: Arc::new(manifest), bodies: vec![(SiteKind::Xdp, code)] })
 }

@@ -17,6 +17,7 @@ use crate::frame::Flow;
 use crate::profile::{Profile, Rate, Sizes, Timing};
 use crate::report::Report;
 use crate::session::{Place, Session};
+use crate::wire::Wire;
 
 /// The sizes of Table 1, in bytes, here without the frame check sequence.
 pub const SIZES: [u16; 7] = [64, 80, 96, 192, 384, 768, 1514];
@@ -88,7 +89,8 @@ impl Paper<'_> {
             Neighbour::OnDevice => Some((self.device, 1)),
         };
         let session = Session {
-            lab: self.lab,
+            wire: Wire::Lab(self.lab.clone()),
+            guarded: false,
             profile: &profile,
             place,
             application: self.application,
@@ -313,7 +315,12 @@ mod tests {
     fn ratios_are_taken_round_by_round_and_held_to_their_targets() {
         let series = |values: &[f64]| {
             let paced = |value: &f64| Paced { value: *value, mean_gap: None };
-            let taken = |(round, value)| Taken { round: round as u32, probes: [None; 2], block: paced(value) };
+            let taken = |(round, value)| Taken {
+                round: round as u32,
+                probes: [None; 2],
+                clocks: Default::default(),
+                block: paced(value),
+            };
             Series { blocks: values.iter().enumerate().map(taken).collect(), failures: vec!["why".to_owned()] }
         };
         let all = [series(&[10.0, 40.0, 20.0, 31.0, 10.0, 20.0]), series(&[1.0, 4.0, 2.0, 3.0, 1.0, 2.0])];

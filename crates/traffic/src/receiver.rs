@@ -1,9 +1,10 @@
-//! The receiver at the driver hook: an XDP program that times arrivals and keeps the histogram, read out while it runs.
+//! The receiver at the driver hook: an offcode that times arrivals and keeps the histogram, read out while it runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use linux::xdp::{self, Attached, Attachment, Interface, Object, SharedWords};
-use machine::{Nanoseconds, Result, XdpMode};
+use linux::xdp::SharedWords;
+use machine::Nanoseconds;
+use runtime::site::xdp::RUN_COUNTER;
 
 /// Where each word of a queue's result is; the same in C: `crates/bpf/src/programs/traffic.h`.
 #[rustfmt::skip]
@@ -58,11 +59,29 @@ pub struct Expected {
     pub pass: bool,
 }
 
-/// The receiving program, attached. Dropped, it is gone.
+impl Expected {
+    /// As attributes of the receiving offcode.
+    pub fn attributes(&self) -> Vec<(String, String)> {
+        const DROP: u64 = 1;
+        const PASS: u64 = 2;
+        let numbers: [(&str, u64); 6] = [
+            ("tag", self.tag.into()),
+            ("port", self.port.into()),
+            ("target_ns", self.target.0),
+            ("burst_ns", self.burst.0),
+            ("timing", self.timing.into()),
+            ("verdict", if self.pass { PASS } else { DROP }),
+        ];
+        let mut all: Vec<_> = numbers.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect();
+        // The kernel's own count of a run costs as much as the program takes.
+        all.push((RUN_COUNTER.to_owned(), "off".to_owned()));
+        all
+    }
+}
+
+/// What the receiving offcode counts, read in place.
 #[derive(Debug)]
 pub struct Receiver {
-    attachment: Attachment,
-    interface: Interface,
     result: SharedWords,
     expected: Expected,
 }
@@ -107,18 +126,9 @@ pub struct Gaps {
 }
 
 impl Receiver {
-    /// Attaches the program to an interface of the calling thread's network namespace.
-    pub fn attach(interface: &str, mode: XdpMode, expected: Expected) -> Result<Receiver> {
-        let interface = Interface::named(interface)?;
-        let object = load(&interface, mode, &expected)?;
-        let result = object.shared("RESULT")?;
-        let attachment = Attachment::new(object.program("receive")?, &interface, mode)?;
-        Ok(Receiver { attachment, interface, result, expected })
-    }
-
-    /// What the kernel says is attached now. A fault where it is not this program in this mode.
-    pub fn prove(&self) -> Result<Attached> {
-        self.attachment.prove(&self.interface)
+    /// Over the offcode's map RESULT.
+    pub fn over(result: SharedWords, expected: Expected) -> Receiver {
+        Receiver { result, expected }
     }
 
     pub fn expected(&self) -> &Expected {
@@ -134,25 +144,6 @@ impl Receiver {
     pub fn read(&self) -> Arrivals {
         Arrivals::of((0..self.result.entries()).map(|queue| self.result.value(queue)), &self.expected)
     }
-}
-
-fn load(interface: &Interface, mode: XdpMode, expected: &Expected) -> Result<Object> {
-    let code = xdp::built("traffic receiver at the driver hook", bpf::TRAFFIC_RECEIVE)?;
-    const DROP: u64 = 1;
-    const PASS: u64 = 2;
-    [
-        ("tag", expected.tag.into()),
-        ("port", expected.port.into()),
-        ("target_ns", expected.target.0),
-        ("burst_ns", expected.burst.0),
-        ("timing", expected.timing.into()),
-        ("verdict", if expected.pass { PASS } else { DROP }),
-    ]
-    .iter()
-    .fold(xdp::loader_for("traffic_receive", code, interface, mode), |loader, (name, value): &(&str, u64)| {
-        loader.variable(name, &value.to_ne_bytes())
-    })
-    .load()
 }
 
 impl Arrivals {
@@ -259,6 +250,7 @@ pub(crate) fn bucket_end(bucket: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use linux::xdp::{self, Loader, Object};
     use machine::FaultKind;
     use proptest::prelude::*;
 
@@ -291,8 +283,15 @@ mod tests {
 
     /// The program, run by hand on frames; `None` where it cannot be loaded.
     fn program() -> Option<(Object, SharedWords)> {
-        let interface = Interface::named("lo").unwrap();
-        match load(&interface, XdpMode::Native, &EXPECTED) {
+        let load = || {
+            let code = xdp::built("the receiving program", bpf::TRAFFIC_RECEIVE)?;
+            let numbers =
+                EXPECTED.attributes().into_iter().filter_map(|(name, value)| Some((name, value.parse().ok()?)));
+            numbers
+                .fold(Loader::new("receive", code), |loader, (name, value)| loader.variable_if_any(&name, value))
+                .load()
+        };
+        match load() {
             Ok(object) => {
                 let result = object.shared("RESULT").unwrap();
                 Some((object, result))

@@ -1,31 +1,34 @@
 //! One run of traffic: sender and receiver placed, asked, watched and reported.
 
 use std::net::UdpSocket;
-use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use linux::accounting::BusyMeter;
-use linux::lab::{Host, Lab};
-use linux::shield::{Shield, Wanted};
+use linux::contention::Excluded;
+use linux::shield::Wanted as Protection;
 use linux::{affinity, clock};
-use machine::{CoreId, Fault, Nanoseconds, Reading, Result, Site, XdpMode, count};
-use offcode::{Attributes, Manifest};
+use machine::{CoreId, Fault, Nanoseconds, Reading, Result, Site, SiteKind, XdpMode, count};
+use offcode::registry::Constructor;
 use ports::afxdp;
+use runtime::catalogue::Linked;
+use runtime::control::Control;
 use runtime::site::app::AppSite;
 use runtime::site::core::CoreSite;
 use runtime::site::residents::{Log, Residents};
-use runtime::site::{Code, Deployment, SiteDriver};
+use runtime::site::xdp::{self, XdpSite};
+use runtime::site::{Evidence, SiteDriver};
+use runtime::{Catalogue, Runtime, Wanted};
 
 use crate::body::{FrameSender, OpenFrames, OpenSocket, SocketSender, Transmit, Waiting};
-use crate::control::{ControlBlock, State};
+use crate::control::{ControlBlock, Progress, State};
 use crate::hog::Hog;
-use crate::kernel_sender::KernelSender;
-use crate::offcodes;
+use crate::offcodes::{self, SenderProxy};
 use crate::profile::{BitsPerSecond, Profile};
-use crate::receiver::{Expected, Receiver};
+use crate::receiver::{Arrivals, Expected, Receiver};
 use crate::report::{Body, CoreLoad, Cores, Report};
 use crate::schedule::Schedule;
+use crate::wire::Wire;
 
 /// From asking to the first frame: every body is up by then.
 const LEAD: Nanoseconds = Nanoseconds(20_000_000);
@@ -33,6 +36,12 @@ const LEAD: Nanoseconds = Nanoseconds(20_000_000);
 const SETTLE: Duration = Duration::from_millis(20);
 /// Beyond the time that a run should take.
 const OVERTIME: Duration = Duration::from_secs(30);
+/// Between two looks of a thread that does not send itself.
+const REST: Duration = Duration::from_millis(1);
+/// Between two looks at what outsiders ask, and signs of life.
+const LOOK: Duration = Duration::from_millis(5);
+/// A guarded sender ends after so long without a sign of life.
+const SILENCE: Nanoseconds = Nanoseconds(1_000_000_000);
 /// Frames that are closer than this share of the target gap count as a burst.
 const BURST: u64 = 10;
 
@@ -42,14 +51,14 @@ pub enum Place {
     /// Sockets in the application's thread.
     App { waiting: Waiting, transmit: Transmit },
     /// AF_XDP on a core of its own.
-    Core { core: CoreId, shield: Wanted },
+    Core { core: CoreId, shield: Protection },
     /// Live frames at the driver hook, by a thread on this core, which is charged to the device.
-    Xdp { core: CoreId, shield: Wanted },
+    Xdp { core: CoreId, shield: Protection },
 }
 
 /// Everything that one run is made of.
 pub struct Session<'a> {
-    pub lab: &'a Arc<Lab>,
+    pub wire: Wire,
     pub profile: &'a Profile,
     pub place: Place,
     /// The application's thread runs here.
@@ -58,6 +67,8 @@ pub struct Session<'a> {
     /// several are not.
     pub hogs: Option<(CoreId, usize)>,
     pub receiver: XdpMode,
+    /// The sender ends by itself where this process falls silent.
+    pub guarded: bool,
     pub log: Log,
 }
 
@@ -82,22 +93,10 @@ impl Session<'_> {
             timing: self.profile.is_paced(),
             pass: false,
         };
-        let lab = self.lab;
-        let receiver = lab.inside(Host::B, || Receiver::attach(lab.interface(Host::B), self.receiver, expected))??;
         let (core, count) = self.hogs.unwrap_or((self.application, 0));
         let _hogs = (0..count).map(|_| Hog::start(core)).collect::<Result<Vec<_>>>()?;
-        let sent = match self.place {
-            Place::App { waiting, transmit } => self.at_app(&schedule, waiting, transmit)?,
-            Place::Core { core, shield } => self.at_core(&schedule, core, shield)?,
-            Place::Xdp { core, shield } => self.at_hook(&schedule, core, shield)?,
-        };
-        std::thread::sleep(SETTLE);
-        let attached = receiver.prove()?;
-        let (word, id) = (format!("{:?}", attached.mode).to_lowercase(), attached.id);
-        let proof = format!("{}; received by program {id} in {word} mode", sent.proof);
-        let body = Body { site: self.site().to_string(), proof, shield: sent.shield };
-        let progress = sent.block.progress();
-        let mut report = Report::new(body, self.profile, &schedule, &progress, &receiver.read(), sent.cores);
+        let Sent { progress, arrivals, cores, body } = self.carry_out(&schedule, expected)?;
+        let mut report = Report::new(body, self.profile, &schedule, &progress, &arrivals, cores);
         let time = progress.last.0.saturating_sub(progress.first.0);
         if !self.profile.is_paced() && time > 0 {
             // At full rate the receiver reads no clock; what it counted arrived within the time that sending took.
@@ -116,7 +115,7 @@ impl Session<'_> {
         match self.place {
             Place::App { .. } => Site::App,
             Place::Core { core, .. } => Site::Core(core),
-            Place::Xdp { .. } => Site::Xdp(self.lab.interface(Host::A).into()),
+            Place::Xdp { .. } => Site::Xdp(self.wire.near_name()),
         }
     }
 
@@ -124,6 +123,12 @@ impl Session<'_> {
         let refuse = |cause: &str, next: &str| Err(Fault::new("traffic", cause, next));
         if self.profile.duration.is_none() && self.profile.frames.is_none() {
             return refuse("it has no end", "give a duration or a count");
+        }
+        if let (Wire::Here { .. }, Place::App { .. }) = (&self.wire, self.place) {
+            return refuse(
+                "the kernel keeps packets between two interfaces of one host off the link",
+                "make frames without sockets: --site core:N or xdp",
+            );
         }
         if let Place::App { transmit, .. } = self.place
             && transmit != Transmit::SendTo
@@ -137,10 +142,6 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn ask(&self, schedule: &Schedule, block: &ControlBlock) -> Result<()> {
-        block.ask(&schedule.asked(self.profile, TAG, clock::monotonic() + LEAD)?)
-    }
-
     /// When a run that does not end by itself is ended.
     fn deadline(&self, schedule: &Schedule) -> Instant {
         let by_count = schedule.frames.map(|frames| frames as f64 * schedule.mean_gap.max(2_000.0));
@@ -150,11 +151,6 @@ impl Session<'_> {
             (a, b) => a.or(b).unwrap_or(0.0),
         };
         Instant::now() + Duration::from_nanos(expected as u64) + OVERTIME
-    }
-
-    fn deployment(&self, code: Code) -> Deployment {
-        let manifest: Arc<Manifest> = Arc::new(offcodes::sender());
-        Deployment { name: manifest.package.name.clone(), manifest, code, attributes: Attributes::default() }
     }
 
     fn cores(&self, busy: &BusyMeter, device: Option<CoreId>) -> Result<Cores> {
@@ -174,122 +170,154 @@ impl Session<'_> {
         })
     }
 
-    /// Runs a deployed body to its end; the caller's thread gives `site` its turns.
-    fn see_through(
-        &self,
-        schedule: &Schedule,
-        site: &mut dyn SiteDriver,
-        code: Code,
-        block: &ControlBlock,
-        rest: Option<Duration>,
-    ) -> Result<(BusyMeter, runtime::site::Evidence)> {
-        self.ask(schedule, block)?;
-        let slot = site.deploy(self.deployment(code))?;
-        site.initialize(slot)?;
-        site.start(slot)?;
+    /// The sites of both ends: the application's own, the sender's where that is another, and the receiver's.
+    fn sites(&self) -> Result<Sites> {
+        let now = Instant::now();
+        let mut sites: Vec<Box<dyn SiteDriver>> =
+            vec![Box::new(AppSite::new(Residents::new(Site::App, now, self.log.clone())))];
+        let (mut beside, mut kept) = (None, None);
+        match self.place {
+            Place::App { .. } => {}
+            Place::Core { core, shield } => {
+                let (site, excluded) = CoreSite::protected(core, shield, now, self.log.clone())?;
+                (beside, kept) = (excluded, Some(site.protection().to_owned()));
+                sites.push(Box::new(site));
+            }
+            Place::Xdp { .. } => sites.push(Box::new(self.wire.near(|near| XdpSite::open(near, XdpMode::Native))??)),
+        }
+        let far = self.wire.far(|far| XdpSite::open(far, self.receiver))??;
+        sites.push(Box::new(far.named(&self.wire.far_name())));
+        Ok((sites, beside, kept))
+    }
+
+    /// The sender's package, the block of a body in this process, and the mode of its frames once they have one.
+    fn sender(&self) -> Result<(Linked, Option<ControlBlock>, Arc<OnceLock<String>>)> {
+        let (wire, mode) = (self.wire.clone(), Arc::new(OnceLock::new()));
+        let (block, found) = (ControlBlock::in_process(), mode.clone());
+        let ours = block.clone();
+        let native: (SiteKind, Constructor) = match self.place {
+            Place::App { waiting, transmit } => {
+                let open: OpenSocket = Arc::new(move |from| {
+                    let bound = wire.near(|_| UdpSocket::bind(from))?;
+                    bound.map_err(|e| Fault::because(format!("socket on {from}"), e, "look whether the lab is up"))
+                });
+                let body = move || Box::new(SocketSender::new(ours.clone(), waiting, transmit, open.clone())) as _;
+                (SiteKind::App, Arc::new(body))
+            }
+            Place::Core { .. } => {
+                let open: OpenFrames = Arc::new(move || {
+                    let sender = wire.near(|near| afxdp::Sender::open(near, &afxdp::Options::default()))??;
+                    let _ = found.set(format!("AF_XDP ({}), ", sender.in_force().mode));
+                    Ok(sender)
+                });
+                (SiteKind::Core, Arc::new(move || Box::new(FrameSender::new(ours.clone(), open.clone())) as _))
+            }
+            Place::Xdp { .. } => return Ok((offcodes::sender(None)?, None, mode)),
+        };
+        Ok((offcodes::sender(Some(native))?, Some(block), mode))
+    }
+
+    /// Both offcodes created where they shall be, the stream asked for, begun, and seen to its end.
+    fn carry_out(&self, schedule: &Schedule, expected: Expected) -> Result<Sent> {
+        let (package, block, mode) = self.sender()?;
+        let (sites, _beside, kept) = self.sites()?;
+        let mut runtime =
+            Runtime::new(Catalogue::linked(vec![package, offcodes::receiver()?]), sites, self.log.clone())?;
+        let mut control = Control::open("traffic")?;
+        let mut sending = Wanted::new(offcodes::SENDER).at(self.site());
+        if let Place::Xdp { core, shield } = self.place {
+            let (core, counter) = (core.0, "off");
+            sending = sending.with(xdp::CORE, core).with(xdp::SHIELD, shield).with(xdp::RUN_COUNTER, counter);
+        }
+        let receiving = Wanted { attributes: expected.attributes(), ..Wanted::new(offcodes::RECEIVER) };
+        let receiving = receiving.at(Site::Xdp(self.wire.far_name()));
+        let created = runtime.create_offcodes(&[receiving, sending])?;
+        let [receiving, sending] = created[..] else {
+            return Err(Fault::new("traffic", "its two offcodes were not created", "report this as a defect"));
+        };
+        let receiver = Receiver::over(runtime.shared(receiving, "RESULT")?, expected);
+        let block = match block {
+            Some(block) => block,
+            None => ControlBlock::over(Arc::new(runtime.shared(sending, "CONTROL")?))?,
+        };
+        let mut asked = schedule.asked(self.profile, TAG, clock::monotonic() + LEAD)?;
+        asked.alive = self.guarded.then(|| clock::monotonic() + SILENCE);
+        block.ask(&asked)?;
         let busy = BusyMeter::begin()?;
+        runtime.invoke(sending, &SenderProxy.begin())?;
         let deadline = self.deadline(schedule);
+        let rest = (!matches!(self.place, Place::App { .. })).then_some(REST);
+        let mut looked = Instant::now();
         while block.state() != State::Finished {
-            site.turn()?;
+            runtime.turn()?;
             if let Some(rest) = rest {
                 std::thread::sleep(rest);
             }
-            if linux::signal::interrupted() || Instant::now() > deadline {
+            if looked.elapsed() < LOOK {
+                continue;
+            }
+            looked = Instant::now();
+            if self.guarded {
+                block.alive(clock::monotonic() + SILENCE);
+            }
+            let stopped = control.serve(&mut runtime);
+            if stopped || linux::signal::interrupted() || Instant::now() > deadline {
                 block.stop();
-                site.turn()?;
+                runtime.turn()?;
                 break;
             }
         }
-        let evidence = site.evidence(slot)?;
-        site.remove(slot)?;
-        Ok((busy, evidence))
-    }
-
-    fn at_app(&self, schedule: &Schedule, waiting: Waiting, transmit: Transmit) -> Result<Sent> {
-        let block = ControlBlock::in_process();
-        let (lab, ours) = (self.lab.clone(), block.clone());
-        let open: OpenSocket = Arc::new(move |from| {
-            let bound = lab.inside(Host::A, || UdpSocket::bind(from))?;
-            bound.map_err(|e| Fault::because(format!("socket on {from}"), e, "look whether the lab is up"))
-        });
-        let code =
-            Code::Native(Arc::new(move || Box::new(SocketSender::new(ours.clone(), waiting, transmit, open.clone()))));
-        let mut site = AppSite::new(Residents::new(Site::App, Instant::now(), self.log.clone()));
-        let (busy, evidence) = self.see_through(schedule, &mut site, code, &block, None)?;
-        let proof = proof(&evidence);
-        let shield = format!("nothing: {}, the application's own", self.application);
-        Ok(Sent { cores: self.cores(&busy, None)?, block, proof, shield })
-    }
-
-    fn at_core(&self, schedule: &Schedule, core: CoreId, shield: Wanted) -> Result<Sent> {
-        let block = ControlBlock::in_process();
-        let (lab, ours, mode) = (self.lab.clone(), block.clone(), Arc::new(OnceLock::new()));
-        let found = mode.clone();
-        let open: OpenFrames = Arc::new(move || {
-            let interface = lab.interface(Host::A);
-            let sender = lab.inside(Host::A, || afxdp::Sender::open(interface, &afxdp::Options::default()))??;
-            let _ = found.set(sender.in_force().mode);
-            Ok(sender)
-        });
-        let code = Code::Native(Arc::new(move || Box::new(FrameSender::new(ours.clone(), open.clone()))));
-        let (mut site, _beside) = CoreSite::protected(core, shield, Instant::now(), self.log.clone())?;
-        let by = site.protection().to_string();
-        let rest = Some(Duration::from_millis(1));
-        let (busy, evidence) = self.see_through(schedule, &mut site, code, &block, rest)?;
-        let mode = mode.get().map_or(String::new(), |mode| format!("AF_XDP ({mode}), "));
-        Ok(Sent { cores: self.cores(&busy, Some(core))?, block, proof: mode + &proof(&evidence), shield: by })
-    }
-
-    fn at_hook(&self, schedule: &Schedule, core: CoreId, wanted: Wanted) -> Result<Sent> {
-        let lab = self.lab;
-        let mut sender = lab.inside(Host::A, || KernelSender::open(lab.interface(Host::A)))??;
-        sender.batch(self.profile.batch.max(crate::kernel_sender::BATCH));
-        if self.profile.is_paced() {
-            let gap = Nanoseconds(schedule.mean_gap.ceil() as u64);
-            let in_time = self.profile.duration.map_or(u64::MAX, |duration| duration.0 / gap.0.max(1));
-            sender.expect(in_time.min(schedule.frames.unwrap_or(u64::MAX)), gap);
-        }
-        let mut asked = schedule.asked(self.profile, TAG, Nanoseconds(0))?;
-        let block = sender.block().clone();
-        let ours = block.clone();
-        let (tell, by) = mpsc::channel();
-        let busy = BusyMeter::begin()?;
-        let running = sender.start(None, move || {
-            let shield = Shield::raise(core, wanted)?;
-            drop(tell.send(shield.by().to_string()));
-            // Only now: raising a shield takes tens of milliseconds, and a late sender would make up for them in a burst.
-            let start = clock::monotonic() + LEAD;
-            asked.start = Some(start);
-            asked.end = asked.end.map(|after| Nanoseconds(start.0.saturating_add(after.0)));
-            ours.ask(&asked)?;
-            Ok(Box::new(shield))
-        })?;
-        let deadline = self.deadline(schedule);
-        while !running.is_finished() {
-            std::thread::sleep(Duration::from_millis(1));
-            if linux::signal::interrupted() || Instant::now() > deadline {
-                block.stop();
+        let cores = self.cores(&busy, self.device())?;
+        std::thread::sleep(SETTLE);
+        let mut proof = mode.get().cloned().unwrap_or_default();
+        let (sender, at_receiver) =
+            (evidence(&mut runtime, offcodes::SENDER)?, evidence(&mut runtime, offcodes::RECEIVER)?);
+        let (whereabouts, by) = match sender.whereabouts.split_once(xdp::KEPT_BY) {
+            Some((whereabouts, by)) => (whereabouts.to_owned(), Some(by.to_owned())),
+            None => (sender.whereabouts.clone(), kept),
+        };
+        let progress = block.progress();
+        proof += &match self.place {
+            Place::Xdp { .. } => {
+                let sent = count::of(progress.sent, "frame");
+                format!("{whereabouts}; it counted {sent} that it made in the kernel")
             }
+            _ => {
+                let counters = sender.counters.iter().map(|c| format!("{} {}", count::grouped(c.value), c.name));
+                format!("{whereabouts}: {}", counters.collect::<Vec<_>>().join(", "))
+            }
+        };
+        proof += &format!("; received by {}", at_receiver.whereabouts);
+        let shield = by.unwrap_or_else(|| format!("nothing: {}, the application's own", self.application));
+        Ok(Sent {
+            progress,
+            arrivals: receiver.read(),
+            cores,
+            body: Body { site: self.site().to_string(), proof, shield },
+        })
+    }
+
+    fn device(&self) -> Option<CoreId> {
+        match self.place {
+            Place::App { .. } => None,
+            Place::Core { core, .. } | Place::Xdp { core, .. } => Some(core),
         }
-        let cores = self.cores(&busy, Some(core))?;
-        running.join()?;
-        let sent = block.progress().sent;
-        let sent = count::of(sent, "frame");
-        let proof = format!("the program counted {sent} that it made in the kernel, run from {core}");
-        Ok(Sent { cores, block, proof, shield: by.try_recv().unwrap_or_else(|_| "unknown".into()) })
     }
 }
 
-/// What a run leaves at the sender.
+/// Of one run: what keeps the application off the sender's core, and what else keeps that.
+type Sites = (Vec<Box<dyn SiteDriver>>, Option<Excluded>, Option<String>);
+
+/// What a run leaves.
 struct Sent {
-    block: ControlBlock,
+    progress: Progress,
+    arrivals: Arrivals,
     cores: Cores,
-    proof: String,
-    shield: String,
+    body: Body,
 }
 
-fn proof(evidence: &runtime::site::Evidence) -> String {
-    let counters: Vec<_> =
-        evidence.counters.iter().map(|c| format!("{} {}", count::grouped(c.value), c.name)).collect();
-    format!("{}: {}", evidence.whereabouts, counters.join(", "))
+fn evidence(runtime: &mut Runtime, offcode: &str) -> Result<Evidence> {
+    let line = runtime.status().into_iter().find(|line| line.offcode == offcode);
+    let evidence = line.map_or_else(|| Err("it was stopped meanwhile".to_owned()), |line| line.evidence);
+    evidence.map_err(|why| Fault::new(format!("offcode {offcode}"), why, "run it again"))
 }

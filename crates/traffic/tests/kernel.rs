@@ -1,18 +1,18 @@
 //! Frames made in the kernel on one host of a lab and received at the driver hook of the other, counted at both ends.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linux::lab::{Host, Lab, Options};
 use linux::xdp::Interface;
-use machine::{Nanoseconds, XdpMode};
-use offcode::call::{Header, Kind};
-use offcode::manifest::{self, Manifest};
-use offcode::{Channel as _, Guid};
-use runtime::site::xdp::XdpSite;
-use runtime::site::{Code, Deployment, SiteDriver as _};
-use traffic::control::{Asked, ControlBlock, Entry, Pacing, State};
-use traffic::kernel_sender::KernelSender;
+use machine::{Nanoseconds, Result, XdpMode};
+use offcode::{Attributes, Call, Caller, Specification};
+use runtime::catalogue::Linked;
+use runtime::site::xdp::{self, XdpSite};
+use runtime::site::{Deployment, SiteDriver as _, Slot};
+use traffic::control::{Asked, ControlBlock, Entry, Pacing, Progress, State};
+use traffic::offcodes::{self, SenderProxy};
 use traffic::receiver::{Expected, Receiver};
 use traffic::socket_receiver::SocketReceiver;
 
@@ -61,25 +61,80 @@ fn asked(lab: &Lab, pacing: Pacing, table: &[(u16, u64)], frames: u64) -> Asked 
         frames: Some(frames),
         start: None,
         end: None,
+        alive: None,
+        runs: 1 << 14,
+        batch: 64,
     }
 }
 
-fn receiver(lab: &Lab, target: u64) -> Receiver {
-    lab.inside(Host::B, || Receiver::attach(lab.interface(Host::B), XdpMode::Native, expected(target)))
-        .unwrap()
-        .unwrap()
+/// An offcode at the driver hook of one of the hosts, run by the site as a runtime would.
+struct At {
+    site: XdpSite,
+    slot: Slot,
 }
 
-fn sender(lab: &Lab) -> KernelSender {
-    lab.inside(Host::A, || KernelSender::open(lab.interface(Host::A))).unwrap().unwrap()
+impl At {
+    fn new(lab: &Lab, host: Host, package: Linked, attributes: &[(String, String)], mode: XdpMode) -> Result<At> {
+        let mut site = lab.inside(host, || XdpSite::open(lab.interface(host), mode)).unwrap()?;
+        let mut set = Attributes::default();
+        attributes.iter().for_each(|(name, value)| set.set(name, value).unwrap());
+        let (name, code) = (package.manifest.package.name.clone(), package.bodies[0].1.clone());
+        let slot = site.deploy(Deployment { name, manifest: package.manifest, code, attributes: set })?;
+        site.initialize(slot)?;
+        site.start(slot)?;
+        Ok(At { site, slot })
+    }
+
+    fn call<R>(&mut self, call: &Call<R>) -> Result<R> {
+        let channel = self.site.connect(self.slot, "", Specification::default()).unwrap();
+        Caller::new(channel).call(call, Nanoseconds(1_000_000_000), || {})
+    }
 }
 
-fn unshielded() -> machine::Result<Box<dyn std::any::Any>> {
-    Ok(Box::new(()))
+struct Receiving {
+    at: At,
+    counted: Receiver,
+}
+
+fn receiver(lab: &Lab, target: u64) -> Receiving {
+    let expected = expected(target);
+    let package = offcodes::receiver().unwrap();
+    let at = At::new(lab, Host::B, package, &expected.attributes(), XdpMode::Native).unwrap();
+    let counted = Receiver::over(at.site.shared(at.slot, "RESULT").unwrap(), expected);
+    Receiving { at, counted }
+}
+
+struct Sending {
+    at: At,
+    block: ControlBlock,
+}
+
+impl Sending {
+    /// Asks, begins, and returns once it has finished.
+    fn run(&mut self, asked: &Asked) -> Progress {
+        self.begin(asked);
+        let until = Instant::now() + Duration::from_secs(30);
+        while self.block.state() != State::Finished {
+            assert!(Instant::now() < until, "{:?}", self.block.progress());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.block.progress()
+    }
+
+    fn begin(&mut self, asked: &Asked) {
+        self.block.ask(asked).unwrap();
+        self.at.call(&SenderProxy.begin()).unwrap();
+    }
+}
+
+fn sender(lab: &Lab) -> Sending {
+    let at = At::new(lab, Host::A, offcodes::sender(None).unwrap(), &[], XdpMode::Native).unwrap();
+    let block = ControlBlock::over(Arc::new(at.site.shared(at.slot, "CONTROL").unwrap())).unwrap();
+    Sending { at, block }
 }
 
 /// Waits until `receiver` has counted so many, or nothing more comes.
-fn settle(receiver: &Receiver, frames: u64) {
+fn settle(Receiving { counted: receiver, .. }: &Receiving, frames: u64) {
     let until = Instant::now() + Duration::from_secs(10);
     while receiver.received() < frames && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
@@ -89,19 +144,13 @@ fn settle(receiver: &Receiver, frames: u64) {
 #[test]
 fn at_full_rate_what_is_sent_arrives_or_is_counted_as_lost() {
     let Some(lab) = lab() else { return };
-    let (receiver, sender) = (receiver(&lab, 0), sender(&lab));
-    sender
-        .block()
-        .ask(&asked(&lab, Pacing::Rate { clock_every: 16 }, &[(60, 0), (128, 0), (1514, 0)], 30_000))
-        .unwrap();
-    let running = sender.start(None, unshielded).unwrap();
-    let block = running.block().clone();
-    running.join().unwrap();
-    let sent = block.progress();
+    let (mut receiver, mut sender) = (receiver(&lab, 0), sender(&lab));
+    let rate = Pacing::Rate { clock_every: 16 };
+    let sent = sender.run(&asked(&lab, rate, &[(60, 0), (128, 0), (1514, 0)], 30_000));
     assert_eq!((sent.state, sent.sent, sent.errors), (State::Finished, 30_000, 0));
     assert_eq!(sent.bytes, 10_000 * (60 + 128 + 1514));
     settle(&receiver, 30_000);
-    let arrived = receiver.read();
+    let arrived = receiver.counted.read();
     // A ring that overflows drops; nothing else does.
     assert_eq!(
         arrived.received + arrived.lost + (29_999 - arrived.highest.unwrap()) + arrived.lowest,
@@ -115,37 +164,76 @@ fn at_full_rate_what_is_sent_arrives_or_is_counted_as_lost() {
     if arrived.lost == 0 && arrived.received == 30_000 {
         assert_eq!(arrived.bytes, sent.bytes, "sizes follow the table");
     }
-    assert_eq!(receiver.prove().unwrap().mode, XdpMode::Native);
+    let proof = receiver.at.site.evidence(receiver.at.slot).unwrap().whereabouts;
+    assert!(proof.contains("receive in program") && proof.contains("native mode"), "{proof}");
 }
 
 #[test]
 fn paced_frames_leave_in_the_order_and_number_asked_for_and_stop_stops() {
     let Some(lab) = lab() else { return };
-    let (receiver, sender) = (receiver(&lab, 50_000), sender(&lab));
+    let (receiver, mut sending) = (receiver(&lab, 50_000), sender(&lab));
     let paced = Pacing::Paced { late: Nanoseconds(1000) };
     // As many as the peer's ring holds: none is lost, however late the receiving side gets its core.
-    sender.block().ask(&asked(&lab, paced, &[(60, 50_000), (200, 50_000)], 200)).unwrap();
     let before = Instant::now();
-    let running = sender.start(None, unshielded).unwrap();
-    let block = running.block().clone();
-    running.join().unwrap();
+    let sent = sending.run(&asked(&lab, paced, &[(60, 50_000), (200, 50_000)], 200));
     // Never faster than the table says.
     assert!(before.elapsed() >= Duration::from_micros(50 * 199));
     settle(&receiver, 200);
-    let arrived = receiver.read();
+    let arrived = receiver.counted.read();
     assert_eq!((arrived.received, arrived.lost, arrived.bytes), (200, 0, 100 * 260), "{arrived:?}");
-    let sent = block.progress();
     assert!(sent.last.0 - sent.first.0 + sent.latest.0 >= 50_000 * 199);
     assert_eq!(arrived.gaps.unwrap().count, 199);
 
-    let sender = self::sender(&lab);
-    sender.block().ask(&Asked { frames: None, ..asked(&lab, paced, &[(60, 1_000_000_000)], 1) }).unwrap();
-    let running = sender.start(None, unshielded).unwrap();
+    drop(sending);
+    let mut sending = sender(&lab);
+    sending.begin(&Asked { frames: None, ..asked(&lab, paced, &[(60, 1_000_000_000)], 1) });
     let until = Instant::now() + Duration::from_secs(10);
-    while running.block().progress().sent == 0 {
+    while sending.block.progress().sent == 0 {
         assert!(Instant::now() < until);
     }
-    running.stop().unwrap();
+    assert_eq!(sending.at.call(&SenderProxy.end()).unwrap(), 1);
+    while sending.block.state() != State::Finished {
+        assert!(Instant::now() < until);
+    }
+}
+
+/// A call of the kernel asks for many runs; what is left of them drops frames, and would end what is asked meanwhile.
+#[test]
+fn a_second_profile_is_refused_or_sent_whole() {
+    let Some(lab) = lab() else { return };
+    let mut sending = sender(&lab);
+    let mut ask = asked(&lab, Pacing::Rate { clock_every: 1 }, &[(60, 0)], 100);
+    ask.runs = 1 << 22;
+    sending.run(&ask);
+    let (mut refused, mut sent) = (0, 0);
+    let until = Instant::now() + Duration::from_secs(60);
+    while sent < 3 {
+        assert!(Instant::now() < until, "it is refused for ever");
+        sending.block.ask(&ask).unwrap();
+        if let Err(fault) = sending.at.call(&SenderProxy.begin()) {
+            assert!(fault.to_string().contains("returned 3"), "{fault}");
+            refused += 1;
+            continue;
+        }
+        while sending.block.state() != State::Finished {
+            assert!(Instant::now() < until, "{:?}", sending.block.progress());
+        }
+        assert_eq!(sending.block.progress().sent, 100);
+        sent += 1;
+    }
+    assert!(refused > 0, "no call was still running, so that nothing was tried");
+}
+
+/// Whoever asked gives a sign of life now and then; without one the program ends by itself.
+#[test]
+fn a_sender_without_a_sign_of_life_ends_by_itself() {
+    let Some(lab) = lab() else { return };
+    let mut sending = sender(&lab);
+    let alive = Some(linux::clock::monotonic() + Nanoseconds(500_000_000));
+    let paced = Pacing::Paced { late: Nanoseconds(1000) };
+    let sent = sending.run(&Asked { frames: None, alive, ..asked(&lab, paced, &[(60, 1_000_000)], 1) });
+    // Nothing else would end it.
+    assert!(sent.sent >= 1 && sent.state == State::Finished, "{sent:?}");
 }
 
 #[test]
@@ -168,14 +256,13 @@ fn the_kernel_accepts_the_checksums_of_both_versions() {
             })
             .unwrap();
         let mac: Vec<u8> = mac.trim().split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
-        let sender = sender(&lab);
+        let mut sender = sender(&lab);
         let mut ask =
             asked(&lab, Pacing::Paced { late: Nanoseconds(0) }, &[(90, 100_000), (91, 100_000), (401, 100_000)], 30);
         ask.template = template(addresses.0, addresses.1, 401);
         ask.template[..6].copy_from_slice(&mac);
         ask.udp_checksum = true;
-        sender.block().ask(&ask).unwrap();
-        sender.start(None, unshielded).unwrap().join().unwrap();
+        sender.run(&ask);
         let mut buffer = [0; 2000];
         let headers = if version == 4 { 42 } else { 62 };
         for number in 0..30u64 {
@@ -193,11 +280,10 @@ fn a_socket_receives_where_it_is_asked_for_by_name() {
     let Some(lab) = lab() else { return };
     let bind = || SocketReceiver::bind(lab.address(Host::B), expected(200_000), None);
     let (receiver, mac) = lab.inside(Host::B, || (bind().unwrap(), address(&lab))).unwrap();
-    let sender = sender(&lab);
+    let mut sender = sender(&lab);
     let mut ask = asked(&lab, Pacing::Paced { late: Nanoseconds(0) }, &[(90, 200_000)], 100);
     ask.template[..6].copy_from_slice(&mac);
-    sender.block().ask(&ask).unwrap();
-    sender.start(None, unshielded).unwrap().join().unwrap();
+    sender.run(&ask);
     let until = Instant::now() + Duration::from_secs(10);
     while receiver.read().received < 100 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
@@ -214,56 +300,21 @@ fn address(lab: &Lab) -> Vec<u8> {
     text.trim().split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
-/// The sender as an offcode that a site runs, asked through its control block and begun by a call.
 #[test]
-fn the_sender_is_an_offcode_of_a_site() {
+fn a_site_protects_the_core_of_a_producer_or_refuses() {
     let Some(lab) = lab() else { return };
-    let receiver = receiver(&lab, 100_000);
-    let mut site = lab.inside(Host::A, || XdpSite::open(lab.interface(Host::A), XdpMode::Native)).unwrap().unwrap();
-    let interface = Guid::named("traffic.sender");
-    let manifest = Manifest {
-        package: manifest::Package {
-            guid: Guid::named("traffic.send"),
-            name: "traffic.send".into(),
-            version: "1".into(),
-            description: String::new(),
-            interfaces: vec![manifest::Interface { guid: interface, name: "Sender".into(), methods: Vec::new() }],
-            bodies: vec![manifest::Body {
-                kind: manifest::BodyKind::Bpf,
-                file: None,
-                sites: vec![machine::SiteKind::Xdp],
-                program: Some(manifest::Program { name: "send".into(), role: manifest::ProgramRole::Producer }),
-            }],
-            attributes: Vec::new(),
-        },
-        hardware: Vec::new(),
-        software: manifest::Software::default(),
-    };
-    let deployment = Deployment {
-        name: "sender".into(),
-        manifest: manifest.into(),
-        code: Code::Bpf(bpf::TRAFFIC_SEND.unwrap().into()),
-        attributes: Default::default(),
-    };
-    let slot = site.deploy(deployment).unwrap();
-    let mut calls = site.connect(slot, "", offcode::Specification::default()).unwrap();
-    site.initialize(slot).unwrap();
-    site.start(slot).unwrap();
-    let block = ControlBlock::over(std::sync::Arc::new(site.shared(slot, "CONTROL").unwrap())).unwrap();
-    let paced = Pacing::Paced { late: Nanoseconds(1000) };
-    block.ask(&asked(&lab, paced, &[(60, 100_000)], 50)).unwrap();
-    let mut message = [0; Header::LENGTH];
-    Header { interface: interface.short(), method: 0, kind: Kind::Call, route: 0, id: 1 }.write(&mut message);
-    assert_eq!(calls.write(&message).unwrap(), offcode::Written::Taken);
-    let mut kind = None;
-    assert!(calls.read_with(&mut |answer| kind = Header::read(answer).map(|(header, _)| header.kind)).unwrap());
-    assert_eq!(kind, Some(Kind::Reply));
-    settle(&receiver, 50);
-    let (sent, arrived) = (block.progress(), receiver.read());
-    assert_eq!((arrived.received, arrived.lost), (50, 0), "{arrived:?}");
-    assert_eq!((sent.sent, sent.errors), (50, 0));
-    assert!(site.evidence(slot).unwrap().uses > 50);
-    site.remove(slot).unwrap();
+    let set = |name: &str, value: String| (name.to_owned(), value);
+    let core = linux::affinity::allowed().unwrap().last().unwrap().0.to_string();
+    let package = || offcodes::sender(None).unwrap();
+    let attributes = [set(xdp::CORE, core.clone()), set(xdp::SHIELD, "nothing".into())];
+    let mut at = At::new(&lab, Host::A, package(), &attributes, XdpMode::Native).unwrap();
+    let proof = at.site.evidence(at.slot).unwrap().whereabouts;
+    assert!(proof.contains(&format!("on core {core}{}", xdp::KEPT_BY)), "{proof}");
+    drop(at);
+    let refused = |attributes: &[_]| At::new(&lab, Host::A, package(), attributes, XdpMode::Native).err().unwrap();
+    let fault = refused(&[set(xdp::SHIELD, "best".into())]);
+    assert!(fault.to_string().contains("not which core"), "{fault}");
+    refused(&[set(xdp::CORE, "99999".into())]);
 }
 
 #[test]
@@ -271,10 +322,9 @@ fn nothing_is_left_at_the_interface() {
     let Some(lab) = lab() else { return };
     let receiver = receiver(&lab, 0);
     let interface = lab.inside(Host::B, || Interface::named(lab.interface(Host::B)).unwrap()).unwrap();
-    assert_eq!(interface.attached().unwrap(), [receiver.prove().unwrap()]);
-    let second =
-        lab.inside(Host::B, || Receiver::attach(lab.interface(Host::B), XdpMode::Generic, expected(0))).unwrap();
-    assert!(second.unwrap_err().to_string().contains("(receive) in native mode is attached already"));
+    assert_eq!(interface.attached().unwrap().len(), 1);
+    let second = lab.inside(Host::B, || XdpSite::open(lab.interface(Host::B), XdpMode::Generic)).unwrap();
+    assert!(second.err().unwrap().to_string().contains("in native mode is attached already"));
     drop(receiver);
     assert_eq!(interface.attached().unwrap(), []);
 }

@@ -50,6 +50,41 @@ static void called(const struct offcode_record *event, const uint8_t *payload) {
     }
 }
 
+/* The state: one record of the three totals, and the number of the channel for reports. */
+static struct __attribute__((packed)) {
+    uint32_t version, records;
+    uint16_t name_length;
+    uint32_t key_length, value_length;
+    char name[6];
+    uint64_t totals[3];
+    uint32_t report;
+} state;
+
+static void save(const struct offcode_record *event) {
+    state.version = 1;
+    state.records = 1;
+    state.name_length = sizeof state.name;
+    state.value_length = sizeof state.totals + sizeof state.report;
+    offcode_copy(state.name, "totals", sizeof state.name);
+    offcode_copy(state.totals, &totals, sizeof totals);
+    state.report = report;
+    offcode_state(event, (const uint8_t *)&state, sizeof state);
+}
+
+static void restore(const struct offcode_record *event, const uint8_t *payload) {
+    if (event->length != sizeof state || event->detail != 1) {
+        offcode_refuse("the checksum restores a state of one record");
+        return;
+    }
+    offcode_copy(&state, payload, sizeof state);
+    if (state.version != 1) {
+        offcode_refuse("the checksum restores a state of version 1");
+        return;
+    }
+    offcode_copy(&totals, state.totals, sizeof totals);
+    report = state.report;
+}
+
 static int is_named(const uint8_t *name, uint32_t length, const char *wanted) {
     if (length != offcode_length(wanted)) return 0;
     for (uint32_t i = 0; i < length; i++)
@@ -64,6 +99,8 @@ static void on_event(const struct offcode_record *event, const uint8_t *payload)
     case OFFCODE_CHANNEL:
         if (is_named(payload, event->length, "report")) report = event->channel;
         break;
+    case OFFCODE_SAVE: save(event); break;
+    case OFFCODE_RESTORE: restore(event, payload); break;
     case OFFCODE_STOP: offcode_log("checksum stops"); break;
     }
 }

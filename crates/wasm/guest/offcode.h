@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OFFCODE_VERSION 1u
+#define OFFCODE_VERSION 2u
 #define OFFCODE_CHANNELS 64u
 #define OFFCODE_OUT_OF_BAND 0u
 #define OFFCODE_GONE 0xFFFFFFFFu
@@ -39,6 +39,8 @@ enum offcode_event {
     OFFCODE_TURN = 7,
     OFFCODE_ATTRIBUTE = 8, /* detail: 1 if it was set, 0 before initialize; payload: name length (uint32_t), name, value */
     OFFCODE_STOP = 9,
+    OFFCODE_SAVE = 10,    /* id: from which byte of the state on; offcode_state or offcode_refuse answers */
+    OFFCODE_RESTORE = 11, /* detail: 1 with the last part; payload: the next bytes of the state */
 };
 
 enum offcode_action {
@@ -47,6 +49,7 @@ enum offcode_action {
     OFFCODE_REPLY = 3,
     OFFCODE_REFUSE = 4,
     OFFCODE_WORKED = 5,
+    OFFCODE_STATE = 6,
 };
 
 /* Before each payload, which is padded to 8 bytes. */
@@ -157,6 +160,14 @@ static inline int offcode_reply(const void *result, uint32_t length) { return of
 static inline int offcode_refuse(const char *why) { return offcode_say(OFFCODE_REFUSE, why, offcode_length(why)); }
 
 static inline int offcode_log(const char *line) { return offcode_say(OFFCODE_LOG, line, offcode_length(line)); }
+
+/* Answers a save: the rest of the state, of which as much is taken as there is room for. The state is little endian without
+ * padding: version (uint32_t), number of records (uint32_t), of each the lengths of name (uint16_t), key (uint32_t) and
+ * value (uint32_t), then these three. */
+static inline int offcode_state(const struct offcode_record *save, const uint8_t *state, uint32_t length) {
+    uint32_t left = save->id < length ? length - save->id : 0, room = (OFFCODE_OUTPUT - offcode_used - 16) & ~7u;
+    return offcode_say(OFFCODE_STATE, state + save->id, left < room ? left : room);
+}
 
 /* A turn found work. */
 static inline void offcode_worked(void) { offcode_act(OFFCODE_WORKED, 0, 0); }

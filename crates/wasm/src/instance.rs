@@ -18,6 +18,8 @@ pub struct Instance {
     memory: Memory,
     input: Range<usize>,
     output: Range<usize>,
+    /// Of the interface, as its descriptor states it.
+    pub version: u32,
     last_words: Range<usize>,
 }
 
@@ -113,12 +115,10 @@ impl Instance {
             .and_then(|rest| rest.first_chunk())
             .map(Descriptor::read)
             .ok_or_else(|| format!("its descriptor at {at:#x} is not within its memory of {} bytes", data.len()))?;
-        if descriptor.version != abi::VERSION {
-            return Err(format!(
-                "it is written for version {} of the interface, not {}",
-                descriptor.version,
-                abi::VERSION
-            ));
+        let version = descriptor.version;
+        if !(abi::OLDEST..=abi::VERSION).contains(&version) {
+            let known = format!("{} to {}", abi::OLDEST, abi::VERSION);
+            return Err(format!("it is written for version {version} of the interface, not {known}"));
         }
         let area = |what: &str, [at, size]: [u32; 2]| {
             let range = at as usize..at as usize + size as usize;
@@ -151,7 +151,7 @@ impl Instance {
                 format!("its list of {count} interfaces at {at:#x} is not within its memory, or too long")
             })?;
         let interfaces = bytes.as_chunks().0.to_vec();
-        Ok((Instance { store, handle, memory, input, output, last_words }, interfaces))
+        Ok((Instance { store, handle, memory, input, output, version, last_words }, interfaces))
     }
 
     /// The area that events are written to.

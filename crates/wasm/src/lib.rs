@@ -19,6 +19,7 @@ pub mod output;
 mod sandboxed;
 mod ticker;
 
+pub use inspection::inspect;
 pub use limits::Limits;
 pub use module::Module;
 pub use sandboxed::{BATCH, Counted, Sandboxed};

@@ -101,6 +101,12 @@ impl Outbox {
         self.kept < before
     }
 
+    /// Gives up what waits, of each channel in order.
+    pub fn take(&mut self) -> Vec<(ChannelId, Vec<u8>)> {
+        (self.kept, self.kept_bytes) = (0, 0);
+        self.channels.iter_mut().flat_map(|line| line.waiting.drain(..)).collect()
+    }
+
     /// Messages kept.
     pub fn kept(&self) -> usize {
         self.kept

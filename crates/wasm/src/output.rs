@@ -12,6 +12,8 @@ pub struct Allowed {
     pub refusal: bool,
     /// A turn: it may say that it worked.
     pub worked: bool,
+    /// `save`: a part of the state or a refusal must come.
+    pub state: bool,
 }
 
 /// What a checked output says beside writes and log lines.
@@ -27,6 +29,7 @@ pub struct Said<'a> {
 pub enum Answer<'a> {
     Reply(&'a [u8]),
     Refused(&'a [u8]),
+    State(&'a [u8]),
 }
 
 /// Checks an output. `room` is the guest's room table as the host wrote it, one entry a channel; writes are taken off
@@ -55,13 +58,14 @@ pub fn check<'a>(output: &'a [u8], allowed: Allowed, room: &mut [u32], peers: u3
                 said.acts = true;
             }
             Some(Action::Log) => said.acts = true,
-            Some(kind @ (Action::Reply | Action::Refuse)) => {
+            Some(kind @ (Action::Reply | Action::Refuse | Action::State)) => {
                 if said.answer.is_some() {
                     return Err("it answered twice".into());
                 }
                 said.answer = Some(match kind {
                     Action::Reply if allowed.answer => Answer::Reply(payload),
-                    Action::Refuse if allowed.answer || allowed.refusal => Answer::Refused(payload),
+                    Action::State if allowed.state => Answer::State(payload),
+                    Action::Refuse if allowed.answer || allowed.refusal || allowed.state => Answer::Refused(payload),
                     _ => return Err(format!("it answered (action {}) where nothing was asked", record.kind)),
                 });
             }
@@ -72,6 +76,9 @@ pub fn check<'a>(output: &'a [u8], allowed: Allowed, room: &mut [u32], peers: u3
     }
     if allowed.answer && said.answer.is_none() {
         return Err("it returned from a call without a reply or a refusal".into());
+    }
+    if allowed.state && said.answer.is_none() {
+        return Err("it was to save its state and said neither a part of it nor a refusal".into());
     }
     Ok(said)
 }

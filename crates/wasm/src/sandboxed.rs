@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use machine::bounds::OFFCODE_STATE;
 use machine::{Fault, Result};
 use offcode::abi::{self, Event, Record};
-use offcode::{Activity, Attributes, ChannelId, Context, Guid, Incoming, Manifest, Offcode, Refusal};
+use offcode::{Activity, Attributes, ChannelId, Context, Guid, Incoming, Manifest, Offcode, Refusal, State};
 
 use crate::instance::{Instance, printable};
 use crate::limits::Limits;
@@ -203,7 +204,7 @@ impl Sandboxed {
                 let (length, limit) = (result.len(), self.limits.reply);
                 return Err(Refusal(format!("the reply of {length} bytes is longer than the limit of {limit}")));
             }
-            Some(Answer::Reply(result)) => {
+            Some(Answer::Reply(result) | Answer::State(result)) => {
                 if let Some(reply) = reply {
                     reply.extend_from_slice(result);
                 }
@@ -263,13 +264,24 @@ impl Sandboxed {
         if !self.event(event, Record::default(), &[], context) {
             return Err(Fault::new(subject, format!("its input area has no room for {what}"), "enlarge it"));
         }
-        match self.enter(what, allowed, None, context) {
-            Ok(_) => Ok(()),
-            Err(refusal) => Err(match &self.failure {
-                Some(failure) => Fault::new(failure.subject(), failure.cause(), failure.next()),
-                None => Fault::new(subject, format!("{what} refused: {}", refusal.0), "see what the offcode asks for"),
-            }),
+        self.enter(what, allowed, None, context).map(drop).map_err(|refusal| self.refused(what, &refusal))
+    }
+
+    fn refused(&self, what: &str, refusal: &Refusal) -> Fault {
+        let subject = format!("wasm body of {}", self.name);
+        match &self.failure {
+            Some(failure) => Fault::new(failure.subject(), failure.cause(), failure.next()),
+            None => Fault::new(subject, format!("{what} refused: {}", refusal.0), "see what the offcode asks for"),
         }
+    }
+
+    /// A fault where the guest is of a version that has no state.
+    fn has_state(&self) -> Result<()> {
+        if self.instance.version >= abi::VERSION {
+            return Ok(());
+        }
+        let cause = format!("it is written for version {} of the interface, which has no state", self.instance.version);
+        Err(Fault::new(format!("wasm body of {}", self.name), cause, "build it again"))
     }
 
     fn put_attribute(&mut self, name: &str, value: &str, detail: u16, context: &mut dyn Context) {
@@ -381,6 +393,58 @@ impl Offcode for Sandboxed {
         self.flush(context);
         self.put_attribute(name, value, 1, context);
         let _ = self.enter("an attribute", Allowed::default(), None, context);
+    }
+
+    fn save(&mut self, state: &mut State, context: &mut dyn Context) -> Result<()> {
+        self.has_state()?;
+        self.flush(context);
+        let mut bytes = Vec::new();
+        let allowed = Allowed { state: true, ..Allowed::default() };
+        loop {
+            let before = bytes.len();
+            let record = Record { id: before as u32, ..Record::default() };
+            if !self.event(Event::Save, record, &[], context) {
+                return Err(Fault::new(format!("wasm body of {}", self.name), "its input area is full", "enlarge it"));
+            }
+            let entered = self.enter("save", allowed, Some(&mut bytes), context);
+            entered.map_err(|refusal| self.refused("save", &refusal))?;
+            // What is longer than it may be is not asked for to its end.
+            if bytes.len() == before || bytes.len() > OFFCODE_STATE.each.bytes().0 as usize {
+                *state = State::decode(&bytes)?;
+                return Ok(());
+            }
+        }
+    }
+
+    fn restore(&mut self, state: &State, context: &mut dyn Context) -> Result<()> {
+        self.has_state()?;
+        let bytes = state.encode()?;
+        let room = self.instance.input().len().saturating_sub(self.filled + Record::LENGTH) & !7;
+        let allowed = Allowed { refusal: true, ..Allowed::default() };
+        let mut parts = bytes.chunks(room.max(1)).peekable();
+        // No channel works meanwhile.
+        self.initialized = false;
+        while let Some(part) = parts.next() {
+            let detail = u16::from(parts.peek().is_none());
+            if !self.event(Event::Restore, Record { detail, ..Record::default() }, &[part], context) {
+                return Err(Fault::new(format!("wasm body of {}", self.name), "its input area is full", "enlarge it"));
+            }
+            let entered = self.enter("restore", allowed, None, context);
+            entered.map_err(|refusal| self.refused("restore", &refusal))?;
+        }
+        self.initialized = true;
+        Ok(())
+    }
+
+    fn had(&mut self, channel: ChannelId, name: &str, context: &mut dyn Context) {
+        self.unresolved.retain(|unresolved| unresolved != name);
+        if !self.name_channel(channel, name, 0, context) {
+            context.log(&format!("the name of {channel:?} is too long for the guest's input area: not passed on"));
+        }
+    }
+
+    fn unsent(&mut self) -> Vec<(ChannelId, Vec<u8>)> {
+        self.outbox.take()
     }
 
     fn stop(&mut self, context: &mut dyn Context) {

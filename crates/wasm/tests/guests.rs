@@ -7,7 +7,7 @@ mod recorder;
 
 use filter::PortFilter;
 use offcode::encoding::postcard;
-use offcode::{Activity, Attributes, ChannelId, Context, Described, Guid, Incoming, Offcode, Refusal};
+use offcode::{Activity, Attributes, ChannelId, Context, Described, Guid, Incoming, Offcode, Refusal, State, Written};
 use proptest::prelude::*;
 use recorder::{Recorder, manifest};
 use wasm::{Limits, Module, Sandboxed};
@@ -93,17 +93,56 @@ fn packet(port: u16, length: usize) -> Vec<u8> {
 
 /// Everything that can be seen of a body from outside: results, writes, lines.
 fn seen(body: &mut dyn Offcode, steps: &[Step]) -> (Vec<Result<Vec<u8>, Refusal>>, Recorder) {
+    seen_over(vec![(body, steps)])
+}
+
+/// The same over several bodies, each of which goes on from what the one before saved.
+fn seen_over(parts: Vec<(&mut dyn Offcode, &[Step])>) -> (Vec<Result<Vec<u8>, Refusal>>, Recorder) {
     let mut context = Recorder { now: 5, ..Recorder::default() };
     for (name, value) in &PortFilter::manifest().package.attributes {
         context.attributes.set(name, value).unwrap();
     }
-    body.initialize(&mut context).unwrap();
-    context.channels.insert("next".into(), ChannelId(1));
-    body.start(&mut context).unwrap();
-    body.attached(ChannelId(1), "next", &mut context);
     let (mut results, mut taps) = (Vec::new(), 1);
+    let mut names = vec![(ChannelId(1), "next")];
+    let mut saved: Option<State> = None;
+    let last = parts.len() - 1;
+    for (n, (body, steps)) in parts.into_iter().enumerate() {
+        body.initialize(&mut context).unwrap();
+        match saved.take() {
+            None => {
+                context.channels.insert("next".into(), ChannelId(1));
+                body.start(&mut context).unwrap();
+                body.attached(ChannelId(1), "next", &mut context);
+            }
+            Some(state) => {
+                names.iter().for_each(|(channel, name)| body.had(*channel, name, &mut context));
+                body.restore(&state, &mut context).unwrap();
+            }
+        }
+        do_all(body, steps, &mut context, &mut results, &mut taps, &mut names);
+        if n == last {
+            body.stop(&mut context);
+        } else {
+            let mut state = State::default();
+            body.save(&mut state, &mut context).unwrap();
+            for (channel, message) in body.unsent() {
+                assert_eq!(context.write(channel, &message), Written::Taken);
+            }
+            saved = Some(State::decode(&state.encode().unwrap()).unwrap());
+        }
+    }
+    (results, context)
+}
+
+fn do_all(
+    body: &mut dyn Offcode,
+    steps: &[Step],
+    context: &mut Recorder,
+    results: &mut Vec<Result<Vec<u8>, Refusal>>,
+    taps: &mut u32,
+    names: &mut Vec<(ChannelId, &'static str)>,
+) {
     for step in steps {
-        let context = &mut context;
         match step {
             Step::Call(method, arguments) => results.push(call(body, context, *method, arguments)),
             Step::Message(bytes) => body.message(ChannelId(1), bytes, context),
@@ -114,8 +153,9 @@ fn seen(body: &mut dyn Offcode, steps: &[Step]) -> (Vec<Result<Vec<u8>, Refusal>
             }),
             Step::Attribute(name, value) => body.attribute_set(name, value, context),
             Step::Attached(name) => {
-                taps += 1;
-                body.attached(ChannelId(taps % 64), name, context);
+                *taps += 1;
+                names.push((ChannelId(*taps % 64), name));
+                body.attached(ChannelId(*taps % 64), name, context);
             }
             Step::Answered(true) => body.answered(ChannelId(1), 3, Ok(b"result"), context),
             Step::Answered(false) => body.answered(ChannelId(1), 3, Err(&Refusal("no".into())), context),
@@ -125,8 +165,49 @@ fn seen(body: &mut dyn Offcode, steps: &[Step]) -> (Vec<Result<Vec<u8>, Refusal>
             }
         }
     }
-    body.stop(&mut context);
-    (results, context)
+}
+
+/// Attributes that were set come with the deployment of the next body.
+fn attributes(steps: &[Step]) -> Attributes {
+    let mut attributes = Attributes::default();
+    for step in steps {
+        if let Step::Attribute(name, value) = step {
+            attributes.set(name, value).unwrap();
+        }
+    }
+    attributes
+}
+
+#[test]
+fn a_filter_that_moves_in_and_out_of_the_sandbox_does_what_one_does_that_stays() {
+    let Some(bytes) = built::or_skip(built::filter()) else { return };
+    let module = Module::compile(bytes, &Limits::default()).unwrap();
+    proptest!(cases(), |(steps in steps(), first in 0usize..60, second in 0usize..60)| {
+        let first = first.min(steps.len());
+        let second = (first + second).min(steps.len());
+        let parts = [&steps[..first], &steps[first..second], &steps[second..]];
+        let mut stays = PortFilter::default();
+        let (results, context) = seen(&mut stays, &steps);
+        let mut guest = module.instantiate(&PortFilter::manifest(), &attributes(&steps[..first])).unwrap();
+        let (mut one, mut three) = (PortFilter::default(), PortFilter::default());
+        let bodies: Vec<(&mut dyn Offcode, &[Step])> =
+            vec![(&mut one, parts[0]), (&mut guest, parts[1]), (&mut three, parts[2])];
+        let (moved, moved_context) = seen_over(bodies);
+        prop_assert!(guest.failure().is_none(), "{:?}", guest.failure());
+        prop_assert_eq!(results, moved);
+        prop_assert_eq!(context.written, moved_context.written);
+        let said = |lines: Vec<String>| lines.into_iter().filter(|line| !line.contains("is no port")).collect::<Vec<_>>();
+        prop_assert_eq!(said(context.lines), said(moved_context.lines), "what initialize says comes once for each body");
+    });
+}
+
+#[test]
+fn a_state_of_another_version_is_refused_and_a_body_lives_on() {
+    let Some(bytes) = built::or_skip(built::filter()) else { return };
+    let (mut guest, mut context) = (sandboxed(bytes), Recorder::default());
+    guest.initialize(&mut context).unwrap();
+    let said = guest.restore(&State::new(2), &mut context).unwrap_err().to_string();
+    assert!(said.contains("version 1") && guest.failure().is_none(), "{said}");
 }
 
 #[test]
@@ -240,13 +321,23 @@ fn the_checksum_in_c_counts_right() {
         guest.call(call(0, &[]), &mut totals, &mut context).unwrap();
         let totals: Vec<u64> = totals.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
         let length = messages.iter().map(|message| message.len() as u64).sum();
-        prop_assert_eq!(totals, [messages.len() as u64, length, checksum(&messages)]);
+        prop_assert_eq!(&totals, &[messages.len() as u64, length, checksum(&messages)]);
         prop_assert_eq!(context.written.len(), messages.len() / 16);
         for (report, upto) in context.written.iter().zip((16..).step_by(16)) {
             prop_assert_eq!(&report.1[16..24], &checksum(&messages[..upto]).to_le_bytes());
         }
         prop_assert!(guest.call(call(2, &[]), &mut Vec::new(), &mut context).is_err());
         prop_assert!(guest.call(call(0, &[1]), &mut Vec::new(), &mut context).is_err());
+        // What it saves another goes on from.
+        let mut state = State::default();
+        guest.save(&mut state, &mut context).unwrap();
+        let mut next = module.instantiate(&manifest, &Attributes::default()).unwrap();
+        next.initialize(&mut context).unwrap();
+        next.restore(&state, &mut context).unwrap();
+        let mut again = Vec::new();
+        next.call(call(0, &[]), &mut again, &mut context).unwrap();
+        let words: Vec<u64> = again.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        prop_assert_eq!(words, totals);
         guest.stop(&mut context);
         prop_assert_eq!(&context.lines, &["checksum stops"]);
     });

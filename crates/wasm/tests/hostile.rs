@@ -217,6 +217,31 @@ fn a_reply_beyond_the_limit_is_refused_and_the_guest_lives() {
 }
 
 #[test]
+fn a_state_that_is_none_or_has_no_end_is_refused() {
+    let save = |descriptor: [u32; 9], body: &str| {
+        let body = format!("(if (i32.eq (global.get $kind) (i32.const 10)) (then {body})) {POLITE}");
+        let mut guest = instantiate(&text(&descriptor, "", &body), &limits()).unwrap();
+        let mut context = Recorder::default();
+        guest.initialize(&mut context).unwrap();
+        let said = guest.save(&mut offcode::State::default(), &mut context).unwrap_err().to_string();
+        (said, guest.failure().is_some())
+    };
+    let part = |length: u32| format!("{} (return (i32.const {}))", store(&[6, length, 0, 0]), 16 + length);
+    let of = |version: u32| [&[version], &descriptor()[1..]].concat().try_into().unwrap();
+    let (old, new): ([u32; 9], [u32; 9]) = (of(1), of(2));
+    for (descriptor, body, of, dies) in [
+        (old, part(0), "written for version 1 of the interface, which has no state", false),
+        (new, part(0), "end within a record", false),
+        (new, part(65520), "4194304 along at most", false),
+        (new, "(return (i32.const 0))".into(), "neither a part of it nor a refusal", true),
+        (new, format!("{} (return (i32.const 16))", store(&[3, 0, 0, 0])), "where nothing was asked", true),
+    ] {
+        let (said, dead) = save(descriptor, &body);
+        assert!(said.contains(of) && dead == dies, "{said}");
+    }
+}
+
+#[test]
 fn descriptors_that_lie_are_refused() {
     let refused = |change: fn(&mut [u32; 9]), of: &str| {
         let mut descriptor = descriptor();
@@ -224,7 +249,8 @@ fn descriptors_that_lie_are_refused() {
         let fault = instantiate(&text(&descriptor, "", POLITE), &limits()).err().unwrap().to_string();
         assert!(fault.contains(of), "{fault}");
     };
-    refused(|d| d[0] = 2, "written for version 2 of the interface");
+    refused(|d| d[0] = 3, "written for version 3 of the interface");
+    refused(|d| d[0] = 0, "written for version 0 of the interface");
     refused(|d| d[1] = 4 * 65536 - 65528, "its input area at 0x30008 of 65536 bytes is not within its memory");
     refused(|d| d[2] = u32::MAX, "is not within its memory");
     refused(|d| d[2] = 1000, "its input area of 1000 bytes is smaller than");

@@ -5,11 +5,7 @@ use proptest::prelude::*;
 use wasm::output::{Allowed, Answer, check};
 
 fn allowed() -> impl Strategy<Value = Allowed> {
-    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(answer, refusal, worked)| Allowed {
-        answer,
-        refusal,
-        worked,
-    })
+    any::<[bool; 4]>().prop_map(|[answer, refusal, worked, state]| Allowed { answer, refusal, worked, state })
 }
 
 fn room() -> impl Strategy<Value = Vec<u32>> {
@@ -19,7 +15,7 @@ fn room() -> impl Strategy<Value = Vec<u32>> {
 /// Records near those that a guest would write.
 fn output() -> impl Strategy<Value = Vec<u8>> {
     let channel = prop_oneof![4 => 0u32..6, 1 => (0u32..4).prop_map(|place| 1 << 31 | place), 1 => any::<u32>()];
-    let record = (0u16..7, channel, prop::collection::vec(any::<u8>(), 0..40));
+    let record = (0u16..8, channel, prop::collection::vec(any::<u8>(), 0..40));
     prop::collection::vec(record, 0..12).prop_map(|records| {
         let mut area = vec![0; 1024];
         let mut end = 0;
@@ -49,8 +45,12 @@ fn holds(bytes: &[u8], allowed: Allowed, before: &[u32], peers: u32) -> Result<(
                 answers.push(Answer::Reply(payload));
             }
             Some(Action::Refuse) => {
-                prop_assert!(allowed.answer || allowed.refusal);
+                prop_assert!(allowed.answer || allowed.refusal || allowed.state);
                 answers.push(Answer::Refused(payload));
+            }
+            Some(Action::State) => {
+                prop_assert!(allowed.state);
+                answers.push(Answer::State(payload));
             }
             Some(Action::Worked) => prop_assert!(allowed.worked && said.worked),
             Some(Action::Log) => prop_assert!(said.acts),
@@ -61,7 +61,7 @@ fn holds(bytes: &[u8], allowed: Allowed, before: &[u32], peers: u32) -> Result<(
         prop_assert!(*before == GONE || writes + after == *before);
         prop_assert!(*writes == 0 || said.acts);
     }
-    prop_assert!(answers.len() <= 1 && (!allowed.answer || answers.len() == 1));
+    prop_assert!(answers.len() <= 1 && (!(allowed.answer || allowed.state) || answers.len() == 1));
     prop_assert_eq!(said.answer, answers.first().copied());
     Ok(())
 }

@@ -19,10 +19,13 @@ use crate::lever::mapping::{self, SAMPLED};
 use crate::lever::{Change, Lever, Mapping, Scale, Unknown};
 use crate::model::{Draw, Price, Prices, Ways};
 use crate::path::{Path, critical};
-use crate::replay::{Buffer, Conditions, Order, PS, Progress, Replayed, Residuals, replay, replay_in};
+use crate::replay::{
+    Buffer, Conditions, Order, PS, Places, Progress, Receive, Replayed, Residuals, Softirqs, replay, replay_in,
+};
 use crate::work::Work;
 
 pub use against::Against;
+pub use experiment::parallel::in_parallel;
 pub use slack::Slack;
 
 /// Draws that are made: fewer, where calls are many.
@@ -42,6 +45,16 @@ const CONTRADICTS: f64 = 1.0;
 /// Each four times as far as the last: from 1 ns to 4 s and more.
 const STEPS: usize = 17;
 
+/// What work for messages takes in another package, at most: all of it waits for the other cache.
+const FARTHEST: f64 = 4.0;
+
+/// How far draws go from what fits best to what they are by chance.
+const ASTRAY: f64 = 0.5;
+
+/// Passes of a fit, and values that are tried of each figure.
+const PASSES: usize = 3;
+const TRIED: u32 = 4;
+
 const SEED: u64 = 0x0051_1A11_0000_0007;
 
 /// A recorded program, or a schedule, under the costs of a machine.
@@ -52,6 +65,7 @@ pub struct Program<'a> {
     /// What carried its messages when it was recorded.
     ways: Ways,
     buffer: Buffer,
+    softirqs: Option<Softirqs>,
     /// What fits the recording, most likely first.
     draws: Vec<(Draw, Unknown)>,
     /// Whether what was measured of the costs contradicts the recording.
@@ -110,15 +124,37 @@ impl<'a> Program<'a> {
     /// # Errors
     /// As of [`Program::new`].
     pub fn over(graph: &'a Graph, costs: &'a Costs, ways: Ways, buffer: Buffer) -> Result<Program<'a>> {
-        let mut program = Program { graph, costs, ways, buffer, draws: Vec::new(), contradicted: false };
+        Program::beside(graph, costs, ways, buffer, None)
+    }
+
+    /// One beside which softirqs were sampled on its cores.
+    ///
+    /// # Errors
+    /// As of [`Program::new`].
+    pub fn beside(
+        graph: &'a Graph,
+        costs: &'a Costs,
+        ways: Ways,
+        buffer: Buffer,
+        softirqs: Option<Softirqs>,
+    ) -> Result<Program<'a>> {
+        let mut program = Program { graph, costs, ways, buffer, softirqs, draws: Vec::new(), contradicted: false };
         let number = (DRAWS_TIMES_CALLS / graph.len().max(1)).clamp(*DRAWS.start(), *DRAWS.end());
         let inside: i64 = (0..graph.len() as u32).map(|call| graph.calls.inside.get(call) * PS).sum();
-        let all: Vec<(Draw, Unknown)> = (0..number).map(|number| drawn(number as u64)).collect();
-        let misfits = in_parallel(&all, |(draw, _)| {
-            let (residuals, _) = program.learn(&program.conditions(draw)?)?;
+        let misfit = |drawn: &(Draw, Unknown)| {
+            let (residuals, _) = program.learn(&program.conditions(drawn)?)?;
             let missed: i64 = residuals.iter().map(|residual| residual.abs()).sum();
             Ok(missed as f64 / inside.max(1) as f64)
-        })?;
+        };
+        let mut all: Vec<(Draw, Unknown)> = (0..number).map(|number| drawn(number as u64)).collect();
+        if program.softirqs.is_some() {
+            let fitted = fitted(all[0].1.places, |places| misfit(&(all[0].0, Unknown { places, ..all[0].1 })))?;
+            let near = |(number, (_, unknown)): (usize, &mut (Draw, Unknown))| {
+                unknown.places = if number == 0 { fitted } else { fitted.towards(&unknown.places, ASTRAY) };
+            };
+            all.iter_mut().enumerate().for_each(near);
+        }
+        let misfits = in_parallel(&all, misfit)?;
         let mut by_fit: Vec<(f64, (Draw, Unknown))> = misfits.into_iter().zip(all).collect();
         by_fit.sort_by(|one, other| one.0.total_cmp(&other.0));
         let best = by_fit[0].0;
@@ -128,13 +164,26 @@ impl<'a> Program<'a> {
         Ok(program)
     }
 
-    fn conditions(&self, draw: &Draw) -> Result<Conditions> {
-        self.conditions_of(self.graph, draw)
+    /// As recorded; what softirqs took of the gaps is still in them.
+    fn conditions(&self, (draw, unknown): &(Draw, Unknown)) -> Result<Conditions> {
+        let conditions = self.conditions_of(self.graph, draw)?;
+        let receive = |softirqs| Receive::of(self.graph, &conditions.prices, softirqs, unknown.places);
+        let receive = self.softirqs.as_ref().map(receive);
+        Ok(Conditions { receive, ..conditions })
     }
 
     fn conditions_of(&self, graph: &Graph, draw: &Draw) -> Result<Conditions> {
         let prices = Prices::of(graph, self.costs, &self.ways, draw)?;
         Ok(Conditions { buffer: self.buffer, ..Conditions::of(graph, prices, self.ways.progress()) })
+    }
+
+    /// The residuals under `conditions`, which then know what softirqs took of the gaps.
+    fn learn_in(&self, conditions: &mut Conditions) -> Result<(Vec<i64>, Replayed)> {
+        let (residuals, mut learned) = self.learn(conditions)?;
+        if let Some(receive) = &mut conditions.receive {
+            receive.taken = std::mem::take(&mut learned.taken).into();
+        }
+        Ok((residuals, learned))
     }
 
     fn learn(&self, conditions: &Conditions) -> Result<(Vec<i64>, Replayed)> {
@@ -149,8 +198,8 @@ impl<'a> Program<'a> {
     /// # Errors
     /// A cost was never measured here, or the recording contradicts itself.
     pub fn check(&self) -> Result<Check> {
-        let conditions = self.conditions(&self.draws[0].0)?;
-        let (residuals, learned) = self.learn(&conditions)?;
+        let mut conditions = self.conditions(&self.draws[0])?;
+        let (residuals, learned) = self.learn_in(&mut conditions)?;
         let own = replay(self.graph, &conditions, Residuals::Own(&residuals))?;
         let classes = self.class_means(&residuals);
         let of_classes = replay(self.graph, &conditions, Residuals::Class(&classes))?;
@@ -219,7 +268,10 @@ impl<'a> Program<'a> {
     ) -> Result<(Conditions, Vec<Scale>)> {
         // Prices are those of hosts: ranks on other cores of their hosts have the recorded ones.
         let moved = lever.mapping.as_ref().is_some_and(|mapping| mapping.hosts != recorded.0.hosts);
-        let mapped = moved.then(|| self.conditions_of(graph, draw)).transpose()?;
+        let mut mapped = moved.then(|| self.conditions_of(graph, draw)).transpose()?;
+        if let Some(mapped) = &mut mapped {
+            mapped.receive.clone_from(&recorded.1.receive);
+        }
         let (after, mut scale) = lever.pull(graph, self.costs, mapped.as_ref().unwrap_or(recorded.1), unknown)?;
         if let Some(mapped) = &mapped {
             let ratios = mapping::ratios((recorded.0, &recorded.1.prices), (graph, &mapped.prices));
@@ -243,8 +295,8 @@ impl<'a> Program<'a> {
     /// # Errors
     /// As of [`Program::ask`].
     pub fn tolerances(&self, more: &[f64]) -> Result<Vec<Tolerance>> {
-        let before = self.conditions(&self.draws[0].0)?;
-        let (residuals, learned) = self.learn(&before)?;
+        let mut before = self.conditions(&self.draws[0])?;
+        let (residuals, learned) = self.learn_in(&mut before)?;
         let between = self.graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
         let at = |ns: f64| -> Result<(f64, f64)> {
             let lever = Lever { latency: Some(Change::By(ns)), ..Lever::default() };
@@ -274,9 +326,10 @@ struct Base<'p> {
 }
 
 impl<'p> Base<'p> {
-    fn of(program: &'p Program<'p>, (draw, unknown): &(Draw, Unknown)) -> Result<Base<'p>> {
-        let conditions = program.conditions(draw)?;
-        let (residuals, learned) = program.learn(&conditions)?;
+    fn of(program: &'p Program<'p>, drawn: &(Draw, Unknown)) -> Result<Base<'p>> {
+        let mut conditions = program.conditions(drawn)?;
+        let (residuals, learned) = program.learn_in(&mut conditions)?;
+        let (draw, unknown) = drawn;
         let trip = |message: &Message| conditions.prices.kinds[message.kind as usize].trip;
         let mut began = learned.over;
         for (began, message) in began.iter_mut().zip(&program.graph.messages) {
@@ -291,7 +344,17 @@ impl<'p> Base<'p> {
     fn under(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Cow<'_, [i64]>)> {
         let recorded = (self.program.graph, &self.conditions);
         let (after, scale) = self.program.pull(lever, recorded, graph, &(self.draw, self.unknown))?;
-        let residuals = scaled(&self.residuals, graph, &scale);
+        let mut residuals = scaled(&self.residuals, graph, &scale);
+        if let (Some(mapping), true) =
+            (&lever.mapping, self.program.softirqs.is_some() && self.unknown.residual_stays != 1.0)
+        {
+            for lane in graph.lanes.iter().filter(|lane| mapping.cores[lane.rank as usize] != Some(lane.rank)) {
+                let of_lane = &mut residuals.to_mut()[lane.first as usize..lane.end as usize];
+                of_lane
+                    .iter_mut()
+                    .for_each(|residual| *residual = (*residual as f64 * self.unknown.residual_stays) as i64);
+            }
+        }
         Ok((Conditions { unrecorded: true, ..after }, residuals))
     }
 
@@ -392,32 +455,31 @@ fn reach(recorded: f64, more: f64, mut step: f64, at: impl Fn(f64) -> Result<(f6
     Ok(Some(place))
 }
 
+/// The places that fit a recording best, one figure after the other.
+fn fitted(from: Places, misfit: impl Fn(Places) -> Result<f64> + Sync) -> Result<Places> {
+    let mut best = from;
+    for _ in 0..PASSES {
+        let before = best;
+        for nth in 0..4 {
+            let tried: Vec<Places> =
+                (0..=TRIED).map(|at| best.with(nth, f64::from(at) / f64::from(TRIED), FARTHEST)).collect();
+            let tried = [&[best], &tried[..]].concat();
+            let misfits = in_parallel(&tried, |places| misfit(*places))?;
+            let least = misfits.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
+            best = least.map_or(best, |(at, _)| tried[at]);
+        }
+        if best == before {
+            break;
+        }
+    }
+    Ok(best)
+}
+
 /// What holds 95 % of the draws.
 fn interval(mut drawn: Vec<f64>) -> Interval {
     drawn.sort_by(f64::total_cmp);
     let quantile = |part: f64| drawn[((drawn.len() - 1) as f64 * part).round() as usize];
     Interval { low: quantile(0.025), middle: quantile(0.5), high: quantile(0.975) }
-}
-
-/// `work` of each of `all`, by the cores that there are.
-///
-/// # Errors
-/// The first of `work`.
-pub fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let each = all.len().div_ceil(cores).max(1);
-    std::thread::scope(|scope| {
-        let work = &work;
-        let parts: Vec<_> = all
-            .chunks(each)
-            .map(|part| scope.spawn(move || part.iter().map(work).collect::<Result<Vec<R>>>()))
-            .collect();
-        let mut done = Vec::with_capacity(all.len());
-        for part in parts {
-            done.extend(part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-        }
-        Ok(done)
-    })
 }
 
 /// The first has everything in its middle.
@@ -432,6 +494,8 @@ fn drawn(number: u64) -> (Draw, Unknown) {
                 softirqs_inside: 0.5,
                 // As it was sampled.
                 capability_stays: (1.0 - SAMPLED.0) / (SAMPLED.1 - SAMPLED.0),
+                residual_stays: 1.0,
+                places: Places { after: 0.5, far: FARTHEST.sqrt(), measured: 0.0, exposed: 0.5 },
             },
         );
     }
@@ -441,7 +505,16 @@ fn drawn(number: u64) -> (Draw, Unknown) {
     let (recorded, costs) = (draw(), draw());
     let (follows_clock, residual_follows, softirqs_inside) = (random.unit(), random.unit(), random.unit());
     let capability_stays = random.unit();
-    (recorded, Unknown { costs, follows_clock, residual_follows, softirqs_inside, capability_stays })
+    let places = Places {
+        after: random.unit(),
+        far: FARTHEST.powf(random.unit()),
+        measured: random.unit().round(),
+        exposed: random.unit(),
+    };
+    let residual_stays = 0.5 + random.unit();
+    let unknown =
+        Unknown { costs, follows_clock, residual_follows, softirqs_inside, capability_stays, residual_stays, places };
+    (recorded, unknown)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use machine::{Bytes, Costs, Fault, Result};
 
 use crate::graph::{Class, Graph, Kind, Reach};
 use crate::model::{Draw, Price, Prices, Ways};
-use crate::replay::{Buffer, Conditions, Progress};
+use crate::replay::{Buffer, Conditions, Places, Progress, lanes};
 pub use mapping::Mapping;
 
 /// A change of what a run takes place under.
@@ -84,6 +84,10 @@ pub struct Unknown {
     pub softirqs_inside: f64,
     /// How much of the difference between capabilities stays: a place in [`Mapping::stays`].
     pub capability_stays: f64,
+    /// The residuals of ranks on other cores over what they were: they may be the core's.
+    pub residual_stays: f64,
+    /// Of messages' work on cores that receive, and far from them.
+    pub places: Places,
 }
 
 impl Lever {
@@ -154,9 +158,13 @@ impl Lever {
             after.computing.iter_mut().for_each(|factor| *factor *= slower);
         }
         if let Some(mapping) = &self.mapping {
-            let by_rank = mapping.computing(graph, unknown.softirqs_inside, unknown.capability_stays);
+            let by_rank = mapping.computing(graph, before.receive.as_ref(), unknown);
             for (factor, lane) in after.computing.iter_mut().zip(&graph.lanes) {
                 *factor *= by_rank[lane.rank as usize];
+            }
+            if let Some(receive) = after.receive.as_mut().filter(|_| !mapping.shares.is_empty()) {
+                receive.shares = lanes(graph, &mapping.shares);
+                receive.far = lanes(graph, &mapping.far);
             }
         }
         let residuals = self.residuals(graph, before, &after, unknown.residual_follows);

@@ -130,7 +130,7 @@ pub fn critical(graph: &Graph, conditions: &Conditions, replayed: &Replayed) -> 
         path.parts.work += begun - other_entered;
         let first = graph.lanes[lane].first;
         let gap = other_entered - if other == first { 0 } else { replayed.exits[other as usize - 1] };
-        let begins = if other == first { first_gap(graph, conditions, lane) } else { gap };
+        let begins = if other == first { first_gap(graph, conditions, replayed, lane) } else { gap };
         path.parts.computing += begins;
         *path.at(graph, other) += OnPath { computing: begins, time: begun - other_entered, ..OnPath::default() };
         if other == first {
@@ -143,12 +143,17 @@ pub fn critical(graph: &Graph, conditions: &Conditions, replayed: &Replayed) -> 
     }
 }
 
-fn first_gap(graph: &Graph, conditions: &Conditions, lane: usize) -> i64 {
-    conditions.gap(graph, lane, graph.lanes[lane].first)
+fn first_gap(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usize) -> i64 {
+    gap(graph, conditions, replayed, lane, graph.lanes[lane].first)
+}
+
+/// Computing before a call, with what softirqs took of it.
+fn gap(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usize, call: CallId) -> i64 {
+    conditions.gap(graph, lane, call) + replayed.taken.get(call as usize).copied().unwrap_or(0)
 }
 
 pub(crate) fn entry(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usize, call: CallId) -> i64 {
-    let gap = conditions.gap(graph, lane, call);
+    let gap = gap(graph, conditions, replayed, lane, call);
     if call == graph.lanes[lane].first {
         let start = graph.lanes.iter().map(|lane| lane.begun).min().unwrap_or(0);
         return (graph.lanes[lane].begun - start) * PS + gap;
@@ -169,6 +174,9 @@ fn begin(
     let (other, wanted) = match graph.step_at(place) {
         Step::Sent(message) | Step::Received(message) if replayed.held.contains_key(&message) => {
             let held = replayed.held[&message];
+            if held.kept < held.placed && matches!(graph.step_at(place), Step::Sent(_)) {
+                return (entered, None);
+            }
             return if held.call == call { (entered, None) } else { (held.begun, Some((held.call, NOTHING))) };
         }
         Step::Sent(message) | Step::Received(message) => {
@@ -284,7 +292,7 @@ impl Path {
                     self.count(graph, sender, of_reach(graph, kind, trips));
                 }
                 match (step, held) {
-                    (Step::Sent(_), Some(held)) => self.message(graph, sender, held.placed - begun),
+                    (Step::Sent(_), Some(held)) => self.message(graph, sender, held.kept - begun),
                     _ => self.trip(graph, sender, kind, replayed.over[message as usize] - begun),
                 }
             }

@@ -12,12 +12,14 @@
 //! ready of a rendezvous          = max(sent, posted, in) + trip    in: when the half that came first is next in a call
 //! x = max(e + own, ready of what it completes) + r,  and no earlier than what it waited for began
 //! ```
-//! Messages queue at engines' cores and at links ([`servers`]), and wait for room in finite buffers ([`buffers`]).
+//! Messages queue at engines' cores and at links ([`servers`]), wait for room in finite buffers ([`buffers`]), and are received
+//! by softirqs that take part of cores ([`receive`]).
 //! The residual is what makes the recorded run come back: `r = measured x - max(..)` at measured times.
 
 mod buffers;
 mod gatherings;
 mod order;
+mod receive;
 mod servers;
 
 use std::cmp::Reverse;
@@ -27,12 +29,15 @@ use machine::{Fault, Result};
 use record::functions::function;
 
 use crate::graph::{CallId, Graph, Lane, Step};
-use crate::model::{Price, Prices};
+use crate::model::Prices;
 use crate::work::Work;
 pub use buffers::Buffer;
 pub(crate) use buffers::Held;
 use buffers::{Buffers, Room};
 pub use order::Order;
+use receive::Receiving;
+pub(crate) use receive::lanes;
+pub use receive::{Places, Receive, Softirqs};
 use servers::Servers;
 
 /// Picoseconds in a nanosecond.
@@ -60,19 +65,22 @@ pub struct Conditions {
     /// Without what recording took: as the program runs by itself.
     pub unrecorded: bool,
     pub buffer: Buffer,
+    /// What softirqs take of cores while messages come; `None`: what they took is in the gaps and calls.
+    pub receive: Option<Receive>,
 }
 
 impl Conditions {
     /// As recorded, under `prices`; buffers are unlimited.
     pub fn of(graph: &Graph, prices: Prices, progress: Progress) -> Conditions {
         let computing = vec![1.0; graph.lanes.len()];
-        Conditions { prices, computing, progress, unrecorded: false, buffer: Buffer::default() }
+        Conditions { prices, computing, progress, unrecorded: false, buffer: Buffer::default(), receive: None }
     }
 
     /// What a lane computes before a call, ps.
     pub(crate) fn gap(&self, graph: &Graph, lane: usize, call: CallId) -> i64 {
         let recording = if self.unrecorded { graph.lanes[lane].recording } else { 0 };
-        let gap = (graph.calls.gap.get(call) - recording).max(0) * PS;
+        let taken = self.receive.as_ref().and_then(|receive| receive.taken.get(call as usize)).copied().unwrap_or(0);
+        let gap = ((graph.calls.gap.get(call) - recording).max(0) * PS - taken).max(0);
         let factor = self.computing[lane];
         if factor == 1.0 { gap } else { (gap as f64 * factor).round() as i64 }
     }
@@ -121,6 +129,8 @@ pub struct Replayed {
     /// Messages that had to wait for room.
     pub(crate) held: HashMap<u32, Held>,
     pub(crate) latest_member: Vec<u32>,
+    /// By call: what softirqs took of the gap before it, ps; empty: nothing is known of them.
+    pub(crate) taken: Vec<i64>,
     /// Exits that lie before what they waited for began, by the recorded clocks, and the most, ps.
     pub backwards: (u64, i64),
 }
@@ -140,6 +150,8 @@ fn waiter(instant: i64) -> Option<u32> {
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
     call: CallId,
+    /// When it left the call before.
+    left: i64,
     entered: i64,
     /// Whether the call has been entered, and how many of its steps are done.
     inside: bool,
@@ -150,6 +162,10 @@ struct Cursor {
     /// What the exit may not come before, and whose beginning that is.
     floor: i64,
     floor_cause: Cause,
+    /// On a core that receives: the call's own work, when what it waited for is taken out, and when the last work for that began.
+    own: i64,
+    until: i64,
+    since: i64,
     /// The lane that waits for the same message or gathering.
     next: u32,
 }
@@ -180,6 +196,7 @@ struct Replay<'g, 'r> {
     servers: Servers,
     order: Option<Order>,
     buffers: Option<Box<Buffers>>,
+    receiving: Option<Box<Receiving>>,
     exits: Vec<i64>,
     causes: Vec<Cause>,
     backwards: (u64, i64),
@@ -206,6 +223,7 @@ pub fn replay_in(
     let start = graph.lanes.iter().map(|lane| lane.begun).min().unwrap_or(0);
     let cursor = |begun: i64| Cursor {
         call: 0,
+        left: (begun - start) * PS,
         entered: (begun - start) * PS,
         inside: false,
         done: 0,
@@ -213,6 +231,9 @@ pub fn replay_in(
         cause: Cause::OWN,
         floor: 0,
         floor_cause: Cause::OWN,
+        own: 0,
+        until: 0,
+        since: 0,
         next: NO_LANE,
     };
     let hosts = graph.hosts.iter().max().map_or(0, |host| *host as usize + 1);
@@ -233,6 +254,7 @@ pub fn replay_in(
         servers: Servers::of(hosts),
         order,
         buffers: Buffers::of(graph, conditions),
+        receiving: Receiving::of(graph, conditions.receive.as_ref()),
         exits: vec![0; graph.len()],
         causes: vec![Cause::OWN; graph.len()],
         backwards: (0, 0),
@@ -266,8 +288,11 @@ impl Replay<'_, '_> {
                 }
                 continue;
             }
+            if !self.goes_on(place) {
+                continue;
+            }
             // A lane goes on by itself for as long as no other is before it.
-            while let Some(exit) = self.advance(place) {
+            while let Some(exit) = self.advance(place, now) {
                 left -= 1;
                 let cursor = &mut self.cursors[place];
                 let next = cursor.call + 1;
@@ -280,8 +305,9 @@ impl Replay<'_, '_> {
                 }
                 cursor.inside = false;
                 let entered = exit + self.conditions.gap(graph, place, next);
-                self.cursors[place].entered = entered;
-                if self.ready.peek().is_some_and(|Reverse(first)| *first < (entered, place as u32)) {
+                (self.cursors[place].left, self.cursors[place].entered) = (exit, entered);
+                let waits = |first: &Reverse<(i64, u32)>| first.0 < (entered, place as u32);
+                if self.ready.peek().is_some_and(waits) || self.is_burdened(place) {
                     self.ready.push(Reverse((entered, place as u32)));
                     break;
                 }
@@ -301,6 +327,7 @@ impl Replay<'_, '_> {
             over: self.over,
             held: self.buffers.map(|buffers| buffers.held).unwrap_or_default(),
             latest_member: self.latest_member,
+            taken: self.receiving.map(|receiving| receiving.taken).unwrap_or_default(),
             backwards: self.backwards,
         })
     }
@@ -327,17 +354,20 @@ impl Replay<'_, '_> {
         Fault::new("the replay", cause, next)
     }
 
-    fn price(&self, message: u32) -> Price {
-        self.conditions.prices.kinds[self.graph.messages[message as usize].kind as usize]
+    /// Whether a lane that comes up does so for something: on a core that receives it may come too early.
+    fn goes_on(&mut self, place: usize) -> bool {
+        let Cursor { call, inside, .. } = self.cursors[place];
+        inside || !self.is_burdened(place) || self.has_computed(place, call)
     }
 
-    /// Brings the lane's call as far as it comes; its exit, or `None` where it waits.
-    fn advance(&mut self, place: usize) -> Option<i64> {
+    /// Brings the lane's call as far as it comes; its exit, or `None` where it waits, or comes again.
+    fn advance(&mut self, place: usize, now: i64) -> Option<i64> {
         let graph = self.graph;
         let Cursor { call, entered, inside, .. } = self.cursors[place];
         if !inside {
             self.enter(place, call, entered);
         }
+        let burdened = self.is_burdened(place);
         let first = graph.first_step(call);
         for (at, step) in graph.steps_from(call, self.cursors[place].done) {
             let found = match step {
@@ -350,16 +380,37 @@ impl Replay<'_, '_> {
                 Step::Sent(message) | Step::Received(message) => self.message(place, message),
                 Step::Leave(member) => self.leave(place, member),
             };
-            let cursor = &mut self.cursors[place];
-            let Some((until, begun)) = found else {
-                cursor.done = at - first;
+            let Some((mut until, begun)) = found else {
+                self.cursors[place].done = at - first;
                 return None;
             };
+            if burdened {
+                let since = match step {
+                    Step::Received(message) => {
+                        let out = self.taken_out(message, until);
+                        until = out.0;
+                        out.1
+                    }
+                    _ => until,
+                };
+                let cursor = &mut self.cursors[place];
+                if until > cursor.until {
+                    (cursor.until, cursor.since) = (until, since);
+                }
+            }
+            let cursor = &mut self.cursors[place];
             if begun > cursor.floor {
                 (cursor.floor, cursor.floor_cause) = (begun, Cause(at));
             }
             if until > cursor.latest {
                 (cursor.latest, cursor.cause) = (until, Cause(at));
+            }
+        }
+        if burdened {
+            // All its steps are done, whenever it comes again.
+            self.cursors[place].done = graph.first_step(call + 1) - first;
+            if !self.leaves(place, now) {
+                return None;
             }
         }
         Some(self.exit(place))
@@ -373,7 +424,8 @@ impl Replay<'_, '_> {
         for step in graph.steps(call) {
             match step {
                 Step::Send(message) => {
-                    self.begin(message, now, false);
+                    let begun = self.let_by(place, now);
+                    self.begin(message, begun, false);
                     now += self.price(message).send;
                 }
                 Step::Post(message) => self.begin(message, now, true),
@@ -391,6 +443,8 @@ impl Replay<'_, '_> {
         (cursor.inside, cursor.done) = (true, 0);
         (cursor.latest, cursor.cause) = (now, Cause::OWN);
         (cursor.floor, cursor.floor_cause) = (entered, Cause::OWN);
+        cursor.own = if class.opaque { 0 } else { now - entered };
+        (cursor.until, cursor.since) = if class.opaque { (now, now) } else { (entered, entered) };
     }
 
     /// One half of a message begins.
@@ -414,7 +468,7 @@ impl Replay<'_, '_> {
                 begun
             }
         };
-        if price.engine == 0 && price.link == 0 {
+        if price.engine == 0 && price.link == 0 && self.receive_work(message, 1.0) == 0 {
             return self.settle(message, begun + price.trip);
         }
         self.serve(message, false, begun);

@@ -16,7 +16,7 @@ use exchange::endpoint::{Job, Outcome};
 use exchange::stack::{Offer, Prepare};
 
 /// Raised with every change of these messages; both ends must have the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Jobs that one `Run` may name.
 pub const MAX_JOBS: usize = 8;

@@ -8,6 +8,7 @@ mod start;
 
 use std::path::PathBuf;
 
+use experiment::clocks::Clocks;
 use experiment::findings::Interval;
 use experiment::rounds::{self, Blocks, Plan, Series};
 use experiment::statistics::median_interval;
@@ -240,6 +241,11 @@ impl<P: FnMut(&str)> Blocks for Measuring<'_, P> {
     fn probe(&mut self, _: usize) -> Option<Probe> {
         let (one, other) = self.starts.request.cores;
         crate::probe(one, other)
+    }
+
+    fn clocks(&mut self, _: usize) -> Clocks {
+        let (one, other) = self.starts.request.cores;
+        crate::clocks([one, other])
     }
 
     fn stopped(&self) -> bool {

@@ -147,7 +147,7 @@ mod tests {
             }
         };
         let probes = [Some(Probe { half_round_trip_ps: 60_000 }); 2];
-        let taken = |round| Taken { round, probes, block: block(round) };
+        let taken = |round| Taken { round, probes, clocks: Default::default(), block: block(round) };
         Series { blocks: (0..5).map(taken).collect(), failures: Vec::new() }
     }
 

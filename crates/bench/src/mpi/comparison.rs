@@ -83,7 +83,12 @@ pub(super) mod tests {
             accounted: false,
         };
         let probes = [Some(Probe { half_round_trip_ps: 50_000 }), None];
-        let taken = |(round, value): (usize, &f64)| Taken { round: round as u32, probes, block: block(*value) };
+        let taken = |(round, value): (usize, &f64)| Taken {
+            round: round as u32,
+            probes,
+            clocks: Default::default(),
+            block: block(*value),
+        };
         let blocks = values.iter().enumerate().map(taken).collect();
         Measured { seats, contender, series: Series { blocks, failures: Vec::new() }, accounted: Vec::new() }
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use experiment::bound::Verdict;
+use experiment::clocks::Clocks;
 use experiment::rounds::{self, Blocks, Series, Taken};
 use machine::{Fault, Probe, Result, count};
 use serde::Serialize;
@@ -65,6 +66,12 @@ impl Blocks for Starts<'_> {
         let Seats { hosts, cores: (one, other), .. } = self.starts[start].0;
         // Cores of two nodes share nothing.
         if hosts == Hosts::Nodes { None } else { crate::probe(one, other) }
+    }
+
+    fn clocks(&mut self, start: usize) -> Clocks {
+        let Seats { hosts, cores: (one, other), .. } = self.starts[start].0;
+        let here = [one, other].into_iter().take(if hosts == Hosts::Nodes { 1 } else { 2 });
+        crate::clocks(here)
     }
 
     fn stopped(&self) -> bool {

@@ -8,7 +8,7 @@ use launch::carriers::{Carrier, Reach};
 use launch::installation::Installation;
 use launch::provider::Provider;
 use machine::costs::ENGINE;
-use machine::{CoreId, Site};
+use machine::{CoreId, Dilation, Site};
 use serde::Serialize;
 
 /// A transport of an MPI: the engine at a placement, or one of its own.
@@ -73,7 +73,8 @@ impl Contender {
     ) -> Option<Variables> {
         match self {
             Contender::Engine { placement, network } => {
-                let engine = Engine { placement: placement.clone(), network: network.clone(), account };
+                let (placement, network) = (placement.clone(), network.clone());
+                let engine = Engine { placement, network, dilation: Dilation::NONE, account };
                 Some(engine.variables(installation, provider?, command))
             }
             Contender::Peer(peer) => peer.variables(installation, interface.map_or(Reach::Host, Reach::Between)),

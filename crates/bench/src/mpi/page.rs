@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
+use experiment::clocks;
 use experiment::findings::Interval;
 use experiment::nearness;
 use experiment::rounds::Taken;
@@ -192,6 +193,8 @@ fn nearness(all: &[Measured]) -> Vec<String> {
     let sentences = nearness::said(all.iter().flat_map(of));
     let mut notes: Vec<String> =
         sentences.into_iter().map(|said| format!("probe before and after each start: {said}")).collect();
+    let taken = all.iter().flat_map(|measured| measured.series.blocks.iter().chain(&measured.accounted));
+    notes.extend(clocks::said(taken.flat_map(|taken| &taken.clocks)));
     if notes.is_empty() && all.iter().all(|measured| measured.seats.hosts == Hosts::Nodes) {
         return notes;
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use experiment::bound::{Bound, Verdict};
+use experiment::clocks::Clocks;
 use experiment::findings::Interval;
 use experiment::point::{self, Pattern, PointSpec, Receiver, Stack};
 use experiment::rounds::{self, Blocks, Plan, Series};
@@ -28,6 +29,7 @@ pub fn measure(request: &Request, library: &Path, progress: &mut impl FnMut(&str
         receiver: Receiver::Reads,
         peer_engine: None,
         interface: None,
+        dilation: None,
     };
     let plan = Plan { groups: vec![Mode::ALL.len()], rounds: request.rounds, seed: SEED };
     let mut starts = Starts { request, spec, library, progress };
@@ -76,6 +78,10 @@ impl<P: FnMut(&str)> Blocks for Starts<'_, P> {
 
     fn probe(&mut self, _: usize) -> Option<Probe> {
         crate::probe(self.request.cores.0, self.request.cores.1)
+    }
+
+    fn clocks(&mut self, _: usize) -> Clocks {
+        crate::clocks([self.request.cores.0, self.request.cores.1])
     }
 
     fn stopped(&self) -> bool {

@@ -16,17 +16,18 @@ typedef long long s64;
 #define MAP_NUMBER(name, value) int(*name)[value]
 #define MAP_TYPE(name, value) typeof(value) *name
 
-enum { MAP_TYPE_ARRAY = 2, MAP_TYPE_PERCPU_ARRAY = 6, MAP_TYPE_RINGBUF = 27 };
+enum { MAP_TYPE_ARRAY = 2, MAP_TYPE_PERCPU_ARRAY = 6, MAP_TYPE_XSKMAP = 17, MAP_TYPE_RINGBUF = 27 };
 enum { MAP_MMAPABLE = 1 << 10 };
 
 /* Helpers by their numbers in linux/bpf.h, which are ABI. */
 static void *(*map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*ktime_get_ns)(void) = (void *)5;
+static long (*redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 static long (*xdp_adjust_tail)(void *ctx, int delta) = (void *)65;
 static long (*ringbuf_output)(void *map, void *data, u64 size, u64 flags) = (void *)130;
 static long (*bpf_loop)(u32 iterations, void *callback, void *ctx, u64 flags) = (void *)181;
 
-enum { XDP_ABORTED = 0, XDP_DROP = 1, XDP_PASS = 2, XDP_TX = 3 };
+enum { XDP_ABORTED = 0, XDP_DROP = 1, XDP_PASS = 2, XDP_TX = 3, XDP_REDIRECT = 4 };
 
 /* The context of an XDP program. */
 struct xdp_md {

@@ -7,9 +7,8 @@
  * It takes frames in pieces, so that the kernel need not make one piece of 64 KiB of a merged datagram before it passes. */
 #include "kernel.h"
 
-enum { MAP_TYPE_HASH = 1, MAP_TYPE_XSKMAP = 17, QUEUES = 64, PORTS_MOST = 4096 };
+enum { MAP_TYPE_HASH = 1, QUEUES = 64, PORTS_MOST = 4096 };
 
-static long (*redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 static u64 (*whole_length)(struct xdp_md *frame) = (void *)188;
 
 /* Set before loading: the longest frame that fits into the socket's memory. */

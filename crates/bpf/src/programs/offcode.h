@@ -7,6 +7,8 @@
  * Optional maps:
  *   OUT   a ring buffer: what the offcode writes to its channel
  *   IN    a shared array: entry 0 is `struct offcode_in`, each other entry a `struct offcode_slot`
+ *   OUT_name, IN_name   the same for the channel `name`, whose handler is `message_name`, or `message`
+ *   FRAMES_name   sockets: the channel `name` is one of frames
  *   FRAME the frame of a producer, `struct offcode_frame`
  * Attributes set the variable (u64, not static) of the same name. */
 #pragma once
@@ -37,21 +39,39 @@ struct offcode_slot {
 };
 
 /* `slots` is a power of two. */
-#define OFFCODE_IN(slots)                                 \
+#define OFFCODE_INPUT(map, slots)                         \
 	struct {                                          \
 		MAP_NUMBER(type, MAP_TYPE_ARRAY);         \
 		MAP_NUMBER(max_entries, (slots) + 1);     \
 		MAP_NUMBER(map_flags, MAP_MMAPABLE);      \
 		MAP_TYPE(key, u32);                       \
 		MAP_TYPE(value, struct offcode_slot);     \
-	} IN SEC(".maps");                                \
-	enum { IN_SLOTS = (slots) }
+	} map SEC(".maps");                               \
+	enum { map##_SLOTS = (slots) }
 
-#define OFFCODE_OUT(bytes)                                \
+#define OFFCODE_OUTPUT(map, bytes)                        \
 	struct {                                          \
 		MAP_NUMBER(type, MAP_TYPE_RINGBUF);       \
 		MAP_NUMBER(max_entries, bytes);           \
-	} OUT SEC(".maps")
+	} map SEC(".maps")
+
+#define OFFCODE_IN(slots) OFFCODE_INPUT(IN, slots)
+#define OFFCODE_OUT(bytes) OFFCODE_OUTPUT(OUT, bytes)
+
+/* A channel of its own for the name: IN_name with so many slots, OUT_name with so many bytes. */
+#define OFFCODE_CHANNEL(name, slots, bytes)               \
+	OFFCODE_INPUT(IN_##name, slots);                  \
+	OFFCODE_OUTPUT(OUT_##name, bytes)
+
+/* A channel of frames: what `redirect_map(&FRAMES_name, ctx->rx_queue_index, otherwise)` is returned for goes to its other
+ * end, and `otherwise` is the verdict where nobody has that. */
+#define OFFCODE_FRAMES(name)                              \
+	struct {                                          \
+		MAP_NUMBER(type, MAP_TYPE_XSKMAP);        \
+		MAP_NUMBER(max_entries, 64);              \
+		MAP_TYPE(key, u32);                       \
+		MAP_TYPE(value, u32);                     \
+	} FRAMES_##name SEC(".maps")
 
 /* For a producer: the frame that its program is run on. What `bytes` holds at the start is in every frame; the program
  * writes what changes. It sets `finished` when it has nothing more to send; what it does not send it drops. */
@@ -59,7 +79,9 @@ struct offcode_frame {
 	u64 length;
 	u64 batch;     /* frames that leave together; 1 where the program waits for the right moment */
 	u64 finished;
-	u64 unused[5];
+	u64 runs;      /* that one call of the kernel asks for, 0: the site chooses; a call costs as much as thousands of them */
+	u64 calling;   /* the site sets it while a call of the kernel runs, which goes on for a while after `finished` */
+	u64 unused[3];
 	u8 bytes[1536];
 };
 

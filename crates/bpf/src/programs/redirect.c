@@ -2,9 +2,7 @@
  * kernel, as does everything of a queue without a socket. */
 #include "kernel.h"
 
-enum { MAP_TYPE_XSKMAP = 17, QUEUES = 64 };
-
-static long (*redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
+enum { QUEUES = 64 };
 
 /* Set before loading; 0: every frame. */
 volatile const u32 UDP_PORT = 0;

@@ -21,6 +21,9 @@ enum {
 	CONTROL_IP_SUM = 10,      /* IPv4: sum of the header's words, without total length and checksum */
 	CONTROL_UDP_SUM = 11,     /* sum of pseudo header and ports, without both lengths; see FLAG_UDP_CHECKSUM */
 	CONTROL_LATE_NS = 12,     /* a frame that leaves later than this after it was due missed its deadline */
+	CONTROL_RUNS = 13,        /* at a driver hook: runs that one call of the kernel asks for */
+	CONTROL_BATCH = 14,       /* there, MODE_RATE: frames that go through the program before any leaves */
+	CONTROL_ALIVE_NS = 15,    /* CLOCK_MONOTONIC when to end unless whoever asked moves it on, all bits set: never */
 
 	/* Written by the sender alone. */
 	CONTROL_SENT = 16,

@@ -5,7 +5,7 @@
 #include "offcode.h"
 #include "traffic.h"
 
-/* As a producer at a site it waits for the call `begin`; a program that runs `send` itself needs no FRAME. */
+/* It waits for the call `begin`. */
 OFFCODE_FRAME();
 
 struct control {
@@ -119,7 +119,7 @@ int send(struct xdp_md *ctx)
 		now = ktime_get_ns();
 		word[CONTROL_TURNS] += 1;
 	}
-	if (UNLIKELY(now >= word[CONTROL_END_NS])) {
+	if (UNLIKELY(now >= word[CONTROL_END_NS] || now >= word[CONTROL_ALIVE_NS])) {
 		return finish((u64 *)&word[CONTROL_STATE]);
 	}
 	if (UNLIKELY(!sequence)) {
@@ -191,16 +191,20 @@ static int begin(volatile u64 *word, struct offcode_frame *frame)
 {
 	if (!word[CONTROL_LENGTH] || word[CONTROL_LENGTH] > sizeof(frame->bytes))
 		return 1;
+	/* The runs that are left of the last call would end the new profile. */
+	if (!*(volatile u64 *)&frame->finished || *(volatile u64 *)&frame->calling || word[CONTROL_STATE])
+		return 3;
 	frame->length = word[CONTROL_LENGTH];
 	/* A batch leaves together. */
-	frame->batch = word[CONTROL_MODE] == MODE_PACED ? 1 : 64;
+	frame->batch = word[CONTROL_MODE] == MODE_PACED ? 1 : word[CONTROL_BATCH];
+	frame->runs = word[CONTROL_RUNS];
 	for (u32 at = 0; at < sizeof(frame->bytes) / 8; at++)
 		((u64 *)frame->bytes)[at] = word[CONTROL_TEMPLATE + at];
 	*(volatile u64 *)&frame->finished = 0;
 	return 0;
 }
 
-/* Method 0 begins what CONTROL asks for, 1 ends it, 2 results in the frames sent. */
+/* Method 0 begins what CONTROL asks for, 1 ends it; each results in the frames sent. */
 SEC("syscall")
 int call(struct offcode_call *call)
 {
@@ -217,8 +221,6 @@ int call(struct offcode_call *call)
 		return begin(control->word, frame);
 	case 1:
 		*(volatile u64 *)&control->word[CONTROL_STOP] = 1;
-		return 0;
-	case 2:
 		return 0;
 	}
 	return 2;

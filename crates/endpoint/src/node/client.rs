@@ -108,6 +108,7 @@ impl<B: Buffer> NodeClient<B> {
                 address: settings.address.map(|address| address.to_string()),
                 shm: settings.shm,
                 wire: settings.faults.map(|faults| faults.to_string()),
+                dilation: settings.dilation,
                 word_at: &raw const *word as u64,
                 word: *word,
                 cores: cores.iter().map(|core| core.0).collect(),

@@ -4,12 +4,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use machine::{Fault, Result};
+use machine::{Dilation, Fault, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Raised with every change of what follows it.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: u64 = 16 << 10;
 
@@ -21,6 +21,7 @@ pub(super) struct Wishes {
     pub address: Option<String>,
     pub shm: bool,
     pub wire: Option<String>,
+    pub dilation: Dilation,
     pub word_at: u64,
     pub word: u64,
     /// Cores that the rank may run on.

@@ -79,6 +79,21 @@ impl<P: Port> Seat<P> {
     /// Does what can be done now. `turns` is the loop's count, for reports. True if there was anything.
     #[inline]
     pub fn turn(&mut self, turns: u64) -> Result<bool, End> {
+        if self.driver.is_dilated() { self.turn_dilated(turns) } else { self.turn_now(turns) }
+    }
+
+    /// What the engine does for its rank at the rings is protocol work like the rest.
+    #[cold]
+    #[inline(never)]
+    fn turn_dilated(&mut self, turns: u64) -> Result<bool, End> {
+        let entered = self.driver.enter();
+        let busy = self.turn_now(turns);
+        self.driver.leave(entered, matches!(busy, Ok(true)));
+        busy
+    }
+
+    #[inline]
+    fn turn_now(&mut self, turns: u64) -> Result<bool, End> {
         let mut busy = false;
         if !self.untold.is_empty() {
             self.tell_untold()?;
@@ -142,8 +157,15 @@ impl<P: Port> Seat<P> {
 
     #[inline]
     fn tell(&mut self, event: &Event) -> Result<(), End> {
-        if self.untold.is_empty() && self.rings.send(RANK, event.length(), |into| event.write(into))? == Sent::Taken {
-            return Ok(());
+        if self.untold.is_empty() {
+            let Seat { rings, driver, .. } = self;
+            let write = |into: &mut [u8]| {
+                event.write(into);
+                driver.pay();
+            };
+            if rings.send(RANK, event.length(), write)? == Sent::Taken {
+                return Ok(());
+            }
         }
         let mut bytes = vec![0; event.length()];
         event.write(&mut bytes);

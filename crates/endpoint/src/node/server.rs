@@ -12,7 +12,7 @@ use linux::rendezvous::Meeting;
 use linux::{affinity, contention, shortage};
 use machine::bounds::NODE_RANKS;
 use machine::topology::Topology;
-use machine::{CoreId, Fault, Result, Site};
+use machine::{CoreId, Dilation, Fault, Result, Site};
 use ports::shm::{Memory, Role};
 use rustix::process::Pid;
 
@@ -175,7 +175,7 @@ impl Doorman {
         let memory = Memory { pid: rank, address: wishes.word_at, word: wishes.word };
         let paths = Paths::on_behalf(&settings, memory)?;
         let placed = self.settle(rank, &wishes.cores)?;
-        let seated = self.seat(stream, caller, paths, placed);
+        let seated = self.seat(stream, caller, (paths, wishes.dilation), placed);
         if seated.is_err()
             && let Ok(mut ranks) = self.ranks.lock()
             && let Some(place) = ranks.iter().position(|known| known.process == rank)
@@ -186,7 +186,7 @@ impl Doorman {
     }
 
     /// Welcomes a rank and hands it to the loop.
-    fn seat(&self, stream: &UnixStream, rank: Pid, paths: Paths, placed: Placed) -> Result<()> {
+    fn seat(&self, stream: &UnixStream, rank: Pid, (paths, dilation): (Paths, Dilation), placed: Placed) -> Result<()> {
         let mut rings = rings();
         // What fails after the welcome cannot be told.
         rings.prepare()?;
@@ -199,7 +199,9 @@ impl Doorman {
         greeting::say(stream, &answer)?;
         rings.connect(stream, Role::Create)?;
         let yields = placed.yields;
-        let seat = Seat::new(Driver::admitting(paths, Paths::admit), rings, rank, placed, Some(BY_NAME));
+        let mut driver = Driver::admitting(paths, Paths::admit);
+        driver.dilate(dilation);
+        let seat = Seat::new(driver, rings, rank, placed, Some(BY_NAME));
         let gone = |_| Fault::new("node's engine", "it is ending", "start the job again");
         self.seats.send(Arrival { seat, yields, ranks: self.ranks.clone() }).map_err(gone)
     }

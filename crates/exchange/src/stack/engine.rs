@@ -7,9 +7,9 @@ use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use endpoint::{Direction, Endpoint, Network, NetworkPath, Source, Status, TagSelector, shm_links};
+use endpoint::{Dilated, Direction, Endpoint, Network, NetworkPath, Source, Status, TagSelector, shm_links};
 use experiment::point::Stack as StackName;
-use machine::{Fault, PeerIndex, Port, Result, Site};
+use machine::{Dilation, Fault, PeerIndex, Port, Result, Site};
 use ports::shm::{Role, ShmPort};
 
 use super::tcp::token;
@@ -22,6 +22,12 @@ const PEER: PeerIndex = PeerIndex(0);
 const COMPLETIONS_A_POLL: usize = 64;
 /// What an end that goes to rest waits for its last packets to be acknowledged.
 const REST_WITHIN: Duration = Duration::from_millis(50);
+
+/// Where the engine of an end runs, and how many times as long its work takes.
+pub struct At {
+    pub site: Site,
+    pub dilation: Dilation,
+}
 
 /// The engine's end of one session.
 pub struct EngineStack<P> {
@@ -132,6 +138,10 @@ impl<P: Port + Send + 'static> Stack for EngineStack<P> {
         self.endpoint.engine_thread().map(|thread| ("engine".to_owned(), thread)).into_iter().collect()
     }
 
+    fn dilated(&mut self) -> Result<Option<Dilated>> {
+        self.endpoint.dilated()
+    }
+
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
     }
@@ -154,7 +164,7 @@ fn broken(status: Status, sent: u64, posted: usize) -> Fault {
 /// The responder's end over shared memory before the initiator has come.
 pub struct ShmWaiting {
     listener: UnixListener,
-    site: Site,
+    at: At,
 }
 
 /// A name in the abstract namespace: it leaves no file, and only processes of this user pass the handshake.
@@ -164,12 +174,12 @@ fn meeting_place(token: &str) -> Result<UnixAddress> {
 }
 
 impl ShmWaiting {
-    pub fn new(site: &Site) -> Result<(ShmWaiting, Offer)> {
+    pub fn new(at: At) -> Result<(ShmWaiting, Offer)> {
         let token = token();
         let failed = |e| Fault::because("meeting place for shared memory", e, "raise the limit on open files");
         let listener = UnixListener::bind_addr(&meeting_place(&token)?).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        Ok((ShmWaiting { listener, site: site.clone() }, Offer { port: 0, token }))
+        Ok((ShmWaiting { listener, at }, Offer { port: 0, token }))
     }
 
     pub fn accept(self) -> Result<EngineStack<ShmPort>> {
@@ -180,7 +190,7 @@ impl ShmWaiting {
                     stream
                         .set_nonblocking(false)
                         .map_err(|e| Fault::because("meeting place for shared memory", e, "run again"))?;
-                    return over_shm(&stream, Role::Create, &self.site);
+                    return over_shm(&stream, Role::Create, &self.at);
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => sleep(Duration::from_millis(1)),
                 Err(e) => return Err(Fault::because("meeting place for shared memory", e, "run again")),
@@ -194,25 +204,25 @@ impl ShmWaiting {
     }
 }
 
-fn over_shm(stream: &UnixStream, role: Role, site: &Site) -> Result<EngineStack<ShmPort>> {
+fn over_shm(stream: &UnixStream, role: Role, at: &At) -> Result<EngineStack<ShmPort>> {
     let mut port = ShmPort::default();
     port.connect(stream, role)?;
     let links = shm_links(&port, 1);
-    Endpoint::open(port, &links, site, &[]).map(EngineStack::new)
+    Endpoint::open_dilated(port, &links, &at.site, &[], at.dilation).map(EngineStack::new)
 }
 
 /// The initiator's step over shared memory.
-pub fn connect_shm(site: &Site, offer: &Offer) -> Result<EngineStack<ShmPort>> {
+pub fn connect_shm(at: &At, offer: &Offer) -> Result<EngineStack<ShmPort>> {
     let stream = UnixStream::connect_addr(&meeting_place(&offer.token)?).map_err(|e| {
         Fault::because("peer over shared memory", e, "run both ends on one host and in one network namespace")
     })?;
-    over_shm(&stream, Role::Join, site)
+    over_shm(&stream, Role::Join, at)
 }
 
 /// The responder's end over a network before the initiator's address is known: its first packets tell it.
 pub struct NetworkWaiting {
     port: NetworkPath,
-    site: Site,
+    at: At,
     session: u32,
 }
 
@@ -232,27 +242,22 @@ fn open(stack: StackName, address: IpAddr) -> Result<NetworkPath> {
     NetworkPath::open(&network, SocketAddr::new(address, 0), None)
 }
 
-fn over_network(
-    mut port: NetworkPath,
-    peer: SocketAddr,
-    session: u32,
-    site: &Site,
-) -> Result<EngineStack<NetworkPath>> {
+fn over_network(mut port: NetworkPath, peer: SocketAddr, session: u32, at: &At) -> Result<EngineStack<NetworkPath>> {
     port.add_peer(peer, session)?;
     let link = port.link(session);
-    Endpoint::open(port, &[link], site, &[]).map(EngineStack::new)
+    Endpoint::open_dilated(port, &[link], &at.site, &[], at.dilation).map(EngineStack::new)
 }
 
 impl NetworkWaiting {
-    pub fn new(stack: StackName, address: IpAddr, site: &Site) -> Result<(NetworkWaiting, Offer)> {
+    pub fn new(stack: StackName, address: IpAddr, at: At) -> Result<(NetworkWaiting, Offer)> {
         let port = open(stack, address)?;
         let token = token();
         let offer = Offer { port: port.local_address().port(), token: token.clone() };
-        Ok((NetworkWaiting { port, site: site.clone(), session: session(&token) }, offer))
+        Ok((NetworkWaiting { port, at, session: session(&token) }, offer))
     }
 
     pub fn accept(self, initiator: SocketAddr) -> Result<EngineStack<NetworkPath>> {
-        over_network(self.port, initiator, self.session, &self.site)
+        over_network(self.port, initiator, self.session, &self.at)
     }
 }
 
@@ -276,7 +281,7 @@ impl NetworkCaller {
         self.port.local_address()
     }
 
-    pub fn connect(self, responder: SocketAddr, site: &Site, offer: &Offer) -> Result<EngineStack<NetworkPath>> {
-        over_network(self.port, responder, session(&offer.token), site)
+    pub fn connect(self, responder: SocketAddr, at: &At, offer: &Offer) -> Result<EngineStack<NetworkPath>> {
+        over_network(self.port, responder, session(&offer.token), at)
     }
 }

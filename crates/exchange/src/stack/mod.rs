@@ -3,9 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+pub use endpoint::Dilated;
 use endpoint::NetworkPath;
 use experiment::point::Stack as StackName;
-use machine::{CoreId, Fault, Result, Site};
+use machine::{CoreId, Dilation, Fault, Result, Site};
 use ports::shm::ShmPort;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,11 @@ pub trait Stack {
         Vec::new()
     }
 
+    /// What was stretched of the engine's work so far; `None` where nothing is.
+    fn dilated(&mut self) -> Result<Option<Dilated>> {
+        Ok(None)
+    }
+
     /// What ran otherwise than asked, or needs a word.
     fn notes(&self) -> Vec<String>;
 }
@@ -77,8 +83,17 @@ pub struct Prepare {
     /// The interface that this end's packets have to pass; `None` follows the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// How many times as long the engine's work takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dilation: Option<Dilation>,
     /// Whether both ends need the same core: then polls that find nothing yield it.
     pub polite: bool,
+}
+
+impl Prepare {
+    fn at(&self) -> engine::At {
+        engine::At { site: self.placement.clone(), dilation: self.dilation.unwrap_or(Dilation::NONE) }
+    }
 }
 
 /// Where and with what secret the responder can be met.
@@ -127,10 +142,8 @@ impl Waiting {
     /// The responder's first step; the offer goes to the initiator.
     pub fn new(prepare: &Prepare, address: IpAddr) -> Result<(Waiting, Offer)> {
         match prepare.stack {
-            StackName::EngineShm => {
-                engine::ShmWaiting::new(&prepare.placement).map(|(w, o)| (Waiting::EngineShm(w), o))
-            }
-            stack if stack.is_networked() => engine::NetworkWaiting::new(stack, address, &prepare.placement)
+            StackName::EngineShm => engine::ShmWaiting::new(prepare.at()).map(|(w, o)| (Waiting::EngineShm(w), o)),
+            stack if stack.is_networked() => engine::NetworkWaiting::new(stack, address, prepare.at())
                 .map(|(waiting, offer)| (Waiting::EngineNetwork(Box::new(waiting)), offer)),
             StackName::Tcp => tcp::Waiting::new(address).map(|(waiting, offer)| (Waiting::Tcp(waiting), offer)),
             StackName::Udp => udp::Waiting::new(address).map(|(waiting, offer)| (Waiting::Udp(waiting), offer)),
@@ -180,9 +193,9 @@ impl Calling {
     pub fn connect(self, prepare: &Prepare, address: IpAddr, offer: &Offer) -> Result<Path> {
         match (self, prepare.stack) {
             (Calling::EngineNetwork(caller), _) => {
-                caller.connect(SocketAddr::new(address, offer.port), &prepare.placement, offer).map(Path::EngineNetwork)
+                caller.connect(SocketAddr::new(address, offer.port), &prepare.at(), offer).map(Path::EngineNetwork)
             }
-            (_, StackName::EngineShm) => engine::connect_shm(&prepare.placement, offer).map(Path::EngineShm),
+            (_, StackName::EngineShm) => engine::connect_shm(&prepare.at(), offer).map(Path::EngineShm),
             (_, StackName::Tcp) => tcp::Tcp::connect(address, offer).map(Path::Tcp),
             (_, StackName::Udp) => udp::Udp::connect(address, offer).map(Path::Udp),
             (_, stack) => Err(unavailable(stack)),
@@ -216,6 +229,10 @@ impl Path {
 
     pub fn threads(&self) -> Vec<(String, i32)> {
         each!(self, stack => stack.threads())
+    }
+
+    pub fn dilated(&mut self) -> Result<Option<Dilated>> {
+        each!(self, stack => stack.dilated())
     }
 
     pub fn notes(&self) -> Vec<String> {

@@ -47,6 +47,8 @@ pub enum Kind {
     Study,
     /// The core time of an offcode for a call, message or packet, in nanoseconds.
     Offcode,
+    /// Messages a second that an offcode is given.
+    Rate,
 }
 
 impl Kind {
@@ -59,6 +61,7 @@ impl Kind {
             Kind::Causal => "loss by another carrier",
             Kind::Study => "gain in a study",
             Kind::Offcode => "time of an offcode for a message",
+            Kind::Rate => "messages of an offcode",
         }
     }
 }

@@ -80,8 +80,16 @@ fn same(prediction: &Prediction) -> (&str, &str, [u64; 3]) {
 
 /// One for each kind of which there is something. A prediction that was made again counts once, by its first outcome.
 pub fn tallies(ledger: &Ledger) -> Vec<Tally<'_>> {
-    let kinds =
-        [Kind::Placement, Kind::Elapsed, Kind::Messages, Kind::WhatIf, Kind::Causal, Kind::Study, Kind::Offcode];
+    let kinds = [
+        Kind::Placement,
+        Kind::Elapsed,
+        Kind::Messages,
+        Kind::WhatIf,
+        Kind::Causal,
+        Kind::Study,
+        Kind::Offcode,
+        Kind::Rate,
+    ];
     let all = kinds.map(|kind| {
         let of = |prediction: &&Prediction| prediction.kind == kind;
         let mut seen = HashSet::new();

@@ -99,6 +99,7 @@ pub(super) fn value(kind: Kind, value: f64) -> String {
         Kind::Elapsed => format!("{value:.3} s"),
         Kind::Messages => format!("{value:.0}"),
         Kind::Offcode => format!("{value:.0} ns"),
+        Kind::Rate => format!("{value:.0} a second"),
     }
 }
 

@@ -9,6 +9,7 @@ use super::design::{Arm, Design, letter};
 use super::judgement::{Judgement, judge};
 use super::store::{Store, Trial};
 use super::{Run, Runs};
+use crate::clocks::Clocks;
 use crate::contrast::{FIRST_LOOK, looks};
 use crate::order::{self, turns};
 use crate::sitting::{self, Sitting, sit};
@@ -22,6 +23,9 @@ const LEAST_PATIENCE: Nanoseconds = Nanoseconds(60_000_000_000);
 
 /// Rounds that are tried for one that can be held against the others, where the machine changes within rounds.
 const MOST_TRIES: usize = 8;
+
+/// How the failure of a run begins that was ended after its limit.
+pub const NOT_ENDED: &str = "it did not end within";
 
 /// What a run gave, before it is judged.
 #[derive(Debug, Clone)]
@@ -37,6 +41,8 @@ pub struct Ran {
     /// Why it did not end as it should.
     pub failure: Option<String>,
     pub probes: [Option<Probe>; 2],
+    /// Effective clocks of cores that it can use, before and after it.
+    pub clocks: [Clocks; 2],
 }
 
 /// Runs commands. The real one starts processes.
@@ -287,7 +293,7 @@ impl Conducted<'_> {
                 }
             }
         }
-        let Ran { started, elapsed, cpu, probes, .. } = ran;
-        Ok(Run { round, order, started, elapsed, cpu, value, probes })
+        let Ran { started, elapsed, cpu, probes, clocks, .. } = ran;
+        Ok(Run { round, order, started, elapsed, cpu, value, probes, clocks })
     }
 }

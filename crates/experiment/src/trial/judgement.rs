@@ -2,6 +2,7 @@
 
 use super::design::Design;
 use super::{Run, Runs};
+use crate::clocks::at_one_clock;
 use crate::contrast::{ERROR, Estimate, Says};
 use crate::nearness::at_one_place;
 use crate::statistics::median;
@@ -107,9 +108,10 @@ fn seconds(run: &Run) -> f64 {
     run.elapsed.0 as f64 / 1e9
 }
 
-/// Whether the cores were as near for the one as for the other, all the time as far as is known.
+/// Whether the cores were as near and as fast for the one as for the other, all the time as far as is known.
 fn met_the_same(one: &Run, other: &Run) -> bool {
     at_one_place(one.probes.into_iter().chain(other.probes).flatten())
+        && at_one_clock(one.clocks.iter().chain(&other.clocks))
 }
 
 /// Rounds that it would take, as things are, until the arm can be told from the first.

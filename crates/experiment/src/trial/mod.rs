@@ -16,6 +16,8 @@ mod words;
 use machine::{Nanoseconds, Probe};
 use serde::{Deserialize, Serialize};
 
+use crate::clocks::Clocks;
+
 /// One run of an arm that came to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -32,6 +34,8 @@ pub struct Run {
     pub value: f64,
     /// The distance of the cores before and after it.
     pub probes: [Option<Probe>; 2],
+    /// Effective clocks of these cores before and after it.
+    pub clocks: [Clocks; 2],
 }
 
 /// All that came of a trial so far, by arm.

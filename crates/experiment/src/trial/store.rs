@@ -10,7 +10,7 @@ use super::{Run, Runs};
 use crate::database::{Database, Layout, json, nanoseconds};
 
 const LAYOUT: Layout = Layout {
-    number: 1,
+    number: 2,
     // "plit".
     application: 0x706c_6974,
     tables: "
@@ -48,7 +48,9 @@ CREATE TABLE run (
     cpu_ns INTEGER,
     value REAL NOT NULL,
     probe_before_ps INTEGER,
-    probe_after_ps INTEGER
+    probe_after_ps INTEGER,
+    -- Effective clocks of cores before and after it, hertz.
+    clocks TEXT
 );
 CREATE TABLE failure (
     id INTEGER PRIMARY KEY,
@@ -57,6 +59,7 @@ CREATE TABLE failure (
     fault TEXT NOT NULL
 );
 ",
+    changes: &["ALTER TABLE run ADD COLUMN clocks TEXT;"],
     what: "trial",
     command: "plimsoll try",
 };
@@ -142,8 +145,8 @@ impl Store {
             let transaction = c.unchecked_transaction()?;
             transaction.execute(
                 "INSERT INTO run (trial, arm, round, place, started_ns, elapsed_ns, cpu_ns, value, probe_before_ps,
-                                  probe_after_ps)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                                  probe_after_ps, clocks)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
                 params![
                     trial.id,
                     arm,
@@ -155,6 +158,7 @@ impl Store {
                     run.value,
                     probe(run.probes[0]),
                     probe(run.probes[1]),
+                    run.clocks.iter().any(|clocks| !clocks.is_empty()).then(|| json(&run.clocks)),
                 ],
             )?;
             charge(&transaction, trial, spent)?;
@@ -197,11 +201,12 @@ impl Store {
     pub fn runs(&self, trial: &Trial) -> Result<Runs> {
         let mut runs = Runs::of(trial.design.arms.len());
         let probe = |ps: Option<i64>| ps.map(|ps| Probe { half_round_trip_ps: ps as u64 });
-        let done: Vec<(usize, Run)> = self.0.try_to(|c| {
-            let mut statement = c.prepare(
-                "SELECT arm, round, place, started_ns, elapsed_ns, cpu_ns, value, probe_before_ps, probe_after_ps
+        let clocks = self.0.column("clocks", 2);
+        let done: Vec<(usize, Run, Option<String>)> = self.0.try_to(|c| {
+            let mut statement = c.prepare(&format!(
+                "SELECT arm, round, place, started_ns, elapsed_ns, cpu_ns, value, probe_before_ps, probe_after_ps, {clocks}
                  FROM run WHERE trial = ?1 ORDER BY id",
-            )?;
+            ))?;
             let rows = statement.query_map([trial.id], |row| {
                 let run = Run {
                     round: row.get(1)?,
@@ -211,12 +216,14 @@ impl Store {
                     cpu: row.get::<_, Option<i64>>(5)?.map(nanoseconds),
                     value: row.get(6)?,
                     probes: [probe(row.get(7)?), probe(row.get(8)?)],
+                    clocks: Default::default(),
                 };
-                Ok((row.get(0)?, run))
+                Ok((row.get(0)?, run, row.get(9)?))
             })?;
             rows.collect()
         })?;
-        for (arm, run) in done {
+        for (arm, mut run, clocks) in done {
+            run.clocks = clocks.map(|text| self.0.parse(&text)).transpose()?.unwrap_or_default();
             runs.done[arm].push(run);
         }
         let failed: Vec<(usize, String)> = self.0.try_to(|c| {

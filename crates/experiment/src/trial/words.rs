@@ -3,6 +3,7 @@
 use super::Runs;
 use super::design::{Design, letter};
 use super::judgement::{Best, Judgement, Standing, rounds_needed};
+use crate::clocks::changes;
 use crate::contrast::{Estimate, FIRST_LOOK, Says};
 use crate::trial::conduct::End;
 
@@ -123,9 +124,10 @@ pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> V
     let lost = rounds.saturating_sub(compared);
     if lost > 0 && compared > 0 {
         notes.push(format!(
-            "{lost} of {rounds} rounds are not compared: the cores moved within them, or a run was lost"
+            "{lost} of {rounds} rounds are not compared: the cores moved or changed their clock within them, or a run was lost"
         ));
     }
+    notes.extend(changes(runs.done.iter().flatten().flat_map(|run| &run.clocks)));
     let slow = |arm: usize| {
         let median = judgement.arms[arm].median.unwrap_or(f64::INFINITY);
         let worse = |value: f64| if design.merit.more_is_better { median / value } else { value / median };

@@ -72,6 +72,7 @@ impl Runner for Simulated {
             value: value * noise,
             lost: 0,
             probe: Some(Probe { half_round_trip_ps: one_way }),
+            clocks: Default::default(),
             accounting: Some(accounting(spec, cpu * messages as f64 * (1.0 + self.noise * self.normal()).max(0.1))),
             notes: Vec::new(),
         })
@@ -159,6 +160,7 @@ pub fn duel() -> Design {
         receiver: Receiver::Reads,
         peer_engine: None,
         interface: None,
+        dilation: None,
     };
     Design {
         grounds: grounds(),

@@ -1,5 +1,6 @@
 //! One `plimsoll profile`: a command whose MPI ranks record themselves, and the folder that they leave.
 
+mod clocks;
 mod line;
 mod outcome;
 mod perturbed;
@@ -16,6 +17,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use linux::power::Source;
 use linux::relay::Relay;
 use machine::{Fault, Nanoseconds, Result};
 use profile::job::Job;
@@ -42,6 +44,8 @@ pub struct Request {
     pub memory: Option<u64>,
     /// Time between two samples of cores and ranks; `None`: as short as costs little.
     pub interval: Option<Nanoseconds>,
+    /// Sources of power that the samplers of all hosts read.
+    pub power: Vec<Source>,
     /// Sample what the cores do.
     pub cores: bool,
     /// Delays that the program is given on purpose.
@@ -101,6 +105,7 @@ impl<'a> Recorded<'a> {
             started: now(),
             trace_limit: request.trace,
             interval: request.interval.map(|interval| interval.0),
+            power: request.power.iter().map(ToString::to_string).collect(),
             perturbation: request.perturbation.map(|perturbation| perturbation.to_string()),
             ..Job::default()
         };
@@ -153,7 +158,7 @@ pub fn run(request: &Request) -> Result<u8> {
     // Signals are kept from here on, before any thread or child is there.
     let relay = Relay::open()?;
     // Opened before the command starts, so that its first moments are seen too.
-    let sampling = request.cores.then(|| Sampling::begin(recorded.folder(), request.interval));
+    let sampling = request.cores.then(|| Sampling::begin(recorded.folder(), request.interval, &request.power));
     relay.release(&mut recorded.command);
     if let Some(perturbation) = &request.perturbation {
         eprintln!("plimsoll: the program is delayed on purpose ({perturbation}): its figures will not be its own");
@@ -172,10 +177,10 @@ pub struct Sampling {
 
 impl Sampling {
     /// Of this host, for the profile in `folder`. The sensors are open when it returns.
-    pub fn begin(folder: &Path, interval: Option<Nanoseconds>) -> Sampling {
+    pub fn begin(folder: &Path, interval: Option<Nanoseconds>, power: &[Source]) -> Sampling {
         // No rank of this host starts another.
         let _ = std::fs::File::create(folder::sampled_mark(folder, &boot()));
-        let settings = Settings { folder: folder.to_owned(), interval };
+        let settings = Settings { folder: folder.to_owned(), interval, power: power.to_vec() };
         let (opened, is_open) = mpsc::channel();
         let (stop, stopped) = mpsc::channel();
         let thread = thread::spawn(move || {

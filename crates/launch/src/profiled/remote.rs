@@ -31,8 +31,10 @@ pub fn leave(anew: &mut Command) {
 /// Call it in a process of one thread: who started it was a rank, whose cores it leaves.
 pub fn sample(profile: &Path) -> Result<Account> {
     linux::affinity::unbind()?;
-    let interval = Job::read(profile)?.interval.map(Nanoseconds);
-    let sampler = Sampler::open(&Settings { folder: profile.to_owned(), interval })?;
+    let job = Job::read(profile)?;
+    let interval = job.interval.map(Nanoseconds);
+    let power = job.power.iter().map(|source| source.parse()).collect::<Result<_>>()?;
+    let sampler = Sampler::open(&Settings { folder: profile.to_owned(), interval, power })?;
     let mut alone_since = Instant::now();
     let account = sampler.run(|patience, watched| {
         std::thread::sleep(patience);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use linux::accounting::{Charges, CoresSensor, EnergySensor, core_clock, ksoftirqd, own_thread_time, process_time};
 use linux::clock::monotonic;
+use linux::power::{self, Look, Meter};
 use machine::choice::Choice;
 use machine::topology::Topology;
 use machine::{CoreId, CpuSet, Fault, Nanoseconds, Reading, Result, Source};
@@ -17,6 +18,7 @@ use record::samples::{
     ThreadWork, Writer,
 };
 
+use super::clocks::Clocks;
 use super::watched::Watched;
 
 /// The next step where samples cannot be written.
@@ -50,6 +52,8 @@ pub struct Settings {
     pub folder: PathBuf,
     /// `None`: as often as costs little.
     pub interval: Option<Nanoseconds>,
+    /// Sources of power to read, ten times a second.
+    pub power: Vec<power::Source>,
 }
 
 /// What sampling took.
@@ -73,6 +77,8 @@ pub struct Sampler {
     /// The kernel's threads for softirqs, by core.
     ksoftirqd: BTreeMap<CoreId, u32>,
     energy: Reading<EnergySensor>,
+    /// Sources of power that were asked for.
+    meter: Option<Meter>,
     watched: Watched,
     interval: Nanoseconds,
     is_fixed: bool,
@@ -82,6 +88,8 @@ pub struct Sampler {
     stretch_at: u64,
     /// When clocks were last looked at.
     clocked: Nanoseconds,
+    /// Probes them where the kernel tells none.
+    clocks: Option<Clocks>,
     /// When the cost was last judged, and what it was.
     judged: (Nanoseconds, Nanoseconds),
 }
@@ -123,11 +131,13 @@ impl Sampler {
         let (path, file) = new_file(&settings.folder, &host)?;
         let mut writer = Writer::begin(file, &head).map_err(|e| unwritten(&path, e))?;
         writer.accounting(&accounting()).map_err(|e| unwritten(&path, e))?;
+        let meter = meter(&settings.power, &mut writer).map_err(|e| unwritten(&path, e))?;
         Ok(Sampler {
             writer,
             cores,
             ksoftirqd: ksoftirqd(),
             energy,
+            meter,
             watched: Watched::new(&settings.folder, &boot),
             interval,
             is_fixed: settings.interval.is_some(),
@@ -135,6 +145,7 @@ impl Sampler {
             looks: 0,
             stretch_at: STRETCH,
             clocked: Nanoseconds(0),
+            clocks: None,
             judged: (now, own_thread_time()),
         })
     }
@@ -155,6 +166,7 @@ impl Sampler {
                     self.writer.note(&news).map_err(unwritten)?;
                 }
                 keep_off(&self.watched.bound());
+                self.watch_clocks();
                 self.judge(now).map_err(unwritten)?;
                 next_survey = now + SURVEY;
             }
@@ -174,8 +186,11 @@ impl Sampler {
             }
         }
         self.watched.survey();
+        if let Some(meter) = &self.meter {
+            meter.settle(monotonic());
+        }
         self.look(true)?;
-        let account = Account { cpu: own_thread_time() - origin, elapsed: monotonic() - self.begun, looks: self.looks };
+        let account = Account { cpu: self.cpu() - origin, elapsed: monotonic() - self.begun, looks: self.looks };
         self.writer.finish(monotonic().0).map_err(unwritten)?;
         Ok(account)
     }
@@ -220,10 +235,14 @@ impl Sampler {
         }
         if Nanoseconds(now) >= self.clocked + CLOCKS {
             self.clocked = Nanoseconds(now);
+            let mut clocks = self.clocks.as_ref().map(Clocks::found).unwrap_or_default();
             for core in self.cores.online() {
                 if let Reading::Measured(clock) = core_clock(&Source::live(), *core) {
-                    self.writer.core_clock(core.0, &CoreClock { hertz: clock.0 })?;
+                    clocks.insert(*core, clock);
                 }
+            }
+            for (core, clock) in clocks {
+                self.writer.core_clock(core.0, &CoreClock { hertz: clock.0 })?;
             }
         }
         self.watched.load(&mut self.writer)?;
@@ -232,8 +251,23 @@ impl Sampler {
                 self.writer.energy(nth as u32, &zone.name, &Energy { microjoules: zone.microjoules })?;
             }
         }
+        if let Some(meter) = &mut self.meter {
+            let mut samples = Vec::new();
+            for (place, look) in meter.drain() {
+                match look {
+                    Look::Value { at, micro } => samples.push((place, at, micro)),
+                    Look::Stopped { at, cause } => {
+                        // What came before it is written before it.
+                        self.writer.power(&std::mem::take(&mut samples))?;
+                        self.writer.power_stopped(place, at, &cause)?;
+                    }
+                }
+            }
+            self.writer.power(&samples)?;
+            meter.forget(Nanoseconds(now));
+        }
         let cost = SamplerCost {
-            cpu: own_thread_time().0,
+            cpu: self.cpu().0,
             looks: self.looks,
             core: rustix::thread::sched_getcpu() as u64 + 1,
             interval: self.interval.0,
@@ -242,12 +276,29 @@ impl Sampler {
         self.writer.end_load(now)
     }
 
+    /// What sampling took of processors, the probes of clocks included.
+    fn cpu(&self) -> Nanoseconds {
+        own_thread_time() + self.clocks.as_ref().map_or(Nanoseconds(0), Clocks::cpu)
+    }
+
+    /// Has the clocks of those cores probed on which ranks are and of which the kernel tells none.
+    fn watch_clocks(&mut self) {
+        let untold = |core: &CoreId| core_clock(&Source::live(), *core).value().is_none();
+        let cores: CpuSet = self.watched.cores().iter().filter(untold).collect();
+        if self.clocks.is_none() && !cores.is_empty() {
+            self.clocks = Clocks::begin();
+        }
+        if let Some(clocks) = &self.clocks {
+            clocks.watch(cores);
+        }
+    }
+
     /// Samples less often where that costs more than it may, or fills too much.
     fn judge(&mut self, now: Nanoseconds) -> std::io::Result<()> {
         let (then, before) = self.judged;
         let elapsed = now - then;
         if elapsed >= Nanoseconds(1_000_000_000) {
-            let cpu = own_thread_time();
+            let cpu = self.cpu();
             let share = (cpu - before).0 as f64 / elapsed.0 as f64;
             self.judged = (now, cpu);
             if share > SHARE && !self.is_fixed && self.interval < Nanoseconds(1_000_000_000) {
@@ -265,6 +316,29 @@ impl Sampler {
     fn stretch(&mut self, why: &str) -> std::io::Result<()> {
         self.interval = Nanoseconds(2 * self.interval.0);
         self.writer.note(&format!("{why}: from here on every {}", self.interval))
+    }
+}
+
+/// A meter of `sources`, whose sensors `writer` gets. Where one cannot be read, a note says why and there is none.
+fn meter(sources: &[power::Source], writer: &mut Writer<fs::File>) -> std::io::Result<Option<Meter>> {
+    if sources.is_empty() {
+        return Ok(None);
+    }
+    let settings = power::Settings { keeps_looks: true, ..power::Settings::default() };
+    match Meter::with(sources, &settings) {
+        Ok(meter) => {
+            for (sensor, bridge) in meter.bridges() {
+                writer.sensor(&sensor, bridge)?;
+            }
+            for fault in meter.refused() {
+                writer.note(&format!("power: {}: {}", fault.subject(), fault.cause()))?;
+            }
+            Ok(Some(meter))
+        }
+        Err(fault) => {
+            writer.note(&format!("power was not read: {fault}"))?;
+            Ok(None)
+        }
     }
 }
 

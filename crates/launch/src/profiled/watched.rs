@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use linux::accounting::{ThreadWatch, is_there, number_here, process_time};
-use machine::{CpuSet, Nanoseconds, count};
+use machine::{CoreId, CpuSet, Nanoseconds, count};
 use record::folder;
 use record::layout::words;
 use record::live::Live;
@@ -187,6 +187,12 @@ impl Watched {
 
     pub fn has_seen(&self) -> bool {
         self.has_seen
+    }
+
+    /// The cores on which threads of ranks were last.
+    pub fn cores(&self) -> CpuSet {
+        let threads = self.ranks.iter().flat_map(|rank| &rank.threads);
+        threads.filter_map(|thread| thread.core.checked_sub(1)).map(|core| CoreId(core as u32)).collect()
     }
 
     /// The cores that ranks are bound to; ranks that may run anywhere are bound to none.

@@ -59,7 +59,7 @@ impl CapabilityProbe {
     }
 
     fn with(sensor: CoresSensor, of: &[JobProcess]) -> Result<CapabilityProbe> {
-        let clocks = sensor.online().iter().map(|core| (*core, core_clock::timed(*core))).collect();
+        let clocks = sensor.online().iter().map(|core| (*core, core_clock::under_load(*core, None))).collect();
         let mut probe = CapabilityProbe {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             sensor,

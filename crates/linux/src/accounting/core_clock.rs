@@ -1,15 +1,24 @@
-//! The clock of a core: as cpufreq tells it, else by timing additions of which each needs the one before.
+//! The clock of a core: as cpufreq tells it, and in effect, by timing additions of which each needs the one before.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use machine::{CoreId, Hertz, Reading, Source};
 
-/// Additions of one run, some microseconds.
-const ADDITIONS: u64 = 64 * ROUNDS;
-const ROUNDS: u64 = 256;
+/// Additions of a long run and of a short one. The difference of the two takes a microsecond or two, and has nothing of what
+/// reading the clock takes.
+const LONG: u64 = 64;
+const SHORT: u64 = 2;
+const ADDITIONS: u64 = 64;
 
-/// Runs of which the fastest counts: what interrupts a run does not.
-const RUNS: u32 = 200;
+/// Runs of each length, of which the shortest counts: one that was interrupted does not, unless all were.
+const RUNS: u32 = 5;
+
+/// A long run takes so many times as long as a short one, or is made longer: where reading the clock is slow.
+const LONGER: u64 = 8;
+const LONGEST: u64 = LONG << 10;
+
+/// What a core that rested takes to come to its clock, mostly.
+const WARM_UP: Duration = Duration::from_millis(2);
 
 /// What cpufreq last saw of a core; that of an idle core says nothing of what it would be under load.
 pub fn told(source: &Source, core: CoreId) -> Reading<Hertz> {
@@ -20,56 +29,98 @@ pub fn told(source: &Source, core: CoreId) -> Reading<Hertz> {
     }
 }
 
-/// What a core adds in a second, which takes one cycle an addition. Takes some 2 ms of the core.
-pub(super) fn timed(core: CoreId) -> Reading<Hertz> {
-    let Ok(_pinned) = crate::affinity::pin(core) else {
-        return Reading::absent(
-            "this process may not run on the core, and the kernel tells no clock of it (no cpufreq)",
-        );
-    };
-    let run = || {
-        let begun = Instant::now();
-        add().then(|| begun.elapsed())
-    };
-    match (0..RUNS).map_while(|_| run()).min() {
-        Some(fastest) if !fastest.is_zero() => {
-            Reading::Measured(Hertz((ADDITIONS as f64 / fastest.as_secs_f64()).round() as u64))
+/// The effective clock of the core that the calling thread runs on: what it adds in a second, which takes one cycle an addition.
+/// Takes some ten microseconds of the core, and no right.
+pub fn effective() -> Reading<Hertz> {
+    let mut rounds = LONG;
+    loop {
+        let (mut short, mut long) = (u64::MAX, u64::MAX);
+        for _ in 0..RUNS {
+            let (Some(one), Some(other)) = (timed(SHORT), timed(rounds)) else {
+                return Reading::absent("clocks of this kind of processor are not timed");
+            };
+            (short, long) = (short.min(one), long.min(other));
         }
-        _ => Reading::absent("clocks of this kind of processor are not timed, and the kernel tells none (no cpufreq)"),
+        if long >= LONGER * short && long > 0 {
+            let cycles = (ADDITIONS * (rounds - SHORT)) as f64;
+            return Reading::Measured(Hertz((cycles * 1e9 / (long - short) as f64).round() as u64));
+        }
+        if rounds >= LONGEST {
+            return Reading::absent("the system's clock is too coarse to time a core by");
+        }
+        rounds *= 4;
     }
 }
 
-/// [`ADDITIONS`], each of which needs the one before; `false` where it is not known how.
+/// [`effective`] of `core`, which the calling thread goes to for the while.
+pub fn effective_of(core: CoreId) -> Reading<Hertz> {
+    at(core, effective)
+}
+
+/// [`effective_of`] each of `cores`, once each.
+pub fn effective_of_all(cores: impl IntoIterator<Item = CoreId>) -> Vec<(CoreId, Reading<Hertz>)> {
+    let cores: std::collections::BTreeSet<CoreId> = cores.into_iter().collect();
+    cores.into_iter().map(|core| (core, effective_of(core))).collect()
+}
+
+/// The clock of a core that works, also of one that rested before: takes 2 ms of it, or `warm_up` where that is longer.
+pub fn under_load(core: CoreId, warm_up: Option<Duration>) -> Reading<Hertz> {
+    at(core, || {
+        let begun = Instant::now();
+        let warm_up = warm_up.map_or(WARM_UP, |asked| asked.max(WARM_UP));
+        loop {
+            let found = effective();
+            if begun.elapsed() >= warm_up || found.value().is_none() {
+                return found;
+            }
+        }
+    })
+}
+
+fn at(core: CoreId, find: impl FnOnce() -> Reading<Hertz>) -> Reading<Hertz> {
+    match crate::affinity::pin(core) {
+        Ok(_pinned) => find(),
+        Err(_) => Reading::absent(format!("this process may not run on {core}")),
+    }
+}
+
+/// What so many rounds of additions take, ns; `None` where it is not known how to time them.
+fn timed(rounds: u64) -> Option<u64> {
+    let begun = Instant::now();
+    add(rounds).then(|| begun.elapsed().as_nanos() as u64)
+}
+
+/// [`ADDITIONS`] in each round, each of which needs the one before; `false` where it is not known how.
 #[cfg(target_arch = "x86_64")]
-fn add() -> bool {
-    // SAFETY: the instructions change the three registers that they are given, and flags.
+fn add(rounds: u64) -> bool {
+    // SAFETY: the instructions change the three registers that they are given, and flags; `rounds` is above 0.
     unsafe {
         std::arch::asm!(
             "2:", ".rept 64", "add {sum}, {step}", ".endr", "sub {rounds}, 1", "jnz 2b",
-            sum = inout(reg) 1u64 => _, step = in(reg) 3u64, rounds = inout(reg) ROUNDS => _,
+            sum = inout(reg) 1u64 => _, step = in(reg) 3u64, rounds = inout(reg) rounds => _,
             options(nomem, nostack),
         );
     }
     true
 }
 
-/// [`ADDITIONS`], each of which needs the one before; `false` where it is not known how.
+/// [`ADDITIONS`] in each round, each of which needs the one before; `false` where it is not known how.
 #[cfg(target_arch = "aarch64")]
-fn add() -> bool {
-    // SAFETY: the instructions change the three registers that they are given, and flags.
+fn add(rounds: u64) -> bool {
+    // SAFETY: the instructions change the three registers that they are given, and flags; `rounds` is above 0.
     unsafe {
         std::arch::asm!(
             "2:", ".rept 64", "add {sum}, {sum}, {step}", ".endr", "subs {rounds}, {rounds}, #1", "b.ne 2b",
-            sum = inout(reg) 1u64 => _, step = in(reg) 3u64, rounds = inout(reg) ROUNDS => _,
+            sum = inout(reg) 1u64 => _, step = in(reg) 3u64, rounds = inout(reg) rounds => _,
             options(nomem, nostack),
         );
     }
     true
 }
 
-/// [`ADDITIONS`], each of which needs the one before; `false` where it is not known how.
+/// [`ADDITIONS`] in each round, each of which needs the one before; `false` where it is not known how.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn add() -> bool {
+fn add(_: u64) -> bool {
     false
 }
 
@@ -90,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_core_is_timed_where_the_process_may_run_and_nowhere_else() {
-        let own = timed(*crate::affinity::allowed().unwrap().first().unwrap());
+        let own = effective_of(*crate::affinity::allowed().unwrap().first().unwrap());
         match cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
             // No processor that runs this is slower or faster.
             true => {
@@ -98,7 +149,7 @@ mod tests {
             }
             false => assert!(matches!(own, Reading::Absent { .. })),
         }
-        let other = timed(CoreId(9_999));
+        let other = under_load(CoreId(9_999), None);
         assert!(matches!(&other, Reading::Absent { reason } if reason.contains("may not run")), "{other:?}");
     }
 }

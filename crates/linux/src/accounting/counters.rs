@@ -3,8 +3,9 @@
 use std::fs;
 use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
 
-use machine::Reading;
+use machine::{CoreId, Reading};
 use rustix::io::Errno;
 
 /// What to count.
@@ -97,16 +98,11 @@ impl Counter {
             read_format: READ_FORMAT,
             ..Attributes::default()
         };
-        // SAFETY: `attributes` is a whole perf_event_attr of the size that it states and lives across the call.
-        let fd = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, thread, -1i32, -1i32, FLAG_FD_CLOEXEC)
+        let error = match open(&attributes, thread, -1) {
+            Ok(file) => return Reading::Measured(Counter { file }),
+            Err(error) => error,
         };
-        if fd >= 0 {
-            // SAFETY: the kernel just gave this descriptor to us alone.
-            let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-            return Reading::Measured(Counter { file: fd.into() });
-        }
-        let errno = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
         refused(kind, errno, fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok().as_deref())
     }
 
@@ -116,6 +112,57 @@ impl Counter {
         let word = |i: usize| u64::from_ne_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
         Ok(Count { value: word(0), enabled: word(1), running: word(2) })
     }
+}
+
+/// An event of a PMU: the PMU's number and the event's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PmuEvent {
+    kind: u32,
+    config: u64,
+}
+
+/// That of the PMU whose folder in sysfs is `pmu`; `None` where it has none.
+pub(super) fn pmu_event(pmu: &Path, event: &str) -> Option<PmuEvent> {
+    let kind = fs::read_to_string(pmu.join("type")).ok()?.trim().parse().ok()?;
+    let text = fs::read_to_string(pmu.join("events").join(event)).ok()?;
+    let config = u64::from_str_radix(text.trim().strip_prefix("event=0x")?, 16).ok()?;
+    Some(PmuEvent { kind, config })
+}
+
+/// An event of one core, whatever runs on it.
+#[derive(Debug)]
+pub(super) struct CoreCounter {
+    file: fs::File,
+}
+
+impl CoreCounter {
+    pub fn open(event: PmuEvent, core: CoreId) -> std::io::Result<CoreCounter> {
+        let attributes = Attributes {
+            kind: event.kind,
+            size: size_of::<Attributes>() as u32,
+            config: event.config,
+            ..Attributes::default()
+        };
+        open(&attributes, -1, core.0 as i32).map(|file| CoreCounter { file })
+    }
+
+    pub fn read(&self) -> std::io::Result<u64> {
+        let mut bytes = [0; 8];
+        (&self.file).read_exact(&mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+}
+
+fn open(attributes: &Attributes, thread: i32, core: i32) -> std::io::Result<fs::File> {
+    // SAFETY: `attributes` is a whole perf_event_attr of the size that it states and lives across the call.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, &raw const *attributes, thread, core, -1i32, FLAG_FD_CLOEXEC)
+    };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just gave this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }.into())
 }
 
 fn refused<T>(kind: CounterKind, errno: Errno, paranoid: Option<&str>) -> Reading<T> {

@@ -1,21 +1,18 @@
 //! Energy that the processor's packages and their parts used: RAPL, by the kernel's powercap files.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use machine::Reading;
+use machine::availability::Availability;
+use machine::power::{Advance, Measure, Sensor, advance, found};
+use machine::{Nanoseconds, Reading, Source};
 
-const POWERCAP: &str = "/sys/class/powercap";
+use crate::power::{Files, Look, Reader};
 
 /// One zone: a package, its cores, its memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Zone {
-    name: String,
-    file: PathBuf,
-    /// The counter's last value, and where it begins again.
-    last: u64,
-    range: u64,
+    /// The counter's last value, and when it had that.
+    last: Option<(Nanoseconds, u64)>,
     total: u64,
 }
 
@@ -28,99 +25,93 @@ pub struct ZoneEnergy {
 }
 
 /// Counters of energy; look often enough that none goes round twice, which takes minutes.
-#[derive(Debug)]
 pub struct EnergySensor {
+    files: Files,
     zones: Vec<Zone>,
 }
 
 impl EnergySensor {
     pub fn open() -> Reading<EnergySensor> {
-        EnergySensor::below(Path::new(POWERCAP))
+        EnergySensor::below(Path::new("/"), &Source::live())
     }
 
-    fn below(powercap: &Path) -> Reading<EnergySensor> {
-        let names = fs::read_dir(powercap).into_iter().flatten().flatten().map(|entry| entry.file_name());
-        // `intel-rapl:0` is a package, `intel-rapl:0:0` a part of it; the mmio twins count the same energy again.
-        let names = names.filter_map(|name| name.into_string().ok());
-        let mut names: Vec<_> = names.filter(|n| n.contains(':') && !n.starts_with("intel-rapl-mmio")).collect();
-        names.sort();
-        let (mut zones, mut refused) = (Vec::new(), None);
-        for name in names {
-            let folder = powercap.join(&name);
-            let file = folder.join("energy_uj");
-            match fs::read_to_string(&file) {
-                Ok(text) => {
-                    let Ok(last) = text.trim().parse() else { continue };
-                    let range = number(&folder.join("max_energy_range_uj")).unwrap_or(u64::MAX);
-                    zones.push(Zone { name: full_name(powercap, &name), file, last, range, total: 0 });
-                }
-                Err(e) if e.kind() == ErrorKind::PermissionDenied => refused = Some(file),
-                Err(_) => {}
+    fn below(root: &Path, source: &Source) -> Reading<EnergySensor> {
+        let search = found::rapl(source);
+        match search.refused {
+            _ if !search.found.is_empty() => {
+                let zones = search.found.iter().map(|_| Zone::default()).collect();
+                let mut sensor = EnergySensor { files: Files::new(root, &search.found), zones };
+                sensor.read();
+                Reading::Measured(sensor)
             }
-        }
-        match refused {
-            _ if !zones.is_empty() => Reading::Measured(EnergySensor { zones }),
-            Some(file) => Reading::not_permitted(
-                format!("energy: {} may not be read", file.display()),
-                "run as root, or grant read access to energy_uj (closed since CVE-2020-8694)",
-            ),
-            None => Reading::absent("energy: no powercap zone has a counter; virtual machines show none"),
+            Some(Availability::NotPermitted { reason, next }) => {
+                Reading::not_permitted(format!("energy: {reason}"), next)
+            }
+            Some(refused) => Reading::absent(format!("energy: {}", refused.explanation())),
+            None => Reading::absent("energy: no powercap zone has a counter"),
         }
     }
 
-    /// What each zone used since `open`; a zone that cannot be read any more stands still.
+    /// What each zone used since `open`. A zone that cannot be read, or whose counter began again, stands still meanwhile.
     pub fn read(&mut self) -> Vec<ZoneEnergy> {
-        let look = |zone: &mut Zone| {
-            if let Some(now) = number(&zone.file) {
-                let went = if now >= zone.last { now - zone.last } else { now + zone.range.saturating_sub(zone.last) };
-                zone.total = zone.total.saturating_add(went);
-                zone.last = now;
+        let (zones, sensors) = (&mut self.zones, self.files.sensors().to_vec());
+        self.files.look(&mut |place, look| {
+            if let Look::Value { at, micro } = look {
+                zones[place].take(&sensors[place], at, micro);
             }
-            ZoneEnergy { name: zone.name.clone(), microjoules: zone.total }
+        });
+        let name = |sensor: &Sensor| sensor.name.trim_start_matches("rapl:").to_owned();
+        let energy = |(zone, sensor): (&Zone, &Sensor)| ZoneEnergy { name: name(sensor), microjoules: zone.total };
+        self.zones.iter().zip(&sensors).map(energy).collect()
+    }
+}
+
+impl Zone {
+    fn take(&mut self, sensor: &Sensor, at: Nanoseconds, micro: u64) {
+        let range = match sensor.measure {
+            Measure::Counter { range, .. } => range,
+            Measure::Gauge => None,
         };
-        self.zones.iter_mut().map(look).collect()
+        if let Some((since, last)) = self.last.replace((at, micro))
+            && let Advance::By(went) = advance(last, micro, range, sensor.covers.most(), at - since)
+        {
+            self.total = self.total.saturating_add(went);
+        }
     }
-}
-
-/// The zone's name behind those of the zones that it is a part of.
-fn full_name(powercap: &Path, zone: &str) -> String {
-    let name_of = |zone: &str| {
-        let name = fs::read_to_string(powercap.join(zone).join("name")).unwrap_or_else(|_| zone.to_owned());
-        name.trim().to_owned()
-    };
-    match zone.rsplit_once(':') {
-        Some((above, _)) if above.contains(':') => format!("{}/{}", full_name(powercap, above), name_of(zone)),
-        _ => name_of(zone),
-    }
-}
-
-fn number(file: &Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    fn zone(powercap: &Path, zone: &str, name: &str, energy: u64) {
-        let folder = powercap.join(zone);
+    const RANGE: u64 = 262_143_328_850;
+
+    fn zone(root: &Path, zone: &str, name: &str, energy: u64) {
+        let folder = root.join("sys/class/powercap").join(zone);
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("name"), format!("{name}\n")).unwrap();
-        fs::write(folder.join("max_energy_range_uj"), "1000\n").unwrap();
+        fs::write(folder.join("max_energy_range_uj"), format!("{RANGE}\n")).unwrap();
         fs::write(folder.join("energy_uj"), format!("{energy}\n")).unwrap();
     }
 
     #[test]
     fn counters_that_go_round_are_summed() {
-        let powercap = tempfile::tempdir().unwrap();
-        assert!(matches!(EnergySensor::below(powercap.path()), Reading::Absent { .. }));
-        zone(powercap.path(), "intel-rapl:0", "package-0", 900);
-        zone(powercap.path(), "intel-rapl:0:0", "dram", 5);
-        zone(powercap.path(), "intel-rapl-mmio:0", "package-0", 900);
-        fs::create_dir(powercap.path().join("intel-rapl")).unwrap();
-        let Reading::Measured(mut sensor) = EnergySensor::below(powercap.path()) else { panic!("there are zones") };
-        for (energy, total) in [(950, 50), (20, 120), (20, 120)] {
-            zone(powercap.path(), "intel-rapl:0", "package-0", energy);
+        let ground = tempfile::tempdir().unwrap();
+        let root = ground.path();
+        fs::create_dir_all(root.join("sys/class/powercap/intel-rapl")).unwrap();
+        let open = || EnergySensor::below(root, &Source::open(root).unwrap());
+        assert!(matches!(open(), Reading::Absent { .. }));
+        zone(root, "intel-rapl:0", "package-0", RANGE - 100);
+        zone(root, "intel-rapl:0:0", "dram", 5);
+        zone(root, "intel-rapl-mmio:0", "package-0", 900);
+        let Reading::Measured(mut sensor) = open() else { panic!("there are zones") };
+        // It goes on, round, stands, begins again, goes on.
+        for (energy, total) in [(RANGE - 50, 50), (20, 120), (20, 120), (RANGE / 2, 120), (7, 120), (9, 122)] {
+            zone(root, "intel-rapl:0", "package-0", energy);
+            // A microjoule of 3 kW takes less than a nanosecond.
+            std::thread::sleep(std::time::Duration::from_millis(1));
             let read = sensor.read();
             assert_eq!(read[0], ZoneEnergy { name: "package-0".into(), microjoules: total });
             assert_eq!(read[1], ZoneEnergy { name: "package-0/dram".into(), microjoules: 0 });

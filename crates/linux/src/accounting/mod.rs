@@ -3,6 +3,7 @@
 //! Time in softirqs comes from tracepoints: kernels without IRQ_TIME_ACCOUNTING charge it to whatever thread it
 //! interrupted, and `/proc/stat` sees of it only what a timer tick happens to hit.
 
+mod actual;
 mod busy;
 mod capability;
 mod charge;
@@ -20,10 +21,14 @@ mod softirq;
 mod table;
 mod thread;
 
+pub use actual::ActualClock;
 pub use busy::{BusyMeter, CoreBusy};
 pub use capability::{CapabilityProbe, ksoftirqd};
 pub use charge::Charges;
-pub use core_clock::told as core_clock;
+pub use core_clock::{
+    effective as effective_clock, effective_of as effective_clock_of, effective_of_all as effective_clocks,
+    told as core_clock, under_load as clock_under_load,
+};
 pub use cores::{CoreLoad, CoreTotals, CoresSensor, Origins};
 pub use counters::{Counter, CounterKind};
 pub use energy::{EnergySensor, ZoneEnergy};

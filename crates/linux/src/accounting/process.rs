@@ -4,9 +4,10 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
 
 use machine::{CoreId, Nanoseconds};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use super::thread::{Switches, clock_time, core_of_stat, run_delay_of_schedstat, state_of_stat, switches_of_status};
 
@@ -81,7 +82,9 @@ pub fn own_thread_time() -> Nanoseconds {
 
 /// Whether the process is there, be it only to be waited for.
 pub fn is_there(process: u32) -> bool {
-    Path::new(&format!("/proc/{process}")).exists()
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    // Another user's process may not be signalled, and is there.
+    process.is_some_and(|process| test_kill_process(process) != Err(Errno::SRCH))
 }
 
 /// What tells the PID namespace of this process from others of its host; 0 where `/proc` does not say it.

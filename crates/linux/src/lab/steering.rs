@@ -5,6 +5,7 @@ use std::path::Path;
 use machine::{CoreId, CpuSet, Fault, Result, Source};
 
 use super::{Host, INTERFACE};
+use crate::journal::Knob as _;
 use crate::steering::{Knob, check_on_line};
 
 /// What was asked of both hosts, and what the kernel says is in force.

@@ -60,6 +60,17 @@ impl FromStr for Wanted {
     }
 }
 
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Wanted::Best => "best",
+            Wanted::Cpuset => "cpuset",
+            Wanted::Deadline => "deadline",
+            Wanted::Nothing => "nothing",
+        })
+    }
+}
+
 /// What protects the core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Means {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use machine::{CoreId, CpuSet};
 
-use crate::ethtool;
+use crate::{ethtool, journal};
 
 /// One setting. Written and read back as `irq 38`, `rps eth0 0`, `rss eth0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +25,7 @@ pub enum Knob {
     Rss(String),
 }
 
-/// Numbers of cores, of a table's queues, or of flows.
-pub type Value = Vec<u32>;
+pub use crate::journal::Value;
 
 pub(super) fn cores_of(value: &[u32]) -> CpuSet {
     value.iter().copied().map(CoreId).collect()
@@ -51,7 +50,21 @@ impl Knob {
         })
     }
 
-    pub fn read(&self, root: &Path) -> io::Result<Value> {
+    fn interface(&self) -> &str {
+        match self {
+            Knob::Irq(_) => "",
+            Knob::Rps(interface, _) | Knob::Flows(interface, _) | Knob::Xps(interface, _) | Knob::Rss(interface) => {
+                interface
+            }
+        }
+    }
+}
+
+impl journal::Knob for Knob {
+    const FOLDER: &str = "run/plimsoll-steering";
+    const WHAT: &str = "steering";
+
+    fn read(&self, root: &Path) -> io::Result<Value> {
         let Some(file) = self.file(root) else { return ethtool::indirection(self.interface()) };
         let text = fs::read_to_string(file)?;
         let value = match self {
@@ -63,7 +76,7 @@ impl Knob {
         value.ok_or_else(odd)
     }
 
-    pub fn write(&self, root: &Path, value: &[u32]) -> io::Result<()> {
+    fn write(&self, root: &Path, value: &[u32]) -> io::Result<()> {
         let Some(file) = self.file(root) else { return ethtool::set_indirection(self.interface(), value) };
         fs::write(
             file,
@@ -77,7 +90,7 @@ impl Knob {
 
     /// What writes restore `value`, in order. A line stays on the core where it is as long as that is among those it may go
     /// to, so that it is first sent back to where it was.
-    pub(super) fn way_back(&self, root: &Path, value: Value) -> Vec<Value> {
+    fn way_back(&self, root: &Path, value: Value) -> Vec<Value> {
         let effective = || {
             let Knob::Irq(number) = self else { return None };
             let text = fs::read_to_string(root.join(format!("proc/irq/{number}/effective_affinity_list"))).ok()?;
@@ -86,23 +99,28 @@ impl Knob {
         effective().filter(|cores| *cores != value).into_iter().chain([value.clone()]).collect()
     }
 
-    fn interface(&self) -> &str {
-        match self {
-            Knob::Irq(_) => "",
-            Knob::Rps(interface, _) | Knob::Flows(interface, _) | Knob::Xps(interface, _) | Knob::Rss(interface) => {
-                interface
-            }
-        }
-    }
-
     /// A value of it, for people.
-    pub fn shown(&self, value: &[u32]) -> String {
+    fn shown(&self, value: &[u32]) -> String {
         match self {
             Knob::Flows(..) => format!("{} flows", value.iter().map(u32::to_string).collect::<String>()),
             Knob::Rss(_) => format!("queues {}", cores_of(value)),
             _ if value.is_empty() => "no cores".into(),
             _ => format!("cores {}", cores_of(value)),
         }
+    }
+
+    fn refused(error: &io::Error) -> &'static str {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "run as root, with /sys and /proc writable"
+            }
+            io::ErrorKind::NotFound => "steer by another means: --by rps, irq or rss",
+            _ => "steer by another means (--by rps), or to other cores",
+        }
+    }
+
+    fn ignored() -> &'static str {
+        "ask for cores that the kernel leaves to it (isolcpus, nohz_full)"
     }
 }
 

@@ -3,13 +3,13 @@
 //! Everything is put back when the value is dropped, and by a process of its own when the owner is killed. Where that is
 //! killed too, the next start does it by the journal ([`restore_remains`]).
 
-mod journal;
 mod knob;
 mod plan;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::str::FromStr;
@@ -17,8 +17,8 @@ use std::str::FromStr;
 use machine::steering::{self, Undoing};
 use machine::{CoreId, CpuSet, Fault, Result, Source};
 
+use crate::journal::{self, Journal, Knob as _};
 use crate::warden::Warden;
-use journal::Journal;
 pub use knob::{Knob, Value};
 
 /// What sends receive work to a core.
@@ -90,7 +90,7 @@ pub struct Steered {
     notes: Vec<String>,
     // Ends before the journal is taken away.
     _keeper: Option<Warden>,
-    journal: Journal,
+    journal: Journal<Knob>,
 }
 
 impl Steered {
@@ -112,7 +112,7 @@ impl Steered {
         for cores in request.receive.iter().chain(&request.xps) {
             check_on_line(source, cores, "choose among these")?;
         }
-        let mut journal = Journal::open(root, &request.interface)?;
+        let mut journal = open(root, &request.interface)?;
         journal.restore();
         let keeper = keeper.map(|command| journal.kept_by(command)).transpose()?;
         let mut steered = Steered { means: None, settings: Vec::new(), notes: Vec::new(), _keeper: keeper, journal };
@@ -203,14 +203,31 @@ impl Drop for Steered {
     }
 }
 
+/// The journal of `interface` in the calling thread's network namespace.
+fn open(root: &Path, interface: &str) -> Result<Journal<Knob>> {
+    Journal::open(root, &format!("{}{interface}", namespace()?), &format!("steering {interface}"))
+}
+
+/// How the names of journals of the calling thread's network namespace begin: interfaces of another have these names too.
+fn namespace() -> Result<String> {
+    let inode = std::fs::metadata("/proc/thread-self/ns/net").map(|file| file.ino());
+    Ok(format!("{}-", inode.map_err(|error| Fault::because("network namespace", error, "mount /proc"))?))
+}
+
+fn restore_remains_below(root: &Path) -> Result<Vec<String>> {
+    let prefix = namespace()?;
+    journal::restore_remains::<Knob>(root, |name| name.strip_prefix(&prefix).map(str::to_owned))
+}
+
 /// Restores what killed runs left on interfaces of this network namespace, and says so.
 pub fn restore_remains() -> Result<Vec<String>> {
-    journal::restore_remains(Path::new("/"))
+    restore_remains_below(Path::new("/"))
 }
 
 /// What a keeper does: waits for its owner's end and restores what that left. Standard input and output are the owner's.
 pub fn keep(path: &Path) -> Result<()> {
-    journal::keep(path).map_err(|error| Fault::because("keeper of steering", error, "leave it to `plimsoll steer`"))
+    journal::keep::<Knob>(path)
+        .map_err(|error| Fault::because("keeper of steering", error, "leave it to `plimsoll steer`"))
 }
 
 /// Refuses cores that this machine does not have, or has off line.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::journal::{Entry, parse};
 use super::*;
+use crate::journal::{Entry, parse};
 
 /// A host's files as plain ones: an interface with two queues and a line for each. Only the kernel would obey; what is
 /// written, read back and restored shows.
@@ -136,7 +136,7 @@ fn what_would_undo_it_is_said_and_the_daemon_only_where_it_would() {
 fn what_a_killed_run_left_is_restored_and_what_a_living_one_holds_is_not() {
     let tree = Tree::new();
     let living = tree.begin(&request("1")).unwrap();
-    assert_eq!(journal::restore_remains(tree.0.path()).unwrap(), Vec::<String>::new());
+    assert_eq!(restore_remains_below(tree.0.path()).unwrap(), Vec::<String>::new());
     let busy = tree.begin(&request("2")).err().unwrap();
     assert!(busy.cause().contains(&format!("process {} ", std::process::id())), "{busy}");
     // As a kill leaves it: the lock goes, the journal stays.
@@ -151,7 +151,7 @@ fn what_a_killed_run_left_is_restored_and_what_a_living_one_holds_is_not() {
     // Of another network namespace.
     let other = tree.path("run/plimsoll-steering/1-nic");
     fs::write(&other, &kept).unwrap();
-    assert_eq!(journal::restore_remains(tree.0.path()).unwrap(), ["what a killed run had set on nic is restored"]);
+    assert_eq!(restore_remains_below(tree.0.path()).unwrap(), ["what a killed run had set on nic is restored"]);
     assert_eq!(tree.all(), BEFORE);
     assert!(other.exists() && !name.exists());
 }
@@ -203,7 +203,7 @@ proptest! {
 
     #[test]
     fn any_text_reads_without_panic_and_leads_nowhere_else(text in "[a-z0-9/.,;\t\n -]{0,80}") {
-        for entry in parse(&text) {
+        for entry in parse::<Knob>(&text) {
             prop_assert!(!entry.knob.to_string().contains('/') && !entry.knob.to_string().contains(".."));
         }
     }

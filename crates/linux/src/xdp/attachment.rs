@@ -10,6 +10,9 @@ use super::object::ATTACH_XDP;
 use super::program::{Program, ProgramKind};
 use super::syscall::{self, Command};
 
+/// What libxdp's dispatcher is called, which holds the programs of others.
+const OF_LIBXDP: &str = "xdp_dispatcher";
+
 /// A program runs at an interface while this lives, and not a moment longer: the kernel holds it by this descriptor alone.
 #[derive(Debug)]
 pub struct Attachment {
@@ -49,6 +52,23 @@ impl Attachment {
 
     pub fn mode(&self) -> XdpMode {
         self.mode
+    }
+
+    /// Puts `program` into the place of `before`, which is attached by this: each frame is seen by one of them.
+    pub fn replace(&mut self, before: &Program, program: &Program, interface: &Interface) -> Result<()> {
+        // BPF_F_REPLACE: only where `before` is what is attached.
+        let mut attributes = syscall::LinkUpdate {
+            link: syscall::number(self.link.as_fd()),
+            program: syscall::number(program.as_fd()),
+            flags: 1 << 2,
+            before: syscall::number(before.as_fd()),
+        };
+        syscall::run(Command::LinkUpdate, &mut attributes).map_err(|error| {
+            let subject = format!("program {} at interface {}", program.name(), interface.name());
+            refused(subject, interface, self.mode, &error)
+        })?;
+        self.program = program.id();
+        self.prove(interface).map(drop)
     }
 
     /// What the kernel says is in force. A fault where that is not this program in this mode.
@@ -96,11 +116,17 @@ fn in_words(attached: &Attached) -> String {
 pub(super) fn vacant(interface: &Interface) -> Result<()> {
     match &interface.attached()?[..] {
         [] => Ok(()),
-        found => Err(Fault::new(
-            format!("interface {}", interface.name()),
-            format!("{} is attached already", found.iter().map(in_words).collect::<Vec<_>>().join(" and ")),
-            "stop what attached it, or take another interface",
-        )),
+        found => {
+            let next = match found.iter().any(|found| found.name.as_deref() == Some(OF_LIBXDP)) {
+                true => "take libxdp's programs off (`xdp-loader unload IFACE --all`), or take another interface",
+                false => "stop what attached it, or take another interface",
+            };
+            Err(Fault::new(
+                format!("interface {}", interface.name()),
+                format!("{} is attached already", found.iter().map(in_words).collect::<Vec<_>>().join(" and ")),
+                next,
+            ))
+        }
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) struct Elf {
 struct Section {
     name: String,
     kind: u32,
+    has_code: bool,
     link: usize,
     offset: usize,
     size: usize,
@@ -54,6 +55,8 @@ impl Elf {
             elf.sections.push(Section {
                 name: String::new(),
                 kind: elf.number(at + 4, 4)? as u32,
+                // SHF_EXECINSTR
+                has_code: elf.number(at + 8, 8)? & 4 != 0,
                 link: elf.number(at + 40, 4)? as usize,
                 offset: elf.number(at + 24, 8)? as usize,
                 size: elf.number(at + 32, 8)? as usize,
@@ -117,12 +120,9 @@ impl Elf {
 
     /// Sections of programs that are not for this loader; the parser would take what it knows.
     pub fn program_sections(&self) -> impl Iterator<Item = &str> {
-        // SHT_PROGBITS that is named after no data.
-        let programs = self.sections.iter().filter(|section| section.kind == 1 && section.size > 0);
-        let others = [".", "license", "version", "maps"];
-        programs
-            .map(|section| section.name.as_str())
-            .filter(move |name| !others.iter().any(|other| name.starts_with(other)))
+        // `.text` holds what programs call.
+        let programs = self.sections.iter().filter(|section| section.has_code && section.size > 0);
+        programs.map(|section| section.name.as_str()).filter(|name| *name != ".text")
     }
 
     /// The object with each `syscall` section renamed to [`STAND_IN`].

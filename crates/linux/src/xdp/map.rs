@@ -11,6 +11,9 @@ use super::syscall::{self, Command};
 
 const ARRAY: u32 = 2;
 const PER_CORE_ARRAY: u32 = 6;
+/// Plain, and one that forgets the least used.
+const HASH: [u32; 2] = [1, 9];
+const SOCKETS: u32 = 17;
 const RING: u32 = 27;
 const MAPPABLE: u32 = 1 << 10;
 const READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
@@ -24,8 +27,23 @@ pub enum Kind {
     Ring,
     /// An array with a value of its own for each core.
     PerCoreArray,
+    /// Values by keys of any kind.
+    Hash,
+    /// AF_XDP sockets by queue.
+    Sockets,
     /// Made, but only for programs.
     Other,
+}
+
+pub(super) fn kind(number: u32, flags: u32) -> Kind {
+    match number {
+        ARRAY => Kind::Array { mappable: flags & MAPPABLE != 0 },
+        RING => Kind::Ring,
+        PER_CORE_ARRAY => Kind::PerCoreArray,
+        SOCKETS => Kind::Sockets,
+        number if HASH.contains(&number) => Kind::Hash,
+        _ => Kind::Other,
+    }
 }
 
 /// A map. It goes with the last of: this value, the programs that use it, memory made of it.
@@ -38,6 +56,8 @@ pub struct Map {
     entries: u32,
     /// What a map of maps holds.
     inner: Option<aya_obj::Map>,
+    /// Numbers of the types of keys and values in the object's debug information; 0 where they are not known.
+    types: (u32, u32),
 }
 
 impl Map {
@@ -83,14 +103,13 @@ impl Map {
             attributes.debug_value = map.def.btf_value_type_id;
         }
         let descriptor = syscall::make(Command::MapCreate, &mut attributes)?;
-        let kind = match number {
-            ARRAY => Kind::Array { mappable: flags & MAPPABLE != 0 },
-            RING => Kind::Ring,
-            PER_CORE_ARRAY => Kind::PerCoreArray,
-            _ => Kind::Other,
+        let kind = kind(number, flags);
+        let types = match definition {
+            aya_obj::Map::Btf(map) => (map.def.btf_key_type_id, map.def.btf_value_type_id),
+            aya_obj::Map::Legacy(_) => (0, 0),
         };
-        let map =
-            Map { descriptor, kind, key_size: attributes.key_size, value_size: attributes.value_size, entries, inner };
+        let (key_size, value_size) = (attributes.key_size, attributes.value_size);
+        let map = Map { descriptor, kind, key_size, value_size, entries, inner, types };
         if !data.is_empty() {
             map.put(0, data)?;
         }
@@ -98,6 +117,13 @@ impl Map {
             syscall::run(Command::MapFreeze, &mut syscall::Descriptor { descriptor: syscall::number(map.as_fd()) })?;
         }
         Ok(map)
+    }
+
+    /// The same map once more.
+    pub(super) fn again(&self) -> io::Result<Map> {
+        let Map { kind, key_size, value_size, entries, types, .. } = *self;
+        let descriptor = self.descriptor.try_clone()?;
+        Ok(Map { descriptor, kind, key_size, value_size, entries, inner: self.inner.clone(), types })
     }
 
     /// Sets the value at `key`, which is a number of 32 bits. Panics where `value` is shorter than the map's.
@@ -145,6 +171,14 @@ impl Map {
     pub fn make_inner(&self, name: &str) -> io::Result<Map> {
         let inner = self.inner.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         Map::create(name, inner, 0, None)
+    }
+
+    pub(super) fn types(&self) -> (u32, u32) {
+        self.types
+    }
+
+    pub(super) fn key_size(&self) -> usize {
+        self.key_size as usize
     }
 
     pub fn kind(&self) -> Kind {

@@ -6,27 +6,35 @@
 //! Nothing here is pinned to a file: programs, maps and attachments end with the process that holds them.
 
 mod attachment;
+mod chain;
+mod debug;
 mod driver;
+mod dump;
 mod elf;
 mod interface;
 mod live;
 mod map;
 mod object;
+mod outline;
 mod program;
 mod ring;
 mod shared;
 mod syscall;
 #[cfg(test)]
 mod tests;
+mod typed;
 
 use std::io;
 
 pub use attachment::{Attachment, word};
+pub use chain::{Chain, Counts, MOST_STAGES, Stage, TIMED_OF, VERDICTS, counted, link};
+pub use dump::Dump;
 pub use interface::{Attached, Interface};
 pub use live::{LiveFrames, LiveRun};
 use machine::{Fault, FaultKind, Result, XdpMode};
 pub use map::{Kind, Map};
 pub use object::{Loader, Object};
+pub use outline::{MapOutline, Outline};
 pub use program::{Program, ProgramKind, RunStatistics, Runs};
 pub use ring::RingReader;
 pub use shared::SharedWords;
@@ -47,6 +55,21 @@ pub fn check_vacant(interface: &Interface) -> Result<()> {
 /// Whether the kernel still holds a program of this number.
 pub fn exists(id: u32) -> bool {
     interface::program_name(id).is_some()
+}
+
+/// Waits until every run of a program that had begun has ended: what was detached before runs no more.
+pub fn grace() -> Result<()> {
+    const GLOBAL: libc::c_int = 1;
+    // SAFETY: the call has no pointers.
+    match unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(refused(
+            "runs of BPF programs",
+            "their end cannot be waited for".into(),
+            &io::Error::last_os_error(),
+            "start the kernel without nohz_full, under which membarrier is not offered",
+        )),
+    }
 }
 
 /// The object of a program that this build may have.

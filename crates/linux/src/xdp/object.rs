@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +25,18 @@ pub struct Object {
     programs: BTreeMap<String, Program>,
     maps: BTreeMap<String, Map>,
     variables: BTreeMap<String, Variable>,
+    /// Of its programs for frames, to link them into others.
+    code: BTreeMap<String, Code>,
+    /// Its debug information.
+    debug: Vec<u8>,
+}
+
+/// What the kernel verified of one program.
+#[derive(Debug)]
+pub(super) struct Code {
+    pub function: Function,
+    pub license: CString,
+    pub flags: u32,
 }
 
 /// What to load, and how.
@@ -35,6 +48,7 @@ pub struct Loader<'a> {
     wishes: Vec<(String, u64)>,
     device: Option<&'a Interface>,
     traces: bool,
+    given: Vec<(&'a str, &'a Map)>,
 }
 
 const PROGRAM_SYSCALL: u32 = 31;
@@ -44,14 +58,16 @@ const PROGRAM_RAW_TRACEPOINT: u32 = 17;
 pub(super) const ATTACH_XDP: u32 = 37;
 const SLEEPABLE: u32 = 1 << 4;
 /// The program takes frames that lie in several pieces (Linux 5.18).
-const TAKES_FRAGMENTS: u32 = 1 << 5;
+pub(super) const TAKES_FRAGMENTS: u32 = 1 << 5;
 const ANOTHER_MODE: &str = "ask for native or generic mode, or use a NIC that runs BPF";
+pub(super) const NO_DEBUG: &str = "the kernel refuses its debug information";
+const DAMAGED: &str = "it is damaged";
 const NO_MEMORY_SHARED: &str = "its memory is not shared: add BPF_F_MMAPABLE to its flags";
 
 impl<'a> Loader<'a> {
     /// `name` is what faults call the object; `code` an ELF object for BPF.
     pub fn new(name: &'a str, code: &'a [u8]) -> Self {
-        Loader { name, code, variables: Vec::new(), wishes: Vec::new(), device: None, traces: false }
+        Loader { name, code, variables: Vec::new(), wishes: Vec::new(), device: None, traces: false, given: Vec::new() }
     }
 
     /// Sets a variable of the program's, also a constant one, before the verifier sees it. `value` has the variable's
@@ -64,6 +80,12 @@ impl<'a> Loader<'a> {
     /// Sets a variable as [`Loader::variable`] does, where the object has an integer of this name; else does nothing.
     pub fn variable_if_any(mut self, name: &str, value: u64) -> Self {
         self.wishes.push((name.into(), value));
+        self
+    }
+
+    /// Takes a map that is there for the object's map of this name.
+    pub(super) fn map(mut self, name: &'a str, map: &'a Map) -> Self {
+        self.given.push((name, map));
         self
     }
 
@@ -95,20 +117,8 @@ impl<'a> Loader<'a> {
 
     fn load_here(&self) -> Result<Object> {
         let subject = || format!("BPF object {}", self.name);
-        let bad = |cause: String| Fault::new(subject(), cause, "compile it anew with `clang -target bpf -O2 -g`");
-        let elf = Elf::read(self.code).map_err(bad)?;
-        for section in elf.program_sections() {
-            let kind = section.split('/').next().unwrap_or_default();
-            let known = matches!(kind, "xdp" | "xdp.frags" | "syscall") || (self.traces && kind == "raw_tp");
-            if !known {
-                return Err(Fault::new(
-                    subject(),
-                    format!("section '{section}' is no program for an xdp site"),
-                    "put programs into SEC(\"xdp\"), SEC(\"xdp.frags\") or SEC(\"syscall\")",
-                ));
-            }
-        }
-        let variables = elf.variables().map_err(bad)?;
+        let bad = |cause: String| bad(self.name, cause);
+        let (variables, mut object) = read(self.name, self.code, self.traces)?;
         let mut values = self.variables.clone();
         for (name, value) in &self.wishes {
             match variables.get(name).map(|variable| variable.size) {
@@ -125,38 +135,29 @@ impl<'a> Loader<'a> {
                 None => {}
             }
         }
-        let code = elf.for_the_parser().map_err(bad)?;
-        // The parser reads words in place.
-        let mut aligned = vec![0u64; code.len().div_ceil(8)];
-        for (to, from) in aligned.iter_mut().zip(code.chunks(8)) {
-            let mut bytes = [0; 8];
-            bytes[..from.len()].copy_from_slice(from);
-            *to = u64::from_ne_bytes(bytes);
-        }
-        // It panics on some damaged objects.
-        let read = catch_unwind(|| {
-            let mut object = parse(words_as_bytes(&aligned, code.len()))?;
+        // The parser panics on some damaged objects, here and below.
+        let fixed = catch_unwind(AssertUnwindSafe(|| {
             let values = values.iter().map(|(name, value)| (name.as_str(), (value.as_slice(), true))).collect();
             object.patch_map_data(values).map_err(chain)?;
-            let debug = object.fixup_and_sanitize_btf(&debug_features()).map_err(chain)?.map(|debug| debug.to_bytes());
-            Ok((object, debug))
-        });
-        let (mut object, debug) = read.unwrap_or_else(|_| Err("it is damaged".into())).map_err(bad)?;
+            Ok(object.fixup_and_sanitize_btf(&debug_features()).map_err(chain)?.map(|debug| debug.to_bytes()))
+        }));
+        let debug = fixed.unwrap_or_else(|_| Err(DAMAGED.into())).map_err(bad)?;
 
         let refused = |error: io::Error, what: String| {
             super::refused(subject(), format!("{what}: {error}"), &error, "look at what it asks for")
         };
-        let debug = debug.map(|code| {
-            let size = code.len() as u32;
-            let mut attributes = syscall::DebugLoad { code: code.as_ptr() as u64, size, ..Default::default() };
-            syscall::make(syscall::Command::DebugLoad, &mut attributes)
-        });
-        let debug =
-            debug.transpose().map_err(|error| refused(error, "the kernel refuses its debug information".into()))?;
+        let known = debug.unwrap_or_default();
+        let debug = match &known[..] {
+            [] => None,
+            known => Some(describe(known).map_err(|error| refused(error, NO_DEBUG.into()))?),
+        };
 
         let mut maps = BTreeMap::new();
         for (name, definition) in &object.maps {
-            let map = Map::create(name, definition, self.device(), debug.as_ref().map(AsFd::as_fd));
+            let map = match self.given.iter().find(|(given, _)| given == name) {
+                Some((_, map)) => map.again(),
+                None => Map::create(name, definition, self.device(), debug.as_ref().map(AsFd::as_fd)),
+            };
             let map = map.map_err(|error| match self.device {
                 None => refused(error, format!("the kernel does not make map {name}")),
                 Some(_) => Fault::new(subject(), format!("the NIC takes no map such as {name}: {error}"), ANOTHER_MODE),
@@ -170,86 +171,92 @@ impl<'a> Loader<'a> {
             object.relocate_maps(made, &sections).map_err(chain)?;
             object.relocate_calls(&sections).map_err(chain)
         }));
-        linked.unwrap_or_else(|_| Err("it is damaged".into())).map_err(bad)?;
+        linked.unwrap_or_else(|_| Err(DAMAGED.into())).map_err(bad)?;
 
-        let mut programs = BTreeMap::new();
+        let (mut programs, mut code) = (BTreeMap::new(), BTreeMap::new());
         for (name, program) in &object.programs {
             let function =
                 object.functions.get(&program.function_key()).ok_or_else(|| bad(format!("no code of {name}")))?;
-            let (kind, flags) = match program.section {
-                ProgramSection::Xdp { frags: true, .. } => (ProgramKind::Xdp, TAKES_FRAGMENTS),
-                ProgramSection::Xdp { .. } => (ProgramKind::Xdp, 0),
-                ProgramSection::RawTracePoint => (ProgramKind::RawTracepoint, 0),
-                _ => (ProgramKind::Syscall, SLEEPABLE),
-            };
-            let descriptor = self.verify(name, (kind, flags), function, &program.license, debug.as_ref())?;
+            let (kind, flags) = kind(&program.section);
+            let whole = Code { function: function.clone(), license: program.license.clone(), flags };
+            let subject = format!("BPF object {}: program {name}", self.name);
+            let device = if kind == ProgramKind::Xdp { self.device() } else { 0 };
+            let descriptor = verify(&subject, name, (kind, device), &whole, debug.as_ref())?;
             programs.insert(name.clone(), Program::new(name, kind, descriptor)?);
+            if kind == ProgramKind::Xdp {
+                code.insert(name.clone(), whole);
+            }
         }
-        Ok(Object { name: self.name.into(), programs, maps, variables })
+        Ok(Object { name: self.name.into(), programs, maps, variables, code, debug: known })
     }
+}
 
-    fn verify(
-        &self,
-        name: &str,
-        (kind, flags): (ProgramKind, u32),
-        function: &Function,
-        license: &std::ffi::CStr,
-        debug: Option<&OwnedFd>,
-    ) -> Result<OwnedFd> {
-        let (functions, lines) = (function.func_info.func_info_bytes(), function.line_info.line_info_bytes());
-        let mut attributes = syscall::ProgramLoad {
-            kind: match kind {
-                ProgramKind::Xdp => PROGRAM_XDP,
-                ProgramKind::Syscall => PROGRAM_SYSCALL,
-                ProgramKind::RawTracepoint => PROGRAM_RAW_TRACEPOINT,
-            },
-            instructions: function.instructions.len() as u32,
-            code: function.instructions.as_ptr() as u64,
-            license: license.as_ptr() as u64,
-            flags,
-            name: syscall::name(name),
-            interface: if kind == ProgramKind::Xdp { self.device() } else { 0 },
-            attach: if kind == ProgramKind::Xdp { ATTACH_XDP } else { 0 },
-            ..Default::default()
-        };
-        if let Some(debug) = debug.filter(|_| function.func_info_rec_size > 0 && !functions.is_empty()) {
-            attributes.debug = syscall::number(debug.as_fd());
-            attributes.functions = functions.as_ptr() as u64;
-            attributes.functions_size = function.func_info_rec_size as u32;
-            attributes.functions_count = function.func_info.len() as u32;
-            if function.line_info_rec_size > 0 && !lines.is_empty() {
-                attributes.lines = lines.as_ptr() as u64;
-                attributes.lines_size = function.line_info_rec_size as u32;
-                attributes.lines_count = function.line_info.len() as u32;
-            }
+/// Tells the kernel what debug information says.
+pub(super) fn describe(debug: &[u8]) -> io::Result<OwnedFd> {
+    let mut attributes =
+        syscall::DebugLoad { code: debug.as_ptr() as u64, size: debug.len() as u32, ..Default::default() };
+    syscall::make(syscall::Command::DebugLoad, &mut attributes)
+}
+
+/// Has the kernel verify a program, for a NIC where `device` is not 0.
+pub(super) fn verify(
+    subject: &str,
+    name: &str,
+    (kind, device): (ProgramKind, u32),
+    code: &Code,
+    debug: Option<&OwnedFd>,
+) -> Result<OwnedFd> {
+    let function = &code.function;
+    let (functions, lines) = (function.func_info.func_info_bytes(), function.line_info.line_info_bytes());
+    let mut attributes = syscall::ProgramLoad {
+        kind: match kind {
+            ProgramKind::Xdp => PROGRAM_XDP,
+            ProgramKind::Syscall => PROGRAM_SYSCALL,
+            ProgramKind::RawTracepoint => PROGRAM_RAW_TRACEPOINT,
+        },
+        instructions: function.instructions.len() as u32,
+        code: function.instructions.as_ptr() as u64,
+        license: code.license.as_ptr() as u64,
+        flags: code.flags,
+        name: syscall::name(name),
+        interface: device,
+        attach: if kind == ProgramKind::Xdp { ATTACH_XDP } else { 0 },
+        ..Default::default()
+    };
+    if let Some(debug) = debug.filter(|_| function.func_info_rec_size > 0 && !functions.is_empty()) {
+        attributes.debug = syscall::number(debug.as_fd());
+        attributes.functions = functions.as_ptr() as u64;
+        attributes.functions_size = function.func_info_rec_size as u32;
+        attributes.functions_count = function.func_info.len() as u32;
+        if function.line_info_rec_size > 0 && !lines.is_empty() {
+            attributes.lines = lines.as_ptr() as u64;
+            attributes.lines_size = function.line_info_rec_size as u32;
+            attributes.lines_count = function.line_info.len() as u32;
         }
-        let error = match syscall::make(syscall::Command::ProgramLoad, &mut attributes) {
-            Ok(descriptor) => return Ok(descriptor),
-            Err(error) => error,
-        };
-        // Once more for the reason: with a log the verifier takes longer.
-        let mut log = vec![0u8; 1 << 20];
-        (attributes.log, attributes.log_size, attributes.log_level) = (log.as_mut_ptr() as u64, log.len() as u32, 1);
-        if let Ok(descriptor) = syscall::make(syscall::Command::ProgramLoad, &mut attributes) {
-            return Ok(descriptor);
-        }
-        let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
-        let said = shortened(&String::from_utf8_lossy(&log[..end]));
-        let cause = match (said.is_empty(), self.device) {
-            (false, _) => format!("the verifier refuses it ({error}): {said}"),
-            (true, None) => format!("the kernel refuses it: {error}"),
-            (true, Some(_)) => format!("the NIC takes no program: {error}"),
-        };
-        let subject = format!("BPF object {}: program {name}", self.name);
-        Err(match self.device {
-            // The verifier says 'permission denied' too.
-            None if !said.is_empty() => {
-                Fault::new(subject, cause, "change the program so that the verifier can follow it")
-            }
-            None => super::refused(subject, cause, &error, "see the kernel's log: `dmesg`"),
-            Some(_) => Fault::new(subject, cause, ANOTHER_MODE),
-        })
     }
+    let error = match syscall::make(syscall::Command::ProgramLoad, &mut attributes) {
+        Ok(descriptor) => return Ok(descriptor),
+        Err(error) => error,
+    };
+    // Once more for the reason: with a log the verifier takes longer.
+    let mut log = vec![0u8; 1 << 20];
+    (attributes.log, attributes.log_size, attributes.log_level) = (log.as_mut_ptr() as u64, log.len() as u32, 1);
+    if let Ok(descriptor) = syscall::make(syscall::Command::ProgramLoad, &mut attributes) {
+        return Ok(descriptor);
+    }
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    let said = shortened(&String::from_utf8_lossy(&log[..end]));
+    let cause = match (said.is_empty(), device) {
+        (false, _) => format!("the verifier refuses it ({error}): {said}"),
+        (true, 0) => format!("the kernel refuses it: {error}"),
+        (true, _) => format!("the NIC takes no program: {error}"),
+    };
+    Err(match device {
+        // The verifier says 'permission denied' too.
+        0 if !said.is_empty() => Fault::new(subject, cause, "change the program so that the verifier can follow it"),
+        0 => super::refused(subject, cause, &error, "see the kernel's log: `dmesg`"),
+        _ => Fault::new(subject, cause, ANOTHER_MODE),
+    })
 }
 
 impl Object {
@@ -268,6 +275,19 @@ impl Object {
     /// The program of a function of this name.
     pub fn program(&self, name: &str) -> Result<&Program> {
         self.programs.get(name).ok_or_else(|| self.lacks("program", name, self.programs.keys()))
+    }
+
+    /// The code of a program for frames.
+    pub(super) fn code(&self, name: &str) -> Result<&Code> {
+        self.code.get(name).ok_or_else(|| self.lacks("program for frames", name, self.code.keys()))
+    }
+
+    pub(super) fn debug(&self) -> &[u8] {
+        &self.debug
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     pub fn has_map(&self, name: &str) -> bool {
@@ -301,9 +321,39 @@ impl Object {
         }
     }
 
+    /// The map that holds a variable, where, and how long it is.
+    pub(super) fn variable(&self, name: &str) -> Option<(&str, usize, usize)> {
+        self.variables.get(name).map(|found| (found.map.as_str(), found.offset, found.size))
+    }
+
+    /// Names of its maps and variables.
+    pub(super) fn readable(&self) -> Vec<&str> {
+        self.maps.keys().chain(self.variables.keys()).map(String::as_str).collect()
+    }
+
     /// Bytes of a variable; `None` if the object has none of this name.
     pub fn variable_size(&self, name: &str) -> Option<usize> {
         self.variables.get(name).map(|variable| variable.size)
+    }
+
+    /// Names of the variables of 8 aligned bytes that programs can change.
+    pub fn changeable(&self) -> impl Iterator<Item = &str> {
+        let is = |of: &Variable| of.size == 8 && of.offset.is_multiple_of(8) && !of.map.starts_with(".rodata");
+        self.variables.iter().filter(move |(_, of)| is(of)).map(|(name, _)| name.as_str())
+    }
+
+    /// Names of the arrays that are memory, without those that hold variables.
+    pub fn arrays(&self) -> impl Iterator<Item = &str> {
+        let is =
+            |(name, map): &(&String, &Map)| !name.starts_with('.') && map.kind() == (Kind::Array { mappable: true });
+        self.maps.iter().filter(is).map(|(name, _)| name.as_str())
+    }
+
+    /// The value of one of [`Object::changeable`].
+    pub fn value(&self, name: &str) -> Result<u64> {
+        let variable = self.variables.get(name).ok_or_else(|| self.lacks("variable", name, self.variables.keys()))?;
+        let words = self.shared(&variable.map)?;
+        Ok(words.words()[variable.offset / 8].load(std::sync::atomic::Ordering::Acquire))
     }
 
     /// Changes a variable of 8 aligned bytes, of `.data` or `.bss`, while programs run.
@@ -337,8 +387,50 @@ impl Object {
     }
 }
 
-fn parse(code: &[u8]) -> Result<aya_obj::Object, String> {
-    aya_obj::Object::parse(code).map_err(chain)
+fn bad(name: &str, cause: String) -> Fault {
+    Fault::new(format!("BPF object {name}"), cause, "compile it anew with `clang -target bpf -O2 -g`")
+}
+
+/// The variables of an object, and what the parser makes of it.
+type Read = (BTreeMap<String, Variable>, aya_obj::Object);
+
+/// Reads an object, without the kernel.
+pub(super) fn read(name: &str, code: &[u8], traces: bool) -> Result<Read> {
+    let bad = |cause| bad(name, cause);
+    let elf = Elf::read(code).map_err(bad)?;
+    for section in elf.program_sections() {
+        let kind = section.split('/').next().unwrap_or_default();
+        let known = matches!(kind, "xdp" | "xdp.frags" | "syscall") || (traces && kind == "raw_tp");
+        if !known {
+            return Err(Fault::new(
+                format!("BPF object {name}"),
+                format!("section '{section}' is no program for an xdp site"),
+                "put programs into SEC(\"xdp\"), SEC(\"xdp.frags\") or SEC(\"syscall\")",
+            ));
+        }
+    }
+    let variables = elf.variables().map_err(bad)?;
+    let code = elf.for_the_parser().map_err(bad)?;
+    // The parser reads words in place.
+    let mut aligned = vec![0u64; code.len().div_ceil(8)];
+    for (to, from) in aligned.iter_mut().zip(code.chunks(8)) {
+        let mut bytes = [0; 8];
+        bytes[..from.len()].copy_from_slice(from);
+        *to = u64::from_ne_bytes(bytes);
+    }
+    let parsed = catch_unwind(|| aya_obj::Object::parse(words_as_bytes(&aligned, code.len())).map_err(chain));
+    let object = parsed.unwrap_or_else(|_| Err(DAMAGED.into())).map_err(bad)?;
+    Ok((variables, object))
+}
+
+/// The kind of program of a section, and the flags that it is loaded with.
+pub(super) fn kind(section: &ProgramSection) -> (ProgramKind, u32) {
+    match section {
+        ProgramSection::Xdp { frags: true, .. } => (ProgramKind::Xdp, TAKES_FRAGMENTS),
+        ProgramSection::Xdp { .. } => (ProgramKind::Xdp, 0),
+        ProgramSection::RawTracePoint => (ProgramKind::RawTracepoint, 0),
+        _ => (ProgramKind::Syscall, SLEEPABLE),
+    }
 }
 
 fn words_as_bytes(words: &[u64], length: usize) -> &[u8] {
@@ -346,7 +438,7 @@ fn words_as_bytes(words: &[u64], length: usize) -> &[u8] {
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), length.min(words.len() * 8)) }
 }
 
-fn debug_features() -> BtfFeatures {
+pub(super) fn debug_features() -> BtfFeatures {
     // All of them are older than live frames (5.18), which is what this module needs; 64-bit enumerations are 6.0.
     BtfFeatures::new(true, true, true, true, true, true, true, true)
 }

@@ -28,7 +28,7 @@ pub struct Program {
 }
 
 /// What the kernel has counted of a program, while some [`RunStatistics`] lived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Runs {
     pub count: u64,
     pub time: Nanoseconds,
@@ -42,6 +42,15 @@ impl Program {
         let information = syscall::program_information(descriptor.as_fd())
             .map_err(|error| Fault::because(format!("BPF program {name}"), error, "run as root, or with CAP_BPF"))?;
         Ok(Program { name: name.into(), kind, id: information.id, descriptor })
+    }
+
+    /// The same program once more.
+    pub(super) fn again(&self) -> Result<Program> {
+        let copied = self.descriptor.try_clone();
+        let descriptor = copied.map_err(|error| {
+            Fault::because(format!("BPF program {}", self.name), error, "raise the limit of descriptors")
+        })?;
+        Ok(Program { name: self.name.clone(), kind: self.kind, id: self.id, descriptor })
     }
 
     pub fn name(&self) -> &str {

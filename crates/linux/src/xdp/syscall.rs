@@ -10,6 +10,7 @@ pub(super) enum Command {
     MapLookup = 1,
     MapUpdate = 2,
     MapDelete = 3,
+    MapNext = 4,
     ProgramLoad = 5,
     ProgramRun = 10,
     ProgramOfId = 13,
@@ -18,6 +19,7 @@ pub(super) enum Command {
     DebugLoad = 18,
     MapFreeze = 22,
     LinkCreate = 28,
+    LinkUpdate = 29,
     EnableStatistics = 32,
     LinkDetach = 34,
 }
@@ -62,6 +64,7 @@ attributes! {
     DebugLoad { code: u64, log: u64, size: u32, log_size: u32, log_level: u32, padding: u32 }
     Descriptor { descriptor: u32 }
     LinkCreate { program: u32, target: u32, attach: u32, flags: u32 }
+    LinkUpdate { link: u32, program: u32, flags: u32, before: u32 }
     ProgramInformation {
         kind: u32, id: u32, tag: u64, jited_size: u32, translated_size: u32, jited: u64, translated: u64, load_time: u64,
         user: u32, maps: u32, map_ids: u64, name: [u8; 16], interface: u32, gpl: u32, device: u64, namespace: u64,
@@ -99,7 +102,10 @@ pub(super) fn make<A: Attributes>(command: Command, attributes: &mut A) -> io::R
             | Command::MapLookup
             | Command::MapUpdate
             | Command::MapDelete
+            | Command::MapNext
             | Command::MapFreeze
+            | Command::LinkUpdate
+            | Command::LinkDetach
     ));
     let descriptor = call(command, attributes)?;
     // SAFETY: these commands return a new descriptor, close-on-exec, that nobody else knows.

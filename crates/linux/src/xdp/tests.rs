@@ -66,6 +66,9 @@ fn words_and_a_ring_cross_between_user_space_and_programs() {
         assert_eq!(got, round * 3);
     }
     assert!(!output.poll() && !output.wait(Nanoseconds(1000)).unwrap());
+    let dump = object.dump("IN", 3, 1 << 10).unwrap();
+    assert!(dump.more && dump.entries[2].1.starts_with("{length 8, bytes [3"), "{dump:?}");
+    assert!(object.dump("IN", 8, 4).unwrap().entries.is_empty());
 }
 
 #[test]
@@ -193,4 +196,168 @@ fn a_mode_that_the_driver_lacks_is_a_fault_that_says_what_it_has() {
     let fault = Attachment::new(program, &loopback, XdpMode::Native).unwrap_err();
     assert!(fault.to_string().contains("offers generic mode only"), "{fault}");
     assert_eq!((veth.attached().unwrap(), loopback.attached().unwrap()), (vec![], vec![]));
+}
+
+fn at_b(lab: &Lab) -> Interface {
+    lab.inside(Host::B, || Interface::named(lab.interface(Host::B)).unwrap()).unwrap()
+}
+
+/// A body that counts frames by their number and returns a verdict.
+fn body(name: &str, verdict: u64) -> Object {
+    Loader::new(name, bpf::VERDICT.unwrap()).variable("VERDICT", &verdict.to_ne_bytes()).load().unwrap()
+}
+
+fn stage(object: &Object, place: usize, chains: u32) -> Stage<'_> {
+    let program = if object.has_program("verdict") { "verdict" } else { "count_frames" };
+    Stage { object, program, place, chains }
+}
+
+const PASS: u64 = 2;
+const DROP: u64 = 1;
+const ONLY_PASS: u32 = 1 << PASS;
+
+#[test]
+fn stages_run_in_order_until_a_verdict_ends_it_and_each_is_counted() {
+    let Some(echo) = echo() else { return };
+    let objects = [body("one", PASS), echo, body("three", DROP), body("four", 3)];
+    let mut frame = [7u8; 64];
+    (frame[12], frame[13], frame[23]) = (8, 0, 17);
+    for spin in [0u64, 3] {
+        objects.iter().filter(|o| o.has_program("verdict")).for_each(|o| o.set_variable("SPIN", spin).unwrap());
+        let run = |stages: &[Stage]| {
+            let (program, counts) = link(stages, 1, None).unwrap();
+            let verdict = program.try_frame(&frame).unwrap();
+            (verdict, stages.iter().map(|stage| counted(&counts, stage.place).unwrap()).collect::<Vec<_>>())
+        };
+        let passing: Vec<Stage> = (0..4).map(|n| stage(&objects[n], 9 - n, ONLY_PASS)).collect();
+        assert_eq!(run(&passing[..2]).0, 2);
+        let (verdict, counts) = run(&passing);
+        assert_eq!(verdict, 1, "DROP ends it");
+        assert_eq!(counts.iter().map(|counts| counts.runs).collect::<Vec<_>>(), [1, 1, 1, 0]);
+        assert_eq!(counts.iter().map(|counts| counts.timed.count).collect::<Vec<_>>(), [1, 1, 1, 0]);
+        assert_eq!((counts[0].verdicts, counts[2].verdicts), ([0, 0, 1, 0, 0], [0, 1, 0, 0, 0]));
+        let mut going_on = passing.clone();
+        going_on[2].chains |= 1 << DROP;
+        let (verdict, counts) = run(&going_on);
+        assert_eq!((verdict, counts[3].runs), (3, 1), "the last one's verdict is carried out");
+        let backwards: Vec<Stage> = passing.iter().rev().copied().collect();
+        assert_eq!(run(&backwards).0, 3);
+    }
+    let seen = |object: &Object| object.shared("SEEN").unwrap().value(0)[7].load(Ordering::Relaxed);
+    let shown = |object: &Object, name: &str| object.dump(name, 8, 1 << 10);
+    assert_eq!(shown(&objects[0], "SEEN").unwrap().entries, [("0".to_owned(), "[0 0 0 0 0 0 0 6]".to_owned())]);
+    assert_eq!(shown(&objects[2], "VERDICT").unwrap().entries, [("VERDICT".to_owned(), "1".to_owned())]);
+    assert!(shown(&objects[0], "OUT_first").unwrap_err().to_string().contains("no values to read"));
+    assert!(shown(&objects[0], "NONE").unwrap_err().to_string().contains("VERDICT"));
+    assert_eq!([seen(&objects[0]), seen(&objects[2]), seen(&objects[3])], [6, 4, 4]);
+}
+
+#[test]
+fn a_hook_holds_ten_and_says_so() {
+    let (Some(_), Some(lab)) = (echo(), lab()) else { return };
+    let objects: Vec<Object> = (0..11).map(|n| body(&format!("body{n}"), PASS)).collect();
+    let mut chain = Chain::new(at_b(&lab).into(), XdpMode::Native);
+    let stages: Vec<Stage> = objects.iter().enumerate().map(|(n, o)| stage(o, n, ONLY_PASS)).collect();
+    let fault = chain.set(&stages).unwrap_err();
+    assert!(fault.to_string().contains("11 programs are more than the 10"), "{fault}");
+    chain.set(&stages[..10]).unwrap();
+    assert_eq!(chain.prove().unwrap().unwrap().name.as_deref(), Some("plimsoll"));
+    chain.set(&[]).unwrap();
+    assert!(chain.is_empty() && chain.prove().unwrap().is_none());
+}
+
+/// Every datagram is numbered; a body of each generation is in the first place, and the last place counts what got there.
+#[test]
+fn under_load_every_frame_is_handled_by_the_old_programs_or_the_new_ones() {
+    let (Some(_), Some(lab)) = (echo(), lab()) else { return };
+    let mut chain = Chain::new(at_b(&lab).into(), XdpMode::Native);
+    let generations: Vec<Object> = (0..2).map(|n| body(&format!("generation{n}"), PASS)).collect();
+    let last = body("last", DROP);
+    let sum = |object: &Object| {
+        let seen = object.shared("SEEN").unwrap();
+        (1..256).map(|at| seen.value(0)[at].load(Ordering::Relaxed)).sum::<u64>()
+    };
+    chain.set(&[stage(&generations[0], 0, ONLY_PASS), stage(&last, 2, ONLY_PASS)]).unwrap();
+    let (stop, sent) = (std::sync::atomic::AtomicBool::new(false), std::sync::atomic::AtomicU64::new(0));
+    /// Also where a test fails.
+    struct Stop<'a>(&'a std::sync::atomic::AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+    let replaced = std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        scope.spawn(|| {
+            let send = || {
+                let socket = UdpSocket::bind((lab.address(Host::A), 0)).unwrap();
+                while !stop.load(Ordering::Acquire) {
+                    // A link's queue that is full drops frames before any program sees them.
+                    if sent.load(Ordering::Relaxed).saturating_sub(sum(&last)) >= 64 {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    // What the sender's own stack refuses is not sent.
+                    let number = 1 + (sent.load(Ordering::Relaxed) % 255) as u8;
+                    if socket.send_to(&[number], (lab.address(Host::B), 9)).is_ok() {
+                        sent.fetch_add(1, Ordering::Release);
+                    }
+                }
+            };
+            lab.inside(Host::A, send).unwrap();
+        });
+        let until = Instant::now() + Duration::from_secs(60);
+        let mut replaced = 0;
+        while replaced < 30 || sent.load(Ordering::Acquire) < 3_000 {
+            assert!(Instant::now() < until, "{replaced} replaced, {sent:?} sent");
+            let new = (replaced + 1) % 2;
+            chain.set(&[stage(&generations[new], new, ONLY_PASS), stage(&last, 2, ONLY_PASS)]).unwrap();
+            replaced += 1;
+        }
+        replaced
+    });
+    let sent = sent.load(Ordering::Acquire);
+    let until = Instant::now() + Duration::from_secs(20);
+    while sum(&last) < sent && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let handled: Vec<u64> = generations.iter().map(&sum).collect();
+    assert_eq!(sum(&last), sent, "a datagram was lost or seen twice in {replaced} replacements");
+    assert_eq!(handled.iter().sum::<u64>(), sent, "a datagram passed neither or both of {handled:?}");
+    assert!(handled.iter().all(|&handled| handled > 0), "{handled:?}");
+    let counts = |place| chain.counts(place).unwrap().unwrap();
+    // Other frames than datagrams come too.
+    assert!(counts(0).runs + counts(1).runs == counts(2).runs && counts(2).runs >= sent);
+    assert_eq!((counts(2) - counts(2)).runs, 0);
+}
+
+/// libxdp puts programs behind a dispatcher where the kernel takes type EXT, and else alone.
+#[test]
+fn programs_of_libxdp_are_named_and_neither_takes_the_hook_from_the_other() {
+    let (Some(_), Some(lab)) = (echo(), lab()) else { return };
+    let Some(loader) = skip::tool("xdp-loader") else { return };
+    let theirs = tempfile::NamedTempFile::with_suffix(".o").unwrap();
+    std::fs::write(theirs.path(), bpf::IDLE.unwrap()).unwrap();
+    let interface = at_b(&lab);
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(&loader);
+        command.args(arguments);
+        lab.enter(Host::B, &mut command).unwrap().output().unwrap()
+    };
+    let path = theirs.path().to_str().unwrap();
+    let load = ["load", "-m", "native", interface.name(), path];
+    let loaded = run(&load);
+    assert!(loaded.status.success(), "{loaded:?}");
+    let found = interface.attached().unwrap();
+    let ours = body("ours", PASS);
+    let mut chain = Chain::new(at_b(&lab).into(), XdpMode::Native);
+    let fault = chain.set(&[stage(&ours, 0, ONLY_PASS)]).unwrap_err();
+    let name = found[0].name.clone().unwrap();
+    assert!(name == "idle" || name == "xdp_dispatcher", "{name}");
+    assert!(fault.to_string().contains(&format!("program {} ({name}) in native mode", found[0].id)), "{fault}");
+    assert_eq!(interface.attached().unwrap(), found);
+    assert!(run(&["unload", interface.name(), "--all"]).status.success());
+    chain.set(&[stage(&ours, 0, ONLY_PASS)]).unwrap();
+    assert!(!run(&load).status.success(), "a link is not replaced");
+    chain.prove().unwrap();
 }

@@ -128,6 +128,8 @@ pub enum Item {
     DevicePost,
     /// Work of an offcode for a message, where its manifest does not say.
     Work,
+    /// One way of a short message to another host, beside the core time of both ends.
+    Transit,
 }
 
 impl Item {
@@ -149,6 +151,7 @@ impl fmt::Display for Item {
             Item::Entry(body) => write!(f, "a call of a {body} body"),
             Item::DevicePost => f.write_str("handing a message to a network device"),
             Item::Work => f.write_str("an offcode's work for a message"),
+            Item::Transit => f.write_str("the way of a message to another host"),
         }
     }
 }
@@ -280,7 +283,18 @@ impl Costs {
 
     /// Core time of a short message between two sites, or within one, both ends together.
     pub fn crossing(&self, one: &Site, other: &Site) -> Cost {
-        self.get(&if one == other { Item::Call } else { Item::crossing(one.kind(), other.kind()) })
+        let beside = one.agent().zip(other.agent()).is_some_and(|((one, _), (other, _))| one == other);
+        self.get(&match () {
+            () if one == other => Item::Call,
+            // Two cores of one agent share memory there.
+            () if beside => Item::crossing(SiteKind::App, SiteKind::Core),
+            () => Item::crossing(one.kind(), other.kind()),
+        })
+    }
+
+    /// An interval that was got elsewhere: where costs like `item` are taken at an end of theirs, the same end of it.
+    pub fn placed(&self, item: &Item, interval: Interval) -> Interval {
+        self.corner.map_or(interval, |corner| corner.of(item, interval))
     }
 
     fn measured(&self, item: &Item, size: Bytes) -> Option<Cost> {

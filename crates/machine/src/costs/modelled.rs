@@ -17,6 +17,7 @@ pub(super) fn cost(item: &Item) -> Option<Cost> {
             (150.0, 1_000.0, "an array that both map, and a program that polls it")
         }
         Item::Crossing(..) => (50.0, 400.0, "a cache line between two cores"),
+        Item::Transit => (5_000.0, 100_000.0, "a network, and threads that wake at both ends"),
         Item::Work => (100.0, 2_500.0, "an assumption: the manifest does not say"),
         Item::Entry(BodyKind::Native) => (5.0, 80.0, "a call through a table, and the loop around it"),
         Item::Entry(BodyKind::Wasm) => (40.0, 350.0, "a call into a sandbox of wasmtime, arguments copied in"),

@@ -19,6 +19,7 @@ fn problem(softirqs: [&[f64]; 2], computing: &[f64]) -> Problem {
             core: CoreId(core as u32),
             softirq: *softirq,
             free: 1.0,
+            far: false,
         };
         cores.iter().enumerate().map(spot)
     });

@@ -7,26 +7,39 @@ use std::path::{Path, PathBuf};
 use machine::{Fault, Result};
 
 use super::{Depot, Named, ODF, Stored, clashes, package};
+use crate::manifest::Body;
 
 /// Copies that were begun are called `.NAME.PID.installing`.
 const PARTIAL: &str = ".installing";
 
-pub(super) fn install(depot: &Depot, folder: &Path) -> Result<Stored> {
+/// `replaces` where the package of the same offcode that is there gives way.
+pub(super) fn install(depot: &Depot, folder: &Path, replaces: bool) -> Result<Stored> {
     let new = package(folder).map_err(super::Refused::fault)?;
-    let name = &new.manifest.package.name;
+    let (name, guid) = (&new.manifest.package.name, new.manifest.package.guid);
     let to = depot.folder.join(name);
-    if let Some(there) = depot.by_name(name) {
+    let there = depot.by_name(name);
+    let gives_way = |stored: &Stored| replaces && stored.manifest.package.guid == guid;
+    if let Some(there) = there.filter(|there| !gives_way(there)) {
         let cause = format!("version {} is installed already", there.manifest.package.version);
         return Err(Fault::new(format!("package {name}"), cause, format!("remove {} first", to.display())));
     }
-    let all =
-        depot.packages.iter().map(Stored::named).chain([Named { manifest: &new.manifest, place: display(&new.odf()) }]);
+    let others = depot.packages.iter().filter(|other| there.is_none_or(|there| there.folder != other.folder));
+    let all = others.map(Stored::named).chain([Named { manifest: &new.manifest, place: display(&new.odf()) }]);
     if let Some(clash) = clashes(all).into_iter().next() {
         return Err(clash);
     }
     remove_stale(&depot.folder);
     let partial = depot.folder.join(format!(".{name}.{}{PARTIAL}", std::process::id()));
-    let done = copy(&new, &partial).and_then(|()| fs::rename(&partial, &to)).and_then(|()| sync(&depot.folder));
+    let aside = depot.folder.join(format!(".{name}.old.{}{PARTIAL}", std::process::id()));
+    let swap = || match there {
+        None => fs::rename(&partial, &to),
+        Some(_) => {
+            fs::rename(&to, &aside)?;
+            fs::rename(&partial, &to).inspect_err(|_| drop(fs::rename(&aside, &to)))
+        }
+    };
+    let done = copy(&new, &partial).and_then(|()| swap()).and_then(|()| sync(&depot.folder));
+    let _ = fs::remove_dir_all(&aside);
     if let Err(error) = done {
         let _ = fs::remove_dir_all(&partial);
         let next = "check that the depot's folder can be written, has room and no package of this name";
@@ -38,7 +51,7 @@ pub(super) fn install(depot: &Depot, folder: &Path) -> Result<Stored> {
 
 fn copy(new: &Stored, to: &Path) -> io::Result<()> {
     fs::create_dir(to)?;
-    let files = new.manifest.package.bodies.iter().filter_map(|body| body.file.as_deref());
+    let files = new.manifest.package.bodies.iter().flat_map(Body::files);
     for file in files.chain([ODF]) {
         fs::copy(new.folder.join(file), to.join(file))?;
         sync(&to.join(file))?;

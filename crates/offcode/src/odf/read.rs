@@ -45,6 +45,7 @@ pub(super) fn manifest(root: &Element, mistakes: &mut Vec<Mistake>) -> Manifest 
             interfaces: Vec::new(),
             bodies: Vec::new(),
             attributes: Vec::new(),
+            state: StateKind::default(),
         }),
         hardware: hardware.unwrap_or_default(),
         software: software.unwrap_or_default(),
@@ -63,7 +64,7 @@ impl Reader<'_> {
     }
 
     fn package(&mut self, element: &Element) -> Package {
-        self.attributes(element, &["guid", "name", "version"]);
+        self.attributes(element, &["guid", "name", "version", "state"]);
         let guid = self.guid(element, "guid");
         let name = self.matching(element, "name", "example.filter", is_dotted, NAME_RULE);
         let version = self.matching(
@@ -101,7 +102,8 @@ impl Reader<'_> {
         }
         let attributes = of(element, "attribute").map(|attribute| self.attribute(attribute)).collect();
         self.once(of(element, "attribute"), "name", "attribute");
-        Package { guid, name, version, description, interfaces, bodies, attributes }
+        let state = self.one_of(element, "state", STATES, Some(StateKind::default())).unwrap_or_default();
+        Package { guid, name, version, description, interfaces, bodies, attributes, state }
     }
 
     fn interface(&mut self, element: &Element) -> Interface {
@@ -129,7 +131,7 @@ impl Reader<'_> {
     }
 
     fn body(&mut self, kind: BodyKind, element: &Element) -> Body {
-        self.children(element, &[]);
+        self.children(element, if kind == BodyKind::Native { &["file"] } else { &[] });
         let (known, sites): (&[&str], _) = match kind {
             BodyKind::Native => (&["sites"], USER_SITES),
             BodyKind::Wasm => (&["file", "sites"], USER_SITES),
@@ -138,20 +140,16 @@ impl Reader<'_> {
         if kind == BodyKind::Native
             && let Some(file) = element.attributes.iter().find(|attribute| attribute.name == "file")
         {
-            let next = "leave file out, or write <wasm file=\"...\" .../> for a sandboxed body";
-            self.mistake(
-                file.at.clone(),
-                "a native body has no file: it is linked into the program that hosts it",
-                next,
-            );
+            let next = "write <native sites=\"...\"><file target=\"...\" name=\"...\" sha256=\"...\"/></native>, or leave \
+                        file out where it is linked into the program that hosts it";
+            self.mistake(file.at.clone(), "a native body has a file for each kind of machine", next);
             self.attributes(element, &["file", "sites"]);
         } else {
             self.attributes(element, known);
         }
         let file = (kind != BodyKind::Native).then(|| {
             let example = if kind == BodyKind::Wasm { "filter.wasm" } else { "filter.o" };
-            let rule = "name a file beside odf.xml: letters, digits, _ . and -, no folder";
-            self.matching(element, "file", example, |name| is_file_name(name) && name != "odf.xml", rule)
+            self.file(element, "file", example)
         });
         let program = (kind == BodyKind::Bpf).then(|| Program {
             name: self.matching(element, "program", "filter", is_identifier, "name the C function in the object"),
@@ -161,7 +159,26 @@ impl Reader<'_> {
             BodyKind::Bpf => vec![SiteKind::Xdp],
             _ => self.some_of(element, "sites", sites),
         };
-        Body { kind, file, sites, program }
+        let libraries = of(element, "file").map(|library| self.library(library)).collect();
+        self.once(of(element, "file"), "target", "file");
+        Body { kind, file, libraries, sites, program }
+    }
+
+    fn library(&mut self, element: &Element) -> Library {
+        self.attributes(element, &["target", "name", "sha256"]);
+        self.children(element, &[]);
+        let rule = "name the machine as the compiler does: x86_64-unknown-linux-gnu";
+        let target = self.matching(element, "target", "x86_64-unknown-linux-gnu", is_triple, rule);
+        let file = self.file(element, "name", "libfilter.so");
+        let rule = "write the 64 digits that `sha256sum FILE` prints";
+        let digest = self.matching(element, "sha256", "...", |text| text.parse::<Digest>().is_ok(), rule);
+        Library { target, file, digest: digest.parse().unwrap_or(Digest([0; 32])) }
+    }
+
+    /// The name of a file beside the ODF.
+    fn file(&mut self, element: &Element, attribute: &'static str, example: &str) -> String {
+        let rule = "name a file beside odf.xml: letters, digits, _ . and -, no folder";
+        self.matching(element, attribute, example, |name| is_file_name(name) && name != "odf.xml", rule)
     }
 
     fn attribute(&mut self, element: &Element) -> (String, String) {

@@ -3,7 +3,7 @@
 use machine::{SiteKind, XdpMode};
 
 use crate::channel::{Cast, Content, Delivery, Policy, Synchronization};
-use crate::manifest::{BodyKind, Constraint, ProgramRole};
+use crate::manifest::{BodyKind, Constraint, ProgramRole, StateKind};
 
 /// An enumeration's values with their spelling.
 pub(super) type Words<T> = [(&'static str, T)];
@@ -16,6 +16,8 @@ pub(super) const SITES: &Words<SiteKind> =
 pub(super) const USER_SITES: &Words<SiteKind> =
     &[("app", SiteKind::App), ("core", SiteKind::Core), ("agent", SiteKind::Agent)];
 pub(super) const ROLES: &Words<ProgramRole> = &[("hook", ProgramRole::Hook), ("producer", ProgramRole::Producer)];
+pub(super) const STATES: &Words<StateKind> =
+    &[("fixed-place", StateKind::FixedPlace), ("none", StateKind::None), ("saved", StateKind::Saved)];
 pub(super) const MODES: &Words<XdpMode> =
     &[("native", XdpMode::Native), ("generic", XdpMode::Generic), ("hardware", XdpMode::Hardware)];
 pub(super) const CONSTRAINTS: &Words<Constraint> =
@@ -26,7 +28,8 @@ pub(super) const DELIVERIES: &Words<Delivery> =
 pub(super) const SYNCHRONIZATIONS: &Words<Synchronization> =
     &[("poll", Synchronization::Poll), ("blocking", Synchronization::Blocking)];
 pub(super) const CONTENTS: &Words<Content> = &[("calls", Content::Calls), ("messages", Content::Messages)];
-pub(super) const POLICIES: &Words<Policy> = &[("zero-copy", Policy::ZeroCopy), ("copy", Policy::Copy)];
+pub(super) const POLICIES: &Words<Policy> =
+    &[("any", Policy::Any), ("zero-copy", Policy::ZeroCopy), ("copy", Policy::Copy)];
 
 pub(super) fn word<T: PartialEq>(words: &Words<T>, value: T) -> &'static str {
     words.iter().find(|(_, of)| *of == value).map_or("?", |(word, _)| word)
@@ -78,6 +81,14 @@ pub(super) fn is_version(text: &str) -> bool {
             let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'+' | b'-');
             all(rest, allowed, allowed)
         })
+}
+
+/// Two to five words with hyphens between them, as `x86_64-unknown-linux-gnu`; 64 characters at most.
+pub(super) fn is_triple(text: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.');
+    text.len() <= 64
+        && (2..=5).contains(&text.split('-').count())
+        && text.split('-').all(|word| all(word, allowed, allowed))
 }
 
 /// A file beside the ODF: `[A-Za-z0-9_][A-Za-z0-9._-]{0,127}`, which leaves no way out of the package.

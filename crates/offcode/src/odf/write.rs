@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::vocabulary::*;
 use crate::channel::Specification;
-use crate::manifest::{Body, BodyKind, Manifest, Package, Requirement, Software, Target};
+use crate::manifest::{Body, BodyKind, Library, Manifest, Package, Requirement, Software, StateKind, Target};
 
 pub(super) fn document(manifest: &Manifest) -> String {
     let mut page = Page { text: String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"), depth: 0 };
@@ -25,8 +25,11 @@ struct Page {
 
 impl Page {
     fn package(&mut self, package: &Package) {
-        let Package { guid, name, version, description, interfaces, bodies, attributes } = package;
-        let identity = [("guid", guid.to_string()), ("name", name.clone()), ("version", version.clone())];
+        let Package { guid, name, version, description, interfaces, bodies, attributes, state } = package;
+        let mut identity = vec![("guid", guid.to_string()), ("name", name.clone()), ("version", version.clone())];
+        if *state != StateKind::default() {
+            identity.push(("state", word(STATES, *state).into()));
+        }
         self.open("package", &identity);
         self.begin("description", &[]);
         self.text.push('>');
@@ -64,7 +67,16 @@ impl Page {
             let sites: Vec<&str> = body.sites.iter().map(|site| word(SITES, *site)).collect();
             attributes.push(("sites", sites.join(" ")));
         }
-        self.empty(word(BODIES, body.kind), &attributes);
+        let name = word(BODIES, body.kind);
+        if body.libraries.is_empty() {
+            return self.empty(name, &attributes);
+        }
+        self.open(name, &attributes);
+        for Library { target, file, digest } in &body.libraries {
+            let library = [("target", target.clone()), ("name", file.clone()), ("sha256", digest.to_string())];
+            self.empty("file", &library);
+        }
+        self.close(name);
     }
 
     fn hardware(&mut self, targets: &[Target]) {

@@ -28,7 +28,7 @@ fn size(least: u64) -> impl Strategy<Value = Bytes> {
 }
 
 fn specification() -> impl Strategy<Value = Specification> {
-    let buffers = (2..=16u32, size(1), select(vec![Policy::ZeroCopy, Policy::Copy]))
+    let buffers = (2..=16u32, size(1), select(vec![Policy::Any, Policy::ZeroCopy, Policy::Copy]))
         .prop_map(|(power, size, policy)| Buffers { count: 1 << power, size, policy });
     (
         select(vec![Cast::Unicast, Cast::Multicast]),
@@ -58,8 +58,11 @@ fn bodies_and_hardware() -> impl Strategy<Value = (Vec<Body>, Vec<Target>)> {
         [FILE, FILE],
         IDENTIFIER,
         any::<bool>(),
+        btree_map("[a-z0-9_]{1,6}-[a-z]{1,9}(-[a-z]{1,5}){0,3}", (FILE, any::<[u8; 32]>()), 0..3),
     );
-    let bodies = bodies.prop_map(|(kinds, sites, files, name, producer)| {
+    let bodies = bodies.prop_map(|(kinds, sites, files, name, producer, libraries)| {
+        let library = |(target, (file, digest))| Library { target, file, digest: Digest(digest) };
+        let libraries: Vec<Library> = libraries.into_iter().map(library).collect();
         let body = |kind| Body {
             kind,
             file: match kind {
@@ -67,6 +70,7 @@ fn bodies_and_hardware() -> impl Strategy<Value = (Vec<Body>, Vec<Target>)> {
                 BodyKind::Wasm => Some(files[0].clone()),
                 BodyKind::Bpf => Some(files[1].clone()),
             },
+            libraries: if kind == BodyKind::Native { libraries.clone() } else { Vec::new() },
             sites: if kind == BodyKind::Bpf { vec![SiteKind::Xdp] } else { sites.clone() },
             program: (kind == BodyKind::Bpf).then(|| Program {
                 name: name.clone(),
@@ -120,9 +124,15 @@ pub fn manifest() -> impl Strategy<Value = Manifest> {
     let version = r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}([+-][0-9A-Za-z.+-]{1,6})?";
     let attributes = btree_map(DOTTED, TEXT, 0..4);
     let priority = option::of(0..=1000u32);
-    let identity = (guid(), DOTTED, version, TEXT, attributes, priority);
+    let state = select(vec![StateKind::FixedPlace, StateKind::None, StateKind::Saved]);
+    let identity = (guid(), DOTTED, version, TEXT, attributes, priority, state);
     (identity, interfaces, bodies_and_hardware(), software()).prop_map(
-        |((guid, name, version, description, attributes, priority), interfaces, (bodies, hardware), software)| {
+        |(
+            (guid, name, version, description, attributes, priority, state),
+            interfaces,
+            (bodies, hardware),
+            software,
+        )| {
             let priority = priority.map(|priority| (offcode::OFFLOAD_PRIORITY.to_owned(), priority.to_string()));
             let interface = |(guid, (name, methods)): (Guid, (String, std::collections::BTreeMap<String, ()>))| {
                 Interface { guid, name, methods: methods.into_keys().collect() }
@@ -136,6 +146,7 @@ pub fn manifest() -> impl Strategy<Value = Manifest> {
                     interfaces: interfaces.into_iter().map(interface).collect(),
                     bodies,
                     attributes: attributes.into_iter().chain(priority).collect(),
+                    state,
                 },
                 hardware,
                 software,

@@ -12,6 +12,25 @@ use proptest::prelude::*;
 const EXAMPLE: &str = include_str!("example.xml");
 
 #[test]
+fn a_part_is_found_where_it_stands() {
+    use machine::{BodyKind, SiteKind};
+    use offcode::odf::{Part, place};
+    let text = EXAMPLE.as_bytes();
+    let environment = "c4b7e1d2-88a4-4e0b-a2f7-90d51c6e4f03".parse().unwrap();
+    for (part, line, column) in [
+        (Part::Body(BodyKind::Wasm), 14, 6),
+        (Part::Hardware, 20, 4),
+        (Part::Target(SiteKind::Xdp), 23, 6),
+        (Part::Environment(environment), 28, 6),
+        (Part::Peer("report".into()), 32, 6),
+    ] {
+        assert_eq!(place(text, &part), Some((line, column)), "{part:?}");
+    }
+    assert_eq!(place(text, &Part::Peer("none".into())), None);
+    assert_eq!(place(b"<odf", &Part::Hardware), None);
+}
+
+#[test]
 fn the_example_is_written_as_it_stands() {
     let manifest = odf::read(EXAMPLE.as_bytes()).unwrap_or_else(|problems| panic!("{problems}"));
     let without_comments: String =

@@ -38,6 +38,22 @@ fn mistakes() -> Vec<Mistake> {
     add(false, "an attribute's name twice", &[("name=\"rule\"", "name=\"OFFLOAD_PRIORITY\"")]);
     add(false, "a native body with a file", &[("<native sites", "<native file=\"x.so\" sites")]);
     add(false, "a native body at the driver hook", &[("<native sites=\"app core\"", "<native sites=\"app xdp\"")]);
+    add(false, "a library for no kind of machine", &[("target=\"x86_64-unknown-linux-gnu\"", "target=\"x86_64\"")]);
+    add(false, "a library above the package", &[("libfilter.so", "../libfilter.so")]);
+    add(
+        false,
+        "a library without its hash",
+        &[(" sha256=\"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"", "")],
+    );
+    add(false, "a hash that is cut", &[("0f00a08", "0f00a")]);
+    add(
+        false,
+        "two libraries for one kind of machine",
+        &[(
+            "    </native>",
+            "      <file target=\"x86_64-unknown-linux-gnu\" name=\"other.so\" sha256=\"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"/>\n    </native>",
+        )],
+    );
     add(false, "a wasm body without a file", &[(" file=\"filter.wasm\"", "")]);
     add(false, "a bpf body without a program", &[(" program=\"filter\"", "")]);
     add(false, "a role that is not known", &[("role=\"hook\"", "role=\"tail\"")]);
@@ -70,7 +86,7 @@ fn mistakes() -> Vec<Mistake> {
     add(
         false,
         "a body of a kind twice",
-        &[("<native sites=\"app core\"/>", "<native sites=\"app\"/><native sites=\"core\"/>")],
+        &[("<native sites=\"app core\">", "<native sites=\"app\"/><native sites=\"core\">")],
     );
     add(true, "a target that no body is for", &[("sites=\"app core agent\"", "sites=\"app core\"")]);
     add(true, "a priority beyond its range", &[("value=\"300\"", "value=\"3000\"")]);

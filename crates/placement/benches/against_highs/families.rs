@@ -3,8 +3,8 @@
 use machine::{Bytes, CoreId, Site};
 use placement::layout::{Candidate, Crossing, Layout, Load, Place, Tie, Unit, UnitIndex};
 
-pub const FAMILIES: [&str; 8] =
-    ["loose", "tight", "very-tight", "no-links", "link-heavy", "pull-groups", "gang", "chains"];
+pub const FAMILIES: [&str; 9] =
+    ["loose", "tight", "very-tight", "no-links", "link-heavy", "pull-groups", "gang", "chains", "polling"];
 
 #[derive(Clone, Copy)]
 pub struct Size {
@@ -36,7 +36,7 @@ pub fn family(name: &str, size: Size, seed: u64) -> Layout {
     let mut layout = Layout::default();
     // Mean load of a unit at its sites, and how full the sites become.
     let fill = match name {
-        "loose" | "chains" => 0.3,
+        "loose" | "chains" | "polling" => 0.3,
         "very-tight" => 0.97,
         "pull-groups" => 0.85,
         _ => 0.92,
@@ -49,8 +49,17 @@ pub fn family(name: &str, size: Size, seed: u64) -> Layout {
             2 => Site::Agent("dpu".into()),
             n => Site::Core(CoreId(n as u32)),
         };
+        // A core of its own polls: it burns, whatever it is given.
+        let (price, opening) = if name == "polling" && site > 2 { (0.0, 1.0) } else { (1.0, 0.0) };
         let memory = Bytes((fair * 64e6 * dice.between(1.1, 1.6)) as u64);
-        layout.sites.push(Candidate { site: kind, capacity: Load(0.0), memory, slots: (2.0 * fair) as usize + 2 });
+        layout.sites.push(Candidate {
+            site: kind,
+            capacity: Load(0.0),
+            memory,
+            slots: (2.0 * fair) as usize + 2,
+            price,
+            opening,
+        });
     }
     let mut least = 0.0;
     for unit in 0..units {

@@ -109,9 +109,20 @@ fn mps(layout: &Layout) -> String {
                 let need = [load.0, unit.memory.0 as f64 * 1e-6, 1.0];
                 let mut entries = vec![(one, 1.0)];
                 entries.extend(rooms[site].into_iter().zip(need));
-                program.columns.push((f64::from(unit.priority) / 100.0 * load.0, entries, true));
+                let price = layout.sites[site].price;
+                program.columns.push((f64::from(unit.priority) / 100.0 * price * load.0, entries, true));
                 x[u][site] = Some(program.columns.len() - 1);
             }
+        }
+    }
+    // A site is open where any unit is.
+    for (site, candidate) in layout.sites.iter().enumerate().filter(|(_, candidate)| candidate.opening > 0.0) {
+        program.columns.push((candidate.opening, Vec::new(), true));
+        let open = program.columns.len() - 1;
+        for column in x.iter().filter_map(|of_unit| of_unit[site]) {
+            let row = program.row('L', 0.0);
+            program.put(row, column, 1.0);
+            program.put(row, open, -1.0);
         }
     }
     for tie in &layout.constraints {

@@ -41,6 +41,8 @@ pub fn small(seed: u64, units: usize, sites: usize, tightness: usize) -> Layout 
             },
             memory: if tightness < 3 { Bytes(u64::MAX) } else { Bytes((fair * 50.0 * (spare + 0.5)) as u64) },
             slots: if dice.roll(12) < tightness { 1 + dice.roll(units + 1) } else { usize::MAX },
+            price: [1.0, 1.0, 0.0, 0.3][dice.roll(4)],
+            opening: [0.0, 0.2, 1.0, 2.0][dice.roll(4)] * dice.share(),
         });
     }
     for unit in 0..units {

@@ -76,13 +76,18 @@ pub fn cost(layout: &Layout, at: &[SiteIndex]) -> f64 {
     let mut cost = 0.0;
     for (unit, site) in layout.units.iter().zip(at) {
         if let Place::Possible(load) = unit.places[site.0] {
-            cost += f64::from(unit.priority) / 100.0 * load.0;
+            cost += f64::from(unit.priority) / 100.0 * layout.sites[site.0].price * load.0;
         }
     }
     for channel in &layout.channels {
         let (from, to) = (channel.from.0, channel.to.0);
         let weight = f64::from(layout.units[from].priority.max(layout.units[to].priority)) / 100.0;
         cost += weight * channel.rate * layout.crossing_ns[at[from].0][at[to].0] * 1e-9;
+    }
+    for (site, candidate) in layout.sites.iter().enumerate() {
+        if at.iter().any(|here| here.0 == site) {
+            cost += candidate.opening;
+        }
     }
     cost
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use machine::{CoreId, Fault, Result, Site, count};
 use offcode::Registry;
+use offcode::manifest::Digest;
 use runtime::agent::{Agent, DEFAULT_PORT, Limits, Options, keys, sparing};
 use runtime::site::SiteDriver;
 use runtime::site::app::AppSite;
@@ -31,12 +32,17 @@ pub struct Arguments {
     /// Folder that `plimsoll agent keys` made for this host [default: `agent` in the user's folder of keys]
     #[arg(long, value_name = "FOLDER")]
     keys: Option<PathBuf>,
-    /// Core that runs the offcodes, polling all the time; without it they run in a thread that sleeps when idle
-    #[arg(long, value_name = "CORE")]
-    core: Option<u32>,
+    /// Cores that run the offcodes, polling all the time, the first as agent:HOST and each as agent:HOST/core:N; without
+    /// them they run in a thread that sleeps when idle
+    #[arg(long, alias = "core", value_name = "CORE", value_delimiter = ',')]
+    cores: Vec<u32>,
     /// Bound to change, as NAME=NUMBER; may be repeated
     #[arg(long, value_name = "NAME=NUMBER", value_parser = limit, long_help = limits())]
     limit: Vec<(String, u64)>,
+    /// SHA-256 of packaged native bodies that clients may bring, as `plimsoll offcode package` prints them; they run
+    /// unsandboxed, with all rights of this agent
+    #[arg(long, value_name = "HASH", value_delimiter = ',', value_parser = str::parse::<Digest>)]
+    native: Vec<Digest>,
 }
 
 #[derive(clap::Subcommand)]
@@ -111,30 +117,34 @@ fn serve(arguments: &Arguments) -> Result<ExitCode> {
     for (name, number) in &arguments.limit {
         limits.set(name, *number)?;
     }
+    limits.native = arguments.native.clone();
     let log: Log = Arc::new(|line: &str| eprintln!("plimsoll agent: {line}"));
     let origin = Instant::now();
     let offcodes = sparing(log.clone());
     // What keeps this thread off the offcodes' core lives as long as the agent.
-    let (site, _excluded): (Box<dyn SiteDriver>, _) = match arguments.core {
-        Some(core) => {
-            let (site, excluded) = CoreSite::open(CoreId(core), origin, offcodes)?;
-            for note in &site.placed().notes {
-                log(note);
-            }
-            (Box::new(site), excluded)
+    let mut sites: Vec<Box<dyn SiteDriver>> = Vec::new();
+    let mut excluded = Vec::new();
+    for (n, &core) in arguments.cores.iter().enumerate() {
+        if arguments.cores[..n].contains(&core) {
+            return Err(Fault::new(format!("core {core}"), "it is named twice", "name each core once"));
         }
-        None => (Box::new(AppSite::new(Residents::new(Site::App, origin, offcodes))), None),
-    };
+        let (site, off) = CoreSite::open(CoreId(core), origin, offcodes.clone())?;
+        for note in &site.placed().notes {
+            log(note);
+        }
+        excluded.extend(off);
+        sites.push(Box::new(site));
+    }
+    if sites.is_empty() {
+        sites.push(Box::new(AppSite::new(Residents::new(Site::App, origin, offcodes))));
+    }
     linux::signal::watch()?;
     // So that one client does not use up the descriptors of all.
     linux::shortage::raise_descriptor_limit();
-    let runs_on = site.site().clone();
     let options = Options { listen: arguments.listen, keys, limits };
-    let agent = Agent::bind(&options, built_in(), site, move |line| log(line))?;
-    let whereabouts = match runs_on {
-        Site::Core(core) => format!("on {core}"),
-        _ => "in its own thread".to_owned(),
-    };
+    let agent = Agent::bind(&options, built_in(), sites, move |line| log(line))?;
+    let cores: Vec<String> = arguments.cores.iter().map(|core| CoreId(*core).to_string()).collect();
+    let whereabouts = if cores.is_empty() { "in its own thread".into() } else { format!("on {}", cores.join(", ")) };
     print(&format!("plimsoll agent: offcodes run {whereabouts}; listening on {}\n", agent.address()?))?;
     let summary = agent.run(linux::signal::interrupted)?;
     let refused: Vec<String> = summary.refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();

@@ -1,71 +1,133 @@
-//! What offcodes are expected to take, in the ledger before they start, and what came beside it.
+//! What offcodes are expected to take and to be given, in the ledger before they start, and what came beside it; and what
+//! earlier runs tell a plan by it.
 
 use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use attach::control::Report;
 use experiment::ledger::{Kind, Ledger, Outcome, Prediction, Subject};
 use experiment::statistics::predictive_interval;
-use machine::{Nanoseconds, Result};
-use runtime::control::Report;
+use machine::costs::Interval;
+use machine::{Nanoseconds, Result, Site};
 use runtime::expectation::Expectation;
+use runtime::measured::{Build, RATE, Told, rate_on, time_at, work_at};
+use runtime::site::Evidence;
 
 /// Of fewer timed uses the first ones, with cold caches, would tell.
 const USES: u64 = 32;
 /// Outcomes of which the next one can be told, sharper than from costs.
 const RUNS: usize = 3;
 
-/// Stores what is expected of each offcode of an application, by its earlier runs or else by the costs, unless the same
-/// still waits for an outcome.
+/// How far off one or two runs may be.
+const FEW: f64 = 2.0;
+
+/// What earlier runs of an application measured, for plans.
+pub fn told(ledger: &Ledger, application: &str) -> impl Fn(&Build, &str) -> Option<Told> {
+    move |build, quantity| {
+        let outcomes = earlier(ledger, &subject(application, build), quantity);
+        let interval = match outcomes.as_slice() {
+            [] => return None,
+            few if few.len() < RUNS => {
+                let middle = (few.iter().map(|value| value.ln()).sum::<f64>() / few.len() as f64).exp();
+                Interval { low: middle / FEW, middle, high: middle * FEW }
+            }
+            all => predictive_interval(all)?,
+        };
+        Some(Told { interval, how: machine::count::of(outcomes.len() as u64, "earlier run") })
+    }
+}
+
+/// Stores what is expected of each offcode of an application, by its earlier runs or else by costs and what is stated,
+/// unless the same still waits for an outcome.
 ///
 /// # Errors
 /// The ledger cannot be written.
 pub fn predict(ledger: &mut Ledger, application: &str, expected: &[Expectation]) -> Result<()> {
     for of in expected {
-        let (subject, quantity) = (subject(application, of), quantity(of));
-        let earlier = earlier(ledger, &subject, &quantity);
-        let told = if earlier.len() < RUNS { None } else { predictive_interval(&earlier) };
-        let (expected, because) = match told {
-            Some(interval) => (interval, format!("{} earlier runs", earlier.len())),
-            None => (of.time, of.because.clone()),
-        };
-        let prediction = Prediction {
-            id: 0,
-            made: now(),
-            kind: Kind::Offcode,
-            subject,
-            quantity,
-            expected,
-            because,
-            choice: Some(of.site.to_string()),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
-        let same = |open: &Prediction| {
-            (&open.subject, &open.quantity, open.expected)
-                == (&prediction.subject, &prediction.quantity, prediction.expected)
-        };
-        if !ledger.open_predictions().any(same) {
-            ledger.predict(prediction)?;
+        let site = &of.site;
+        predict_one(
+            ledger,
+            Kind::Offcode,
+            subject(application, &of.build),
+            time_at(site),
+            (of.time, &of.because),
+            site,
+        )?;
+        predict_one(
+            ledger,
+            Kind::Offcode,
+            subject(application, &of.build),
+            work_at(site),
+            (of.work, &of.because),
+            site,
+        )?;
+        for (quantity, rate) in &of.rates {
+            let stated = (*rate, "what the application and the manifests state");
+            predict_one(ledger, Kind::Rate, subject(application, &of.whole), quantity.clone(), stated, site)?;
         }
     }
     Ok(())
 }
 
-/// Holds what the sites timed against it, of offcodes that still run. Returns a sentence for each outcome.
+fn predict_one(
+    ledger: &mut Ledger,
+    kind: Kind,
+    subject: Subject,
+    quantity: String,
+    (by_costs, because): (Interval, &str),
+    site: &Site,
+) -> Result<()> {
+    let earlier = earlier(ledger, &subject, &quantity);
+    let told = if earlier.len() < RUNS { None } else { predictive_interval(&earlier) };
+    let (expected, because) = match told {
+        Some(interval) => (interval, format!("{} earlier runs", earlier.len())),
+        None => (by_costs, because.to_owned()),
+    };
+    let (choice, version) = (Some(site.to_string()), env!("CARGO_PKG_VERSION").to_owned());
+    let prediction = Prediction { id: 0, made: now(), kind, subject, quantity, expected, because, choice, version };
+    let same = |open: &Prediction| {
+        (&open.subject, &open.quantity, open.expected)
+            == (&prediction.subject, &prediction.quantity, prediction.expected)
+    };
+    if !ledger.open_predictions().any(same) {
+        ledger.predict(prediction)?;
+    }
+    Ok(())
+}
+
+/// Holds what the sites timed and counted against it, of offcodes that still run. Returns a sentence for each time.
 ///
 /// # Errors
 /// The ledger cannot be written.
 pub fn settle(ledger: &mut Ledger, expected: &[Expectation], last: &Report) -> Result<Vec<String>> {
     let mut said = Vec::new();
     for of in expected {
-        let running = last.offcodes.iter().find(|running| running.offcode == of.offcode);
-        let timed = running.and_then(|running| running.evidence.as_ref().ok()?.timed);
-        let Some(timed) = timed.filter(|timed| timed.uses >= USES) else { continue };
-        let outcome =
-            Outcome { id: 0, came: now(), value: timed.each(), interval: None, source: "plimsoll run".to_owned() };
-        let settled = ledger.settle(&subject(&last.application, of), &quantity(of), &outcome)?;
-        said.extend(settled.last().map(|one| format!("{}: {}", of.offcode, one.against(outcome.value))));
+        let running = last.offcodes.iter().find(|running| running.offcode == of.build.offcode);
+        let Some(Ok(evidence)) = running.map(|running| &running.evidence) else { continue };
+        let subject_of = |build| subject(&last.application, build);
+        for (quantity, count) in counted(evidence) {
+            let value = count as f64 * 1e3 / last.running_ms.max(1) as f64;
+            settle_one(ledger, &subject_of(&of.whole), &quantity, value)?;
+        }
+        let Some(timed) = evidence.timed.filter(|timed| timed.uses >= USES) else { continue };
+        let settled = settle_one(ledger, &subject_of(&of.build), &time_at(&of.site), timed.each())?;
+        said.extend(settled.last().map(|one| format!("{}: {}", of.build.offcode, one.against(timed.each()))));
+        // What is left where the ends of its channels took all of it is less than the clock shows.
+        let work = (timed.each() - of.ends).max(1.0);
+        settle_one(ledger, &subject_of(&of.build), &work_at(&of.site), work)?;
     }
     Ok(said)
+}
+
+/// All that an offcode was given, and what of it by channel.
+fn counted(evidence: &Evidence) -> Vec<(String, u64)> {
+    let channels = evidence.received.iter().map(|(channel, count)| (rate_on(channel), *count));
+    std::iter::once((RATE.to_owned(), evidence.uses)).chain(channels).filter(|(_, count)| *count >= USES).collect()
+}
+
+fn settle_one(ledger: &mut Ledger, subject: &Subject, quantity: &str, value: f64) -> Result<Vec<Prediction>> {
+    let outcome = Outcome { id: 0, came: now(), value, interval: None, source: "plimsoll run".to_owned() };
+    ledger.settle(subject, quantity, &outcome)
 }
 
 /// What came of earlier predictions of the same, once a run.
@@ -77,13 +139,12 @@ fn earlier(ledger: &Ledger, subject: &Subject, quantity: &str) -> Vec<f64> {
     outcomes.iter().map(|outcome| outcome.value).collect()
 }
 
-fn subject(application: &str, of: &Expectation) -> Subject {
-    let words = format!("{} {} of {application}, {}", of.offcode, of.version, of.body);
-    Subject { words, digest: of.digest.clone() }
-}
-
-fn quantity(of: &Expectation) -> String {
-    format!("time for a message at {}", of.site)
+fn subject(application: &str, build: &Build) -> Subject {
+    let mut words = format!("{} {} of {application}", build.offcode, build.version);
+    if let Some(body) = build.body {
+        words += &format!(", {body}");
+    }
+    Subject { words, digest: build.digest.clone() }
 }
 
 fn now() -> Nanoseconds {
@@ -101,14 +162,16 @@ mod tests {
     use super::*;
 
     fn expectation() -> Expectation {
+        let build = |body| Build { offcode: "test.counter".into(), version: "1".into(), body, digest: "d".into() };
         Expectation {
-            offcode: "test.counter".into(),
-            version: "1".into(),
-            digest: "d".into(),
+            build: build(Some(BodyKind::Wasm)),
+            whole: build(None),
             site: Site::App,
-            body: BodyKind::Wasm,
             time: Interval { low: 10.0, middle: 100.0, high: 1000.0 },
+            ends: 30.0,
+            work: Interval { low: 10.0, middle: 100.0, high: 1000.0 },
             because: "costs".into(),
+            rates: vec![(RATE.into(), Interval { low: 1.0, middle: 1000.0, high: 1e6 })],
         }
     }
 
@@ -120,6 +183,26 @@ mod tests {
         Report { process: 1, application: "monitor".into(), running_ms: 1, offcodes: vec![running] }
     }
 
+    fn time(ledger: &Ledger) -> &Prediction {
+        ledger.predictions.iter().rfind(|of| of.quantity == "time for a message at app").unwrap()
+    }
+
+    #[test]
+    fn one_run_tells_a_plan_what_an_offcode_takes_and_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::at(&folder.path().join("l")).unwrap();
+        let expected = [expectation()];
+        assert_eq!(told(&ledger, "monitor")(&expected[0].build, &work_at(&Site::App)), None);
+        predict(&mut ledger, "monitor", &expected).unwrap();
+        settle(&mut ledger, &expected, &report(64, 150)).unwrap();
+        let told = told(&ledger, "monitor");
+        let work = told(&expected[0].build, &work_at(&Site::App)).unwrap();
+        assert_eq!((work.interval.middle.round(), work.how.as_str()), (120.0, "1 earlier run"));
+        assert_eq!(told(&expected[0].whole, RATE).unwrap().interval.middle.round(), 64_000.0);
+        let rebuilt = Build { digest: "another".into(), ..expected[0].build.clone() };
+        assert_eq!(told(&rebuilt, &work_at(&Site::App)), None);
+    }
+
     #[test]
     fn earlier_runs_tell_more_than_costs() {
         let folder = tempfile::tempdir().unwrap();
@@ -127,7 +210,7 @@ mod tests {
         let expected = [expectation()];
         for each in [150, 152, 149] {
             predict(&mut ledger, "monitor", &expected).unwrap();
-            assert_eq!(ledger.predictions.last().unwrap().because, "costs");
+            assert_eq!(time(&ledger).because, "costs");
             let said = settle(&mut ledger, &expected, &report(64, each)).unwrap();
             assert_eq!(
                 said,
@@ -135,11 +218,11 @@ mod tests {
             );
         }
         predict(&mut ledger, "monitor", &expected).unwrap();
-        let last = ledger.predictions.last().unwrap();
+        let last = time(&ledger);
         assert!(last.because == "3 earlier runs" && last.expected.high < 200.0, "{last:?}");
         // Of another application it is not known.
         predict(&mut ledger, "other", &expected).unwrap();
-        assert_eq!(ledger.predictions.last().unwrap().because, "costs");
+        assert_eq!(time(&ledger).because, "costs");
     }
 
     #[test]
@@ -151,6 +234,6 @@ mod tests {
             predict(&mut ledger, "monitor", &expected).unwrap();
             assert_eq!(settle(&mut ledger, &expected, &report(USES - 1, 150)).unwrap(), Vec::<String>::new());
         }
-        assert_eq!((ledger.predictions.len(), ledger.open_predictions().count()), (1, 1));
+        assert_eq!((ledger.predictions.len(), ledger.open_predictions().count()), (3, 3));
     }
 }

@@ -3,9 +3,12 @@
 pub mod agent;
 pub mod costs;
 mod expected;
+pub mod migrate;
 pub mod odf;
+pub mod offcode;
 pub mod plan;
 pub mod ps;
 pub mod run;
 pub mod stop;
 pub mod traffic;
+pub mod upgrade;

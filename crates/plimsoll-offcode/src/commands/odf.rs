@@ -118,7 +118,7 @@ impl Verdict {
 }
 
 /// What an ODF says, in a line.
-fn summary(manifest: &Manifest) -> String {
+pub fn summary(manifest: &Manifest) -> String {
     let package = &manifest.package;
     let listed = |words: Vec<String>| if words.is_empty() { "none".to_owned() } else { words.join(", ") };
     let interfaces = listed(package.interfaces.iter().map(|interface| interface.name.clone()).collect());

@@ -3,17 +3,22 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use experiment::ledger::Ledger;
 use machine::costs::{Corner, Interval, Item, how};
 use machine::{BodyKind, Costs, Fault, Machine, Reading, Result, Site, Source};
 use offcode::Registry;
 use offcode::depot::Depot;
+use placement::layout::SiteIndex;
 use placement::{Clash, Effort, Layout, Plan, Proof, Unsolved};
 use runtime::app_file::{AppFile, Sites};
-use runtime::draft::draft;
-use runtime::layout::{Ground, UNKNOWN_RATE};
+use runtime::draft::{build, draft};
+use runtime::layout::{Ground, Knowledge, Laid, UNKNOWN_RATE};
+use runtime::measured::{Told, nothing};
+use runtime::objective::Objective;
 use runtime::{Catalogue, costs, grounds};
 use serde::Serialize;
 
+use super::expected;
 use linux::output;
 
 /// Says where the offcodes of an application would go, and why; creates nothing
@@ -38,15 +43,25 @@ pub struct Arguments {
     /// Print layout, prices, plan and proof as JSON
     #[arg(long, conflicts_with = "explain")]
     json: bool,
-    /// Take the costs of crossings from a model, not from what is kept of this machine
+    /// Take costs from a model, not from what is kept of this machine and of earlier runs
     #[arg(long)]
     modelled: bool,
+    /// Take agents to have what one usually has, and do not ask them
+    #[arg(long)]
+    unasked: bool,
+    /// What the plan keeps small: host-cpu, latency or spare=SITE [default: what the file says, or host-cpu]
+    #[arg(long, value_name = "OBJECTIVE")]
+    objective: Option<Objective>,
 }
 
 /// What `--json` prints: a plan, or why there is none.
 #[derive(Serialize)]
 struct Page<'a> {
     application: &'a str,
+    objective: &'a Objective,
+    /// What an offcode takes for a message at each site, and how often channels carry one.
+    works: &'a [Vec<Option<Told>>],
+    rates: &'a [Told],
     layout: &'a Layout,
     prices: &'a [Price],
     plan: Option<&'a Plan>,
@@ -88,14 +103,28 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let depots = app.depots.iter().map(|depot| Depot::open(depot)).collect::<Result<Vec<_>>>()?;
     let catalogue = Catalogue::new(Registry::new(), depots)?;
     let usable = linux::affinity::allowed()?;
-    let grounds = grounds::survey(&app, &Machine::read(&Source::live())?, &usable);
+    let mut grounds = grounds::survey(&app, &Machine::read(&Source::live())?, &usable);
+    if !arguments.unasked {
+        grounds::ask(&app, &mut grounds);
+    }
     let (costs, note) = if arguments.modelled { (Costs::modelled(), None) } else { costs::known()? };
     if let Some(note) = note {
         eprintln!("plimsoll: {note}");
     }
     let prices = prices(&grounds, &costs);
-    let at = |costs: &Costs| Ok(draft(&catalogue, &grounds, costs, &app.wanted(), &app.channels, &[])?.layout);
-    let layout = &at(&costs)?;
+    let objective = arguments.objective.as_ref().unwrap_or(&app.objective);
+    let ledger = if arguments.modelled { None } else { Some(Ledger::open()) };
+    let unread = |fault| eprintln!("plimsoll: what earlier runs measured is not known: {fault}");
+    let ledger = ledger.and_then(|ledger| ledger.map_err(unread).ok());
+    let told = ledger.as_ref().map(|ledger| expected::told(ledger, &app.name));
+    let earlier = |of: &_, quantity: &_| told.as_ref().map_or_else(|| nothing(of, quantity), |told| told(of, quantity));
+    let build = build(&catalogue);
+    let at = |costs: &Costs| -> Result<Laid> {
+        let know = Knowledge { costs, build: &build, earlier: &earlier, objective };
+        Ok(draft(&catalogue, &grounds, &know, &app.wanted(), &app.channels, &[])?.laid)
+    };
+    let laid = at(&costs)?;
+    let layout = &laid.layout;
     let solved = solve(layout, arguments.prove.then(|| Duration::from_secs(arguments.limit)));
     let (plan, proof, clash) = match &solved {
         Ok((plan, proof)) => (Some(plan), proof.as_ref(), None),
@@ -105,11 +134,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
     };
     let otherwise = match plan {
-        Some(plan) => corners(plan, layout, |corner| at(&costs.clone().at(corner)))?,
+        Some(plan) => corners(plan, layout, |corner| Ok(at(&costs.clone().at(corner))?.layout))?,
         None => Vec::new(),
     };
     if arguments.json {
-        let page = Page { application: &app.name, layout, prices: &prices, plan, proof, clash, otherwise: &otherwise };
+        let (application, works, rates) = (app.name.as_str(), laid.works.as_slice(), laid.rates.as_slice());
+        let (prices, otherwise) = (prices.as_slice(), otherwise.as_slice());
+        let page = Page { application, objective, works, rates, layout, prices, plan, proof, clash, otherwise };
         let text = serde_json::to_string_pretty(&page).map_err(|error| Fault::because("plan", error, "report this"))?;
         output::print(&format!("{text}\n"))?;
     }
@@ -122,14 +153,19 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.dot {
         output::print(&plan.dot(layout))?;
     } else if !arguments.json {
-        let mut page = format!("application {}\n", app.name);
-        page += &if arguments.explain { plan.explain(layout).to_string() } else { brief(plan, layout) };
+        let mut page = format!("application {}, objective {objective}\n", app.name);
+        let judged = judged(objective, &laid, &grounds, &costs);
+        let figures = |other: Option<&[SiteIndex]>| figures(&judged, plan, other);
+        page += &match arguments.explain {
+            true => plan.explain(layout).with(&figures).to_string(),
+            false => brief(plan, layout),
+        };
         if let Some(proof) = proof {
             let _ = writeln!(page, "{proof}");
         }
         page += &elsewhere(&otherwise);
         if arguments.explain {
-            page += &evidence(&prices, &app, &costs);
+            page += &evidence(&prices, &app, &costs, &laid);
         }
         output::print(&page)?;
     }
@@ -192,8 +228,31 @@ fn brief(plan: &Plan, layout: &Layout) -> String {
     page
 }
 
+/// The layout under each objective, that of the plan first.
+fn judged(objective: &Objective, laid: &Laid, grounds: &[Ground], costs: &Costs) -> Vec<(Objective, Layout)> {
+    let priced = |objective: Objective| {
+        let mut layout = laid.layout.clone();
+        objective.price(&mut layout, grounds, costs);
+        (objective, layout)
+    };
+    objective.all().into_iter().map(priced).collect()
+}
+
+/// What a plan costs under each objective, or how another assignment differs.
+fn figures(judged: &[(Objective, Layout)], plan: &Plan, other: Option<&[SiteIndex]>) -> String {
+    let one = |(objective, layout): &(Objective, Layout)| {
+        let rate = layout.channels.iter().map(|channel| channel.rate).fold(0.0, f64::max);
+        let cost = layout.cost(&plan.assignment).total;
+        match other {
+            None => format!("{objective} {}", objective.amount(cost, rate)),
+            Some(other) => objective.more(layout.cost(other).total - cost, rate),
+        }
+    };
+    judged.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 /// What the costs rest on.
-fn evidence(prices: &[Price], app: &AppFile, costs: &Costs) -> String {
+fn evidence(prices: &[Price], app: &AppFile, costs: &Costs, laid: &Laid) -> String {
     let mut page = String::from("prices of a message, both ends together\n");
     for price in prices {
         let [one, other] = &price.between;
@@ -203,6 +262,20 @@ fn evidence(prices: &[Price], app: &AppFile, costs: &Costs) -> String {
             Reading::Measured(interval) | Reading::Modelled(interval) => format!("{interval} {}", how(&price.ns)),
         };
         let _ = writeln!(page, "  {ends:<24} {ns}: {}", price.how);
+    }
+    page += "work of an offcode for a message, with the call of its body\n";
+    for (unit, works) in laid.layout.units.iter().zip(&laid.works) {
+        for (site, told) in laid.layout.sites.iter().zip(works).filter_map(|(site, told)| Some((site, told.as_ref()?)))
+        {
+            let _ =
+                writeln!(page, "  {:<24} {} {}", format!("{} at {}", unit.name, site.site), told.interval, told.how);
+        }
+    }
+    page += "messages a second\n";
+    for (channel, told) in laid.layout.channels.iter().zip(&laid.rates) {
+        let name = |unit: placement::layout::UnitIndex| &laid.layout.units[unit.0].name;
+        let ends = format!("{} -> {}", name(channel.from), name(channel.to));
+        let _ = writeln!(page, "  {ends:<24} {:.0} {}", channel.rate, told.how);
     }
     page += "a call of a body, beside its work\n";
     for kind in BodyKind::ALL {
@@ -236,6 +309,8 @@ mod tests {
             capacity: Load(1.0),
             memory: Bytes(1 << 20),
             slots: 8,
+            price: 1.0,
+            opening: 0.0,
         };
         let places = [app, core].map(|load| Place::Possible(Load(load))).to_vec();
         let unit = Unit { name: "a".into(), priority: 100, memory: Bytes(0), places };

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
+use attach::control::{self, Report};
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use machine::{Fault, Result};
-use runtime::control::{self, Report};
 
 use linux::output;
 
@@ -15,6 +15,9 @@ pub struct Arguments {
     /// Show only the runtime of this process
     #[arg(long, value_name = "PID")]
     process: Option<u32>,
+    /// Show what a map or a variable of a bpf body holds
+    #[arg(long, value_name = "OFFCODE/NAME", conflicts_with = "json")]
+    map: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -25,6 +28,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(process) => vec![process],
         None => control::processes()?,
     };
+    if let Some(wanted) = &arguments.map {
+        return map(&processes, wanted);
+    }
     let mut reports = Vec::new();
     for process in processes {
         match control::status(process) {
@@ -44,6 +50,32 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Of the first runtime that has the offcode.
+fn map(processes: &[u32], wanted: &str) -> Result<ExitCode> {
+    let Some((offcode, name)) = wanted.rsplit_once('/') else {
+        return Err(Fault::new(format!("map {wanted}"), "it names no offcode", "write OFFCODE/NAME"));
+    };
+    let mut last =
+        Fault::new(format!("offcode {offcode}"), "no runtime is up", "start one with `plimsoll run APP.toml`");
+    for &process in processes {
+        match control::map_of(process, offcode, name) {
+            Ok((entries, more)) => {
+                let mut text: String = entries.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
+                if entries.is_empty() {
+                    text += "nothing but zeros\n";
+                }
+                if more {
+                    text += "there are more\n";
+                }
+                output::print(&text)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            Err(fault) => last = fault,
+        }
+    }
+    Err(last)
 }
 
 /// One runtime, as `ps` and `run` show it.

@@ -11,6 +11,9 @@ use offcode::{Activity, Registry};
 use runtime::app_file::AppFile;
 use runtime::assembly::{self, Assembly};
 use runtime::control::Control;
+use runtime::measured::nothing;
+use runtime::objective::Objective;
+use runtime::rebalance::Watch;
 use runtime::site::core::Protection;
 
 use super::{expected, ps};
@@ -32,9 +35,19 @@ pub struct Arguments {
     /// Application file
     #[arg(value_name = "APP.toml")]
     file: PathBuf,
+    /// Place of an offcode that the file creates, such as example.filter=xdp:eth0:native; may be given several times
+    #[arg(long, value_name = "OFFCODE=SITE")]
+    at: Vec<String>,
     /// What keeps other work off dedicated cores: nothing, best, cpuset or deadline
     #[arg(long, default_value = "nothing", value_name = "MEANS")]
     shield: Protection,
+    /// What the plan keeps small: host-cpu, latency or spare=SITE [default: what the file says, or host-cpu]
+    #[arg(long, value_name = "OBJECTIVE")]
+    objective: Option<Objective>,
+    /// Moves an offcode that can be moved, and is pulled to no other, to another site of the file where it takes at least 10 %
+    /// less of this host's cores: as measured here, and as its manifest states for there
+    #[arg(long)]
+    rebalance: bool,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -44,23 +57,29 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let shields = count::of(removed as u64, "shield");
         eprintln!("plimsoll run: removed {shields} that a killed process had left");
     }
-    let file = AppFile::open(&arguments.file)?;
+    let mut file = AppFile::open(&arguments.file)?;
+    arguments.at.iter().try_for_each(|place| file.place(place))?;
     linux::signal::watch()?;
     let log: runtime::site::residents::Log = Arc::new(|line| eprintln!("plimsoll run: {line}"));
-    let planned = assembly::plan(&file, Registry::new())?;
     // A service may have no home: it runs all the same.
     let noted = |fault| eprintln!("plimsoll run: what is expected is not kept: {fault}");
+    let ledger = Ledger::open().map_err(noted).ok();
+    let told = ledger.as_ref().map(|ledger| expected::told(ledger, &file.name));
+    let earlier = |of: &_, quantity: &_| told.as_ref().map_or_else(|| nothing(of, quantity), |told| told(of, quantity));
+    let objective = arguments.objective.as_ref().unwrap_or(&file.objective);
+    let planned = assembly::plan(&file, Registry::new(), objective, &earlier)?;
     let expected = planned.expected.clone();
-    let kept =
-        Ledger::open().and_then(|mut ledger| expected::predict(&mut ledger, &file.name, &expected).map(|()| ledger));
-    let ledger = kept.map_err(noted).ok();
+    drop(told);
+    let kept = ledger.map(|mut ledger| expected::predict(&mut ledger, &file.name, &expected).map(|()| ledger));
+    let ledger = kept.and_then(|kept| kept.map_err(noted).ok());
     let mut assembly = assembly::start(planned, arguments.shield, log)?;
-    let control = Control::open(&file.name)?;
+    let mut control = Control::open(&file.name)?;
     for note in &assembly.notes {
         eprintln!("plimsoll run: {note}");
     }
     output::print(&ps::page(&control.report(&mut assembly.runtime)))?;
-    let why = keep_up(&file, &mut assembly, &control)?;
+    let watch = arguments.rebalance.then(Watch::default);
+    let why = keep_up(&file, &mut assembly, &mut control, watch)?;
     let last = control.report(&mut assembly.runtime);
     let came = ledger.map_or(Ok(Vec::new()), |mut ledger| expected::settle(&mut ledger, &expected, &last));
     let came: String = came.map_err(noted).unwrap_or_default().iter().map(|line| format!("  {line}\n")).collect();
@@ -71,7 +90,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(linux::signal::exit_status_of_server().map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-fn keep_up(file: &AppFile, assembly: &mut Assembly, control: &Control) -> Result<String> {
+fn keep_up(file: &AppFile, assembly: &mut Assembly, control: &mut Control, mut watch: Option<Watch>) -> Result<String> {
     let start = Instant::now();
     let (mut looked, mut idle) = (start, 0);
     loop {
@@ -85,6 +104,11 @@ fn keep_up(file: &AppFile, assembly: &mut Assembly, control: &Control) -> Result
             continue;
         }
         looked = Instant::now();
+        if let Some(watch) = &mut watch {
+            for line in watch.look(&mut assembly.runtime)? {
+                eprintln!("plimsoll run: {line}");
+            }
+        }
         if linux::signal::interrupted() {
             return Ok("interrupted".into());
         }

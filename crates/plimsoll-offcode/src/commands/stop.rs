@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use attach::control;
 use machine::{Fault, Result};
-use runtime::control;
 
 use linux::output;
 
@@ -23,10 +23,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let process = match arguments.process {
-        Some(process) => process,
-        None => the_only_one(&control::processes()?)?,
-    };
+    let process = runtime_of(arguments.process)?;
     control::stop_at(process, arguments.offcode.as_deref())?;
     if let Some(offcode) = arguments.offcode {
         output::print(&format!("{offcode} was stopped in process {process}\n"))?;
@@ -43,6 +40,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     output::print(&format!("process {process} has ended its offcodes\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The process that was named, or the only one that has a runtime.
+pub(super) fn runtime_of(process: Option<u32>) -> Result<u32> {
+    process.map_or_else(|| the_only_one(&control::processes()?), Ok)
 }
 
 fn the_only_one(processes: &[u32]) -> Result<u32> {

@@ -1,5 +1,6 @@
 //! `plimsoll traffic`: the traffic generator on every kind of site.
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,17 +15,20 @@ use machine::{CoreId, Fault, Nanoseconds, Result, Site, XdpMode};
 use runtime::site::residents::Log;
 use traffic::body::{Transmit, Waiting};
 use traffic::frame::{Flow, MacAddress};
+use traffic::guard::{self, End, Stated};
 use traffic::paper::Paper;
 use traffic::profile::{BitsPerSecond, Profile, Rate, Sizes, Timing};
 use traffic::session::{Place, Session};
+use traffic::wire::Wire;
 
 use linux::output;
 
 /// UDP port of the stream: discard.
 const PORT: u16 = 9;
 
-/// Sends traffic from a site of your choice to a receiver that counts and times it in the kernel, in a lab of two
-/// network namespaces that is made for the run and removed after it.
+/// Sends traffic from a site of your choice to a receiver that counts and times it in the kernel: in a lab of two
+/// network namespaces that is made for the run and removed after it, or between two interfaces of this host
+/// (--interface, --far, --destination).
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Site of the sender: app, core:N or xdp
@@ -80,7 +84,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 1, requires = "hog", value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     hogs: u8,
     /// Speed of the link, such as 100Mbit: a rate that it could not carry is refused
-    #[arg(long, value_name = "SPEED")]
+    #[arg(long, value_name = "SPEED", conflicts_with = "interface")]
     link: Option<BitsPerSecond>,
     /// Frames that are handed over together, for flood
     #[arg(long, default_value_t = 1, value_name = "FRAMES")]
@@ -91,8 +95,26 @@ pub struct Arguments {
     /// Mode of the receiver's XDP program; where the kernel does not have it the run is refused
     #[arg(long, value_enum, default_value_t = Mode::Native)]
     receiver: Mode,
+    /// Send from this interface of this host, for at most 60s and with a rate, in place of a lab. Refused: loopback, an
+    /// interface that bonds, bridges or VLANs send over, and one that has a program
+    #[arg(long, value_name = "IFACE", requires = "far", requires = "destination", conflicts_with = "paper")]
+    interface: Option<String>,
+    /// Count at this interface of this host, to which the link from --interface leads: agents have no driver hooks, so
+    /// that no other host can count
+    #[arg(long, value_name = "IFACE", requires = "interface")]
+    far: Option<String>,
+    /// Ethernet address of --far, which the frames are sent to
+    #[arg(long, value_name = "MAC", requires = "interface")]
+    destination: Option<MacAddress>,
+    /// Names --interface or --far a second time, where it has the default route or carries a TCP connection of this
+    /// host, such as that of SSH
+    #[arg(long, value_name = "IFACE", requires = "interface")]
+    really: Vec<String>,
+    /// Most bits a second that the stream may take of the link on average [default: 10 % of the link's speed]
+    #[arg(long, value_name = "SPEED", requires = "interface")]
+    max_rate: Option<BitsPerSecond>,
     /// Receive in a kernel thread instead of the sender's softirq
-    #[arg(long)]
+    #[arg(long, conflicts_with = "interface")]
     threaded_napi: bool,
     /// Print the tables of the HYDRA paper (Weinsberg, Dolev, Anker and Wyckoff) for this machine
     #[arg(long)]
@@ -204,6 +226,14 @@ impl Arguments {
         Ok((application, device.or_else(nearest).unwrap_or(application)))
     }
 
+    fn here(&self) -> Result<Option<Here>> {
+        let (Some(near), Some(far), Some(destination)) = (&self.interface, &self.far, self.destination) else {
+            return Ok(None);
+        };
+        let stated = Stated { destination, really: self.really.clone(), most: self.max_rate };
+        Ok(Some(Here { near: End::live(near)?, far: End::live(far)?, stated }))
+    }
+
     fn place(&self, device: CoreId) -> Place {
         match self.site {
             Where::App => Place::App {
@@ -224,20 +254,37 @@ impl Arguments {
     }
 }
 
+/// Two interfaces of this host, and what is stated of the stream between them.
+struct Here {
+    near: End,
+    far: End,
+    stated: Stated,
+}
+
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     linux::signal::watch()?;
     linux::shield::remove_remains()?;
     let (application, device) = arguments.cores()?;
     let timing = arguments.timing()?;
-    let options = Options { threaded_napi: arguments.threaded_napi, ..Options::default() };
-    let lab = Arc::new(Lab::owned(&options)?);
-    let flow = flow(&lab, arguments.ipv6)?;
     let log: Log = Arc::new(|line| eprintln!("plimsoll traffic: {line}"));
-    if arguments.paper {
-        let paper = Paper { lab: &lab, flow, application, device, rounds: arguments.rounds, log };
-        paper.run(output::print)?;
-        return Ok(ExitCode::SUCCESS);
-    }
+    let here = arguments.here()?;
+    let (wire, flow) = match &here {
+        Some(Here { near, far, stated }) => {
+            let wire = Wire::Here { near: near.name.clone(), far: far.name.clone() };
+            (wire, flow_here(near, stated.destination, arguments.ipv6)?)
+        }
+        None => {
+            let options = Options { threaded_napi: arguments.threaded_napi, ..Options::default() };
+            let lab = Arc::new(Lab::owned(&options)?);
+            let flow = flow(&lab, arguments.ipv6)?;
+            if arguments.paper {
+                let paper = Paper { lab: &lab, flow, application, device, rounds: arguments.rounds, log };
+                paper.run(output::print)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            (Wire::Lab(lab), flow)
+        }
+    };
     let mut profile = Profile::new(flow, timing, arguments.sizes.clone());
     profile.frames = arguments.count;
     profile.duration = arguments.duration;
@@ -247,6 +294,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     profile.batch = arguments.batch;
     profile.link = arguments.link;
     profile.seed = arguments.seed;
+    if let Some(Here { near, far, stated }) = &here {
+        guard::admit(near, far, stated, &mut profile)?;
+    }
     let receiver = match arguments.receiver {
         Mode::Native => XdpMode::Native,
         Mode::Generic => XdpMode::Generic,
@@ -255,7 +305,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let hog = arguments.hog.map(|core| affinity::check(CoreId(core)).map(|()| CoreId(core))).transpose()?;
     let hogs = hog.map(|core| (core, usize::from(arguments.hogs)));
     let place = arguments.place(device);
-    let session = Session { lab: &lab, profile: &profile, place, application, hogs, receiver, log };
+    let guarded = here.is_some();
+    let session = Session { wire, profile: &profile, place, application, hogs, receiver, guarded, log };
     let report = session.run()?;
     output::print(&if arguments.json { report.json() + "\n" } else { report.text() })?;
     Ok(linux::signal::exit_status().map_or(ExitCode::SUCCESS, ExitCode::from))
@@ -283,6 +334,26 @@ fn flow(lab: &Lab, ipv6: bool) -> Result<Flow> {
         destination_mac: mac(Host::B)?,
         source: address(Host::A)?,
         destination: address(Host::B)?,
+        source_port: 4000,
+        destination_port: PORT,
+    })
+}
+
+/// From one interface of this host to another, with addresses that are set aside for measurements (RFC 2544, RFC 5180),
+/// so that no host takes the packets for its own.
+fn flow_here(near: &End, destination_mac: MacAddress, ipv6: bool) -> Result<Flow> {
+    let source_mac = near.address.ok_or_else(|| {
+        Fault::new(format!("interface {}", near.name), "it has no Ethernet address", "name an Ethernet interface")
+    })?;
+    let address = |last: u8| match ipv6 {
+        false => IpAddr::from([198, 18, 0, last]),
+        true => IpAddr::from([0x2001, 2, 0, 0, 0, 0, 0, u16::from(last)]),
+    };
+    Ok(Flow {
+        source_mac,
+        destination_mac,
+        source: address(1),
+        destination: address(2),
         source_port: 4000,
         destination_port: PORT,
     })

@@ -2,14 +2,15 @@ use std::process::ExitCode;
 
 use bench::runner::Bench;
 use experiment::comparison::Paired;
-use experiment::point::{Path, Pattern, PointSpec, Receiver, StackAt};
+use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack, StackAt};
 use experiment::rounds::{self, Blocks, Plan, Series};
 use experiment::sample::{Runner, Sample};
 use experiment::sweep::sender;
 use machine::choice::{Choice, for_polling_here};
 use machine::topology::Topology;
-use machine::{Bytes, CoreId, Fault, Probe, Result, Site, count};
+use machine::{Bytes, CoreId, Dilation, Fault, Probe, Result, Site, count};
 
+use super::bench_dilate;
 use super::bench_mapping;
 use super::bench_mpi;
 use super::bench_profiler;
@@ -58,6 +59,10 @@ pub struct Arguments {
     /// (Narayanaswamy, Balaji and Feng, 2007)
     #[arg(long, requires = "protocol_core", conflicts_with_all = ["cores", "mpi"])]
     sweep_cores: bool,
+    /// Stretch protocol work by these factors at both ends, at app and at core:N: how much longer it may take before latency and
+    /// rate show it (of engine-shm and 8 B, unless --stack and --sizes name one other)
+    #[arg(long, value_name = "K,..", value_delimiter = ',', conflicts_with_all = ["sweep_cores", "mpi", "path", "pattern"])]
+    dilate: Vec<Dilation>,
     #[command(flatten)]
     semantics: bench_semantics::Comparison,
     /// Most blocks of each point; a size at which all is decided gets no more
@@ -149,6 +154,23 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             arguments.rounds,
             arguments.json,
         );
+    }
+    if !arguments.dilate.is_empty() {
+        let cores = two_cores(arguments.cores)?;
+        let stack = match &arguments.stacks[..] {
+            [one] if one.stack != Stack::Tcp => one.stack,
+            _ => Stack::EngineShm,
+        };
+        return bench_dilate::run(bench_dilate::Request {
+            program,
+            dilations: arguments.dilate,
+            stack,
+            size: if let [size] = arguments.sizes.0[..] { size } else { Bytes(8) },
+            cores,
+            own: bench_dilate::own_cores(&arguments.placement, arguments.peer_engine, cores)?,
+            rounds: arguments.rounds,
+            json: arguments.json,
+        });
     }
     if arguments.placement != Site::App && !arguments.stacks.iter().any(|of| of.stack.is_engine()) {
         return Err(Fault::new(
@@ -330,6 +352,7 @@ fn points(arguments: &Arguments, path: &Path, far: &[CoreId]) -> Result<Vec<Meas
                         receiver: *receiver,
                         peer_engine: peer_engine(arguments, &placement, (*local_core, *remote_core), far)?,
                         interface: interface.clone(),
+                        dilation: None,
                     };
                     points.push(Measured { spec, samples: Vec::new() });
                 }

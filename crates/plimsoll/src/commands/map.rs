@@ -11,7 +11,7 @@ use machine::{CoreCapability, CoreId, Fault, Machine, Reading, Result, Source, c
 use mapping::advice::{Advice, LEAST};
 use mapping::problem::Problem;
 use mapping::reason::moves;
-use mapping::recorded::{Recorded, Replays};
+use mapping::recorded::{Recorded, Replays, softirqs};
 use mapping::search::search;
 use mapping::simulated::Simulated;
 use mapping::steering::steerings;
@@ -103,14 +103,15 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let ways = opened.recorded().ways(&known.costs, arguments.recorded.as_deref())?;
     let mut notes = graph.notes.clone();
     notes.extend(known.note);
-    let program = Program::over(graph, &known.costs, ways, arguments.recorded_buffer)?;
-    if program.contradicted {
-        notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
-    }
     let cores = said(&summary.capability, &arguments.capability)?;
     let problem = Recorded { graph, summary, capability: &cores, across: arguments.across }.problem(distance()?)?;
     if problem.distances.is_empty() {
         notes.push("how near cores are to each other makes no difference, or is not known".to_owned());
+    }
+    let softirqs = softirqs(&problem, summary.totals.seconds * 1e9);
+    let program = Program::beside(graph, &known.costs, ways, arguments.recorded_buffer, softirqs)?;
+    if program.contradicted {
+        notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
     }
     let replays = Replays::of(&problem, graph, &program, summary.totals.seconds)?;
     let found = search(&problem, &replays)?;

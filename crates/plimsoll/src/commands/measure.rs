@@ -9,12 +9,13 @@ use bench::mpi::comparison;
 use bench::mpi::pattern::{Pattern, Task};
 use bench::mpi::request::{self, Paths, Request};
 use experiment::axes::Axes;
+use experiment::clocks::Clocks;
 use experiment::contrast::FIRST_LOOK;
 use experiment::findings::Interval;
 use experiment::ledger::{Kind, Ledger, Prediction};
 use experiment::point::Receiver;
 use experiment::rounds::{Blocks, Plan, conduct};
-use experiment::trial::conduct::Commands;
+use experiment::trial::conduct::{Commands, NOT_ENDED};
 use experiment::trial::design::Arm;
 use launch::installation::Choice;
 use launch::trial::{self, Starter, carriers_quantity, subject};
@@ -37,7 +38,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FACTORS", value_delimiter = ',', requires = "command")]
     measure: Vec<Factor>,
     /// Most time for all runs but the first: 90s, 2min, 1h
-    #[arg(long, value_name = "TIME", requires = "measure", default_value = "5min", value_parser = super::r#try::time)]
+    #[arg(long, value_name = "TIME", requires = "measure", default_value = "5min", value_parser = chart::clock::length)]
     budget: Duration,
     /// The command runs over the first of these, which is the faster one: measure both (a network of plimsoll's, plimsoll itself on one
     /// host, or a carrier), and store in the ledger how much longer it takes over the other; `plimsoll try` settles it
@@ -302,6 +303,9 @@ impl<'a> Runs<'a> {
         let ran = self.starter.run(&arm, Nanoseconds(self.limit.as_nanos() as u64));
         let profile = ran.and_then(|ran| match ran.failure {
             None => Profile::without_timeline(&folder),
+            Some(why) if why.starts_with(NOT_ENDED) => {
+                Err(Fault::new("a run", why, "give it more (--budget), or a shorter input"))
+            }
             Some(why) => Err(Fault::new("a run", why, "run the command alone until it works")),
         });
         let _ = std::fs::remove_dir_all(&folder);
@@ -320,6 +324,10 @@ impl Blocks for Runs<'_> {
     fn probe(&mut self, _: usize) -> Option<Probe> {
         let [one, other, ..] = self.cores[..] else { return None };
         linux::probe::between(one, other).ok()
+    }
+
+    fn clocks(&mut self, _: usize) -> Clocks {
+        Clocks::of(linux::accounting::effective_clocks(self.cores.iter().copied().take(2)))
     }
 
     fn stopped(&self) -> bool {

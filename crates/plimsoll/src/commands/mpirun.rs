@@ -10,7 +10,7 @@ use launch::carriers::{self, Carrier};
 use launch::installation::Choice;
 use launch::session::{self, Request, Target};
 use machine::seat::Seats;
-use machine::{Fault, Result, Site};
+use machine::{Dilation, Fault, Result, Site};
 
 /// Runs an MPI program as it is, over the engine, and says what really carried its messages.
 ///
@@ -38,6 +38,10 @@ pub struct Arguments {
     /// What carries messages between hosts: udp, afxdp:IFACE or xdp:IFACE
     #[arg(long)]
     network: Option<Network>,
+    /// How many times as long protocol work takes, 1 to 100: the engine spins after each piece of it. Shows how much slower it
+    /// may run before the program notices; it is no clock
+    #[arg(long, value_name = "K", default_value = "1", conflicts_with = "carrier")]
+    dilate: Dilation,
     /// The MPI, where the program does not tell or you want another: openmpi, mpich, or the PREFIX that one is
     /// installed in
     #[arg(long, value_parser = mpi)]
@@ -102,6 +106,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let next = "add --placement auto, or leave --profile out";
         return Err(Fault::new("--profile", "only --placement auto reads a profile", next));
     }
+    if auto && !arguments.dilate.is_none() {
+        let cause = "the costs by which --placement auto chooses are of protocol work as it is";
+        return Err(Fault::new("--dilate", cause, "name the placement: app or core:N"));
+    }
     let mut program = arguments.program.into_iter();
     let mut request = Request {
         ranks: arguments.ranks,
@@ -112,6 +120,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         carrier: arguments.carrier,
         prove: arguments.prove,
         network: arguments.network,
+        dilation: arguments.dilate,
         mpi: arguments.mpi.unwrap_or_default(),
         lab: arguments.lab,
         seats: arguments.seats,
@@ -127,7 +136,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let target = Target::of(&request)?;
     let mut ledger = match (Ledger::open(), auto) {
         (Err(fault), true) => return Err(fault),
-        (ledger, _) => ledger.ok().filter(|_| request.carrier.is_none()),
+        (ledger, _) => ledger.ok().filter(|_| request.carrier.is_none() && request.dilation.is_none()),
     };
     if auto && let Some(ledger) = &mut ledger {
         let chosen = auto::choose(&mut request, &target, arguments.profile.as_deref(), ledger)?;

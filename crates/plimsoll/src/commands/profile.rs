@@ -26,6 +26,10 @@ pub struct Arguments {
     /// Most bytes that a rank's tables may take
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
+    /// Record also what this source of power tells, on every host: all, rapl, hwmon, cray, nvidia, slurm, 'command: WORDS',
+    /// csv:FILE, as `plimsoll power` has them
+    #[arg(long, value_name = "SOURCE", conflicts_with = "no_cores")]
+    power: Vec<linux::power::Source>,
     /// Do not sample what the cores do
     #[arg(long)]
     no_cores: bool,
@@ -67,6 +71,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         trace: arguments.trace.map_or(0, |limit| limit.0),
         memory: arguments.memory.map(|bytes| bytes.0),
         interval: arguments.interval,
+        power: arguments.power,
         cores: !arguments.no_cores,
         perturbation: arguments.perturb,
         hosts_of: arguments.hosts_of,

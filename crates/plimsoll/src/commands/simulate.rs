@@ -15,6 +15,7 @@ use whatif::simulate::cluster::profile::Place;
 use whatif::simulate::cluster::{Busy, Cluster, Finished, Split};
 
 use super::schedule::{counted, counters};
+use super::shipped::Shipped;
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -44,31 +45,17 @@ fn place(cluster: &Cluster) -> &'static str {
     if cluster.profile.place == Place::Engine { "a core of their host" } else { "their ranks" }
 }
 
-/// Of a word that names no file: the testbed of that name, from where they are installed or in the source of a build.
+/// Of a word that names no file: the testbed of that name.
 pub fn testbed(file: &Path) -> Result<PathBuf> {
-    if file.components().count() != 1 || file.exists() {
-        return Ok(file.to_owned());
-    }
-    let own = std::env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
-    // PREFIX/bin/plimsoll, or target/release/plimsoll, or a test's target/debug/deps/plimsoll.
-    let above = own.ancestors().skip(1).take(4);
-    let folders =
-        above.flat_map(|above| ["share/plimsoll/testbeds", "crates/whatif/testbeds"].map(|of| above.join(of)));
-    let folder = folders.into_iter().find(|folder| folder.is_dir());
-    let found = folder.iter().flat_map(std::fs::read_dir).flatten().flatten().map(|entry| entry.path());
-    let mut known: Vec<PathBuf> = found.filter(|path| path.extension().is_some_and(|of| of == "toml")).collect();
-    if let Some(at) = known.iter().position(|path| path.file_stem() == Some(file.as_os_str())) {
-        return Ok(known.swap_remove(at));
-    }
-    known.sort();
-    let names: Vec<_> = known.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
-    let cause = match names.is_empty() {
-        true => "there is no such file, and no testbed is installed beside this program".to_owned(),
-        false => format!("there is no such file, and of testbeds there are {}", names.join(", ")),
-    };
-    Err(Fault::new(file.display().to_string(), cause, "name a file like those of docs/simulate.md, or one of these"))
+    TESTBEDS.file(file)
 }
+
+/// The papers' testbeds.
+const TESTBEDS: Shipped = Shipped {
+    folders: ["share/plimsoll/testbeds", "crates/whatif/testbeds"],
+    noun: "testbed",
+    next: "name a file like those of docs/simulate.md, or one of these",
+};
 
 fn time(picoseconds: u64) -> String {
     nanoseconds(picoseconds as f64 / 1000.0)

@@ -25,6 +25,7 @@ use machine::costs::store as costs;
 use machine::{CoreId, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count};
 
 use super::path::{Ends, second_host};
+use super::study_file;
 use crate::progress::Display;
 use linux::output;
 
@@ -36,9 +37,13 @@ use linux::output;
 /// The store keeps every study: a new one is added to those that are there. --show, --why and --export measure and change
 /// nothing; they read the latest study that finished, also while another runs, or the one that --study names. With
 /// --report FILE, --show writes its report again.
+///
+/// The subcommands are for studies of any program, which a file describes.
 #[derive(clap::Args)]
-#[command(group = ArgGroup::new("reading").args(["show", "why", "export"]).multiple(true))]
+#[command(args_conflicts_with_subcommands = true, group = ArgGroup::new("reading").args(["show", "why", "export"]).multiple(true))]
 pub struct Arguments {
+    #[command(subcommand)]
+    file: Option<study_file::Command>,
     /// Keep the measurements in this file
     #[arg(long, value_name = "FILE", default_value = ".plimsoll/study.sqlite")]
     store: PathBuf,
@@ -98,6 +103,9 @@ fn core(text: &str) -> Result<CoreId> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    if let Some(command) = arguments.file {
+        return study_file::run(command);
+    }
     if let Some(studies) = arguments.simulate {
         output::print(&table(&simulate(studies as usize, SEED)))?;
         return Ok(ExitCode::SUCCESS);

@@ -19,7 +19,7 @@ use launch::carrier::{Network, placement};
 use launch::carriers;
 use launch::trial::{Starter, carriers_quantity, programs, subject};
 use linux::output;
-use machine::{Fault, Nanoseconds, Result, Source};
+use machine::{Dilation, Fault, Nanoseconds, Result, Source};
 
 /// Runs commands in turn until it can be told which does better, by how much, and whether that is more than noise.
 ///
@@ -30,7 +30,7 @@ use machine::{Fault, Nanoseconds, Result, Source};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub struct Arguments {
-    /// Vary a setting: placement, network or carrier (with -n), or a variable of the environment; env.NAME names any
+    /// Vary a setting: placement, network, carrier or dilate (with -n), or a variable of the environment; env.NAME names any
     #[arg(long, value_name = "NAME=A,B,..")]
     vary: Vec<String>,
     /// Ranks of an MPI program, which is then started by `plimsoll mpirun`
@@ -55,7 +55,7 @@ pub struct Arguments {
     #[arg(long, requires = "ranks")]
     prove: bool,
     /// Most time for all runs: 90s, 10m, 2h [default: 10m, less where a batch job ends before]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = chart::clock::length)]
     budget: Option<Duration>,
     /// Differences within this do not count, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
@@ -91,6 +91,7 @@ const EXAMPLES: &str = "Examples:
   plimsoll try -n 4 --vary placement=app,core:3 -- lmp -in in.melt
   plimsoll try -n 4 --mpirun=--lab --vary network=udp,afxdp:lab0 -- lmp -in in.melt
   plimsoll try -n 4 --vary carrier=vader,ucx,plimsoll --metric 'Loop time of ([0-9.]+)' -- lmp -in in.melt
+  plimsoll try -n 2 --vary dilate=1,2,4 -- ./program
   plimsoll try -n 2 --vary network=afxdp:lab0,udp --mpirun=--lab --metric mpi -- ./program
   plimsoll try --vary 'OMPI_MCA_btl=self,vader|self,tcp' -- mpirun -n 2 ./program
   plimsoll try --vary OMP_PROC_BIND=close,spread --check 'Energy: (\\S+)~1e-9' -- srun -n 64 ./md";
@@ -101,15 +102,6 @@ const BUDGET: Duration = Duration::from_secs(600);
 const CANNOT_TELL: u8 = 3;
 const WRONG: u8 = 4;
 const SLOWER: u8 = 5;
-
-pub(super) fn time(text: &str) -> Result<Duration> {
-    let refused = || Fault::new(format!("time '{text}'"), "it is no length of time", "write it like 90s, 10m or 2h");
-    let units = [("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0)];
-    let known = units.into_iter().find_map(|(name, seconds)| Some((text.strip_suffix(name)?, seconds)));
-    let (number, unit) = known.unwrap_or((text, 1.0));
-    let seconds = number.parse::<f64>().ok().map(|number| number * unit).filter(|s| (1.0..=1e7).contains(s));
-    seconds.map(Duration::from_secs_f64).ok_or_else(refused)
-}
 
 fn percent(text: &str) -> Result<f64> {
     let number = text.trim_end_matches('%').trim().parse::<f64>().ok().filter(|number| (0.0..=100.0).contains(number));
@@ -296,6 +288,7 @@ enum Axis {
     Placement,
     Network,
     Carrier,
+    Dilation,
     Variable,
 }
 
@@ -311,9 +304,10 @@ impl Varied {
             "placement" => Axis::Placement,
             "network" => Axis::Network,
             "carrier" => Axis::Carrier,
+            "dilate" => Axis::Dilation,
             name if name.starts_with("env.") || !name.starts_with(char::is_lowercase) => Axis::Variable,
             _ => {
-                let next = "choose placement, network or carrier; a variable of the environment that begins with a small letter is env.NAME";
+                let next = "choose placement, network, carrier or dilate; a variable of the environment that begins with a small letter is env.NAME";
                 return Err(refused("there is no such setting", next));
             }
         };
@@ -322,6 +316,7 @@ impl Varied {
                 Axis::Placement if value != "auto" => _ = placement(value)?,
                 Axis::Network => _ = value.parse::<Network>()?,
                 Axis::Carrier if value != "plimsoll" => _ = carriers::named(value)?,
+                Axis::Dilation => _ = value.parse::<Dilation>()?,
                 _ => {}
             }
         }
@@ -345,7 +340,9 @@ fn arm(command: &[String], settings: &[(&Varied, &str)], arguments: &Arguments) 
     for (varied, value) in settings {
         let text = Value::Text((*value).to_owned());
         match varied.axis {
-            Axis::Placement | Axis::Network => options.extend([format!("--{}", varied.name), (*value).to_owned()]),
+            Axis::Placement | Axis::Network | Axis::Dilation => {
+                options.extend([format!("--{}", varied.name), (*value).to_owned()])
+            }
             Axis::Carrier if *value == "plimsoll" => {}
             Axis::Carrier => {
                 proven = false;

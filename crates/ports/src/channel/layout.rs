@@ -9,8 +9,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use machine::channel::Cast;
 use machine::channel::Specification;
-use machine::channel::{Cast, Policy};
 use machine::{Bytes, Fault, Result};
 
 use super::lapping;
@@ -70,9 +70,6 @@ impl Layout {
         let size = usize::try_from(buffers.size.0).unwrap_or(usize::MAX);
         if !(1..=MOST_BYTES / 8).contains(&size) {
             return refuse(format!("buffers of {}", buffers.size), "ask for 1 B to 128 MiB");
-        }
-        if buffers.policy == Policy::Copy {
-            return refuse("its buffers are written and read in place".into(), "ask for the policy `zero-copy`");
         }
         let (seats, directions) = match specification.cast {
             Cast::Unicast => (2, 2),

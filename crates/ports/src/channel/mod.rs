@@ -45,7 +45,7 @@ mod unicast;
 pub use self::{
     layout::MOST_READERS,
     multicast::{Reader, Writer},
-    open::{Endpoint, accept, multicast, unicast},
+    open::{Endpoint, accept, check, multicast, unicast},
     unicast::Memory,
 };
 

@@ -25,10 +25,17 @@ fn region(specification: &Specification, cast: Cast) -> Result<(Arc<Region>, Lay
     Ok((Arc::new(Region::create("plimsoll-channel", layout.length())?), layout))
 }
 
+/// Whether a channel of this kind can be made, where there is memory for it.
+///
+/// # Errors
+/// The buffers are out of range: 4 to 65536, a power of two; 1 B to 128 MiB each; 1 GiB in all.
+pub fn check(specification: &Specification) -> Result<()> {
+    Layout::of(specification).map(drop)
+}
+
 /// A channel with two ends, both ways.
 ///
-/// A fault where the specification is out of range (4 to 65536 buffers, a power of two; 1 GiB in all), asks for copies,
-/// or where there is no memory.
+/// A fault where [`check`] has one, or where there is no memory.
 pub fn unicast(specification: &Specification) -> Result<(Memory, Memory)> {
     let (region, layout) = region(specification, Cast::Unicast)?;
     let one = Seat::take(region.clone(), layout, 0)?;

@@ -28,25 +28,34 @@ pub(super) struct State {
     pub full: u64,
 }
 
+/// In the order of their numbers.
+const POLICIES: [Policy; 3] = [Policy::ZeroCopy, Policy::Copy, Policy::Any];
+
 fn traits(specification: &Specification) -> u64 {
     let Specification { cast, delivery, synchronization, content, buffers } = specification;
     u64::from(*cast == Cast::Multicast)
         | u64::from(*delivery == Delivery::Unreliable) << 1
         | u64::from(*synchronization == Synchronization::Blocking) << 2
         | u64::from(*content == Content::Messages) << 3
-        | u64::from(buffers.policy == Policy::Copy) << 4
+        | (match buffers.policy {
+            Policy::ZeroCopy => 0,
+            Policy::Copy => 1,
+            Policy::Any => 2,
+        }) << 4
 }
 
 fn specification(traits: u64, count: u64, size: u64) -> Result<Specification> {
     let is = |bit: u32| traits >> bit & 1 == 1;
-    let count = u32::try_from(count).ok().filter(|_| traits < 1 << 5);
-    let Some(count) = count else { return Err(fault("it passes a channel of a kind that this end does not know")) };
+    let policy = POLICIES.get((traits >> 4) as usize);
+    let (Ok(count), Some(&policy)) = (u32::try_from(count), policy) else {
+        return Err(fault("it passes a channel of a kind that this end does not know"));
+    };
     Ok(Specification {
         cast: if is(0) { Cast::Multicast } else { Cast::Unicast },
         delivery: if is(1) { Delivery::Unreliable } else { Delivery::Reliable },
         synchronization: if is(2) { Synchronization::Blocking } else { Synchronization::Poll },
         content: if is(3) { Content::Messages } else { Content::Calls },
-        buffers: Buffers { count, size: Bytes(size), policy: if is(4) { Policy::Copy } else { Policy::ZeroCopy } },
+        buffers: Buffers { count, size: Bytes(size), policy },
     })
 }
 

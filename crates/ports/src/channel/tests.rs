@@ -141,7 +141,6 @@ fn what_cannot_be_is_refused_in_words() {
     assert!(refused(buffers(4, 0, Policy::ZeroCopy)).contains("0 B"));
     assert!(refused(buffers(4, u64::MAX, Policy::ZeroCopy)).contains("buffers of"));
     assert!(refused(buffers(65536, 64 << 10, Policy::ZeroCopy)).contains("65536 buffers of 64 KiB take"));
-    assert!(refused(buffers(4, 64, Policy::Copy)).contains("in place"));
     assert!(refused(Specification { cast: Cast::Multicast, ..Specification::default() }).contains("Multicast"));
 }
 

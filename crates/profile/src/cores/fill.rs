@@ -43,7 +43,10 @@ pub fn fill(profile: &Profile, summary: &mut Summary) {
         off_core(rank, met);
     }
 
-    let Some(whole) = around(runs.iter().flatten()) else { return };
+    let run = around(runs.iter().flatten());
+    let job = summary.job.seconds.map(|to| Window { from: 0.0, to });
+    summary.power = super::power::power(&joined, job, run, &summary.phases);
+    let Some(whole) = run else { return };
     let cores = joined.cores(whole);
     summary.cores = cores.iter().map(|core| core_summary(core, &joined, &seen, &met, &summary.ranks)).collect();
     summary.capability = joined.capability(seen.iter().flatten(), whole);

@@ -6,6 +6,7 @@
 
 mod capability;
 mod fill;
+mod power;
 mod presence;
 #[cfg(test)]
 mod tests;

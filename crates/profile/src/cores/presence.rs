@@ -29,10 +29,8 @@ impl<'a> Presence<'a> {
         let last = samples.span?.1.min(run.1);
         let mut stays: BTreeMap<u32, Vec<Span>> = BTreeMap::new();
         for thread in of_rank.threads.values() {
-            for (core, (from, to)) in stays_of(thread, last) {
-                if from.max(run.0) < to {
-                    stays.entry(core).or_default().push((from.max(run.0), to));
-                }
+            for (core, stay) in stays_of(thread, run.0, last) {
+                stays.entry(core).or_default().push(stay);
             }
         }
         let stays = stays.into_iter().flat_map(|(core, spans)| union(spans).into_iter().map(move |span| (core, span)));
@@ -158,11 +156,15 @@ fn moment(rank: &Tables, ticks: u64) -> u64 {
     rank.header.started.monotonic.saturating_add_signed((since * rank.tick * 1e9) as i64)
 }
 
-/// A thread is taken to stay where it was seen until it is seen elsewhere.
-fn stays_of(thread: &ThreadSamples, last: u64) -> Vec<(u32, Span)> {
+/// A thread is taken to stay where it was seen until it is seen elsewhere. What was seen before MPI_Init returned says nothing of
+/// the run: hwloc, which MPI libraries call there, binds the thread to every core in turn.
+fn stays_of(thread: &ThreadSamples, begun: u64, last: u64) -> Vec<(u32, Span)> {
     let points = thread.work.points();
+    let points = &points[points.partition_point(|(at, _)| *at < begun)..];
+    let begins = std::iter::once(begun).chain(points.iter().skip(1).map(|(at, _)| *at));
     let ends = points.iter().skip(1).map(|(at, _)| *at).chain([last]);
-    let stays = points.iter().zip(ends).filter_map(|((at, work), end)| Some((work.on()?, (*at, end.min(last)))));
+    let spans = begins.zip(ends).map(|(from, to)| (from, to.min(last)));
+    let stays = points.iter().zip(spans).filter_map(|((_, work), span)| Some((work.on()?, span)));
     stays.filter(|(_, (from, to))| from < to).collect()
 }
 

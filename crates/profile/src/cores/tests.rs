@@ -286,3 +286,17 @@ fn without_samples_nothing_is_made_up() {
     assert!(matches!(&summary.ranks[0].softirq, Reading::Absent { reason } if reason.contains("sampled")));
     assert!(Samples::files(place.path()).is_empty());
 }
+
+#[test]
+fn where_a_rank_was_before_mpi_init_returned_is_not_where_it_ran() {
+    let head = head(measured("traced"));
+    let mut file = Vec::new();
+    let mut writer = Writer::begin(&mut file, &head).unwrap();
+    for (now, core) in [(BEGUN - 50 * MS, 1), (BEGUN + 600 * MS, 2), (BEGUN + 900 * MS, 2)] {
+        writer.thread_work(11, 0, 11, &ThreadWork { core, calls: now / MS, ..ThreadWork::default() }).unwrap();
+        writer.end_work(now).unwrap();
+    }
+    writer.finish(BEGUN + 1_010 * MS).unwrap();
+    let (_place, profile) = profile(&file);
+    assert_eq!(Summary::of(&profile).ranks[1].cores, Reading::Measured(vec![1]));
+}

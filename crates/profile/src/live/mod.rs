@@ -15,11 +15,6 @@ use self::hosts::Host;
 use self::ranks::Followed;
 use crate::job::Job;
 use crate::split::Model;
-use crate::tables::Tables;
-
-/// Ranks whose tables are read whole at one look: a rank's are some hundred KiB. Of more ranks each has its turn, and what
-/// only whole tables tell is then of the time between its turns.
-const WHOLE: usize = 64;
 
 /// The host that looks, since a clock and processes are only known where they are.
 pub struct Here<'a> {
@@ -150,7 +145,7 @@ pub struct Watch {
     hosts: BTreeMap<PathBuf, Host>,
     worlds: Vec<String>,
     before: Option<u64>,
-    /// Whose turn it is to be read whole.
+    /// Whose turn it is to have its whole tables held against themselves.
     turn: usize,
 }
 
@@ -181,36 +176,21 @@ impl Watch {
         let seconds = self.before.map(|before| now.saturating_sub(before) as f64 / 1e9);
         self.before = Some(now);
 
-        let whole: Vec<PathBuf> =
-            self.ranks.keys().cycle().skip(self.turn).take(self.ranks.len().min(WHOLE)).cloned().collect();
-        self.turn = if self.ranks.len() > WHOLE { (self.turn + WHOLE) % self.ranks.len() } else { 0 };
         let ticks = ranks::ticks(&self.ranks);
-        let mut read: Vec<(PathBuf, Tables)> = Vec::new();
-        for path in whole {
-            // One that does not know its rank yet has nothing to tell; what is damaged was said.
-            let Some(followed) = self.ranks.get_mut(&path).filter(|followed| followed.is_placed()) else { continue };
-            match Tables::open(&path) {
-                Ok(mut tables) => {
-                    if let Some(doubt) = &tables.doubt {
-                        let rank = tables.header.rank;
-                        notes.push(format!(
-                            "rank {rank}: its figures may be wrong, since its tables disagree ({doubt})"
-                        ));
-                    }
-                    tables.tick = ticks.get(&tables.header.boot).map_or(tables.tick, |tick| tick / 1e9);
-                    read.push((path, tables));
-                }
-                Err(fault) => notes.extend(followed.give_up(&path, fault.cause())),
+        let checked = self.turn.checked_rem(self.ranks.len());
+        self.turn = checked.map_or(0, |turn| turn + 1);
+        for (place, (path, followed)) in self.ranks.iter_mut().enumerate() {
+            notes.extend(followed.read(path));
+            // Whole tables are some hundred KiB: each rank's once, and then one rank's a look.
+            if !followed.is_checked() || checked == Some(place) {
+                notes.extend(followed.check(path));
             }
         }
-        let (paths, tables): (Vec<_>, Vec<_>) = read.into_iter().unzip();
-        // The rules rest on whoever was read last; ranks of one job do the same.
-        let model = Model::of(&tables);
+        // What calls of a kind take when nobody waits is judged by those of all ranks.
+        let model = Model::of_calls(self.ranks.values().filter_map(|followed| followed.calls(&ticks)));
         let mut functions: BTreeMap<(FunctionId, u32), ranks::Sum> = BTreeMap::new();
-        for (path, tables) in paths.into_iter().zip(tables) {
-            if let Some(followed) = self.ranks.get_mut(&path) {
-                followed.compare(tables, &model, (here.monotonic)(), &mut functions);
-            }
+        for followed in self.ranks.values_mut() {
+            followed.compare(&ticks, &model, (here.monotonic)(), &mut functions);
         }
 
         let over = self.job.ended.is_some();

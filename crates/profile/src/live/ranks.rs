@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use machine::Result;
 use record::folder::{RANK_SUFFIX, RANKS};
 use record::functions::{Class, FunctionId, function};
 use record::layout::{Cell, Header, Peer, Thread, clock, words};
 use record::live::{Glance, Live};
+use record::rank::Rank;
 
 use super::hosts::Host;
 use super::{FunctionNow, Here, RankNow, RankState};
 use crate::profile::left_out;
 use crate::split::{Model, Parts};
-use crate::tables::{Calls, Tables};
+use crate::tables::Calls;
 
 /// Ticks are as long for all ranks of a host.
 pub type Ticks = HashMap<[u8; 40], f64>;
@@ -25,10 +27,15 @@ pub struct Followed {
     damage: Option<String>,
     glance: Option<Glance>,
     before: Option<Seen>,
-    tables: Option<(u64, Vec<Calls>)>,
-    /// Share of its threads' time between its last two turns to be read whole, in calls that are over.
+    /// Its calls so far, those of the look before, and when that was.
+    calls: Vec<Calls>,
+    compared: Option<(u64, Vec<Calls>)>,
+    /// Whether its tables were held against themselves once.
+    is_checked: bool,
+    /// Share of its threads' time between the last two looks in calls that are over.
     wait: Option<f64>,
-    partners: Vec<u32>,
+    /// And how many messages it had sent when they were looked for.
+    partners: (u64, Vec<u32>),
     /// Calls that go on: the function, for how much of the time since the look before, and whether it may be waiting.
     held: Vec<(FunctionId, f64, bool)>,
 }
@@ -158,9 +165,11 @@ impl Followed {
             damage: None,
             glance: None,
             before: None,
-            tables: None,
+            calls: vec![],
+            compared: None,
+            is_checked: false,
             wait: None,
-            partners: vec![],
+            partners: (0, vec![]),
             held: vec![],
         }
     }
@@ -175,43 +184,83 @@ impl Followed {
         self.damage.clone()
     }
 
-    /// Whether it knows its rank.
-    pub fn is_placed(&self) -> bool {
-        self.glance.as_ref().is_some_and(|glance| glance.header.placed != 0)
+    /// One that does not know its rank yet has nothing to tell.
+    fn placed(&self) -> Option<&Glance> {
+        self.glance.as_ref().filter(|glance| glance.header.placed != 0)
     }
 
-    /// Takes whole tables in, and adds what the calls since the last ones took.
+    pub fn is_checked(&self) -> bool {
+        self.is_checked || self.placed().is_none()
+    }
+
+    /// Holds its whole tables against themselves; says what does not agree.
+    pub fn check(&mut self, path: &Path) -> Option<String> {
+        let rank = self.placed()?.header.rank;
+        self.is_checked = true;
+        match Rank::open(path) {
+            Ok(tables) => tables
+                .doubt
+                .map(|doubt| format!("rank {rank}: its figures may be wrong, since its tables disagree ({doubt})")),
+            Err(fault) => self.give_up(path, fault.cause()),
+        }
+    }
+
+    /// Reads what changed of its calls and partners.
+    pub fn read(&mut self, path: &Path) -> Option<String> {
+        let sent = self.placed()?.threads.iter().fold(0, |sum: u64, (_, thread)| sum.wrapping_add(thread.messages));
+        match self.changed(sent) {
+            Ok(()) => None,
+            Err(fault) => self.give_up(path, fault.cause()),
+        }
+    }
+
+    fn changed(&mut self, sent: u64) -> Result<()> {
+        let Some(glance) = &self.glance else { return Ok(()) };
+        self.calls.clear();
+        self.calls.extend_from_slice(self.live.calls(glance)?);
+        // Who was sent most so far changes no sooner.
+        if sent.saturating_sub(self.partners.0) > self.partners.0 / 8 {
+            self.partners = (sent, partners(&self.live.peers()?));
+        }
+        Ok(())
+    }
+
+    /// The size of its world, the length of its ticks in seconds, and its calls.
+    pub fn calls(&self, ticks: &Ticks) -> Option<(u32, f64, &[Calls])> {
+        let header = &self.placed()?.header;
+        Some((header.size, tick(header, ticks).unwrap_or(0.0) / 1e9, &self.calls))
+    }
+
+    /// Adds what the calls since the look before took.
     pub fn compare(
         &mut self,
-        tables: Tables,
+        ticks: &Ticks,
         model: &Model,
         now: u64,
         functions: &mut BTreeMap<(FunctionId, u32), Sum>,
     ) {
-        if let Some((at, before)) = &self.tables {
+        let Some((_, tick, _)) = self.calls(ticks) else { return };
+        if let Some((at, before)) = &self.compared {
             let seconds = now.saturating_sub(*at) as f64 / 1e9;
             if seconds <= 0.0 {
                 return;
             }
-            let key = |calls: &Calls| (calls.thread, calls.function, calls.group, calls.size_class);
-            let known: HashMap<_, &Cell> = before.iter().map(|calls| (key(calls), &calls.cell)).collect();
             let mut all = Parts::default();
             let mut sums: BTreeMap<(FunctionId, u32), Sum> = BTreeMap::new();
-            for calls in &tables.calls {
-                let cell = match known.get(&key(calls)) {
-                    Some(before) => since(&calls.cell, before),
-                    None => calls.cell,
-                };
+            for (place, calls) in self.calls.iter().enumerate() {
+                let cell = before.get(place).map_or(calls.cell, |before| since(&calls.cell, &before.cell));
                 if cell.calls == 0 {
                     continue;
                 }
-                let parts = model.divide(tables.tick, &Calls { cell, ..calls.clone() });
+                let parts = model.divide(tick, &Calls { cell, ..*calls });
                 let sum = sums.entry((calls.function, calls.group)).or_default();
                 sum.calls += cell.calls as f64 / seconds;
                 sum.parts.add(parts);
                 all.add(parts);
             }
-            let threads = tables.threads.iter().filter(|(_, thread)| thread.ended == 0).count().max(1) as f64;
+            let glance = self.glance.as_ref();
+            let threads = glance.into_iter().flat_map(|glance| &glance.threads);
+            let threads = threads.filter(|(_, thread)| thread.ended == 0).count().max(1) as f64;
             // What ended now may have begun long before, when it was told as a call that goes on.
             let rate = (1.0 / seconds).min(threads / all.sum().max(f64::MIN_POSITIVE));
             for (key, sum) in sums {
@@ -223,8 +272,7 @@ impl Followed {
             let is_told = all.undivided < 0.5 * all.sum() || all.sum() == 0.0;
             self.wait = is_told.then(|| all.wait / seconds / threads);
         }
-        self.partners = partners(&tables.peers);
-        self.tables = Some((now, tables.calls));
+        self.compared = Some((now, std::mem::take(&mut self.calls)));
     }
 
     /// `over`: the job is.
@@ -245,10 +293,7 @@ impl Followed {
         let at = (here.monotonic)();
         // That host's clock: here it is known, of another host as it was when that was last sampled.
         let clock = if is_here { Some(at) } else { host.map(Host::time).filter(|time| *time > 0) };
-        let tick = match header.clock {
-            clock::MONOTONIC => Some(1.0),
-            _ => ticks.get(&header.boot).copied().or_else(|| header.tick()),
-        };
+        let tick = tick(header, ticks);
         let now = clock.zip(tick).map(|(clock, tick)| counter(header, clock, tick));
         let has_ended = here.has_ended(&boot, header.pid_namespace, header.pid);
         let state = state(glance, over || has_ended, now.zip(tick));
@@ -316,12 +361,20 @@ impl Followed {
             wait,
             messages: rate(|seen| seen.messages),
             bytes: rate(|seen| seen.bytes),
-            partners: self.partners.clone(),
+            partners: self.partners.1.clone(),
             core: host.and_then(|host| host.core(header.pid)),
             involuntary: host.and_then(|host| host.involuntary.get(&header.pid).copied()),
         };
         self.held = goes_on;
         Some(known)
+    }
+}
+
+/// The length of its ticks, ns.
+fn tick(header: &Header, ticks: &Ticks) -> Option<f64> {
+    match header.clock {
+        clock::MONOTONIC => Some(1.0),
+        _ => ticks.get(&header.boot).copied().or_else(|| header.tick()),
     }
 }
 

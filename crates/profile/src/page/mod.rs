@@ -313,6 +313,9 @@ fn table_sections(summary: &Summary) -> Vec<TableSection> {
     };
     add("Every MPI call", lead, false, tables::functions(summary));
     add("Phases", "Between calls of MPI_Pcontrol, as the first rank made them.", false, tables::phases(summary));
+    if !summary.power.is_empty() {
+        add("Power", tables::POWER, false, tables::power(summary));
+    }
     add("Every rank", "An m marks what is modelled, not measured.", summary.ranks.len() > 16, tables::ranks(summary));
     add("Every core", "An m marks what is modelled, not measured.", summary.cores.len() > 16, tables::cores(summary));
     sections

@@ -358,6 +358,41 @@ pub fn phases(summary: &Summary) -> Table {
     }
 }
 
+/// What stands above the table of power.
+pub const POWER: &str = "What sensors told, of the time that their samples cover; gaps are in the JSON with their cause. \
+    A sensor within another has its energy in that one's too.";
+
+pub fn power(summary: &Summary) -> Table {
+    let heads = vec![
+        word("Sensor"),
+        word("Time"),
+        head("Energy", "of the covered time"),
+        head("Error", "how far that may be off"),
+        head("Mean power", ""),
+        head("Above floor", "energy above the lowest second of the recording"),
+        head("Covered", "share of the time that samples tell of"),
+    ];
+    let joules = |joules: f64| machine::Joules(joules).to_string();
+    let rows = summary.power.iter().flat_map(|sensor| {
+        sensor.spans.iter().map(move |span| {
+            let phase = span.phase.and_then(|place| summary.phases.get(place));
+            let what = phase.map_or_else(|| span.what.clone(), |phase| format!("phase, level {}", phase.level));
+            let within = sensor.within.as_ref().map_or_else(String::new, |within| format!(", within {within}"));
+            vec![
+                Cell { note: format!("{}, {}{within}", sensor.host, sensor.covers), ..text(sensor.sensor.clone()) },
+                text(what),
+                reading(&span.joules, joules),
+                reading(&span.error, joules),
+                reading(&span.watts, |watts| machine::Watts(watts).to_string()),
+                reading(&span.above, joules),
+                value(span.coverage, words::percent),
+            ]
+        })
+    });
+    let all = summary.power.iter().map(|sensor| sensor.spans.len()).sum();
+    Table { left_out: left_out(all, ROWS, "times", ""), ..Table::new("power", "Power", heads, rows.take(ROWS)) }
+}
+
 /// The reasons of all readings that are not there, each once.
 pub fn absences(summary: &Summary) -> Vec<String> {
     let mut absences = chart::Absences::default();
@@ -388,6 +423,12 @@ pub fn absences(summary: &Summary) -> Vec<String> {
             ("energy", &core.energy),
         ];
         readings.into_iter().for_each(|(what, reading)| add(what, number::why_missing(reading)));
+    }
+    for sensor in &summary.power {
+        add(&format!("idle floor of {}", sensor.sensor), number::why_missing(&sensor.floor));
+        for span in &sensor.spans {
+            add(&format!("energy by {}", sensor.sensor), number::why_missing(&span.joules));
+        }
     }
     for host in &summary.job.hosts {
         add("cores of hosts", number::why_missing(&host.cores));

@@ -21,6 +21,7 @@ pub fn all(summary: &Summary, screen: Screen) -> Vec<Titled> {
         cores(summary),
         capability(summary),
         phases(summary),
+        power(summary),
     ];
     tables.into_iter().flatten().chain(matrices(summary)).collect()
 }
@@ -300,6 +301,35 @@ fn phases(summary: &Summary) -> Option<Titled> {
     let remark = (more > 0).then(|| format!("{more} more: --json has them"));
     let table = table(&["MPI_Pcontrol", "from", "to", "took"], &[], rows);
     (!summary.phases.is_empty()).then(|| ("Phases".into(), remark, table))
+}
+
+fn power(summary: &Summary) -> Option<Titled> {
+    const MOST: usize = 24;
+    let joules = |joules: &f64| machine::Joules(*joules).to_string();
+    let several = summary.job.hosts.len() > 1;
+    let rows = summary.power.iter().flat_map(|sensor| sensor.spans.iter().map(move |span| (sensor, span)));
+    let rows: Vec<_> = rows
+        .map(|(sensor, span)| {
+            let phase = span.phase.and_then(|place| summary.phases.get(place));
+            vec![
+                if several { format!("{} {}", sensor.host, sensor.sensor) } else { sensor.sensor.clone() },
+                phase.map_or_else(|| span.what.clone(), |phase| format!("phase {}", phase.level)),
+                shown(&span.joules, joules),
+                shown(&span.error, joules),
+                shown(&span.watts, |watts| machine::Watts(*watts).to_string()),
+                shown(&span.above, joules),
+                percent(span.coverage),
+            ]
+        })
+        .collect();
+    let mut remarks = vec!["floor: the lowest second of the recording".to_owned()];
+    let missing = summary.power.iter().flat_map(|sensor| sensor.spans.iter().take(1).map(move |span| (sensor, span)));
+    let missing = missing.filter_map(|(sensor, span)| Some(format!("{}: {}", sensor.sensor, span.gaps.first()?)));
+    remarks.extend(missing.take(3));
+    remarks.extend((rows.len() > MOST).then(|| format!("{} more times: --json has them", rows.len() - MOST)));
+    let header = ["sensor", "time", "energy", "+-", "power", "above floor", "covered"];
+    let table = table(&header, &[0, 1], rows.into_iter().take(MOST));
+    (!summary.power.is_empty()).then(|| ("Power".into(), Some(remarks.join("; ")), table))
 }
 
 /// Ranks of a block of the matrix, so that it fits on a screen.

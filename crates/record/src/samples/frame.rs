@@ -19,6 +19,12 @@ pub mod kind {
     pub const END: u8 = 6;
     /// [`super::super::Accounting`].
     pub const ACCOUNTING: u8 = 7;
+    /// A sensor of power gets the next number: what it is.
+    pub const SENSOR: u8 = 8;
+    /// Of each sample its sensor's number, the time since that sensor's last, ns, and how far its number went.
+    pub const POWER: u8 = 9;
+    /// A sensor stopped: its number, when (CLOCK_MONOTONIC, ns), and why.
+    pub const STOPPED: u8 = 10;
 }
 
 pub fn put(out: &mut Vec<u8>, mut number: u64) {
@@ -51,6 +57,11 @@ pub fn put_known(out: &mut Vec<u8>, known: Option<bool>) {
     out.push(known.map_or(0, |is| 1 + u8::from(is)));
 }
 
+/// Small numbers of either sign take few bytes.
+pub fn put_signed(out: &mut Vec<u8>, number: i64) {
+    put(out, (number as u64) << 1 ^ (number >> 63) as u64);
+}
+
 /// Bytes being read; every read is `None` beyond their end.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor<'a>(pub &'a [u8]);
@@ -80,6 +91,11 @@ impl<'a> Cursor<'a> {
             }
         }
         None
+    }
+
+    pub fn signed(&mut self) -> Option<i64> {
+        let number = self.number()?;
+        Some((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
     pub fn small(&mut self) -> Option<u32> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use machine::{Fault, Result};
 
 use super::frame::{Cursor, Damaged, kind};
+use super::power::{self, PowerSamples};
 use super::series::{MOST, Series, Totals};
 use super::{
     Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, MAGIC, Origins, RankLoad, SamplerCost,
@@ -25,6 +26,8 @@ pub struct Samples {
     pub ranks: BTreeMap<u32, RankSamples>,
     /// Zones of energy by name.
     pub zones: Vec<(String, Series<Energy>)>,
+    /// Sensors of power that were asked for.
+    pub power: Vec<PowerSamples>,
     pub cost: Series<SamplerCost>,
     /// `None`: an earlier version of plimsoll wrote them.
     pub accounting: Option<Accounting>,
@@ -203,6 +206,7 @@ impl Progress {
             cores: BTreeMap::new(),
             ranks: BTreeMap::new(),
             zones: Vec::new(),
+            power: Vec::new(),
             cost: Series::default(),
             accounting: None,
             notes: Vec::new(),
@@ -240,6 +244,9 @@ impl Progress {
             kind::LOAD => self.moment(1, contents)?,
             kind::NOTE => self.samples.notes.push(String::from_utf8_lossy(contents.0).into_owned()),
             kind::ACCOUNTING => self.samples.accounting = Some(accounting(contents)?),
+            kind::SENSOR => power::take_sensor(&mut self.samples.power, contents)?,
+            kind::POWER => power::take_samples(&mut self.samples.power, contents)?,
+            kind::STOPPED => power::take_stop(&mut self.samples.power, contents)?,
             kind::END => self.samples.ended = Some(contents.number()?),
             _ => {}
         }

@@ -42,6 +42,43 @@ fn the_head_is_read_as_it_was_written() {
 }
 
 #[test]
+fn power_has_times_of_its_own() {
+    use machine::power::{Band, Covers, Measure, Sensor};
+    use machine::{Joules, Nanoseconds};
+    let counter = Measure::Counter { range: Some(262_143_328_850), step: 62, lag: Nanoseconds(0) };
+    let package = Sensor {
+        name: "rapl:package-0".into(),
+        covers: Covers::Package,
+        band: Band::In,
+        measure: counter,
+        within: Some("rapl:psys".into()),
+    };
+    let meter = Sensor {
+        name: "command:x".into(),
+        covers: Covers::Node,
+        band: Band::Out,
+        measure: Measure::Gauge,
+        within: None,
+    };
+    let second = |second: u64| Nanoseconds(second * 1_000_000_000);
+    let file = written(|writer| {
+        writer.sensor(&package, second(1)).unwrap();
+        writer.sensor(&meter, second(3)).unwrap();
+        // The command's number is of a moment before that of the counter's.
+        writer.power(&[(0, second(5), 262_143_000_000), (1, second(4), 90_000_000)]).unwrap();
+        writer.power(&[(0, second(6), 671_150), (1, second(6), 110_000_000)]).unwrap();
+        writer.power_stopped(1, second(7), "it printed nothing").unwrap();
+        writer.power(&[(1, second(8), 5), (0, second(7), 1_671_150)]).unwrap();
+    });
+    let samples = Samples::read(&file).unwrap();
+    assert_eq!([&samples.power[0].sensor, &samples.power[1].sensor], [&package, &meter]);
+    assert_eq!(samples.power[0].track.between(second(5), second(7)).joules, Joules(2.0));
+    let told = samples.power[1].track.between(second(4), second(8));
+    assert_eq!((told.joules, told.covered), (Joules(200.0), second(2)));
+    assert_eq!(told.gaps[0].cause, "it printed nothing");
+}
+
+#[test]
 fn what_stood_still_grew_only_when_it_did() {
     let work = |net_rx| CoreWork { net_rx, net_rx_time: 10 * net_rx, ..CoreWork::default() };
     let file = written(|writer| {

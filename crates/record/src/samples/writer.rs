@@ -3,7 +3,11 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use machine::Nanoseconds;
+use machine::power::Sensor;
+
 use super::frame::{kind, put, put_frame, put_known, put_reading, put_text};
+use super::power::{Last, put_sample, put_sensor};
 use super::series::{MOST, Totals};
 use super::{
     Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, MAGIC, RankLoad, SamplerCost, ThreadDelay,
@@ -30,6 +34,8 @@ pub struct Writer<W> {
     written: u64,
     /// Frames that are not written yet.
     gathered: Vec<u8>,
+    /// Of each sensor of power.
+    powers: Vec<Last>,
 }
 
 /// Bytes that gather before they are written in any case.
@@ -71,6 +77,7 @@ impl<W: Write> Writer<W> {
             changes: Vec::new(),
             written: 0,
             gathered: Vec::new(),
+            powers: Vec::new(),
         };
         writer.frame(kind::HEAD, &contents)?;
         writer.flush()?;
@@ -145,6 +152,32 @@ impl<W: Write> Writer<W> {
 
     pub fn note(&mut self, sentence: &str) -> io::Result<()> {
         self.frame(kind::NOTE, sentence.as_bytes())
+    }
+
+    /// A sensor of power, which gets the next number. Gauges join two samples that are at most `bridge` apart.
+    pub fn sensor(&mut self, sensor: &Sensor, bridge: Nanoseconds) -> io::Result<()> {
+        let mut contents = Vec::new();
+        put_sensor(&mut contents, sensor, bridge);
+        self.powers.push((0, 0));
+        self.frame(kind::SENSOR, &contents)
+    }
+
+    /// Samples of power: number of the sensor, when, and microjoules or microwatts.
+    pub fn power(&mut self, samples: &[(usize, Nanoseconds, u64)]) -> io::Result<()> {
+        let mut contents = Vec::new();
+        for (place, at, micro) in samples {
+            put_sample(&mut contents, *place, &mut self.powers[*place], at.0, *micro);
+        }
+        if contents.is_empty() { Ok(()) } else { self.frame(kind::POWER, &contents) }
+    }
+
+    /// A sensor gave nothing at this moment, and why.
+    pub fn power_stopped(&mut self, place: usize, at: Nanoseconds, cause: &str) -> io::Result<()> {
+        let mut contents = Vec::new();
+        put(&mut contents, place as u64);
+        put(&mut contents, at.0);
+        put_text(&mut contents, cause);
+        self.frame(kind::STOPPED, &contents)
     }
 
     pub fn accounting(&mut self, accounting: &Accounting) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! A first offcode application, to be copied: `cargo run -p runtime --example first_offcode`. `docs/first-offcode.md`
+//! Three offcodes in a program of one's own: `cargo run -p runtime --example first_offcode`. `docs/first-offcode.md`
 //! goes through it.
 //!
 //! A filter drops short packets, an aggregator sums up the others, a reporter keeps the totals. Filter and aggregator

@@ -121,7 +121,7 @@ fn run(shared: &Shared, prepare: Preparation, common: &Common, orders: &Sender<O
 }
 
 fn compile(job: &mut Job, prepare: Preparation) -> Result<()> {
-    let Task::Deploy(deployment, shares) = &mut job.task else { return Ok(()) };
+    let Task::Deploy(_, deployment, shares) = &mut job.task else { return Ok(()) };
     let name = format!("offcode {}", deployment.name);
     let code = catch_unwind(AssertUnwindSafe(|| prepare(deployment.code.clone())));
     let panicked = |_| Fault::new("wasm module", "the compiler panicked on it", "report it with the module");
@@ -171,6 +171,7 @@ mod tests {
             interfaces: Vec::new(),
             bodies: Vec::new(),
             attributes: Vec::new(),
+            state: Default::default(),
         };
         let manifest = Manifest { package, hardware: Vec::new(), software: Default::default() }.into();
         let code = Code::Wasm([][..].into());
@@ -180,7 +181,7 @@ mod tests {
             from: ([127, 0, 0, 1], 1).into(),
             id,
             slot: 0,
-            task: Task::Deploy(Box::new(deployment), Vec::new()),
+            task: Task::Deploy(0, Box::new(deployment), Vec::new()),
             outbox: Arc::new(Outbox::new(1 << 20).unwrap()),
             budgets: Arc::new(Budgets::of_all(&Limits::default())),
             waiting: Vec::new(),
@@ -202,6 +203,7 @@ mod tests {
             registry: Registry::new(),
             cache: Mutex::new(CodeCache::new(limits.cache)),
             journal: Journal::new(Box::new(|_| {})),
+            survey: Default::default(),
             limits,
         };
         let (sender, orders) = channel();

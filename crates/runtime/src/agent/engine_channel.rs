@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Direction, LinkConfig, Source, Status, TagSelector};
 use machine::{Bytes, Fault, Nanoseconds, PeerIndex, Port, Result};
-use offcode::channel::{Counted, Policy, Synchronization};
+use offcode::channel::{Counted, Synchronization};
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 use ports::udp::UdpPort;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -141,38 +141,6 @@ fn memory(specification: &Specification, link: &LinkConfig) -> Bytes {
     // Out of order and unacknowledged.
     let packets = link.reliability.as_ref().map_or(0, |reliability| 2 * u64::from(reliability.window) * link.mtu.0);
     Bytes(messages.saturating_mul(buffers.size.0) + packets + link.credit_bytes.0 + UdpPort::MEMORY.0)
-}
-
-/// Checks what a channel between hosts can be.
-pub(crate) fn check(specification: &Specification, largest: Bytes) -> Result<()> {
-    let buffers = &specification.buffers;
-    let subject = "channel to another host";
-    if buffers.policy == Policy::ZeroCopy {
-        let cause = "policy zero-copy needs memory that both ends map, which two hosts do not have";
-        return Err(Fault::new(subject, cause, "make it with policy 'copy', or place both ends on one host"));
-    }
-    check_buffers(specification, largest).map_err(|fault| fault.within(subject))
-}
-
-/// The part that holds for the out-of-band channel too.
-pub(crate) fn check_buffers(specification: &Specification, largest: Bytes) -> Result<()> {
-    let buffers = &specification.buffers;
-    let text = format!("{} buffers of {} bytes", buffers.count, buffers.size.0);
-    if !(4..=65536).contains(&buffers.count) || !buffers.count.is_power_of_two() || buffers.size.0 == 0 {
-        return Err(Fault::new(
-            text,
-            "their number is no power of two from 4 to 65536, or they hold nothing",
-            "choose others",
-        ));
-    }
-    if buffers.size.0.saturating_mul(buffers.count.into()) > largest.0 {
-        return Err(Fault::new(
-            text,
-            format!("together they exceed {} bytes", largest.0),
-            "choose fewer or smaller ones",
-        ));
-    }
-    Ok(())
 }
 
 /// The part of an end that its owner and the pump share.

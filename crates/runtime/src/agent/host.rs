@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
-use machine::{Fault, FaultKind, Result, Site};
-use offcode::{Activity, Channel};
+use machine::{Fault, FaultKind, Nanoseconds, Result, Site};
+use offcode::{Activity, Channel, Specification, State};
 
 use super::journal::Reason;
 use super::limits::{Budgets, Shares};
@@ -25,8 +25,8 @@ const NAP: Duration = Duration::from_micros(200);
 const REST: Duration = Duration::from_millis(100);
 
 pub(crate) enum Task {
-    /// The shares are the offcode's while it is here.
-    Deploy(Box<Deployment>, Shares),
+    /// At which of the sites; the shares are the offcode's while it is here.
+    Deploy(u32, Box<Deployment>, Shares),
     Initialize,
     Start,
     /// The far end of a channel, and the UDP port that the answer tells.
@@ -35,12 +35,24 @@ pub(crate) enum Task {
         end: Box<dyn Channel>,
         port: u16,
     },
+    /// A channel in memory to another offcode of the client; the shares are kept by the one that the job names.
+    Join {
+        name: String,
+        to: u32,
+        their_name: String,
+        specification: Specification,
+        shares: Shares,
+    },
     SetAttribute {
         name: String,
         value: String,
     },
     Remove,
     Evidence,
+    Suspend,
+    Restore(State),
+    Resume,
+    Ends,
     /// Carried out.
     Done,
 }
@@ -74,28 +86,42 @@ impl Job {
 
 pub(crate) enum Order {
     Do(Job),
-    /// A client is gone; the sender gets how many offcodes were removed.
+    /// A client is gone; the sender gets what it leaves.
     Clear {
         session: u64,
-        removed: Sender<usize>,
+        removed: Sender<Left>,
     },
 }
 
+/// What a client leaves when it goes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Left {
+    /// Offcodes that were removed.
+    pub offcodes: usize,
+    /// What all its offcodes took since it came, by what was timed of them.
+    pub core_time: Nanoseconds,
+}
+
 pub(crate) struct Host {
-    site: Box<dyn SiteDriver>,
-    /// Whose offcode is in which slot.
+    sites: Vec<Box<dyn SiteDriver>>,
+    /// Whose offcode has which number, and where it is.
     owners: BTreeMap<u32, Owner>,
+    next: u32,
+    /// Core time that removed offcodes took, by client.
+    spent: BTreeMap<u64, u64>,
     common: Arc<Common>,
 }
 
 struct Owner {
     session: u64,
-    _shares: Shares,
+    site: usize,
+    slot: Slot,
+    shares: Shares,
 }
 
 impl Host {
-    pub fn new(site: Box<dyn SiteDriver>, common: Arc<Common>) -> Host {
-        Host { site, owners: BTreeMap::new(), common }
+    pub fn new(sites: Vec<Box<dyn SiteDriver>>, common: Arc<Common>) -> Host {
+        Host { sites, owners: BTreeMap::new(), next: 0, spent: BTreeMap::new(), common }
     }
 
     /// Carries out orders until every sender of them is gone.
@@ -112,15 +138,19 @@ impl Host {
                     Err(TryRecvError::Disconnected) => return,
                 }
             }
-            match self.site.turn() {
-                Ok(Activity::Worked) => idle = 0,
-                Ok(Activity::Idle) => idle = idle.saturating_add(1),
-                Err(fault) => {
-                    self.common.journal.say(&fault.to_string());
-                    idle = IDLE_TURNS;
+            idle = idle.saturating_add(1);
+            for site in &mut self.sites {
+                match site.turn() {
+                    Ok(Activity::Worked) => idle = 0,
+                    Ok(Activity::Idle) => {}
+                    Err(fault) => {
+                        self.common.journal.say(&fault.to_string());
+                        idle = IDLE_TURNS;
+                    }
                 }
             }
-            let shares = *self.site.site() == Site::App && !self.owners.is_empty();
+            let own = |owner: &Owner| *self.sites[owner.site].site() == Site::App;
+            let shares = self.owners.values().any(own);
             if shares && idle < IDLE_TURNS {
                 std::thread::yield_now();
                 continue;
@@ -149,48 +179,88 @@ impl Host {
                 for slot in &theirs {
                     self.remove(*slot);
                 }
-                let _ = removed.send(theirs.len());
+                let core_time = Nanoseconds(self.spent.remove(&session).unwrap_or(0));
+                let _ = removed.send(Left { offcodes: theirs.len(), core_time });
             }
         }
     }
 
     fn remove(&mut self, slot: u32) {
-        self.owners.remove(&slot);
-        if let Err(fault) = self.site.remove(Slot(slot)) {
+        self.account(slot);
+        let Some(owner) = self.owners.remove(&slot) else { return };
+        if let Err(fault) = self.sites[owner.site].remove(owner.slot) {
             self.common.journal.say(&fault.to_string());
         }
     }
 
-    fn perform(&mut self, session: u64, number: u32, task: Task) -> Result<Answer> {
-        let slot = Slot(number);
-        let owned = self.owners.get(&number).is_some_and(|owner| owner.session == session);
-        if !owned && !matches!(task, Task::Deploy(..) | Task::Remove) {
-            return Err(Fault::new(format!("slot {number}"), "this client has no offcode there", "deploy one first"));
+    /// Adds what an offcode took to the account of its client, before it goes.
+    fn account(&mut self, number: u32) {
+        let Some(owner) = self.owners.get(&number) else { return };
+        let evidence = self.sites[owner.site].evidence(owner.slot).ok();
+        if let Some((timed, uses)) = evidence.and_then(|evidence| Some((evidence.timed?, evidence.uses))) {
+            *self.spent.entry(owner.session).or_default() += (timed.each() * uses as f64) as u64;
         }
-        Ok(match task {
-            Task::Deploy(deployment, shares) => {
-                let slot = self.site.deploy(*deployment)?;
-                self.owners.insert(slot.0, Owner { session, _shares: shares });
-                Answer::Deployed { slot: slot.0 }
+    }
+
+    /// Where an offcode of the client is.
+    fn owned(&self, session: u64, number: u32) -> Result<(usize, Slot)> {
+        let owner = self.owners.get(&number).filter(|owner| owner.session == session);
+        let none = || Fault::new(format!("slot {number}"), "this client has no offcode there", "deploy one first");
+        owner.map(|owner| (owner.site, owner.slot)).ok_or_else(none)
+    }
+
+    fn perform(&mut self, session: u64, number: u32, task: Task) -> Result<Answer> {
+        let task = match task {
+            Task::Deploy(site, deployment, shares) => return self.deploy(session, site as usize, *deployment, shares),
+            Task::Remove if self.owned(session, number).is_err() => return Ok(Answer::Done),
+            Task::Done => return Ok(Answer::Done),
+            Task::Remove => {
+                self.account(number);
+                Task::Remove
             }
-            Task::Initialize => self.site.initialize(slot).map(|()| Answer::Done)?,
-            Task::Start => self.site.start(slot).map(|()| Answer::Done)?,
+            task => task,
+        };
+        let (at, slot) = self.owned(session, number)?;
+        let site = &mut self.sites[at];
+        Ok(match task {
+            Task::Initialize => site.initialize(slot).map(|()| Answer::Done)?,
+            Task::Start => site.start(slot).map(|()| Answer::Done)?,
             Task::Connect { name, end, port } => {
-                self.site.adopt(slot, &name, end)?;
+                site.adopt(slot, &name, end)?;
                 Answer::Connected { port }
             }
-            Task::SetAttribute { name, value } => {
-                self.site.set_attribute(slot, &name, &value).map(|()| Answer::Done)?
-            }
-            Task::Remove => {
-                if owned {
-                    self.owners.remove(&number);
-                    self.site.remove(slot)?;
-                }
+            Task::Join { name, to, their_name, specification, shares } => {
+                let (there, their_slot) = self.owned(session, to)?;
+                let (near, far) = ports::channel::unicast(&specification)?;
+                self.sites[at].adopt(slot, &name, Box::new(near))?;
+                self.sites[there].adopt(their_slot, &their_name, Box::new(far))?;
+                self.owners.entry(number).and_modify(|owner| owner.shares.extend(shares));
                 Answer::Done
             }
-            Task::Evidence => Answer::Evidence(self.site.evidence(slot)?),
-            Task::Done => Answer::Done,
+            Task::SetAttribute { name, value } => site.set_attribute(slot, &name, &value).map(|()| Answer::Done)?,
+            Task::Remove => {
+                self.owners.remove(&number);
+                site.remove(slot).map(|()| Answer::Done)?
+            }
+            Task::Evidence => Answer::Evidence(site.evidence(slot)?),
+            Task::Suspend => Answer::State(site.suspend(slot)?.encode()?),
+            Task::Restore(state) => site.restore(slot, &state).map(|()| Answer::Done)?,
+            Task::Resume => site.resume(slot).map(|()| Answer::Done)?,
+            Task::Ends => Answer::Ends(site.ends(slot)?),
+            Task::Deploy(..) | Task::Done => Answer::Done,
         })
+    }
+
+    fn deploy(&mut self, session: u64, site: usize, deployment: Deployment, shares: Shares) -> Result<Answer> {
+        let there = self.sites.len();
+        let at = self.sites.get_mut(site).ok_or_else(|| {
+            let cause = format!("the agent has {there} sites, and this would be number {site}");
+            Fault::new(format!("offcode {}", deployment.name), cause, "ask what it offers")
+        })?;
+        let slot = at.deploy(deployment)?;
+        let number = self.next;
+        self.next += 1;
+        self.owners.insert(number, Owner { session, site, slot, shares });
+        Ok(Answer::Deployed { slot: number })
     }
 }

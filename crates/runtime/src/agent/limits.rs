@@ -6,6 +6,7 @@ use std::time::Duration;
 use machine::bounds::*;
 use machine::budget::{Exhausted, Share};
 use machine::{Budget, Bytes, Fault, FaultKind, Result};
+use offcode::manifest::Digest;
 
 /// Bounds of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub struct Limits {
     pub request_bytes: Bytes,
     /// Answers and out-of-band messages that wait for one client to read them.
     pub backlog: Bytes,
+    /// Native libraries that clients may bring. They run with all rights of the agent.
+    pub native: Vec<Digest>,
 }
 
 impl Default for Limits {
@@ -75,6 +78,7 @@ impl Default for Limits {
             requests: AGENT_REQUESTS.each.count(),
             request_bytes: AGENT_REQUEST_BYTES.each.bytes(),
             backlog: AGENT_BACKLOG.each.bytes(),
+            native: Vec::new(),
         }
     }
 }

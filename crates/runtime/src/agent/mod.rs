@@ -40,14 +40,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use machine::{Fault, Result};
+use machine::{Fault, Machine, Result, Source};
 use offcode::Registry;
 use rustls::ServerConfig;
 
 pub(crate) use code_cache::hash;
 pub use journal::{Reason, sparing};
 pub use limits::Limits;
-pub use protocol::DEFAULT_PORT;
+pub use protocol::{DEFAULT_PORT, NativeBodies, Survey};
 
 use code_cache::CodeCache;
 use compiler::Compiler;
@@ -59,7 +59,7 @@ use protocol::{Frame, Trouble};
 use session::{Common, Session};
 use wire::{Outbox, Wire};
 
-use crate::site::SiteDriver;
+use crate::site::{Preparation, SiteDriver};
 
 /// How an agent is started.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ pub struct Agent {
     listener: TcpListener,
     config: Arc<ServerConfig>,
     common: Arc<Common>,
-    site: Box<dyn SiteDriver>,
+    sites: Vec<Box<dyn SiteDriver>>,
 }
 
 /// What an agent did.
@@ -86,26 +86,28 @@ pub struct Summary {
     pub refused: BTreeMap<Reason, u64>,
 }
 
-/// Listens and serves until `stop` says so: for programs that link bodies of their own. `site` runs the bodies. `log`
+/// Listens and serves until `stop` says so: for programs that link bodies of their own. `sites` run the bodies; the first
+/// is `agent:HOST`. `log`
 /// gets a line for each client, and one for each that was refused.
 pub fn serve(
     options: &Options,
     registry: Registry,
-    site: Box<dyn SiteDriver>,
+    sites: Vec<Box<dyn SiteDriver>>,
     stop: impl Fn() -> bool,
     log: impl Fn(&str) + Send + Sync + 'static,
 ) -> Result<Summary> {
-    Agent::bind(options, registry, site, log)?.run(stop)
+    Agent::bind(options, registry, sites, log)?.run(stop)
 }
 
 impl Agent {
     pub fn bind(
         options: &Options,
         registry: Registry,
-        site: Box<dyn SiteDriver>,
+        sites: Vec<Box<dyn SiteDriver>>,
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Result<Agent> {
         let config = keys::server(&options.keys)?;
+        let survey = survey(&options.limits, &registry, &sites)?;
         let failed =
             |e| Fault::because(format!("address {}", options.listen), e, "choose another --listen ADDRESS:PORT");
         let listener = TcpListener::bind(options.listen).map_err(failed)?;
@@ -116,8 +118,9 @@ impl Agent {
             registry,
             cache: Mutex::new(CodeCache::new(options.limits.cache)),
             journal: Journal::new(Box::new(log)),
+            survey,
         };
-        Ok(Agent { listener, config, common: Arc::new(common), site })
+        Ok(Agent { listener, config, common: Arc::new(common), sites })
     }
 
     pub fn address(&self) -> Result<SocketAddr> {
@@ -126,10 +129,12 @@ impl Agent {
 
     /// Serves until `stop` says so, then ends all clients and removes their offcodes.
     pub fn run(self, stop: impl Fn() -> bool) -> Result<Summary> {
-        let Agent { listener, config, common, site } = self;
+        let Agent { listener, config, common, sites } = self;
         let (orders, obeyed) = std::sync::mpsc::channel();
-        let compiler = Arc::new(Compiler::start(site.preparation(), common.clone(), orders.clone())?);
-        let host = Host::new(site, common.clone());
+        // Its sites are threads of one host, which prepare code alike.
+        let prepare = sites.first().map_or(Ok as Preparation, |site| site.preparation());
+        let compiler = Arc::new(Compiler::start(prepare, common.clone(), orders.clone())?);
+        let host = Host::new(sites, common.clone());
         let failed = |e| Fault::because("thread of the agent's site", e, "raise the limit on processes (ulimit -u)");
         let host = thread::Builder::new().name("agent site".into()).spawn(move || host.run(&obeyed)).map_err(failed)?;
         let mut gate = Gate::new(listener, config, common.clone());
@@ -149,6 +154,24 @@ impl Agent {
         let _ = host.join();
         outcome.map(|()| Summary { clients, refused: common.journal.counts() })
     }
+}
+
+/// What one client may have here.
+fn survey(limits: &Limits, registry: &Registry, sites: &[Box<dyn SiteDriver>]) -> Result<Survey> {
+    let machine = Machine::read(&Source::live())?;
+    Ok(Survey {
+        architecture: std::env::consts::ARCH.to_owned(),
+        cores: machine.topology.cpus.len() as u32,
+        interfaces: machine.interfaces.into_iter().map(|interface| interface.name).collect(),
+        sites: sites.iter().map(|site| site.site().to_string()).collect(),
+        offcodes: limits.offcodes_per_client as u64,
+        memory: limits.sandboxes_per_client,
+        buffers: limits.buffers,
+        native: NativeBodies {
+            linked: registry.manifests()?.iter().map(|manifest| manifest.package.guid).collect(),
+            libraries: limits.native.clone(),
+        },
+    })
 }
 
 /// A client that is being served.

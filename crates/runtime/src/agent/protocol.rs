@@ -14,13 +14,14 @@
 //!
 //! `Hello`, `Welcome` and `Refused` keep their numbers and shapes in every version.
 
-use machine::Fault;
-use offcode::{Manifest, Specification};
+use machine::{Bytes, Fault};
+use offcode::manifest::Digest;
+use offcode::{Guid, Manifest, Specification};
 use serde::{Deserialize, Serialize};
 
-use crate::site::Evidence;
+use crate::site::{EndAt, Evidence};
 
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 
 /// Where an agent listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 5311;
@@ -70,10 +71,12 @@ pub(crate) enum Frame<'a> {
     Pong,
 }
 
-/// One for each method of [`crate::site::SiteDriver`], and one to send code.
+/// One for each method of [`crate::site::SiteDriver`], one to send code and one to ask what there is.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Request<'a> {
     Deploy {
+        /// As the survey numbers the agent's sites.
+        site: u32,
         name: String,
         manifest: Box<Manifest>,
         body: Body,
@@ -109,12 +112,64 @@ pub(crate) enum Request<'a> {
     Evidence {
         slot: u32,
     },
+    Suspend {
+        slot: u32,
+    },
+    /// A part of a state, in order from offset 0. With the last it is restored.
+    Restore {
+        slot: u32,
+        length: u64,
+        offset: u64,
+        bytes: &'a [u8],
+    },
+    Resume {
+        slot: u32,
+    },
+    Ends {
+        slot: u32,
+    },
+    /// What the agent offers.
+    Survey,
+    /// Joins two offcodes of this client by a channel in the agent's memory.
+    Join {
+        ends: [(u32, String); 2],
+        specification: Specification,
+    },
+}
+
+/// Which native bodies an agent runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NativeBodies {
+    /// Packages whose body is linked in.
+    pub linked: Vec<Guid>,
+    /// Libraries of packages that it may load.
+    pub libraries: Vec<Digest>,
+}
+
+/// What an agent offers one client.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Survey {
+    /// Such as `aarch64`.
+    pub architecture: String,
+    /// Of the host, on line.
+    pub cores: u32,
+    /// Of the host.
+    pub interfaces: Vec<String>,
+    /// What runs offcodes, by number: `core:3`, or `app` for a thread of the agent that sleeps when idle. The first is
+    /// `agent:HOST`.
+    pub sites: Vec<String>,
+    /// Offcodes at once, and memory of its sandboxed bodies together.
+    pub offcodes: u64,
+    pub memory: Bytes,
+    /// Buffers of one channel, count times size.
+    pub buffers: Bytes,
+    pub native: NativeBodies,
 }
 
 /// How the agent finds the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Body {
-    /// Linked into the agent under the package's GUID.
+    /// Linked into the agent under the package's GUID, else the manifest's library for the agent's machine.
     Native,
     Wasm(Hash),
 }
@@ -136,11 +191,19 @@ pub(crate) enum Answer {
     },
     /// The body is not here: upload it, then ask again.
     NeedsCode,
+    /// So is the library of this hash.
+    NeedsLibrary {
+        hash: Hash,
+    },
     /// `port` is the UDP port of the agent's end; 0 for an out-of-band channel.
     Connected {
         port: u16,
     },
     Evidence(Evidence),
+    /// Encoded.
+    State(Vec<u8>),
+    Ends(Vec<EndAt>),
+    Survey(Survey),
 }
 
 /// A [`Fault`] on its way.

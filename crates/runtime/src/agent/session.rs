@@ -4,22 +4,24 @@
 use std::net::SocketAddr;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
 
-use machine::bounds::AGENT_ENTRIES;
+use machine::bounds::{AGENT_ENTRIES, AGENT_STATE};
 use machine::{Bytes, Fault, FaultKind, Result, SiteKind};
-use offcode::{Attributes, Channel, Manifest, Registry, Specification};
+use offcode::{Attributes, Channel, Manifest, Registry, Specification, State};
 
 use super::Limits;
 use super::code_cache::{CodeCache, Upload};
 use super::compiler::Compiler;
-use super::engine_channel::{self, Agreement, Inner, Link, Prepared};
+use super::engine_channel::{Agreement, Inner, Link, Prepared};
 use super::host::{Job, Order, Task};
 use super::journal::{Journal, Reason};
 use super::limits::{Budgets, limit};
 use super::out_of_band::{self, Channels};
-use super::protocol::{Answer, Body, Frame, Hash, Request, VERSION, Way};
+use super::protocol::{Answer, Body, Frame, Hash, Request, Survey, VERSION, Way};
 use super::wire::{Handler, Outbox, Wire};
-use crate::site::{Code, Deployment};
+use crate::possible;
+use crate::site::{Code, Deployment, Libraries, library};
 
 /// What all sessions of an agent share.
 pub(crate) struct Common {
@@ -28,6 +30,7 @@ pub(crate) struct Common {
     pub registry: Registry,
     pub cache: Mutex<CodeCache>,
     pub journal: Journal,
+    pub survey: Survey,
 }
 
 pub(crate) struct Session {
@@ -45,6 +48,8 @@ pub(crate) struct Session {
     upload: Option<Upload>,
     /// The last that came whole: others' bodies may push it out of the cache before it is deployed.
     uploaded: Option<(Hash, Arc<[u8]>)>,
+    /// Of an offcode that is to be restored, as far as it has come.
+    state: Vec<u8>,
     greeted: bool,
 }
 
@@ -78,12 +83,14 @@ impl Session {
             link: Arc::new(Link::default()),
             upload: None,
             uploaded: None,
+            state: Vec::new(),
             greeted: false,
         }
     }
 
     /// Serves the client until it goes, then clears away all that it had here.
     pub fn run(mut self, wire: Wire) {
+        let begun = Instant::now();
         let common = self.common.clone();
         common.journal.say(&format!("{} authenticated", self.from));
         let outbox = self.outbox.clone();
@@ -95,11 +102,16 @@ impl Session {
         let (removed, count) = channel();
         // Without a host thread there is nothing left to remove.
         let _ = self.orders.send(Order::Clear { session: self.number, removed });
-        let removed = match count.recv().unwrap_or(0) {
+        let left = count.recv().unwrap_or_default();
+        let mut removed = match left.offcodes {
             0 => "no offcode was left".to_owned(),
             1 => "its offcode was stopped and removed".to_owned(),
             n => format!("its {n} offcodes were stopped and removed"),
         };
+        if left.core_time.0 > 0 {
+            let share = left.core_time.0 as f64 / begun.elapsed().as_nanos().max(1) as f64;
+            removed += &format!("; in all its offcodes took {}, {:.2} % of a core", left.core_time, share * 100.0);
+        }
         if let super::wire::Ended::Broken(reason, why) = &ended {
             common.journal.refused(self.from, *reason, why);
         }
@@ -112,7 +124,7 @@ impl Session {
         match outcome {
             Ok((waiting, Outcome::Task(slot, task))) => {
                 let (session, from, outbox) = (self.number, self.from, self.outbox.clone());
-                let compiled = matches!(&task, Task::Deploy(deployment, _) if matches!(deployment.code, Code::Wasm(_)));
+                let compiled = matches!(&task, Task::Deploy(_, deployment, _) if matches!(deployment.code, Code::Wasm(_) | Code::Library(_)));
                 let job = Job { session, from, id, slot, task, outbox, budgets, waiting };
                 if compiled {
                     self.compiler.put(job);
@@ -133,15 +145,21 @@ impl Session {
 
     fn consider(&mut self, request: Request<'_>) -> Result<Outcome> {
         Ok(match request {
-            Request::Deploy { name, manifest, body, attributes } => {
+            Request::Survey => Outcome::Answer(Answer::Survey(self.common.survey.clone())),
+            Request::Deploy { site, name, manifest, body, attributes } => {
                 check_entries(&manifest, attributes.len())?;
-                let Some(code) = self.code(&manifest, body)? else { return Ok(Outcome::Answer(Answer::NeedsCode)) };
+                let manifest = Arc::new(*manifest);
+                let code = match self.code(&manifest, body)? {
+                    Ok(code) => code,
+                    Err(needed) => return Ok(Outcome::Answer(needed)),
+                };
                 let mut checked = Attributes::default();
                 for (name, value) in &attributes {
                     checked.set(name, value)?;
                 }
-                let deployment = Deployment { name, manifest: Arc::new(*manifest), code, attributes: checked };
-                Outcome::Task(0, Task::Deploy(Box::new(deployment), vec![self.budgets.offcode()?]))
+                let deployment = Deployment { name, manifest, code, attributes: checked };
+                let shares = vec![self.budgets.offcode()?];
+                Outcome::Task(0, Task::Deploy(site, Box::new(deployment), shares))
             }
             Request::Upload { hash, length, offset, bytes } => {
                 let most = self.common.limits.code.0;
@@ -161,26 +179,51 @@ impl Session {
                 let (end, port) = self.far_end(specification, way)?;
                 Outcome::Task(slot, Task::Connect { name, end, port })
             }
+            Request::Join { ends: [from, to], specification } => {
+                possible::within(&specification, self.common.limits.buffers)
+                    .map_err(|why| why.fault("channel within the agent"))?;
+                let shares = self.budgets.channel(out_of_band::memory(&specification))?;
+                Outcome::Task(from.0, Task::Join { name: from.1, to: to.0, their_name: to.1, specification, shares })
+            }
             Request::SetAttribute { slot, name, value } => Outcome::Task(slot, Task::SetAttribute { name, value }),
             Request::Remove { slot } => Outcome::Task(slot, Task::Remove),
             Request::Evidence { slot } => Outcome::Task(slot, Task::Evidence),
+            Request::Suspend { slot } => Outcome::Task(slot, Task::Suspend),
+            Request::Restore { slot, length, offset, bytes } => self.state(slot, length, offset, bytes)?,
+            Request::Resume { slot } => Outcome::Task(slot, Task::Resume),
+            Request::Ends { slot } => Outcome::Task(slot, Task::Ends),
         })
     }
 
-    /// `None` where the client has to send it first.
-    fn code(&self, manifest: &Manifest, body: Body) -> Result<Option<Code>> {
+    /// Keeps a part of a state; the last one is for the site.
+    fn state(&mut self, slot: u32, length: u64, offset: u64, bytes: &[u8]) -> Result<Outcome> {
+        let most = AGENT_STATE.each.bytes().0;
+        if length > most {
+            let cause = format!("a state of {length} bytes is beyond the {most} that an agent takes");
+            return Err(limit(cause, "let the offcode keep less"));
+        }
+        if offset == 0 {
+            self.state.clear();
+        }
+        let after = self.state.len() as u64 + bytes.len() as u64;
+        if offset != self.state.len() as u64 || after > length {
+            let cause = format!("{} bytes at {offset}, and {} of {length} are here", bytes.len(), self.state.len());
+            return Err(Fault::new("part of a state", cause, "send the parts in order, from the first byte on"));
+        }
+        self.state.extend_from_slice(bytes);
+        if after < length {
+            return Ok(Outcome::Answer(Answer::Done));
+        }
+        Ok(Outcome::Task(slot, Task::Restore(State::decode(&std::mem::take(&mut self.state))?)))
+    }
+
+    /// The code, or what the client has to send first.
+    fn code(&self, manifest: &Arc<Manifest>, body: Body) -> Result<Result<Code, Answer>> {
         match body {
-            Body::Wasm(hash) => {
-                if let Some((uploaded, code)) = &self.uploaded
-                    && *uploaded == hash
-                {
-                    return Ok(Some(Code::Wasm(code.clone())));
-                }
-                let mut cache = self.common.cache.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(cache.get(&hash).map(Code::Wasm))
-            }
+            Body::Wasm(hash) => Ok(self.sent(&hash).map(Code::Wasm).ok_or(Answer::NeedsCode)),
             Body::Native => match self.common.registry.constructor(&manifest.package.guid, SiteKind::Agent)? {
-                Some(constructor) => Ok(Some(Code::Native(constructor))),
+                Some(constructor) => Ok(Ok(Code::Native(constructor))),
+                None if !library::named(manifest).is_empty() => self.library(manifest),
                 None => Err(Fault::new(
                     format!("{} ({})", manifest.package.name, manifest.package.guid),
                     "no body of this GUID is linked into the agent",
@@ -190,12 +233,35 @@ impl Session {
         }
     }
 
+    /// Bytes that a client has sent.
+    fn sent(&self, hash: &Hash) -> Option<Arc<[u8]>> {
+        match &self.uploaded {
+            Some((uploaded, code)) if uploaded == hash => Some(code.clone()),
+            _ => self.common.cache.lock().unwrap_or_else(PoisonError::into_inner).get(hash),
+        }
+    }
+
+    fn library(&self, manifest: &Arc<Manifest>) -> Result<Result<Code, Answer>> {
+        let wanted = library::for_this_machine(manifest)?;
+        let digest = wanted.digest;
+        if !self.common.limits.native.contains(&digest) {
+            let name = &manifest.package.name;
+            let cause = format!("the native library {digest} of {name} is not among those that may load here");
+            let next = format!(
+                "start the agent with --native {digest}, if it may run there with all rights of the agent; or bring a wasm body"
+            );
+            return Err(limit(cause, &next));
+        }
+        let Some(bytes) = self.sent(&digest.0) else { return Ok(Err(Answer::NeedsLibrary { hash: digest.0 })) };
+        Ok(Ok(Code::Library(Libraries::one(manifest.clone(), wanted.clone(), bytes))))
+    }
+
     fn far_end(&mut self, specification: Specification, way: Way) -> Result<(Box<dyn Channel>, u16)> {
         let limits = &self.common.limits;
         self.engine_channels.retain(|channel| channel.strong_count() > 0);
         match way {
             Way::OutOfBand { channel } => {
-                engine_channel::check_buffers(&specification, limits.buffers)?;
+                possible::within(&specification, limits.buffers).map_err(|why| why.fault("channel out of band"))?;
                 if specification.buffers.size.0 + FRAMING > limits.frame.0 {
                     let cause =
                         format!("buffers of {} do not fit a frame of {}", specification.buffers.size, limits.frame);
@@ -210,7 +276,8 @@ impl Session {
                 Ok((Box::new(end.ok_or_else(taken)?), 0))
             }
             Way::Engine { port, session, to_agent, to_client } => {
-                engine_channel::check(&specification, limits.buffers)?;
+                let fits = possible::to_another_host(&specification, limits.buffers);
+                fits.map_err(|why| why.fault("channel to another host"))?;
                 // Only where the client itself is: an agent sends nothing to third parties.
                 let mut peer = self.from;
                 peer.set_port(port);
@@ -235,7 +302,7 @@ fn check_entries(manifest: &Manifest, attributes: usize) -> Result<()> {
     let entries = attributes
         + package.attributes.len()
         + package.interfaces.iter().map(|interface| 1 + interface.methods.len()).sum::<usize>()
-        + package.bodies.iter().map(|body| 1 + body.sites.len()).sum::<usize>()
+        + package.bodies.iter().map(|body| 1 + body.sites.len() + body.libraries.len()).sum::<usize>()
         + hardware.iter().map(|target| 1 + target.modes.len()).sum::<usize>()
         + software.environment.len()
         + software.peers.len();

@@ -12,6 +12,7 @@ use offcode::channel::{Buffers, Cast};
 use offcode::{Attributes, Specification};
 use toml::Spanned;
 
+use super::super::objective::Objective;
 use super::{Agent, AppFile, Capacity, Chosen, Creation, LARGEST, NamedChannel, Party, Sites, written};
 
 pub(super) fn open(path: &Path) -> Result<AppFile> {
@@ -115,6 +116,10 @@ impl Reader<'_> {
             }
             count => count.as_ref().map(|count| *count.get_ref()),
         };
+        let objective = match &file.objective {
+            Some(objective) => self.at(objective.span(), objective.get_ref().parse())?,
+            None => Objective::default(),
+        };
         Ok(AppFile {
             name: name.clone(),
             depots: file.depots.iter().map(|depot| folder.join(depot)).collect(),
@@ -125,6 +130,7 @@ impl Reader<'_> {
             capacities,
             duration: file.duration.as_ref().map(|duration| self.duration(duration)).transpose()?,
             count,
+            objective,
         })
     }
 
@@ -140,7 +146,7 @@ impl Reader<'_> {
         let mut chosen: Vec<Chosen> = Vec::new();
         for site in list {
             let one = self.chosen(site)?;
-            if let Site::Agent(host) = &one.site
+            if let Some((host, _)) = one.site.agent()
                 && !agents.contains_key(host)
             {
                 let next = format!("add [agents.{host}] with its address");
@@ -163,25 +169,11 @@ impl Reader<'_> {
     }
 
     fn chosen(&self, site: &Spanned<String>) -> Result<Chosen> {
-        let text = site.get_ref();
-        let Some(rest) = text.strip_prefix("xdp:") else {
-            return Ok(Chosen { site: self.at(site.span(), text.parse())?, mode: None });
-        };
-        let mode = rest.rsplit_once(':').and_then(|(interface, mode)| {
-            let mode = match mode {
-                "native" => XdpMode::Native,
-                "generic" => XdpMode::Generic,
-                "hardware" => XdpMode::Hardware,
-                _ => return None,
-            };
-            (!interface.is_empty()).then(|| (interface.to_owned(), mode))
-        });
-        let Some((interface, mode)) = mode else {
-            let cause = format!("'{text}' does not say in which mode the driver hook runs");
-            let next = "write xdp:IFACE:native, xdp:IFACE:generic or xdp:IFACE:hardware";
-            return Err(self.fault(site.span(), cause, next));
-        };
-        Ok(Chosen { site: Site::Xdp(interface), mode: Some(mode) })
+        let chosen = Chosen::read(site.get_ref());
+        chosen.map_err(|fault| match site.get_ref().starts_with("xdp:") {
+            true => self.fault(site.span(), fault.cause(), fault.next()),
+            false => self.fault(site.span(), format!("{}: {}", fault.subject(), fault.cause()), fault.next()),
+        })
     }
 
     fn creation(&self, offcode: &written::Offcode, sites: &Sites) -> Result<Creation> {
@@ -262,7 +254,10 @@ impl Reader<'_> {
             content: channel.content.unwrap_or(usual.content),
             buffers,
         };
-        Ok(NamedChannel { name: name.clone(), from, to, specification, rate: channel.rate })
+        let (line, column) = line_and_column(self.text, channel.name.span().start);
+        let file = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();
+        let place = format!("{file}:{line}:{column}");
+        Ok(NamedChannel { name: name.clone(), from, to, specification, place, rate: channel.rate })
     }
 
     fn capacity(&self, capacity: &written::Capacity) -> Result<Capacity> {
@@ -299,6 +294,28 @@ impl Reader<'_> {
             let cause = format!("'{}' is no duration", text.get_ref());
             self.fault(text.span(), cause, "write a whole number of ms, s, min or h, such as \"10 s\"")
         })
+    }
+}
+
+impl Chosen {
+    /// A site as files and command lines write it: `app`, `core:1`, `xdp:eth0:native`.
+    pub(super) fn read(text: &str) -> Result<Chosen> {
+        let Some(rest) = text.strip_prefix("xdp:") else { return Ok(Chosen { site: text.parse()?, mode: None }) };
+        let mode = rest.rsplit_once(':').and_then(|(interface, mode)| {
+            let mode = match mode {
+                "native" => XdpMode::Native,
+                "generic" => XdpMode::Generic,
+                "hardware" => XdpMode::Hardware,
+                _ => return None,
+            };
+            (!interface.is_empty()).then(|| (interface.to_owned(), mode))
+        });
+        let Some((interface, mode)) = mode else {
+            let cause = format!("'{text}' does not say in which mode the driver hook runs");
+            let next = "write xdp:IFACE:native, xdp:IFACE:generic or xdp:IFACE:hardware";
+            return Err(Fault::new(format!("site '{text}'"), cause, next));
+        };
+        Ok(Chosen { site: Site::Xdp(interface), mode: Some(mode) })
     }
 }
 

@@ -26,6 +26,7 @@ pub struct File {
     pub capacities: BTreeMap<Spanned<String>, Capacity>,
     pub duration: Option<Spanned<String>>,
     pub count: Option<Spanned<u64>>,
+    pub objective: Option<Spanned<String>>,
 }
 
 pub enum Sites {

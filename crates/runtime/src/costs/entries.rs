@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use linux::xdp::{Object, RunStatistics};
+use linux::xdp::{self, Object, Stage};
 use machine::costs::Interval;
 use machine::privileges::Privileges;
 use machine::{BodyKind, Nanoseconds, Reading, Result, Site, Source};
@@ -87,18 +87,18 @@ fn resident(code: Code) -> Result<Interval> {
     Ok(spread(times))
 }
 
-/// A run on a frame that came from nowhere, with the kernel's run counter, as the site has it: at least what is counted
-/// in the program, at most all that the kernel takes.
+/// A run on a frame that came from nowhere, under the dispatcher that a site has: at least what that counts in the body, at
+/// most all that the kernel takes.
 fn hook(object: &[u8]) -> Result<Interval> {
-    let _counted = RunStatistics::enable()?;
     let object = Object::load("idle", object)?;
-    let program = object.program("idle")?;
+    let stage = Stage { object: &object, program: "idle", place: 0, chains: 0 };
+    let (program, counts) = xdp::link(&[stage], xdp::TIMED_OF, None)?;
     let (mut within, mut whole) = (Vec::with_capacity(ROUNDS), Vec::with_capacity(ROUNDS));
     for _ in 0..ROUNDS {
-        let before = program.runs()?;
+        let before = xdp::counted(&counts, 0)?;
         whole.push(program.time_frames(&FRAME, RUNS)?.0 as f64);
-        let after = program.runs()?;
-        within.push((after.time.0 - before.time.0) as f64 / (after.count - before.count).max(1) as f64);
+        let timed = (xdp::counted(&counts, 0)? - before).timed;
+        within.push(timed.time.0 as f64 / timed.count.max(1) as f64);
     }
     Ok(Interval { low: spread(within).low, ..spread(whole) })
 }

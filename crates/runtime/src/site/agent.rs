@@ -1,4 +1,5 @@
-//! The site `agent:HOST`, seen from the runtime: each method is a request to the agent there.
+//! The sites `agent:HOST` and `agent:HOST/core:N`, seen from the runtime: each method is a request to the agent there, and
+//! all sites of one agent share a connection.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -11,18 +12,21 @@ use std::time::{Duration, Instant};
 
 use machine::bounds::{SITE_BACKLOG, SITE_FRAME};
 use machine::{Bytes, Fault, Result, Site};
-use offcode::{Activity, Channel, ChannelId, Specification};
+use offcode::manifest::Digest;
+use offcode::{Activity, Channel, ChannelId, Specification, State};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-use crate::agent::engine_channel::{self, Agreement, Link, Prepared};
+use crate::agent::engine_channel::{Agreement, Link, Prepared};
 use crate::agent::journal::Reason;
 use crate::agent::out_of_band::Channels;
-use crate::agent::protocol::{Answer, Body, DEFAULT_PORT, Frame, Hash, Request, Trouble, VERSION, Way};
+use crate::agent::protocol::{Answer, Body, DEFAULT_PORT, Frame, Hash, Request, Survey, Trouble, VERSION, Way};
 use crate::agent::wire::{Ended, Handler, Outbox, Wire, shake};
 use crate::agent::{self, keys};
-use crate::site::{Code, Deployment, Evidence, SiteDriver, Slot};
+use crate::layout::Ground;
+use crate::possible;
+use crate::site::{Code, Deployment, EndAt, Evidence, SiteDriver, Slot};
 
 const CONNECT: Duration = Duration::from_secs(3);
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -35,7 +39,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// Silence after which the agent counts as gone. It answers a ping every second.
 const SILENCE: Duration = Duration::from_secs(5);
 const PING: Duration = Duration::from_secs(1);
-/// Bytes of a body in one request.
+/// Bytes of a body or a state in one request.
 const PART: usize = 64 << 10;
 /// Requests and messages that may wait to be sent.
 const BACKLOG: usize = SITE_BACKLOG.each.bytes().0 as usize;
@@ -137,37 +141,67 @@ impl Failed {
     }
 }
 
-/// An agent on another host, as a site. Dropping it ends the connection; the agent then removes what was deployed.
-pub struct AgentSite {
+/// An agent on another host. Dropping the last that holds it ends the connection; the agent then removes what was
+/// deployed.
+pub struct Connection {
+    /// `agent:HOST`.
     site: Site,
     address: SocketAddr,
     here: SocketAddr,
     welcome: Welcome,
     shared: Arc<Shared>,
     /// What is there, by slot: what would be lost with the agent.
-    names: BTreeMap<u32, String>,
+    names: Mutex<BTreeMap<u32, String>>,
     next: AtomicU32,
-    /// Bytes of code sent, and bodies that the agent had already.
-    sent: u64,
-    spared: u64,
     reader: Option<JoinHandle<Ended>>,
 }
 
-impl AgentSite {
-    /// Connects to the agent on `host`, a name or address with or without a port, with the client's keys in `keys`: the
-    /// folder that [`keys::make`] made, or its part for clients.
-    pub fn connect(host: &str, keys: &Path) -> Result<AgentSite> {
-        Self::join(host, host, Some(keys))
-    }
+/// One of an agent's sites.
+pub struct AgentSite {
+    site: Site,
+    /// As the agent numbers its own.
+    number: u32,
+    connection: Arc<Connection>,
+    /// Bytes of code sent, and bodies that the agent had already.
+    sent: u64,
+    spared: u64,
+}
 
-    /// The same where the agent is reached at `address`, also a name or address with or without a port. Wherever that
-    /// is, the agent has to show a certificate for `host`. Without `keys`, the user's own are taken.
-    pub fn join(host: &str, address: &str, keys: Option<&Path>) -> Result<AgentSite> {
+impl Connection {
+    /// Connects to the agent of `host`, which is reached at `address`: both a name or address with or without a port.
+    /// Wherever that is, the agent has to show a certificate for `host`. `keys` is the folder that [`keys::make`] made, or
+    /// its part for clients; without it the user's own are taken.
+    pub fn open(host: &str, address: &str, keys: Option<&Path>) -> Result<Arc<Connection>> {
         let site = Site::Agent(host.to_owned());
-        Self::open(site.clone(), host, address, keys).map_err(|fault| fault.within(&site))
+        Self::reach(site.clone(), host, address, keys).map(Arc::new).map_err(|fault| fault.within(&site))
     }
 
-    fn open(site: Site, host: &str, address: &str, keys: Option<&Path>) -> Result<AgentSite> {
+    /// What the agent offers.
+    pub fn survey(&self) -> Result<Survey> {
+        match self.ask(Request::Survey)? {
+            Answer::Survey(survey) => Ok(survey),
+            _ => Err(self.unexpected("the agent answered a request for what it offers with something else")),
+        }
+    }
+
+    /// The agent's site of this name, such as `core:3`; without a name its first.
+    pub fn site(self: &Arc<Self>, part: Option<&str>) -> Result<AgentSite> {
+        let (mut site, mut number) = (self.site.clone(), 0);
+        if let Some(part) = part {
+            let offered = self.survey()?.sites;
+            let found = offered.iter().position(|offer| offer == part).ok_or_else(|| {
+                let next = format!(
+                    "choose one of these, or start the agent with --cores {}",
+                    part.trim_start_matches("core:")
+                );
+                Fault::new(format!("{}/{part}", self.site), format!("the agent offers {}", offered.join(", ")), next)
+            })?;
+            (site, number) = (format!("{}/{part}", self.site).parse()?, found as u32);
+        }
+        Ok(AgentSite { site, number, connection: self.clone(), sent: 0, spared: 0 })
+    }
+
+    fn reach(site: Site, host: &str, address: &str, keys: Option<&Path>) -> Result<Connection> {
         let (host, _) = split(host)?;
         let (name, port) = split(address)?;
         let config = keys::client(&keys::of_client(keys)?)?;
@@ -199,7 +233,7 @@ impl AgentSite {
         address: SocketAddr,
         config: &Arc<ClientConfig>,
         server: &ServerName<'static>,
-    ) -> Result<AgentSite, Failed> {
+    ) -> Result<Connection, Failed> {
         let stream = TcpStream::connect_timeout(&address, CONNECT).map_err(|e| {
             let next = format!("start `plimsoll agent` there, listening on port {}; check firewalls", address.port());
             Fault::because(format!("address {address}"), e, next)
@@ -214,7 +248,7 @@ impl AgentSite {
         Self::greet(site.clone(), (address, here), wire)
     }
 
-    fn greet(site: Site, (address, here): (SocketAddr, SocketAddr), wire: Wire) -> Result<AgentSite, Failed> {
+    fn greet(site: Site, (address, here): (SocketAddr, SocketAddr), wire: Wire) -> Result<Connection, Failed> {
         let shared = Arc::new(Shared {
             outbox: Arc::new(Outbox::new(BACKLOG)?),
             waiting: Mutex::new(HashMap::new()),
@@ -238,16 +272,14 @@ impl AgentSite {
             .name("agent connection".into())
             .spawn(read)
             .map_err(|e| Fault::because("thread", e, "raise the limit on processes (ulimit -u)"))?;
-        let mut made = AgentSite {
+        let mut made = Connection {
             site,
             address,
             here,
             welcome: Welcome { process: 0, frame: 0, code: 0 },
             shared,
-            names: BTreeMap::new(),
+            names: Mutex::default(),
             next: AtomicU32::new(1),
-            sent: 0,
-            spared: 0,
             reader: Some(reader),
         };
         match greeted.recv_timeout(HANDSHAKE) {
@@ -264,20 +296,11 @@ impl AgentSite {
         Ok(made)
     }
 
-    /// Where the agent is.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Bytes of bodies that were sent, and bodies that need not be since the agent had them.
-    pub fn code_sent(&self) -> (u64, u64) {
-        (self.sent, self.spared)
-    }
-
     /// The fault of an agent that is gone, with what is lost by it; `None` while it is there.
     pub fn lost(&self) -> Option<Fault> {
         let why = lock(&self.shared.lost).clone()?;
-        let what: Vec<&str> = self.names.values().map(String::as_str).collect();
+        let names = lock(&self.names);
+        let what: Vec<&str> = names.values().map(String::as_str).collect();
         let what = match what.as_slice() {
             [] => "no offcode was there".to_owned(),
             names => format!("lost with it: {}", names.join(", ")),
@@ -309,23 +332,58 @@ impl AgentSite {
         }
     }
 
-    fn done(&self, request: Request<'_>) -> Result<()> {
-        self.ask(request).map(drop)
+    /// Bytes of a body or a state in one request; the rest of the frame needs headroom.
+    fn part(&self) -> usize {
+        PART.min(self.welcome.frame as usize / 2).max(1)
     }
 
     fn unexpected(&self, what: &str) -> Fault {
         Fault::new(self.site.to_string(), what, "install the same plimsoll on both hosts")
     }
+}
+
+impl AgentSite {
+    /// The first site of the agent on `host`, as [`Connection::open`] finds it.
+    pub fn connect(host: &str, keys: &Path) -> Result<AgentSite> {
+        Self::join(host, host, Some(keys))
+    }
+
+    /// The same where the agent is reached at `address`.
+    pub fn join(host: &str, address: &str, keys: Option<&Path>) -> Result<AgentSite> {
+        Connection::open(host, address, keys)?.site(None)
+    }
+
+    /// Where the agent is.
+    pub fn address(&self) -> SocketAddr {
+        self.connection.address
+    }
+
+    /// Bytes of bodies that were sent, and bodies that need not be since the agent had them.
+    pub fn code_sent(&self) -> (u64, u64) {
+        (self.sent, self.spared)
+    }
+
+    /// The fault of an agent that is gone, with what is lost by it; `None` while it is there.
+    pub fn lost(&self) -> Option<Fault> {
+        self.connection.lost()
+    }
+
+    fn ask(&self, request: Request<'_>) -> Result<Answer> {
+        self.connection.ask(request)
+    }
+
+    fn done(&self, request: Request<'_>) -> Result<()> {
+        self.ask(request).map(drop)
+    }
 
     fn upload(&mut self, hash: Hash, code: &[u8]) -> Result<()> {
-        if code.len() as u64 > self.welcome.code {
-            let cause =
-                format!("a body of {} bytes is beyond the {} that the agent takes", code.len(), self.welcome.code);
+        let welcome = &self.connection.welcome;
+        if code.len() as u64 > welcome.code {
+            let cause = format!("a body of {} bytes is beyond the {} that the agent takes", code.len(), welcome.code);
             let next = "make it smaller, or start the agent with --limit code=BYTES";
             return Err(Fault::new(self.site.to_string(), cause, next));
         }
-        // Headroom for the rest of the frame.
-        let part = PART.min(self.welcome.frame as usize / 2).max(1);
+        let part = self.connection.part();
         let (length, mut offset) = (code.len() as u64, 0);
         loop {
             let end = (offset + part).min(code.len());
@@ -373,9 +431,13 @@ impl SiteDriver for AgentSite {
         &self.site
     }
 
+    fn ground(&self) -> Ground {
+        Ground { closed: self.lost().map(|fault| fault.cause().to_owned()), ..Ground::of(self.site.clone()) }
+    }
+
     fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
         let body = match &deployment.code {
-            Code::Native(_) => Body::Native,
+            Code::Native(_) | Code::Library(_) => Body::Native,
             Code::Wasm(code) => Body::Wasm(agent::hash(code)),
             Code::Compiled(_) => {
                 let cause = "a body that was compiled for this host does not run on another";
@@ -396,15 +458,23 @@ impl SiteDriver for AgentSite {
         loop {
             let (name, attributes) = (deployment.name.clone(), attributes.clone());
             let manifest = Box::new((*deployment.manifest).clone());
-            match (self.ask(Request::Deploy { name, manifest, body, attributes })?, &deployment.code, body) {
+            let site = self.number;
+            match (self.ask(Request::Deploy { site, name, manifest, body, attributes })?, &deployment.code, body) {
                 (Answer::Deployed { slot }, code, _) => {
                     self.spared += u64::from(!uploaded && matches!(code, Code::Wasm(_)));
-                    self.names.insert(slot, deployment.name.clone());
+                    lock(&self.connection.names).insert(slot, deployment.name.clone());
                     return Ok(Slot(slot));
                 }
                 (Answer::NeedsCode, Code::Wasm(code), Body::Wasm(hash)) if !uploaded => {
                     uploaded = true;
                     self.upload(hash, code)?;
+                }
+                (Answer::NeedsLibrary { hash }, Code::Library(libraries), _) if !uploaded => {
+                    let bytes = libraries.bytes(&Digest(hash)).ok_or_else(|| {
+                        self.connection.unexpected("it asks for a library that is not in the package")
+                    })?;
+                    uploaded = true;
+                    self.upload(hash, &bytes.clone())?;
                 }
                 // Also of an agent whose cache is smaller than the body.
                 _ => {
@@ -424,32 +494,33 @@ impl SiteDriver for AgentSite {
         self.done(Request::Start { slot: slot.0 })
     }
 
-    /// The empty name: a channel over the control connection. Any other: over the message engine, which needs policy
-    /// `copy`.
+    /// The empty name: a channel over the control connection. Any other: over the message engine.
     fn connect(&mut self, slot: Slot, name: &str, specification: Specification) -> Result<Box<dyn Channel>> {
         let (slot, name) = (slot.0, name.to_owned());
+        let Connection { shared, next, .. } = &*self.connection;
+        let unexpected = |what| self.connection.unexpected(what);
         if name.is_empty() {
-            engine_channel::check_buffers(&specification, BUFFERS).map_err(|fault| fault.within(&self.site))?;
-            let channel = self.next.fetch_add(1, Ordering::Relaxed);
-            let end = self.shared.channels.open(channel, specification, self.shared.outbox.clone(), Vec::new());
-            let end = end.ok_or_else(|| self.unexpected("the numbers of its channels have run out"))?;
+            possible::within(&specification, BUFFERS).map_err(|why| why.fault(self.site.to_string()))?;
+            let channel = next.fetch_add(1, Ordering::Relaxed);
+            let end = shared.channels.open(channel, specification, shared.outbox.clone(), Vec::new());
+            let end = end.ok_or_else(|| unexpected("the numbers of its channels have run out"))?;
             self.done(Request::Connect { slot, name, specification, way: Way::OutOfBand { channel } })?;
             return Ok(Box::new(end));
         }
-        engine_channel::check(&specification, BUFFERS).map_err(|fault| fault.within(&self.site))?;
-        let prepared = Prepared::open(self.here)?;
+        possible::to_another_host(&specification, BUFFERS).map_err(|why| why.fault(self.site.to_string()))?;
+        let prepared = Prepared::open(self.connection.here)?;
         let (to_agent, to_client) = (random()?, random()?);
         let session = u32::from_le_bytes(random()?);
         let way = Way::Engine { port: prepared.port(), session, to_agent, to_client };
         let Answer::Connected { port } = self.ask(Request::Connect { slot, name, specification, way })? else {
-            return Err(self.unexpected("the agent answered a request for a channel with something else"));
+            return Err(unexpected("the agent answered a request for a channel with something else"));
         };
-        let mut peer = self.address;
+        let mut peer = self.address();
         peer.set_port(port);
         let agreement = Agreement { session, outward: to_agent, inward: to_client };
         // What the application asks for here is its own.
         let grant = |_| Ok(Vec::new());
-        Ok(Box::new(prepared.join(peer, &agreement, specification, true, self.shared.link.clone(), grant)?))
+        Ok(Box::new(prepared.join(peer, &agreement, specification, true, shared.link.clone(), grant)?))
     }
 
     fn adopt(&mut self, _slot: Slot, _name: &str, _end: Box<dyn Channel>) -> Result<ChannelId> {
@@ -457,8 +528,13 @@ impl SiteDriver for AgentSite {
         Err(Fault::new(self.site.to_string(), cause, "let the agent's site connect, and the other site adopt"))
     }
 
-    fn adopts(&self) -> bool {
-        false
+    fn connection(&self) -> Option<usize> {
+        Some(Arc::as_ptr(&self.connection).addr())
+    }
+
+    fn join_here(&mut self, ends: [(Slot, &str); 2], specification: Specification) -> Result<()> {
+        possible::to_another_host(&specification, BUFFERS).map_err(|why| why.fault(self.site.to_string()))?;
+        self.done(Request::Join { ends: ends.map(|(slot, name)| (slot.0, name.to_owned())), specification })
     }
 
     fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()> {
@@ -470,24 +546,57 @@ impl SiteDriver for AgentSite {
         if self.lost().is_none() {
             self.done(Request::Remove { slot: slot.0 })?;
         }
-        self.names.remove(&slot.0);
+        lock(&self.connection.names).remove(&slot.0);
         Ok(())
+    }
+
+    fn suspend(&mut self, slot: Slot) -> Result<State> {
+        match self.ask(Request::Suspend { slot: slot.0 })? {
+            Answer::State(state) => State::decode(&state),
+            _ => Err(self.connection.unexpected("the agent answered a request for a state with something else")),
+        }
+    }
+
+    fn restore(&mut self, slot: Slot, state: &State) -> Result<()> {
+        let state = state.encode()?;
+        let (part, length) = (self.connection.part(), state.len() as u64);
+        for (n, bytes) in state.chunks(part).enumerate() {
+            self.done(Request::Restore { slot: slot.0, length, offset: (n * part) as u64, bytes })?;
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, slot: Slot) -> Result<()> {
+        self.done(Request::Resume { slot: slot.0 })
+    }
+
+    fn ends(&mut self, slot: Slot) -> Result<Vec<EndAt>> {
+        match self.ask(Request::Ends { slot: slot.0 })? {
+            Answer::Ends(ends) => Ok(ends),
+            _ => {
+                Err(self.connection.unexpected("the agent answered a request for ends of channels with something else"))
+            }
+        }
     }
 
     fn evidence(&mut self, slot: Slot) -> Result<Evidence> {
         match self.ask(Request::Evidence { slot: slot.0 })? {
             Answer::Evidence(mut evidence) => {
-                let agent = format!("agent at {}, process {}", self.address, self.welcome.process);
+                let agent = format!("agent at {}, process {}", self.address(), self.connection.welcome.process);
                 evidence.whereabouts = format!("{agent}: {}", evidence.whereabouts);
                 Ok(evidence)
             }
-            _ => Err(self.unexpected("the agent answered a request for evidence with something else")),
+            _ => Err(self.connection.unexpected("the agent answered a request for evidence with something else")),
         }
+    }
+
+    fn lost(&self) -> Option<Fault> {
+        AgentSite::lost(self)
     }
 
     /// Looks whether the agent is still there.
     fn turn(&mut self) -> Result<Activity> {
-        if self.shared.link.is_lost()
+        if self.connection.shared.link.is_lost()
             && let Some(fault) = self.lost()
         {
             return Err(fault);
@@ -496,7 +605,7 @@ impl SiteDriver for AgentSite {
     }
 }
 
-impl Drop for AgentSite {
+impl Drop for Connection {
     fn drop(&mut self) {
         self.shared.outbox.close();
         if let Some(reader) = self.reader.take() {

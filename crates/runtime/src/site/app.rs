@@ -1,10 +1,10 @@
 //! `app`: offcodes run in the application's own thread, when it gives them time.
 
 use machine::{Result, Site};
-use offcode::{Activity, Channel, ChannelId, Specification};
+use offcode::{Activity, Channel, ChannelId, Specification, State};
 
 use super::residents::Residents;
-use super::{Deployment, Evidence, Preparation, SiteDriver, Slot, body};
+use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, body};
 
 /// The application's thread as a site.
 pub struct AppSite(Residents);
@@ -45,10 +45,6 @@ impl SiteDriver for AppSite {
         self.0.adopt(slot, name, end)
     }
 
-    fn adopts(&self) -> bool {
-        true
-    }
-
     fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()> {
         self.0.set_attribute(slot, name, value)
     }
@@ -56,6 +52,30 @@ impl SiteDriver for AppSite {
     fn remove(&mut self, slot: Slot) -> Result<()> {
         self.0.remove(slot);
         Ok(())
+    }
+
+    fn suspend(&mut self, slot: Slot) -> Result<State> {
+        self.0.suspend(slot)
+    }
+
+    fn restore(&mut self, slot: Slot, state: &State) -> Result<()> {
+        self.0.restore(slot, state)
+    }
+
+    fn resume(&mut self, slot: Slot) -> Result<()> {
+        self.0.resume(slot)
+    }
+
+    fn ends(&mut self, slot: Slot) -> Result<Vec<EndAt>> {
+        self.0.ends(slot)
+    }
+
+    fn surrender(&mut self, slot: Slot) -> Result<Ends> {
+        self.0.surrender(slot)
+    }
+
+    fn receive(&mut self, slot: Slot, ends: &mut Ends) -> Result<()> {
+        self.0.receive(slot, ends)
     }
 
     fn evidence(&mut self, slot: Slot) -> Result<Evidence> {

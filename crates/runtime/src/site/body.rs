@@ -6,9 +6,10 @@ use wasm::{Limits, Module};
 
 use super::{Code, Deployment};
 
-/// Compiles what is to be compiled.
+/// Compiles what is to be compiled, and loads what is to be loaded.
 pub(super) fn compiled(code: Code) -> Result<Code> {
     match code {
+        Code::Library(libraries) => libraries.load().map(Code::Native),
         Code::Wasm(bytes) => Module::compile(&bytes, &Limits::default()).map(Code::Compiled),
         other => Ok(other),
     }
@@ -24,7 +25,7 @@ pub(super) fn embody(deployment: &Deployment) -> Result<Box<dyn Offcode>> {
             let sandboxed = module.instantiate(&deployment.manifest, &deployment.attributes).map_err(outer)?;
             Ok(Box::new(sandboxed))
         }
-        Code::Wasm(_) | Code::Bpf(_) => Err(outer(Fault::new(
+        Code::Wasm(_) | Code::Library(_) | Code::Bpf(_) => Err(outer(Fault::new(
             "bpf body",
             "the kernel runs it in a driver hook only",
             "let it be placed at xdp:IFACE, or give the offcode a native or wasm body",

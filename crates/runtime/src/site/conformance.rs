@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use machine::{Fault, Result};
 use offcode::call::{Header, Kind};
-use offcode::channel::{Content, Policy};
+use offcode::channel::Content;
 use offcode::{Channel, Specification, Written};
 
 use super::{Code, Deployment, SiteDriver, Slot};
@@ -170,11 +170,7 @@ fn carries_calls(site: &mut dyn SiteDriver, subject: &Subject) {
 
 fn carries_messages(site: &mut dyn SiteDriver, subject: &Subject) {
     let (slot, _end) = started(site, subject);
-    let mut specification = Specification { content: Content::Messages, ..Specification::default() };
-    if !site.adopts() {
-        // Without zero copy where no memory is shared.
-        specification.buffers.policy = Policy::Copy;
-    }
+    let specification = Specification { content: Content::Messages, ..Specification::default() };
     let mut end = site.connect(slot, "echo", specification).expect("a channel for messages");
     for n in 0..500_u32 {
         let message = n.to_le_bytes().repeat(1 + n as usize % 200);

@@ -10,10 +10,10 @@ use linux::contention::Excluded;
 use linux::shield::Shield;
 pub use linux::shield::Wanted as Protection;
 use machine::{CoreId, Fault, Result, Site};
-use offcode::{Activity, Channel, ChannelId, Specification};
+use offcode::{Activity, Channel, ChannelId, Specification, State};
 
 use super::residents::{Log, Residents};
-use super::{Deployment, Evidence, Preparation, SiteDriver, Slot, body};
+use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, body};
 use endpoint::{Placed, settle};
 
 /// How long an offcode may keep its site from answering.
@@ -133,6 +133,14 @@ fn poll(mut residents: Residents, errands: &Receiver<Errand>, shared: &Shared, p
                 errand(&mut residents);
             }
         }
+        if residents.is_empty() {
+            // A core that polls for nobody would only burn.
+            match errands.recv() {
+                Ok(errand) => errand(&mut residents),
+                Err(_) => return,
+            }
+            continue;
+        }
         match residents.turn() {
             Activity::Worked => idle = 0,
             Activity::Idle => {
@@ -182,10 +190,6 @@ impl SiteDriver for CoreSite {
         self.there(move |residents| residents.adopt(slot, &name, end))?
     }
 
-    fn adopts(&self) -> bool {
-        true
-    }
-
     fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()> {
         let (name, value) = (name.to_string(), value.to_string());
         self.there(move |residents| residents.set_attribute(slot, &name, &value))?
@@ -193,6 +197,34 @@ impl SiteDriver for CoreSite {
 
     fn remove(&mut self, slot: Slot) -> Result<()> {
         self.there(move |residents| residents.remove(slot))
+    }
+
+    fn suspend(&mut self, slot: Slot) -> Result<State> {
+        self.there(move |residents| residents.suspend(slot))?
+    }
+
+    fn restore(&mut self, slot: Slot, state: &State) -> Result<()> {
+        let state = state.clone();
+        self.there(move |residents| residents.restore(slot, &state))?
+    }
+
+    fn resume(&mut self, slot: Slot) -> Result<()> {
+        self.there(move |residents| residents.resume(slot))?
+    }
+
+    fn ends(&mut self, slot: Slot) -> Result<Vec<EndAt>> {
+        self.there(move |residents| residents.ends(slot))?
+    }
+
+    fn surrender(&mut self, slot: Slot) -> Result<Ends> {
+        self.there(move |residents| residents.surrender(slot))?
+    }
+
+    fn receive(&mut self, slot: Slot, ends: &mut Ends) -> Result<()> {
+        let mut taken = std::mem::take(ends);
+        let (outcome, left) = self.there(move |residents| (residents.receive(slot, &mut taken), taken))?;
+        *ends = left;
+        outcome
     }
 
     fn evidence(&mut self, slot: Slot) -> Result<Evidence> {
@@ -208,6 +240,7 @@ impl SiteDriver for CoreSite {
 impl Drop for CoreSite {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
+        drop(self.errands.send(Box::new(|_| {})));
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }

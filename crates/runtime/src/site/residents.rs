@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use machine::{Fault, Result, Site};
-use offcode::{Activity, Channel, ChannelId, Specification};
+use offcode::{Activity, Channel, ChannelId, Specification, State};
 
 use super::body;
 use super::evidence::{Counter, Evidence};
 use super::{Deployment, Slot};
 use seat::{Phase, Seat};
+pub(crate) use surroundings::End;
+pub use surroundings::{EndAt, Ends};
 
 /// Takes a line that an offcode or its site has to say.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -88,6 +90,36 @@ impl Residents {
         self.seat(slot)?.set_attribute(name, value)
     }
 
+    pub fn suspend(&mut self, slot: Slot) -> Result<State> {
+        self.seat(slot)?.suspend()
+    }
+
+    pub fn restore(&mut self, slot: Slot, state: &State) -> Result<()> {
+        self.seat(slot)?.restore(state)
+    }
+
+    pub fn resume(&mut self, slot: Slot) -> Result<()> {
+        self.seat(slot)?.resume()
+    }
+
+    pub fn ends(&mut self, slot: Slot) -> Result<Vec<EndAt>> {
+        Ok(self.seat(slot)?.ends())
+    }
+
+    pub fn surrender(&mut self, slot: Slot) -> Result<Ends> {
+        self.seat(slot)?.surrender()
+    }
+
+    pub fn receive(&mut self, slot: Slot, ends: &mut Ends) -> Result<()> {
+        self.seat(slot)?.receive(std::mem::take(ends));
+        Ok(())
+    }
+
+    /// Whether no offcode is here.
+    pub fn is_empty(&self) -> bool {
+        self.seats.is_empty()
+    }
+
     pub fn remove(&mut self, slot: Slot) {
         if let Ok(at) = self.at(slot) {
             self.seats.remove(at).1.stop();
@@ -105,7 +137,8 @@ impl Residents {
             Phase::Failed(why) => format!("failed: {why}"),
             _ => String::new(),
         };
-        Ok(Evidence { whereabouts, counters, uses: seat.calls + seat.messages, timed: seat.timing.timed() })
+        let (uses, timed, received) = (seat.calls + seat.messages, seat.timing.timed(), seat.received());
+        Ok(Evidence { whereabouts, counters, uses, timed, received })
     }
 
     /// One turn of every offcode: what has arrived on its channels, then its own work.
@@ -185,6 +218,7 @@ mod tests {
             interfaces: Vec::new(),
             bodies: Vec::new(),
             attributes: Vec::new(),
+            state: Default::default(),
         };
         let manifest = Arc::new(Manifest { package, hardware: Vec::new(), software: Default::default() });
         let code = Code::Native(Arc::new(|| Box::new(Idle)));

@@ -7,16 +7,24 @@
 //! | the `SEC("xdp")` program that the manifest names | the body. A *hook* is attached by `start`, and runs for each frame that arrives. A *producer* is run by `start` on live frames, in a thread of its own, until it sets `finished` in the map `FRAME`; what it passes on by `XDP_TX` leaves through the interface |
 //! | `SEC("syscall")` programs `initialize`, `start`, `stop` | the phases; a result other than 0 refuses |
 //! | `SEC("syscall")` program `call` | carries out a call inside the kernel: context `struct offcode_call`, arguments in, result out |
-//! | `SEC("syscall")` program `message` | dispatch handler: run after each message that is written to `IN` |
-//! | ring buffer `OUT` | what the offcode writes to its specialized channel; a multicast channel has none |
+//! | ring buffer `OUT` | what the offcode writes to a specialized channel |
 //! | shared array `IN` | what it reads from it. Without a `message` program the body looks into it as it runs |
+//! | `OUT_name`, `IN_name` | the same for the channel of this name, or whose last part it is (`peer/name`); all others share `OUT` and `IN` |
+//! | `SEC("syscall")` program `message`, `message_name` | dispatch handler: run after each message that is written to `IN`, to `IN_name` |
+//! | map of sockets `FRAMES_name` | the channel of this name is one of frames, unreliable: what the body redirects there is read at its other end |
 //! | shared array `FRAME` | the frame of a producer, `struct offcode_frame` |
 //! | variables (`u64`) | attributes of the same name: also constants, which can only be set before the code is taken in |
+//! | other variables, and shared arrays but `IN`s and `FRAME` | its state, where the manifest says `state = saved`: records of the same names, an array's with its index as key. The attribute `STATE_VERSION` is its version. Frames pass by while it moves |
 //!
-//! One interface has one hook, so the site holds one offcode; and one offcode has one `IN` and one `OUT`, so it has one
-//! specialized channel. Nothing is pinned: when the process ends, however it ends, the kernel removes programs and maps.
+//! The hooks of an interface run in the order of their attribute [`PRIORITY`], then as they came. Where a verdict is among
+//! those of [`CHAINS`] the next one sees the frame too; the last one's is carried out. They are one program
+//! ([`linux::xdp::Chain`]), which is replaced at once as one comes, goes or changes. A NIC (mode `hardware`) takes one.
+//!
+//! Nothing is pinned: when the process ends, however it ends, the kernel removes programs and maps.
 
 mod channel;
+mod frames;
+mod moving;
 mod producer;
 #[cfg(test)]
 mod tests;
@@ -24,26 +32,41 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use linux::xdp::{self, Attachment, Interface, Object, ProgramKind, RunStatistics, SharedWords, word};
+use linux::xdp::{self, Chain, Counts, Dump, Interface, Object, RunStatistics, SharedWords, Stage, VERDICTS, word};
 use machine::{Fault, Result, Site, XdpMode};
-use offcode::manifest::{BodyKind, ProgramRole};
-use offcode::{Channel, ChannelId, Specification};
+use offcode::manifest::ProgramRole;
+use offcode::{Attributes, Channel, ChannelId, Manifest, Specification, State};
 
 use super::evidence::{Counter, Evidence, Timed};
-use super::{Code, Deployment, SiteDriver, Slot};
+use super::{Code, Deployment, EndAt, SiteDriver, Slot};
 use crate::layout::Ground;
+use crate::possible::{self, Hook};
 use channel::{Calls, Messages};
-use producer::Producer;
+use frames::Frames;
+pub use producer::{CORE, KEPT_BY, SHIELD};
+use producer::{Producer, Protected};
 
-/// An attribute of an offcode here: `off` leaves the kernel's run counter, which costs each run about 40 ns, off.
+/// An attribute of a producer: `off` leaves the kernel's run counter, which costs each run about 40 ns, off. Runs of hooks
+/// are counted by their dispatcher.
 pub const RUN_COUNTER: &str = "RUN_COUNTER";
+/// An attribute of a hook: those of lower numbers see frames first; 50 where it is not set.
+pub const PRIORITY: &str = "HOOK_PRIORITY";
+/// An attribute of a hook: verdicts after which the next one sees the frame, such as `PASS,DROP`; `PASS` where it is not set.
+pub const CHAINS: &str = "HOOK_CHAINS";
+/// Of a map that is shown; an answer of the control socket is twice as long.
+const SHOWN_ENTRIES: usize = 512;
+const SHOWN_BYTES: usize = 32 << 10;
+const USUAL_PRIORITY: u32 = 50;
+const USUAL_CHAINS: u32 = 1 << 2;
 
 /// The driver hook of one interface.
 pub struct XdpSite {
     site: Site,
     mode: XdpMode,
     interface: Arc<Interface>,
-    body: Option<Body>,
+    /// Before the bodies, which stop when they run no more.
+    chain: Chain,
+    bodies: Vec<Body>,
     deployed: u32,
 }
 
@@ -51,6 +74,7 @@ pub struct XdpSite {
 struct Inner {
     name: String,
     object: Object,
+    hook: Hook,
     /// [`offcode::Guid::short`] of each of its interfaces.
     interfaces: Vec<u64>,
     /// Calls and messages from user space.
@@ -64,11 +88,28 @@ struct Body {
     inner: Arc<Inner>,
     program: String,
     role: ProgramRole,
-    connected: bool,
+    /// Its channels; the first is out of band.
+    channels: Vec<Wired>,
+    manifest: Arc<Manifest>,
+    attributes: Attributes,
+    /// Of a producer.
+    core: Protected,
     running: Option<Running>,
     phase: Phase,
+    /// Its counters among those of the hook, and what they had when it came.
+    place: usize,
+    before: Counts,
+    priority: u32,
+    chains: u32,
     /// Held while the kernel is to count runs.
     statistics: Option<RunStatistics>,
+}
+
+/// A channel, and the pair of maps that it has.
+struct Wired {
+    name: String,
+    pair: String,
+    specification: Specification,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,10 +117,12 @@ enum Phase {
     Deployed,
     Initialized,
     Started,
+    /// It does not run; see [`moving`].
+    Suspended,
 }
 
 enum Running {
-    Hook(Attachment),
+    Hook,
     Producer(Producer),
 }
 
@@ -87,28 +130,95 @@ impl XdpSite {
     /// The hook of an interface of the calling thread's network namespace. A fault where a program is attached already.
     pub fn open(interface: &str, mode: XdpMode) -> Result<XdpSite> {
         let held = Interface::named(interface)?;
-        xdp::check_vacant(&held)?;
-        Ok(XdpSite { site: Site::Xdp(interface.into()), mode, interface: Arc::new(held), body: None, deployed: 0 })
+        let interface = Arc::new(held);
+        let chain = Chain::new(interface.clone(), mode);
+        chain.check_alone()?;
+        Ok(XdpSite {
+            site: Site::Xdp(interface.name().into()),
+            mode,
+            interface,
+            chain,
+            bodies: Vec::new(),
+            deployed: 0,
+        })
     }
 
     pub fn mode(&self) -> XdpMode {
         self.mode
     }
 
-    /// A shared array of the offcode in `slot`, as memory: for an application that works with it in place.
-    pub fn shared(&self, slot: Slot, map: &str) -> Result<SharedWords> {
-        self.body(slot)?.inner.object.shared(map)
+    /// The same under another name, for interfaces of one name in several network namespaces.
+    pub fn named(self, name: &str) -> XdpSite {
+        XdpSite { site: Site::Xdp(name.into()), ..self }
+    }
+
+    fn place(&self, slot: Slot) -> Result<usize> {
+        self.bodies.iter().position(|body| body.slot == slot).ok_or_else(|| self.no_such(slot))
     }
 
     fn body(&self, slot: Slot) -> Result<&Body> {
-        self.body.as_ref().filter(|body| body.slot == slot).ok_or_else(|| self.no_such(slot))
+        self.place(slot).map(|n| &self.bodies[n])
     }
 
     fn body_mut(&mut self, slot: Slot) -> Result<&mut Body> {
-        match &self.body {
-            Some(body) if body.slot == slot => Ok(self.body.as_mut().expect("looked at above")),
-            _ => Err(self.no_such(slot)),
+        self.place(slot).map(|n| &mut self.bodies[n])
+    }
+
+    /// The hooks that run, in their order.
+    fn hooks(&self) -> Vec<&Body> {
+        let mut hooks: Vec<&Body> =
+            self.bodies.iter().filter(|body| matches!(body.running, Some(Running::Hook))).collect();
+        hooks.sort_by_key(|body| (body.priority, body.slot));
+        hooks
+    }
+
+    /// Has the kernel run what is to run, in place of what ran.
+    fn chain_up(&mut self) -> Result<()> {
+        let hooks = self.hooks();
+        let stage = |body: &&Body| -> (Arc<Inner>, String, usize, u32) {
+            (body.inner.clone(), body.program.clone(), body.place, body.chains)
+        };
+        let hooks: Vec<_> = hooks.iter().map(stage).collect();
+        let stages: Vec<Stage> = hooks
+            .iter()
+            .map(|(inner, program, place, chains)| Stage {
+                object: &inner.object,
+                program,
+                place: *place,
+                chains: *chains,
+            })
+            .collect();
+        self.chain.set(&stages)
+    }
+
+    /// Lets the kernel run the program.
+    fn begin(&mut self, slot: Slot) -> Result<()> {
+        let interface = self.interface.clone();
+        let body = self.body_mut(slot)?;
+        match body.role {
+            ProgramRole::Producer => {
+                let producer = Producer::start(body.inner.clone(), &body.program, interface, body.core)?;
+                body.running = Some(Running::Producer(producer));
+                Ok(())
+            }
+            ProgramRole::Hook => {
+                body.running = Some(Running::Hook);
+                self.chain_up().inspect_err(|_| {
+                    if let Ok(body) = self.body_mut(slot) {
+                        body.running = None;
+                    }
+                })
+            }
         }
+    }
+
+    /// The kernel runs the program no more.
+    fn pause(&mut self, slot: Slot) -> Result<()> {
+        let place = self.place(slot)?;
+        if let Some(Running::Hook) = self.bodies[place].running.take() {
+            self.chain_up().inspect_err(|_| self.bodies[place].running = Some(Running::Hook))?;
+        }
+        Ok(())
     }
 
     fn no_such(&self, slot: Slot) -> Fault {
@@ -151,6 +261,24 @@ impl Drop for Body {
     }
 }
 
+/// The verdicts of [`CHAINS`], a bit each.
+fn verdicts(value: &str) -> Result<u32> {
+    value.split(',').map(str::trim).filter(|word| !word.is_empty()).try_fold(0, |all, word| {
+        let bit = VERDICTS.iter().position(|known| known.eq_ignore_ascii_case(word));
+        bit.map(|bit| all | 1 << bit).ok_or_else(|| {
+            let cause = format!("'{word}' is no verdict of a hook");
+            Fault::new(format!("attribute {CHAINS}"), cause, format!("write some of {}", VERDICTS.join(", ")))
+        })
+    })
+}
+
+fn priority(value: &str) -> Result<u32> {
+    let number = number(PRIORITY, value)?;
+    number.try_into().map_err(|_| {
+        Fault::new(format!("attribute {PRIORITY}"), format!("{number} is too large"), "set at most 4294967295")
+    })
+}
+
 /// The value of an attribute as programs know it.
 fn number(name: &str, value: &str) -> Result<u64> {
     value.trim().parse().map_err(|_| {
@@ -168,7 +296,7 @@ impl SiteDriver for XdpSite {
     }
 
     fn ground(&self) -> Ground {
-        Ground { mode: Some(self.mode), slots: 1, ..Ground::of(self.site.clone()) }
+        Ground { mode: Some(self.mode), slots: Chain::most(self.mode), ..Ground::of(self.site.clone()) }
     }
 
     fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
@@ -177,16 +305,18 @@ impl SiteDriver for XdpSite {
         let Code::Bpf(code) = &deployment.code else {
             return refuse("a driver hook runs bpf bodies only".into(), "give it a bpf body, or place it elsewhere");
         };
-        if let Some(body) = &self.body {
-            let cause = format!("offcode {} is there already, and a driver hook has room for one", body.inner.name);
+        let most = Chain::most(self.mode);
+        let free = (0..most).find(|place| self.bodies.iter().all(|body| body.place != *place));
+        let Some(place) = free else {
+            let names: Vec<&str> = self.bodies.iter().map(|body| body.inner.name.as_str()).collect();
+            let cause = format!("a hook in {} mode has room for {most}: {}", word(self.mode), names.join(", "));
             return refuse(cause, "place one of them elsewhere, or at another interface");
-        }
-        let bodies = &deployment.manifest.package.bodies;
-        let Some(entry) = bodies.iter().find(|body| body.kind == BodyKind::Bpf).and_then(|body| body.program.as_ref())
-        else {
-            return refuse("its manifest names no program of its bpf body".into(), "name it in the ODF");
         };
-        xdp::check_vacant(&self.interface)?;
+        let hook = Hook::read(&deployment.manifest, code).map_err(|why| why.fault(&subject))?;
+        let bodies = &deployment.manifest.package.bodies;
+        let entry = bodies.iter().find_map(|body| body.program.as_ref());
+        let Some(entry) = entry else { return refuse("it has no program".into(), "name it in the ODF") };
+        self.chain.check_alone()?;
         let mut loader = xdp::loader_for(&deployment.name, code, &self.interface, self.mode);
         let defaults =
             deployment.manifest.package.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -197,33 +327,42 @@ impl SiteDriver for XdpSite {
             }
         }
         let object = loader.load().map_err(|fault| fault.within(&subject))?;
-        let body_program = object.program(&entry.name).map_err(|fault| fault.within(&subject))?;
-        if body_program.kind() != ProgramKind::Xdp {
-            return refuse(format!("program {} is no SEC(\"xdp\")", entry.name), "name the body's program in the ODF");
-        }
-        if entry.role == ProgramRole::Producer && !object.has_map("FRAME") {
-            return refuse("it is a producer without a map FRAME".into(), "add OFFCODE_FRAME() to its source");
-        }
-        let statistics = match deployment.attributes.get(RUN_COUNTER) {
-            Some("off") => None,
+        let statistics = match (entry.role, deployment.attributes.get(RUN_COUNTER)) {
+            (ProgramRole::Hook, _) | (_, Some("off")) => None,
             _ => Some(RunStatistics::enable()?),
         };
+        let attribute = |name: &str| {
+            let given = deployment.attributes.get(name);
+            let stated = || deployment.manifest.package.attributes.iter().find(|(stated, _)| stated == name);
+            given.map(str::to_owned).or_else(|| stated().map(|(_, value)| value.clone()))
+        };
+        let priority = attribute(PRIORITY).map_or(Ok(USUAL_PRIORITY), |value| priority(&value))?;
+        let chains = attribute(CHAINS).map_or(Ok(USUAL_CHAINS), |value| verdicts(&value))?;
+        let before = self.chain.counts(place)?.unwrap_or_default();
         self.deployed += 1;
         let slot = Slot(self.deployed);
-        self.body = Some(Body {
+        self.bodies.push(Body {
             slot,
             inner: Arc::new(Inner {
                 name: deployment.name,
                 object,
+                hook,
                 interfaces: deployment.manifest.package.interfaces.iter().map(|one| one.guid.short()).collect(),
                 uses: AtomicU64::new(0),
                 gone: std::sync::atomic::AtomicBool::new(false),
             }),
             program: entry.name.clone(),
             role: entry.role,
-            connected: false,
+            core: Protected::of(&deployment.attributes)?,
+            channels: Vec::new(),
+            manifest: deployment.manifest,
+            attributes: deployment.attributes,
             running: None,
             phase: Phase::Deployed,
+            place,
+            before,
+            priority,
+            chains,
             statistics,
         });
         Ok(slot)
@@ -238,35 +377,59 @@ impl SiteDriver for XdpSite {
     }
 
     fn start(&mut self, slot: Slot) -> Result<()> {
-        let (interface, mode) = (self.interface.clone(), self.mode);
         let body = self.body_mut(slot)?;
         body.expect(Phase::Initialized)?;
         body.run("start")?;
         body.phase = Phase::Started;
-        body.running = Some(match body.role {
-            ProgramRole::Hook => {
-                Running::Hook(Attachment::new(body.inner.object.program(&body.program)?, &interface, mode)?)
-            }
-            ProgramRole::Producer => Running::Producer(Producer::start(body.inner.clone(), &body.program, interface)?),
-        });
+        self.begin(slot)
+    }
+
+    fn suspend(&mut self, slot: Slot) -> Result<State> {
+        self.body(slot)?.expect(Phase::Started)?;
+        self.pause(slot)?;
+        self.body_mut(slot)?.suspend()
+    }
+
+    fn restore(&mut self, slot: Slot, state: &State) -> Result<()> {
+        self.body_mut(slot)?.restore(state)
+    }
+
+    fn resume(&mut self, slot: Slot) -> Result<()> {
+        self.body(slot)?.expect(Phase::Suspended)?;
+        self.begin(slot)?;
+        self.body_mut(slot)?.phase = Phase::Started;
         Ok(())
     }
 
+    fn ends(&mut self, slot: Slot) -> Result<Vec<EndAt>> {
+        self.body(slot)?.ends()
+    }
+
     fn connect(&mut self, slot: Slot, name: &str, specification: Specification) -> Result<Box<dyn Channel>> {
+        let interface = self.interface.clone();
         let body = self.body_mut(slot)?;
         if name.is_empty() {
+            body.channels.insert(0, Wired { name: String::new(), pair: String::new(), specification });
             return Ok(Box::new(Calls::new(body.inner.clone(), specification)));
         }
-        if body.connected {
+        let pair = body.inner.hook.pair(name);
+        // The kernel's side of each map is one.
+        if body.channels.iter().any(|channel| !channel.name.is_empty() && channel.pair == pair) {
+            let subject = format!("channel {name} to offcode {}", body.inner.name);
             return Err(Fault::new(
-                format!("channel {name} to offcode {}", body.inner.name),
-                "it has one specialized channel already, and its object one IN and one OUT",
-                "let the two share a channel, or place it at a core",
+                subject,
+                "its IN and OUT are taken",
+                "let the two share a channel, or add one by OFFCODE_CHANNEL",
             ));
         }
-        let end = Messages::new(body.inner.clone(), name, specification)?;
-        body.connected = true;
-        Ok(Box::new(end))
+        let ends = possible::at_hook(&body.inner.hook, name, &specification)
+            .map_err(|why| why.fault(format!("channel {name} to offcode {}", body.inner.name)))?;
+        let end: Box<dyn Channel> = match ends.frames {
+            true => Box::new(Frames::new(body.inner.clone(), &pair, specification, &interface)?),
+            false => Box::new(Messages::new(body.inner.clone(), &pair, ends, specification)?),
+        };
+        body.channels.push(Wired { name: name.to_owned(), pair, specification });
+        Ok(end)
     }
 
     fn adopt(&mut self, slot: Slot, name: &str, _end: Box<dyn Channel>) -> Result<ChannelId> {
@@ -278,53 +441,83 @@ impl SiteDriver for XdpSite {
         ))
     }
 
-    fn adopts(&self) -> bool {
-        false
+    fn shared(&self, slot: Slot, map: &str) -> Result<SharedWords> {
+        self.body(slot)?.inner.object.shared(map)
     }
 
     fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()> {
-        let body = self.body(slot)?;
-        match body.inner.object.variable_size(name) {
-            Some(_) => body.inner.object.set_variable(name, number(name, value)?),
+        let body = self.body_mut(slot)?;
+        let before = (body.priority, body.chains);
+        match name {
+            PRIORITY => body.priority = priority(value)?,
+            CHAINS => body.chains = verdicts(value)?,
+            _ => {}
+        }
+        if (body.priority, body.chains) != before && matches!(body.running, Some(Running::Hook)) {
+            self.chain_up().inspect_err(|_| {
+                if let Ok(body) = self.body_mut(slot) {
+                    (body.priority, body.chains) = before;
+                }
+            })?;
+        }
+        let object = &self.body(slot)?.inner.object;
+        match object.variable_size(name) {
+            Some(_) => object.set_variable(name, number(name, value)?),
             None => Ok(()),
         }
     }
 
     fn remove(&mut self, slot: Slot) -> Result<()> {
-        if self.body.as_ref().is_some_and(|body| body.slot == slot) {
-            self.body = None;
-        }
+        let Ok(place) = self.place(slot) else { return Ok(()) };
+        self.pause(slot)?;
+        self.bodies.remove(place);
         Ok(())
     }
 
+    fn map(&mut self, slot: Slot, name: &str) -> Result<Dump> {
+        self.body(slot)?.inner.object.dump(name, SHOWN_ENTRIES, SHOWN_BYTES)
+    }
+
     fn evidence(&mut self, slot: Slot) -> Result<Evidence> {
-        let interface = self.interface.clone();
-        let (mode, site) = (self.mode, self.site.clone());
+        let (mode, interface) = (self.mode, self.interface.name());
         let body = self.body(slot)?;
         let program = body.inner.object.program(&body.program)?;
         let about = format!("program {} ({})", program.id(), program.name());
+        let count = |name: &str, value: u64| Counter { name: name.into(), value };
+        let used = body.inner.uses.load(Ordering::Relaxed);
+        let (mut uses, mut timed, mut counters) = (used, None, Vec::new());
         let whereabouts = match &body.running {
-            Some(Running::Hook(attachment)) => {
-                let found = attachment.prove(&interface)?;
-                format!("{about}, {} mode, on {}", word(found.mode), interface.name())
+            Some(Running::Hook) => {
+                let found = self.chain.prove()?.ok_or_else(|| self.no_such(slot))?;
+                let hooks = self.hooks();
+                let stage = hooks.iter().position(|hook| hook.slot == slot).map_or(0, |n| n + 1);
+                if let Some(counts) = self.chain.counts(body.place)? {
+                    let counts = counts - body.before;
+                    counters.push(count("runs of the program", counts.runs));
+                    counters.push(count("runs that were timed", counts.timed.count));
+                    counters.push(count("ns in these", counts.timed.time.0));
+                    let verdicts = VERDICTS.iter().zip(counts.verdicts).filter(|(_, runs)| *runs > 0);
+                    counters.extend(verdicts.map(|(verdict, runs)| count(&format!("runs to {verdict}"), runs)));
+                    uses += counts.runs;
+                    timed = Some(counts.timed).filter(|timed| timed.count > 0);
+                }
+                let of = format!("stage {stage} of {}, {} mode, on {interface}", hooks.len(), word(found.mode));
+                format!("{} in program {}, {of}", program.name(), found.id)
             }
             Some(Running::Producer(producer)) => {
-                format!("{about}, live frames out of {}, {}", interface.name(), producer.whereabouts()?)
+                format!("{about}, live frames out of {interface}, {}", producer.whereabouts()?)
             }
-            None => format!("{about}, verified for {site} in {} mode, not started", word(mode)),
+            None => format!("{about}, verified for {} in {} mode, not started", self.site, word(mode)),
         };
-        let count = |name: &str, value: u64| Counter { name: name.into(), value };
-        let mut counters = Vec::new();
-        let used = body.inner.uses.load(Ordering::Relaxed);
-        let (mut uses, mut timed) = (used, None);
         if body.statistics.is_some() {
             let runs = program.runs()?;
             counters.push(count("runs of the program", runs.count));
             counters.push(count("ns in the program", runs.time.0));
             uses += runs.count;
-            timed = (runs.count > 0).then_some(Timed { uses: runs.count, time: runs.time });
+            timed = Some(runs).filter(|runs| runs.count > 0);
         }
         counters.push(count("calls and messages", used));
-        Ok(Evidence { whereabouts, counters, uses, timed })
+        let timed = timed.map(|timed| Timed { uses: timed.count, time: timed.time });
+        Ok(Evidence { whereabouts, counters, uses, timed, received: Vec::new() })
     }
 }

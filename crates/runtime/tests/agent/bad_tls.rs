@@ -54,8 +54,8 @@ pub fn frame(body: &[u8]) -> Vec<u8> {
     [&(body.len() as u32).to_le_bytes(), body].concat()
 }
 
-/// Variant 0, version 2.
-pub const HELLO: &[u8] = &[0, 2];
+/// Variant 0, version 3.
+pub const HELLO: &[u8] = &[0, 3];
 
 /// Greets with certificates that must not do, and gets nothing but an alert.
 fn is_refused(agent: &Running, config: ClientConfig) {
@@ -135,7 +135,8 @@ fn a_client_takes_no_agent_but_its_own() {
         limits: Limits::default(),
     };
     let stale =
-        runtime::agent::Agent::bind(&options, registry(), Box::<crate::site::PlainSite>::default(), |_| {}).unwrap();
+        runtime::agent::Agent::bind(&options, registry(), vec![Box::<crate::site::PlainSite>::default()], |_| {})
+            .unwrap();
     let address = stale.address().unwrap().to_string();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {

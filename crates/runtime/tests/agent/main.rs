@@ -6,6 +6,7 @@ mod deaths;
 mod floods;
 mod hostile;
 mod lab;
+mod moves;
 mod rig;
 mod service;
 mod site;

@@ -63,12 +63,16 @@ impl Running {
     }
 
     pub fn with_registry(limits: Limits, site: Box<dyn SiteDriver>, registry: Registry) -> Running {
+        Running::with_sites(limits, vec![site], registry)
+    }
+
+    pub fn with_sites(limits: Limits, sites: Vec<Box<dyn SiteDriver>>, registry: Registry) -> Running {
         let keys = keys();
         let options = Options { listen: "127.0.0.1:0".parse().unwrap(), keys: keys.path().join("127.0.0.1"), limits };
         let lines = Arc::new(Mutex::new(Vec::new()));
         let theirs = lines.clone();
         let log = move |line: &str| theirs.lock().unwrap().push(line.to_owned());
-        let agent = Agent::bind(&options, registry, site, log).unwrap();
+        let agent = Agent::bind(&options, registry, sites, log).unwrap();
         let address = agent.address().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let asked = stop.clone();
@@ -257,7 +261,7 @@ fn as_player() {
     match arguments.as_slice() {
         ["agent", listen, keys] => {
             let options = Options { listen: listen.parse().unwrap(), keys: keys.into(), limits: Limits::default() };
-            let agent = Agent::bind(&options, registry(), Box::new(PlainSite::default()), |_| {}).unwrap();
+            let agent = Agent::bind(&options, registry(), vec![Box::new(PlainSite::default())], |_| {}).unwrap();
             say(format!("listening {}", agent.address().unwrap()));
             agent.run(|| closed.load(Ordering::Relaxed)).unwrap();
         }

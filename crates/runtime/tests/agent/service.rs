@@ -1,9 +1,13 @@
 //! What an authenticated client gets, and where it ends.
 
-use machine::Bytes;
+use machine::{Bytes, Site};
 use offcode::channel::{Buffers, Policy};
 use offcode::{Specification, Written};
 use runtime::agent::{Limits, Reason};
+use runtime::site::agent::Connection;
+use runtime::site::app::AppSite;
+use runtime::site::core::CoreSite;
+use runtime::site::residents::{Log, Residents};
 use runtime::site::{Code, SiteDriver, Slot};
 
 use crate::rig::*;
@@ -32,6 +36,51 @@ fn an_offcode_lives_through_all_phases() {
     agent.logged("no offcode was left");
     let summary = agent.end();
     assert_eq!((summary.clients, summary.refused.len()), (1, 0), "{summary:?}");
+}
+
+#[test]
+fn two_sites_of_one_agent_share_a_connection_and_join_in_memory() {
+    let cores = linux::affinity::allowed().unwrap();
+    let Some(&core) = cores.last().filter(|_| cores.len() > 1) else { return skip::test("it needs two cores") };
+    let origin = std::time::Instant::now();
+    let log: Log = std::sync::Arc::new(|_| {});
+    let own = AppSite::new(Residents::new(Site::App, origin, log.clone()));
+    let (polling, _excluded) = CoreSite::open(core, origin, log).unwrap();
+    let agent = Running::with_sites(Limits::default(), vec![Box::new(own), Box::new(polling)], registry());
+
+    let connection = Connection::open(&agent.host(), &agent.host(), Some(&agent.client_keys())).unwrap();
+    let survey = connection.survey().unwrap();
+    assert_eq!(survey.sites, ["app".to_owned(), format!("core:{}", core.0)]);
+    assert!(survey.cores >= 2 && survey.native.linked == [manifest().package.guid], "{survey:?}");
+    let missing = connection.site(Some("core:9999")).err().unwrap().to_string();
+    assert!(missing.contains(&format!("the agent offers app, core:{}", core.0)), "{missing}");
+
+    let (mut first, mut second) = (connection.site(None).unwrap(), connection.site(Some(&survey.sites[1])).unwrap());
+    assert_eq!(second.site().to_string(), format!("agent:{}/core:{}", agent.address, core.0));
+    assert!(first.connection().is_some() && first.connection() == second.connection());
+    let (one, two) =
+        (first.deploy(deployment("one", native())).unwrap(), second.deploy(deployment("two", native())).unwrap());
+    let mut into = first.connect(one, "in", specification()).unwrap();
+    first.join_here([(one, "out"), (two, "in")], specification()).unwrap();
+    let mut out = second.connect(two, "out", specification()).unwrap();
+    for (site, slot) in [(&mut first, one), (&mut second, two)] {
+        site.initialize(slot).unwrap();
+        site.start(slot).unwrap();
+    }
+    assert!(second.evidence(two).unwrap().whereabouts.contains(&core.to_string()));
+    for n in 0..100u8 {
+        comes("room", || into.write(&[n]).unwrap() == Written::Taken);
+        let mut came = Vec::new();
+        comes("what went through both", || out.read_with(&mut |bytes| came = bytes.to_vec()).unwrap());
+        assert_eq!(came, [n]);
+    }
+    // Of another client's offcodes nothing is joined.
+    let mut other = agent.client();
+    let theirs = other.deploy(deployment("theirs", native())).unwrap();
+    let refused = other.join_here([(theirs, "out"), (two, "more")], specification()).unwrap_err().to_string();
+    assert!(refused.contains("this client has no offcode there"), "{refused}");
+    drop((first, second, connection));
+    agent.logged("its 2 offcodes were stopped and removed; in all its offcodes took");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use offcode::{Activity, Attributes, Channel, ChannelId, Context, Guid, Incoming,
 use offcode::{Manifest, Written};
 use runtime::site::{Code, Deployment, Evidence, SiteDriver, Slot};
 
-/// Sends back what comes, on the channel that it came by. Refuses to start where its attribute `refuse` is set.
+/// Sends back what comes, on the channel that it came by, or on one named 'out' where it has that. Refuses to start where its attribute `refuse` is set.
 #[derive(Default)]
 pub struct Echo {
     messages: u64,
@@ -23,6 +23,7 @@ pub static STARTED: AtomicUsize = AtomicUsize::new(0);
 impl Described for Echo {
     const GUID: Guid = Guid::from_bytes(*b"plimsoll-echo-01");
     const INTERFACES: &'static [Guid] = &[];
+    const SIGNATURE: u64 = offcode::signature(&[]);
 
     fn manifest() -> Manifest {
         let package = offcode::manifest::Package {
@@ -33,6 +34,7 @@ impl Described for Echo {
             interfaces: Vec::new(),
             bodies: Vec::new(),
             attributes: Vec::new(),
+            state: Default::default(),
         };
         Manifest { package, hardware: Vec::new(), software: Default::default() }
     }
@@ -65,7 +67,8 @@ impl Offcode for Echo {
 
     fn message(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context) {
         self.messages += 1;
-        let _ = context.write(channel, message);
+        let to = context.channel("out").unwrap_or(channel);
+        let _ = context.write(to, message);
     }
 
     fn turn(&mut self, _: &mut dyn Context) -> Activity {
@@ -135,7 +138,9 @@ impl SiteDriver for PlainSite {
         let (offcode, code): (Box<dyn Offcode>, usize) = match &deployment.code {
             Code::Native(constructor) => (constructor(), 0),
             Code::Wasm(bytes) => (Box::new(Echo::default()), bytes.len()),
-            Code::Compiled(_) | Code::Bpf(_) => return Err(Fault::new("body", "not here", "elsewhere")),
+            Code::Library(_) | Code::Compiled(_) | Code::Bpf(_) => {
+                return Err(Fault::new("body", "not here", "elsewhere"));
+            }
         };
         let attributes = deployment.attributes;
         let resident = Resident { offcode, attributes, ends: BTreeMap::new(), code, started: false, messages: 0 };
@@ -165,10 +170,6 @@ impl SiteDriver for PlainSite {
         let id = if name.is_empty() { 0 } else { resident.ends.keys().last().map_or(1, |last| last + 1) };
         resident.ends.insert(id, end);
         Ok(ChannelId(id))
-    }
-
-    fn adopts(&self) -> bool {
-        true
     }
 
     fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()> {
@@ -244,10 +245,6 @@ impl SiteDriver for Handing {
     fn adopt(&mut self, _: Slot, _: &str, end: Box<dyn Channel>) -> Result<ChannelId> {
         self.0.send(end).map_err(|_| Fault::new("test", "it has ended", "run it again"))?;
         Ok(ChannelId(1))
-    }
-
-    fn adopts(&self) -> bool {
-        true
     }
 
     fn set_attribute(&mut self, _: Slot, _: &str, _: &str) -> Result<()> {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use linux::clock;
 use machine::Result;
-use offcode::{Activity, ChannelId, Context, Guid, Incoming, Offcode, Refusal};
+use offcode::{Activity, ChannelId, Context, Guid, Incoming, Interface, Offcode, Refusal};
 use ports::afxdp;
 
 use super::{FRAMES_A_TURN, NEAR, fault};
 use crate::control::{ControlBlock, Sender, State, Step};
+use crate::offcodes;
 use crate::stamp::Stamp;
 
 /// Opens the AF_XDP sender: on the interface, and in the network namespace, that the traffic is to leave from.
@@ -19,6 +20,7 @@ pub struct FrameSender {
     open: OpenFrames,
     socket: Option<afxdp::Sender>,
     run: Option<Run>,
+    begun: bool,
 }
 
 /// What belongs to one template.
@@ -31,7 +33,7 @@ struct Run {
 impl FrameSender {
     /// A sender that follows `block`, which must have been asked by the time it is initialized.
     pub fn new(block: ControlBlock, open: OpenFrames) -> FrameSender {
-        FrameSender { block, open, socket: None, run: None }
+        FrameSender { block, open, socket: None, run: None, begun: false }
     }
 
     /// On `interface` of the network namespace of the thread that initializes the offcode.
@@ -114,22 +116,35 @@ impl Run {
     }
 }
 
+impl offcodes::Sender for FrameSender {
+    fn begin(&mut self) -> Result<u64, Refusal> {
+        self.prepare().map_err(|fault| Refusal(fault.to_string()))?;
+        self.begun = true;
+        Ok(self.block.progress().sent)
+    }
+
+    fn end(&mut self) -> u64 {
+        self.block.stop();
+        self.block.progress().sent
+    }
+}
+
 impl Offcode for FrameSender {
     fn interfaces(&self) -> &[Guid] {
-        &[]
+        &offcodes::INTERFACES
     }
 
     fn initialize(&mut self, _: &mut dyn Context) -> Result<()> {
         self.socket = Some((self.open)()?);
-        self.prepare()
+        Ok(())
     }
 
     fn start(&mut self, _: &mut dyn Context) -> Result<()> {
         Ok(())
     }
 
-    fn call(&mut self, call: Incoming<'_>, _: &mut Vec<u8>, _: &mut dyn Context) -> Result<(), Refusal> {
-        Err(Refusal::no_such_interface(call.interface))
+    fn call(&mut self, call: Incoming<'_>, reply: &mut Vec<u8>, context: &mut dyn Context) -> Result<(), Refusal> {
+        <dyn offcodes::Sender>::dispatch(self, call, reply, context)
     }
 
     fn answered(&mut self, _: ChannelId, _: u32, _: Result<&[u8], &Refusal>, _: &mut dyn Context) {}
@@ -139,6 +154,9 @@ impl Offcode for FrameSender {
     fn message(&mut self, _: ChannelId, _: &[u8], _: &mut dyn Context) {}
 
     fn turn(&mut self, context: &mut dyn Context) -> Activity {
+        if !self.begun {
+            return Activity::Idle;
+        }
         match self.block.state() {
             State::Finished => {
                 // Frames that the kernel did not take at once. The next run has a template of its own.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use linux::{clock, datagrams};
 use machine::{Nanoseconds, Result};
-use offcode::{Activity, ChannelId, Context, Guid, Incoming, Offcode, Refusal};
+use offcode::{Activity, ChannelId, Context, Guid, Incoming, Interface, Offcode, Refusal};
 
 use super::{FRAMES_A_TURN, NEAR, addresses, fault};
 use crate::control::{ControlBlock, Sender, State, Step};
+use crate::offcodes;
 use crate::stamp::{self, Layout};
 
 /// How the sender waits for a deadline.
@@ -49,6 +50,7 @@ pub struct SocketSender {
     ready: Option<Ready>,
     /// Relative sleep: what is still to be slept before the next frame.
     owed: Nanoseconds,
+    begun: bool,
 }
 
 /// What belongs to one template.
@@ -143,7 +145,7 @@ fn may_pass(error: &io::Error) -> bool {
 impl SocketSender {
     /// A sender that follows `block`, which must have been asked by the time it is initialized.
     pub fn new(block: ControlBlock, waiting: Waiting, transmit: Transmit, open: OpenSocket) -> SocketSender {
-        SocketSender { block, waiting, transmit, open, ready: None, owed: Nanoseconds(0) }
+        SocketSender { block, waiting, transmit, open, ready: None, owed: Nanoseconds(0), begun: false }
     }
 
     /// A socket in the network namespace of the thread that initializes the offcode.
@@ -277,13 +279,26 @@ impl Ready {
     }
 }
 
+impl offcodes::Sender for SocketSender {
+    fn begin(&mut self) -> Result<u64, Refusal> {
+        self.prepare().map_err(|fault| Refusal(fault.to_string()))?;
+        self.begun = true;
+        Ok(self.block.progress().sent)
+    }
+
+    fn end(&mut self) -> u64 {
+        self.block.stop();
+        self.block.progress().sent
+    }
+}
+
 impl Offcode for SocketSender {
     fn interfaces(&self) -> &[Guid] {
-        &[]
+        &offcodes::INTERFACES
     }
 
     fn initialize(&mut self, _: &mut dyn Context) -> Result<()> {
-        self.prepare()
+        Ok(())
     }
 
     fn start(&mut self, _: &mut dyn Context) -> Result<()> {
@@ -293,8 +308,8 @@ impl Offcode for SocketSender {
         }
     }
 
-    fn call(&mut self, call: Incoming<'_>, _: &mut Vec<u8>, _: &mut dyn Context) -> Result<(), Refusal> {
-        Err(Refusal::no_such_interface(call.interface))
+    fn call(&mut self, call: Incoming<'_>, reply: &mut Vec<u8>, context: &mut dyn Context) -> Result<(), Refusal> {
+        <dyn offcodes::Sender>::dispatch(self, call, reply, context)
     }
 
     fn answered(&mut self, _: ChannelId, _: u32, _: Result<&[u8], &Refusal>, _: &mut dyn Context) {}
@@ -304,6 +319,9 @@ impl Offcode for SocketSender {
     fn message(&mut self, _: ChannelId, _: &[u8], _: &mut dyn Context) {}
 
     fn turn(&mut self, context: &mut dyn Context) -> Activity {
+        if !self.begun {
+            return Activity::Idle;
+        }
         match (self.block.state(), &mut self.ready) {
             (State::Finished, None) => return Activity::Idle,
             (State::Finished, Some(ready)) => {

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use linux::lab::{self, Host, Lab};
 use machine::Result;
-use offcode::{ChannelId, Context, Offcode, Written};
+use offcode::{ChannelId, Context, Incoming, Offcode, Refusal, Written};
 use ports::afxdp;
 
 use super::*;
 use crate::control::{Asked, ControlBlock, Entry, Pacing, State};
-use crate::stamp;
+use crate::{offcodes, stamp};
 
 /// A site that has nothing but a log.
 #[derive(Default)]
@@ -91,6 +91,9 @@ impl Two {
             frames: Some(frames),
             start: None,
             end: None,
+            alive: None,
+            runs: 0,
+            batch: 64,
         }
     }
 
@@ -136,7 +139,10 @@ impl Two {
 
 fn started(body: &mut dyn Offcode) -> Result<()> {
     body.initialize(&mut Log::default())?;
-    body.start(&mut Log::default())
+    body.start(&mut Log::default())?;
+    let call = Incoming { interface: offcodes::INTERFACES[0].short(), method: 0, arguments: &[] };
+    let begun = body.call(call, &mut Vec::new(), &mut Log::default());
+    begun.map_err(|Refusal(why)| fault(why, "see why"))
 }
 
 #[test]

@@ -62,6 +62,7 @@ pub fn manifest(name: &str, interfaces: &[Guid]) -> Manifest {
             interfaces: interfaces.iter().map(interface).collect(),
             bodies: Vec::new(),
             attributes: Vec::new(),
+            state: Default::default(),
         },
         hardware: Vec::new(),
         software: Software::default(),

@@ -65,7 +65,7 @@ impl Program<'_> {
         let [recorded, mapped] = both.as_ref().map_or([self.graph; 2], |[recorded, mapped]| [recorded, mapped]);
         let drawn = in_parallel(&self.draws, |draw| {
             let (of_recorded, unknown) = draw;
-            let before = self.conditions(of_recorded)?;
+            let before = self.conditions_of(self.graph, of_recorded)?;
             let (residuals, first) = self.learn(&before)?;
             let (lifted, scale) = self.pull(lever, (recorded, &before), mapped, draw)?;
             let classes = learned(mapped, &residuals, &scale);

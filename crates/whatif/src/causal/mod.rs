@@ -12,6 +12,7 @@ mod predict;
 use std::fmt;
 use std::str::FromStr;
 
+use experiment::clocks::at_one_clock;
 use experiment::findings::Interval;
 use experiment::nearness::at_one_place;
 use experiment::rounds::{Series, Taken, difference};
@@ -240,6 +241,13 @@ impl Findings {
         let slopes = design.slopes(arms);
         let null = arms[ZERO].over(&arms[NONE], |run| Some(run.elapsed)).interval();
         let mut notes = design.left_out.clone();
+        if null.is_none() {
+            notes.push(
+                "delays of no length were not held against none: too few rounds, of which those do not count in which the cores \
+                 moved between near and far"
+                    .to_owned(),
+            );
+        }
         if let Some(of) = null.filter(|of| of.low > 1.0 || of.high < 1.0) {
             notes.push(format!(
                 "delays of no length alone make a run {:.3} .. {:.3} times as long: slopes are of a run that is so much longer, and \
@@ -273,7 +281,9 @@ fn slopes_of_rounds(kind: usize, arms: [&Series<Shown>; 3]) -> Vec<f64> {
     let beside = |arm: usize, round: u32| arms[arm].blocks.iter().find(move |taken| taken.round == round);
     let of = |zero: &Taken<Shown>| {
         let runs = [zero, beside(1, zero.round)?, beside(2, zero.round)?];
-        if !at_one_place(runs.iter().flat_map(|run| run.probes).flatten()) {
+        if !at_one_place(runs.iter().flat_map(|run| run.probes).flatten())
+            || !at_one_clock(runs.iter().flat_map(|run| &run.clocks))
+        {
             return None;
         }
         let points = runs.map(|run| (run.block.given[kind].1, run.block.elapsed));

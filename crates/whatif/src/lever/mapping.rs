@@ -10,7 +10,9 @@ use std::sync::Arc;
 use machine::{Fault, Result};
 
 use crate::graph::{CallId, Class, Graph, Kind, Lane, NO_CALL, Reach, Step};
+use crate::lever::Unknown;
 use crate::model::Prices;
+use crate::replay::Receive;
 
 /// Where each rank is.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +27,10 @@ pub struct Mapping {
     pub softirqs: Vec<Option<f64>>,
     /// By rank: those on the core that it has; empty: `cores` say it, and softirqs stay with their cores.
     pub steered: Vec<Option<f64>>,
+    /// By rank: the share of its host's softirqs that is done on the core that it has ([`crate::replay::Receive`]); empty: as recorded.
+    pub shares: Vec<f64>,
+    /// By rank, beside these: whether it is far from the cores that do its host's; empty: none is.
+    pub far: Vec<bool>,
     /// Of the difference in capability so much stays, at least and at most, in logarithms: what took part of a core while it was
     /// sampled may take more or less of it in another run. 1 and 1: it is known.
     pub stays: (f64, f64),
@@ -92,6 +98,8 @@ impl Mapping {
             capability: vec![1.0; ranks],
             softirqs: vec![None; ranks],
             steered: Vec::new(),
+            shares: Vec::new(),
+            far: Vec::new(),
             stays: (1.0, 1.0),
         }
     }
@@ -181,16 +189,19 @@ impl Mapping {
         })
     }
 
-    /// By rank: what computing takes over what was recorded, where the part `inside` of softirqs fell into it. `stays`: a place between
-    /// the ends of [`Mapping::stays`].
+    /// By rank: what computing takes over what was recorded, where the part `inside` of softirqs fell into it, without those that
+    /// messages account for ([`Receive::of_messages`]).
     /// ```text
     /// c' = (c - inside x softirqs of its core) / capability + inside x softirqs of the other core
     /// ```
-    pub(super) fn computing(&self, graph: &Graph, inside: f64, stays: f64) -> Vec<f64> {
-        let stays = self.stays.0 + stays * (self.stays.1 - self.stays.0);
+    pub(super) fn computing(&self, graph: &Graph, receive: Option<&Receive>, unknown: &Unknown) -> Vec<f64> {
+        let inside = unknown.softirqs_inside;
+        let stays = self.stays.0 + unknown.capability_stays * (self.stays.1 - self.stays.0);
+        let others = |host: u32| 1.0 - receive.and_then(|of| of.of_messages.get(host as usize)).unwrap_or(&0.0);
         let mut factors: Vec<f64> = self.capability.iter().map(|capability| capability.powf(-stays)).collect();
         for (rank, both) in self.otherwise() {
             let Some((own, other)) = both else { continue };
+            let (own, other) = (own * others(graph.hosts[rank]), other * others(self.hosts[rank]));
             let lanes = graph.lanes.iter().filter(|lane| lane.rank as usize == rank);
             let gaps = |lane: &Lane| (lane.first..lane.end).map(|call| graph.calls.gap.get(call)).sum::<i64>();
             let computing = lanes.map(gaps).sum::<i64>() as f64;

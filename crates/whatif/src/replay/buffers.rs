@@ -28,6 +28,8 @@ pub enum Buffer {
     Unlimited,
     /// At least one byte.
     Of(Bytes),
+    /// Behind one of so many bytes the sender's library keeps more, which goes on in calls of the sender.
+    Behind { socket: Bytes, library: Bytes },
 }
 
 impl fmt::Display for Buffer {
@@ -35,6 +37,7 @@ impl fmt::Display for Buffer {
         match self {
             Buffer::Unlimited => f.write_str("unlimited"),
             Buffer::Of(size) => write!(f, "of {size}"),
+            Buffer::Behind { socket, library } => write!(f, "of {socket}, behind {library} of the library"),
         }
     }
 }
@@ -42,14 +45,16 @@ impl fmt::Display for Buffer {
 impl std::str::FromStr for Buffer {
     type Err = Fault;
 
-    /// `64KiB`, `unlimited`.
+    /// `64KiB`, `64KiB+256KiB` with what the library keeps, `unlimited`.
     fn from_str(text: &str) -> Result<Buffer> {
-        match text {
-            "unlimited" => Ok(Buffer::Unlimited),
-            _ => match text.parse()? {
-                Bytes(0) => Err(Fault::new("buffer 0", "nothing can pass it", "write 1 or more bytes, or unlimited")),
-                size => Ok(Buffer::Of(size)),
-            },
+        let size = |text: &str| match text.parse()? {
+            Bytes(0) => Err(Fault::new("buffer 0", "nothing can pass it", "write 1 or more bytes, or unlimited")),
+            size => Ok(size),
+        };
+        match text.split_once('+') {
+            _ if text == "unlimited" => Ok(Buffer::Unlimited),
+            Some((socket, library)) => Ok(Buffer::Behind { socket: size(socket)?, library: size(library)? }),
+            None => size(text).map(Buffer::Of),
         }
     }
 }
@@ -60,6 +65,8 @@ const PARCELS: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Buffers {
     size: u64,
+    /// What the sender's library keeps beside.
+    library: u64,
     /// Within hosts and between them, ps.
     latency: [i64; 2],
     /// Places of connections by their ranks.
@@ -123,8 +130,10 @@ enum Stage {
 /// A message that had to wait for room.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
-    /// Who waits until it is placed.
+    /// Who waits until all of it is kept.
     lane: u32,
+    /// When it was, by the buffer or the library.
+    pub(crate) kept: i64,
     pub(crate) placed: i64,
     /// When what it waited for last began, by which call, and the trips since.
     pub(crate) begun: i64,
@@ -142,7 +151,11 @@ pub(super) enum Room {
 
 impl Buffers {
     pub(super) fn of(graph: &Graph, conditions: &Conditions) -> Option<Box<Buffers>> {
-        let Buffer::Of(size) = conditions.buffer else { return None };
+        let (size, library) = match conditions.buffer {
+            Buffer::Unlimited => return None,
+            Buffer::Of(size) => (size, Bytes(0)),
+            Buffer::Behind { socket, library } => (socket, library),
+        };
         let latency = |reach: Reach| {
             let of_reach = graph.kinds.iter().zip(&conditions.prices.kinds).filter(|(kind, _)| kind.reach == reach);
             let each = of_reach.filter(|(kind, _)| kind.trips > 0).map(|(kind, price)| {
@@ -152,6 +165,7 @@ impl Buffers {
         };
         Some(Box::new(Buffers {
             size: size.0.max(1),
+            library: library.0,
             latency: [latency(Reach::Host), latency(Reach::Between)],
             places: HashMap::new(),
             connections: Vec::new(),
@@ -200,10 +214,11 @@ impl Replay<'_, '_> {
     pub(super) fn room(&mut self, place: usize, message: u32) -> Room {
         match self.buffers.as_mut().and_then(|buffers| buffers.held.get_mut(&message)) {
             None => Room::Had,
-            Some(held) if held.placed == UNKNOWN => {
+            Some(held) if held.kept == UNKNOWN => {
                 held.lane = place as u32;
                 Room::Waits
             }
+            Some(held) if held.kept < held.placed || held.placed == UNKNOWN => Room::Came(held.kept, held.kept),
             Some(held) => Room::Came(held.placed, held.begun),
         }
     }
@@ -218,10 +233,29 @@ impl Replay<'_, '_> {
         buffers.connections[connection].queue.push_back(Queued { message, sent: now, placed: 0, gone: i64::MIN });
         self.pump(&mut buffers, connection, now, Origin { begun: now, call: of.sender, trips: 0 });
         if buffers.connections[connection].queue.back().is_some_and(|last| last.message == message) {
-            let held = Held { lane: NO_LANE, placed: UNKNOWN, begun: now, call: of.sender, trips: 0 };
+            let held = Held { lane: NO_LANE, kept: UNKNOWN, placed: UNKNOWN, begun: now, call: of.sender, trips: 0 };
             buffers.held.insert(message, held);
+            self.keep(&mut buffers, connection, now);
         }
         self.buffers = Some(buffers);
+    }
+
+    /// Has senders go on whose messages the library keeps to their end.
+    fn keep(&mut self, buffers: &mut Buffers, connection: usize, now: i64) {
+        let Buffers { library, connections, held, .. } = buffers;
+        let mut left = 0;
+        for Queued { message, placed, .. } in &connections[connection].queue {
+            left += self.graph.kinds[self.graph.messages[*message as usize].kind as usize].bytes.max(1) - placed;
+            if left > *library {
+                return;
+            }
+            let Some(held) = held.get_mut(message).filter(|held| held.kept == UNKNOWN) else { continue };
+            held.kept = now;
+            match std::mem::replace(&mut held.lane, NO_LANE) {
+                NO_LANE => {}
+                lane => self.wake(lane),
+            }
+        }
     }
 
     /// Places what there is room for, which `origin` made.
@@ -257,28 +291,34 @@ impl Replay<'_, '_> {
             let gone =
                 gone.max(self.servers.depart(from, at, &price)) + (price.trip - 2 * price.engine - price.link).max(0);
             let last = end == whole;
-            let stage = if price.engine > 0 || price.link > 0 { Stage::Arrives } else { Stage::Delivered };
+            let work = self.receive_work(message, (end - placed) as f64 / whole as f64);
+            let is_served = price.engine > 0 || price.link > 0 || work > 0;
+            let stage = if is_served { Stage::Arrives } else { Stage::Delivered };
             if last && matches!(stage, Stage::Delivered) {
                 self.settle(message, gone + latency);
             }
             let parcel = Parcel { stage, connection, message, last, bytes: end - placed, price, origin };
-            self.later(graph.messages.len() + buffers.keep(parcel), gone + latency);
+            // Receive work is a part of the trip, too; the next parcel follows as if it were free.
+            let arrives = (gone + latency - work).max(at);
+            self.later(graph.messages.len() + buffers.keep(parcel), arrives);
             let of = &mut buffers.connections[connection];
             of.used += end - placed;
             if !last {
                 of.queue[0] = Queued { message, sent, placed: end, gone };
+                self.keep(buffers, connection, at);
                 continue;
             }
             of.queue.pop_front();
-            let before = if waited {
+            let before = buffers.held.remove(&message);
+            if waited {
                 let Origin { begun, call, trips } = origin;
-                buffers.held.insert(message, Held { lane: NO_LANE, placed: at, begun, call, trips })
-            } else {
-                buffers.held.remove(&message)
-            };
+                let kept = before.map(|before| before.kept).filter(|kept| *kept != UNKNOWN).unwrap_or(at);
+                buffers.held.insert(message, Held { lane: NO_LANE, kept, placed: at, begun, call, trips });
+            }
             if let Some(Held { lane, .. }) = before.filter(|before| before.lane != NO_LANE) {
                 self.wake(lane);
             }
+            self.keep(buffers, connection, at);
         }
     }
 
@@ -291,6 +331,9 @@ impl Replay<'_, '_> {
             Stage::Arrives => {
                 let [_, to] = self.hosts(message);
                 let got = self.servers.arrive(to, now, &price);
+                let whole = graph.kinds[graph.messages[message as usize].kind as usize].bytes.max(1);
+                let work = self.receive_work(message, bytes as f64 / whole as f64);
+                let got = self.received(to, got, work);
                 if last {
                     self.settle(message, got);
                 }

@@ -57,7 +57,10 @@ impl Order {
 impl Replay<'_, '_> {
     /// Serves a message that is there at `now`, or whose turn it is; and who waited for that.
     pub(super) fn serve(&mut self, message: u32, arrives: bool, now: i64) {
-        let Some(mut order) = self.order.take() else { return self.served(message, arrives, now) };
+        if self.order.is_none() || !queues(&self.price(message)) {
+            return self.served(message, arrives, now);
+        }
+        let Some(mut order) = self.order.take() else { return };
         let host = self.hosts(message)[usize::from(arrives)];
         let queue = queue(host, arrives);
         order.early.insert((message, arrives), now);
@@ -71,12 +74,14 @@ impl Replay<'_, '_> {
 
     fn served(&mut self, message: u32, arrives: bool, at: i64) {
         let (price, [from, to]) = (self.price(message), self.hosts(message));
+        let work = self.receive_work(message, 1.0);
         if arrives {
             let got = self.servers.arrive(to, at, &price);
-            return self.settle(message, got);
+            let received = self.received(to, got, work);
+            return self.settle(message, received);
         }
         let gone = self.servers.depart(from, at, &price);
-        let arrives = gone + (price.trip - 2 * price.engine - price.link).max(0);
+        let arrives = gone + (price.trip - 2 * price.engine - price.link - work).max(0);
         self.later(message as usize, arrives);
     }
 }

@@ -10,6 +10,7 @@ mod servers;
 use super::*;
 use crate::gradient::gradients;
 use crate::graph::{Adding, Builder, Kind, Message, Reach};
+use crate::model::Price;
 use crate::path::{Counts, OnPath, Path, critical};
 
 const KIND: Kind = Kind { bytes: 8, reach: Reach::Host, trips: 1 };
@@ -310,6 +311,7 @@ fn prices(graph: &Graph, unit: i64, (send, receive, small, large): (u8, u8, u8, 
         progress: Progress::Always,
         unrecorded: false,
         buffer: Buffer::Unlimited,
+        receive: None,
     }
 }
 

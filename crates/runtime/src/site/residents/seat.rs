@@ -5,10 +5,11 @@ use std::time::Instant;
 use machine::{Fault, Result};
 use offcode::call::{Header, Kind};
 use offcode::channel::Content;
-use offcode::{Activity, Channel, ChannelId, Incoming, Offcode, Refusal, Written};
+use offcode::manifest::StateKind;
+use offcode::{Activity, Channel, ChannelId, Incoming, Offcode, Refusal, State, Written};
 
 use super::super::Deployment;
-use super::surroundings::Surroundings;
+use super::surroundings::{EndAt, Ends, Surroundings};
 use super::timing::Timing;
 use super::{Log, guarded};
 
@@ -20,6 +21,8 @@ pub(super) enum Phase {
     Deployed,
     Initialized,
     Started,
+    /// It is about to move, or was restored and is to go on: nothing of it runs, and what waits goes out.
+    Suspended,
     /// It panicked, and is not called any more.
     Failed(String),
 }
@@ -28,6 +31,7 @@ pub(super) struct Seat {
     offcode: Box<dyn Offcode>,
     around: Surroundings,
     reply: Vec<u8>,
+    state: StateKind,
     pub phase: Phase,
     pub calls: u64,
     pub messages: u64,
@@ -37,10 +41,11 @@ pub(super) struct Seat {
 
 impl Seat {
     pub fn new(offcode: Box<dyn Offcode>, deployment: Deployment, origin: Instant, log: Log) -> Self {
+        let state = deployment.manifest.package.state;
         let around = Surroundings::new(deployment, origin, log);
         let reply = Vec::with_capacity(256);
         let timing = Timing::new();
-        Seat { offcode, around, reply, phase: Phase::Deployed, calls: 0, messages: 0, worked: 0, timing }
+        Seat { offcode, around, reply, state, phase: Phase::Deployed, calls: 0, messages: 0, worked: 0, timing }
     }
 
     fn in_phase(&self, wanted: Phase) -> Result<()> {
@@ -92,8 +97,81 @@ impl Seat {
         Ok(())
     }
 
+    /// Calls and messages by channel, of those that had any.
+    pub fn received(&self) -> Vec<(String, u64)> {
+        let ends = self.around.ends.iter().filter(|end| end.received > 0);
+        ends.map(|end| (end.name.clone(), end.received)).collect()
+    }
+
+    /// Nothing of the offcode runs from here on until [`Seat::resume`], or until it is removed. Returns what it saves.
+    pub fn suspend(&mut self) -> Result<State> {
+        self.in_phase(Phase::Started)?;
+        let mut state = State::default();
+        if self.state == StateKind::Saved {
+            let saved = self.attempt(|offcode, around| offcode.save(&mut state, around));
+            saved.unwrap_or_else(|| Err(self.failed()))?;
+        }
+        for (channel, message) in self.offcode.unsent() {
+            self.around.defer(channel, &message);
+        }
+        self.phase = Phase::Suspended;
+        Ok(state)
+    }
+
+    /// In place of [`Seat::start`], for one that goes on from a state; of one that takes none along, that start itself.
+    /// Its turns begin with [`Seat::resume`].
+    pub fn restore(&mut self, state: &State) -> Result<()> {
+        if self.state == StateKind::Saved {
+            self.in_phase(Phase::Initialized)?;
+            for id in 1..self.around.ends.len() {
+                let name = self.around.ends[id].name.clone();
+                self.offcode.had(ChannelId(id as u32), &name, &mut self.around);
+            }
+            let restored = self.attempt(|offcode, around| offcode.restore(state, around));
+            restored.unwrap_or_else(|| Err(self.failed()))?;
+            self.around.may_write = true;
+        } else {
+            self.start()?;
+        }
+        self.phase = Phase::Suspended;
+        Ok(())
+    }
+
+    pub fn resume(&mut self) -> Result<()> {
+        self.in_phase(Phase::Suspended)?;
+        self.phase = Phase::Started;
+        Ok(())
+    }
+
+    pub fn ends(&self) -> Vec<EndAt> {
+        self.around.ends().collect()
+    }
+
+    /// Gives up the endpoints of one that does not run.
+    pub fn surrender(&mut self) -> Result<Ends> {
+        if self.phase == Phase::Started {
+            self.in_phase(Phase::Suspended)?;
+        }
+        self.around.may_write = false;
+        Ok(Ends(std::mem::take(&mut self.around.ends)))
+    }
+
+    /// Takes over what another seat gave up.
+    pub fn receive(&mut self, ends: Ends) {
+        self.around.ends = ends.0;
+        self.around.may_write = self.phase == Phase::Suspended;
+    }
+
+    fn failed(&self) -> Fault {
+        let cause = match &self.phase {
+            Phase::Failed(why) => why.clone(),
+            other => format!("it is {other:?}"),
+        };
+        Fault::new(format!("offcode {}", self.around.name), cause, "mend the offcode")
+    }
+
     pub fn stop(&mut self) {
-        if matches!(self.phase, Phase::Initialized | Phase::Started) {
+        if matches!(self.phase, Phase::Initialized | Phase::Started | Phase::Suspended) {
             self.attempt(|offcode, around| offcode.stop(around));
             self.around.flush();
         }
@@ -119,8 +197,14 @@ impl Seat {
 
     #[inline]
     pub fn turn(&mut self) -> Activity {
-        if self.phase != Phase::Started {
-            return Activity::Idle;
+        match self.phase {
+            Phase::Started => {}
+            Phase::Failed(_) => return self.refuse(),
+            Phase::Suspended => {
+                self.around.flush();
+                return Activity::Idle;
+            }
+            Phase::Deployed | Phase::Initialized => return Activity::Idle,
         }
         let begun = self.timing.turn();
         let activity = self.attempt(|offcode, around| (offcode.turn(around), ()));
@@ -135,6 +219,16 @@ impl Seat {
             self.phase = Phase::Failed(fault.to_string());
         }
         self.worked += u64::from(worked);
+        if worked { Activity::Worked } else { Activity::Idle }
+    }
+
+    /// Who calls what has failed is told so; else it would wait.
+    #[cold]
+    fn refuse(&mut self) -> Activity {
+        let mut worked = false;
+        for id in 0..self.around.ends.len() {
+            worked |= self.around.ends[id].content == Content::Calls && self.serve(id);
+        }
         if worked { Activity::Worked } else { Activity::Idle }
     }
 
@@ -173,6 +267,7 @@ impl Seat {
         }
         let end = &mut self.around.ends[id];
         end.channel = Some(channel);
+        end.received += taken as u64;
         end.flush();
         self.timing.done(begun, taken, content == Content::Messages);
         taken > 0
@@ -200,8 +295,13 @@ impl Seat {
                     let call = Incoming { interface: header.interface, method: header.method, arguments: rest };
                     let mut reply = std::mem::take(&mut self.reply);
                     reply.clear();
-                    let done = self.attempt(|offcode, around| offcode.call(call, &mut reply, around));
-                    let done = done.unwrap_or_else(|| Err(Refusal("the offcode failed in this call".into())));
+                    let done = match &self.phase {
+                        Phase::Failed(why) => Err(Refusal(format!("the offcode has failed: {why}"))),
+                        _ => {
+                            let done = self.attempt(|offcode, around| offcode.call(call, &mut reply, around));
+                            done.unwrap_or_else(|| Err(Refusal("the offcode failed in this call".into())))
+                        }
+                    };
                     let kind = match done {
                         Ok(()) => Kind::Reply,
                         Err(Refusal(why)) => {
@@ -230,6 +330,9 @@ impl Seat {
     }
 
     fn answered(&mut self, id: ChannelId, header: &Header, result: Result<&[u8], &Refusal>) {
+        if matches!(self.phase, Phase::Failed(_)) {
+            return;
+        }
         // Out of band the answer says which peer it is from, as the call said which peer it was for.
         let id = if id == ChannelId::OUT_OF_BAND && header.route > 0 { ChannelId::peer(header.route - 1) } else { id };
         self.attempt(|offcode, around| offcode.answered(id, header.id, result, around));

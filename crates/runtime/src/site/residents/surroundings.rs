@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::Header;
-use offcode::channel::Content;
-use offcode::{Attributes, Channel, ChannelId, Context, Written};
+use offcode::channel::{Content, Counted};
+use offcode::{Attributes, Channel, ChannelId, Context, Specification, Written};
+use serde::{Deserialize, Serialize};
 
 use super::super::Deployment;
 use super::Log;
@@ -15,17 +16,39 @@ use super::Log;
 const UNSENT: usize = 64;
 
 /// One endpoint, and what waits to go out on it.
-pub(super) struct End {
+pub(crate) struct End {
     pub name: String,
     pub content: Content,
     /// Absent only while the seat reads from it.
     pub channel: Option<Box<dyn Channel>>,
     pub unsent: VecDeque<Vec<u8>>,
+    /// Calls and messages that came on it.
+    pub received: u64,
+}
+
+/// All endpoints of one offcode, in the order of their numbers.
+#[derive(Default)]
+pub struct Ends(pub(crate) Vec<End>);
+
+/// One endpoint of an offcode, as its site sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndAt {
+    /// Empty for the out-of-band channel.
+    pub name: String,
+    pub specification: Specification,
+    pub counted: Counted,
+    /// Messages that wait for room to go out.
+    pub unsent: u64,
 }
 
 impl End {
+    pub fn new(name: &str, channel: Box<dyn Channel>) -> Self {
+        let content = channel.specification().content;
+        End { name: name.into(), content, channel: Some(channel), unsent: VecDeque::new(), received: 0 }
+    }
+
     fn vacant() -> Self {
-        End { name: String::new(), content: Content::Calls, channel: None, unsent: VecDeque::new() }
+        End { name: String::new(), content: Content::Calls, channel: None, unsent: VecDeque::new(), received: 0 }
     }
 
     /// Sends what waits; says whether all is out.
@@ -69,13 +92,18 @@ impl Surroundings {
 
     /// Joins an endpoint. The empty name is the out-of-band channel.
     pub fn adopt(&mut self, name: &str, channel: Box<dyn Channel>) -> Result<ChannelId> {
-        let content = channel.specification().content;
-        let end = End { name: name.into(), content, channel: Some(channel), unsent: VecDeque::new() };
+        let end = End::new(name, channel);
         if name.is_empty() {
             self.ends[0] = end;
             return Ok(ChannelId::OUT_OF_BAND);
         }
-        if self.ends[1..].iter().any(|end| end.name == name) {
+        if let Some(at) = self.ends.iter().skip(1).position(|end| end.name == name) {
+            let old = &mut self.ends[1 + at];
+            if old.channel.as_ref().is_some_and(|channel| channel.is_abandoned()) {
+                // Nobody has its other end any more: what is attached under its name takes its place.
+                *old = end;
+                return Ok(ChannelId(1 + at as u32));
+            }
             return Err(Fault::new(
                 format!("channel '{name}' of offcode {}", self.name),
                 "it has one of that name already",
@@ -92,11 +120,34 @@ impl Surroundings {
         }
     }
 
-    fn write_to_peer(&mut self, place: u8, message: &[u8]) -> Written {
-        // A call out of band carries whom it is for in its own header.
+    /// What it has, where all of it is there.
+    pub fn ends(&self) -> impl Iterator<Item = EndAt> {
+        self.ends.iter().filter_map(|end| {
+            let channel = end.channel.as_ref()?;
+            let (specification, counted) = (*channel.specification(), channel.counted());
+            Some(EndAt { name: end.name.clone(), specification, counted, unsent: end.unsent.len() as u64 })
+        })
+    }
+
+    /// Lets a message wait behind those that wait already.
+    pub fn defer(&mut self, channel: ChannelId, message: &[u8]) {
+        let (id, message) = match channel.as_peer() {
+            Some(place) => match self.routed(place, message) {
+                Some(message) => (0, message),
+                None => return,
+            },
+            None => (channel.0 as usize, message.to_vec()),
+        };
+        if let Some(end) = self.ends.get_mut(id) {
+            end.unsent.push_back(message);
+        }
+    }
+
+    /// A call out of band that carries whom it is for in its own header.
+    fn routed(&mut self, place: u8, message: &[u8]) -> Option<Vec<u8>> {
         let Some((mut header, rest)) = Header::read(message) else {
             (self.log)(&format!("{}: only calls go out of band; a message needs a channel of its own", self.name));
-            return Written::Refused;
+            return None;
         };
         header.route = place + 1;
         let mut whole = vec![0; message.len()];
@@ -104,7 +155,7 @@ impl Surroundings {
             header.write(head);
             body.copy_from_slice(rest);
         }
-        self.write(ChannelId::OUT_OF_BAND, &whole)
+        Some(whole)
     }
 }
 
@@ -128,7 +179,10 @@ impl Context for Surroundings {
             return Written::Gone;
         }
         if let Some(place) = channel.as_peer() {
-            return self.write_to_peer(place, message);
+            return match self.routed(place, message) {
+                Some(whole) => self.write(ChannelId::OUT_OF_BAND, &whole),
+                None => Written::Refused,
+            };
         }
         let Some(end) = self.ends.get_mut(channel.0 as usize) else { return Written::Gone };
         let Some(open) = end.channel.as_mut() else {
@@ -139,6 +193,10 @@ impl Context for Surroundings {
             end.unsent.push_back(message.to_vec());
             return Written::Taken;
         };
+        // Nothing overtakes what waits.
+        if !end.unsent.is_empty() {
+            return if end.flush() { self.write(channel, message) } else { Written::Full };
+        }
         open.write(message).unwrap_or_else(|fault| {
             (self.log)(&format!("{}: channel '{}': {fault}", self.name, end.name));
             Written::Refused

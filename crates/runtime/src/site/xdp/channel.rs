@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use linux::xdp::{RingReader, SharedWords};
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::{Header, Kind};
-use offcode::channel::{Cast, Counted, Delivery, Synchronization};
+use offcode::channel::{Counted, Delivery, Synchronization};
 use offcode::{Channel, Refusal, Specification, Written};
 
 use super::Inner;
+use crate::possible::{Pair, map_name};
 
 /// Of `struct offcode_call`: interface, method, reserved, length; then the bytes.
 const CALL_HEADER: usize = 16;
@@ -32,7 +33,7 @@ impl Calls {
 
     fn carry_out(&self, header: Header, arguments: &[u8]) -> Result<Vec<u8>, String> {
         let object = &self.inner.object;
-        if !object.has_program("call") {
+        if !self.inner.hook.call {
             return Err("its object has no program call".into());
         }
         if !self.inner.interfaces.contains(&header.interface) {
@@ -131,7 +132,7 @@ impl Channel for Calls {
     }
 }
 
-fn may_wait(specification: &Specification) -> Result<()> {
+pub(super) fn may_wait(specification: &Specification) -> Result<()> {
     match specification.synchronization {
         Synchronization::Blocking => Ok(()),
         Synchronization::Poll => {
@@ -146,44 +147,24 @@ pub(super) struct Messages {
     specification: Specification,
     input: Option<SharedWords>,
     output: Option<RingReader>,
-    handled: bool,
+    /// The program that is run after each message.
+    handler: Option<String>,
     counted: Counted,
 }
 
 /// Words of `struct offcode_in`.
 const WRITTEN: usize = 0;
-const READ: usize = 8;
+pub(super) const READ: usize = 8;
 
 impl Messages {
-    pub fn new(inner: Arc<Inner>, name: &str, specification: Specification) -> Result<Messages> {
-        let refuse = |cause: String| {
-            let subject = format!("channel {name} to offcode {}", inner.name);
-            Fault::new(subject, cause, "ask for less, or enlarge IN in the object")
-        };
+    /// `pair` is which of the object's maps it has, as [`crate::possible::Hook::pair`] names them.
+    pub fn new(inner: Arc<Inner>, pair: &str, ends: Pair, specification: Specification) -> Result<Messages> {
         let object = &inner.object;
-        let input = object.has_map("IN").then(|| object.shared("IN")).transpose()?;
-        let output =
-            (object.has_map("OUT") && specification.cast == Cast::Unicast).then(|| object.ring("OUT")).transpose()?;
-        if let Some(input) = &input {
-            let (slots, bytes) = (input.entries() - 1, input.words().len() / input.entries() * 8 - 8);
-            if !slots.is_power_of_two() || bytes < 120 {
-                return Err(refuse(format!(
-                    "its IN has {slots} slots of {bytes} bytes, not a power of two of at least 120"
-                )));
-            }
-            let buffers = &specification.buffers;
-            if buffers.count as usize > slots || buffers.size.0 > bytes as u64 {
-                return Err(refuse(format!(
-                    "{} buffers of {} are asked for, its IN has {slots} of {bytes} bytes",
-                    buffers.count, buffers.size
-                )));
-            }
-        }
-        if input.is_none() && output.is_none() {
-            return Err(refuse("its object has neither a map IN nor a map OUT".into()));
-        }
-        let handled = object.has_program("message");
-        Ok(Messages { inner, specification, input, output, handled, counted: Counted::default() })
+        let input = ends.input.map(|_| object.shared(&map_name("IN", pair))).transpose()?;
+        let output = ends.output.then(|| object.ring(&map_name("OUT", pair))).transpose()?;
+        let handlers = [map_name("message", pair), "message".to_owned()];
+        let handler = handlers.into_iter().find(|name| object.has_program(name));
+        Ok(Messages { inner, specification, input, output, handler, counted: Counted::default() })
     }
 }
 
@@ -230,8 +211,8 @@ impl Channel for Messages {
         head[WRITTEN].store(written + 1, Ordering::Release);
         self.counted.written += 1;
         self.inner.uses.fetch_add(1, Ordering::Relaxed);
-        if self.handled {
-            self.inner.object.program("message")?.call(&mut [])?;
+        if let Some(handler) = &self.handler {
+            self.inner.object.program(handler)?.call(&mut [])?;
         }
         Ok(Written::Taken)
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use linux::lab::{Host, Lab, Options};
-use machine::{Bytes, Nanoseconds, SiteKind};
+use machine::{BodyKind, Bytes, Nanoseconds, SiteKind};
 use offcode::call::{Header, Kind};
 use offcode::channel::conformance::{self, Bench, Endpoint};
 use offcode::channel::{Counted, Delivery, Synchronization};
@@ -36,6 +36,7 @@ fn deployment(name: &str, code: &[u8], program: &str, role: ProgramRole, attribu
     let body = manifest::Body {
         kind: BodyKind::Bpf,
         file: Some("body.o".into()),
+        libraries: Vec::new(),
         sites: vec![SiteKind::Xdp],
         program: Some(Program { name: program.into(), role }),
     };
@@ -48,6 +49,7 @@ fn deployment(name: &str, code: &[u8], program: &str, role: ProgramRole, attribu
             interfaces: vec![manifest::Interface { guid: interface(), name: "Test".into(), methods: Vec::new() }],
             bodies: vec![body],
             attributes: Vec::new(),
+            state: Default::default(),
         },
         hardware: vec![Target { site: SiteKind::Xdp, modes: Vec::new(), memory: Bytes(0), work: None }],
         software: Software::default(),
@@ -107,7 +109,7 @@ fn a_hook_counts_frames_answers_calls_and_proves_where_it_is() {
     let Some(lab) = lab() else { return };
     for mode in [XdpMode::Native, XdpMode::Generic] {
         let mut site = site(&lab, Host::B, mode);
-        assert_eq!((site.ground().slots, site.ground().mode), (1, Some(mode)));
+        assert_eq!((site.ground().slots, site.ground().mode), (10, Some(mode)));
         let slot = site.deploy(echo(&[("LIMIT", "3")])).unwrap();
         let mut calls = site.connect(slot, "", Specification::default()).unwrap();
         site.initialize(slot).unwrap();
@@ -170,8 +172,22 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
     says(site.deploy(deployment("test.echo", code, "call", ProgramRole::Hook, &[])), "is no SEC(\"xdp\")");
     says(site.deploy(deployment("test.echo", code, "count_frames", ProgramRole::Producer, &[])), "without a map FRAME");
 
+    // The sections are not found by their names.
+    let mut bare = bpf::IDLE.unwrap().to_vec();
+    let names: Vec<usize> = (0..bare.len() - 5).filter(|&at| bare[at..].starts_with(b".BTF")).collect();
+    names.into_iter().for_each(|at| bare[at + 1] = b'X');
+    says(
+        site.deploy(deployment("test.bare", &bare, "idle", ProgramRole::Hook, &[])),
+        "does not describe its functions",
+    );
+
     let slot = site.deploy(echo(&[("refuse_start", "1")])).unwrap();
-    says(site.deploy(echo(&[])), "test.echo is there already");
+    for (name, value) in [(PRIORITY, "first"), (PRIORITY, "4294967296"), (CHAINS, "PASS, KEEP")] {
+        says(site.deploy(echo(&[(name, value)])), name);
+    }
+    let more: Vec<Slot> = (1..10).map(|_| site.deploy(echo(&[])).unwrap()).collect();
+    says(site.deploy(echo(&[])), "has room for 10: test.echo, test.echo");
+    more.into_iter().for_each(|slot| site.remove(slot).unwrap());
     site.initialize(slot).unwrap();
     assert!(site.start(slot).unwrap_err().to_string().contains("its program start returned 1"));
     assert_eq!(site.interface.attached().unwrap(), []);
@@ -181,7 +197,7 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
     assert!(site.connect(slot, "a", larger).err().unwrap().to_string().contains("IN has 64"));
     let end = site.connect(slot, "a", asked).unwrap();
     assert!(site.connect(slot, "b", asked).is_err());
-    assert!(!site.adopts() && site.adopt(slot, "c", end).is_err());
+    assert!(site.adopt(slot, "c", end).is_err());
     site.remove(slot).unwrap();
 
     // Somebody else is at the hook.
@@ -189,7 +205,7 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
     let theirs = other.deploy(echo(&[])).unwrap();
     other.initialize(theirs).unwrap();
     other.start(theirs).unwrap();
-    says(site.deploy(echo(&[])), "(count_frames) in generic mode is attached already");
+    says(site.deploy(echo(&[])), "(plimsoll) in generic mode is attached already");
     let opened = lab.inside(Host::B, || XdpSite::open(lab.interface(Host::B), XdpMode::Native)).unwrap();
     assert!(opened.err().unwrap().to_string().contains("attached already"));
 }
@@ -301,7 +317,7 @@ impl Bench for Kernel<'_> {
         let near = site.connect(slot, "far", *specification).unwrap();
         let inner = site.body(slot).unwrap().inner.clone();
         // The suite drops ends, not sites: the offcode stays for as long as one of them does.
-        std::mem::forget(site.body.take());
+        std::mem::forget(std::mem::take(&mut site.bodies));
         Some((near, Box::new(FarEnd { inner, specification: *specification, next: None, counted: Counted::default() })))
     }
 
@@ -351,6 +367,114 @@ fn a_producer_sends_what_it_is_allowed_to_and_the_other_host_counts_it() {
     sending.remove(slot).unwrap();
 }
 
+/// A body that returns this verdict for datagrams and counts them.
+fn verdict(name: &str, verdict: &str, attributes: &[(&str, &str)]) -> Deployment {
+    let attributes = [&[("VERDICT", verdict)][..], attributes].concat();
+    deployment(name, bpf::VERDICT.unwrap(), "verdict", ProgramRole::Hook, &attributes)
+}
+
+#[test]
+fn several_see_a_frame_in_their_order_as_far_as_verdicts_chain() {
+    let Some(lab) = lab() else { return };
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        let mut site = site(&lab, Host::B, mode);
+        let mut start = |deployment| {
+            let slot = site.deploy(deployment).unwrap();
+            site.initialize(slot).unwrap();
+            site.start(slot).unwrap();
+            slot
+        };
+        let late = start(verdict("test.late", "2", &[(PRIORITY, "60")]));
+        let early = start(verdict("test.early", "2", &[(PRIORITY, "10")]));
+        let middle = start(verdict("test.middle", "1", &[]));
+        let seen = |site: &XdpSite, slot| {
+            site.shared(slot, "SEEN").unwrap().value(0)[usize::from(b'x')].load(Ordering::Relaxed)
+        };
+        let stage = |site: &mut XdpSite, slot| site.evidence(slot).unwrap().whereabouts;
+        assert!(stage(&mut site, early).contains("stage 1 of 3") && stage(&mut site, late).contains("stage 3 of 3"));
+        assert!(stage(&mut site, middle).contains(&format!("{} mode, on {}", word(mode), lab.interface(Host::B))));
+
+        datagrams(&lab, 20);
+        until("frames are not dropped", || seen(&site, middle) == 20);
+        assert_eq!((seen(&site, early), seen(&site, late)), (20, 0), "what is dropped is seen by none behind");
+        let evidence = site.evidence(middle).unwrap();
+        assert_eq!(counter(&evidence, "runs to DROP"), 20);
+        assert!(counter(&evidence, "runs of the program") >= 20 && evidence.timed.is_some(), "{evidence:?}");
+
+        site.set_attribute(middle, CHAINS, "PASS,DROP").unwrap();
+        assert!(site.set_attribute(middle, CHAINS, "ALL").is_err());
+        datagrams(&lab, 5);
+        until("a verdict that chains ends it", || seen(&site, late) == 5);
+        site.set_attribute(late, PRIORITY, "1").unwrap();
+        assert!(stage(&mut site, late).contains("stage 1 of 3"), "it is moved to the front");
+
+        site.remove(early).unwrap();
+        datagrams(&lab, 5);
+        until("frames pass the two that stay", || seen(&site, late) == 10 && seen(&site, middle) == 30);
+        assert_eq!(counter(&site.evidence(middle).unwrap(), "runs to DROP"), 30, "counters stay");
+        let again = site.deploy(verdict("test.again", "2", &[])).unwrap();
+        site.initialize(again).unwrap();
+        site.start(again).unwrap();
+        assert!(counter(&site.evidence(again).unwrap(), "runs of the program") < 10, "its counters start at 0");
+        [late, middle, again].into_iter().for_each(|slot| site.remove(slot).unwrap());
+        assert_eq!(site.interface.attached().unwrap(), []);
+    }
+}
+
+#[test]
+fn each_channel_that_an_object_names_has_maps_of_its_own() {
+    let Some(lab) = lab() else { return };
+    let mut site = site(&lab, Host::B, XdpMode::Native);
+    let slot = site.deploy(verdict("test.two", "2", &[])).unwrap();
+    let mut asked = conformance::specification(offcode::Cast::Unicast, Delivery::Reliable, Synchronization::Poll);
+    asked.buffers.count = 4;
+    let mut ends = ["first", "example.peer/second"].map(|name| (name, site.connect(slot, name, asked).unwrap()));
+    for name in ["first", "second", "third"] {
+        assert!(site.connect(slot, name, asked).is_err(), "{name}");
+    }
+    site.initialize(slot).unwrap();
+    site.start(slot).unwrap();
+    for (number, (name, end)) in (1u8..).zip(&mut ends) {
+        for round in 0..10u8 {
+            assert_eq!(end.write(&[round]).unwrap(), Written::Taken);
+            let mut came = Vec::new();
+            assert!(end.read_with(&mut |message| came = message.to_vec()).unwrap(), "{name}");
+            assert_eq!(came, [number, round]);
+        }
+    }
+}
+
+#[test]
+fn frames_go_to_the_other_end_of_a_channel_behind_other_stages() {
+    let Some(lab) = lab() else { return };
+    let mut site = site(&lab, Host::B, XdpMode::Native);
+    let counting = site.deploy(verdict("test.counting", "2", &[(PRIORITY, "1")])).unwrap();
+    let slot = site.deploy(verdict("test.frames", "4", &[])).unwrap();
+    let mut asked = conformance::specification(offcode::Cast::Unicast, Delivery::Reliable, Synchronization::Blocking);
+    let fault = site.connect(slot, "copies", asked).err().unwrap();
+    assert!(fault.to_string().contains("ask for an unreliable channel"), "{fault}");
+    asked.delivery = Delivery::Unreliable;
+    let mut end = site.connect(slot, "copies", asked).unwrap();
+    assert!(site.connect(slot, "copies", asked).is_err());
+    assert!(end.write(b"x").is_err());
+    for slot in [counting, slot] {
+        site.initialize(slot).unwrap();
+        site.start(slot).unwrap();
+    }
+    for _ in 0..20 {
+        datagrams(&lab, 1);
+        assert!(end.wait(Nanoseconds(20_000_000_000)).unwrap());
+        let mut came = Vec::new();
+        assert!(end.read_with(&mut |frame| came = frame.to_vec()).unwrap());
+        assert_eq!(came[42..], *b"x");
+    }
+    assert_eq!((end.counted().read, end.poll().unwrap()), (20, false));
+    assert_eq!(counter(&site.evidence(slot).unwrap(), "runs to REDIRECT"), 20);
+    assert!(counter(&site.evidence(counting).unwrap(), "runs to PASS") >= 20);
+    site.remove(slot).unwrap();
+    assert!(end.is_abandoned());
+}
+
 const OWNER: &str = "PLIMSOLL_TEST_XDP_OWNER";
 
 /// The owner that the next test kills: this test binary again, told by its environment.
@@ -361,7 +485,7 @@ fn owner_for_the_test_below() {
     let slot = site.deploy(echo(&[])).unwrap();
     site.initialize(slot).unwrap();
     site.start(slot).unwrap();
-    println!("\nprogram: {}", site.body(slot).unwrap().inner.object.program("count_frames").unwrap().id());
+    println!("\nprogram: {}", site.chain.prove().unwrap().unwrap().id);
     std::thread::sleep(Duration::from_secs(60));
 }
 

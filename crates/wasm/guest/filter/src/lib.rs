@@ -1,6 +1,6 @@
 //! Passes IPv4 UDP packets to one port on to its peer, drops the others, and counts both.
 
-use offcode::{Activity, ChannelId, Context, Lifecycle, Refusal, Written, interface, offcode};
+use offcode::{Activity, ChannelId, Context, Lifecycle, Refusal, State, Written, interface, offcode};
 
 #[interface(guid = "3e0f6a52-8f0d-4b8e-a6f7-5b1d9f0c2e41")]
 pub trait Filter {
@@ -26,7 +26,8 @@ pub trait Filter {
     requires(link(next: Filter, channel(messages, size = 2048))),
     sites(app, core, agent),
     bodies(native(app, core), wasm("filter.wasm", app, core, agent)),
-    attributes(port = 9000)
+    attributes(port = 9000),
+    state = saved
 )]
 #[derive(Default)]
 pub struct PortFilter {
@@ -103,6 +104,26 @@ impl Lifecycle for PortFilter {
                 Err(_) => context.log(&format!("port '{value}' is no port")),
             }
         }
+    }
+
+    fn save(&mut self, state: &mut State, _: &mut dyn Context) -> machine::Result<()> {
+        state.set_version(1);
+        state.keep("port", &self.port);
+        state.keep("counts", &self.counts());
+        if let Some(ChannelId(next)) = self.next {
+            state.keep("next", &next);
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, state: &State, _: &mut dyn Context) -> machine::Result<()> {
+        if state.version() != 1 {
+            return Err(state.unfit("this filter knows version 1"));
+        }
+        self.port = state.kept("port")?;
+        (self.passed, self.dropped, self.turns) = state.kept("counts")?;
+        self.next = state.kept("next").ok().map(ChannelId);
+        Ok(())
     }
 
     fn stop(&mut self, context: &mut dyn Context) {

@@ -144,3 +144,32 @@ fn partners_fall_out_of_phase_where_buffers_are_finite_and_messages_move_in_call
         assert!(together(&near) > all * 8 / 10 && near.total < all * 15 / 10, "{} {}", together(&near), near.total);
     }
 }
+
+/// What the library keeps lets the sender go, and stays until the sender is in a call again.
+#[test]
+fn what_the_library_keeps_goes_on_in_calls() {
+    let mut builder = Builder::new(vec![0, 0], 2);
+    (0..2).for_each(|message| builder.message(message, Kind { bytes: 4096, ..KIND }));
+    builder.lane(0, 0);
+    builder.call(call("Send", 0), &[Step::Send(0), Step::Sent(0)]);
+    builder.call(call("Send", 0), &[Step::Send(1), Step::Sent(1)]);
+    builder.call(call("Wait", 1_000_000), &[]);
+    builder.lane(1, 0);
+    for message in 0..2 {
+        builder.call(call("Recv", 0), &[Step::Post(message), Step::Received(message)]);
+    }
+    let graph = builder.finish();
+    let exits = |buffer| {
+        let conditions = Conditions { buffer, ..conditions(&graph, PRICE) };
+        replay(&graph, &conditions, Residuals::None).unwrap().exits
+    };
+    let [behind, whole] =
+        [4096, 8192].map(|socket| exits(Buffer::Behind { socket: Bytes(socket), library: Bytes(4096) }));
+    // The sender leaves its second send at once either way; the second message of a small socket waits for its next call.
+    assert!(behind[1] < 1_000_000 * PS && behind[1] <= whole[1] + PRICE.trip);
+    assert!(behind[4] > 1_000_000 * PS && whole[4] < 1_000_000 * PS, "{behind:?} {whole:?}");
+    assert_eq!(
+        "64KiB+1MiB".parse::<Buffer>().unwrap(),
+        Buffer::Behind { socket: Bytes(1 << 16), library: Bytes(1 << 20) }
+    );
+}

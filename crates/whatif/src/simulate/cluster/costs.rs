@@ -62,8 +62,8 @@ pub fn measure(cluster: &Cluster) -> Result<Carried> {
             rows.extend([row(Item::HalfTrip(way.clone()), trips), row(Item::Message(way.clone()), message)]);
         }
     }
-    let room = cluster.profile.library.saturating_add(cluster.profile.socket);
-    let buffer = if room == u64::MAX { Buffer::Unlimited } else { Buffer::Of(Bytes(room.max(1))) };
+    let [socket, library] = [cluster.profile.socket, cluster.profile.library].map(|size| Bytes(size.max(1)));
+    let buffer = if socket.0 == u64::MAX { Buffer::Unlimited } else { Buffer::Behind { socket, library } };
     Ok(Carried { costs: Costs::of(rows), ways, buffer })
 }
 

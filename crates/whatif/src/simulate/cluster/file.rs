@@ -18,6 +18,7 @@ use super::{Cluster, Core, Finished, Host, Link, Seat, simulate};
 use crate::simulate::engines::{self, Settings};
 
 mod ours;
+pub mod replaced;
 #[cfg(test)]
 mod tests;
 
@@ -199,6 +200,10 @@ impl Simulation {
             let (line, _) = machine::fault::line_and_column(text, e.span().map_or(0, |span| span.start));
             Fault::new(format!("line {line}"), e.message(), "docs/simulate.md has each part with its keys")
         })?;
+        Simulation::of(file, folder)
+    }
+
+    fn of(file: File, folder: &Path) -> Result<Simulation> {
         let File { machine: machines, link, protocol, mapping, program } = file;
         let mut hosts = Vec::new();
         for of in &machines {

@@ -6,7 +6,7 @@ use super::super::random::Case;
 use super::*;
 use crate::answer::Program;
 use crate::model::{Draw, Prices};
-use crate::replay::{Conditions, Residuals, replay};
+use crate::replay::{Conditions, Residuals, Softirqs, replay};
 
 fn gap(graph: &Graph, rank: usize) -> i64 {
     (graph.lanes[rank].first..graph.lanes[rank].end).map(|call| graph.calls.gap.get(call)).sum()
@@ -105,4 +105,31 @@ fn a_recording_is_a_program_to_ask() {
     let program = Program::over(&recording.graph, &costs, ways, buffer).unwrap();
     let check = program.check().unwrap();
     assert!((check.identity - 1.0).abs() < 1e-9 && check.backwards == (0, 0), "{}", check.identity);
+}
+
+/// Beside softirqs and far cores most recordings come back; of some the exits of calls that hang on one another do not wholly.
+#[test]
+fn a_recording_comes_back_beside_its_softirqs() {
+    let mut differences = Vec::new();
+    for seed in 0..30 {
+        let case = Case::of(seed).unwrap();
+        if case.cluster.profile.place != Place::Softirq {
+            continue;
+        }
+        let recording = case.record().unwrap();
+        let Carried { costs, ways, buffer } = costs::measure(&case.cluster).unwrap();
+        let host = |seat: &Seat| seat.host;
+        let mut softirqs = Softirqs { hosts: vec![0.0; 2], ..Softirqs::default() };
+        for (seat, ns) in case.cluster.seats.iter().zip(&recording.softirqs) {
+            softirqs.hosts[host(seat)] += ns;
+        }
+        let share = |(seat, ns): (&Seat, &f64)| ns / softirqs.hosts[host(seat)].max(1.0);
+        softirqs.shares = case.cluster.seats.iter().zip(&recording.softirqs).map(share).collect();
+        softirqs.far = case.cluster.seats.iter().map(|seat| seat.core % 2 == 1).collect();
+        let program = Program::beside(&recording.graph, &costs, ways, buffer, Some(softirqs)).unwrap();
+        differences.push((program.check().unwrap().identity - 1.0).abs());
+    }
+    differences.sort_by(f64::total_cmp);
+    assert!(differences[differences.len() / 2] < 1e-6, "{differences:?}");
+    assert!(differences.iter().all(|difference| *difference < 0.1), "{differences:?}");
 }

@@ -1,0 +1,142 @@
+//! Why a run does not count.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A run that failed, was cut short, or met another machine than it should have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub cause: Cause,
+    pub words: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    SetupFailed,
+    ProgramFailed,
+    /// It did not end in time.
+    TimedOut,
+    CheckFailed,
+    /// What it printed does not have what is looked for.
+    FigureMissing,
+    NodeLost,
+    SensorStopped,
+    DiskFull,
+    ClockChanged,
+    /// It cannot be set, or cores do not run at it.
+    ClockNotSet,
+    /// This process was told to end.
+    Preempted,
+}
+
+const NAMES: [(Cause, &str); 11] = [
+    (Cause::SetupFailed, "set-up failed"),
+    (Cause::ProgramFailed, "program failed"),
+    (Cause::TimedOut, "out of time"),
+    (Cause::CheckFailed, "check failed"),
+    (Cause::FigureMissing, "figure missing"),
+    (Cause::NodeLost, "node lost"),
+    (Cause::SensorStopped, "sensor stopped"),
+    (Cause::DiskFull, "disk full"),
+    (Cause::ClockChanged, "clock changed"),
+    (Cause::ClockNotSet, "clock not set"),
+    (Cause::Preempted, "preempted"),
+];
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = NAMES.iter().find(|(cause, _)| cause == self).map_or("", |(_, name)| name);
+        f.pad(name)
+    }
+}
+
+impl FromStr for Cause {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Cause, ()> {
+        NAMES.iter().find(|(_, name)| *name == text).map(|(cause, _)| *cause).ok_or(())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.cause, self.words)
+    }
+}
+
+impl Failure {
+    pub fn new(cause: Cause, words: impl Into<String>) -> Failure {
+        Failure { cause, words: words.into() }
+    }
+
+    /// A run that failed, by what it said: a lost node and a full disk are nothing that its point is to be blamed for.
+    pub fn of_program(words: impl Into<String>, said: &str) -> Failure {
+        let words = words.into();
+        let says = |signs: &[&str]| signs.iter().any(|sign| said.contains(sign) || words.contains(sign));
+        let cause = if says(&NODE_LOST) {
+            Cause::NodeLost
+        } else if says(&DISK_FULL) {
+            Cause::DiskFull
+        } else if says(&[CLOCK_NOT_HELD]) {
+            Cause::ClockNotSet
+        } else {
+            Cause::ProgramFailed
+        };
+        Failure::new(cause, words)
+    }
+}
+
+/// As Slurm, PBS, Open MPI, PRRTE and Hydra put it.
+const NODE_LOST: [&str; 9] = [
+    "NODE FAIL",
+    "Node failure",
+    "node failure",
+    "NodeFail",
+    "lost communication with a remote daemon",
+    "lost connection to a daemon",
+    "Communication connection failure",
+    "Lost connection to PBS",
+    "HYD_pmcd_pmi_serv exited unexpectedly",
+];
+
+/// As `plimsoll clock --held` puts it.
+pub const CLOCK_NOT_HELD: &str = "its cores do not hold it";
+
+/// As the C library puts it.
+const DISK_FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
+
+impl Cause {
+    /// Whether the point itself may be at fault, and another run of it is likely to fail too.
+    pub fn is_of_point(self) -> bool {
+        use Cause::{CheckFailed, FigureMissing, ProgramFailed, SetupFailed, TimedOut};
+        matches!(self, SetupFailed | ProgramFailed | TimedOut | CheckFailed | FigureMissing)
+    }
+
+    /// Whether no other run can be expected to do better here.
+    pub fn ends_all(self) -> bool {
+        matches!(self, Cause::NodeLost | Cause::DiskFull)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for (cause, name) in NAMES {
+            assert_eq!(name.parse(), Ok(cause));
+            assert_eq!(cause.to_string(), name);
+        }
+        assert!("".parse::<Cause>().is_err());
+    }
+
+    #[test]
+    fn a_lost_node_and_a_full_disk_are_told_from_a_program_that_fails() {
+        let of = |said: &str| Failure::of_program("exit code 1", said).cause;
+        assert_eq!(of("srun: error: Node failure on n2"), Cause::NodeLost);
+        assert_eq!(of("ORTE has lost communication with a remote daemon."), Cause::NodeLost);
+        assert_eq!(of("write: No space left on device"), Cause::DiskFull);
+        assert_eq!(of("segmentation fault"), Cause::ProgramFailed);
+    }
+}

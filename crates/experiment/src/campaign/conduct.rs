@@ -1,0 +1,292 @@
+//! Carries a study file out: runs in rounds, in an order by chance, each committed before the next.
+
+use std::time::Duration;
+
+use machine::{Fault, Nanoseconds, Result};
+
+use super::cause::{Cause, Failure};
+use super::definition::Campaign;
+use super::simulated::{self, Simulator};
+use super::stop::settled;
+use super::store::{Done, Kept, Known, Outcome, Store};
+use crate::order::turns;
+use crate::sitting::{self, Sitting, sit};
+use crate::statistics::median;
+
+/// A run takes so many times as long as usual before it is ended.
+const PATIENCE: u64 = 10;
+
+/// And no less than this.
+const LEAST_PATIENCE: Nanoseconds = Nanoseconds(60_000_000_000);
+
+/// Where nothing is known of a point.
+const FIRST_PATIENCE: Nanoseconds = Nanoseconds(Duration::from_secs(24 * 3600).as_nanos() as u64);
+
+/// A point is left once the runs of it under which the machine changed, or a sensor stopped, are so many more than those that count.
+const MOST_DISTURBED: usize = 3;
+
+/// Runs points. The real one starts processes.
+pub trait Runs {
+    /// Runs a point once with all that is around it, for `limit` at most.
+    ///
+    /// # Errors
+    /// Why the run does not count.
+    fn run(&mut self, campaign: &Campaign, point: usize, limit: Nanoseconds) -> Result<Outcome, Failure>;
+
+    /// The clock that the budget is counted by.
+    fn now(&self) -> Nanoseconds;
+
+    /// Wall clock, since the Unix epoch.
+    fn wall(&self) -> Nanoseconds;
+
+    /// Why the programs are not what they were when the study began, where that is so.
+    fn changed(&mut self) -> Option<String> {
+        None
+    }
+}
+
+/// Watches a study.
+pub trait Observer {
+    /// `left` is how many runs are left of the round.
+    fn run_starts(&mut self, point: &str, round: u32, left: usize);
+    /// So many of all simulated points are done.
+    fn simulated(&mut self, done: usize, of: usize);
+    fn note(&mut self, text: &str);
+}
+
+/// Why it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Each point has its runs, or was left.
+    Finished,
+    OutOfTime,
+    /// `stop` said so: it can go on.
+    Interrupted,
+}
+
+/// What is carried out, and how long.
+pub struct Order<'a> {
+    pub campaign: &'a Campaign,
+    /// By point: whether it is to be run here.
+    pub mine: Vec<bool>,
+    /// For all sessions of the store.
+    pub budget: Option<Nanoseconds>,
+    /// For this one.
+    pub sitting: Option<Nanoseconds>,
+    /// Whether to run again what was left.
+    pub retry: bool,
+    /// Threads that simulate.
+    pub cores: usize,
+}
+
+/// Carries a study out from wherever its store stands, as the session of that row.
+///
+/// # Errors
+/// The store fails; a program was changed meanwhile; a node was lost, or the disk is full. What was finished is kept.
+pub fn conduct(
+    order: Order,
+    store: &mut Store,
+    session: i64,
+    (runs, simulator): (&mut dyn Runs, &dyn Simulator),
+    observer: &mut dyn Observer,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<End> {
+    let campaign = order.campaign;
+    store.enter(&campaign.points, &order.mine)?;
+    let mut known = store.known(&campaign.points)?;
+    if order.retry {
+        known.iter_mut().for_each(|known| known.failures.clear());
+    }
+    let due: Vec<usize> = (0..campaign.points.len())
+        .filter(|&point| order.mine[point] && is_simulated(campaign, point))
+        .filter(|&point| known[point].done.is_empty() && left_out(campaign, &known[point]).is_none())
+        .collect();
+    let wall = runs.wall();
+    simulated::run(campaign, &due, (store, session), simulator, order.cores, wall, observer, stop)?;
+    let (spent, began) = (store.spent()?, Nanoseconds(0));
+    let (round, end, here) = (0, End::Finished, Nanoseconds(0));
+    let mut conducted =
+        Conducted { order, store, session, runs, observer, stop, known, spent, here, began, round, left: 0, end };
+    Ok(match sit(&mut conducted)? {
+        sitting::End::Interrupted => End::Interrupted,
+        sitting::End::Finished => conducted.end,
+    })
+}
+
+pub(super) fn is_simulated(campaign: &Campaign, point: usize) -> bool {
+    campaign.identity.is_simulated(&campaign.points[point].axes)
+}
+
+/// Why a point gets no more runs.
+pub fn left_out<'a>(campaign: &Campaign, known: &'a Known) -> Option<&'a Failure> {
+    let mut of_point = 0;
+    let mut round = None;
+    let mut disturbed = 0;
+    for (of, failure) in &known.failures {
+        if failure.cause.is_of_point() {
+            of_point = if round == Some(*of) { of_point + 1 } else { 1 };
+            round = Some(*of);
+        }
+        disturbed +=
+            usize::from(matches!(failure.cause, Cause::SensorStopped | Cause::ClockChanged | Cause::ClockNotSet));
+        if of_point > campaign.retries || disturbed >= known.done.len() + MOST_DISTURBED {
+            return Some(failure);
+        }
+    }
+    None
+}
+
+/// What a run of a point usually takes; of other points of its program, where it has none. `None`: nobody knows.
+pub fn usual(campaign: &Campaign, known: &[Known], point: usize) -> Option<Nanoseconds> {
+    let of = |known: &Known| known.done.iter().map(|run| run.elapsed.0 as f64).collect::<Vec<_>>();
+    let own = median(&of(&known[point]));
+    let program = campaign.points[point].program;
+    let others = || {
+        let of_program = campaign.points.iter().zip(known).filter(|(point, _)| point.program == program);
+        median(&of_program.flat_map(|(_, known)| of(known)).collect::<Vec<_>>())
+    };
+    own.or_else(others).map(|ns| Nanoseconds(ns as u64))
+}
+
+struct Conducted<'a> {
+    order: Order<'a>,
+    store: &'a mut Store,
+    session: i64,
+    runs: &'a mut dyn Runs,
+    observer: &'a mut dyn Observer,
+    stop: &'a (dyn Fn() -> bool + Sync),
+    known: Vec<Known>,
+    /// By all sessions, and by this one.
+    spent: Nanoseconds,
+    here: Nanoseconds,
+    /// When the run under way began.
+    began: Nanoseconds,
+    round: u32,
+    left: usize,
+    end: End,
+}
+
+/// One run to come.
+struct Turn {
+    point: usize,
+    round: u32,
+    place: u32,
+}
+
+impl Sitting for Conducted<'_> {
+    type Turn = Turn;
+    /// A run that does not count is an outcome too: it is kept with its cause.
+    type Block = (Nanoseconds, Result<Outcome, Failure>);
+
+    fn next_round(&mut self) -> Result<Vec<Turn>> {
+        let campaign = self.order.campaign;
+        let settled = settled(campaign, &self.known);
+        while self.round < campaign.stop.repetitions {
+            let wanted: Vec<Turn> = turns(&campaign.groups(), campaign.seed, self.round)
+                .into_iter()
+                .map(|turn| (campaign.blocks[turn.group][turn.member], turn.order))
+                .filter(|&(point, _)| self.order.mine[point] && !settled[point])
+                .map(|(point, place)| Turn { point, round: self.round, place })
+                .filter(|turn| self.is_wanted(turn))
+                .collect();
+            if wanted.is_empty() {
+                self.round += 1;
+                continue;
+            }
+            if let Some(why) = self.runs.changed() {
+                let next = "measure it into a store of its own (--store FILE): two builds are never averaged";
+                return Err(Fault::new("the study", why, next));
+            }
+            let fit: Vec<Turn> = wanted.into_iter().filter(|turn| self.fits(turn.point)).collect();
+            if fit.is_empty() {
+                self.end = End::OutOfTime;
+            }
+            self.left = fit.len();
+            return Ok(fit);
+        }
+        Ok(Vec::new())
+    }
+
+    fn is_due(&self, turn: &Turn) -> bool {
+        self.is_wanted(turn) && self.fits(turn.point)
+    }
+
+    fn block(&mut self, turn: &Turn) -> Result<Self::Block> {
+        let campaign = self.order.campaign;
+        self.observer.run_starts(&campaign.words(turn.point), turn.round, self.left);
+        let usual = median(&self.known[turn.point].done.iter().map(|run| run.elapsed.0 as f64).collect::<Vec<_>>());
+        let patience =
+            usual.map_or(FIRST_PATIENCE, |usual| Nanoseconds((PATIENCE * usual as u64).max(LEAST_PATIENCE.0)));
+        let limit = campaign.program(turn.point).limit.unwrap_or(patience);
+        self.began = self.runs.now();
+        let started = self.runs.wall();
+        Ok((started, self.runs.run(campaign, turn.point, limit)))
+    }
+
+    fn keep(&mut self, turn: Turn, outcome: Result<Self::Block>) -> Result<()> {
+        let (started, mut outcome) = outcome?;
+        if let Err(failure) = &mut outcome
+            && (self.stop)()
+        {
+            // The signal that ends this process reaches what it runs too.
+            *failure = Failure::new(Cause::Preempted, "the run was cut short; it is done again");
+        }
+        let spent = Nanoseconds(self.runs.now().0.saturating_sub(self.began.0));
+        (self.spent, self.here) = (self.spent + spent, self.here + spent);
+        self.left = self.left.saturating_sub(1);
+        let Turn { point, round, place } = turn;
+        self.store.keep(self.session, &[Kept { point, round, place, started, outcome: outcome.clone() }], spent)?;
+        let words = || self.order.campaign.words(point);
+        match outcome {
+            Ok(Outcome { elapsed, values, note, .. }) => {
+                self.known[point].done.push(Done { session: self.session, round, elapsed, values });
+                note.into_iter().for_each(|note| self.observer.note(&format!("{}: {note}", words())));
+            }
+            Err(failure) => {
+                if failure.cause != Cause::Preempted {
+                    self.observer.note(&format!("{}: {failure}", words()));
+                }
+                let fatal = failure.cause.ends_all().then(|| fatal(&failure));
+                self.known[point].failures.push((round, failure));
+                if let Some(fault) = fatal {
+                    return Err(fault);
+                }
+                if left_out(self.order.campaign, &self.known[point]).is_some() {
+                    self.observer.note(&format!("{}: left; --retry runs it again", words()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stopped(&self) -> bool {
+        (self.stop)()
+    }
+}
+
+/// No other run would do better here.
+fn fatal(failure: &Failure) -> Fault {
+    let next = match failure.cause {
+        Cause::NodeLost => "run the same command on nodes that are up: it goes on where it stopped",
+        _ => "free some space and run the same command again: it goes on where it stopped",
+    };
+    Fault::new("the study", format!("{failure}; everything finished is kept"), next)
+}
+
+impl Conducted<'_> {
+    fn is_wanted(&self, turn: &Turn) -> bool {
+        let campaign = self.order.campaign;
+        let known = &self.known[turn.point];
+        !is_simulated(campaign, turn.point)
+            && !known.done.iter().any(|run| run.round == turn.round)
+            && left_out(campaign, known).is_none()
+    }
+
+    /// Whether it can be expected to end in time.
+    fn fits(&self, point: usize) -> bool {
+        let takes = usual(self.order.campaign, &self.known, point).unwrap_or(Nanoseconds(0));
+        let within =
+            |spent: Nanoseconds, of: Option<Nanoseconds>| of.is_none_or(|of| spent + takes <= of && spent < of);
+        within(self.spent, self.order.budget) && within(self.here, self.order.sitting)
+    }
+}

@@ -1,0 +1,301 @@
+//! What a study file defines: programs, the points at which they run, in which order and for how long.
+
+use std::collections::{BTreeMap, HashMap};
+
+use machine::{Fault, Nanoseconds, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::file::template::Template;
+use super::results::Figure;
+use crate::axes::{Axes, Value};
+use crate::random::Random;
+use crate::trial::merit::Merit;
+
+/// The axis that names the program of a point.
+pub const PROGRAM: &str = "program";
+
+/// A study as its file defines it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Campaign {
+    pub identity: Identity,
+    /// As the file has them.
+    pub points: Vec<Point>,
+    /// Points that are run side by side and on one host: each point is in one of them.
+    pub blocks: Vec<Vec<usize>>,
+    pub seed: u64,
+    pub stop: Stop,
+    /// So often is a run repeated that failed, before its point is left.
+    pub retries: u32,
+    /// What is asked for power, in the words of `plimsoll power`.
+    pub power: Vec<String>,
+}
+
+/// What makes it this study: results of another cannot be joined with its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Identity {
+    pub name: String,
+    /// Words of `[set]`, as they were given.
+    pub set: BTreeMap<String, String>,
+    pub programs: Vec<Program>,
+    pub figures: Vec<Figure>,
+}
+
+/// A program that is run at points.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    pub name: String,
+    pub work: Work,
+    /// Variables of its environment.
+    pub variables: Vec<(String, Template)>,
+    /// Commands around each run.
+    pub setup: Vec<Template>,
+    pub check: Vec<Template>,
+    pub cleanup: Vec<Template>,
+    /// What is read off its runs: an index into [`Identity::figures`], and where it is found.
+    pub figures: Vec<(usize, Reading)>,
+    /// A run that takes longer is ended.
+    pub limit: Option<Nanoseconds>,
+}
+
+/// What a run is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    Command {
+        words: Vec<Template>,
+        ranks: Option<Ranks>,
+        /// Options of `plimsoll mpirun`, where it starts the ranks.
+        mpirun: Vec<Template>,
+    },
+    /// `plimsoll whatif --simulate`, with keys of its file replaced.
+    Simulate { file: Template, replace: Vec<(String, Template)> },
+}
+
+/// How many ranks a program has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ranks {
+    All(Template),
+    /// On each of `nodes`.
+    ANode(u64),
+}
+
+/// Where a figure is found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reading {
+    /// The time of the run, or a number that it prints.
+    Merit(Merit),
+    /// Mean power of the machines over the run, and their energy.
+    Watts,
+    Joules,
+    /// Messages a second, bytes a second: of what is simulated.
+    Messages,
+    Bytes,
+}
+
+/// A point of the grid.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// Index into [`Identity::programs`].
+    pub program: usize,
+    /// All that is asked, the program's name included.
+    pub axes: Axes,
+}
+
+/// When enough is known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stop {
+    /// Runs of each point: so many, or so many at most where an interval is asked for.
+    pub repetitions: u32,
+    pub interval: Option<Interval>,
+    /// For all runs of a store.
+    pub budget: Option<Nanoseconds>,
+}
+
+/// An interval that is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Interval {
+    /// Index into [`Identity::figures`].
+    pub figure: usize,
+    /// A share.
+    pub half_width: f64,
+    /// Of the ratio to the point of the block with these axes, and not of a point's own mean.
+    pub against: Option<Axes>,
+}
+
+impl Identity {
+    /// Whether the program of a point is simulated.
+    pub fn is_simulated(&self, axes: &Axes) -> bool {
+        let name = axes.get(PROGRAM).map(Value::to_string);
+        let of_point = |program: &&Program| name.as_ref().is_none_or(|name| *name == program.name);
+        self.programs.iter().find(of_point).is_some_and(|program| matches!(program.work, Work::Simulate { .. }))
+    }
+
+    /// Names it.
+    pub fn digest(&self) -> String {
+        let canonical = serde_json::to_vec(self).expect("own types always serialize");
+        Sha256::digest(canonical)[..16].iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    }
+
+    /// How another differs from it, in words; `None` where it does not.
+    pub fn difference(&self, other: &Identity) -> Option<String> {
+        if self == other {
+            return None;
+        }
+        if self.name != other.name {
+            return Some(format!("it is of study '{}', not '{}'", other.name, self.name));
+        }
+        for name in self.set.keys().chain(other.set.keys()) {
+            let (one, two) = (self.set.get(name), other.set.get(name));
+            if one != two {
+                let of = |value: Option<&String>| value.map_or("nothing".to_owned(), |value| format!("'{value}'"));
+                return Some(format!("its [set] {name} is {}, not {}", of(two), of(one)));
+            }
+        }
+        let names = |of: &Identity| of.programs.iter().map(|of| of.name.clone()).collect::<Vec<_>>().join(", ");
+        if names(self) != names(other) {
+            return Some(format!("its programs are {}, not {}", names(other), names(self)));
+        }
+        let changed = self.programs.iter().zip(&other.programs).find(|(one, two)| one != two);
+        if let Some((one, two)) = changed {
+            let parts = [
+                ("command", one.work != two.work),
+                ("variables", one.variables != two.variables),
+                ("set-up", one.setup != two.setup),
+                ("check", one.check != two.check),
+                ("cleanup", one.cleanup != two.cleanup),
+                ("time limit", one.limit != two.limit),
+            ];
+            let part = parts.iter().find(|(_, differs)| *differs).map_or("figures", |(part, _)| *part);
+            return Some(format!("the {part} of its program {} is another", one.name));
+        }
+        Some("its figures are others".to_owned())
+    }
+}
+
+/// A part of a study: the `part`th of `of`, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    pub part: u32,
+    pub of: u32,
+}
+
+impl Shard {
+    pub const WHOLE: Shard = Shard { part: 1, of: 1 };
+}
+
+impl std::str::FromStr for Shard {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Shard> {
+        let parts = text.split_once('/').and_then(|(part, of)| Some((part.parse().ok()?, of.parse().ok()?)));
+        match parts {
+            Some((part, of)) if 1 <= part && part <= of => Ok(Shard { part, of }),
+            _ => Err(Fault::new(format!("shard '{text}'"), "it is no part of a whole", "write 1/4 to 4/4")),
+        }
+    }
+}
+
+impl std::fmt::Display for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.part, self.of)
+    }
+}
+
+impl Campaign {
+    /// Whether each point is in a shard: whole blocks, the same in every process.
+    ///
+    /// Blocks are dealt out in an order that the seed draws, so that no shard gets all the slow values of an axis.
+    pub fn of_shard(&self, shard: Shard) -> Vec<bool> {
+        let mut dealt: Vec<usize> = (0..self.blocks.len()).collect();
+        Random::stream(self.seed, u64::MAX).shuffle(&mut dealt);
+        let mut mine = vec![shard.of == 1; self.points.len()];
+        for (nth, block) in dealt.into_iter().enumerate() {
+            if nth % shard.of as usize == shard.part as usize - 1 {
+                self.blocks[block].iter().for_each(|&point| mine[point] = true);
+            }
+        }
+        mine
+    }
+
+    /// Members of each block.
+    pub fn groups(&self) -> Vec<usize> {
+        self.blocks.iter().map(Vec::len).collect()
+    }
+
+    pub fn program(&self, point: usize) -> &Program {
+        &self.identity.programs[self.points[point].program]
+    }
+
+    /// What sets a point apart from the others, in words.
+    pub fn words(&self, point: usize) -> String {
+        let several = self.identity.programs.len() > 1;
+        words(&self.points[point].axes, several)
+    }
+
+    /// The point of a block that the others are held against.
+    pub fn baseline(&self, block: usize) -> Option<usize> {
+        let against = self.stop.interval.as_ref()?.against.as_ref()?;
+        let is = |point: &&usize| {
+            let axes = &self.points[**point].axes;
+            against.iter().all(|(name, value)| axes.get(name) == Some(value))
+        };
+        self.blocks[block].iter().find(is).copied()
+    }
+}
+
+/// A point's axes in words.
+pub fn words(axes: &Axes, with_program: bool) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    if with_program && let Some(program) = axes.get(PROGRAM) {
+        parts.push(program.to_string());
+    }
+    let named = axes.iter().filter(|(name, _)| *name != PROGRAM);
+    parts.extend(named.map(|(name, value)| format!("{} {value}", name.trim_start_matches("env."))));
+    match (parts.is_empty(), axes.get(PROGRAM)) {
+        (true, Some(program)) => program.to_string(),
+        _ => parts.join(", "),
+    }
+}
+
+/// Groups points that differ on these axes alone.
+pub(super) fn blocks(points: &[Point], together: &[String]) -> Vec<Vec<usize>> {
+    let mut known: HashMap<Axes, usize> = HashMap::new();
+    let mut blocks: Vec<Vec<usize>> = Vec::new();
+    for (nth, point) in points.iter().enumerate() {
+        let kept = point.axes.iter().filter(|(name, _)| !together.iter().any(|of| of == name));
+        let rest = kept.fold(Axes::default(), |rest, (name, value)| rest.with(name, value.clone()));
+        let block = *known.entry(rest).or_insert_with(|| {
+            blocks.push(Vec::new());
+            blocks.len() - 1
+        });
+        blocks[block].push(nth);
+    }
+    blocks
+}
+
+/// What a name in braces stands for at a point.
+pub fn known(identity: &Identity, point: &Point, name: &str) -> Option<Value> {
+    // `program` may be a word of [set], and is else the program's name.
+    if let Some(value) = identity.set.get(name) {
+        return Some(Value::Text(value.clone()));
+    }
+    if let Some(value) = point.axes.get(name).or_else(|| point.axes.get(&format!("env.{name}"))) {
+        return Some(value.clone());
+    }
+    let Work::Command { ranks, .. } = &identity.programs[point.program].work else { return None };
+    match (name, ranks.as_ref()?) {
+        ("ranks", Ranks::All(template)) => {
+            let word = template.word(&|name| (name != "ranks").then(|| known(identity, point, name))?).ok()?;
+            Some(word.parse().map_or(Value::Text(word), Value::Number))
+        }
+        ("ranks", Ranks::ANode(each)) => match point.axes.get("nodes") {
+            Some(Value::Number(nodes)) => Some(Value::Number(nodes * *each as i64)),
+            None => Some(Value::Number(*each as i64)),
+            Some(_) => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,193 @@
+//! A TOML table whose entries are taken one by one, each with its place in the file; what nobody took is refused.
+
+use std::ops::Range;
+
+use machine::fault::line_and_column;
+use machine::{Fault, Result};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A file that is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// As its faults name it.
+    pub name: &'a str,
+    pub text: &'a str,
+}
+
+impl<'a> Source<'a> {
+    /// # Errors
+    /// It is no TOML.
+    pub fn fields(self) -> Result<Fields<'a>> {
+        let table = DeTable::parse(self.text).map_err(|error| {
+            let next = "write it as TOML: name = \"value\", [table], [[list of tables]]";
+            self.fault(error.span().unwrap_or(0..0), error.message().replace('\n', " "), next)
+        })?;
+        Ok(Fields::of(self, 0..0, table.into_inner()))
+    }
+
+    /// A fault at a place of it: `study.toml:14:9: ...`.
+    pub fn fault(&self, at: Range<usize>, cause: impl Into<String>, next: impl Into<String>) -> Fault {
+        let (line, column) = line_and_column(self.text, at.start);
+        Fault::new(format!("{}:{line}:{column}", self.name), cause, next)
+    }
+}
+
+/// A table.
+#[derive(Debug)]
+pub struct Fields<'a> {
+    source: Source<'a>,
+    pub at: Range<usize>,
+    left: Vec<(Spanned<String>, Spanned<DeValue<'a>>)>,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    fn of(source: Source<'a>, at: Range<usize>, table: DeTable<'a>) -> Fields<'a> {
+        let mut left: Vec<_> = table
+            .into_iter()
+            .map(|(key, value)| (Spanned::new(key.span(), key.into_inner().into_owned()), value))
+            .collect();
+        // As they are written.
+        left.sort_by_key(|(key, _)| key.span().start);
+        Fields { source, at, left, known: Vec::new() }
+    }
+
+    /// What stands at a key, if it is there.
+    pub fn take(&mut self, key: &'static str) -> Option<Entry<'a>> {
+        self.known.push(key);
+        let place = self.left.iter().position(|(name, _)| name.get_ref() == key)?;
+        let (_, value) = self.left.remove(place);
+        Some(Entry { source: self.source, at: value.span(), value: value.into_inner() })
+    }
+
+    /// # Errors
+    /// It is not there.
+    pub fn need(&mut self, key: &'static str, next: &str) -> Result<Entry<'a>> {
+        self.take(key).ok_or_else(|| self.source.fault(self.at.clone(), format!("it has no {key}"), next))
+    }
+
+    /// The entries of a table whose keys are its own, as they are written.
+    pub fn all(self) -> impl Iterator<Item = (Spanned<String>, Entry<'a>)> {
+        let source = self.source;
+        self.left
+            .into_iter()
+            .map(move |(key, value)| (key, Entry { source, at: value.span(), value: value.into_inner() }))
+    }
+
+    /// # Errors
+    /// A key is left that nobody took.
+    pub fn end(self) -> Result<()> {
+        let Some((key, _)) = self.left.first() else { return Ok(()) };
+        let cause = format!("there is no key '{}' here", key.get_ref());
+        Err(self.source.fault(key.span(), cause, choose(key.get_ref(), &self.known)))
+    }
+}
+
+/// A value with its place.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    source: Source<'a>,
+    pub at: Range<usize>,
+    value: DeValue<'a>,
+}
+
+impl<'a> Entry<'a> {
+    pub fn fault(&self, cause: impl Into<String>, next: impl Into<String>) -> Fault {
+        self.source.fault(self.at.clone(), cause, next)
+    }
+
+    fn is_no(&self, wanted: &str) -> Fault {
+        self.fault(format!("{} is no {wanted}", kind(&self.value)), format!("write a {wanted}"))
+    }
+
+    pub fn text(&self) -> Result<&str> {
+        self.value.as_str().ok_or_else(|| self.is_no("text in quotes"))
+    }
+
+    pub fn flag(&self) -> Result<bool> {
+        self.value.as_bool().ok_or_else(|| self.is_no("true or false"))
+    }
+
+    /// A whole number within bounds.
+    pub fn whole(&self, bounds: Range<u64>) -> Result<u64> {
+        let found = self.integer().and_then(|number| u64::try_from(number).ok());
+        found.filter(|number| bounds.contains(number)).ok_or_else(|| {
+            let wanted = format!("whole number from {} to {}", bounds.start, bounds.end - 1);
+            self.is_no(&wanted)
+        })
+    }
+
+    pub fn number(&self) -> Result<f64> {
+        let float = self.value.as_float().and_then(|float| float.as_str().parse().ok());
+        float.or_else(|| self.integer().map(|number| number as f64)).ok_or_else(|| self.is_no("number"))
+    }
+
+    pub fn integer(&self) -> Option<i64> {
+        self.value.as_integer().and_then(|number| i64::from_str_radix(number.as_str(), number.radix()).ok())
+    }
+
+    /// A text, number or truth value, as it is written.
+    pub fn word(&self) -> Option<String> {
+        match &self.value {
+            DeValue::String(text) => Some(text.clone().into_owned()),
+            DeValue::Integer(_) => self.integer().map(|number| number.to_string()),
+            DeValue::Float(float) => Some(float.as_str().to_owned()),
+            DeValue::Boolean(flag) => Some(flag.to_string()),
+            _ => None,
+        }
+    }
+
+    pub fn is_list(&self) -> bool {
+        self.value.is_array()
+    }
+
+    pub fn list(self) -> Result<Vec<Entry<'a>>> {
+        let source = self.source;
+        match self.value {
+            DeValue::Array(values) => Ok(values
+                .into_iter()
+                .map(|value| Entry { source, at: value.span(), value: value.into_inner() })
+                .collect()),
+            _ => Err(self.is_no("list in brackets")),
+        }
+    }
+
+    pub fn table(self) -> Result<Fields<'a>> {
+        match self.value {
+            DeValue::Table(table) => Ok(Fields::of(self.source, self.at, table)),
+            _ => Err(self.is_no("table")),
+        }
+    }
+
+    /// `[[key]]` or `[key]`: several tables, or one.
+    pub fn tables(self) -> Result<Vec<Fields<'a>>> {
+        if self.is_list() { self.list()?.into_iter().map(Entry::table).collect() } else { Ok(vec![self.table()?]) }
+    }
+}
+
+fn kind(value: &DeValue) -> String {
+    match value {
+        DeValue::String(text) => format!("\"{text}\""),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.as_str().to_owned(),
+        DeValue::Boolean(flag) => flag.to_string(),
+        DeValue::Datetime(date) => date.to_string(),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// What to write in the place of a word that is not known.
+pub fn choose<'a>(word: &str, known: impl IntoIterator<Item = &'a (impl AsRef<str> + 'a)>) -> String {
+    let known: Vec<&str> = known.into_iter().map(AsRef::as_ref).collect();
+    let distance = |of: &&str| strsim::damerau_levenshtein(&of.to_lowercase(), &word.to_lowercase());
+    let nearest = known.iter().copied().min_by_key(distance);
+    // One number is no misspelling of another.
+    let is_word = word.parse::<f64>().is_err();
+    match nearest.filter(|of| is_word && distance(of) <= 1 + word.chars().count() / 4) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None if known.is_empty() => "leave it out".to_owned(),
+        None => format!("choose one of {}", known.join(", ")),
+    }
+}

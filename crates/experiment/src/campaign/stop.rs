@@ -1,0 +1,51 @@
+//! Whether enough is known of a point.
+
+use super::definition::{Campaign, Interval};
+use super::store::Known;
+use crate::contrast::{ERROR, Estimate, looks};
+
+/// The points that need no more runs. What is asked of a mean or a ratio is looked at after 6, 8, 12, 18 .. runs alone, with
+/// intervals that hold however often that is.
+pub fn settled(campaign: &Campaign, known: &[Known]) -> Vec<bool> {
+    let Some(interval) = &campaign.stop.interval else { return vec![false; known.len()] };
+    let mut settled = vec![false; known.len()];
+    for (nth, block) in campaign.blocks.iter().enumerate() {
+        match campaign.baseline(nth) {
+            None => block.iter().for_each(|&point| settled[point] = is_narrow(&own(&known[point], interval), interval)),
+            Some(baseline) => {
+                let others = || block.iter().copied().filter(|&point| point != baseline);
+                for point in others() {
+                    settled[point] = is_narrow(&ratios(&known[point], &known[baseline], interval), interval);
+                }
+                // It goes on as long as any of them does.
+                settled[baseline] = others().all(|point| settled[point]);
+            }
+        }
+    }
+    settled
+}
+
+/// Logarithms of a point's own figures, by round.
+fn own(known: &Known, interval: &Interval) -> Vec<f64> {
+    let values = known.done.iter().filter_map(|run| run.values.get(interval.figure).copied().flatten());
+    values.map(f64::ln).collect()
+}
+
+/// Logarithms of the ratios to the baseline's, of rounds that both have.
+fn ratios(known: &Known, baseline: &Known, interval: &Interval) -> Vec<f64> {
+    let value = |run: &super::store::Done| run.values.get(interval.figure).copied().flatten();
+    let ratio = |run: &super::store::Done| {
+        let beside = baseline.done.iter().find(|other| (other.session, other.round) == (run.session, run.round))?;
+        Some((value(run)? / value(beside)?).ln())
+    };
+    known.done.iter().filter_map(ratio).collect()
+}
+
+fn is_narrow(logarithms: &[f64], interval: &Interval) -> bool {
+    if logarithms.iter().any(|value| !value.is_finite()) {
+        return false;
+    }
+    let Some(look) = looks().take_while(|look| *look as usize <= logarithms.len()).last() else { return false };
+    let estimate = Estimate::of(&logarithms[..look as usize], ERROR);
+    estimate.is_some_and(|Estimate { low, high, .. }| ((high - low) / 2.0).exp_m1() <= interval.half_width)
+}

@@ -1,0 +1,392 @@
+//! The store of a study file's runs: each is committed before the next one starts. Its keys are of content, so that stores of
+//! several machines can be joined.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use machine::{Fault, Hertz, Nanoseconds, Probe, Result};
+use rusqlite::{OptionalExtension, Row, params};
+use sha2::{Digest, Sha256};
+
+use super::cause::Failure;
+use super::definition::{Identity, Point};
+use super::results::{Results, Run};
+use crate::axes::Axes;
+use crate::database::{Database, Layout, json, nanoseconds};
+
+pub(super) const LAYOUT: Layout = Layout {
+    number: 1,
+    // "plic".
+    application: 0x706c_6963,
+    tables: "
+CREATE TABLE study (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    digest TEXT NOT NULL,
+    identity TEXT NOT NULL
+);
+-- One process that ran the study.
+CREATE TABLE session (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    host TEXT NOT NULL,
+    boot TEXT NOT NULL,
+    version TEXT NOT NULL,
+    shard TEXT NOT NULL,
+    nodes TEXT NOT NULL,
+    -- Files that were run, with digests of what was in them.
+    programs TEXT NOT NULL,
+    started_ns INTEGER NOT NULL,
+    spent_ns INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE point (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    axes TEXT NOT NULL
+);
+CREATE TABLE run (
+    session INTEGER NOT NULL REFERENCES session(id),
+    point INTEGER NOT NULL REFERENCES point(id),
+    round INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    started_ns INTEGER NOT NULL,
+    elapsed_ns INTEGER NOT NULL,
+    cpu_ns INTEGER,
+    clock_before_hz INTEGER,
+    clock_after_hz INTEGER,
+    probe_before_ps INTEGER,
+    probe_after_ps INTEGER,
+    -- Eight bytes a figure, little end first; no number where it was not read.
+    figures BLOB NOT NULL,
+    PRIMARY KEY (session, point, round, place)
+) WITHOUT ROWID;
+CREATE TABLE failure (
+    session INTEGER NOT NULL REFERENCES session(id),
+    point INTEGER NOT NULL REFERENCES point(id),
+    round INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    started_ns INTEGER NOT NULL,
+    cause TEXT NOT NULL,
+    words TEXT NOT NULL,
+    PRIMARY KEY (session, point, round, place, started_ns)
+) WITHOUT ROWID;
+",
+    changes: &[],
+    what: "study",
+    command: "plimsoll study run",
+};
+
+/// An open store.
+pub struct Store {
+    pub(super) database: Database,
+    pub(super) identity: Identity,
+    /// Of the points that were entered, by their place in the file.
+    rows: Vec<Option<i64>>,
+}
+
+/// One process that runs a study.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    pub host: String,
+    pub boot: String,
+    pub version: String,
+    pub shard: String,
+    /// Of a batch system's allocation.
+    pub nodes: String,
+    pub programs: BTreeMap<String, String>,
+    pub started: Nanoseconds,
+    /// What tells two that started at once on one host from each other.
+    pub process: u32,
+}
+
+impl Session {
+    fn key(&self) -> String {
+        let Session { host, boot, started, process, .. } = self;
+        let digest = Sha256::digest(format!("{host}\0{boot}\0{}\0{process}", started.0));
+        digest[..16].iter().fold("s1-".to_owned(), |key, byte| key + &format!("{byte:02x}"))
+    }
+}
+
+/// One run to keep.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// Its place in the file.
+    pub point: usize,
+    pub round: u32,
+    /// Place within the round.
+    pub place: u32,
+    /// Wall clock at the start, since the Unix epoch.
+    pub started: Nanoseconds,
+    pub outcome: std::result::Result<Outcome, Failure>,
+}
+
+/// What a run gave.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outcome {
+    pub elapsed: Nanoseconds,
+    /// Of all its processes.
+    pub cpu: Option<Nanoseconds>,
+    /// By the study's figures.
+    pub values: Vec<Option<f64>>,
+    /// The effective clock of the first core, before and after.
+    pub clocks: [Option<Hertz>; 2],
+    /// The distance of the first two cores.
+    pub probes: [Option<Probe>; 2],
+    /// What the reader should know, which is not stored.
+    pub note: Option<String>,
+}
+
+/// What is known of a point.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Known {
+    /// Runs that count, in the order of their rounds.
+    pub done: Vec<Done>,
+    /// With their rounds.
+    pub failures: Vec<(u32, Failure)>,
+}
+
+/// A run that counts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Done {
+    /// The session's row.
+    pub session: i64,
+    pub round: u32,
+    pub elapsed: Nanoseconds,
+    pub values: Vec<Option<f64>>,
+}
+
+impl Store {
+    /// Opens the store at `path` to measure into, or makes it.
+    ///
+    /// # Errors
+    /// As [`crate::store::Store::open`]; it holds another study.
+    pub fn open(path: &Path, identity: &Identity) -> Result<Store> {
+        let database = Database::open(path, &LAYOUT)?;
+        database.try_to(|c| {
+            let sql = "INSERT OR IGNORE INTO study (id, digest, identity) VALUES (1, ?1, ?2)";
+            c.execute(sql, params![identity.digest(), json(identity)])
+        })?;
+        let store = Store::of(database)?;
+        match identity.difference(&store.identity) {
+            None => Ok(store),
+            Some(why) => {
+                let next = "give another place with --store FILE: results of one study are never mixed with another's";
+                Err(Fault::new(store.database.subject(), format!("it holds another study: {why}"), next))
+            }
+        }
+    }
+
+    /// Opens a store that must be there, to read it.
+    pub fn read(path: &Path) -> Result<Store> {
+        Store::of(Database::read(path, &LAYOUT)?)
+    }
+
+    fn of(database: Database) -> Result<Store> {
+        let sql = "SELECT identity FROM study";
+        let text: Option<String> = database.try_to(|c| c.query_row(sql, [], |row| row.get(0)).optional())?;
+        let text = text.ok_or_else(|| database.holds_none())?;
+        let identity = database.parse(&text)?;
+        Ok(Store { database, identity, rows: Vec::new() })
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub fn path(&self) -> &Path {
+        self.database.path()
+    }
+
+    /// Adds a session: its row.
+    pub fn begin(&mut self, session: &Session) -> Result<i64> {
+        let Session { host, boot, version, shard, nodes, programs, started, .. } = session;
+        self.database.try_to(|c| {
+            c.execute(
+                "INSERT INTO session (key, host, boot, version, shard, nodes, programs, started_ns)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                params![session.key(), host, boot, version, shard, nodes, json(programs), started.0 as i64],
+            )?;
+            Ok(c.last_insert_rowid())
+        })
+    }
+
+    /// Makes points known whose runs are to be kept.
+    pub fn enter(&mut self, points: &[Point], wanted: &[bool]) -> Result<()> {
+        let mut rows = vec![None; points.len()];
+        self.database.try_to(|c| {
+            let transaction = c.unchecked_transaction()?;
+            let mut add = c.prepare("INSERT OR IGNORE INTO point (key, axes) VALUES (?1, ?2)")?;
+            let mut find = c.prepare("SELECT id FROM point WHERE key = ?1")?;
+            for (nth, point) in points.iter().enumerate().filter(|(nth, _)| wanted[*nth]) {
+                let key = point.axes.key();
+                add.execute(params![key, json(&point.axes)])?;
+                rows[nth] = Some(find.query_row([&key], |row| row.get(0))?);
+            }
+            transaction.commit()
+        })?;
+        self.rows = rows;
+        Ok(())
+    }
+
+    /// Commits runs of points that were entered, and charges the session for them.
+    pub fn keep(&mut self, session: i64, runs: &[Kept], spent: Nanoseconds) -> Result<()> {
+        let clock = |clock: Option<Hertz>| clock.map(|clock| clock.0 as i64);
+        let probe = |probe: Option<Probe>| probe.map(|probe| probe.half_round_trip_ps as i64);
+        self.database.try_to(|c| {
+            let transaction = c.unchecked_transaction()?;
+            for Kept { point, round, place, started, outcome } in runs {
+                let (row, started) = (self.rows.get(*point).copied().flatten(), started.0 as i64);
+                match outcome {
+                    Ok(Outcome { elapsed, cpu, values, clocks, probes, .. }) => c
+                        .prepare_cached("INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)")?
+                        .execute(params![
+                            session,
+                            row,
+                            round,
+                            place,
+                            started,
+                            elapsed.0 as i64,
+                            cpu.map(|cpu| cpu.0 as i64),
+                            clock(clocks[0]),
+                            clock(clocks[1]),
+                            probe(probes[0]),
+                            probe(probes[1]),
+                            packed(values),
+                        ])?,
+                    Err(Failure { cause, words }) => c
+                        .prepare_cached("INSERT OR REPLACE INTO failure VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+                        .execute(params![session, row, round, place, started, cause.to_string(), words])?,
+                };
+            }
+            c.prepare_cached("UPDATE session SET spent_ns = spent_ns + ?2 WHERE id = ?1")?
+                .execute(params![session, spent.0 as i64])?;
+            transaction.commit()
+        })
+    }
+
+    /// What is known of points, by their place in the file.
+    pub fn known(&self, points: &[Point]) -> Result<Vec<Known>> {
+        let mut known = vec![Known::default(); points.len()];
+        let keys: HashMap<String, usize> = points.iter().enumerate().map(|(at, of)| (of.axes.key(), at)).collect();
+        let place: HashMap<i64, usize> = self.database.try_to(|c| {
+            let mut rows = c.prepare("SELECT id, key FROM point")?;
+            let rows = rows.query_map([], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
+            rows.filter_map(|row| row.map(|(id, key)| Some((id, *keys.get(&key)?))).transpose()).collect()
+        })?;
+        self.database.try_to(|c| {
+            let mut rows =
+                c.prepare("SELECT point, session, round, elapsed_ns, figures FROM run ORDER BY round, started_ns")?;
+            let mut rows = rows.query([])?;
+            while let Some(row) = rows.next()? {
+                let Some(&at) = place.get(&row.get(0)?) else { continue };
+                let values = unpacked(row.get_ref(4)?.as_blob()?);
+                let (session, round) = (row.get(1)?, row.get(2)?);
+                known[at].done.push(Done { session, round, elapsed: nanoseconds(row.get(3)?), values });
+            }
+            let mut rows = c.prepare("SELECT point, cause, words, round FROM failure ORDER BY started_ns")?;
+            let mut rows = rows.query([])?;
+            while let Some(row) = rows.next()? {
+                let Some(&at) = place.get(&row.get(0)?) else { continue };
+                if let Ok(cause) = row.get::<_, String>(1)?.parse() {
+                    known[at].failures.push((row.get(3)?, Failure { cause, words: row.get(2)? }));
+                }
+            }
+            Ok(())
+        })?;
+        Ok(known)
+    }
+
+    /// Time that all sessions took.
+    pub fn spent(&self) -> Result<Nanoseconds> {
+        let sql = "SELECT coalesce(sum(spent_ns), 0) FROM session";
+        self.database.try_to(|c| c.query_row(sql, [], |row| Ok(nanoseconds(row.get(0)?))))
+    }
+
+    /// Files that were run on a host, with digests of what was in them when they last were.
+    pub fn programs(&self, host: &str) -> Result<BTreeMap<String, String>> {
+        let sql = "SELECT programs FROM session WHERE host = ?1 ORDER BY started_ns";
+        let texts: Vec<String> = self.database.try_to(|c| {
+            let mut rows = c.prepare(sql)?;
+            rows.query_map([host], |row| row.get(0))?.collect()
+        })?;
+        let mut all = BTreeMap::new();
+        for text in texts {
+            all.extend(self.database.parse::<BTreeMap<String, String>>(&text)?);
+        }
+        Ok(all)
+    }
+
+    /// All runs, in an order that is the same whatever the order in which stores were joined.
+    pub fn results(&self) -> Result<Results> {
+        let mut results = Results { figures: self.identity.figures.clone(), ..Results::default() };
+        let stored: Vec<(i64, String)> = self.database.try_to(|c| {
+            let mut rows = c.prepare("SELECT id, axes FROM point")?;
+            rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        })?;
+        let mut points: Vec<(Axes, i64)> =
+            stored.into_iter().map(|(id, axes)| Ok((self.database.parse(&axes)?, id))).collect::<Result<_>>()?;
+        points.sort();
+        let place: HashMap<i64, u32> = points.iter().zip(0..).map(|((_, id), at)| (*id, at)).collect();
+        results.points = points.into_iter().map(|(axes, _)| axes).collect();
+        results.simulated = results.points.iter().map(|axes| self.identity.is_simulated(axes)).collect();
+        let sessions: Vec<(i64, String)> = self.database.try_to(|c| {
+            let mut rows = c.prepare("SELECT id, host FROM session ORDER BY host, started_ns, key")?;
+            rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        })?;
+        results.hosts = sessions.iter().map(|(_, host)| host.clone()).collect();
+        results.hosts.dedup();
+        self.database.try_to(|c| {
+            let columns =
+                "SELECT point, round, started_ns, elapsed_ns, figures, clock_before_hz, clock_after_hz, place";
+            let mut runs = c.prepare(&format!("{columns} FROM run WHERE session = ?1"))?;
+            let mut failures =
+                c.prepare("SELECT point, cause, words FROM failure WHERE session = ?1 ORDER BY started_ns")?;
+            // What was run before and after an interruption did not meet the same machine.
+            let (mut first, mut of) = (0, "");
+            for (session, host) in &sessions {
+                if of != host {
+                    (first, of) = (0, host);
+                }
+                let host = results.hosts.iter().position(|name| name == host).unwrap_or(0) as u32;
+                let mut found: Vec<(u32, Run)> = runs
+                    .query_map([session], |row| Ok((row.get(7)?, read_run(row, &place, host, first)?)))?
+                    .collect::<rusqlite::Result<_>>()?;
+                found.sort_by_key(|(nth, run)| (run.round, *nth, run.point));
+                first = found.last().map_or(first, |(_, run)| run.round + 1);
+                results.runs.extend(found.into_iter().map(|(_, run)| run));
+                let found = failures.query_map([session], |row| {
+                    let point = place.get(&row.get(0)?).copied().unwrap_or(0);
+                    Ok((point, format!("{}: {}", row.get::<_, String>(1)?, row.get::<_, String>(2)?)))
+                })?;
+                results.failures.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
+            }
+            Ok(())
+        })?;
+        Ok(results)
+    }
+}
+
+fn read_run(row: &Row, place: &HashMap<i64, u32>, host: u32, first: u32) -> rusqlite::Result<Run> {
+    let clock = |at| -> rusqlite::Result<Option<i64>> { row.get(at) };
+    let clock = match (clock(5)?, clock(6)?) {
+        (Some(before), Some(after)) => Some((before + after) / 2),
+        (one, other) => one.or(other),
+    };
+    Ok(Run {
+        point: place.get(&row.get(0)?).copied().unwrap_or(0),
+        host,
+        round: first + row.get::<_, u32>(1)?,
+        started: nanoseconds(row.get(2)?),
+        elapsed: nanoseconds(row.get(3)?),
+        values: unpacked(row.get_ref(4)?.as_blob()?),
+        clock: clock.map(|clock| Hertz(clock as u64)),
+    })
+}
+
+fn packed(values: &[Option<f64>]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.unwrap_or(f64::NAN).to_le_bytes()).collect()
+}
+
+fn unpacked(bytes: &[u8]) -> Vec<Option<f64>> {
+    let (values, _) = bytes.as_chunks::<8>();
+    values.iter().map(|bytes| Some(f64::from_le_bytes(*bytes)).filter(|value| !value.is_nan())).collect()
+}

@@ -1,0 +1,170 @@
+//! Job arrays of Slurm: their scripts ([`script`]), where they may run ([`partition`]), what became of their tasks ([`tasks`]).
+//! Slurm's own commands are called, as its users do.
+
+pub mod clock;
+pub mod partition;
+pub mod record;
+pub mod script;
+pub mod tasks;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use machine::{Fault, Result};
+
+use self::partition::Partition;
+use self::tasks::Task;
+use crate::program;
+
+/// The commands of a Slurm.
+#[derive(Debug, Clone)]
+pub struct Slurm {
+    sbatch: PathBuf,
+    squeue: PathBuf,
+    scontrol: PathBuf,
+}
+
+impl Slurm {
+    /// By PATH.
+    ///
+    /// # Errors
+    /// One of them is not there.
+    pub fn find() -> Result<Slurm> {
+        let find = |name: &str| {
+            program::find(name.as_ref()).map_err(|fault| {
+                let next =
+                    "run it on a login node of the cluster, or add Slurm's commands to PATH (`module load slurm`)";
+                Fault::new(format!("Slurm's {name}"), fault.cause().to_owned(), next)
+            })
+        };
+        Ok(Slurm { sbatch: find("sbatch")?, squeue: find("squeue")?, scontrol: find("scontrol")? })
+    }
+
+    /// # Errors
+    /// Slurm does not answer.
+    pub fn partitions(&self) -> Result<Vec<Partition>> {
+        Ok(partition::read(&said(&self.scontrol, &["--oneliner", "show", "partition"])?))
+    }
+
+    /// The highest place that a task of an array may have is one less.
+    ///
+    /// # Errors
+    /// Slurm does not answer.
+    pub fn most_tasks(&self) -> Result<u32> {
+        let text = said(&self.scontrol, &["show", "config"])?;
+        Ok(most_tasks(&text))
+    }
+
+    /// Submits a script, to start when what `after` says has come: the job's number.
+    ///
+    /// # Errors
+    /// Slurm refuses it, with the reason.
+    pub fn submit(&self, script: &Path, after: Option<&str>) -> Result<u32> {
+        let dependency = after.map(|after| format!("--dependency={after}"));
+        let words = ["--parsable"].into_iter().chain(dependency.as_deref()).map(OsStr::new);
+        let words: Vec<&OsStr> = words.chain([script.as_os_str()]).collect();
+        let answer = said(&self.sbatch, &words)?;
+        job_of(&answer).ok_or_else(|| {
+            let cause = format!("it answers '{}', which has no number of a job", answer.trim());
+            Fault::new("sbatch", cause, "see with `squeue` whether it took the job, and report this as a defect")
+        })
+    }
+
+    /// The tasks of jobs called `name` that are still to end.
+    ///
+    /// # Errors
+    /// Slurm does not answer.
+    pub fn active(&self, name: &str) -> Result<Vec<Task>> {
+        let words = ["--noheader", "--array", "--format", tasks::FORMAT, "--name", name];
+        Ok(tasks::active(&said(&self.squeue, &words)?))
+    }
+
+    /// The tasks of an array that ended, as long as Slurm remembers.
+    pub fn ended(&self, job: u32) -> Vec<Task> {
+        said(&self.scontrol, &["--oneliner", "show", "job", &job.to_string()])
+            .map_or_else(|_| Vec::new(), |text| tasks::ended(&text))
+    }
+}
+
+/// As Slurm has it where its configuration says nothing.
+const MOST_TASKS: u32 = 1001;
+
+fn most_tasks(text: &str) -> u32 {
+    let value = text.lines().find_map(|line| line.strip_prefix("MaxArraySize")?.split_once('='));
+    value.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(MOST_TASKS)
+}
+
+/// `17`, or `17;cluster`.
+fn job_of(answer: &str) -> Option<u32> {
+    answer.lines().last()?.split(';').next()?.trim().parse().ok()
+}
+
+/// `key=value` of a line of words, the first of that key.
+fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    line.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+}
+
+/// What it printed.
+fn said(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<String> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let output = Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| Fault::because(&name, error, "check that Slurm is whole: `sinfo`"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(refused(&name, &said, &output.status.to_string()))
+}
+
+/// What to do about what Slurm says.
+const ADVICE: [(&str, &str); 8] = [
+    ("contact slurm controller", "see with `sinfo` whether Slurm is up, and submit again"),
+    ("time limit", "name shorter chunks (--chunk-time), or another --partition"),
+    ("Invalid account", "name the account after the file: -- --account=NAME"),
+    ("Invalid qos", "name the quality of service after the file: -- --qos=NAME"),
+    ("job submit limit", "submit fewer chunks at a time: --chunks N"),
+    ("AssocMaxSubmitJobLimit", "submit fewer chunks at a time: --chunks N"),
+    ("node configuration is not available", "choose another --partition, or fewer nodes in the file"),
+    ("array specification", "submit fewer chunks: --chunks N"),
+];
+
+fn refused(name: &str, said: &str, status: &str) -> Fault {
+    let line = |line: &str| {
+        let line = line.trim();
+        let line = line.strip_prefix(&format!("{name}: ")).unwrap_or(line);
+        line.strip_prefix("error: ").unwrap_or(line).to_owned()
+    };
+    let lines: Vec<String> = said.lines().map(line).filter(|line| !line.is_empty()).collect();
+    let cause = if lines.is_empty() { format!("it ended with {status}") } else { lines.join("; ") };
+    let advice = ADVICE.iter().find(|(sign, _)| cause.to_lowercase().contains(&sign.to_lowercase()));
+    let next = advice.map_or("see with `sinfo` and `squeue` what the cluster takes", |(_, next)| next);
+    Fault::new(name, cause, next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_jobs_and_of_tasks_are_read() {
+        assert_eq!(job_of("17\n"), Some(17));
+        assert_eq!(job_of("17;north\n"), Some(17));
+        assert_eq!(job_of("Submitted batch job\n"), None);
+        assert_eq!(most_tasks("MaxArraySize            = 500\nX = 1\n"), 500);
+        assert_eq!(most_tasks(""), MOST_TASKS);
+    }
+
+    #[test]
+    fn what_slurm_refuses_is_told_with_a_next_step() {
+        let said = "sbatch: error: Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)\n";
+        let fault = refused("sbatch", said, "exit status: 1").to_string();
+        assert!(fault.starts_with("sbatch: Batch job submission failed: Requested time limit is invalid"), "{fault}");
+        assert!(fault.contains("--chunk-time"), "{fault}");
+        let fault = refused("sbatch", "", "exit status: 1").to_string();
+        assert!(fault.contains("it ended with exit status: 1"), "{fault}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Clocks set by the batch system: `srun --cpu-freq`, which Slurm permits to users who may not write cpufreq themselves.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use linux::clock_setting::{no_cpufreq, permitted};
+use machine::{Fault, Hertz, Result};
+
+/// What of clocks a cluster's configuration says: `scontrol show config`.
+const SETTINGS: [&str; 2] = ["CpuFreqDef", "CpuFreqGovernors"];
+
+/// The job that this process is in, where it is one of Slurm.
+pub fn job() -> Option<String> {
+    std::env::var("SLURM_JOB_ID").ok().filter(|job| !job.is_empty())
+}
+
+/// How a clock can be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    Cpufreq,
+    /// By a step of this job.
+    Step {
+        job: String,
+    },
+}
+
+/// How clocks of the machine below `root` can be set by this process.
+///
+/// # Errors
+/// They cannot.
+pub fn way(root: &Path) -> Result<Way> {
+    let may = permitted(root);
+    if may == Some(true) || root != Path::new("/") {
+        return Ok(Way::Cpufreq);
+    }
+    // Slurm sets clocks by cpufreq too: of a node that lacks it nothing can be expected.
+    let here = std::env::var_os("SLURMD_NODENAME").is_some();
+    match (may, job()) {
+        (None, Some(_)) if here => Err(no_cpufreq()),
+        (_, Some(job)) => Ok(Way::Step { job }),
+        (None, None) => Err(no_cpufreq()),
+        (Some(_), None) => Err(Fault::new(
+            "clocks",
+            "cpufreq may not be written by this user",
+            "run as root, or inside a Slurm job; else stretch protocol work: --dilate K",
+        )),
+    }
+}
+
+/// `CpuFreqDef = Unknown`: a line for each setting; why there is none, where Slurm does not tell.
+pub fn limits() -> Vec<String> {
+    let said = Command::new("scontrol").args(["show", "config"]).stdin(Stdio::null()).output();
+    match said {
+        Ok(output) if output.status.success() => of_config(&String::from_utf8_lossy(&output.stdout)),
+        Ok(output) => vec![format!("scontrol show config ended with {}: Slurm's limits are not known", output.status)],
+        Err(error) => vec![format!("scontrol: {error}: Slurm's limits are not known")],
+    }
+}
+
+fn of_config(text: &str) -> Vec<String> {
+    let value = |line: &str| {
+        let (name, value) = line.split_once('=')?;
+        SETTINGS.contains(&name.trim()).then(|| format!("Slurm: {} = {}", name.trim(), value.trim()))
+    };
+    text.lines().filter_map(value).collect()
+}
+
+/// Runs `words` on this node as a step of the job whose cores have the clock, between `verifier`, which holds it against the
+/// effective one.
+pub fn step(clock: Hertz, verifier: &Path, held: bool, words: &[OsString]) -> Command {
+    let kilohertz = clock.0 / 1000;
+    let mut srun = Command::new("srun");
+    srun.arg(format!("--cpu-freq={kilohertz}-{kilohertz}")).args(["--nodes=1", "--ntasks=1", "--overlap"]);
+    if let Ok(node) = std::env::var("SLURMD_NODENAME") {
+        srun.arg(format!("--nodelist={node}"));
+    }
+    if let Ok(cores) = std::env::var("SLURM_CPUS_ON_NODE") {
+        srun.arg(format!("--cpus-per-task={cores}"));
+    }
+    srun.arg(verifier).args(["clock", &format!("{kilohertz}kHz"), "--verify"]);
+    srun.args(held.then_some("--held")).arg("--").args(words);
+    srun
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_told_as_the_configuration_has_them() {
+        let text = "CommunicationParameters = (null)\nCpuFreqDef              = Unknown\nCpuFreqGovernors        = OnDemand,Performance,UserSpace\nCredType = x\n";
+        let told = of_config(text);
+        assert_eq!(told, ["Slurm: CpuFreqDef = Unknown", "Slurm: CpuFreqGovernors = OnDemand,Performance,UserSpace"]);
+    }
+
+    #[test]
+    fn a_step_has_the_clock_and_what_verifies_it() {
+        let step = step(Hertz(1_900_000_000), Path::new("/p"), true, &["a".into(), "b c".into()]);
+        let words: Vec<_> = step.get_args().map(|word| word.to_str().unwrap()).collect();
+        assert_eq!(words[0], "--cpu-freq=1900000-1900000");
+        assert_eq!(words[words.len() - 8..], ["/p", "clock", "1900000kHz", "--verify", "--held", "--", "a", "b c"]);
+    }
+}

@@ -1,0 +1,63 @@
+//! A file of the kernel that is read again and again.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+
+/// No number with its unit and time is longer.
+const LONGEST: usize = 128;
+
+/// Held open, since opening costs more than reading.
+#[derive(Debug)]
+pub struct Held {
+    path: PathBuf,
+    file: Option<File>,
+    text: [u8; LONGEST],
+}
+
+impl Held {
+    pub fn new(path: PathBuf) -> Held {
+        Held { path, file: None, text: [0; LONGEST] }
+    }
+
+    /// Its text now. One that went away is looked for again.
+    pub fn read(&mut self) -> Result<&str, String> {
+        match self.length() {
+            Ok(length) => match std::str::from_utf8(&self.text[..length]) {
+                Ok(text) => Ok(text.trim()),
+                Err(_) => Err(format!("{} holds no text", self.path.display())),
+            },
+            Err(error) => {
+                self.file = None;
+                Err(format!("{}: {error}", self.path.display()))
+            }
+        }
+    }
+
+    fn length(&mut self) -> io::Result<usize> {
+        // sysfs tells that a device went by an error; a plain file by having no name any more.
+        if let Some(file) = &self.file
+            && file.metadata()?.nlink() == 0
+        {
+            self.file = None;
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(File::open(&self.path)?),
+        };
+        file.read_at(&mut self.text, 0)
+    }
+
+    /// Its first word as a number.
+    pub fn number(&mut self) -> Result<u64, String> {
+        let word = self.read()?.split_whitespace().next().unwrap_or_default();
+        match word.parse() {
+            Ok(number) => Ok(number),
+            Err(_) => {
+                let word = word.to_owned();
+                Err(format!("{} holds '{word}', which is no number", self.path.display()))
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Reading power: whatever this user may read, with times of CLOCK_MONOTONIC.
+//!
+//! A [`Source`] is what is asked for, a [`Reader`] what reads its sensors, a [`Meter`] reads all of them in the background
+//! and says what was drawn between two moments. Sensors are files (powercap, hwmon, Cray), or a command that is run again
+//! and again (`nvidia-smi`, Slurm's, the user's), or a file that something else writes.
+
+mod command;
+mod csv;
+mod files;
+mod held;
+mod load;
+mod meter;
+mod nvidia;
+mod reader;
+mod slurm;
+mod source;
+mod spawn;
+#[cfg(test)]
+mod tests;
+mod told;
+
+pub use files::Files;
+pub use load::{Pattern, load};
+pub use meter::{Meter, Settings};
+pub use reader::{Look, Reader};
+pub use source::{Kind, Listing, Source};
+pub use told::{Column, Format, TimeFormat, Unit};

@@ -1,0 +1,257 @@
+//! Several programs at one hook: they become functions of a dispatcher, in one program that the kernel verifies and
+//! compiles whole. A stage costs a call; no trampoline, map of programs or file is needed, as the kernel's own way to put a
+//! program into the place of another's function (type `EXT`) would. What is attached is replaced at once, by the link.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::sync::Arc;
+
+use aya_obj::generated::bpf_insn;
+use machine::{Fault, Nanoseconds, Result, XdpMode};
+
+use super::attachment::{self, Attachment};
+use super::debug::{self, Debug};
+use super::interface::{Attached, Interface};
+use super::map::Map;
+use super::object::{self, Code, Loader, Object, TAKES_FRAGMENTS};
+use super::program::{Program, ProgramKind, Runs};
+
+/// The most programs at one hook: `STAGES` of `dispatcher.c`.
+pub const MOST_STAGES: usize = 10;
+/// What a program at a hook may return, from 0.
+pub const VERDICTS: [&str; 5] = ["ABORTED", "DROP", "PASS", "TX", "REDIRECT"];
+/// One run of so many is timed, and of a core's first runs each of so many, by three looks at the clock.
+pub const TIMED_OF: u32 = 64;
+
+/// A program of a chain.
+#[derive(Debug, Clone, Copy)]
+pub struct Stage<'a> {
+    pub object: &'a Object,
+    pub program: &'a str,
+    /// Which of the counters are its, below [`MOST_STAGES`]; no other's.
+    pub place: usize,
+    /// Verdicts after which the next stage runs, a bit each; what the last one returns is carried out.
+    pub chains: u32,
+}
+
+/// What was counted of one place since the chain was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub runs: u64,
+    /// Of the runs that were timed.
+    pub timed: Runs,
+    /// Runs by their verdicts.
+    pub verdicts: [u64; VERDICTS.len()],
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Counts;
+
+    fn sub(self, other: Counts) -> Counts {
+        Counts {
+            runs: self.runs - other.runs,
+            timed: Runs {
+                count: self.timed.count - other.timed.count,
+                time: Nanoseconds(self.timed.time.0 - other.timed.time.0),
+            },
+            verdicts: std::array::from_fn(|n| self.verdicts[n] - other.verdicts[n]),
+        }
+    }
+}
+
+/// The programs at one interface's hook. They are attached while this lives, and not a moment longer.
+#[derive(Debug)]
+pub struct Chain {
+    interface: Arc<Interface>,
+    mode: XdpMode,
+    counts: Option<Map>,
+    running: Option<(Attachment, Program)>,
+}
+
+impl Chain {
+    /// Nothing is attached yet.
+    pub fn new(interface: Arc<Interface>, mode: XdpMode) -> Chain {
+        Chain { interface, mode, counts: None, running: None }
+    }
+
+    /// How many programs a hook in this mode takes: a NIC gets one, as it is.
+    pub fn most(mode: XdpMode) -> usize {
+        if mode == XdpMode::Hardware { 1 } else { MOST_STAGES }
+    }
+
+    /// Puts these into the place of what the chain had, in their order. Every frame is handled by the old ones or by the
+    /// new ones. On a fault the old ones stay.
+    pub fn set(&mut self, stages: &[Stage]) -> Result<()> {
+        if stages.is_empty() {
+            self.running = None;
+            return Ok(());
+        }
+        if stages.len() > Chain::most(self.mode) {
+            let cause = format!("{} programs are more than the {} of a hook", stages.len(), Chain::most(self.mode));
+            return Err(Fault::new(format!("interface {}", self.interface.name()), cause, "place one elsewhere"));
+        }
+        if self.mode == XdpMode::Hardware {
+            let program = stages[0].object.program(stages[0].program)?.again()?;
+            self.running = None;
+            let attachment = Attachment::new(&program, &self.interface, self.mode)?;
+            self.running = Some((attachment, program));
+            return Ok(());
+        }
+        let program = self.link(stages)?;
+        match &mut self.running {
+            Some((attachment, before)) => {
+                attachment.replace(before, &program, &self.interface)?;
+                *before = program;
+            }
+            None => {
+                let attachment = Attachment::new(&program, &self.interface, self.mode)?;
+                self.running = Some((attachment, program));
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, stages: &[Stage]) -> Result<Program> {
+        let (program, counts) = link(stages, TIMED_OF, self.counts.as_ref())?;
+        self.counts = Some(counts);
+        Ok(program)
+    }
+
+    /// Whether something is attached.
+    pub fn is_empty(&self) -> bool {
+        self.running.is_none()
+    }
+
+    /// A fault, naming them, where other programs than the chain's are attached.
+    pub fn check_alone(&self) -> Result<()> {
+        match self.running {
+            None => attachment::vacant(&self.interface),
+            Some(_) => self.prove().map(drop),
+        }
+    }
+
+    /// What the kernel says is attached, which is this; `None` where there are no stages.
+    pub fn prove(&self) -> Result<Option<Attached>> {
+        self.running.as_ref().map(|(attachment, _)| attachment.prove(&self.interface)).transpose()
+    }
+
+    /// `None` where a NIC counts, or does not.
+    pub fn counts(&self, place: usize) -> Result<Option<Counts>> {
+        self.counts.as_ref().map(|counts| counted(counts, place)).transpose()
+    }
+}
+
+/// Links bodies into one program, which is not attached, with the map of its counters. One of `timed_of` runs, a power of
+/// two, is timed.
+pub fn link(stages: &[Stage], timed_of: u32, counts: Option<&Map>) -> Result<(Program, Map)> {
+    let code = super::built("dispatcher of a hook", bpf::DISPATCHER)?;
+    let words = |value: &dyn Fn(&Stage) -> u32| {
+        let filled = stages.iter().map(value).chain(std::iter::repeat(0)).take(MOST_STAGES);
+        filled.flat_map(u32::to_ne_bytes).collect::<Vec<u8>>()
+    };
+    let mut loader = Loader::new("dispatcher", code)
+        .variable("COUNT", &(stages.len() as u32).to_ne_bytes())
+        .variable("PLACES", &words(&|stage| stage.place as u32))
+        .variable("CHAINS", &words(&|stage| stage.chains))
+        .variable("BETWEEN", &(timed_of - 1).to_ne_bytes());
+    if let Some(counts) = counts {
+        loader = loader.map("COUNTS", counts);
+    }
+    let dispatcher = loader.load()?;
+    let subject = || {
+        let names: Vec<&str> = stages.iter().map(|stage| stage.object.name()).collect();
+        format!("programs {} at one hook", names.join(", "))
+    };
+    let bad = |cause| Fault::new(subject(), cause, "compile each with `clang -target bpf -O2 -g`");
+    let (code, debug) = linked(&dispatcher, stages, &bad)?;
+    let debug = object::describe(&debug).map_err(|error| {
+        super::refused(subject(), format!("{}: {error}", object::NO_DEBUG), &error, "use Linux 5.6 or newer")
+    })?;
+    let descriptor = object::verify(&subject(), PROGRAM, (ProgramKind::Xdp, 0), &code, Some(&debug))?;
+    let fault = |error| Fault::because(subject(), error, "raise the limit of descriptors");
+    Ok((Program::new(PROGRAM, ProgramKind::Xdp, descriptor)?, dispatcher.map("COUNTS")?.again().map_err(fault)?))
+}
+
+/// What the attached program is called.
+const PROGRAM: &str = "plimsoll";
+
+/// A call of a function of the same program.
+fn callee(at: usize, instruction: &bpf_insn) -> Option<usize> {
+    let is_call = instruction.code == 0x85 && instruction.src_reg() == 1;
+    is_call.then(|| (at as i64 + 1 + i64::from(instruction.imm)) as usize)
+}
+
+/// The dispatcher's own instructions, then the bodies, each with the functions that it calls; and what describes them. A
+/// body is verified by itself, since its function is global.
+fn linked(dispatcher: &Object, stages: &[Stage], bad: &dyn Fn(String) -> Fault) -> Result<(Code, Vec<u8>)> {
+    let main = dispatcher.code("dispatcher")?;
+    let names = debug::functions(dispatcher.debug()).map_err(bad)?;
+    let stages_of: BTreeMap<usize, usize> = (main.function.func_info.func_info.iter())
+        .filter_map(|about| {
+            let stage = names.get(&about.type_id)?.strip_prefix("stage_")?.parse().ok()?;
+            Some((about.insn_off as usize, stage))
+        })
+        .collect();
+    let own = *stages_of.keys().next().ok_or_else(|| bad("the dispatcher has no stages".into()))?;
+
+    let mut debug = Debug::new();
+    debug.add(dispatcher.debug()).map_err(bad)?;
+    let mut function = main.function.clone();
+    function.instructions.truncate(own);
+    function.func_info.func_info.retain(|about| (about.insn_off as usize) < own);
+    // Lines are for all functions or none; faults of a body are told where it is loaded alone.
+    function.line_info_rec_size = 0;
+    let (mut license, mut flags) = (main.license.clone(), TAKES_FRAGMENTS);
+    let mut begins = Vec::new();
+    for stage in stages {
+        let begin = function.instructions.len();
+        begins.push(begin);
+        let body = stage.object.code(stage.program)?;
+        let types = debug.add(stage.object.debug()).map_err(bad)?;
+        function.instructions.extend(&body.function.instructions);
+        if body.function.func_info.func_info.is_empty() {
+            return Err(bad(format!("{} does not describe its functions", stage.object.name())));
+        }
+        function.func_info.func_info.extend(body.function.func_info.func_info.iter().map(|about| {
+            let mut about = *about;
+            about.insn_off += begin as u32;
+            about.type_id += types;
+            about
+        }));
+        flags &= body.flags;
+        if !is_compatible_with_gpl(&body.license) {
+            license = body.license.clone();
+        }
+    }
+    for at in 0..own {
+        let Some(stage) = callee(at, &function.instructions[at]).and_then(|to| stages_of.get(&to)) else { continue };
+        // Of stages that are not filled no call is reached, but each must lead somewhere.
+        let to = begins.get(*stage).copied().unwrap_or(begins[0]);
+        function.instructions[at].imm = (to as i64 - at as i64 - 1) as i32;
+    }
+    Ok((Code { function, license, flags }, debug.bytes()))
+}
+
+/// As the kernel's `license_is_gpl_compatible`.
+fn is_compatible_with_gpl(license: &CString) -> bool {
+    ["GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"]
+        .iter()
+        .any(|known| license.as_bytes() == known.as_bytes())
+}
+
+/// Words of one place in a value of `COUNTS`.
+const WORDS: usize = 3 + 8;
+
+/// The sum over all cores.
+pub fn counted(counts: &Map, place: usize) -> Result<Counts> {
+    let fault = |error| Fault::because("counters of a hook", error, "run as root, or with CAP_BPF");
+    let mut sum = Counts::default();
+    for (_, words) in counts.of_all_cores(0).map_err(fault)? {
+        let Some(words) = words.get(place * WORDS..(place + 1) * WORDS) else { continue };
+        sum.runs += words[0];
+        sum.timed.count += words[1];
+        sum.timed.time.0 += words[2];
+        sum.verdicts.iter_mut().zip(&words[3..]).for_each(|(sum, runs)| *sum += runs);
+    }
+    Ok(sum)
+}

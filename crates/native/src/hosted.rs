@@ -1,0 +1,413 @@
+//! The host's side of one instance.
+
+use std::ffi::c_void;
+
+use machine::{Fault, Result};
+use offcode::{Activity, ChannelId, Context, Guid, Incoming, Offcode, Refusal, State};
+
+use crate::library::Functions;
+use crate::table::{Host, HostTable, Sink, Slice, written};
+use crate::{VERSION, outcome};
+
+/// An instance of a library's offcode. After a panic it is not called any more: [`Offcode::failure`] says why.
+pub(crate) struct Hosted {
+    functions: &'static Functions,
+    interfaces: Vec<Guid>,
+    /// Of the library; nothing where it was not made.
+    instance: *mut c_void,
+    /// What the library said in the last call.
+    said: Vec<u8>,
+    failure: Option<Fault>,
+}
+
+// SAFETY: the instance is of a type that is `Offcode`, hence `Send`, and is called through `&mut self` alone.
+unsafe impl Send for Hosted {}
+
+impl Hosted {
+    pub fn new(functions: &'static Functions, interfaces: Vec<Guid>) -> Hosted {
+        let mut said = Vec::new();
+        // SAFETY: a function of the library's table, called as the table says.
+        let instance = unsafe { (functions.new)(Sink::of(&mut said)) };
+        let failure = instance.is_null().then(|| panicked(&said));
+        Hosted { functions, interfaces, instance, said, failure }
+    }
+
+    /// Calls into the library unless it has panicked. `work` gets the instance, which is there.
+    #[inline]
+    fn enter(
+        &mut self,
+        context: &mut dyn Context,
+        work: impl FnOnce(&Functions, *mut c_void, Host<'_>, Sink<'_>) -> u32,
+    ) -> u32 {
+        if self.failure.is_some() {
+            return outcome::PANICKED;
+        }
+        self.said.clear();
+        let mut context = context;
+        let host = Host { table: &HOST, context: std::ptr::from_mut(&mut context).cast() };
+        let outcome = work(self.functions, self.instance, host, Sink::of(&mut self.said));
+        if outcome == outcome::PANICKED {
+            self.failure = Some(panicked(&self.said));
+        }
+        outcome
+    }
+
+    fn phase(&mut self, outcome: u32) -> Result<()> {
+        match (outcome, &self.failure) {
+            (_, Some(failure)) => Err(Fault::new(failure.subject(), failure.cause(), failure.next())),
+            (outcome::REFUSED, None) => Err(fault_of(&self.said)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A fault, whose parts a library tells with zero bytes between them.
+fn fault_of(told: &[u8]) -> Fault {
+    let text = String::from_utf8_lossy(told);
+    let mut parts = text.splitn(3, '\0');
+    let mut part = |otherwise: &str| parts.next().filter(|part| !part.is_empty()).unwrap_or(otherwise).to_owned();
+    Fault::new(part("native body"), part("it refuses"), part("see what the offcode says"))
+}
+
+/// Of a library whose table has no functions for it.
+fn stateless() -> Fault {
+    Fault::new("native body", "it was built without save and restore", "build it anew: plimsoll offcode build")
+}
+
+fn panicked(said: &[u8]) -> Fault {
+    let cause = format!("it panicked: {}", String::from_utf8_lossy(said));
+    Fault::new("native body", cause, "mend the offcode")
+}
+
+impl Drop for Hosted {
+    fn drop(&mut self) {
+        if !self.instance.is_null() {
+            // SAFETY: it comes from this library's `new` and is not used again.
+            unsafe { (self.functions.delete)(self.instance) };
+        }
+    }
+}
+
+impl Offcode for Hosted {
+    fn interfaces(&self) -> &[Guid] {
+        &self.interfaces
+    }
+
+    fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
+        // SAFETY: here and below: functions of the library's table, called as the table says, one at a time.
+        let outcome = self.enter(context, |f, instance, host, sink| unsafe { (f.initialize)(instance, host, sink) });
+        self.phase(outcome)
+    }
+
+    fn start(&mut self, context: &mut dyn Context) -> Result<()> {
+        // SAFETY: as in `initialize`.
+        let outcome = self.enter(context, |f, instance, host, sink| unsafe { (f.start)(instance, host, sink) });
+        self.phase(outcome)
+    }
+
+    #[inline]
+    fn call(&mut self, call: Incoming<'_>, reply: &mut Vec<u8>, context: &mut dyn Context) -> Result<(), Refusal> {
+        let Incoming { interface, method, arguments } = call;
+        // SAFETY: as in `initialize`.
+        let outcome = self.enter(context, |f, instance, host, sink| unsafe {
+            (f.call)(instance, host, interface, u32::from(method), Slice::of(arguments), sink)
+        });
+        match (outcome, &self.failure) {
+            (_, Some(failure)) => Err(Refusal(failure.to_string())),
+            (outcome::DONE, None) => {
+                reply.extend_from_slice(&self.said);
+                Ok(())
+            }
+            _ => Err(Refusal(String::from_utf8_lossy(&self.said).into_owned())),
+        }
+    }
+
+    fn answered(&mut self, channel: ChannelId, id: u32, result: Result<&[u8], &Refusal>, context: &mut dyn Context) {
+        let (carried_out, bytes) = match result {
+            Ok(bytes) => (1, bytes),
+            Err(refusal) => (0, refusal.0.as_bytes()),
+        };
+        // SAFETY: as in `initialize`.
+        self.enter(context, |f, instance, host, sink| unsafe {
+            (f.answered)(instance, host, channel.0, id, carried_out, Slice::of(bytes), sink)
+        });
+    }
+
+    fn attached(&mut self, channel: ChannelId, name: &str, context: &mut dyn Context) {
+        // SAFETY: as in `initialize`.
+        self.enter(context, |f, instance, host, sink| unsafe {
+            (f.attached)(instance, host, channel.0, Slice::of(name.as_bytes()), sink)
+        });
+    }
+
+    #[inline]
+    fn message(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context) {
+        // SAFETY: as in `initialize`.
+        self.enter(context, |f, instance, host, sink| unsafe {
+            (f.message)(instance, host, channel.0, Slice::of(message), sink)
+        });
+    }
+
+    #[inline]
+    fn turn(&mut self, context: &mut dyn Context) -> Activity {
+        // SAFETY: as in `initialize`.
+        let outcome = self.enter(context, |f, instance, host, sink| unsafe { (f.turn)(instance, host, sink) });
+        // A panic counts as work, so that the site looks at the failure.
+        if matches!(outcome, outcome::WORKED | outcome::PANICKED) { Activity::Worked } else { Activity::Idle }
+    }
+
+    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) {
+        // SAFETY: as in `initialize`.
+        self.enter(context, |f, instance, host, sink| unsafe {
+            (f.attribute_set)(instance, host, Slice::of(name.as_bytes()), Slice::of(value.as_bytes()), sink)
+        });
+    }
+
+    fn save(&mut self, state: &mut State, context: &mut dyn Context) -> Result<()> {
+        let save = self.functions.save.ok_or_else(stateless)?;
+        // SAFETY: as in `initialize`.
+        let outcome = self.enter(context, |_, instance, host, sink| unsafe { save(instance, host, sink) });
+        self.phase(outcome)?;
+        *state = State::decode(&self.said)?;
+        Ok(())
+    }
+
+    fn restore(&mut self, state: &State, context: &mut dyn Context) -> Result<()> {
+        let (restore, bytes) = (self.functions.restore.ok_or_else(stateless)?, state.encode()?);
+        // SAFETY: as in `initialize`.
+        let outcome =
+            self.enter(context, |_, instance, host, sink| unsafe { restore(instance, host, Slice::of(&bytes), sink) });
+        self.phase(outcome)
+    }
+
+    fn stop(&mut self, context: &mut dyn Context) {
+        // SAFETY: as in `initialize`.
+        self.enter(context, |f, instance, host, sink| unsafe { (f.stop)(instance, host, sink) });
+    }
+
+    fn failure(&self) -> Option<&Fault> {
+        self.failure.as_ref()
+    }
+}
+
+static HOST: HostTable =
+    HostTable { size: size_of::<HostTable>() as u32, version: VERSION, now, channel, write, attribute, log };
+
+/// # Safety
+/// `context` is that of a [`Host`] that [`Hosted::enter`] made, during its call.
+unsafe fn inside<'a>(context: *mut c_void) -> &'a mut dyn Context {
+    // SAFETY: as the caller says: it points to `enter`'s own reference, which nobody else uses meanwhile.
+    unsafe { &mut **context.cast::<&mut dyn Context>() }
+}
+
+unsafe extern "C" fn now(context: *mut c_void) -> u64 {
+    // SAFETY: the library passes on what it was handed, here and below.
+    unsafe { inside(context) }.now().0
+}
+
+unsafe extern "C" fn channel(context: *mut c_void, name: Slice<'_>) -> u64 {
+    // SAFETY: as in `now`; the library's slice can be read during this call.
+    let (context, name) = unsafe { (inside(context), name.bytes()) };
+    let name = name.and_then(|name| std::str::from_utf8(name).ok());
+    name.and_then(|name| context.channel(name)).map_or(u64::MAX, |channel| u64::from(channel.0))
+}
+
+unsafe extern "C" fn write(context: *mut c_void, channel: u32, message: Slice<'_>) -> u32 {
+    // SAFETY: as in `channel`.
+    let (context, message) = unsafe { (inside(context), message.bytes()) };
+    written::to(context.write(ChannelId(channel), message.unwrap_or_default()))
+}
+
+unsafe extern "C" fn attribute(context: *mut c_void, name: Slice<'_>) -> Slice<'static> {
+    // SAFETY: as in `channel`.
+    let (context, name) = unsafe { (inside(context), name.bytes()) };
+    let name = name.and_then(|name| std::str::from_utf8(name).ok());
+    name.and_then(|name| context.attribute(name)).map_or(Slice::NONE, |value| Slice::lent(value.as_bytes()))
+}
+
+unsafe extern "C" fn log(context: *mut c_void, line: Slice<'_>) {
+    // SAFETY: as in `channel`.
+    let (context, line) = unsafe { (inside(context), line.bytes()) };
+    context.log(&String::from_utf8_lossy(line.unwrap_or_default()));
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::Nanoseconds;
+    use offcode::{Lifecycle, Written, interface, offcode};
+
+    use super::*;
+    use crate::guest;
+    use crate::table::Table;
+
+    #[interface(guid = "0f6b8d43-35a6-4a86-9d11-7c7c4c2b5a01", encoding = "fixed")]
+    pub trait Sum {
+        fn add(&mut self, number: u64) -> u64;
+        fn divide(&mut self, context: &mut dyn Context, by: u64) -> Result<u64, Refusal>;
+    }
+
+    #[offcode(
+        guid = "0f6b8d43-35a6-4a86-9d11-7c7c4c2b5a02",
+        name = "test.sum",
+        version = "1.0.0",
+        implements(Sum),
+        sites(app, core),
+        state = saved
+    )]
+    #[derive(Default)]
+    struct Adder {
+        sum: u64,
+        told: Vec<String>,
+    }
+
+    impl Sum for Adder {
+        fn add(&mut self, number: u64) -> u64 {
+            self.sum += number;
+            self.sum
+        }
+
+        fn divide(&mut self, context: &mut dyn Context, by: u64) -> Result<u64, Refusal> {
+            context.log(&format!("{} by {by}", self.sum));
+            if by == 1 {
+                return Err(Refusal("that would change nothing".into()));
+            }
+            Ok(self.sum / by)
+        }
+    }
+
+    impl Lifecycle for Adder {
+        fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
+            match context.attribute("start").map(str::parse) {
+                None => Ok(()),
+                Some(Ok(number)) => {
+                    self.sum = number;
+                    Ok(())
+                }
+                Some(Err(_)) => Err(Fault::new("attribute start", "it is no number", "give a number")),
+            }
+        }
+
+        fn attached(&mut self, channel: ChannelId, name: &str, _: &mut dyn Context) {
+            self.told.push(format!("{name} is {}", channel.0));
+        }
+
+        fn message(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context) {
+            if context.write(channel, message) != Written::Taken {
+                self.told.push("not taken".into());
+            }
+        }
+
+        fn save(&mut self, state: &mut State, _: &mut dyn Context) -> Result<()> {
+            state.set_version(1);
+            state.keep("sum", &self.sum);
+            Ok(())
+        }
+
+        fn restore(&mut self, state: &State, context: &mut dyn Context) -> Result<()> {
+            self.sum = state.kept("sum")?;
+            context.log(&format!("version {}", state.version()));
+            Ok(())
+        }
+
+        fn turn(&mut self, context: &mut dyn Context) -> Activity {
+            self.told.drain(..).for_each(|line| context.log(&line));
+            if context.now() == Nanoseconds(7) { Activity::Worked } else { Activity::Idle }
+        }
+    }
+
+    /// Takes one message.
+    #[derive(Default)]
+    struct Site {
+        start: Option<String>,
+        lines: Vec<String>,
+        taken: Vec<Vec<u8>>,
+    }
+
+    impl Context for Site {
+        fn now(&self) -> Nanoseconds {
+            Nanoseconds(7)
+        }
+        fn channel(&self, name: &str) -> Option<ChannelId> {
+            (name == "out").then_some(ChannelId(3))
+        }
+        fn write(&mut self, _: ChannelId, message: &[u8]) -> Written {
+            if !self.taken.is_empty() {
+                return Written::Full;
+            }
+            self.taken.push(message.to_vec());
+            Written::Taken
+        }
+        fn attribute(&self, name: &str) -> Option<&str> {
+            self.start.as_deref().filter(|_| name == "start")
+        }
+        fn log(&mut self, line: &str) {
+            self.lines.push(line.into());
+        }
+    }
+
+    extern "C" fn script(sink: Sink<'_>) {
+        guest::tell_script(sink, || vec![guest::scripted(&SumProxy.add(1))]);
+    }
+
+    static TABLE: Table = guest::table::<Adder>(script);
+
+    fn hosted() -> Hosted {
+        let functions = Functions::of(&TABLE).expect("all are there");
+        Hosted::new(Box::leak(Box::new(functions)), vec![<dyn Sum as offcode::Interface>::GUID])
+    }
+
+    fn call(body: &mut Hosted, method: u16, number: u64, site: &mut Site) -> Result<u64, Refusal> {
+        let (interface, mut reply) = (<dyn Sum as offcode::Interface>::GUID.short(), Vec::new());
+        body.call(Incoming { interface, method, arguments: &number.to_le_bytes() }, &mut reply, site)?;
+        Ok(u64::from_le_bytes(reply.try_into().expect("eight bytes")))
+    }
+
+    #[test]
+    fn an_offcode_acts_across_the_border_as_it_does_linked_in() {
+        let (mut body, mut site) = (hosted(), Site { start: Some("40".into()), ..Site::default() });
+        body.initialize(&mut site).unwrap();
+        body.start(&mut site).unwrap();
+        assert_eq!(call(&mut body, 0, 2, &mut site), Ok(42));
+        assert_eq!(call(&mut body, 1, 2, &mut site), Ok(21));
+        assert_eq!(call(&mut body, 1, 1, &mut site), Err(Refusal("that would change nothing".into())));
+        assert!(call(&mut body, 9, 1, &mut site).unwrap_err().0.contains("no method 9"));
+        body.attached(ChannelId(3), "out", &mut site);
+        body.message(ChannelId(3), b"one", &mut site);
+        body.message(ChannelId(3), b"two", &mut site);
+        assert_eq!(body.turn(&mut site), Activity::Worked);
+        assert_eq!(site.taken, [b"one"]);
+        assert_eq!(site.lines, ["42 by 2", "42 by 1", "out is 3", "not taken"]);
+        assert!(body.failure().is_none());
+    }
+
+    #[test]
+    fn a_state_crosses_the_border_whole_and_one_that_makes_no_sense_is_refused() {
+        let (mut body, mut other, mut site) = (hosted(), hosted(), Site::default());
+        assert_eq!(call(&mut body, 0, 42, &mut site), Ok(42));
+        let mut state = State::default();
+        body.save(&mut state, &mut site).unwrap();
+        other.restore(&state, &mut site).unwrap();
+        assert_eq!((call(&mut other, 0, 1, &mut site), site.lines), (Ok(43), vec!["version 1".to_owned()]));
+        let fault = other.restore(&State::new(1), &mut Site::default()).unwrap_err().to_string();
+        assert!(fault.contains("sum"), "{fault}");
+    }
+
+    #[test]
+    fn a_fault_comes_whole() {
+        let (mut body, mut site) = (hosted(), Site { start: Some("many".into()), ..Site::default() });
+        let fault = body.initialize(&mut site).unwrap_err().to_string();
+        assert_eq!(fault, "attribute start: it is no number. Next: give a number");
+    }
+
+    #[test]
+    fn a_panic_refuses_and_ends_the_instance_alone() {
+        let (mut body, mut other, mut site) = (hosted(), hosted(), Site::default());
+        assert_eq!(call(&mut body, 0, 5, &mut site), Ok(5));
+        let why = call(&mut body, 1, 0, &mut site).unwrap_err().0;
+        assert!(why.contains("it panicked: attempt to divide by zero"), "{why}");
+        assert_eq!(call(&mut body, 0, 5, &mut site), Err(Refusal(why.clone())));
+        assert_eq!(body.turn(&mut site), Activity::Worked, "the site looks at the failure");
+        assert_eq!(body.failure().unwrap().to_string(), why);
+        assert_eq!(call(&mut other, 0, 5, &mut site), Ok(5));
+    }
+}

@@ -1,0 +1,162 @@
+//! The border itself, as C lays it out.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+
+/// Bytes that the callee may read during the call.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Slice<'a> {
+    at: *const u8,
+    length: usize,
+    lent: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Slice<'a> {
+    #[cfg(feature = "load")]
+    pub(crate) const NONE: Slice<'static> = Slice { at: std::ptr::null(), length: 0, lent: PhantomData };
+
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Slice { at: bytes.as_ptr(), length: bytes.len(), lent: PhantomData }
+    }
+
+    /// The callee is told how long it may read.
+    #[cfg(feature = "load")]
+    pub(crate) fn lent(bytes: &[u8]) -> Slice<'static> {
+        Slice { at: bytes.as_ptr(), length: bytes.len(), lent: PhantomData }
+    }
+
+    /// `None` where it points nowhere.
+    ///
+    /// # Safety
+    /// It comes from the other side, which lets `length` bytes at `at` be read as long as `'a`.
+    pub(crate) unsafe fn bytes(self) -> Option<&'a [u8]> {
+        // SAFETY: as the caller says; a pointer to nothing is not followed.
+        (!self.at.is_null()).then(|| unsafe { std::slice::from_raw_parts(self.at, self.length) })
+    }
+}
+
+/// Where the callee puts bytes during the call, as often as it likes: they are appended.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Sink<'a> {
+    to: *mut c_void,
+    put: unsafe extern "C" fn(*mut c_void, *const u8, usize),
+    lent: PhantomData<&'a mut Vec<u8>>,
+}
+
+impl<'a> Sink<'a> {
+    /// Appends to a vector of this side.
+    #[cfg(feature = "load")]
+    pub(crate) fn of(bytes: &'a mut Vec<u8>) -> Self {
+        unsafe extern "C" fn put(to: *mut c_void, at: *const u8, length: usize) {
+            if !at.is_null() {
+                // SAFETY: `to` is the vector of `Sink::of`, lent as long as the sink lives; the caller has `length` bytes at `at`.
+                unsafe { (*to.cast::<Vec<u8>>()).extend_from_slice(std::slice::from_raw_parts(at, length)) };
+            }
+        }
+        Sink { to: std::ptr::from_mut(bytes).cast(), put, lent: PhantomData }
+    }
+
+    pub(crate) fn append(&self, bytes: &[u8]) {
+        // SAFETY: whoever made the sink lends `to` to its `put` as long as the sink lives.
+        unsafe { (self.put)(self.to, bytes.as_ptr(), bytes.len()) }
+    }
+}
+
+/// What a library exports. Addresses are never 0 but of functions that a later version of the table added.
+#[repr(C)]
+pub struct Table {
+    /// Bytes of this table where the library was built.
+    pub size: u32,
+    /// [`crate::VERSION`] where the library was built.
+    pub version: u32,
+    /// Of the offcode.
+    pub guid: [u8; 16],
+    /// [`offcode::Described::SIGNATURE`].
+    pub signature: u64,
+    /// Tells the manifest (postcard).
+    pub manifest: Option<unsafe extern "C" fn(Sink<'_>)>,
+    /// Tells calls to compare bodies by (postcard).
+    pub script: Option<unsafe extern "C" fn(Sink<'_>)>,
+    /// A new instance; 0 where it panicked.
+    pub new: Option<unsafe extern "C" fn(Sink<'_>) -> *mut c_void>,
+    /// Frees an instance.
+    pub delete: Option<unsafe extern "C" fn(*mut c_void)>,
+    /// The functions of [`offcode::Offcode`], in its order.
+    pub initialize: Option<Step>,
+    /// As [`Table::initialize`].
+    pub start: Option<Step>,
+    /// Instance, host, interface, method, arguments.
+    pub call: Option<unsafe extern "C" fn(*mut c_void, Host<'_>, u64, u32, Slice<'_>, Sink<'_>) -> u32>,
+    /// Instance, host, channel, id, 1 with a result or 0 with a refusal, which follows.
+    pub answered: Option<unsafe extern "C" fn(*mut c_void, Host<'_>, u32, u32, u32, Slice<'_>, Sink<'_>) -> u32>,
+    /// Instance, host, channel, name.
+    pub attached: Option<Told>,
+    /// Instance, host, channel, message.
+    pub message: Option<Told>,
+    /// As [`Table::initialize`].
+    pub turn: Option<Step>,
+    /// Instance, host, name, value.
+    pub attribute_set: Option<unsafe extern "C" fn(*mut c_void, Host<'_>, Slice<'_>, Slice<'_>, Sink<'_>) -> u32>,
+    /// As [`Table::initialize`].
+    pub stop: Option<Step>,
+    /// Instance, host: tells the state, encoded.
+    pub save: Option<Step>,
+    /// Instance, host, an encoded state.
+    pub restore: Option<Restore>,
+}
+
+/// A step of an instance's life.
+pub type Step = unsafe extern "C" fn(*mut c_void, Host<'_>, Sink<'_>) -> u32;
+/// Takes what another body saved.
+pub type Restore = unsafe extern "C" fn(*mut c_void, Host<'_>, Slice<'_>, Sink<'_>) -> u32;
+/// Something that came on a channel.
+pub type Told = unsafe extern "C" fn(*mut c_void, Host<'_>, u32, Slice<'_>, Sink<'_>) -> u32;
+
+// SAFETY: it holds numbers and addresses of functions, which any thread may read.
+unsafe impl Sync for Table {}
+
+/// What an instance may do during a call: the functions of [`offcode::Context`].
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Host<'a> {
+    pub(crate) table: &'a HostTable,
+    pub(crate) context: *mut c_void,
+}
+
+/// The host's functions; the first argument of each is `Host::context`.
+#[repr(C)]
+pub struct HostTable {
+    /// Bytes of this table where the host was built.
+    pub size: u32,
+    /// [`crate::VERSION`] where the host was built.
+    pub version: u32,
+    /// Nanoseconds since the runtime started.
+    pub now: unsafe extern "C" fn(*mut c_void) -> u64,
+    /// The channel of a name, `u64::MAX` where there is none.
+    pub channel: unsafe extern "C" fn(*mut c_void, Slice<'_>) -> u64,
+    /// Channel and message; returns [`written`].
+    pub write: unsafe extern "C" fn(*mut c_void, u32, Slice<'_>) -> u32,
+    /// The value of a name, to be read until something else is called; from nowhere where there is none.
+    pub attribute: unsafe extern "C" fn(*mut c_void, Slice<'_>) -> Slice<'static>,
+    /// A line of UTF-8.
+    pub log: unsafe extern "C" fn(*mut c_void, Slice<'_>),
+}
+
+/// [`offcode::Written`] as a number.
+pub mod written {
+    use offcode::Written;
+
+    const ALL: [Written; 5] = [Written::Taken, Written::Full, Written::Dropped, Written::Gone, Written::Refused];
+
+    #[cfg(feature = "load")]
+    pub(crate) fn to(outcome: Written) -> u32 {
+        ALL.iter().position(|known| *known == outcome).unwrap_or(ALL.len()) as u32
+    }
+
+    /// What is not known was not taken.
+    pub(crate) fn from(number: u32) -> Written {
+        ALL.get(number as usize).copied().unwrap_or(Written::Refused)
+    }
+}

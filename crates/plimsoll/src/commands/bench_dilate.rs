@@ -1,0 +1,325 @@
+//! `plimsoll bench --dilate`: how much longer protocol work may take before whoever sends messages notices.
+
+use std::process::ExitCode;
+
+use bench::runner::Bench;
+use bench::session::Stretched;
+use experiment::clocks;
+use experiment::comparison::Paired;
+use experiment::findings::Interval;
+use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
+use experiment::rounds::{self, Blocks, Plan, Series, difference};
+use experiment::sample::{Runner, Sample};
+use experiment::statistics::median;
+use linux::output::print;
+use machine::choice::for_polling_here;
+use machine::{Bytes, CoreId, Dilation, Fault, Probe, Result, Site};
+use serde::Serialize;
+
+const SEED: u64 = 0x0051_1A11_0000_0008;
+const PATTERNS: [Pattern; 2] = [Pattern::PingPong, Pattern::MessageRate];
+/// Shares by which what is measured gets worse that somebody may notice.
+const NOTICED: [f64; 2] = [0.02, 0.10];
+
+/// What is measured.
+pub struct Request {
+    pub program: std::path::PathBuf,
+    pub dilations: Vec<Dilation>,
+    pub stack: Stack,
+    pub size: Bytes,
+    pub cores: (CoreId, CoreId),
+    /// Where the engine may have a core of its own, and that of the peer's.
+    pub own: Option<(CoreId, CoreId)>,
+    pub rounds: u32,
+    pub json: bool,
+}
+
+/// A core for each end's engine beside the two of the applications: the named one, or free ones.
+pub fn own_cores(
+    named: &Site,
+    peer: Option<u32>,
+    (local, remote): (CoreId, CoreId),
+) -> Result<Option<(CoreId, CoreId)>> {
+    let free: Vec<CoreId> = for_polling_here(&linux::affinity::allowed()?)?
+        .as_slice()
+        .iter()
+        .copied()
+        .filter(|core| *core != local && *core != remote)
+        .collect();
+    Ok(match (named, &free[..]) {
+        (Site::Core(core), _) => {
+            let beside = match peer {
+                Some(peer) => CoreId(peer),
+                None => bench::runner::peer_engine(*core, local, remote)?,
+            };
+            Some((*core, beside))
+        }
+        (_, [one, other, ..]) => Some((*one, *other)),
+        _ => None,
+    })
+}
+
+#[derive(Clone, Serialize)]
+struct Block {
+    sample: Sample,
+    stretched: Option<Stretched>,
+}
+
+impl Block {
+    /// What of the engine's work a message waits for, ns: of one round trip this end does a send and a receive, and of half a
+    /// one both ends together as much.
+    fn counted(&self, pattern: Pattern) -> Option<f64> {
+        let messages = match pattern {
+            Pattern::PingPong => self.sample.elapsed.0 as f64 / (2.0 * self.sample.value),
+            _ => self.sample.elapsed.0 as f64 / 1e9 * self.sample.value,
+        };
+        Some(self.stretched?.busy.0 as f64 / messages)
+    }
+
+    /// ns of half a round trip, or of a message in a row of them.
+    fn time(&self, pattern: Pattern) -> f64 {
+        if pattern == Pattern::PingPong { self.sample.value } else { 1e9 / self.sample.value }
+    }
+}
+
+/// One pattern at one placement.
+#[derive(Serialize)]
+struct Group {
+    placement: String,
+    pattern: Pattern,
+    dilations: Vec<Dilation>,
+    series: Vec<Series<Block>>,
+}
+
+struct Starts<'a> {
+    bench: &'a mut Bench,
+    specs: Vec<PointSpec>,
+    order: u32,
+    fault: Option<Fault>,
+}
+
+impl Blocks for Starts<'_> {
+    type Block = Block;
+
+    fn block(&mut self, point: usize, round: u32) -> Result<Block> {
+        self.order += 1;
+        let measured = self.bench.run_block(&self.specs[point], round, self.order);
+        match measured {
+            Ok(sample) => Ok(Block { sample, stretched: self.bench.stretched() }),
+            Err(fault) => {
+                let said = Fault::new("block", fault.cause().to_owned(), "measure it again");
+                self.fault = (!linux::signal::interrupted()).then_some(fault);
+                Err(said)
+            }
+        }
+    }
+
+    /// The bench probes beside each block, and the sample holds it.
+    fn probe(&mut self, _: usize) -> Option<Probe> {
+        None
+    }
+
+    fn stopped(&self) -> bool {
+        self.fault.is_some() || linux::signal::interrupted()
+    }
+}
+
+pub fn run(request: Request) -> Result<ExitCode> {
+    let Request { program, mut dilations, stack, size, cores: (local_core, remote_core), own, rounds, json } = request;
+    if !stack.is_engine() {
+        return Err(Fault::new(
+            format!("stack {stack}"),
+            "its protocol work is the kernel's, which plimsoll cannot stretch",
+            "choose engine-shm, engine-udp, engine-afxdp or engine-xdp",
+        ));
+    }
+    if !dilations.iter().any(|dilation| dilation.is_none()) {
+        dilations.push(Dilation::NONE);
+    }
+    dilations.sort_unstable();
+    dilations.dedup();
+    if dilations.len() < 2 {
+        return Err(Fault::new("--dilate", "it names nothing to hold against 1", "write it like --dilate 1,1.5,2,4"));
+    }
+    linux::signal::watch()?;
+    let placements = [Some((Site::App, None)), own.map(|(core, peer)| (Site::Core(core), Some(peer)))];
+    let mut groups = Vec::new();
+    let mut specs = Vec::new();
+    for (placement, peer_engine) in placements.into_iter().flatten() {
+        for pattern in PATTERNS {
+            let point = |dilation: &Dilation| PointSpec {
+                stack,
+                placement: placement.clone(),
+                pattern,
+                size,
+                perturbation: Bytes(0),
+                path: Path::Loopback,
+                local_core,
+                remote_core,
+                protocol_core: None,
+                receiver: Receiver::Reads,
+                peer_engine,
+                interface: None,
+                dilation: Some(*dilation).filter(|dilation| !dilation.is_none()),
+            };
+            specs.extend(dilations.iter().map(point));
+            let series = Vec::new();
+            groups.push(Group { placement: placement.to_string(), pattern, dilations: dilations.clone(), series });
+        }
+    }
+    let plan = Plan { groups: vec![dilations.len(); groups.len()], rounds, seed: SEED };
+    let mut bench = Bench::new(program);
+    let mut starts = Starts { bench: &mut bench, specs, order: 0, fault: None };
+    let (all, _) = rounds::conduct(&mut starts, &plan, |_, _| true);
+    let fault = starts.fault.take();
+    bench.close();
+    let mut all = all.into_iter();
+    for group in &mut groups {
+        group.series = all.by_ref().take(dilations.len()).collect();
+    }
+    print(&match json {
+        true => {
+            let text = serde_json::to_string_pretty(&groups);
+            text.map_err(|error| Fault::because("output", error, "report it"))? + "\n"
+        }
+        false => page(&groups, stack, size, own.is_some()),
+    })?;
+    fault.map_or(Ok(super::exit_code()), Err)
+}
+
+fn page(groups: &[Group], stack: Stack, size: Bytes, has_own: bool) -> String {
+    let mut page = format!(
+        "{stack}, {size}: protocol work that takes k times as long, at both ends (dilated k; no clock: only the engine's own work \
+         is stretched)\n"
+    );
+    for group in groups {
+        page += &table(group);
+    }
+    let mut notes = Vec::new();
+    if !has_own {
+        notes.push(
+            "core:N: left out, since no two cores are free beside the applications'; name one with --placement core:N"
+                .into(),
+        );
+    }
+    let samples = || groups.iter().flat_map(|group| &group.series).flat_map(|series| &series.blocks);
+    notes.extend(clocks::said(samples().map(|taken| &taken.block.sample.clocks)));
+    for note in samples().flat_map(|taken| &taken.block.sample.notes) {
+        if !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
+    for note in notes {
+        page += &format!("  {note}\n");
+    }
+    page
+}
+
+fn samples(series: &Series<Block>) -> Vec<Sample> {
+    series.blocks.iter().map(|taken| taken.block.sample.clone()).collect()
+}
+
+fn table(group: &Group) -> String {
+    let Group { placement, pattern, dilations, series } = group;
+    let what = if *pattern == Pattern::PingPong { "half round trip" } else { "time a message" };
+    let mut page = format!(
+        "\n{placement}, {pattern}\n    dilated  {what:>16}   performance over that at 1   protocol work counted\n"
+    );
+    let first = samples(&series[0]);
+    for (dilation, of) in dilations.iter().zip(series) {
+        let Some(middle) = median(&of.values(|block| Some(block.time(*pattern)))) else {
+            page += &format!("    {dilation:>7}  {}\n", of.failures.last().map_or("not measured", String::as_str));
+            continue;
+        };
+        let over = match dilation.is_none() {
+            true => "1".to_owned(),
+            false => ratio(Paired::performance(&samples(of), &first, pattern.metric()).interval()),
+        };
+        let counted = median(&of.values(|block| block.counted(*pattern)));
+        let counted = counted.map_or("not counted".to_owned(), |counted| format!("{counted:.0} ns"));
+        page += &format!("    {dilation:>7}  {:>16}   {over:<26}  {counted}\n", format!("{middle:.0} ns"));
+    }
+    let fits = fits(group);
+    let (slope, rest): (Vec<f64>, Vec<f64>) = fits.iter().copied().unzip();
+    let (Some(slope), Some(rest)) = (difference(&slope), difference(&rest)) else {
+        return page + "    too few rounds for a slope: --rounds 7\n";
+    };
+    let counted: Vec<f64> = series.iter().flat_map(|of| of.values(|block| block.counted(*pattern))).collect();
+    page += &format!(
+        "    {what} = {:.0} ({:.0} .. {:.0}) ns + k x {:.0} ({:.0} .. {:.0}) ns",
+        rest.median, rest.low, rest.high, slope.median, slope.low, slope.high
+    );
+    if let Some(counted) = median(&counted) {
+        let whose = if *pattern == Pattern::PingPong { "" } else { " at the end that sends" };
+        page += &format!("; protocol work counted{whose}: {counted:.0} ns");
+        if slope.low > 0.0 {
+            page += &format!(", {:.2} of the slope", counted / slope.median);
+        }
+    }
+    page.push('\n');
+    if slope.low <= 0.0 {
+        return page
+            + "    noticed: cannot tell, the rounds differ too much; give more (--rounds 30), on cores that nothing else uses\n";
+    }
+    let base = rest.median + slope.median;
+    let at = |share: f64| format!("{:.0} % longer at k = {:.2}", 100.0 * share, 1.0 + share * base / slope.median);
+    page + &format!("    noticed: {}\n", NOTICED.map(at).join(", "))
+}
+
+fn ratio(interval: Option<Interval>) -> String {
+    interval.map_or("cannot tell".into(), |of| format!("{:.3} ({:.3} .. {:.3})", of.median, of.low, of.high))
+}
+
+/// Slope over k and what is left at k = 0, of each round in which all ran at one clock: least squares.
+fn fits(group: &Group) -> Vec<(f64, f64)> {
+    let beside = |of: &Series<Block>, round: u32| of.blocks.iter().find(|taken| taken.round == round).cloned();
+    let of_round = |round: u32| -> Option<(f64, f64)> {
+        let blocks: Vec<_> = group.series.iter().map(|of| beside(of, round)).collect::<Option<_>>()?;
+        let samples = || blocks.iter().map(|taken| &taken.block.sample);
+        let near = experiment::nearness::at_one_place(samples().filter_map(|sample| sample.probe));
+        if !near || !clocks::at_one_clock(samples().map(|sample| &sample.clocks)) {
+            return None;
+        }
+        let times = blocks.iter().map(|taken| taken.block.time(group.pattern));
+        line(&group.dilations.iter().map(|dilation| dilation.factor()).zip(times).collect::<Vec<_>>())
+    };
+    let last = group.series[0].blocks.iter().map(|taken| taken.round).max();
+    last.map_or(Vec::new(), |last| (0..=last).filter_map(of_round).collect())
+}
+
+/// The slope of the least squares' line, and its height at 0.
+fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let n = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+    let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+    let spread: f64 = points.iter().map(|point| (point.0 - x).powi(2)).sum();
+    let slope = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum::<f64>() / spread;
+    (spread > 0.0).then_some((slope, y - slope * x))
+}
+
+#[cfg(test)]
+mod tests {
+    use experiment::random::Random;
+
+    use super::*;
+
+    /// The closed form that a slope is held against: half a round trip is wire + k x protocol.
+    #[test]
+    fn the_closed_form_is_found_again() {
+        let mut random = Random::new(7);
+        for _ in 0..1_000 {
+            let (wire, protocol) = (1e6 * random.unit(), 1.0 + 1e5 * random.unit());
+            let ks: Vec<f64> =
+                (0..2 + (6.0 * random.unit()) as usize).map(|nth| 1.0 + nth as f64 * (0.1 + random.unit())).collect();
+            let points: Vec<_> = ks.iter().map(|k| (*k, wire + k * protocol)).collect();
+            let (slope, rest) = line(&points).unwrap();
+            let near = |found: f64, is: f64| (found - is).abs() < 1e-6 * (wire + 100.0 * protocol);
+            assert!(near(slope, protocol) && near(rest, wire), "{slope} {rest} of {points:?}");
+        }
+    }
+
+    #[test]
+    fn one_k_has_no_slope() {
+        assert_eq!(line(&[(2.0, 5.0), (2.0, 6.0)]), None);
+    }
+}

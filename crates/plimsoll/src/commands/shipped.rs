@@ -1,0 +1,55 @@
+//! Files that come with this program and are found by name: testbeds, ready studies.
+
+use std::path::{Path, PathBuf};
+
+use machine::{Fault, Result};
+
+/// Files of one kind.
+pub struct Shipped {
+    /// Where they are installed, and in the source of a build.
+    pub folders: [&'static str; 2],
+    /// `testbed`.
+    pub noun: &'static str,
+    /// What to do where there is none of a name.
+    pub next: &'static str,
+}
+
+impl Shipped {
+    /// Of a word that names no file: the file of that name, from where they are installed or in the source of a build.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn file(&self, word: &Path) -> Result<PathBuf> {
+        if word.components().count() != 1 || word.exists() {
+            return Ok(word.to_owned());
+        }
+        let mut known = self.all()?;
+        if let Some(at) = known.iter().position(|path| path.file_stem() == Some(word.as_os_str())) {
+            return Ok(known.swap_remove(at));
+        }
+        let names: Vec<_> = known.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
+        let noun = self.noun;
+        let cause = match names.is_empty() {
+            true => format!("there is no such file, and no {noun} is installed beside this program"),
+            false if noun.ends_with('y') => {
+                let noun = noun.trim_end_matches('y');
+                format!("there is no such file, and of {noun}ies there are {}", names.join(", "))
+            }
+            false => format!("there is no such file, and of {noun}s there are {}", names.join(", ")),
+        };
+        Err(Fault::new(word.display().to_string(), cause, self.next))
+    }
+
+    /// All of them, by name.
+    pub fn all(&self) -> Result<Vec<PathBuf>> {
+        let own = std::env::current_exe()
+            .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+        // PREFIX/bin/plimsoll, or target/release/plimsoll, or a test's target/debug/deps/plimsoll.
+        let above = own.ancestors().skip(1).take(4);
+        let folder = above.flat_map(|above| self.folders.map(|of| above.join(of))).find(|folder| folder.is_dir());
+        let found = folder.iter().flat_map(std::fs::read_dir).flatten().flatten().map(|entry| entry.path());
+        let mut known: Vec<PathBuf> = found.filter(|path| path.extension().is_some_and(|of| of == "toml")).collect();
+        known.sort();
+        Ok(known)
+    }
+}

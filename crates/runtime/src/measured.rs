@@ -1,0 +1,93 @@
+//! What layouts are priced by beside the machine's costs: what earlier runs of the same builds measured.
+
+use machine::costs::Interval;
+use machine::{BodyKind, Site};
+use offcode::Manifest;
+use ring::digest::{Context, SHA256};
+use serde::Serialize;
+
+use crate::catalogue::Catalogue;
+use crate::site::Code;
+
+/// A figure and how it was got.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Told {
+    pub interval: Interval,
+    /// 'measured: 3 runs', 'stated: its manifest', 'modelled: ...'.
+    pub how: String,
+}
+
+/// An offcode as it was built: another build is another offcode.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Build {
+    /// Package name.
+    pub offcode: String,
+    pub version: String,
+    /// `None`: all of its bodies together, for what does not depend on where it runs.
+    pub body: Option<BodyKind>,
+    /// Of its manifest and code, in hexadecimal. Of a linked-in body the manifest alone.
+    pub digest: String,
+}
+
+/// Looks up what earlier runs measured of a build, by a quantity in the words of this module.
+pub type Earlier<'a> = &'a dyn Fn(&Build, &str) -> Option<Told>;
+
+/// Where nothing was measured.
+pub fn nothing(_: &Build, _: &str) -> Option<Told> {
+    None
+}
+
+/// The quantity of [`crate::site::evidence::Timed`].
+pub fn time_at(site: &Site) -> String {
+    format!("time for a message at {site}")
+}
+
+/// The same without what its channels take of it.
+pub fn work_at(site: &Site) -> String {
+    format!("work for a message at {site}")
+}
+
+/// Of all that an offcode is given.
+pub const RATE: &str = "messages a second";
+
+/// Of what comes on one channel; the empty name: of calls out of band.
+pub fn rate_on(channel: &str) -> String {
+    if channel.is_empty() { "calls a second".to_owned() } else { format!("messages a second on {channel}") }
+}
+
+impl Build {
+    pub fn of(manifest: &Manifest, code: &Code) -> Build {
+        let mut context = begun(manifest);
+        add(&mut context, code);
+        Build::ended(manifest, Some(code.kind()), context)
+    }
+
+    /// With all bodies that the catalogue has.
+    pub fn whole(catalogue: &Catalogue, manifest: &Manifest) -> Build {
+        let mut context = begun(manifest);
+        for target in &manifest.hardware {
+            if let Ok(code) = catalogue.code(manifest, target.site) {
+                add(&mut context, &code);
+            }
+        }
+        Build::ended(manifest, None, context)
+    }
+
+    fn ended(manifest: &Manifest, body: Option<BodyKind>, context: Context) -> Build {
+        let (offcode, version) = (manifest.package.name.clone(), manifest.package.version.clone());
+        let digest = context.finish().as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        Build { offcode, version, body, digest }
+    }
+}
+
+fn begun(manifest: &Manifest) -> Context {
+    let mut context = Context::new(&SHA256);
+    context.update(format!("{manifest:?}").as_bytes());
+    context
+}
+
+fn add(context: &mut Context, code: &Code) {
+    if let Code::Wasm(bytes) | Code::Bpf(bytes) = code {
+        context.update(bytes);
+    }
+}

@@ -1,0 +1,181 @@
+//! What is known of a body from its code alone, without the kernel and without running it.
+
+use std::collections::BTreeMap;
+
+use linux::xdp::{Kind, MapOutline, Outline, ProgramKind};
+use machine::{BodyKind, Bytes, Fault};
+use offcode::Manifest;
+use offcode::manifest::ProgramRole;
+use offcode::odf::Part;
+
+use super::{Origin, Rule, Why};
+use crate::site::Code;
+
+/// Of one body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Facts {
+    Native,
+    Wasm,
+    Bpf(Hook),
+}
+
+/// Of an object for a driver hook, by the convention that [`crate::site::xdp`] states.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// Its maps for channels, by their names; that of the pair without one is empty.
+    pub pairs: BTreeMap<String, Pair>,
+    /// It has a program that carries out calls.
+    pub call: bool,
+}
+
+/// The maps of one channel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pair {
+    /// Its map IN.
+    pub input: Option<Slots>,
+    /// It has a map OUT.
+    pub output: bool,
+    /// It has a map FRAMES, and so no other.
+    pub frames: bool,
+}
+
+/// What a map IN holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slots {
+    pub count: u32,
+    /// Of each.
+    pub bytes: Bytes,
+}
+
+/// The least that a slot of IN holds.
+const LEAST: u64 = 120;
+
+impl Facts {
+    /// # Errors
+    /// No site can run the code.
+    pub fn read(manifest: &Manifest, code: &Code) -> Result<Facts, Why> {
+        match code {
+            Code::Native(_) => Ok(Facts::Native),
+            Code::Library(libraries) => {
+                let broken = |fault: Fault| broken(manifest, BodyKind::Native, &fault);
+                libraries.inspect().map(|()| Facts::Native).map_err(broken)
+            }
+            Code::Wasm(bytes) => {
+                let broken = |fault: Fault| broken(manifest, BodyKind::Wasm, &fault);
+                wasm::inspect(bytes, &wasm::Limits::default()).map(|()| Facts::Wasm).map_err(broken)
+            }
+            Code::Compiled(_) => Ok(Facts::Wasm),
+            Code::Bpf(bytes) => Hook::read(manifest, bytes).map(Facts::Bpf),
+        }
+    }
+
+    pub fn kind(&self) -> BodyKind {
+        match self {
+            Facts::Native => BodyKind::Native,
+            Facts::Wasm => BodyKind::Wasm,
+            Facts::Bpf(_) => BodyKind::Bpf,
+        }
+    }
+}
+
+fn broken(manifest: &Manifest, kind: BodyKind, fault: &Fault) -> Why {
+    let why = Why::new(Rule::Body, format!("{}: {}", fault.subject(), fault.cause()), fault.next());
+    why.at(Origin::Manifest(manifest.package.guid, Part::Body(kind)))
+}
+
+impl Hook {
+    /// # Errors
+    /// It is no object that the site of a driver hook can load for this manifest.
+    pub fn read(manifest: &Manifest, code: &[u8]) -> Result<Hook, Why> {
+        Hook::of(manifest, code).map_err(|fault| broken(manifest, BodyKind::Bpf, &fault))
+    }
+
+    fn of(manifest: &Manifest, code: &[u8]) -> Result<Hook, Fault> {
+        let package = &manifest.package;
+        let refuse = |cause: String, next: &str| Err(Fault::new("bpf body", cause, next));
+        let Some(entry) =
+            package.bodies.iter().find(|body| body.kind == BodyKind::Bpf).and_then(|body| body.program.as_ref())
+        else {
+            return refuse("its manifest names no program of its bpf body".into(), "name it in the ODF");
+        };
+        let outline = Outline::read(&package.name, code)?;
+        match outline.program(&entry.name) {
+            Some(ProgramKind::Xdp) => {}
+            Some(_) => {
+                let cause = format!("program {} is no SEC(\"xdp\")", entry.name);
+                return refuse(cause, "name the body's program in the ODF");
+            }
+            None => {
+                let cause =
+                    format!("its object has no program {}; it has {}", entry.name, outline.programs().join(", "));
+                return refuse(cause, "name one of these in the ODF");
+            }
+        }
+        if entry.role == ProgramRole::Hook && !outline.is_described() {
+            return refuse(
+                "its object does not describe its functions".into(),
+                "compile it by `clang -target bpf -O2 -g`",
+            );
+        }
+        if entry.role == ProgramRole::Producer && outline.map("FRAME").is_none() {
+            return refuse("it is a producer without a map FRAME".into(), "add OFFCODE_FRAME() to its source");
+        }
+        let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
+        for name in outline.maps() {
+            let (kind, channel) = name.split_once('_').unwrap_or((name, ""));
+            let map = outline.map(name).filter(|_| matches!(kind, "IN" | "OUT" | "FRAMES"));
+            match map {
+                Some(map) if kind == "IN" => {
+                    let slots = slots(name, map)?;
+                    pairs.entry(channel.to_owned()).or_default().input = Some(slots);
+                }
+                Some(map) if kind == "FRAMES" => {
+                    if map.kind != Kind::Sockets || channel.is_empty() {
+                        return refuse(
+                            format!("its {name} is no named map of sockets"),
+                            "make it by OFFCODE_FRAMES(name)",
+                        );
+                    }
+                    pairs.entry(channel.to_owned()).or_default().frames = true;
+                }
+                Some(map) if map.kind == Kind::Ring => pairs.entry(channel.to_owned()).or_default().output = true,
+                Some(_) => return refuse(format!("its {name} is no ring buffer"), "make it by OFFCODE_OUT(bytes)"),
+                None => {}
+            }
+        }
+        let both = |pair: &&String| pairs[*pair].frames && (pairs[*pair].output || pairs[*pair].input.is_some());
+        if let Some(name) = pairs.keys().find(both) {
+            return refuse(format!("channel {name} has frames and messages"), "give one of them another name");
+        }
+        Ok(Hook { pairs, call: outline.program("call").is_some() })
+    }
+
+    /// The maps that a channel has: of its own name, of the last part of it, or those without a name.
+    pub fn pair(&self, channel: &str) -> String {
+        let last = channel.rsplit('/').next().unwrap_or_default();
+        [channel, last].into_iter().map(identifier).find(|name| self.pairs.contains_key(name)).unwrap_or_default()
+    }
+}
+
+fn slots(name: &str, map: MapOutline) -> Result<Slots, Fault> {
+    let count = map.entries.saturating_sub(1);
+    // The slot's length is the first word of it.
+    let bytes = u64::from(map.value_size).next_multiple_of(8).saturating_sub(8);
+    if map.kind != (Kind::Array { mappable: true }) || !count.is_power_of_two() || bytes < LEAST {
+        let cause = format!(
+            "its {name} has {count} slots of {bytes} bytes, not a shared array with a power of two of at least {LEAST}"
+        );
+        return Err(Fault::new("bpf body", cause, "make it by OFFCODE_IN(slots)"));
+    }
+    Ok(Slots { count, bytes: Bytes(bytes) })
+}
+
+/// A name as C has it.
+fn identifier(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+/// What a map or a program of this kind is called in an object.
+pub(crate) fn map_name(kind: &str, pair: &str) -> String {
+    if pair.is_empty() { kind.to_owned() } else { format!("{kind}_{pair}") }
+}

@@ -1,0 +1,114 @@
+//! An offcode at a driver hook that moves: its variables and arrays as a state.
+
+use std::sync::atomic::Ordering;
+
+use linux::xdp;
+use machine::Result;
+use offcode::State;
+use offcode::channel::Counted;
+use offcode::manifest::StateKind;
+
+use super::{Body, Phase, Wired};
+use crate::possible::map_name;
+use crate::site::EndAt;
+
+/// The attribute that is the version of its state.
+const STATE_VERSION: &str = "STATE_VERSION";
+/// Whether an array is a part of its channels, or of what it sends.
+fn is_no_state(array: &str) -> bool {
+    array == "FRAME" || array == "IN" || array.starts_with("IN_")
+}
+
+impl Body {
+    /// Of one that the kernel runs no more.
+    pub(super) fn suspend(&mut self) -> Result<State> {
+        self.phase = Phase::Suspended;
+        xdp::grace()?;
+        let mut state = State::new(self.version());
+        if self.manifest.package.state != StateKind::Saved {
+            return Ok(state);
+        }
+        let object = &self.inner.object;
+        for name in object.changeable().filter(|name| self.attribute(name).is_none()) {
+            state.keep(name, &object.value(name)?);
+        }
+        for name in object.arrays().filter(|name| !is_no_state(name)) {
+            let (words, size) = (object.shared(name)?, object.map(name)?.value_size());
+            for entry in 0..words.entries() {
+                let bytes = words.value(entry).iter().flat_map(|word| word.load(Ordering::Acquire).to_ne_bytes());
+                let value: Vec<u8> = bytes.take(size).collect();
+                // What an array of the new body has anyway is not carried.
+                if words.entries() == 1 {
+                    state.put(name, &[], &value);
+                } else if value.iter().any(|byte| *byte != 0) {
+                    state.put(name, &(entry as u32).to_le_bytes(), &value);
+                }
+            }
+        }
+        Ok(state)
+    }
+
+    pub(super) fn restore(&mut self, state: &State) -> Result<()> {
+        self.expect(Phase::Initialized)?;
+        if self.manifest.package.state != StateKind::Saved {
+            self.run("start")?;
+            self.phase = Phase::Suspended;
+            return Ok(());
+        }
+        if state.version() != self.version() {
+            return Err(state.unfit(format!("its attribute {STATE_VERSION} is {}", self.version())));
+        }
+        let object = &self.inner.object;
+        for (name, key, value) in state.records() {
+            let unfit = |why: &str| state.unfit(format!("its record '{name}' {why}"));
+            if object.changeable().any(|of| of == name) {
+                let value = value.try_into().map_err(|_| unfit("is no u64, as the object's variable is"))?;
+                object.set_variable(name, u64::from_le_bytes(value))?;
+            } else if object.arrays().any(|of| of == name) && !is_no_state(name) {
+                let words = object.shared(name)?;
+                let entry = key.try_into().map_or(0, |key| u32::from_le_bytes(key) as usize);
+                if value.len() != object.map(name)?.value_size() || entry >= words.entries() {
+                    return Err(unfit("does not fit the object's array"));
+                }
+                for (to, from) in words.value(entry).iter().zip(value.chunks(8)) {
+                    let mut word = [0; 8];
+                    word[..from.len()].copy_from_slice(from);
+                    to.store(u64::from_ne_bytes(word), Ordering::Release);
+                }
+            } else {
+                return Err(unfit("has no variable and no shared array of this name in the object"));
+            }
+        }
+        self.phase = Phase::Suspended;
+        Ok(())
+    }
+
+    /// Calls are carried out as they are written; what is in `IN` is read by the program.
+    pub(super) fn ends(&self) -> Result<Vec<EndAt>> {
+        let taken = |channel: &Wired| -> Result<u64> {
+            let maps = self.inner.hook.pairs.get(&channel.pair).filter(|_| !channel.name.is_empty());
+            if maps.is_none_or(|maps| maps.input.is_none()) {
+                return Ok(u64::MAX);
+            }
+            let words = self.inner.object.shared(&map_name("IN", &channel.pair))?;
+            Ok(words.value(0)[super::channel::READ].load(Ordering::Acquire))
+        };
+        let end = |channel: &Wired| {
+            let counted = Counted { read: taken(channel)?, ..Counted::default() };
+            Ok(EndAt { name: channel.name.clone(), specification: channel.specification, counted, unsent: 0 })
+        };
+        self.channels.iter().map(end).collect()
+    }
+
+    fn attribute(&self, name: &str) -> Option<&str> {
+        let own = self.attributes.get(name);
+        own.or_else(|| {
+            let mut all = self.manifest.package.attributes.iter();
+            all.find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        })
+    }
+
+    fn version(&self) -> u32 {
+        self.attribute(STATE_VERSION).and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+}
