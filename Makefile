@@ -12,7 +12,7 @@ BENCH_ARGS ?=
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help study fabric profile offcodes test bless lint bench format clippy engine-alone tests loom fuzz tools install uninstall deb
+.PHONY: help study fabric profile offcodes aarch64 test bless lint bench format clippy engine-alone tests loom fuzz tools install uninstall deb
 
 help:
 	@echo 'make study   find where message processing should run on this machine'
@@ -24,6 +24,7 @@ help:
 	@echo 'make test    everything that must pass: lint, engine on its own, tests, loom; ends with totals'
 	@echo 'make bless   take the present output as the golden one; review it with git diff'
 	@echo 'make lint    formatting and clippy, warnings denied'
+	@echo 'make aarch64 the agent for Arm cores, built and tested under qemu-user'
 	@echo 'make fuzz    every fuzz target for a minute (FUZZ_ARGS="SECONDS TARGET...")'
 	@echo 'make bench   the ratios that the engine is held to, measured in one run'
 
@@ -52,14 +53,18 @@ offcodes:
 	@$(BUILD) --package plimsoll-offcode
 	@echo 'now: $(PLIMSOLL) plan APP.toml, or $(PLIMSOLL) traffic'
 
-# The agent for Arm cores, such as a DPU's; not a part of `make test`, since it compiles everything once more.
+# What runs on Arm cores, such as a DPU's: the agent is built and started, and the tests of what offcodes consist of run, under
+# qemu-user. It compiles everything once more.
 ARM = aarch64-unknown-linux-gnu
-.PHONY: aarch64
+ARM_TESTS = --package offcode --package engine --package placement --package wasm
+aarch64: export CC_aarch64_unknown_linux_gnu = aarch64-linux-gnu-gcc
+aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
+aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER = qemu-aarch64 -L /usr/aarch64-linux-gnu
 aarch64:
-	@CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-	    $(CARGO) build --target $(ARM) --package plimsoll-offcode
-	qemu-aarch64 -L /usr/aarch64-linux-gnu $(TARGET_DIR)/$(ARM)/debug/plimsoll-offcode agent --help >/dev/null
-	@echo 'it builds for $(ARM), and starts under qemu-user'
+	@scripts/bootstrap aarch64
+	@$(CARGO) build --target $(ARM) --package plimsoll-offcode
+	$(CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER) $(TARGET_DIR)/$(ARM)/debug/plimsoll-offcode agent --help >/dev/null
+	@scripts/run-tests $@ $(CARGO) test --target $(ARM) $(ARM_TESTS)
 
 # Where `make install` puts it; DESTDIR goes before, for packagers.
 PREFIX ?= /usr/local
@@ -80,9 +85,10 @@ deb:
 	@CARGO='$(CARGO)' scripts/build build --profile dist --package plimsoll $(SHIPPED)
 	@scripts/deb '$(TARGET_DIR)/dist'
 
-# Every part runs, also after one that fails, and the account of all of them comes last.
+# Every part runs, also after one that fails, and the account of all of them comes last. `.ci/run` adds MORE=aarch64.
+MORE ?=
 test: tools
-	@scripts/run-tests --parts '$(MAKE)' format clippy engine-alone tests loom
+	@scripts/run-tests --parts '$(MAKE)' format clippy engine-alone tests loom $(MORE)
 
 lint: tools format clippy
 

@@ -213,8 +213,9 @@ fn curves(analysis: &Analysis, program: &str, cells: &[&Cell], along: &Along, fi
         })
         .collect();
     let scale = if along.is_size() { Scale::Log10 } else { Scale::Linear };
-    let write = |value: f64| {
-        scaled(value, &[(1e-9, "n"), (1e-6, "µ"), (1e-3, "m"), (1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")])
+    let write = |value: f64| match value {
+        0.0 => "0".to_owned(),
+        _ => scaled(value, &[(1e-9, "n"), (1e-6, "µ"), (1e-3, "m"), (1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")]),
     };
     let about = [program, title].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(": ");
     let chart = LineChart {
