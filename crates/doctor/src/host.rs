@@ -16,6 +16,12 @@ const COUNTERS: Worth =
     Worth { name: "counters", gives: "cycles and cache misses of a message", cost: "absent in results" };
 const ENERGY: Worth = Worth { name: "energy", gives: "joules of each measurement", cost: "absent in results" };
 
+const CLOCK: Worth = Worth {
+    name: "clock",
+    gives: "plimsoll clock FREQUENCY -- COMMAND, axis `clock` of study files",
+    cost: "no study over clocks; protocol work alone can be stretched (plimsoll bench --dilate)",
+};
+
 const STEERING: Worth = Worth {
     name: "steering",
     gives: "receive work stays on the cores it is sent to (plimsoll steer)",
@@ -28,8 +34,9 @@ pub fn checks(source: &Source, machine: &Machine) -> Vec<Check> {
         at_interfaces(&HOOK, "xdp", &machine.sites),
         at_interfaces(&AF_XDP, "afxdp", &machine.ports),
         steering(&Steering::read(source)),
-        sensor(&COUNTERS, machine),
-        sensor(&ENERGY, machine),
+        feature(&CLOCK, &machine.controls),
+        feature(&COUNTERS, &machine.sensors),
+        feature(&ENERGY, &machine.sensors),
     ]
 }
 
@@ -95,9 +102,9 @@ fn steering(host: &Steering) -> Check {
     }
 }
 
-fn sensor(worth: &Worth, machine: &Machine) -> Check {
-    match machine.sensors.iter().find(|sensor| sensor.name == worth.name) {
-        Some(sensor) => worth.of(&sensor.availability),
+fn feature(worth: &Worth, among: &[Feature]) -> Check {
+    match among.iter().find(|feature| feature.name == worth.name) {
+        Some(feature) => worth.of(&feature.availability),
         None => worth.unknown("not archived", "capture it again"),
     }
 }

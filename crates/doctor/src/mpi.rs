@@ -94,7 +94,8 @@ fn slurm(programs: &Programs) -> Check {
     let next = "nothing, unless this is a cluster";
     let Some(srun) = programs.find("srun") else { return SLURM.no("PATH has no srun", next) };
     let Answer::Said(version) = ask(&srun, &["--version"]) else {
-        return SLURM.no(format!("{} does not start", srun.display()), "see what `srun --version` says");
+        let found = format!("{} has no cluster's configuration, or is damaged", srun.display());
+        return SLURM.no(found, "run it on a node of the cluster; `srun --version` says more");
     };
     let version = version.trim();
     let Some(sinfo) = programs.find("sinfo") else {

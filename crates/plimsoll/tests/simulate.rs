@@ -50,7 +50,7 @@ fn a_testbed_is_found_by_its_name_and_a_file_goes_before_it() {
     assert_eq!(found.stdout, simulate(&testbeds().join("lammps-a.toml"), &[]).stdout);
     let missing = String::from_utf8(named("lammps-c").stderr).unwrap();
     assert!(
-        missing.contains("of testbeds there are eddy-psm, eddy-verbs, ") && missing.contains("Next: "),
+        missing.contains("no testbed has this name. Next: ") && missing.contains("one of eddy-psm, eddy-verbs, "),
         "{missing}"
     );
     std::fs::copy(testbeds().join("onload.toml"), folder.path().join("lammps-a")).unwrap();

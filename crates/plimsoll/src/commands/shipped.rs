@@ -29,15 +29,16 @@ impl Shipped {
         }
         let names: Vec<_> = known.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
         let noun = self.noun;
-        let cause = match names.is_empty() {
-            true => format!("there is no such file, and no {noun} is installed beside this program"),
-            false if noun.ends_with('y') => {
-                let noun = noun.trim_end_matches('y');
-                format!("there is no such file, and of {noun}ies there are {}", names.join(", "))
+        let (cause, next) = match names.is_empty() {
+            true => {
+                (format!("there is no such file, and no {noun} is installed beside this program"), self.next.into())
             }
-            false => format!("there is no such file, and of {noun}s there are {}", names.join(", ")),
+            false => (
+                format!("there is no such file, and no {noun} has this name"),
+                format!("{}, or one of {}", self.next, names.join(", ")),
+            ),
         };
-        Err(Fault::new(word.display().to_string(), cause, self.next))
+        Err(Fault::new(word.display().to_string(), cause, next))
     }
 
     /// All of them, by name.

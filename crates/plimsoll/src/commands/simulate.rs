@@ -54,7 +54,7 @@ pub fn testbed(file: &Path) -> Result<PathBuf> {
 const TESTBEDS: Shipped = Shipped {
     folders: ["share/plimsoll/testbeds", "crates/whatif/testbeds"],
     noun: "testbed",
-    next: "name a file like those of docs/simulate.md, or one of these",
+    next: "name a file like those of docs/simulate.md",
 };
 
 fn time(picoseconds: u64) -> String {

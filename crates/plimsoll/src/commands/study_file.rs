@@ -155,7 +155,7 @@ fn pair(text: &str) -> Result<(String, String)> {
 const READY: Shipped = Shipped {
     folders: ["share/plimsoll/studies", "crates/experiment/studies"],
     noun: "ready study",
-    next: "name a file like those of docs/study-files.md, or one of these",
+    next: "name a file like those of docs/study-files.md",
 };
 
 /// A study that was read.
