@@ -81,8 +81,13 @@ fn manifest(name: &str, kind: BodyKind, program: Option<&str>) -> Arc<Manifest> 
 
 /// A body for user space, and three for a hook: with both maps and calls, with fewer slots, without maps.
 fn bodies(site: &Site) -> Vec<Deployment> {
-    let deployment =
-        |manifest, code| Deployment { name: "talker".into(), manifest, code, attributes: Attributes::default() };
+    let deployment = |manifest, code| Deployment {
+        name: "talker".into(),
+        manifest,
+        code,
+        attributes: Attributes::default(),
+        memory: Default::default(),
+    };
     if site.kind() != SiteKind::Xdp {
         let code = Code::Native(Arc::new(|| Box::new(Talker::default())));
         return vec![deployment(manifest("talker", BodyKind::Native, None), code)];

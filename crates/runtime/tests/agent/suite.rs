@@ -71,6 +71,7 @@ fn subject() -> Subject {
             manifest: Arc::new(Adder::manifest()),
             code: Code::Native(Arc::new(|| Box::new(Adder::default()))),
             attributes: Attributes::default(),
+            memory: Default::default(),
         },
         interface: <dyn Sum as Interface>::GUID.short(),
         messages: true,

@@ -56,7 +56,13 @@ fn deployment(name: &str, code: &[u8], program: &str, role: ProgramRole, attribu
     };
     let mut set = Attributes::default();
     attributes.iter().for_each(|(name, value)| set.set(name, value).unwrap());
-    Deployment { name: name.into(), manifest: Arc::new(manifest), code: Code::Bpf(code.into()), attributes: set }
+    Deployment {
+        name: name.into(),
+        manifest: Arc::new(manifest),
+        code: Code::Bpf(code.into()),
+        attributes: set,
+        memory: Default::default(),
+    }
 }
 
 fn echo(attributes: &[(&str, &str)]) -> Deployment {
