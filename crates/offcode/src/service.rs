@@ -76,6 +76,12 @@ pub struct Wake {
     pub every: Nanoseconds,
 }
 
+impl Default for Wake {
+    fn default() -> Self {
+        Wake::NEVER
+    }
+}
+
 impl Wake {
     /// Not at all: what a timer is set to that shall wake no more.
     pub const NEVER: Wake = Wake::at(Nanoseconds(u64::MAX));

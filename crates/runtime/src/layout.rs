@@ -384,7 +384,7 @@ mod tests {
     fn closure() -> Closure {
         let target = |site| Target { site, modes: Vec::new(), memory: Bytes(0), work: Some(Nanoseconds(100)) };
         let package = Package {
-            guid: Guid::named("both"),
+            guid: offcode::Guid::named("both"),
             name: "test.both".into(),
             version: "1".into(),
             description: String::new(),

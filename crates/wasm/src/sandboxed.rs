@@ -223,6 +223,7 @@ impl Sandboxed {
                 context.log(&format!("{} more lines of the same moment are left out", lines - LINES));
             }
         }
+        let worked = said.worked;
         let answered = match said.answer {
             None => Ok(()),
             Some(Answer::Refused(why)) => Err(Refusal(printable(&why[..why.len().min(LINE)]))),
@@ -243,7 +244,7 @@ impl Sandboxed {
             return Err(self.fail(what, &cause, context));
         }
         answered?;
-        Ok(said.worked || left)
+        Ok(worked || left)
     }
 
     /// Ends the instance.
