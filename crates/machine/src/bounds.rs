@@ -164,6 +164,12 @@ table! {
         kib(64), Said("as offcodes"), "the attribute is refused with a fault";
     OFFCODE_STATE: "what an offcode takes along when it moves", "an offcode that moves",
         mib(4), Said("as offcodes that a move takes together"), "the move is refused with a fault and undone";
+    OFFCODE_TIMERS: "timers of an offcode", "an offcode",
+        Count(16), Said("as offcodes"), "the timer is refused with a fault";
+    OFFCODE_WORDS: "shared words of an offcode; their bytes count towards the memory of its target", "an offcode",
+        Count(8 << 10), Said("as offcodes"), "they are refused with a fault";
+    OFFCODE_ARRAYS: "names of an offcode's shared words, and of others' that it reads", "an offcode",
+        Count(16), Said("as offcodes"), "the name is refused with a fault";
     CALLS_WAITING: "calls out of band that wait for an offcode that does not read", "an offcode",
         Count(256), Said("as offcodes"), "the call is refused";
     CALLS_OPEN: "calls out of band without an answer yet", "an offcode",

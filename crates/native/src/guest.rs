@@ -3,10 +3,10 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use machine::{Nanoseconds, Result};
-use offcode::{Activity, Call, ChannelId, Context, Described, Incoming, Offcode, Refusal, State, Written};
+use machine::{Fault, Nanoseconds, Result};
+use offcode::{Activity, Call, ChannelId, Context, Described, Incoming, Offcode, Refusal, State, Wake, Written};
 
-use crate::table::{Host, Sink, Slice, Step, Table, Told, written};
+use crate::table::{Host, HostTable, Sink, Slice, Step, Table, Told, fault_of, phase, written};
 use crate::{VERSION, outcome};
 
 /// Makes the library's export; `offcode::export!` expands to it.
@@ -45,6 +45,7 @@ pub const fn table<T: Offcode + Described + Default>(script: extern "C" fn(Sink<
         stop: Some(stop::<T> as Step),
         save: Some(save::<T> as Step),
         restore: Some(restore::<T>),
+        timer: Some(timer::<T>),
     }
 }
 
@@ -108,16 +109,6 @@ unsafe extern "C" fn delete<T>(instance: *mut c_void) {
     // SAFETY: the table's contract: it comes from `new::<T>` and is used no more.
     let instance = unsafe { Box::from_raw(instance.cast::<Instance<T>>()) };
     let _ = catch_unwind(AssertUnwindSafe(|| drop(instance)));
-}
-
-fn phase(sink: Sink<'_>, result: Result<()>) -> u32 {
-    let Err(fault) = result else { return outcome::DONE };
-    // The parts of a fault have no zero bytes in them that anybody would miss.
-    for (place, part) in [fault.subject(), fault.cause(), fault.next()].into_iter().enumerate() {
-        sink.append(if place == 0 { b"" } else { b"\0" });
-        sink.append(part.as_bytes());
-    }
-    outcome::REFUSED
 }
 
 unsafe extern "C" fn initialize<T: Offcode>(instance: *mut c_void, host: Host<'_>, sink: Sink<'_>) -> u32 {
@@ -271,6 +262,15 @@ unsafe extern "C" fn restore<T: Offcode>(
     })
 }
 
+unsafe extern "C" fn timer<T: Offcode>(instance: *mut c_void, host: Host<'_>, timer: u32, sink: Sink<'_>) -> u32 {
+    // SAFETY: the table's contract.
+    let Instance { offcode, .. } = unsafe { entered::<T>(instance) };
+    guarded(sink, || {
+        offcode.timer(timer as u8, &mut Outside(host));
+        outcome::DONE
+    })
+}
+
 /// The [`Context`] of an offcode in a library.
 struct Outside<'a>(Host<'a>);
 
@@ -301,5 +301,49 @@ impl Context for Outside<'_> {
     fn log(&mut self, line: &str) {
         // SAFETY: as in `now`.
         unsafe { (self.0.table.log)(self.0.context, Slice::of(line.as_bytes())) }
+    }
+
+    fn set_timer(&mut self, timer: u8, wake: Wake) -> Result<()> {
+        self.service(|host, context, sink| {
+            // SAFETY: as in `now`, here and in what follows; `service` has seen that the host has the function.
+            unsafe { (host.set_timer)(context, timer.into(), wake.at.0, wake.every.0, sink) }
+        })
+        .map(drop)
+    }
+
+    fn share(&mut self, words: &str, count: u32) -> Result<()> {
+        let words = Slice::of(words.as_bytes());
+        // SAFETY: as in `set_timer`.
+        self.service(|host, context, sink| unsafe { (host.share)(context, words, count, sink) }).map(drop)
+    }
+
+    fn store(&mut self, words: &str, at: u32, values: &[u64]) -> Result<()> {
+        let values: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let (words, values) = (Slice::of(words.as_bytes()), Slice::of(&values));
+        // SAFETY: as in `set_timer`.
+        self.service(|host, context, sink| unsafe { (host.store)(context, words, at, values, sink) }).map(drop)
+    }
+
+    fn load(&mut self, words: &str, at: u32, values: &mut [u64]) -> Result<bool> {
+        let (words, count) = (Slice::of(words.as_bytes()), values.len() as u32);
+        // SAFETY: as in `set_timer`.
+        let told = self.service(|host, context, sink| unsafe { (host.load)(context, words, at, count, sink) })?;
+        values.iter_mut().zip(told.as_chunks().0).for_each(|(value, word)| *value = u64::from_ne_bytes(*word));
+        Ok(!told.is_empty() || values.is_empty())
+    }
+}
+
+impl Outside<'_> {
+    /// What one of the host's later functions told.
+    fn service(&self, ask: impl FnOnce(&HostTable, *mut c_void, Sink<'_>) -> u32) -> Result<Vec<u8>> {
+        if !self.0.table.has_services() {
+            let cause = "the program that hosts this library is older, and has no services";
+            return Err(Fault::new("native body", cause, "install the plimsoll that the library was built with"));
+        }
+        let mut told = Vec::new();
+        match ask(self.0.table, self.0.context, Sink::of(&mut told)) {
+            outcome::DONE => Ok(told),
+            _ => Err(fault_of(&told)),
+        }
     }
 }

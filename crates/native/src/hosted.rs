@@ -2,11 +2,11 @@
 
 use std::ffi::c_void;
 
-use machine::{Fault, Result};
-use offcode::{Activity, ChannelId, Context, Guid, Incoming, Offcode, Refusal, State};
+use machine::{Fault, Nanoseconds, Result};
+use offcode::{Activity, ChannelId, Context, Guid, Incoming, Offcode, Refusal, State, Wake};
 
 use crate::library::Functions;
-use crate::table::{Host, HostTable, Sink, Slice, written};
+use crate::table::{Host, HostTable, Sink, Slice, fault_of, phase, written};
 use crate::{VERSION, outcome};
 
 /// An instance of a library's offcode. After a panic it is not called any more: [`Offcode::failure`] says why.
@@ -59,14 +59,6 @@ impl Hosted {
             _ => Ok(()),
         }
     }
-}
-
-/// A fault, whose parts a library tells with zero bytes between them.
-fn fault_of(told: &[u8]) -> Fault {
-    let text = String::from_utf8_lossy(told);
-    let mut parts = text.splitn(3, '\0');
-    let mut part = |otherwise: &str| parts.next().filter(|part| !part.is_empty()).unwrap_or(otherwise).to_owned();
-    Fault::new(part("native body"), part("it refuses"), part("see what the offcode says"))
 }
 
 /// Of a library whose table has no functions for it.
@@ -156,6 +148,13 @@ impl Offcode for Hosted {
         if matches!(outcome, outcome::WORKED | outcome::PANICKED) { Activity::Worked } else { Activity::Idle }
     }
 
+    fn timer(&mut self, timer: u8, context: &mut dyn Context) {
+        // One without it has set no timer.
+        let Some(of_library) = self.functions.timer else { return };
+        // SAFETY: as in `initialize`.
+        self.enter(context, |_, instance, host, sink| unsafe { of_library(instance, host, timer.into(), sink) });
+    }
+
     fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) {
         // SAFETY: as in `initialize`.
         self.enter(context, |f, instance, host, sink| unsafe {
@@ -190,8 +189,19 @@ impl Offcode for Hosted {
     }
 }
 
-static HOST: HostTable =
-    HostTable { size: size_of::<HostTable>() as u32, version: VERSION, now, channel, write, attribute, log };
+static HOST: HostTable = HostTable {
+    size: size_of::<HostTable>() as u32,
+    version: VERSION,
+    now,
+    channel,
+    write,
+    attribute,
+    log,
+    set_timer,
+    share,
+    store,
+    load,
+};
 
 /// # Safety
 /// `context` is that of a [`Host`] that [`Hosted::enter`] made, during its call.
@@ -231,9 +241,48 @@ unsafe extern "C" fn log(context: *mut c_void, line: Slice<'_>) {
     context.log(&String::from_utf8_lossy(line.unwrap_or_default()));
 }
 
+/// # Safety
+/// As of [`Slice::bytes`].
+unsafe fn text<'a>(slice: Slice<'a>) -> &'a str {
+    // SAFETY: as the caller says.
+    unsafe { slice.bytes() }.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+unsafe extern "C" fn set_timer(context: *mut c_void, timer: u32, at: u64, every: u64, sink: Sink<'_>) -> u32 {
+    // SAFETY: as in `now`.
+    let context = unsafe { inside(context) };
+    let wake = Wake { at: Nanoseconds(at), every: Nanoseconds(every) };
+    phase(sink, context.set_timer(u8::try_from(timer).unwrap_or(u8::MAX), wake))
+}
+
+unsafe extern "C" fn share(context: *mut c_void, words: Slice<'_>, count: u32, sink: Sink<'_>) -> u32 {
+    // SAFETY: as in `channel`.
+    let (context, words) = unsafe { (inside(context), text(words)) };
+    phase(sink, context.share(words, count))
+}
+
+unsafe extern "C" fn store(context: *mut c_void, words: Slice<'_>, at: u32, values: Slice<'_>, sink: Sink<'_>) -> u32 {
+    // SAFETY: as in `channel`.
+    let (context, words, values) = unsafe { (inside(context), text(words), values.bytes()) };
+    let values: Vec<u64> =
+        values.unwrap_or_default().as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    phase(sink, context.store(words, at, &values))
+}
+
+unsafe extern "C" fn load(context: *mut c_void, words: Slice<'_>, at: u32, count: u32, sink: Sink<'_>) -> u32 {
+    // SAFETY: as in `channel`.
+    let (context, words) = unsafe { (inside(context), text(words)) };
+    let mut values = vec![0; count as usize];
+    let loaded = context.load(words, at, &mut values).map(|there| {
+        if there {
+            values.iter().for_each(|value: &u64| sink.append(&value.to_ne_bytes()));
+        }
+    });
+    phase(sink, loaded)
+}
+
 #[cfg(test)]
 mod tests {
-    use machine::Nanoseconds;
     use offcode::{Lifecycle, Written, interface, offcode};
 
     use super::*;
@@ -309,6 +358,17 @@ mod tests {
             Ok(())
         }
 
+        fn timer(&mut self, timer: u8, context: &mut dyn Context) {
+            let set = context.share("sums", 3).and_then(|()| context.store("sums", 1, &[self.sum, u64::MAX]));
+            let set = set.and_then(|()| context.set_timer(timer + 1, Wake::at(Nanoseconds(9)).every(Nanoseconds(2))));
+            let mut words = [0; 2];
+            let there = context.load("sums", 1, &mut words);
+            let none = context.load("none", 0, &mut [0]);
+            let past = context.store("sums", 2, &[0; 2]);
+            self.told.push(format!("{set:?} {there:?} {words:?} {none:?}"));
+            self.told.extend(past.and(context.set_timer(16, Wake::NEVER)).err().map(|fault| fault.to_string()));
+        }
+
         fn turn(&mut self, context: &mut dyn Context) -> Activity {
             self.told.drain(..).for_each(|line| context.log(&line));
             if context.now() == Nanoseconds(7) { Activity::Worked } else { Activity::Idle }
@@ -319,6 +379,8 @@ mod tests {
     #[derive(Default)]
     struct Site {
         start: Option<String>,
+        wakes: Vec<(u8, Wake)>,
+        words: Vec<u64>,
         lines: Vec<String>,
         taken: Vec<Vec<u8>>,
     }
@@ -343,6 +405,24 @@ mod tests {
         fn log(&mut self, line: &str) {
             self.lines.push(line.into());
         }
+        fn set_timer(&mut self, timer: u8, wake: Wake) -> Result<()> {
+            offcode::service::check_timer(timer)?;
+            self.wakes.push((timer, wake));
+            Ok(())
+        }
+        fn share(&mut self, _: &str, count: u32) -> Result<()> {
+            self.words.resize(count as usize, 0);
+            Ok(())
+        }
+        fn store(&mut self, words: &str, at: u32, values: &[u64]) -> Result<()> {
+            offcode::service::check_words(words, self.words.len(), at, values.len())?;
+            self.words[at as usize..][..values.len()].copy_from_slice(values);
+            Ok(())
+        }
+        fn load(&mut self, words: &str, at: u32, values: &mut [u64]) -> Result<bool> {
+            values.copy_from_slice(&self.words[at as usize..][..values.len()]);
+            Ok(words == "sums")
+        }
     }
 
     extern "C" fn script(sink: Sink<'_>) {
@@ -360,6 +440,25 @@ mod tests {
         let (interface, mut reply) = (<dyn Sum as offcode::Interface>::GUID.short(), Vec::new());
         body.call(Incoming { interface, method, arguments: &number.to_le_bytes() }, &mut reply, site)?;
         Ok(u64::from_le_bytes(reply.try_into().expect("eight bytes")))
+    }
+
+    #[test]
+    fn services_cross_the_border_with_their_faults() {
+        let (mut offcode, mut site) = (hosted(), Site { start: Some("5".into()), ..Site::default() });
+        offcode.initialize(&mut site).unwrap();
+        offcode.timer(3, &mut site);
+        assert_eq!(site.wakes, [(4, Wake { at: Nanoseconds(9), every: Nanoseconds(2) })]);
+        assert_eq!(site.words, [0, 5, u64::MAX]);
+        offcode.turn(&mut site);
+        let [done, refused] = site.lines.as_slice() else { panic!("{:?}", site.lines) };
+        assert_eq!(done, &format!("Ok(()) Ok(true) {:?} Ok(false)", [5, u64::MAX]));
+        assert!(refused.contains("words sums") && refused.contains("Next: share more"), "{refused}");
+        // A library that was built before there were timers is not called.
+        let mut old = Functions::of(&TABLE).expect("all are there");
+        old.timer = None;
+        let mut offcode = Hosted::new(Box::leak(Box::new(old)), Vec::new());
+        offcode.timer(3, &mut site);
+        assert_eq!(site.wakes.len(), 1);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use crate::SYMBOL;
 use crate::hosted::Hosted;
 use crate::inspection::{TARGET, examine, inspect};
-use crate::table::{Host, Restore, Sink, Slice, Step, Table, Told as OnChannel};
+use crate::table::{Host, Restore, Sink, Slice, Step, Table, Timer, Told as OnChannel};
 
 /// Bytes of a table that has all functions of this version's first form.
 pub(crate) const LEAST: usize = std::mem::offset_of!(Table, stop) + size_of::<usize>();
@@ -37,6 +37,7 @@ pub(crate) struct Functions {
     pub stop: Step,
     pub save: Option<Step>,
     pub restore: Option<Restore>,
+    pub timer: Option<Timer>,
 }
 
 impl Functions {
@@ -57,6 +58,7 @@ impl Functions {
             stop: table.stop?,
             save: table.save,
             restore: table.restore,
+            timer: table.timer,
         })
     }
 }

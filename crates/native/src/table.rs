@@ -3,6 +3,10 @@
 use std::ffi::c_void;
 use std::marker::PhantomData;
 
+use machine::{Fault, Result};
+
+use crate::outcome;
+
 /// Bytes that the callee may read during the call.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -47,7 +51,6 @@ pub struct Sink<'a> {
 
 impl<'a> Sink<'a> {
     /// Appends to a vector of this side.
-    #[cfg(feature = "load")]
     pub(crate) fn of(bytes: &'a mut Vec<u8>) -> Self {
         unsafe extern "C" fn put(to: *mut c_void, at: *const u8, length: usize) {
             if !at.is_null() {
@@ -105,12 +108,16 @@ pub struct Table {
     pub save: Option<Step>,
     /// Instance, host, an encoded state.
     pub restore: Option<Restore>,
+    /// Instance, host, the timer's number.
+    pub timer: Option<Timer>,
 }
 
 /// A step of an instance's life.
 pub type Step = unsafe extern "C" fn(*mut c_void, Host<'_>, Sink<'_>) -> u32;
 /// Takes what another body saved.
 pub type Restore = unsafe extern "C" fn(*mut c_void, Host<'_>, Slice<'_>, Sink<'_>) -> u32;
+/// A timer is due.
+pub type Timer = unsafe extern "C" fn(*mut c_void, Host<'_>, u32, Sink<'_>) -> u32;
 /// Something that came on a channel.
 pub type Told = unsafe extern "C" fn(*mut c_void, Host<'_>, u32, Slice<'_>, Sink<'_>) -> u32;
 
@@ -142,6 +149,37 @@ pub struct HostTable {
     pub attribute: unsafe extern "C" fn(*mut c_void, Slice<'_>) -> Slice<'static>,
     /// A line of UTF-8.
     pub log: unsafe extern "C" fn(*mut c_void, Slice<'_>),
+    /// Timer, at and every, in nanoseconds. These functions and those that follow return [`crate::outcome`], and put a
+    /// fault into the sink.
+    pub set_timer: unsafe extern "C" fn(*mut c_void, u32, u64, u64, Sink<'_>) -> u32,
+    /// Name and number of words.
+    pub share: unsafe extern "C" fn(*mut c_void, Slice<'_>, u32, Sink<'_>) -> u32,
+    /// Name, first, and the words' bytes in the order of this machine.
+    pub store: unsafe extern "C" fn(*mut c_void, Slice<'_>, u32, Slice<'_>, Sink<'_>) -> u32,
+    /// Name, first, how many; the sink gets their bytes, or nothing where there are no words.
+    pub load: unsafe extern "C" fn(*mut c_void, Slice<'_>, u32, u32, Sink<'_>) -> u32,
+}
+
+impl HostTable {
+    /// Whether the host has all functions of this version: it may be older than the library.
+    pub(crate) fn has_services(&self) -> bool {
+        self.size as usize >= size_of::<HostTable>()
+    }
+}
+
+/// How a step ended, for the other side; a fault's parts go there with zero bytes between them.
+pub(crate) fn phase(sink: Sink<'_>, result: Result<()>) -> u32 {
+    let Err(fault) = result else { return outcome::DONE };
+    sink.append(&[fault.subject(), fault.cause(), fault.next()].join("\0").into_bytes());
+    outcome::REFUSED
+}
+
+/// The fault that the other side told.
+pub(crate) fn fault_of(told: &[u8]) -> Fault {
+    let text = String::from_utf8_lossy(told);
+    let mut parts = text.splitn(3, '\0');
+    let mut part = |otherwise: &str| parts.next().filter(|part| !part.is_empty()).unwrap_or(otherwise).to_owned();
+    Fault::new(part("native body"), part("it refuses"), part("see what the offcode says"))
 }
 
 /// [`offcode::Written`] as a number.

@@ -1,6 +1,7 @@
 //! The attributes `#[interface]` and `#[offcode]`; crate `offcode` re-exports them.
 #![forbid(unsafe_code)]
 
+mod environment;
 mod errors;
 mod guid;
 mod interface;
@@ -59,8 +60,6 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// # pub trait Filter { fn packet(&mut self, bytes: &[u8]); }
 /// # #[interface(guid = "7b0dfc4e-2e0b-4a8f-9d0e-0a8c6e1f2a11")]
 /// # pub trait Report { fn count(&mut self, packets: u64); }
-/// # #[interface(guid = "7b0dfc4e-2e0b-4a8f-9d0e-0a8c6e1f2a12")]
-/// # pub trait Clock { fn time(&self) -> u64; }
 /// /// Drops what is too long.
 /// #[offcode::offcode(
 ///     guid = "7b0dfc4e-2e0b-4a8f-9d0e-0a8c6e1f2a13",
@@ -72,7 +71,7 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 ///         gang(upstream: Filter, offcode = "7b0dfc4e-2e0b-4a8f-9d0e-0a8c6e1f2a14",
 ///              channel(unreliable, messages, count = 256, size = 2048)),
 ///     ),
-///     environment(Clock),
+///     environment(timers, memory = 1),
 ///     sites(app, core(work = 120), agent(memory = 1_048_576)),
 ///     bodies(native(app, core), wasm("filter.wasm", app, agent)),
 ///     attributes(OFFLOAD_PRIORITY = 200),
@@ -94,7 +93,7 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `description` | else the type's documentation |
 /// | `implements(A, B)` | interfaces whose calls it serves |
 /// | `requires(CONSTRAINT(name: Interface, ...))` | peers: `link`, `pull` or `gang`; then `rate = MESSAGES_A_SECOND`, `offcode = "GUID"`, `channel(...)` of `unicast multicast`, `reliable unreliable`, `poll blocking`, `calls messages`, `any zero_copy copy`, `count = BUFFERS`, `size = BYTES` |
-/// | `environment(A)` | interfaces that the target's runtime must offer |
+/// | `environment(SERVICE, ...)` | services that the site's runtime must offer: `timers`, `memory`, an interface or its `"GUID"`, each with `= LEAST_VERSION` where 1 does not do |
 /// | `sites(KIND, ...)` | kinds of target that will do: `app`, `core`, `xdp`, `agent`, each with `(memory = BYTES, work = NANOSECONDS)`, 64 KiB unless said; at `xdp` also `modes(native, generic, hardware)` |
 /// | `bodies(FORM(...))` | `native(KINDS)`, `wasm("file", KINDS)`, `bpf("file", hook = "FUNCTION", xdp)` (or `producer`), one of each at most; without it one native body for all sites |
 /// | `attributes(NAME = value)` | set before `initialize` |

@@ -134,6 +134,9 @@ fn offcodes() {
     offcode("sites(app), sites(core)", "`sites` is given twice");
     offcode("body_of = Other, implements(A), sites(app)", "has the manifest of the type");
     more("", "which kinds of site");
+    more("sites(app), environment(clocks)", "timers or memory");
+    more("sites(app), environment(timers = 0)", "from 1 to 9999");
+    more("sites(app), environment(\"x\")", "8-4-4-4-12");
     more("sites(gpu)", "app, core, xdp or agent");
     more("sites(app, core, app)", "`app` was named before");
     more("sites(app(speed = 3))", "memory = BYTES");

@@ -7,6 +7,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Attribute, Error, Expr, Item, Lit, LitStr, Meta, Path, Result, Token, parenthesized};
 
+use crate::environment::Asked;
 use crate::guid::Guid;
 use crate::peers::Peer;
 use crate::targets::{Body, Target, bodies};
@@ -55,7 +56,7 @@ struct Written {
     description: Option<LitStr>,
     implements: Vec<Path>,
     requires: Vec<Peer>,
-    environment: Vec<Path>,
+    environment: Vec<Asked>,
     sites: Vec<Target>,
     bodies: Option<Vec<Body>>,
     attributes: Vec<(Ident, String)>,
@@ -240,7 +241,7 @@ struct Own {
     version: String,
     description: String,
     requires: Vec<Peer>,
-    environment: Vec<Path>,
+    environment: Vec<Asked>,
     sites: Vec<Target>,
     bodies: Vec<Body>,
     attributes: Vec<(Ident, String)>,
@@ -271,7 +272,8 @@ impl Parse for State {
 
 impl Own {
     fn manifest(&self, implements: &[Path]) -> TokenStream {
-        let Own { name, version, description, environment, state: State(state), .. } = self;
+        let Own { name, version, description, state: State(state), .. } = self;
+        let environment = self.environment.iter().map(Asked::tokens);
         let bodies = self.bodies.iter().map(Body::tokens);
         let targets = self.sites.iter().map(Target::tokens);
         let peers = self.requires.iter().map(Peer::tokens);
@@ -293,7 +295,7 @@ impl Own {
                 },
                 hardware: ::std::vec![#(#targets),*],
                 software: ::offcode::manifest::Software {
-                    environment: ::std::vec![#(<dyn #environment as ::offcode::Interface>::GUID),*],
+                    environment: ::std::vec![#(#environment),*],
                     peers: ::std::vec![#(#peers),*],
                 },
             }
@@ -388,6 +390,10 @@ fn expansion(name: &Ident, written: &Complete) -> TokenStream {
 
             fn message(&mut self, channel: ::offcode::ChannelId, message: &[u8], context: &mut dyn ::offcode::Context) {
                 ::offcode::Lifecycle::message(self, channel, message, context)
+            }
+
+            fn timer(&mut self, timer: u8, context: &mut dyn ::offcode::Context) {
+                ::offcode::Lifecycle::timer(self, timer, context)
             }
 
             #[inline]

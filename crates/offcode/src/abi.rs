@@ -6,9 +6,13 @@
 use std::fmt;
 
 /// The version that a guest states in its descriptor.
-pub const VERSION: u32 = 2;
-/// The oldest version that hosts take: it has no [`Event::Save`] and no [`Event::Restore`].
+pub const VERSION: u32 = 3;
+/// The oldest version that hosts take.
 pub const OLDEST: u32 = 1;
+/// The first with [`Event::Save`] and [`Event::Restore`].
+pub const WITH_STATE: u32 = 2;
+/// The first with timers and shared words ([`crate::service`]).
+pub const WITH_SERVICES: u32 = 3;
 
 /// Numbers of channels are below this; those that stand for a peer ([`crate::ChannelId::peer`]) are above.
 pub const CHANNELS: usize = 64;
@@ -79,6 +83,11 @@ pub enum Event {
     Save = 10,
     /// [`crate::Offcode::restore`], in parts. Payload: the next bytes of the [`crate::State`]. Detail: 1 with the last.
     Restore = 11,
+    /// [`crate::Offcode::timer`]. Id: the timer's number.
+    Timer = 12,
+    /// Words as they are now, from the first on. Payload: length of the name (u32), name, zeros up to a multiple of 8
+    /// bytes, words. Comes before all other events but those of kind `Channel` and `Attribute`, as often as it is needed.
+    Words = 13,
 }
 
 impl Event {
@@ -97,6 +106,8 @@ impl Event {
             9 => Event::Stop,
             10 => Event::Save,
             11 => Event::Restore,
+            12 => Event::Timer,
+            13 => Event::Words,
             _ => return None,
         })
     }
@@ -118,6 +129,14 @@ pub enum Action {
     Worked = 5,
     /// Payload: the next bytes of the state; none where all have been said.
     State = 6,
+    /// Sets the timer of number id. Payload: at (u64), every (u64), as [`crate::Wake`] has them.
+    Timer = 7,
+    /// Shares words. Id: how many. Payload: their name.
+    Share = 8,
+    /// Stores into shared words. Id: the number of the first. Channel: which, in the order in which they were shared. Payload: the values.
+    Store = 9,
+    /// Wants a copy of words from the next entry on. Id: how many, from the first on. Payload: their name.
+    Load = 10,
 }
 
 impl Action {
@@ -131,9 +150,19 @@ impl Action {
             4 => Action::Refuse,
             5 => Action::Worked,
             6 => Action::State,
+            7 => Action::Timer,
+            8 => Action::Share,
+            9 => Action::Store,
+            10 => Action::Load,
             _ => return None,
         })
     }
+}
+
+/// Where the words begin in the payload of [`Event::Words`], whose name has so many bytes.
+#[inline]
+pub const fn words_at(name: usize) -> usize {
+    (4 + name).next_multiple_of(8)
 }
 
 impl Record {

@@ -46,6 +46,11 @@ pub trait Offcode: Send {
     /// Work of its own, asked for again and again by the site's loop.
     fn turn(&mut self, context: &mut dyn Context) -> Activity;
 
+    /// A timer is due; see [`crate::Lifecycle::timer`].
+    fn timer(&mut self, timer: u8, context: &mut dyn Context) {
+        let _ = (timer, context);
+    }
+
     /// An attribute was set by the application.
     fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context);
 

@@ -1,9 +1,10 @@
 //! What an offcode may do while it is called. It has no other way to act.
 
-use machine::Nanoseconds;
+use machine::{Nanoseconds, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Written;
+use crate::service::{MEMORY, TIMERS, Wake};
 
 /// A channel as one offcode numbers its own, in the order in which they were attached. 0 is the out-of-band channel,
 /// which every offcode has from the start (HYDRA section 1.3).
@@ -45,4 +46,45 @@ pub trait Context {
 
     /// A line for the runtime's log, with this offcode's name put before it.
     fn log(&mut self, line: &str);
+
+    /// Sets one of the offcode's timers anew ([`TIMERS`]): [`crate::Lifecycle::timer`] is called with its number when it is
+    /// due. It ends with the offcode, and goes along where a state does.
+    ///
+    /// # Errors
+    /// The manifest does not ask for timers, or none has this number.
+    fn set_timer(&mut self, timer: u8, wake: Wake) -> Result<()> {
+        let _ = (timer, wake);
+        Err(TIMERS.not_asked())
+    }
+
+    /// Has `count` words under a name ([`MEMORY`]), 0 at first, which this offcode stores and the application and its other
+    /// offcodes at this place read. So many that are there under the name already, as where a body of this offcode was
+    /// before, stay as they are.
+    ///
+    /// # Errors
+    /// The manifest does not ask for memory, or it would be more than the target's `memory` or the bound.
+    fn share(&mut self, words: &str, count: u32) -> Result<()> {
+        let _ = (words, count);
+        Err(MEMORY.not_asked())
+    }
+
+    /// Stores into own words, from number `at` on. Each is read whole; several may be read while they are stored.
+    ///
+    /// # Errors
+    /// They are not all within what was shared under this name.
+    fn store(&mut self, words: &str, at: u32, values: &[u64]) -> Result<()> {
+        let _ = (words, at, values);
+        Err(MEMORY.not_asked())
+    }
+
+    /// Loads words, from number `at` on: own ones, or those that another offcode of the application shares at this place,
+    /// as `OFFCODE/WORDS`. False while there are none; of a sandboxed body, which has a copy as of the entry into it, also in
+    /// the entry that asks first.
+    ///
+    /// # Errors
+    /// The manifest does not ask for memory, or there are fewer words under this name.
+    fn load(&mut self, words: &str, at: u32, values: &mut [u64]) -> Result<bool> {
+        let _ = (words, at, values);
+        Err(MEMORY.not_asked())
+    }
 }

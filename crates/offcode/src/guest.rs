@@ -11,9 +11,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use machine::Nanoseconds;
+use machine::{Fault, Nanoseconds, Result};
 
 use crate::abi::{self, Action, Descriptor, Event, Record, Records};
+use crate::service::{self, Wake};
 use crate::{Activity, Attributes, ChannelId, Context, Incoming, Offcode, Refusal, State, Written};
 
 /// Bytes of records, in each direction.
@@ -143,6 +144,18 @@ pub struct Outside {
     reply: Vec<u8>,
     /// Of a state that goes or comes.
     parts: Vec<u8>,
+    words: Vec<Words>,
+}
+
+/// Shared words, as of this entry.
+struct Words {
+    name: String,
+    /// Which of the guest's own it is.
+    own: Option<u32>,
+    /// How many the host was asked for.
+    wanted: usize,
+    /// Nothing before the host has told.
+    values: Vec<u64>,
 }
 
 impl Outside {
@@ -157,6 +170,7 @@ impl Outside {
             end: 0,
             reply: Vec::new(),
             parts: Vec::new(),
+            words: Vec::new(),
         }
     }
 
@@ -241,6 +255,17 @@ impl Outside {
                 }
             }
             Event::Stop => offcode.stop(self),
+            Event::Timer => offcode.timer(record.id as u8, self),
+            Event::Words => {
+                let Some((length, rest)) = payload.split_first_chunk() else { return };
+                let length = u32::from_le_bytes(*length) as usize;
+                let (name, values) = (rest.get(..length), payload.get(abi::words_at(length)..));
+                let known = self.words.iter_mut().find(|words| name == Some(words.name.as_bytes()));
+                if let (Some(words), Some(values)) = (known, values) {
+                    words.values.clear();
+                    words.values.extend(values.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
+                }
+            }
             Event::Save => self.save(offcode, record.id as usize),
             Event::Restore => {
                 self.parts.extend_from_slice(payload);
@@ -275,9 +300,25 @@ impl Outside {
     /// Puts an action out; says whether there was room.
     #[inline]
     fn act(&mut self, action: Action, channel: u32, payload: &[u8]) -> bool {
-        let record = Record { kind: action as u16, channel, ..Record::default() };
+        self.put(action, Record { channel, ..Record::default() }, payload)
+    }
+
+    /// The same for one of a service, which says what it lacks.
+    fn ask(&mut self, action: Action, record: Record, payload: &[u8]) -> Result<()> {
+        match self.put(action, record, payload) {
+            true => Ok(()),
+            false => {
+                Err(Fault::new("output area", "it has no room for more in this entry", "try again in a later turn"))
+            }
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, action: Action, record: Record, payload: &[u8]) -> bool {
+        let record = Record { kind: action as u16, ..record };
         // What is no answer leaves room for one.
-        let kept = if matches!(action, Action::Write | Action::Log) { ANSWER } else { 0 };
+        let answers = matches!(action, Action::Reply | Action::Refuse | Action::State | Action::Worked);
+        let kept = if answers { 0 } else { ANSWER };
         let size = self.area.len().saturating_sub(kept);
         match record.put(&mut self.area[..size], self.end, &[payload]) {
             Some(end) => {
@@ -333,5 +374,65 @@ impl Context for Outside {
     /// Lost where the output area is full.
     fn log(&mut self, line: &str) {
         self.act(Action::Log, 0, line.as_bytes());
+    }
+
+    /// The host looks whether the manifest asks for timers, and ends a guest whose does not.
+    fn set_timer(&mut self, timer: u8, wake: Wake) -> Result<()> {
+        service::check_timer(timer)?;
+        let record = Record { id: timer.into(), ..Record::default() };
+        let payload: Vec<u8> = [wake.at.0, wake.every.0].iter().flat_map(|time| time.to_le_bytes()).collect();
+        self.ask(Action::Timer, record, &payload)
+    }
+
+    /// The host looks whether there is memory for it, and ends a guest for which there is none.
+    fn share(&mut self, words: &str, count: u32) -> Result<()> {
+        service::check_name(words)?;
+        if let Some(own) = self.words.iter().find(|own| own.name == words) {
+            return service::same_count(words, own.values.len(), count);
+        }
+        self.ask(Action::Share, Record { id: count, ..Record::default() }, words.as_bytes())?;
+        let own = self.words.iter().filter(|words| words.own.is_some()).count() as u32;
+        self.words.push(Words {
+            name: words.into(),
+            own: Some(own),
+            wanted: count as usize,
+            values: vec![0; count as usize],
+        });
+        Ok(())
+    }
+
+    fn store(&mut self, words: &str, at: u32, values: &[u64]) -> Result<()> {
+        let place = self.words.iter().position(|own| own.name == words);
+        let Some((place, channel)) = place.and_then(|place| Some((place, self.words[place].own?))) else {
+            return Err(service::not_shared(words));
+        };
+        service::check_words(words, self.words[place].values.len(), at, values.len())?;
+        let payload: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.ask(Action::Store, Record { channel, id: at, ..Record::default() }, &payload)?;
+        self.words[place].values[at as usize..][..values.len()].copy_from_slice(values);
+        Ok(())
+    }
+
+    fn load(&mut self, words: &str, at: u32, values: &mut [u64]) -> Result<bool> {
+        let (wanted, known) = (at as usize + values.len(), self.words.iter().position(|known| known.name == words));
+        if known.is_none_or(|known| self.words[known].own.is_none() && self.words[known].wanted < wanted) {
+            // The host has no more under this offcode's own names.
+            if !words.contains('/') {
+                return Ok(false);
+            }
+            self.ask(Action::Load, Record { id: wanted as u32, ..Record::default() }, words.as_bytes())?;
+            match known {
+                Some(known) => self.words[known].wanted = wanted,
+                None => self.words.push(Words { name: words.into(), own: None, wanted, values: Vec::new() }),
+            }
+            return Ok(false);
+        }
+        let known = known.map(|known| &self.words[known]);
+        let Some(known) = known.filter(|known| known.own.is_some() || known.values.len() >= wanted) else {
+            return Ok(false);
+        };
+        service::check_words(words, known.values.len(), at, values.len())?;
+        values.copy_from_slice(&known.values[at as usize..wanted]);
+        Ok(true)
     }
 }

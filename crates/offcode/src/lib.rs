@@ -29,6 +29,7 @@ pub mod manifest;
 #[cfg(not(target_family = "wasm"))]
 pub mod odf;
 pub mod registry;
+pub mod service;
 pub mod state;
 
 pub use attribute::{Attributes, OBSOLETE_TIME, OFFLOAD_PRIORITY};
@@ -44,6 +45,7 @@ pub use machine::channel::{self, Cast, Channel, Delivery, Specification, Written
 pub use manifest::Manifest;
 pub use offcode_macros::{interface, offcode};
 pub use registry::{Constructor, Described, Registry};
+pub use service::{Service, Wake};
 pub use state::State;
 
 /// What the attributes' expansions name.

@@ -52,6 +52,11 @@ pub trait Lifecycle {
         Activity::Idle
     }
 
+    /// A timer that [`Context::set_timer`] set is due.
+    fn timer(&mut self, timer: u8, context: &mut dyn Context) {
+        let _ = (timer, context);
+    }
+
     /// An attribute was set by the application.
     fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) {
         let _ = (name, value, context);

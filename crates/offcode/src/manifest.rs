@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::channel::Specification;
 use crate::guid::Guid;
 use crate::interface;
+use crate::service::Service;
 
 /// An offcode manifest. Its XML form is the ODF.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +38,13 @@ impl Manifest {
             let so_far = interface::sign(so_far, interface.guid.bytes());
             interface.methods.iter().fold(so_far, |so_far, method| interface::sign_method(so_far, method))
         })
+    }
+}
+
+impl Software {
+    /// Whether the site's runtime must offer this service.
+    pub fn asks(&self, service: &Service) -> bool {
+        self.environment.iter().any(|asked| asked.is(service))
     }
 }
 
@@ -192,8 +200,8 @@ pub struct Target {
 /// Part three: what must be there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Software {
-    /// Interfaces that the target's runtime must offer, beyond the basic ones.
-    pub environment: Vec<Guid>,
+    /// Services that the target's runtime must offer, beyond the basic ones, each in this version or a later one.
+    pub environment: Vec<Service>,
     /// The other offcodes that this one needs.
     pub peers: Vec<Requirement>,
 }

@@ -91,6 +91,12 @@ impl State {
         self.records.iter().filter(of).map(|record| (&*record.key, &*record.value))
     }
 
+    /// Takes a table out: what the site of an offcode puts beside what its author's code has saved.
+    pub fn take(&mut self, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let of = |record: &mut Record| record.name == name;
+        self.records.extract_if(.., of).map(|record| (record.key, record.value)).collect()
+    }
+
     /// Name, key and value of each record.
     pub fn records(&self) -> impl Iterator<Item = (&str, &[u8], &[u8])> {
         self.records.iter().map(|record| (&*record.name, &*record.key, &*record.value))

@@ -8,7 +8,7 @@ use offcode::channel::{Buffers, Cast, Content, Delivery, Policy, Specification, 
 use offcode::manifest::{BodyKind, Constraint, ProgramRole};
 use offcode::{
     Activity, Call, Channel, ChannelId, Context, Described, Guid, Incoming, Interface, Lifecycle, Offcode, Refusal,
-    Registry, Written, interface, offcode,
+    Registry, Service, Written, interface, offcode, service,
 };
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ pub trait Layout {
              channel(multicast, unreliable, blocking, messages, copy, count = 16, size = 2048)),
         link(other: Everything, channel()),
     ),
-    environment(Layout),
+    environment(timers, memory = 2, Layout, "0b5a6f8e-5555-4c39-8d3e-0c1a2b3c4d05"),
     sites(app, core(work = 120), agent(memory = 1_000_000), xdp(modes(native, hardware))),
     bodies(native(app, core), wasm("both.wasm", agent, app), bpf("both.bpf.o", producer = "send", xdp)),
     attributes(OFFLOAD_PRIORITY = 250, greeting = "hello", eager = true),
@@ -364,7 +364,14 @@ fn the_manifest_says_what_was_written() {
             (SiteKind::Xdp, 65_536, None, 2),
         ]
     );
-    assert_eq!(manifest.software.environment, [<dyn Layout>::GUID]);
+    let offered = |interface| Service { interface, version: 1 };
+    let environment = [
+        service::TIMERS,
+        Service { version: 2, ..service::MEMORY },
+        offered(<dyn Layout>::GUID),
+        offered("0b5a6f8e-5555-4c39-8d3e-0c1a2b3c4d05".parse().unwrap()),
+    ];
+    assert_eq!(manifest.software.environment, environment);
     let [twin, sink, other] = manifest.software.peers.as_slice() else { panic!("three peers") };
     assert_eq!((twin.name.as_str(), twin.constraint, twin.channel, twin.rate), ("twin", Constraint::Pull, None, 0));
     assert_eq!((sink.constraint, sink.rate, sink.interface), (Constraint::Gang, 5000, <dyn Everything>::GUID));

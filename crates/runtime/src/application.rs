@@ -20,7 +20,7 @@ use crate::migration::Mover;
 use crate::objective::Objective;
 use crate::possible::{self, Carriage, End, Facts, Origin, Side, Why};
 use crate::site::residents::Log;
-use crate::site::{Deployment, Evidence, SiteDriver};
+use crate::site::{Deployment, Evidence, Names, SiteDriver};
 use crate::switchboard::{BridgeId, Switchboard};
 
 /// How long a call out of band may take unless the caller says otherwise.
@@ -70,6 +70,8 @@ pub struct Runtime {
     /// Sites that are gone.
     lost: Vec<usize>,
     beside: Vec<Excluded>,
+    /// Words that offcodes of this process share.
+    pub(crate) names: Names,
 }
 
 impl Runtime {
@@ -99,6 +101,7 @@ impl Runtime {
             closed: Vec::new(),
             lost: Vec::new(),
             beside: Vec::new(),
+            names: Names::default(),
         })
     }
 
@@ -405,10 +408,11 @@ impl Runtime {
         Err(Fault::new(format!("offcode {}", package.name), cause, "build against the interface that it has"))
     }
 
-    /// A shared array of an offcode's body at a driver hook, as memory that the application works with in place.
-    pub fn shared(&self, offcode: OffcodeId, map: &str) -> Result<SharedWords> {
+    /// Words that an offcode shares, or a shared array of its object at a driver hook, as memory that the application works
+    /// with in place.
+    pub fn shared(&self, offcode: OffcodeId, words: &str) -> Result<SharedWords> {
         let seated = self.live(offcode)?.seated;
-        self.sites[seated.site].shared(seated.slot, map)
+        self.sites[seated.site].shared(seated.slot, words)
     }
 
     pub fn attribute(&self, offcode: OffcodeId, name: &str) -> Result<Option<&str>> {

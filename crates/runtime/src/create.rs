@@ -78,8 +78,9 @@ impl Runtime {
                 let attributes = attributes_of(manifest, member.priority, wanted)?;
                 let code = self.catalogue.code(manifest, self.sites[site].site().kind())?;
                 let peers = member.peers.iter().map(|&peer| self.peer(&members[peer].manifest, &fresh, peer));
-                let deployment =
-                    Deployment { name: manifest.package.name.clone(), manifest: manifest.clone(), code, attributes };
+                let memory = self.names.granted(manifest, self.sites[site].site().kind());
+                let (name, manifest) = (manifest.package.name.clone(), manifest.clone());
+                let deployment = Deployment { name, manifest, code, attributes, memory };
                 Ok(Member { deployment, site, priority: member.priority, peers: peers.collect::<Result<_>>()? })
             })
             .collect::<Result<_>>()?;

@@ -100,6 +100,7 @@ pub fn ask(app: &AppFile, grounds: &mut Vec<Ground>) {
             };
             (ground.memory, ground.buffers) = (survey.memory, ground.buffers.min(survey.buffers));
             ground.slots = usize::try_from(survey.offcodes).unwrap_or(usize::MAX);
+            ground.environment = number.and_then(|number| survey.services.get(number)).cloned().unwrap_or_default();
             ground.native = Some(survey.native.clone());
             limit(app, ground);
         }

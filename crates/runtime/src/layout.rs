@@ -7,7 +7,8 @@ use machine::costs::{Cost, Interval, Item, how};
 use machine::{BodyKind, Bytes, CoreId, Costs, Site, SiteKind, XdpMode};
 use offcode::manifest::{Constraint, ProgramRole, Target};
 use offcode::odf::Part;
-use offcode::{Guid, Manifest};
+use offcode::service::{MEMORY, TIMERS};
+use offcode::{Manifest, Service};
 use placement::layout::{Candidate, Crossing, Layout, Load, Place, SiteIndex, Tie, Unit, UnitIndex};
 
 use crate::agent::NativeBodies;
@@ -32,8 +33,8 @@ pub struct Ground {
     pub buffers: Bytes,
     /// Cores of this host that may do the site's work; `None`: any.
     pub cores: Option<Vec<CoreId>>,
-    /// Interfaces of the site's runtime beyond the basic ones.
-    pub environment: Vec<Guid>,
+    /// Services of the site's runtime, beyond the basic ones.
+    pub environment: Vec<Service>,
     /// At an agent the native bodies that it runs; `None`: not known.
     pub native: Option<NativeBodies>,
     /// Why nothing can be there now: no such core, not permitted.
@@ -53,18 +54,16 @@ impl Ground {
             Site::Agent(_) => Some(Vec::new()),
             Site::App | Site::Xdp(_) => None,
         };
-        Ground {
-            site,
-            mode,
-            capacity,
-            memory,
-            slots,
-            buffers,
-            cores,
-            environment: Vec::new(),
-            native: None,
-            closed: None,
-        }
+        let environment = offered(site.kind());
+        Ground { site, mode, capacity, memory, slots, buffers, cores, environment, native: None, closed: None }
+    }
+}
+
+/// The services that this build offers at sites of a kind.
+pub fn offered(kind: SiteKind) -> Vec<Service> {
+    match kind {
+        SiteKind::Xdp => vec![MEMORY],
+        SiteKind::App | SiteKind::Core | SiteKind::Agent => vec![TIMERS, MEMORY],
     }
 }
 
@@ -385,7 +384,7 @@ mod tests {
     fn closure() -> Closure {
         let target = |site| Target { site, modes: Vec::new(), memory: Bytes(0), work: Some(Nanoseconds(100)) };
         let package = Package {
-            guid: Guid::named("both"),
+            guid: offcode::Guid::named("both"),
             name: "test.both".into(),
             version: "1".into(),
             description: String::new(),
@@ -416,7 +415,7 @@ mod tests {
     #[test]
     fn what_a_call_of_its_body_costs_decides_where_an_offcode_goes() {
         let grounds = [Site::App, Site::Core(CoreId(1))].map(Ground::of);
-        let body = |_: &Manifest, kind| Ok(if kind == SiteKind::App { Facts::Wasm } else { Facts::Native });
+        let body = |_: &Manifest, kind| Ok(if kind == SiteKind::App { Facts::Wasm(Bytes(0)) } else { Facts::Native });
         let traffic = vec![Traffic { from: End::Application, to: End::Member(0), channel: None, rate: 1_000_000 }];
         let wishes = Wishes { traffic, ..Wishes::default() };
         let placed = |costs: &Costs| {

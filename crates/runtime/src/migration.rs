@@ -116,6 +116,7 @@ impl Runtime {
                 manifest: live.manifest.clone(),
                 code,
                 attributes: live.attributes.clone(),
+                memory: self.names.granted(&live.manifest, site.kind()),
             };
             Ok(Mover::new(id, live.seated, deployment, facts))
         });
@@ -142,6 +143,7 @@ impl Runtime {
             manifest: stored.manifest.clone(),
             code,
             attributes: live.attributes.clone(),
+            memory: self.names.granted(&stored.manifest, site.kind()),
         };
         let mover = Mover::new(offcode, live.seated, deployment, facts);
         let target = live.seated.site;

@@ -12,7 +12,8 @@ use machine::channel::{Cast, Delivery, Policy};
 use machine::{Bytes, Fault, SiteKind, XdpMode};
 use offcode::manifest::Target;
 use offcode::odf::Part;
-use offcode::{Guid, Manifest, Specification};
+use offcode::service::{MEMORY, TIMERS};
+use offcode::{Guid, Manifest, Service, Specification};
 use ports::channel::MOST_READERS;
 
 use crate::layout::Ground;
@@ -118,11 +119,30 @@ pub fn body<'a>(ground: &Ground, manifest: &'a Manifest, known: BodyAt) -> Resul
         let sentence = format!("it takes {} of memory, and the site has {}", target.memory, ground.memory);
         return refuse(Rule::Memory, sentence, "give the site more, or the offcode less", Part::Target(kind));
     }
-    if let Some(&missing) = manifest.software.environment.iter().find(|guid| !ground.environment.contains(guid)) {
-        let sentence = format!("it needs interface {missing} of the site's runtime, which does not offer it");
-        return refuse(Rule::Environment, sentence, "place it at a site that does", Part::Environment(missing));
+    for asked in &manifest.software.environment {
+        let offer = ground.environment.iter().find(|offer| offer.is(asked));
+        if offer.is_none_or(|offer| offer.version < asked.version) {
+            let sentence = lacking(kind, asked, offer);
+            let next = "place it at a site that offers it, or leave it out of its environment";
+            return refuse(Rule::Environment, sentence, next, Part::Environment(asked.interface));
+        }
     }
     let facts = known(manifest, kind)?;
+    let limit = manifest.software.asks(&MEMORY).then_some(target.memory);
+    let takes = facts.memory().filter(|takes| limit.is_some_and(|limit| *takes > limit));
+    if let Some(takes) = takes {
+        let sentence = format!(
+            "its {} body takes {takes} from the start, and its target's memory is {}",
+            facts.kind(),
+            target.memory
+        );
+        return refuse(
+            Rule::Memory,
+            sentence,
+            "state more for the target, or let the body take less",
+            Part::Target(kind),
+        );
+    }
     if let Some(native) = &ground.native
         && facts == Facts::Native
         && !native.linked.contains(&manifest.package.guid)
@@ -143,6 +163,19 @@ pub fn body<'a>(ground: &Ground, manifest: &'a Manifest, known: BodyAt) -> Resul
         }
     }
     Ok(Chosen { target, facts })
+}
+
+/// Why a site of this kind does not do for who asks for a service.
+fn lacking(kind: SiteKind, asked: &Service, offer: Option<&Service>) -> String {
+    match offer {
+        Some(offer) => format!("it needs service {asked}, and the site's runtime offers {offer}"),
+        None if kind == SiteKind::Xdp && asked.is(&TIMERS) => {
+            format!(
+                "it needs service {asked}, and programs of a driver hook run where frames arrive: nothing wakes them"
+            )
+        }
+        None => format!("it needs service {asked} of the site's runtime, which does not offer it"),
+    }
 }
 
 /// Which end of a channel.
@@ -221,7 +254,7 @@ fn one(ground: &Ground, facts: &Facts, end: &End) -> Result<(), Why> {
             }
             Ok(())
         }
-        Facts::Native | Facts::Wasm => to_another_host(specification, ground.buffers),
+        Facts::Native | Facts::Wasm(_) => to_another_host(specification, ground.buffers),
     }
 }
 

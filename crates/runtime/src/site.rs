@@ -7,6 +7,7 @@ mod body;
 pub mod conformance;
 pub mod core;
 pub mod library;
+mod memory;
 pub mod residents;
 pub mod xdp;
 
@@ -20,6 +21,7 @@ use offcode::{Activity, Attributes, Channel, ChannelId, Manifest, Specification,
 use crate::layout::Ground;
 pub use attach::evidence::{self, Evidence};
 pub use library::Libraries;
+pub use memory::{Memory, Names};
 pub use residents::{EndAt, Ends};
 
 pub use crate::switchboard::OUT_OF_BAND;
@@ -59,6 +61,7 @@ pub struct Deployment {
     pub manifest: Arc<Manifest>,
     pub code: Code,
     pub attributes: Attributes,
+    pub memory: Memory,
 }
 
 /// A deployed offcode as one site numbers its own; never used again after [`SiteDriver::remove`].
@@ -148,10 +151,10 @@ pub trait SiteDriver: Send {
         Err(stays(self.site(), slot))
     }
 
-    /// A shared array of the offcode's body, as memory that an application works with in place.
-    fn shared(&self, _slot: Slot, map: &str) -> Result<SharedWords> {
-        let subject = format!("memory {map} at {}", self.site());
-        Err(Fault::new(subject, "bodies there share no maps", "place the offcode at a driver hook, or use a channel"))
+    /// Words that the offcode shares, or a shared array of its object, as memory that an application works with in place.
+    fn shared(&self, _slot: Slot, words: &str) -> Result<SharedWords> {
+        let subject = format!("words {words} at {}", self.site());
+        Err(Fault::new(subject, "memory there is another host's", "place the offcode on this host, or use a channel"))
     }
 
     /// What proves that the offcode works here, counted by the site or the kernel.

@@ -55,6 +55,7 @@ fn subject() -> Subject {
             manifest: Arc::new(Echo::manifest()),
             code: Code::Native(Arc::new(|| Box::new(Echo::default()))),
             attributes: Attributes::default(),
+            memory: Default::default(),
         },
         interface: <dyn Sum as Interface>::GUID.short(),
         messages: true,

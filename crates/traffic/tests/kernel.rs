@@ -79,7 +79,13 @@ impl At {
         let mut set = Attributes::default();
         attributes.iter().for_each(|(name, value)| set.set(name, value).unwrap());
         let (name, code) = (package.manifest.package.name.clone(), package.bodies[0].1.clone());
-        let slot = site.deploy(Deployment { name, manifest: package.manifest, code, attributes: set })?;
+        let slot = site.deploy(Deployment {
+            name,
+            manifest: package.manifest,
+            code,
+            attributes: set,
+            memory: Default::default(),
+        })?;
         site.initialize(slot)?;
         site.start(slot)?;
         Ok(At { site, slot })

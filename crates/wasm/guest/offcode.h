@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OFFCODE_VERSION 2u
+#define OFFCODE_VERSION 3u
 #define OFFCODE_CHANNELS 64u
 #define OFFCODE_OUT_OF_BAND 0u
 #define OFFCODE_GONE 0xFFFFFFFFu
@@ -41,6 +41,8 @@ enum offcode_event {
     OFFCODE_STOP = 9,
     OFFCODE_SAVE = 10,    /* id: from which byte of the state on; offcode_state or offcode_refuse answers */
     OFFCODE_RESTORE = 11, /* detail: 1 with the last part; payload: the next bytes of the state */
+    OFFCODE_TIMER = 12,   /* id: the timer's number */
+    OFFCODE_WORDS = 13,   /* offcode_words reads it */
 };
 
 enum offcode_action {
@@ -50,6 +52,10 @@ enum offcode_action {
     OFFCODE_REFUSE = 4,
     OFFCODE_WORKED = 5,
     OFFCODE_STATE = 6,
+    OFFCODE_SET_TIMER = 7,
+    OFFCODE_SHARE = 8,
+    OFFCODE_STORE = 9,
+    OFFCODE_LOAD = 10,
 };
 
 /* Before each payload, which is padded to 8 bytes. */
@@ -167,6 +173,51 @@ static inline int offcode_log(const char *line) { return offcode_say(OFFCODE_LOG
 static inline int offcode_state(const struct offcode_record *save, const uint8_t *state, uint32_t length) {
     uint32_t left = save->id < length ? length - save->id : 0, room = (OFFCODE_OUTPUT - offcode_used - 16) & ~7u;
     return offcode_say(OFFCODE_STATE, state + save->id, left < room ? left : room);
+}
+
+/* The rest is for a manifest that asks for timers or memory; without it the host ends the instance. */
+
+/* Sets a timer, 0 to 15: OFFCODE_TIMER comes not earlier than `at`, then each `every` ns; 0 is once, UINT64_MAX as `at` never. */
+static inline int offcode_set_timer(uint32_t timer, uint64_t at, uint64_t every) {
+    uint64_t times[2] = {at, every};
+    uint8_t *payload = offcode_act(OFFCODE_SET_TIMER, 0, sizeof times);
+    if (!payload) return 0;
+    ((struct offcode_record *)payload)[-1].id = timer;
+    offcode_copy(payload, times, sizeof times);
+    return 1;
+}
+
+static inline int offcode_named(uint16_t kind, const char *words, uint32_t count) {
+    uint8_t *payload = offcode_act(kind, 0, offcode_length(words));
+    if (!payload) return 0;
+    ((struct offcode_record *)payload)[-1].id = count;
+    offcode_copy(payload, words, offcode_length(words));
+    return 1;
+}
+
+/* Shares `count` words under a name. The first that are shared have number 0 in offcode_store, the next 1. */
+static inline int offcode_share(const char *words, uint32_t count) { return offcode_named(OFFCODE_SHARE, words, count); }
+
+static inline int offcode_store(uint32_t shared, uint32_t at, const uint64_t *values, uint32_t count) {
+    uint8_t *payload = offcode_act(OFFCODE_STORE, shared, 8 * count);
+    if (!payload) return 0;
+    ((struct offcode_record *)payload)[-1].id = at;
+    offcode_copy(payload, values, 8 * count);
+    return 1;
+}
+
+/* From the next entry on OFFCODE_WORDS brings the first `count` words of `OFFCODE/WORDS`, each time that they have changed. */
+static inline int offcode_load(const char *words, uint32_t count) { return offcode_named(OFFCODE_LOAD, words, count); }
+
+/* The words of an OFFCODE_WORDS and how many they are, or NULL where they have another name. */
+static inline const uint8_t *offcode_words(const struct offcode_record *event, const uint8_t *payload, const char *words, uint32_t *count) {
+    uint32_t length = offcode_length(words), at = (4 + length + 7) & ~7u, have;
+    __builtin_memcpy(&have, payload, 4);
+    if (have != length || at > event->length) return NULL;
+    for (uint32_t i = 0; i < length; i++)
+        if (payload[4 + i] != (uint8_t)words[i]) return NULL;
+    *count = (event->length - at) / 8;
+    return payload + at;
 }
 
 /* A turn found work. */

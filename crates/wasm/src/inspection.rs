@@ -8,8 +8,9 @@ use crate::limits::Limits;
 
 const GUIDE: &str = "docs/wasm-abi.md says how an offcode is written";
 
-/// A fault unless the module imports nothing, exports what the host calls and keeps to the limits.
-pub fn inspect(bytes: &[u8], limits: &Limits) -> Result<()> {
+/// The memory that an instance begins with. A fault unless the module imports nothing, exports what the host calls and
+/// keeps to the limits.
+pub fn inspect(bytes: &[u8], limits: &Limits) -> Result<Bytes> {
     let fault = |cause: String, next: &str| Err(Fault::new("wasm module", cause, next));
     if bytes.len() as u64 > limits.module.0 {
         let size = Bytes(bytes.len() as u64);
@@ -48,7 +49,7 @@ pub fn inspect(bytes: &[u8], limits: &Limits) -> Result<()> {
             return fault(format!("its {name} does not take {parameters} i32 and return one i32"), GUIDE);
         }
     }
-    Ok(())
+    Ok(found.initial)
 }
 
 #[derive(Default)]
@@ -59,6 +60,7 @@ struct Found {
     functions: Vec<u32>,
     exported: Vec<(String, u32)>,
     memory: Option<u32>,
+    initial: Bytes,
     problem: Option<Fault>,
 }
 
@@ -103,6 +105,7 @@ impl Found {
             Payload::MemorySection(memories) => {
                 for memory in memories {
                     let bytes = memory?.initial.saturating_mul(64 << 10);
+                    self.initial = Bytes(bytes);
                     if bytes > limits.memory.0 {
                         self.problem = Some(Fault::new(
                             "wasm module",

@@ -154,6 +154,26 @@ impl Instance {
         Ok((Instance { store, handle, memory, input, output, version, last_words }, interfaces))
     }
 
+    /// Takes `bytes` off what its memory may grow to.
+    ///
+    /// # Errors
+    /// It has grown too far for that.
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), String> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let used = self.memory.data_size(&self.store);
+        let bounds = self.store.data_mut();
+        if used.saturating_add(bytes) > bounds.memory {
+            let limit = bounds.memory;
+            return Err(format!(
+                "it asked for {bytes} bytes of shared words beside {used} of memory, the limit is {limit}"
+            ));
+        }
+        bounds.memory -= bytes;
+        Ok(())
+    }
+
     /// The area that events are written to.
     #[inline]
     pub fn input(&mut self) -> &mut [u8] {

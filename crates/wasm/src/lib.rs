@@ -17,6 +17,7 @@ mod module;
 mod outbox;
 pub mod output;
 mod sandboxed;
+mod services;
 mod ticker;
 
 pub use inspection::inspect;

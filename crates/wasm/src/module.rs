@@ -12,13 +12,14 @@ use crate::sandboxed::Sandboxed;
 pub struct Module {
     pub(crate) compiled: wasmtime::Module,
     pub(crate) limits: Limits,
+    initial: Bytes,
 }
 
 impl Module {
     /// Checks and compiles a binary module. Nothing of it runs. Takes milliseconds; [`Limits::module`] and
     /// [`Limits::function`] bound them.
     pub fn compile(bytes: &[u8], limits: &Limits) -> Result<Module> {
-        inspect(bytes, limits)?;
+        let initial = inspect(bytes, limits)?;
         let compiled = wasmtime::Module::from_binary(engine()?, bytes).map_err(|error| {
             Fault::new(
                 "wasm module",
@@ -26,7 +27,7 @@ impl Module {
                 "build it for wasm32 with the features of WebAssembly 2.0 and no more",
             )
         })?;
-        Ok(Module { compiled, limits: *limits })
+        Ok(Module { compiled, limits: *limits, initial })
     }
 
     /// What the machine code and one instance may take.
@@ -35,6 +36,17 @@ impl Module {
         let tables = self.limits.table_elements * size_of::<usize>();
         let code = code.end as usize - code.start as usize;
         Bytes((code + tables) as u64) + self.limits.memory + self.limits.output
+    }
+
+    /// The memory that an instance begins with.
+    pub fn initial(&self) -> Bytes {
+        self.initial
+    }
+
+    /// The same, whose instances have `memory` at most, where that is less.
+    pub fn within(mut self, memory: Bytes) -> Module {
+        self.limits.memory = Bytes(self.limits.memory.0.min(memory.0));
+        self
     }
 
     /// Makes an instance for an offcode: memory of its own, the module's start function run, and its interfaces compared

@@ -14,6 +14,10 @@ pub struct Allowed {
     pub worked: bool,
     /// `save`: a part of the state or a refusal must come.
     pub state: bool,
+    /// The manifest asks for timers.
+    pub timers: bool,
+    /// The manifest asks for shared words.
+    pub memory: bool,
 }
 
 /// What a checked output says beside writes and log lines.
@@ -58,6 +62,15 @@ pub fn check<'a>(output: &'a [u8], allowed: Allowed, room: &mut [u32], peers: u3
                 said.acts = true;
             }
             Some(Action::Log) => said.acts = true,
+            Some(Action::Timer) if allowed.timers && payload.len() == 16 => said.acts = true,
+            Some(Action::Timer) if allowed.timers => return Err("it set a timer to no time".into()),
+            Some(Action::Store) if allowed.memory && !payload.len().is_multiple_of(8) => {
+                return Err("it stored a part of a word".into());
+            }
+            Some(Action::Share | Action::Store | Action::Load) if allowed.memory => said.acts = true,
+            Some(action @ (Action::Timer | Action::Share | Action::Store | Action::Load)) => {
+                return Err(format!("it used a service that its manifest does not ask for ({action:?})"));
+            }
             Some(kind @ (Action::Reply | Action::Refuse | Action::State)) => {
                 if said.answer.is_some() {
                     return Err("it answered twice".into());

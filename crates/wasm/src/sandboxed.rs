@@ -12,6 +12,7 @@ use crate::limits::Limits;
 use crate::module::Module;
 use crate::outbox::Outbox;
 use crate::output::{self, Allowed, Answer};
+use crate::services::Services;
 use crate::ticker::Ticker;
 
 /// Messages that are handed to the guest in one entry. An entry costs more than the handling of a small message.
@@ -36,6 +37,7 @@ pub struct Sandboxed {
     filled: usize,
     messages: u32,
     outbox: Outbox,
+    services: Services,
     /// How many peers the manifest names.
     peers: u32,
     /// Names of peers whose channel has not been there yet.
@@ -79,6 +81,12 @@ impl Sandboxed {
             let cause = format!("it serves {extra}, which its manifest does not declare");
             return Err(fault(cause, "build body and manifest from the same source"));
         }
+        let services = Services::of(manifest);
+        if (services.timers || services.memory) && instance.version < abi::WITH_SERVICES {
+            let cause =
+                format!("it is written for version {} of the interface, which has no services", instance.version);
+            return Err(fault(cause, "build it again, or leave the environment out of its manifest"));
+        }
         let mut attributes = Attributes::default();
         let of_manifest = manifest.package.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         for (name, value) in of_manifest.chain(set.iter()) {
@@ -90,6 +98,7 @@ impl Sandboxed {
             instance,
             filled: abi::HEAD,
             messages: 0,
+            services,
             outbox: Outbox::new(module.limits.kept, module.limits.output.0 as usize),
             peers: (manifest.software.peers.len() as u32).min(256),
             unresolved: manifest.software.peers.iter().map(|peer| peer.name.clone()).collect(),
@@ -113,6 +122,7 @@ impl Sandboxed {
         if !self.unresolved.is_empty() {
             self.resolve(context);
         }
+        self.tell(context);
         let record = Record { kind: event as u16, ..record };
         if let Some(filled) = record.put(self.instance.input(), self.filled, parts) {
             self.filled = filled;
@@ -122,12 +132,21 @@ impl Sandboxed {
             return false;
         }
         self.flush(context);
+        self.tell(context);
         match record.put(self.instance.input(), self.filled, parts) {
             Some(filled) => {
                 self.filled = filled;
                 true
             }
             None => false,
+        }
+    }
+
+    /// Gives the guest a copy of the words that it wants, before the first event of an entry.
+    #[inline]
+    fn tell(&mut self, context: &mut dyn Context) {
+        if self.services.has_copies() && self.filled == abi::HEAD && self.initialized {
+            self.filled = self.services.tell(self.instance.input(), self.filled, context);
         }
     }
 
@@ -162,6 +181,7 @@ impl Sandboxed {
             *entry = room.to_le_bytes();
         }
 
+        let allowed = Allowed { timers: self.services.timers, memory: self.services.memory, ..allowed };
         let length = std::mem::replace(&mut self.filled, abi::HEAD) - abi::HEAD;
         let messages = u64::from(std::mem::take(&mut self.messages));
         let checked = self.instance.enter(length).and_then(|output| {
@@ -176,6 +196,8 @@ impl Sandboxed {
         };
         self.counted.entries += 1;
         self.counted.messages += messages;
+        let mut refused = None;
+        let mut shared = 0;
         if said.acts {
             let mut lines = 0;
             for (record, payload) in abi::Records::of(output).flatten() {
@@ -190,6 +212,10 @@ impl Sandboxed {
                             context.log(&printable(&payload[..payload.len().min(LINE)]));
                         }
                     }
+                    Some(action) if refused.is_none() => {
+                        refused = self.services.carry_out((action, record, payload), context).err();
+                        shared += if action == abi::Action::Share { record.id as usize * 8 } else { 0 };
+                    }
                     _ => {}
                 }
             }
@@ -197,20 +223,28 @@ impl Sandboxed {
                 context.log(&format!("{} more lines of the same moment are left out", lines - LINES));
             }
         }
-        match said.answer {
-            None => {}
-            Some(Answer::Refused(why)) => return Err(Refusal(printable(&why[..why.len().min(LINE)]))),
+        let worked = said.worked;
+        let answered = match said.answer {
+            None => Ok(()),
+            Some(Answer::Refused(why)) => Err(Refusal(printable(&why[..why.len().min(LINE)]))),
             Some(Answer::Reply(result)) if result.len() as u64 > self.limits.reply.0 => {
                 let (length, limit) = (result.len(), self.limits.reply);
-                return Err(Refusal(format!("the reply of {length} bytes is longer than the limit of {limit}")));
+                Err(Refusal(format!("the reply of {length} bytes is longer than the limit of {limit}")))
             }
             Some(Answer::Reply(result) | Answer::State(result)) => {
                 if let Some(reply) = reply {
                     reply.extend_from_slice(result);
                 }
+                Ok(())
             }
+        };
+        // Its memory and what it shares have one limit.
+        let refused = refused.or_else(|| self.instance.reserve(shared).err());
+        if let Some(cause) = refused {
+            return Err(self.fail(what, &cause, context));
         }
-        Ok(said.worked || left)
+        answered?;
+        Ok(worked || left)
     }
 
     /// Ends the instance.
@@ -277,7 +311,7 @@ impl Sandboxed {
 
     /// A fault where the guest is of a version that has no state.
     fn has_state(&self) -> Result<()> {
-        if self.instance.version >= abi::VERSION {
+        if self.instance.version >= abi::WITH_STATE {
             return Ok(());
         }
         let cause = format!("it is written for version {} of the interface, which has no state", self.instance.version);
@@ -382,6 +416,13 @@ impl Offcode for Sandboxed {
         }
     }
 
+    fn timer(&mut self, timer: u8, context: &mut dyn Context) {
+        self.flush(context);
+        if self.event(Event::Timer, Record { id: timer.into(), ..Record::default() }, &[], context) {
+            let _ = self.enter("a timer", Allowed::default(), None, context);
+        }
+    }
+
     fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) {
         if !self.initialized {
             // Comes with the others, before `initialize`.
@@ -419,6 +460,7 @@ impl Offcode for Sandboxed {
     fn restore(&mut self, state: &State, context: &mut dyn Context) -> Result<()> {
         self.has_state()?;
         let bytes = state.encode()?;
+        self.tell(context);
         let room = self.instance.input().len().saturating_sub(self.filled + Record::LENGTH) & !7;
         let allowed = Allowed { refusal: true, ..Allowed::default() };
         let mut parts = bytes.chunks(room.max(1)).peekable();

@@ -6,10 +6,13 @@ mod filter;
 mod recorder;
 
 use filter::PortFilter;
+use machine::{Bytes, Nanoseconds};
 use offcode::encoding::postcard;
-use offcode::{Activity, Attributes, ChannelId, Context, Described, Guid, Incoming, Offcode, Refusal, State, Written};
+use offcode::{
+    Activity, Attributes, ChannelId, Context, Described, Guid, Incoming, Offcode, Refusal, State, Wake, Written,
+};
 use proptest::prelude::*;
-use recorder::{Recorder, manifest};
+use recorder::{Recorder, manifest, served};
 use wasm::{Limits, Module, Sandboxed};
 
 fn cases() -> ProptestConfig {
@@ -51,6 +54,7 @@ enum Step {
     Attribute(&'static str, String),
     Attached(&'static str),
     Answered(bool),
+    Timer(u8),
     /// Time passes, after what has gathered was handled.
     Later,
 }
@@ -79,6 +83,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => prop_oneof![Just("next"), Just("tap")].prop_map(Step::Attached),
         1 => any::<bool>().prop_map(Step::Answered),
         1 => Just(Step::Later),
+        1 => (0u8..16).prop_map(Step::Timer),
     ];
     prop::collection::vec(step, 0..120)
 }
@@ -159,6 +164,7 @@ fn do_all(
             }
             Step::Answered(true) => body.answered(ChannelId(1), 3, Ok(b"result"), context),
             Step::Answered(false) => body.answered(ChannelId(1), 3, Err(&Refusal("no".into())), context),
+            Step::Timer(timer) => body.timer(*timer, context),
             Step::Later => {
                 results.push(call(body, context, 1, &[]));
                 context.now += 1;
@@ -196,6 +202,7 @@ fn a_filter_that_moves_in_and_out_of_the_sandbox_does_what_one_does_that_stays()
         prop_assert!(guest.failure().is_none(), "{:?}", guest.failure());
         prop_assert_eq!(results, moved);
         prop_assert_eq!(context.written, moved_context.written);
+        prop_assert_eq!(context.stored, moved_context.stored);
         let said = |lines: Vec<String>| lines.into_iter().filter(|line| !line.contains("is no port")).collect::<Vec<_>>();
         prop_assert_eq!(said(context.lines), said(moved_context.lines), "what initialize says comes once for each body");
     });
@@ -224,6 +231,8 @@ fn the_sandboxed_filter_does_what_the_native_one_does() {
         prop_assert_eq!(results, guest_results);
         prop_assert_eq!(context.written, guest_context.written);
         prop_assert_eq!(context.lines, guest_context.lines);
+        prop_assert_eq!(context.timers, guest_context.timers);
+        prop_assert_eq!(context.stored, guest_context.stored);
     });
 }
 
@@ -341,4 +350,53 @@ fn the_checksum_in_c_counts_right() {
         guest.stop(&mut context);
         prop_assert_eq!(&context.lines, &["checksum stops"]);
     });
+}
+
+const PULSE: Guid =
+    Guid::from_bytes([0x5b, 0x0e, 0x64, 0x18, 0x2c, 0x3f, 0x4b, 0x5d, 0x8e, 0x21, 0x77, 0x10, 0x9a, 0x6c, 0x3d, 0x42]);
+
+#[test]
+fn the_pulse_in_c_beats_and_reads_what_others_share() {
+    let Some(bytes) = built::or_skip(built::pulse()) else { return };
+    let module = Module::compile(bytes, &Limits::default()).unwrap();
+    let mut guest = module.instantiate(&served("test.pulse", &[PULSE]), &Attributes::default()).unwrap();
+    let mut context = Recorder { now: 7_000, ..Recorder::default() };
+    guest.initialize(&mut context).unwrap();
+    guest.start(&mut context).unwrap();
+    let beat = Wake::at(Nanoseconds(1_007_000)).every(Nanoseconds(1_000_000));
+    assert_eq!((&context.timers[..], &context.words["beats"][..]), (&[(2, beat)][..], &[0, 0][..]));
+    guest.timer(2, &mut context);
+    assert_eq!(context.words["beats"], [1, 0], "nobody shares a level");
+    context.words.insert("test.other/level".into(), vec![0, 0, 40, 0]);
+    guest.timer(2, &mut context);
+    assert_eq!(context.words["beats"], [2, 40]);
+    context.words.insert("test.other/level".into(), vec![0, 0, 41, 0]);
+    guest.timer(2, &mut context);
+    guest.timer(7, &mut context);
+    assert_eq!(context.words["beats"], [3, 41], "another timer is not its own");
+    // Fewer than it asked for.
+    context.words.insert("test.other/level".into(), vec![9]);
+    guest.timer(2, &mut context);
+    guest.timer(2, &mut context);
+    assert_eq!(context.words["beats"], [5, 41]);
+    assert_eq!(context.lines.len(), 1, "{:?}", context.lines);
+    assert!(context.lines[0].contains("words test.other/level are not passed on"), "{:?}", context.lines);
+    assert!(guest.failure().is_none());
+}
+
+#[test]
+fn the_memory_of_a_manifest_is_the_limit_of_memory_and_words_together() {
+    let Some(bytes) = built::or_skip(built::pulse()) else { return };
+    let module = Module::compile(bytes, &Limits::default()).unwrap();
+    let initial = module.initial();
+    let run = |memory: Bytes| {
+        let module = module.clone().within(memory);
+        let mut guest = module.instantiate(&served("test.pulse", &[PULSE]), &Attributes::default())?;
+        guest.initialize(&mut Recorder::default())
+    };
+    let said = run(Bytes(initial.0 - 1)).unwrap_err().to_string();
+    assert!(said.contains("bytes of memory, the limit is"), "{said}");
+    let said = run(Bytes(initial.0 + 15)).unwrap_err().to_string();
+    assert!(said.contains("16 bytes of shared words beside"), "{said}");
+    run(Bytes(initial.0 + 16)).unwrap();
 }

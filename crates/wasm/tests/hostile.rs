@@ -7,7 +7,7 @@ use crafted::{OUTPUT, POLITE, binary, descriptor, guid, instantiate, store, text
 use machine::{Bytes, Nanoseconds};
 use offcode::abi::GONE;
 use offcode::{Activity, Attributes, ChannelId, Incoming, Offcode, Refusal};
-use recorder::{Recorder, manifest};
+use recorder::{Recorder, manifest, served};
 use wasm::{Limits, Module, Sandboxed};
 
 const CALL: Incoming<'static> = Incoming { interface: 1, method: 2, arguments: b"arguments" };
@@ -249,7 +249,7 @@ fn descriptors_that_lie_are_refused() {
         let fault = instantiate(&text(&descriptor, "", POLITE), &limits()).err().unwrap().to_string();
         assert!(fault.contains(of), "{fault}");
     };
-    refused(|d| d[0] = 3, "written for version 3 of the interface");
+    refused(|d| d[0] = 4, "written for version 4 of the interface");
     refused(|d| d[0] = 0, "written for version 0 of the interface");
     refused(|d| d[1] = 4 * 65536 - 65528, "its input area at 0x30008 of 65536 bytes is not within its memory");
     refused(|d| d[2] = u32::MAX, "is not within its memory");
@@ -374,4 +374,44 @@ fn a_flood_of_lines_is_cut() {
     assert!(guest.failure().is_none());
     assert_eq!(context.lines.len(), 17);
     assert_eq!(context.lines[16], "4080 more lines of the same moment are left out");
+}
+
+/// A guest of the newest version whose manifest asks for services, which does `body` in its first phase.
+fn asks(version: u32, body: &str) -> Result<Vec<String>, machine::Fault> {
+    let mut words = descriptor();
+    words[0] = version;
+    let module = Module::compile(&binary(&text(&words, "", &format!("{body} (i32.const 0)"))), &limits())?;
+    let mut guest =
+        module.within(Bytes(5 << 16)).instantiate(&served("test.crafted", &[guid()]), &Attributes::default())?;
+    let mut context = Recorder::default();
+    guest.initialize(&mut context)?;
+    Ok(context.lines)
+}
+
+/// One action with a payload of at most two words, and nothing else.
+fn action(kind: u32, length: u32, channel: u32, id: u32) -> String {
+    let span = offcode::abi::Record::span(length as usize);
+    format!("{} (return (i32.const {span}))", store(&[kind, length, channel, id, 1, 0, 2, 0]))
+}
+
+#[test]
+fn services_are_for_those_who_ask_and_within_bounds() {
+    let dies_of = |body: &str, of: &str| {
+        let said = asks(3, body).unwrap_err().to_string();
+        assert!(said.contains(of), "{said} does not say '{of}'");
+    };
+    asks(3, &action(7, 16, 0, 15)).unwrap();
+    dies_of(&action(7, 16, 0, 16), "timers are 0 to 15");
+    dies_of(&action(7, 8, 0, 1), "a timer to no time");
+    dies_of(&action(9, 16, 0, 0), "words 0, which it has not shared");
+    dies_of(&action(9, 12, 0, 0), "a part of a word");
+    dies_of(&action(8, 1, 0, 8193), "8192 at most");
+    dies_of(&action(10, 1, 0, u32::MAX), "8192 at most");
+    asks(3, &action(8, 1, 0, 8192)).unwrap();
+    let said = asks(2, "").unwrap_err().to_string();
+    assert!(said.contains("version 2") && said.contains("no services"), "{said}");
+    // Guests of all versions whose manifests ask for nothing.
+    for kind in [7, 8, 9, 10] {
+        dies("", &action(kind, 16, 0, 1), "does not ask for");
+    }
 }

@@ -20,9 +20,22 @@ pub struct Outline {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapOutline {
     pub kind: Kind,
+    /// Bytes of a key.
+    pub key_size: u32,
     /// Bytes of a value.
     pub value_size: u32,
     pub entries: u32,
+}
+
+impl MapOutline {
+    /// What it takes when it is full, without what the kernel has beside.
+    pub fn bytes(&self) -> u64 {
+        match self.kind {
+            Kind::Ring => self.entries.into(),
+            Kind::Array { .. } => u64::from(self.value_size).next_multiple_of(8) * u64::from(self.entries),
+            _ => (u64::from(self.key_size) + u64::from(self.value_size).next_multiple_of(8)) * u64::from(self.entries),
+        }
+    }
 }
 
 impl Outline {
@@ -35,6 +48,7 @@ impl Outline {
         let program = |(name, program): (&String, &aya_obj::Program)| (name.clone(), object::kind(&program.section).0);
         let outlined = |definition: &aya_obj::Map| MapOutline {
             kind: map::kind(definition.map_type(), definition.map_flags()),
+            key_size: definition.key_size(),
             value_size: definition.value_size(),
             entries: definition.max_entries(),
         };

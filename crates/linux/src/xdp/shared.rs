@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags};
@@ -31,6 +32,15 @@ impl Mapping {
         };
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { base, length, writable })
+    }
+
+    /// Maps zeros that belong to this process alone.
+    fn anonymous(length: usize) -> io::Result<Mapping> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: as in `of`.
+        let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, MapFlags::PRIVATE)? };
+        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { base, length, writable: true })
     }
 
     /// The mapping as words; whoever stores into them made the mapping writable.
@@ -64,10 +74,11 @@ impl Drop for Mapping {
     }
 }
 
-/// The values of an array map as 64-bit words, shared with the programs that use it. They keep the map.
-#[derive(Debug)]
+/// The values of an array map as 64-bit words, shared with the programs that use it; or words of this process. Clones are
+/// the same memory, which they keep.
+#[derive(Debug, Clone)]
 pub struct SharedWords {
-    mapping: Mapping,
+    mapping: Arc<Mapping>,
     words: usize,
     stride: usize,
 }
@@ -78,7 +89,13 @@ impl SharedWords {
         let stride = (value_size as usize).div_ceil(8);
         let words = stride * entries as usize;
         let mapping = Mapping::of(map, 0, (words * 8).next_multiple_of(rustix::param::page_size()), true)?;
-        Ok(SharedWords { mapping, words, stride })
+        Ok(SharedWords { mapping: Arc::new(mapping), words, stride })
+    }
+
+    /// So many words of this process, 0 at first; each is one value.
+    pub fn of_this_process(words: usize) -> io::Result<SharedWords> {
+        let mapping = Mapping::anonymous((words.max(1) * 8).next_multiple_of(rustix::param::page_size()))?;
+        Ok(SharedWords { mapping: Arc::new(mapping), words, stride: 1 })
     }
 
     /// All values, one after the other.

@@ -12,6 +12,7 @@ use crate::attribute::Attributes;
 use crate::channel::{Buffers, Specification};
 use crate::guid::Guid;
 use crate::manifest::*;
+use crate::service::Service;
 
 /// Fills in what is missing so that reading can go on; nothing of it is returned where there are mistakes.
 const NO_GUID: Guid = Guid::from_bytes([0; 16]);
@@ -232,9 +233,10 @@ impl Reader<'_> {
         self.attributes(element, &[]);
         self.children(element, &["environment", "peer"]);
         let environment = of(element, "environment").map(|required| {
-            self.attributes(required, &["interface"]);
+            self.attributes(required, &["interface", "version"]);
             self.children(required, &[]);
-            self.guid(required, "interface")
+            let version = optional(required, "version").map_or(1, |version| self.service_version(version));
+            Service { interface: self.guid(required, "interface"), version }
         });
         let environment = environment.collect();
         self.once(of(element, "environment"), "interface", "environment");
@@ -461,6 +463,16 @@ impl Reader<'_> {
             self.mistake(attribute.value_at.clone(), cause, format!("write a whole number of at most {DIGITS} digits"));
         }
         attribute.value.parse().unwrap_or(0)
+    }
+
+    fn service_version(&mut self, attribute: &Attribute) -> u32 {
+        let text = &attribute.value;
+        let plain = number_is_plain(text) && text.len() <= 4 && !text.starts_with('0');
+        text.parse().ok().filter(|_| plain).unwrap_or_else(|| {
+            let cause = format!("'{}' is no version of a service", shortened(text));
+            self.mistake(attribute.value_at.clone(), cause, "write a whole number from 1 to 9999");
+            1
+        })
     }
 
     /// `4096`, `4096 B`, `64 KiB`, `1 MiB`, `2GiB`.

@@ -99,8 +99,10 @@ impl Page {
             return self.empty("software", &[]);
         }
         self.open("software", &[]);
-        for interface in &software.environment {
-            self.empty("environment", &[("interface", interface.to_string())]);
+        for service in &software.environment {
+            let mut attributes = vec![("interface", service.interface.to_string())];
+            attributes.extend((service.version > 1).then(|| ("version", service.version.to_string())));
+            self.empty("environment", &attributes);
         }
         for peer in &software.peers {
             self.peer(peer);

@@ -3,7 +3,7 @@
 use machine::{Bytes, Nanoseconds, SiteKind, XdpMode};
 use offcode::channel::{Buffers, Cast, Content, Delivery, Policy, Specification, Synchronization};
 use offcode::manifest::*;
-use offcode::{Guid, Manifest};
+use offcode::{Guid, Manifest, Service};
 use proptest::collection::btree_map;
 use proptest::option;
 use proptest::prelude::*;
@@ -103,8 +103,8 @@ fn target(site: SiteKind) -> impl Strategy<Value = Target> {
 fn software() -> impl Strategy<Value = Software> {
     let constraint = select(vec![Constraint::Link, Constraint::Pull, Constraint::Gang]);
     let peer = (guid(), option::of(guid()), constraint, option::of(specification()), 0..9_999_999_999u64);
-    (btree_map(guid(), Just(()), 0..3), btree_map(DOTTED, peer, 0..4)).prop_map(|(environment, peers)| Software {
-        environment: environment.into_keys().collect(),
+    (btree_map(guid(), 1..4u32, 0..3), btree_map(DOTTED, peer, 0..4)).prop_map(|(environment, peers)| Software {
+        environment: environment.into_iter().map(|(interface, version)| Service { interface, version }).collect(),
         peers: peers
             .into_iter()
             .map(|(name, (interface, offcode, constraint, channel, rate))| Requirement {

@@ -16,7 +16,7 @@ fn a_part_is_found_where_it_stands() {
     use machine::{BodyKind, SiteKind};
     use offcode::odf::{Part, place};
     let text = EXAMPLE.as_bytes();
-    let environment = "c4b7e1d2-88a4-4e0b-a2f7-90d51c6e4f03".parse().unwrap();
+    let environment = offcode::service::MEMORY.interface;
     for (part, line, column) in [
         (Part::Body(BodyKind::Wasm), 14, 6),
         (Part::Hardware, 20, 4),

@@ -89,6 +89,7 @@ fn mistakes() -> Vec<Mistake> {
         &[("<native sites=\"app core\">", "<native sites=\"app\"/><native sites=\"core\">")],
     );
     add(true, "a target that no body is for", &[("sites=\"app core agent\"", "sites=\"app core\"")]);
+    add(false, "a version of a service that is none", &[("fed5\"/>", "fed5\" version=\"0\"/>")]);
     add(true, "a priority beyond its range", &[("value=\"300\"", "value=\"3000\"")]);
     add(true, "itself as a peer", &[("e8d7c6b5-a493-4281-b0cf-1e2d3c4b5a06", "0b9d6c4e-3f52-4bb1-8a53-7d9c1e0f2a11")]);
     add(false, "text where none may be", &[("<hardware>", "<hardware>any")]);

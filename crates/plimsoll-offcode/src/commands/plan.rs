@@ -165,7 +165,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         page += &elsewhere(&otherwise);
         if arguments.explain {
-            page += &evidence(&prices, &app, &costs, &laid);
+            page += &evidence(&prices, &grounds, &app, &costs, &laid);
         }
         output::print(&page)?;
     }
@@ -252,8 +252,14 @@ fn figures(judged: &[(Objective, Layout)], plan: &Plan, other: Option<&[SiteInde
 }
 
 /// What the costs rest on.
-fn evidence(prices: &[Price], app: &AppFile, costs: &Costs, laid: &Laid) -> String {
-    let mut page = String::from("prices of a message, both ends together\n");
+fn evidence(prices: &[Price], grounds: &[Ground], app: &AppFile, costs: &Costs, laid: &Laid) -> String {
+    let mut page = String::from("services of the sites' runtimes\n");
+    for ground in grounds {
+        let services: Vec<String> = ground.environment.iter().map(ToString::to_string).collect();
+        let services = if services.is_empty() { "none".to_owned() } else { services.join(", ") };
+        let _ = writeln!(page, "  {:<24} {services}", ground.site.to_string());
+    }
+    page += "prices of a message, both ends together\n";
     for price in prices {
         let [one, other] = &price.between;
         let ends = if one == other { format!("within {one}") } else { format!("{one} and {other}") };

@@ -8,6 +8,7 @@
 mod offcodes;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use machine::{Fault, Nanoseconds, Result, Site};
@@ -66,13 +67,15 @@ pub fn run(say: &dyn Fn(&str)) -> Result<(Totals, u64)> {
     }
     let refused = caller.call(&FilterProxy.refused(), LIMIT, &mut turn)?;
 
-    // The reporter has no channel of its own to us: out of band does for a question now and then.
+    // What the reporter shares is read in place, without a call.
     let patience = Instant::now() + Duration::from_nanos(LIMIT.0);
-    let mut totals = runtime.invoke(reporter, &ReportProxy.totals())?;
-    while totals.packets + refused < PACKETS && Instant::now() < patience {
+    let shown = runtime.shared(reporter, "shown")?;
+    while shown.words()[0].load(Ordering::Acquire) + refused < PACKETS && Instant::now() < patience {
         runtime.turn()?;
-        totals = runtime.invoke(reporter, &ReportProxy.totals())?;
     }
+
+    // It has no channel of its own to us: out of band does for a question now and then.
+    let totals = runtime.invoke(reporter, &ReportProxy.totals())?;
 
     // Where each of them is, and what proves it.
     for line in runtime.status() {

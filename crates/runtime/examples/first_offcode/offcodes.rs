@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use machine::Result;
-use offcode::{Activity, ChannelId, Context, Lifecycle, Written, interface, offcode};
+use machine::{Nanoseconds, Result};
+use offcode::{Activity, ChannelId, Context, Lifecycle, Wake, Written, interface, offcode};
 use serde::{Deserialize, Serialize};
 
 /// Lets packets through.
@@ -133,12 +133,13 @@ impl Lifecycle for Aggregator {
     }
 }
 
-/// Keeps what was reported until the application asks.
+/// Keeps what was reported until the application asks, and shows it in shared words each millisecond.
 #[offcode(
     guid = "8f1d6f5c-0d3e-4a51-9f77-1c1f4d2a0013",
     name = "first.reporter",
     version = "1.0.0",
     implements(Report),
+    environment(timers, memory),
     sites(app, core, agent)
 )]
 #[derive(Default)]
@@ -157,6 +158,18 @@ impl Report for Reporter {
 }
 
 impl Lifecycle for Reporter {
+    fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
+        context.share("shown", 2)?;
+        let each = Wake::at(context.now()).every(Nanoseconds(1_000_000));
+        context.set_timer(0, each)
+    }
+
+    fn timer(&mut self, _: u8, context: &mut dyn Context) {
+        if let Err(fault) = context.store("shown", 0, &[self.0.packets, self.0.bytes]) {
+            context.log(&fault.to_string());
+        }
+    }
+
     fn attached(&mut self, _: ChannelId, name: &str, context: &mut dyn Context) {
         context.log(&format!("channel '{name}' is there"));
     }

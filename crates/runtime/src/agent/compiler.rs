@@ -175,7 +175,13 @@ mod tests {
         };
         let manifest = Manifest { package, hardware: Vec::new(), software: Default::default() }.into();
         let code = Code::Wasm([][..].into());
-        let deployment = Deployment { name: "test".into(), manifest, code, attributes: Attributes::default() };
+        let deployment = Deployment {
+            name: "test".into(),
+            manifest,
+            code,
+            attributes: Attributes::default(),
+            memory: Default::default(),
+        };
         Job {
             session,
             from: ([127, 0, 0, 1], 1).into(),

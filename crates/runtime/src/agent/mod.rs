@@ -164,6 +164,7 @@ fn survey(limits: &Limits, registry: &Registry, sites: &[Box<dyn SiteDriver>]) -
         cores: machine.topology.cpus.len() as u32,
         interfaces: machine.interfaces.into_iter().map(|interface| interface.name).collect(),
         sites: sites.iter().map(|site| site.site().to_string()).collect(),
+        services: sites.iter().map(|site| site.ground().environment).collect(),
         offcodes: limits.offcodes_per_client as u64,
         memory: limits.sandboxes_per_client,
         buffers: limits.buffers,

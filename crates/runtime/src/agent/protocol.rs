@@ -16,12 +16,12 @@
 
 use machine::{Bytes, Fault};
 use offcode::manifest::Digest;
-use offcode::{Guid, Manifest, Specification};
+use offcode::{Guid, Manifest, Service, Specification};
 use serde::{Deserialize, Serialize};
 
 use crate::site::{EndAt, Evidence};
 
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 
 /// Where an agent listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 5311;
@@ -158,6 +158,8 @@ pub struct Survey {
     /// What runs offcodes, by number: `core:3`, or `app` for a thread of the agent that sleeps when idle. The first is
     /// `agent:HOST`.
     pub sites: Vec<String>,
+    /// Of each site, in the same order.
+    pub services: Vec<Vec<Service>>,
     /// Offcodes at once, and memory of its sandboxed bodies together.
     pub offcodes: u64,
     pub memory: Bytes,

@@ -21,7 +21,7 @@ use super::out_of_band::{self, Channels};
 use super::protocol::{Answer, Body, Frame, Hash, Request, Survey, VERSION, Way};
 use super::wire::{Handler, Outbox, Wire};
 use crate::possible;
-use crate::site::{Code, Deployment, Libraries, library};
+use crate::site::{Code, Deployment, Libraries, Names, library};
 
 /// What all sessions of an agent share.
 pub(crate) struct Common {
@@ -43,6 +43,8 @@ pub(crate) struct Session {
     outbox: Arc<Outbox>,
     budgets: Arc<Budgets>,
     channels: Channels,
+    /// Words that the client's offcodes share.
+    names: Names,
     engine_channels: Vec<Weak<Mutex<Inner>>>,
     link: Arc<Link>,
     upload: Option<Upload>,
@@ -79,6 +81,7 @@ impl Session {
             outbox,
             budgets,
             channels: Channels::default(),
+            names: Names::default(),
             engine_channels: Vec::new(),
             link: Arc::new(Link::default()),
             upload: None,
@@ -157,7 +160,8 @@ impl Session {
                 for (name, value) in &attributes {
                     checked.set(name, value)?;
                 }
-                let deployment = Deployment { name, manifest, code, attributes: checked };
+                let memory = self.names.granted(&manifest, SiteKind::Agent);
+                let deployment = Deployment { name, manifest, code, attributes: checked, memory };
                 let shares = vec![self.budgets.offcode()?];
                 Outcome::Task(0, Task::Deploy(site, Box::new(deployment), shares))
             }

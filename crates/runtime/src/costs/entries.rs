@@ -69,7 +69,13 @@ fn resident(code: Code) -> Result<Interval> {
     let manifest = Arc::new(Nothing::manifest());
     let name = manifest.package.name.clone();
     let mut residents = Residents::new(Site::App, Instant::now(), Arc::new(|_| {}));
-    let slot = residents.deploy(Deployment { name, manifest, code, attributes: Attributes::default() })?;
+    let slot = residents.deploy(Deployment {
+        name,
+        manifest,
+        code,
+        attributes: Attributes::default(),
+        memory: Default::default(),
+    })?;
     let call = IdleProxy.nothing().without_answer();
     let ready = Ready { specification: Specification::default(), message: call.message()?.to_vec() };
     residents.adopt(slot, "calls", Box::new(ready))?;

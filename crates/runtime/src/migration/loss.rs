@@ -66,8 +66,9 @@ impl Runtime {
         let site = self.sites[target].site().clone();
         let code = self.catalogue.code(&manifest, site.kind())?;
         let facts = self.catalogue.facts(&manifest, site.kind()).map_err(|why| why.fault(name.clone()))?;
-        let mut mover =
-            Mover::new(offcode, seated, Deployment { name: name.clone(), manifest, code, attributes }, facts);
+        let memory = self.names.granted(&manifest, site.kind());
+        let deployment = Deployment { name: name.clone(), manifest, code, attributes, memory };
+        let mut mover = Mover::new(offcode, seated, deployment, facts);
         mover.lost = true;
         let mut migration = Migration::new(vec![mover], self.sites[lost].site().clone(), (target, site.clone()), None);
         while !migration.advance(self) {}

@@ -15,7 +15,8 @@ use crate::site::Code;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Facts {
     Native,
-    Wasm,
+    /// With the memory that an instance begins with.
+    Wasm(Bytes),
     Bpf(Hook),
 }
 
@@ -26,6 +27,8 @@ pub struct Hook {
     pub pairs: BTreeMap<String, Pair>,
     /// It has a program that carries out calls.
     pub call: bool,
+    /// What its maps take.
+    pub memory: Bytes,
 }
 
 /// The maps of one channel.
@@ -62,17 +65,26 @@ impl Facts {
             }
             Code::Wasm(bytes) => {
                 let broken = |fault: Fault| broken(manifest, BodyKind::Wasm, &fault);
-                wasm::inspect(bytes, &wasm::Limits::default()).map(|()| Facts::Wasm).map_err(broken)
+                wasm::inspect(bytes, &wasm::Limits::default()).map(Facts::Wasm).map_err(broken)
             }
-            Code::Compiled(_) => Ok(Facts::Wasm),
+            Code::Compiled(module) => Ok(Facts::Wasm(module.initial())),
             Code::Bpf(bytes) => Hook::read(manifest, bytes).map(Facts::Bpf),
+        }
+    }
+
+    /// What it takes from the start, as far as its code tells.
+    pub fn memory(&self) -> Option<Bytes> {
+        match self {
+            Facts::Native => None,
+            Facts::Wasm(initial) => Some(*initial),
+            Facts::Bpf(hook) => Some(hook.memory),
         }
     }
 
     pub fn kind(&self) -> BodyKind {
         match self {
             Facts::Native => BodyKind::Native,
-            Facts::Wasm => BodyKind::Wasm,
+            Facts::Wasm(_) => BodyKind::Wasm,
             Facts::Bpf(_) => BodyKind::Bpf,
         }
     }
@@ -147,7 +159,8 @@ impl Hook {
         if let Some(name) = pairs.keys().find(both) {
             return refuse(format!("channel {name} has frames and messages"), "give one of them another name");
         }
-        Ok(Hook { pairs, call: outline.program("call").is_some() })
+        let memory = outline.maps().filter_map(|name| outline.map(name)).map(|map| map.bytes()).sum();
+        Ok(Hook { pairs, call: outline.program("call").is_some(), memory: Bytes(memory) })
     }
 
     /// The maps that a channel has: of its own name, of the last part of it, or those without a name.

@@ -81,8 +81,13 @@ fn manifest(name: &str, kind: BodyKind, program: Option<&str>) -> Arc<Manifest> 
 
 /// A body for user space, and three for a hook: with both maps and calls, with fewer slots, without maps.
 fn bodies(site: &Site) -> Vec<Deployment> {
-    let deployment =
-        |manifest, code| Deployment { name: "talker".into(), manifest, code, attributes: Attributes::default() };
+    let deployment = |manifest, code| Deployment {
+        name: "talker".into(),
+        manifest,
+        code,
+        attributes: Attributes::default(),
+        memory: Default::default(),
+    };
     if site.kind() != SiteKind::Xdp {
         let code = Code::Native(Arc::new(|| Box::new(Talker::default())));
         return vec![deployment(manifest("talker", BodyKind::Native, None), code)];
@@ -340,4 +345,40 @@ fn the_rules_say_what_the_sites_do() {
     }
     println!("{made} channels made, {refused} refused");
     assert!(made > 0 && refused > 0);
+}
+
+#[test]
+fn the_environment_of_the_example_is_met_and_what_no_site_has_is_refused_by_its_line() {
+    let example = include_str!("../../../offcode/tests/odf/example.xml");
+    let facts = |memory: u64| {
+        move |_: &Manifest, kind| {
+            let hook = Hook { pairs: Default::default(), call: true, memory: Bytes(memory) };
+            Ok(if kind == SiteKind::Xdp { Facts::Bpf(hook) } else { Facts::Native })
+        }
+    };
+    let at = |site: &str, text: &str, memory| {
+        let manifest = offcode::odf::read(text.as_bytes()).unwrap();
+        let ground = Ground::of(site.parse().unwrap());
+        body(&ground, &manifest, &facts(memory)).map(drop)
+    };
+    for site in ["app", "core:1", "xdp:eth0", "agent:dpu-1"] {
+        at(site, example, 1 << 20).unwrap();
+    }
+    let why = at("xdp:eth0", example, (1 << 20) + 1).unwrap_err();
+    assert_eq!((why.rule, why.sentence.contains("bpf body takes")), (Rule::Memory, true), "{why:?}");
+
+    let asked = format!("{}\"", MEMORY.interface);
+    let timers = example.replace(&asked, &format!("{}\"", TIMERS.interface));
+    at("core:1", &timers, 0).unwrap();
+    let why = at("xdp:eth0", &timers, 0).unwrap_err();
+    assert!(why.rule == Rule::Environment && why.sentence.contains("nothing wakes them"), "{why:?}");
+    let Some(Origin::Manifest(_, part)) = why.at else { panic!("{:?}", why.at) };
+    assert_eq!(offcode::odf::place(timers.as_bytes(), &part), Some((28, 6)));
+
+    let later = example.replace(&asked, &format!("{asked} version=\"2\""));
+    let why = at("core:1", &later, 0).unwrap_err();
+    assert!(why.sentence.contains("memory 2, and the site's runtime offers memory 1"), "{why:?}");
+    let other = example.replace(&asked, "c4b7e1d2-88a4-4e0b-a2f7-90d51c6e4f03\"");
+    let why = at("app", &other, 0).unwrap_err();
+    assert!(why.sentence.contains("c4b7e1d2-88a4-4e0b-a2f7-90d51c6e4f03 1"), "{why:?}");
 }

@@ -1,5 +1,6 @@
 //! `app`: offcodes run in the application's own thread, when it gives them time.
 
+use linux::xdp::SharedWords;
 use machine::{Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
@@ -76,6 +77,10 @@ impl SiteDriver for AppSite {
 
     fn receive(&mut self, slot: Slot, ends: &mut Ends) -> Result<()> {
         self.0.receive(slot, ends)
+    }
+
+    fn shared(&self, slot: Slot, words: &str) -> Result<SharedWords> {
+        self.0.shared(slot, words)
     }
 
     fn evidence(&mut self, slot: Slot) -> Result<Evidence> {

@@ -22,6 +22,10 @@ pub(super) fn embody(deployment: &Deployment) -> Result<Box<dyn Offcode>> {
     match compiled(deployment.code.clone()).map_err(outer)? {
         Code::Native(construct) => Ok(construct()),
         Code::Compiled(module) => {
+            let module = match deployment.memory.limit() {
+                Some(memory) => module.within(memory),
+                None => module,
+            };
             let sandboxed = module.instantiate(&deployment.manifest, &deployment.attributes).map_err(outer)?;
             Ok(Box::new(sandboxed))
         }

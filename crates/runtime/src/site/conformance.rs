@@ -1,5 +1,7 @@
 //! The suite that every kind of site passes.
 
+mod services;
+
 use std::time::{Duration, Instant};
 
 use machine::{Fault, Result};
@@ -9,6 +11,7 @@ use offcode::{Channel, Specification, Written};
 
 use super::{Code, Deployment, SiteDriver, Slot};
 use crate::switchboard::OUT_OF_BAND;
+pub use services::Probe;
 
 /// How long a site may take for anything that does not wait for traffic.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -36,6 +39,7 @@ pub fn check(mut open: impl FnMut() -> Box<dyn SiteDriver>, subject: &Subject) {
     removes_at_any_time(open().as_mut(), subject);
     refuses_what_is_unfit(open().as_mut(), subject);
     carries_calls(open().as_mut(), subject);
+    services::serves(open().as_mut());
     if subject.messages {
         carries_messages(open().as_mut(), subject);
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use linux::contention::Excluded;
 use linux::shield::Shield;
 pub use linux::shield::Wanted as Protection;
+use linux::xdp::SharedWords;
 use machine::{CoreId, Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
@@ -225,6 +226,11 @@ impl SiteDriver for CoreSite {
         let (outcome, left) = self.there(move |residents| (residents.receive(slot, &mut taken), taken))?;
         *ends = left;
         outcome
+    }
+
+    fn shared(&self, slot: Slot, words: &str) -> Result<SharedWords> {
+        let words = words.to_string();
+        self.there(move |residents| residents.shared(slot, &words))?
     }
 
     fn evidence(&mut self, slot: Slot) -> Result<Evidence> {

@@ -2,12 +2,14 @@
 
 mod seat;
 mod surroundings;
+pub(super) mod timers;
 mod timing;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
+use linux::xdp::SharedWords;
 use machine::{Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
@@ -115,6 +117,12 @@ impl Residents {
         Ok(())
     }
 
+    /// Words that the offcode shares.
+    pub fn shared(&self, slot: Slot, name: &str) -> Result<SharedWords> {
+        let gone = |_| Fault::new(format!("slot {}", slot.0), "no offcode is there any more", "create it again");
+        self.seats[self.at(slot).map_err(gone)?].1.shared(name)
+    }
+
     /// Whether no offcode is here.
     pub fn is_empty(&self) -> bool {
         self.seats.is_empty()
@@ -133,6 +141,7 @@ impl Residents {
         let mut counters = vec![counter("turns of the loop", turns)];
         counters.extend([counter("calls", seat.calls), counter("messages", seat.messages)]);
         counters.push(counter("turns with work", seat.worked));
+        counters.extend(seat.woken().map(|woken| counter("wake-ups", woken)));
         let whereabouts = match &seat.phase {
             Phase::Failed(why) => format!("failed: {why}"),
             _ => String::new(),
@@ -222,7 +231,13 @@ mod tests {
         };
         let manifest = Arc::new(Manifest { package, hardware: Vec::new(), software: Default::default() });
         let code = Code::Native(Arc::new(|| Box::new(Idle)));
-        Deployment { name: "idle".into(), manifest, code, attributes: Attributes::default() }
+        Deployment {
+            name: "idle".into(),
+            manifest,
+            code,
+            attributes: Attributes::default(),
+            memory: Default::default(),
+        }
     }
 
     #[test]

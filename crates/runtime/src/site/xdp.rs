@@ -38,7 +38,7 @@ use offcode::manifest::ProgramRole;
 use offcode::{Attributes, Channel, ChannelId, Manifest, Specification, State};
 
 use super::evidence::{Counter, Evidence, Timed};
-use super::{Code, Deployment, EndAt, SiteDriver, Slot};
+use super::{Code, Deployment, EndAt, Memory, SiteDriver, Slot};
 use crate::layout::Ground;
 use crate::possible::{self, Hook};
 use channel::{Calls, Messages};
@@ -92,6 +92,8 @@ struct Body {
     channels: Vec<Wired>,
     manifest: Arc<Manifest>,
     attributes: Attributes,
+    /// Keeps the names of its arrays, for other offcodes.
+    _memory: Memory,
     /// Of a producer.
     core: Protected,
     running: Option<Running>,
@@ -313,6 +315,10 @@ impl SiteDriver for XdpSite {
             return refuse(cause, "place one of them elsewhere, or at another interface");
         };
         let hook = Hook::read(&deployment.manifest, code).map_err(|why| why.fault(&subject))?;
+        if let Some(limit) = deployment.memory.limit().filter(|limit| hook.memory > *limit) {
+            let cause = format!("its maps take {}, and its target's memory is {limit}", hook.memory);
+            return refuse(cause, "state more for the target xdp, or make them smaller");
+        }
         let bodies = &deployment.manifest.package.bodies;
         let entry = bodies.iter().find_map(|body| body.program.as_ref());
         let Some(entry) = entry else { return refuse("it has no program".into(), "name it in the ODF") };
@@ -327,6 +333,12 @@ impl SiteDriver for XdpSite {
             }
         }
         let object = loader.load().map_err(|fault| fault.within(&subject))?;
+        let mut memory = deployment.memory;
+        if memory.limit().is_some() {
+            for name in object.arrays().filter(|name| !moving::is_no_state(name)) {
+                memory.publish(&deployment.name, name, object.shared(name)?);
+            }
+        }
         let statistics = match (entry.role, deployment.attributes.get(RUN_COUNTER)) {
             (ProgramRole::Hook, _) | (_, Some("off")) => None,
             _ => Some(RunStatistics::enable()?),
@@ -357,6 +369,7 @@ impl SiteDriver for XdpSite {
             channels: Vec::new(),
             manifest: deployment.manifest,
             attributes: deployment.attributes,
+            _memory: memory,
             running: None,
             phase: Phase::Deployed,
             place,

@@ -145,7 +145,13 @@ pub fn manifest() -> Arc<Manifest> {
 }
 
 pub fn deployment(name: &str, code: Code) -> Deployment {
-    Deployment { name: name.into(), manifest: manifest(), code, attributes: Attributes::default() }
+    Deployment {
+        name: name.into(),
+        manifest: manifest(),
+        code,
+        attributes: Attributes::default(),
+        memory: Default::default(),
+    }
 }
 
 pub fn native() -> Code {

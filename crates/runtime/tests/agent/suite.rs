@@ -8,7 +8,7 @@ use machine::Site;
 use offcode::{Attributes, ChannelId, Context, Described, Interface, Lifecycle, Registry, Written, interface, offcode};
 use runtime::agent::Limits;
 use runtime::site::app::AppSite;
-use runtime::site::conformance::{Subject, check};
+use runtime::site::conformance::{Probe, Subject, check};
 use runtime::site::core::CoreSite;
 use runtime::site::residents::{Log, Residents};
 use runtime::site::{Code, Deployment, SiteDriver};
@@ -61,7 +61,7 @@ fn app() -> Box<dyn SiteDriver> {
 }
 
 fn start(site: Box<dyn SiteDriver>) -> Running {
-    Running::with_registry(Limits::default(), site, Registry::new().with::<Adder>())
+    Running::with_registry(Limits::default(), site, Registry::new().with::<Adder>().with::<Probe>())
 }
 
 fn subject() -> Subject {
@@ -71,6 +71,7 @@ fn subject() -> Subject {
             manifest: Arc::new(Adder::manifest()),
             code: Code::Native(Arc::new(|| Box::new(Adder::default()))),
             attributes: Attributes::default(),
+            memory: Default::default(),
         },
         interface: <dyn Sum as Interface>::GUID.short(),
         messages: true,

@@ -78,33 +78,40 @@ pub fn filter() -> &'static Built {
     })
 }
 
-/// `guest/checksum.c`, by clang and the linker that comes with the compiler of Rust.
 pub fn checksum() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let clang = Command::new("clang").arg("--print-targets").output();
-        match clang {
-            Ok(targets) if String::from_utf8_lossy(&targets.stdout).contains("wasm32") => {}
-            Ok(_) => return Err("this clang has no target wasm32".into()),
-            Err(error) => return Err(format!("clang does not start: {error}")),
-        }
-        let host = output(Command::new("rustc").args(["--print", "host-tuple"]))?;
-        let linker = sysroot()?.join("lib/rustlib").join(host).join("bin/gcc-ld/wasm-ld");
-        if !linker.exists() {
-            return Err(format!("{} is not there", linker.display()));
-        }
-        let module = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("checksum-{}.wasm", std::process::id()));
-        let _removed = Removed(&module);
-        output(
-            Command::new("clang")
-                .args(["--target=wasm32", "-O2", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-nostdlib"])
-                .args(["-Wl,--no-entry", &format!("-fuse-ld={}", linker.display()), "-o"])
-                .arg(&module)
-                .arg("checksum.c")
-                .current_dir(here().join("guest")),
-        )?;
-        fs::read(&module).map_err(|error| error.to_string())
-    })
+    BUILT.get_or_init(|| compiled("checksum"))
+}
+
+pub fn pulse() -> &'static Built {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    BUILT.get_or_init(|| compiled("pulse"))
+}
+
+/// A source in C of `guest`, by clang and the linker that comes with the compiler of Rust.
+fn compiled(name: &str) -> Built {
+    let clang = Command::new("clang").arg("--print-targets").output();
+    match clang {
+        Ok(targets) if String::from_utf8_lossy(&targets.stdout).contains("wasm32") => {}
+        Ok(_) => return Err("this clang has no target wasm32".into()),
+        Err(error) => return Err(format!("clang does not start: {error}")),
+    }
+    let host = output(Command::new("rustc").args(["--print", "host-tuple"]))?;
+    let linker = sysroot()?.join("lib/rustlib").join(host).join("bin/gcc-ld/wasm-ld");
+    if !linker.exists() {
+        return Err(format!("{} is not there", linker.display()));
+    }
+    let module = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.wasm", std::process::id()));
+    let _removed = Removed(&module);
+    output(
+        Command::new("clang")
+            .args(["--target=wasm32", "-O2", "-Wall", "-Wextra", "-Werror", "-ffreestanding", "-nostdlib"])
+            .args(["-Wl,--no-entry", &format!("-fuse-ld={}", linker.display()), "-o"])
+            .arg(&module)
+            .arg(format!("{name}.c"))
+            .current_dir(here().join("guest")),
+    )?;
+    fs::read(&module).map_err(|error| error.to_string())
 }
 
 struct Removed<'a>(&'a Path);

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::Nanoseconds;
+use machine::{Nanoseconds, Result};
 use offcode::manifest::{Interface, Manifest, Package, Software};
-use offcode::{Attributes, ChannelId, Context, Guid, Written};
+use offcode::{Attributes, ChannelId, Context, Guid, Wake, Written, service};
 
 #[derive(Default)]
 pub struct Recorder {
@@ -17,6 +17,9 @@ pub struct Recorder {
     pub gone: BTreeSet<u32>,
     pub written: Vec<(u32, Vec<u8>)>,
     pub lines: Vec<String>,
+    pub timers: Vec<(u8, Wake)>,
+    pub words: BTreeMap<String, Vec<u64>>,
+    pub stored: Vec<(String, u32, Vec<u64>)>,
 }
 
 impl Context for Recorder {
@@ -48,6 +51,32 @@ impl Context for Recorder {
     fn log(&mut self, line: &str) {
         self.lines.push(line.into());
     }
+
+    fn set_timer(&mut self, timer: u8, wake: Wake) -> Result<()> {
+        service::check_timer(timer)?;
+        self.timers.push((timer, wake));
+        Ok(())
+    }
+
+    fn share(&mut self, words: &str, count: u32) -> Result<()> {
+        self.words.entry(words.into()).or_insert_with(|| vec![0; count as usize]);
+        Ok(())
+    }
+
+    fn store(&mut self, words: &str, at: u32, values: &[u64]) -> Result<()> {
+        let own = self.words.get_mut(words).ok_or_else(|| service::not_shared(words))?;
+        service::check_words(words, own.len(), at, values.len())?;
+        own[at as usize..][..values.len()].copy_from_slice(values);
+        self.stored.push((words.into(), at, values.to_vec()));
+        Ok(())
+    }
+
+    fn load(&mut self, words: &str, at: u32, values: &mut [u64]) -> Result<bool> {
+        let Some(there) = self.words.get(words) else { return Ok(false) };
+        service::check_words(words, there.len(), at, values.len())?;
+        values.copy_from_slice(&there[at as usize..][..values.len()]);
+        Ok(true)
+    }
 }
 
 /// A manifest that declares these interfaces.
@@ -67,4 +96,10 @@ pub fn manifest(name: &str, interfaces: &[Guid]) -> Manifest {
         hardware: Vec::new(),
         software: Software::default(),
     }
+}
+
+/// The same, which asks for all services.
+pub fn served(name: &str, interfaces: &[Guid]) -> Manifest {
+    let environment = vec![service::TIMERS, service::MEMORY];
+    Manifest { software: Software { environment, ..Software::default() }, ..manifest(name, interfaces) }
 }

@@ -16,7 +16,7 @@ use offcode::{Attributes, Channel, Manifest, Written};
 use runtime::site::app::AppSite;
 use runtime::site::residents::{Log, Residents};
 use runtime::site::xdp::XdpSite;
-use runtime::site::{Code, Deployment, Libraries, OUT_OF_BAND, SiteDriver};
+use runtime::site::{Code, Deployment, Libraries, Names, OUT_OF_BAND, SiteDriver};
 
 use super::build;
 
@@ -153,7 +153,9 @@ fn twice(package: &Stored, body: &Body, script: &[Step]) -> Result<Vec<Answer>, 
     for (name, value) in &manifest.package.attributes {
         attributes.set(name, value)?;
     }
-    let deployment = Deployment { name: manifest.package.name.clone(), manifest: manifest.clone(), code, attributes };
+    let memory = Names::default().granted(manifest, body.sites.first().copied().unwrap_or(machine::SiteKind::App));
+    let name = manifest.package.name.clone();
+    let deployment = Deployment { name, manifest: manifest.clone(), code, attributes, memory };
     let first = life(site.as_mut(), &deployment, script)?;
     let second = life(site.as_mut(), &deployment, script)?;
     if let Some(place) = (0..script.len()).find(|place| first[*place] != second[*place]) {

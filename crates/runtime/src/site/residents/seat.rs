@@ -2,16 +2,18 @@
 
 use std::time::Instant;
 
+use linux::xdp::SharedWords;
 use machine::{Fault, Result};
 use offcode::call::{Header, Kind};
 use offcode::channel::Content;
 use offcode::manifest::StateKind;
-use offcode::{Activity, Channel, ChannelId, Incoming, Offcode, Refusal, State, Written};
+use offcode::service::TIMERS_EACH;
+use offcode::{Activity, Channel, ChannelId, Context, Incoming, Offcode, Refusal, State, Wake, Written};
 
 use super::super::Deployment;
 use super::surroundings::{EndAt, Ends, Surroundings};
 use super::timing::Timing;
-use super::{Log, guarded};
+use super::{Log, guarded, timers};
 
 /// Messages taken from one channel before the next gets its turn.
 const BUDGET: usize = 16;
@@ -111,6 +113,10 @@ impl Seat {
             let saved = self.attempt(|offcode, around| offcode.save(&mut state, around));
             saved.unwrap_or_else(|| Err(self.failed()))?;
         }
+        let now = self.around.now();
+        if let Some(timers) = self.around.timers.as_ref().filter(|_| self.state == StateKind::Saved) {
+            timers.save(&mut state, now);
+        }
         for (channel, message) in self.offcode.unsent() {
             self.around.defer(channel, &message);
         }
@@ -127,7 +133,12 @@ impl Seat {
                 let name = self.around.ends[id].name.clone();
                 self.offcode.had(ChannelId(id as u32), &name, &mut self.around);
             }
-            let restored = self.attempt(|offcode, around| offcode.restore(state, around));
+            let (mut state, now) = (state.clone(), self.around.now());
+            match &mut self.around.timers {
+                Some(timers) => timers.restore(&mut state, now),
+                None => drop(timers::taken_out(&mut state)),
+            }
+            let restored = self.attempt(|offcode, around| offcode.restore(&state, around));
             restored.unwrap_or_else(|| Err(self.failed()))?;
             self.around.may_write = true;
         } else {
@@ -135,6 +146,15 @@ impl Seat {
         }
         self.phase = Phase::Suspended;
         Ok(())
+    }
+
+    /// Wake-ups so far, of one that asks for timers.
+    pub fn woken(&self) -> Option<u64> {
+        self.around.timers.as_ref().map(|timers| timers.woken)
+    }
+
+    pub fn shared(&self, words: &str) -> Result<SharedWords> {
+        self.around.memory.shared(&self.around.name, words)
     }
 
     pub fn resume(&mut self) -> Result<()> {
@@ -209,7 +229,7 @@ impl Seat {
         let begun = self.timing.turn();
         let activity = self.attempt(|offcode, around| (offcode.turn(around), ()));
         self.timing.done(begun, 0, false);
-        let mut worked = matches!(activity, Some((Activity::Worked, ())));
+        let mut worked = matches!(activity, Some((Activity::Worked, ()))) | self.wake();
         for id in 0..self.around.ends.len() {
             worked |= self.serve(id);
         }
@@ -220,6 +240,28 @@ impl Seat {
         }
         self.worked += u64::from(worked);
         if worked { Activity::Worked } else { Activity::Idle }
+    }
+
+    /// Tells the offcode of each timer that is due.
+    #[inline]
+    fn wake(&mut self) -> bool {
+        match &self.around.timers {
+            Some(timers) if timers.next != Wake::NEVER.at => self.wake_due(),
+            _ => false,
+        }
+    }
+
+    fn wake_due(&mut self) -> bool {
+        let now = self.around.now();
+        let before = self.woken();
+        for timer in 0..TIMERS_EACH as u8 {
+            // The step for one may have set another.
+            let due = self.around.timers.as_mut().is_some_and(|timers| timers.next <= now && timers.take(timer, now));
+            if due && self.phase == Phase::Started {
+                self.attempt(|offcode, around| offcode.timer(timer, around));
+            }
+        }
+        self.woken() != before
     }
 
     /// Who calls what has failed is told so; else it would wait.

@@ -6,11 +6,13 @@ use std::time::Instant;
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::Header;
 use offcode::channel::{Content, Counted};
-use offcode::{Attributes, Channel, ChannelId, Context, Specification, Written};
+use offcode::service::{self, TIMERS};
+use offcode::{Attributes, Channel, ChannelId, Context, Specification, Wake, Written};
 use serde::{Deserialize, Serialize};
 
-use super::super::Deployment;
+use super::super::{Deployment, Memory};
 use super::Log;
+use super::timers::Timers;
 
 /// Messages that an offcode may leave with the site while it is served on the same channel.
 const UNSENT: usize = 64;
@@ -72,6 +74,9 @@ pub(super) struct Surroundings {
     peers: Vec<Option<String>>,
     /// From `start` on.
     pub may_write: bool,
+    /// Where the manifest asks for them.
+    pub timers: Option<Timers>,
+    pub memory: Memory,
     origin: Instant,
     pub log: Log,
 }
@@ -81,6 +86,8 @@ impl Surroundings {
         let peers = &deployment.manifest.software.peers;
         Surroundings {
             peers: peers.iter().map(|peer| peer.channel.is_none().then(|| peer.name.clone())).collect(),
+            timers: deployment.manifest.software.asks(&TIMERS).then(Timers::new),
+            memory: deployment.memory,
             name: deployment.name,
             attributes: deployment.attributes,
             ends: vec![End::vacant()],
@@ -209,5 +216,24 @@ impl Context for Surroundings {
 
     fn log(&mut self, line: &str) {
         (self.log)(&format!("{}: {line}", self.name));
+    }
+
+    fn set_timer(&mut self, timer: u8, wake: Wake) -> Result<()> {
+        let timers = self.timers.as_mut().ok_or_else(|| TIMERS.not_asked())?;
+        service::check_timer(timer)?;
+        timers.set(timer, wake);
+        Ok(())
+    }
+
+    fn share(&mut self, words: &str, count: u32) -> Result<()> {
+        self.memory.share(&self.name, words, count)
+    }
+
+    fn store(&mut self, words: &str, at: u32, values: &[u64]) -> Result<()> {
+        self.memory.store(words, at, values)
+    }
+
+    fn load(&mut self, words: &str, at: u32, values: &mut [u64]) -> Result<bool> {
+        self.memory.load(words, at, values)
     }
 }

@@ -11,11 +11,12 @@ use offcode::manifest::StateKind;
 use super::{Body, Phase, Wired};
 use crate::possible::map_name;
 use crate::site::EndAt;
+use crate::site::residents::timers;
 
 /// The attribute that is the version of its state.
 const STATE_VERSION: &str = "STATE_VERSION";
 /// Whether an array is a part of its channels, or of what it sends.
-fn is_no_state(array: &str) -> bool {
+pub(super) fn is_no_state(array: &str) -> bool {
     array == "FRAME" || array == "IN" || array.starts_with("IN_")
 }
 
@@ -58,6 +59,8 @@ impl Body {
         if state.version() != self.version() {
             return Err(state.unfit(format!("its attribute {STATE_VERSION} is {}", self.version())));
         }
+        let mut state = state.clone();
+        timers::taken_out(&mut state);
         let object = &self.inner.object;
         for (name, key, value) in state.records() {
             let unfit = |why: &str| state.unfit(format!("its record '{name}' {why}"));

@@ -14,6 +14,7 @@ use offcode::manifest::{self, Manifest, Package, Program, Software, Target};
 use offcode::{Attributes, Guid, Written};
 
 use super::*;
+use crate::site::Names;
 use crate::site::conformance::Subject;
 
 fn lab() -> Option<Lab> {
@@ -56,7 +57,13 @@ fn deployment(name: &str, code: &[u8], program: &str, role: ProgramRole, attribu
     };
     let mut set = Attributes::default();
     attributes.iter().for_each(|(name, value)| set.set(name, value).unwrap());
-    Deployment { name: name.into(), manifest: Arc::new(manifest), code: Code::Bpf(code.into()), attributes: set }
+    Deployment {
+        name: name.into(),
+        manifest: Arc::new(manifest),
+        code: Code::Bpf(code.into()),
+        attributes: set,
+        memory: Default::default(),
+    }
 }
 
 fn echo(attributes: &[(&str, &str)]) -> Deployment {
@@ -506,4 +513,40 @@ fn nothing_is_left_of_a_killed_owner() {
     owner.wait().unwrap();
     until("the program is still attached", || interface.attached().unwrap().is_empty());
     until("the program is still there", || !xdp::exists(id));
+}
+
+/// Asks for memory, of which its target has so much.
+fn with_memory(deployment: Deployment, names: &Names, memory: Bytes) -> Deployment {
+    let mut manifest = Manifest::clone(&deployment.manifest);
+    manifest.hardware[0].memory = memory;
+    manifest.software.environment = vec![offcode::service::MEMORY];
+    let memory = names.granted(&manifest, SiteKind::Xdp);
+    Deployment { manifest: Arc::new(manifest), memory, ..deployment }
+}
+
+#[test]
+fn arrays_of_an_object_are_words_that_others_read_within_the_memory_of_its_target() {
+    let Some(lab) = lab() else { return };
+    let mut site = site(&lab, Host::B, XdpMode::Native);
+    let names = Names::default();
+    let body = |memory| with_memory(verdict("test.seer", "PASS", &[]), &names, memory);
+    let said = site.deploy(body(Bytes(4096))).unwrap_err().to_string();
+    assert!(said.contains("its maps take") && said.contains("memory is 4 KiB"), "{said}");
+    let slot = site.deploy(body(Bytes(1 << 20))).unwrap();
+    site.initialize(slot).unwrap();
+    site.start(slot).unwrap();
+    let reader = with_memory(echo(&[]), &names, Bytes(1 << 20)).memory;
+    let load = |count: usize| {
+        let mut seen = vec![0; count];
+        reader.load("test.seer/SEEN", 0, &mut seen).map(|there| there.then_some(seen))
+    };
+    until("datagrams are seen by another offcode", || {
+        datagrams(&lab, 1);
+        load(256).unwrap().unwrap()[usize::from(b'x')] > 3
+    });
+    assert_eq!(load(256).unwrap().unwrap()[0], 0);
+    assert!(load(257).unwrap_err().to_string().contains("are not within its 256"));
+    assert!(!reader.load("test.seer/IN_first", 0, &mut [0]).unwrap(), "ends of channels are its own");
+    site.remove(slot).unwrap();
+    assert_eq!(load(256).unwrap(), None, "they go with their offcode");
 }

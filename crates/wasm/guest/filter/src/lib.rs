@@ -1,6 +1,8 @@
-//! Passes IPv4 UDP packets to one port on to its peer, drops the others, and counts both.
+//! Passes IPv4 UDP packets to one port on to its peer, drops the others, and counts both. Each millisecond the application
+//! sees the counts in shared words.
 
-use offcode::{Activity, ChannelId, Context, Lifecycle, Refusal, State, Written, interface, offcode};
+use machine::Nanoseconds;
+use offcode::{Activity, ChannelId, Context, Lifecycle, Refusal, State, Wake, Written, interface, offcode};
 
 #[interface(guid = "3e0f6a52-8f0d-4b8e-a6f7-5b1d9f0c2e41")]
 pub trait Filter {
@@ -24,7 +26,8 @@ pub trait Filter {
     version = "1.0.0",
     implements(Filter),
     requires(link(next: Filter, channel(messages, size = 2048))),
-    sites(app, core, agent),
+    environment(timers, memory),
+    sites(app(memory = 4_194_304), core(memory = 4_194_304), agent(memory = 4_194_304)),
     bodies(native(app, core), wasm("filter.wasm", app, core, agent)),
     attributes(port = 9000),
     state = saved
@@ -64,12 +67,19 @@ impl Lifecycle for PortFilter {
     fn initialize(&mut self, context: &mut dyn Context) -> machine::Result<()> {
         let port = context.attribute("port").unwrap_or_default().to_owned();
         self.attribute_set("port", &port, context);
-        Ok(())
+        context.share("counts", 2)
     }
 
     fn start(&mut self, context: &mut dyn Context) -> machine::Result<()> {
         self.next = context.channel("next");
-        Ok(())
+        let beat = Wake::at(context.now()).every(Nanoseconds(1_000_000));
+        context.set_timer(0, beat)
+    }
+
+    fn timer(&mut self, _: u8, context: &mut dyn Context) {
+        if let Err(fault) = context.store("counts", 0, &[self.passed, self.dropped]) {
+            context.log(&fault.to_string());
+        }
     }
 
     fn attached(&mut self, channel: ChannelId, name: &str, context: &mut dyn Context) {
