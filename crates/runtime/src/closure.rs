@@ -334,10 +334,12 @@ impl Search<'_> {
         let of_it = |at: &usize| self.instances[*at].offcode() == offcode;
         let there: Vec<usize> = (0..self.declared).filter(of_it).collect();
         let unnamed = there.iter().copied().find(|&at| self.instances[at].is_unnamed());
-        let would: Vec<usize> = there
-            .into_iter()
-            .filter(|&at| self.instances[at].candidates.iter().any(|manifest| met(&manifest)))
-            .collect();
+        let would = |at: &usize| {
+            let Instance { candidates, asked, .. } = &self.instances[*at];
+            let versions = asked.and_then(|asked| self.asked[asked].versions.as_ref());
+            candidates.iter().any(|manifest| met(&manifest) && manifest.package.satisfies(versions))
+        };
+        let would: Vec<usize> = there.into_iter().filter(would).collect();
         match (unnamed, would.as_slice()) {
             (Some(unnamed), would) if would.contains(&unnamed) || would.is_empty() => Ok(Some(unnamed)),
             (_, [one]) => Ok(Some(*one)),
