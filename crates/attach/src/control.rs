@@ -31,12 +31,15 @@ const TAKEN: Duration = Duration::from_millis(100);
 pub enum Request {
     /// What runs.
     Status,
-    /// Ends one offcode by name or GUID, or the whole runtime.
+    /// Ends one offcode, or the whole runtime. Here and below an offcode is given by its instance's name, or by its package's
+    /// name or GUID where that fits one alone.
     Stop { offcode: Option<String> },
     /// Moves an offcode, and those pulled to it.
     Migrate { offcode: String, site: Site },
     /// Puts another version of an offcode, from a depot, in its place.
     Upgrade { offcode: String, depot: PathBuf },
+    /// Sets an attribute.
+    Set { offcode: String, name: String, value: String },
     /// What a map or a variable of an offcode's object holds.
     Map { offcode: String, name: String },
     /// A channel in shared memory to an offcode, which knows it by `name`.
@@ -67,6 +70,8 @@ pub enum Answer {
     /// Keys and values; whether there are more.
     Map(Vec<(String, String)>, bool),
     Done,
+    /// What an attribute was before it was set.
+    Was(Option<String>),
     Moved(Moved),
     Refused {
         subject: String,
@@ -78,6 +83,9 @@ pub enum Answer {
 /// A line of `plimsoll ps`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
+    /// Its name: the package's unless the application gave it one.
+    pub instance: String,
+    /// The package's name.
     pub offcode: String,
     pub version: String,
     pub site: Site,
@@ -193,6 +201,14 @@ pub fn upgrade_at(process: u32, offcode: &str, depot: &Path) -> Result<Moved> {
 fn moved(process: u32, request: &Request) -> Result<Moved> {
     match ask(process, request)?.0 {
         Answer::Moved(moved) => Ok(moved),
+        other => other.done().and_then(|()| Err(odd())),
+    }
+}
+
+/// Sets an attribute of an offcode. Returns what it was before.
+pub fn set_at(process: u32, offcode: &str, name: &str, value: &str) -> Result<Option<String>> {
+    match ask(process, &Request::Set { offcode: offcode.into(), name: name.into(), value: value.into() })?.0 {
+        Answer::Was(before) => Ok(before),
         other => other.done().and_then(|()| Err(odd())),
     }
 }

@@ -80,7 +80,8 @@ impl Application {
         control::status(self.process)
     }
 
-    /// A channel to one of its offcodes, given by name or GUID, which knows it by `name`.
+    /// A channel to one of its offcodes, given by its instance's name, or by its package's name or GUID where that fits one
+    /// alone. The offcode knows the channel by `name`.
     ///
     /// # Errors
     /// The offcode does not run, or cannot have such a channel where it is.

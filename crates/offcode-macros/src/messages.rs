@@ -168,6 +168,7 @@ fn peers() {
     more("sites(app), requires(pull(a: A, speed = 3))", "a peer takes rate");
     more("sites(app), requires(pull(a: A, b: B))", "a constraint of its own");
     more("sites(app), requires(pull(a: A, offcode = \"x\"))", "8-4-4-4-12");
+    more("sites(app), requires(pull(a: A, version = \"new\"))", "versions are written like");
     more("sites(app), requires(pull(a: A, channel(fast)))", "a channel takes");
     more("sites(app), requires(pull(a: A, channel(reliable, unreliable)))", "`reliable` was said before");
     more("sites(app), requires(pull(a: A, channel(count = 3)))", "power of two from 4");

@@ -8,12 +8,13 @@ use syn::{Error, LitInt, LitStr, Path, Result, Token, parenthesized};
 
 use crate::guid::Guid;
 
-/// `pull(reporter: Report, rate = 1000, offcode = "...", channel(...))`
+/// `pull(reporter: Report, rate = 1000, offcode = "...", version = ">=1.2, <2", channel(...))`
 pub struct Peer {
     constraint: &'static str,
     pub name: Ident,
     interface: Path,
     offcode: Option<Guid>,
+    version: Option<String>,
     rate: u64,
     channel: Option<Channel>,
 }
@@ -47,7 +48,7 @@ impl Parse for Peer {
         let name: Ident = inside.parse()?;
         inside.parse::<Token![:]>()?;
         let interface: Path = inside.parse()?;
-        let mut peer = Peer { constraint, name, interface, offcode: None, rate: 0, channel: None };
+        let mut peer = Peer { constraint, name, interface, offcode: None, version: None, rate: 0, channel: None };
         while !inside.is_empty() {
             inside.parse::<Token![,]>()?;
             if inside.is_empty() {
@@ -63,9 +64,18 @@ impl Parse for Peer {
                     inside.parse::<Token![=]>()?;
                     peer.offcode = Some(Guid::parse(&inside.parse::<LitStr>()?)?);
                 }
+                "version" => {
+                    inside.parse::<Token![=]>()?;
+                    let versions: LitStr = inside.parse()?;
+                    if let Err(error) = versions.value().parse::<semver::VersionReq>() {
+                        let why = format!("{error}; versions are written like \">=1.2, <2\"");
+                        return Err(Error::new(versions.span(), why));
+                    }
+                    peer.version = Some(versions.value());
+                }
                 "channel" => peer.channel = Some(inside.parse()?),
                 _ => {
-                    let why = "a peer takes rate = MESSAGES_A_SECOND, offcode = \"GUID\" and channel(...); \
+                    let why = "a peer takes rate = MESSAGES_A_SECOND, offcode = \"GUID\", version = \"VERSIONS\" and channel(...); \
                                each peer has a constraint of its own";
                     return Err(Error::new(option.span(), why));
                 }
@@ -174,6 +184,10 @@ impl Peer {
             Some(guid) => quote!(::core::option::Option::Some(#guid)),
             None => quote!(::core::option::Option::None),
         };
+        let version = match &self.version {
+            Some(version) => quote!(::core::option::Option::Some(::offcode::expansion::versions(#version))),
+            None => quote!(::core::option::Option::None),
+        };
         let channel = match &self.channel {
             Some(channel) => {
                 let channel = channel.tokens();
@@ -186,6 +200,7 @@ impl Peer {
                 name: #name.into(),
                 interface: <dyn #interface as ::offcode::Interface>::GUID,
                 offcode: #offcode,
+                version: #version,
                 constraint: ::offcode::manifest::Constraint::#constraint,
                 channel: #channel,
                 rate: #rate,

@@ -1,4 +1,5 @@
-//! Depots: folders of packages, `NAME/odf.xml` with the files of its bodies beside it.
+//! Depots: folders of packages, `NAME/odf.xml` with the files of its bodies beside it. A further version of an offcode is in
+//! `NAME-VERSION/`.
 
 mod clash;
 mod install;
@@ -13,7 +14,7 @@ use machine::{Bytes, Fault, Result};
 pub use clash::{Named, clashes};
 
 use crate::guid::Guid;
-use crate::manifest::{Body, Manifest};
+use crate::manifest::{Body, Manifest, Package};
 use crate::odf::{self, Problems};
 
 /// The manifest's file in each package.
@@ -109,17 +110,26 @@ pub fn package(folder: &Path) -> Result<Stored, Refused> {
     let manifest = read_odf(&folder.join(ODF))?;
     let stored = Stored { manifest: Arc::new(manifest), folder: folder.into() };
     let name = &stored.manifest.package.name;
-    if folder.file_name().is_none_or(|folder| folder.to_str() != Some(name)) {
+    let further = further(&stored.manifest);
+    if folder
+        .file_name()
+        .is_none_or(|folder| ![name, &further].map(String::as_str).contains(&&*folder.to_string_lossy()))
+    {
         return Err(Refused::Other(Fault::new(
             format!("package {}", folder.display()),
             format!("its ODF calls it {name}"),
-            format!("rename the folder to {name}, or change the name in its {ODF}"),
+            format!("rename the folder to {name} or {further}, or change the name in its {ODF}"),
         )));
     }
     for file in stored.manifest.package.bodies.iter().flat_map(Body::files) {
         stored.open(file).map_err(Refused::Other)?;
     }
     Ok(stored)
+}
+
+/// The folder of a version beside another one.
+fn further(manifest: &Manifest) -> String {
+    format!("{}-{}", manifest.package.name, manifest.package.version)
 }
 
 /// Reads one ODF file.
@@ -165,40 +175,50 @@ impl Depot {
         &self.folder
     }
 
-    /// The manifest of every package, ordered by name.
+    /// The manifest of every package, ordered by its folder.
     pub fn manifests(&self) -> impl Iterator<Item = &Arc<Manifest>> {
         self.packages.iter().map(|stored| &stored.manifest)
     }
 
-    /// Ordered by name.
+    /// Ordered by their folders.
     pub fn packages(&self) -> &[Stored] {
         &self.packages
     }
 
-    /// The same depot, as far as the package of this GUID is concerned.
-    pub fn only(&self, offcode: Guid) -> Depot {
-        let is = |stored: &&Stored| stored.manifest.package.guid == offcode;
-        Depot { folder: self.folder.clone(), packages: self.packages.iter().filter(is).cloned().collect() }
+    /// The same depot, as far as one package of it is concerned.
+    pub fn only(&self, package: &Package) -> Depot {
+        Depot { folder: self.folder.clone(), packages: self.exactly(package).into_iter().cloned().collect() }
     }
 
-    /// The package of this name, if it is there.
+    /// The package of this name, if it is there: of several versions the one to be preferred.
     pub fn by_name(&self, name: &str) -> Option<&Stored> {
-        self.packages.iter().find(|stored| stored.manifest.package.name == name)
+        self.best(|package| package.name == name)
     }
 
-    /// The package of this offcode, if it is there.
+    /// The package of this offcode, if it is there: of several versions the one to be preferred.
     pub fn by_guid(&self, offcode: Guid) -> Option<&Stored> {
-        self.packages.iter().find(|stored| stored.manifest.package.guid == offcode)
+        self.best(|package| package.guid == offcode)
     }
 
-    /// Copies the package in `folder` in: the depot has all of it or nothing, also after a crash. A fault where it
-    /// clashes with what is there.
+    /// The package of this offcode in this version, if it is there.
+    pub fn exactly(&self, wanted: &Package) -> Option<&Stored> {
+        self.best(|package| (package.guid, &package.version) == (wanted.guid, &wanted.version))
+    }
+
+    fn best(&self, is: impl Fn(&Package) -> bool) -> Option<&Stored> {
+        let those = self.packages.iter().filter(|stored| is(&stored.manifest.package));
+        those.max_by_key(|stored| stored.manifest.package.preference())
+    }
+
+    /// Copies the package in `folder` in: the depot has all of it or nothing, also after a crash. It goes beside other
+    /// versions of the offcode. A fault where it clashes with what is there.
     pub fn install(&mut self, folder: &Path) -> Result<&Stored> {
         let stored = install::install(self, folder, false)?;
         self.add(stored)
     }
 
-    /// The same in place of the package of this offcode that is there, if one is.
+    /// The same in place of the package of this offcode that is there: of its own version, else of the one whose folder has
+    /// the name alone.
     pub fn update(&mut self, folder: &Path) -> Result<&Stored> {
         let stored = install::install(self, folder, true)?;
         self.packages.retain(|other| other.folder != stored.folder);

@@ -52,4 +52,9 @@ pub use state::State;
 #[doc(hidden)]
 pub mod expansion {
     pub use machine::{Bytes, Nanoseconds, Result, SiteKind, XdpMode};
+
+    /// What a peer's `version` says, which the attribute has checked.
+    pub fn versions(text: &str) -> crate::manifest::VersionReq {
+        text.parse().unwrap_or_else(|error| unreachable!("{text}: {error}"))
+    }
 }

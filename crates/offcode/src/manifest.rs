@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 pub use machine::BodyKind;
 use machine::{Bytes, Fault, Nanoseconds, SiteKind, XdpMode};
+use semver::Version;
+pub use semver::VersionReq;
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Specification;
@@ -55,7 +57,7 @@ pub struct Package {
     pub guid: Guid,
     /// Dotted, as `example.filter`.
     pub name: String,
-    /// The package's version, in a form of the author's choice.
+    /// The package's version. Requirements can be made of a semantic one: three numbers, as 1.4.0.
     pub version: String,
     /// What the offcode is for, for the user.
     pub description: String,
@@ -67,6 +69,30 @@ pub struct Package {
     pub attributes: Vec<(String, String)>,
     /// What it would leave behind if it moved.
     pub state: StateKind,
+}
+
+impl Package {
+    /// Its version, if that is a semantic one.
+    pub fn semantic(&self) -> Option<Version> {
+        Version::parse(&self.version).ok()
+    }
+
+    /// Whether its version is among those that are asked for.
+    pub fn satisfies(&self, asked: Option<&VersionReq>) -> bool {
+        asked.is_none_or(|asked| self.semantic().is_some_and(|version| asked.matches(&version)))
+    }
+
+    /// Larger for the one of two versions of an offcode that is taken where both will do: a release before what precedes
+    /// one, then the newer.
+    pub fn preference(&self) -> Option<(bool, Version)> {
+        self.semantic().map(|version| (version.pre.is_empty(), version))
+    }
+
+    /// Whether both are versions of one offcode, of which it can be told which is newer.
+    pub fn is_another_version_of(&self, other: &Package) -> bool {
+        let both = self.semantic().zip(other.semantic());
+        self.guid == other.guid && self.name == other.name && both.is_some_and(|(one, other)| one != other)
+    }
 }
 
 /// What an offcode has that a new one of it has not, and so how it can be moved while it runs.
@@ -215,6 +241,8 @@ pub struct Requirement {
     pub interface: Guid,
     /// The one offcode that will do; without it any that implements the interface.
     pub offcode: Option<Guid>,
+    /// The versions of it that will do; without it any.
+    pub version: Option<VersionReq>,
     /// Where the peer has to be relative to this offcode.
     pub constraint: Constraint,
     /// The specialized channel between the two; without one they talk out of band.
@@ -222,6 +250,19 @@ pub struct Requirement {
     /// Messages a second that are expected between the two, by which a crossing is weighed. 0 means unknown and is
     /// taken as 1,000.
     pub rate: u64,
+}
+
+impl Requirement {
+    /// Whether a package meets it.
+    pub fn is_met_by(&self, package: &Package) -> bool {
+        self.could_be(package) && package.satisfies(self.version.as_ref())
+    }
+
+    /// The same, whatever the package's version.
+    pub fn could_be(&self, package: &Package) -> bool {
+        self.offcode.is_none_or(|guid| guid == package.guid)
+            && package.interfaces.iter().any(|interface| interface.guid == self.interface)
+    }
 }
 
 /// Where two offcodes have to be relative to each other (HYDRA section 1.4). `Pull` and `Gang` are symmetric and

@@ -205,6 +205,62 @@ fn a_package_gives_way_to_its_next_version_and_to_no_other_offcode() {
 }
 
 #[test]
+fn versions_of_an_offcode_lie_side_by_side() {
+    let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut depot = Depot::open(folder.path()).unwrap();
+    let mut next = manifest("a", &[("Filter", &["admit"])]);
+    for version in ["1.0.0", "2.0.0-rc.1", "1.10.0", "1.9.0"] {
+        next.package.version = version.into();
+        // More methods may follow.
+        next.package.interfaces[0].methods.push(format!("since_{}", version.replace(['.', '-'], "_")));
+        put(source.path(), &next);
+        assert_eq!(depot.install(&source.path().join("a")).unwrap().manifest.package.version, version);
+        assert!(depot.install(&source.path().join("a")).unwrap_err().to_string().contains("installed already"));
+    }
+    let folders = || {
+        let depot = Depot::open(folder.path()).unwrap();
+        let folders = depot.packages().iter().map(|stored| stored.folder.file_name().unwrap().to_owned());
+        folders.collect::<Vec<_>>()
+    };
+    assert_eq!(folders(), ["a", "a-1.10.0", "a-1.9.0", "a-2.0.0-rc.1"]);
+    let depot = Depot::open(folder.path()).unwrap();
+    assert_eq!(depot.by_name("a").unwrap().manifest.package.version, "1.10.0", "the newest release");
+    assert_eq!(depot.by_guid(next.package.guid).unwrap().manifest.package.version, "1.10.0");
+    assert_eq!(*depot.exactly(&next.package).unwrap().manifest, next);
+    // An update gives way where its version is, else where the name alone is.
+    let mut depot = depot;
+    put(source.path(), &next);
+    assert!(depot.update(&source.path().join("a")).unwrap().folder.ends_with("a-1.9.0"));
+    next.package.version = "3.0.0".into();
+    put(source.path(), &next);
+    assert!(depot.update(&source.path().join("a")).unwrap().folder.ends_with("a"));
+    assert_eq!(folders(), ["a", "a-1.10.0", "a-1.9.0", "a-2.0.0-rc.1"]);
+    assert_eq!(depot.by_name("a").unwrap().manifest.package.version, "3.0.0");
+
+    // Of these it cannot be told which is newer, or they do not have one list of methods.
+    let clash = |change: &dyn Fn(&mut Package)| {
+        let mut other = next.clone();
+        change(&mut other.package);
+        let place = tempfile::tempdir().unwrap();
+        put(place.path(), &other);
+        fs::rename(place.path().join("a"), folder.path().join(format!("a-{}", other.package.version))).unwrap();
+        let fault = Depot::open(folder.path()).unwrap_err().to_string();
+        fs::remove_dir_all(folder.path().join(format!("a-{}", other.package.version))).unwrap();
+        fault
+    };
+    let said = clash(&|package| package.version = "4.0".into());
+    assert!(said.contains("versions 4.0 and 3.0.0") || said.contains("versions 3.0.0 and 4.0"), "{said}");
+    assert!(said.contains("semantic version"), "{said}");
+    let said = clash(&|package| package.version = "3.0.0".into());
+    assert!(said.contains("version 3.0.0 of it twice"), "{said}");
+    let said = clash(&|package| {
+        package.version = "4.0.0".into();
+        package.interfaces[0].methods.swap(0, 1);
+    });
+    assert!(said.contains("the methods of interface Filter are"), "{said}");
+}
+
+#[test]
 fn one_file_is_read_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("any.xml");

@@ -18,6 +18,7 @@ fn help_reads_as_it_did() {
         "run",
         "ps",
         "stop",
+        "set",
         "migrate",
         "upgrade",
         "offcode",

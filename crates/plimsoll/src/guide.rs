@@ -11,7 +11,7 @@ const STORY: [(&str, &[&str]); 7] = [
     ("Decide", &["report", "whatif", "map", "try"]),
     ("Place", &["mpirun", "engine", "steer", "clock", "daemon"]),
     ("Verify", &["ledger", "claims"]),
-    ("Offcodes", &["plan", "run", "ps", "stop", "migrate", "upgrade", "offcode", "odf", "agent", "traffic"]),
+    ("Offcodes", &["plan", "run", "ps", "stop", "set", "migrate", "upgrade", "offcode", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),
     // Started by other commands, and not listed.
     ("Inner", &["peer", "profile-sampler", "seat", "host-agent", "steering-keeper", "clock-keeper"]),

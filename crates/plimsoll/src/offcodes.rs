@@ -9,11 +9,12 @@ use launch::companion::Companion;
 use machine::Fault;
 
 /// Name and help of each command; the program itself has their arguments.
-pub const COMMANDS: [(&str, &str); 10] = [
+pub const COMMANDS: [(&str, &str); 11] = [
     ("plan", "Says where the offcodes of an application would go, and why; creates nothing"),
     ("run", "Starts the offcodes of an application where its plan says"),
     ("ps", "Lists the offcodes that run on this host, with the counters that prove where each works"),
     ("stop", "Ends a runtime that `plimsoll run` started, or one of its offcodes"),
+    ("set", "Sets an attribute of a running offcode"),
     ("migrate", "Moves a running offcode to another site, with its state and its channels"),
     ("upgrade", "Puts another version of a running offcode in its place"),
     ("odf", "Checks manifests of offcodes and the depots that hold them"),

@@ -10,14 +10,17 @@
 //!
 //! [[offcode]]                                   # the offcodes that the application itself requires
 //! create = "example.filter"                     # by package name or GUID
+//! as = "left"                                   # the instance's name, where there are several; else the package's
+//! version = ">=1.2, <2"                         # the versions that will do; else any
+//! peers = { reporter = "left-report" }          # which instance meets a peer that its manifest requires
 //! at = "core:1"                                 # the user's own choice of place
 //! rate = 50000                                  # calls a second by the application
 //! attributes = { OFFLOAD_PRIORITY = 300 }
 //!
 //! [[channel]]                                   # created by `from`, then the offcodes of `to` are attached
 //! name = "frames"
-//! from = "application"                          # or an offcode
-//! to = ["example.filter"]
+//! from = "application"                          # or an instance
+//! to = ["left"]
 //! rate = 100000
 //! cast = "unicast"                              # these as in an ODF, with the same defaults
 //! delivery = "reliable"
@@ -45,9 +48,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use machine::{Bytes, Fault, Result, Site, XdpMode};
-use offcode::Specification;
+use offcode::manifest::VersionReq;
+use offcode::{Attributes, Specification};
 
 use crate::create::Wanted;
+use crate::instance;
 use crate::objective::Objective;
 
 /// Larger files are refused unread.
@@ -92,6 +97,12 @@ pub struct Chosen {
 pub struct Creation {
     /// Package name or GUID.
     pub offcode: String,
+    /// The instance's name; `None`: the package's.
+    pub instance: Option<String>,
+    /// The versions that will do.
+    pub version: Option<VersionReq>,
+    /// Names of peers that the manifest requires, and of the instances that meet them.
+    pub peers: Vec<(String, String)>,
     pub attributes: Vec<(String, String)>,
     /// The user's own choice.
     pub pin: Option<Site>,
@@ -116,7 +127,7 @@ pub struct NamedChannel {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Party {
     Application,
-    /// Package name or GUID.
+    /// Name of an instance, or package name or GUID where there is one of it.
     Offcode(String),
 }
 
@@ -148,6 +159,9 @@ impl AppFile {
     pub fn wanted(&self) -> Vec<Wanted> {
         let wanted = |creation: &Creation| Wanted {
             offcode: creation.offcode.clone(),
+            instance: creation.instance.clone(),
+            version: creation.version.clone(),
+            peers: creation.peers.clone(),
             attributes: creation.attributes.clone(),
             pin: creation.pin.clone(),
             rate: creation.rate,
@@ -155,23 +169,21 @@ impl AppFile {
         self.offcodes.iter().map(wanted).collect()
     }
 
-    /// Places an offcode that the file creates: 'OFFCODE=SITE', with the site as the file would write it.
+    /// Places an instance that the file creates: 'INSTANCE=SITE', with the site as the file would write it.
     ///
     /// # Errors
-    /// The file creates no such offcode; no site, or one in another mode than the file says.
+    /// The file creates no such instance; no site, or one in another mode than the file says.
     pub fn place(&mut self, text: &str) -> Result<()> {
         let refuse = |cause: String, next: &str| Err(Fault::new(format!("place '{text}'"), cause, next));
         let Some((wanted, at)) = text.split_once('=') else {
             return refuse(
-                "it is not of the form OFFCODE=SITE".into(),
+                "it is not of the form INSTANCE=SITE".into(),
                 "write it like plimsoll.filter=xdp:eth0:native",
             );
         };
-        let Some(creation) = self.offcodes.iter_mut().find(|creation| creation.offcode == wanted) else {
-            return refuse(format!("the file creates no offcode {wanted}"), "name one of its [[offcode]] entries");
-        };
+        let creation = self.entry(wanted).map_err(|fault| fault.within(format!("place '{text}'")))?;
         let chosen = Chosen::read(at)?;
-        creation.pin = Some(chosen.site.clone());
+        self.offcodes[creation].pin = Some(chosen.site.clone());
         match &mut self.sites {
             Sites::Named(sites) => match sites.iter().find(|one| one.site == chosen.site) {
                 Some(one) if one.mode != chosen.mode => {
@@ -188,8 +200,68 @@ impl AppFile {
         Ok(())
     }
 
+    /// Sets an attribute of an instance that the file creates: 'INSTANCE.NAME=VALUE'. Of two instances whose names fit the
+    /// longer is meant.
+    ///
+    /// # Errors
+    /// The file creates no such instance; a value that a predefined attribute cannot have.
+    pub fn set(&mut self, text: &str) -> Result<()> {
+        let outer = || format!("attribute '{text}'");
+        let Some((left, value)) = text.split_once('=') else {
+            let cause = "it is not of the form INSTANCE.NAME=VALUE";
+            return Err(Fault::new(outer(), cause, "write it like plimsoll.filter.OFFLOAD_PRIORITY=300"));
+        };
+        let dots = left.rmatch_indices('.').map(|(at, _)| (&left[..at], &left[at + 1..]));
+        let mut fits =
+            dots.filter(|(instance, name)| !name.is_empty() && self.offcodes.iter().any(|of| of.is(instance)));
+        let Some((instance, name)) = fits.next() else {
+            let cause = format!("the file creates no instance whose name and a dot '{left}' begins with");
+            return Err(Fault::new(outer(), cause, "name one of its [[offcode]] entries, then the attribute"));
+        };
+        let entry = self.entry(instance).map_err(|fault| fault.within(outer()))?;
+        let set = &mut self.offcodes[entry].attributes;
+        let mut attributes = Attributes::default();
+        for (name, value) in set.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain([(name, value)]) {
+            attributes.set(name, value).map_err(|fault| fault.within(outer()))?;
+        }
+        *set = attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Ok(())
+    }
+
+    /// The place of an [[offcode]] entry, by its instance's name or what it creates.
+    fn entry(&self, wanted: &str) -> Result<usize> {
+        if let Some(named) = self.offcodes.iter().position(|creation| creation.name() == wanted) {
+            return Ok(named);
+        }
+        let fitting: Vec<usize> = (0..self.offcodes.len()).filter(|&n| self.offcodes[n].is(wanted)).collect();
+        match fitting.as_slice() {
+            [one] => Ok(*one),
+            [] => {
+                let names: Vec<&str> = self.offcodes.iter().map(Creation::name).collect();
+                let cause = format!("the file creates no such instance; it creates {}", instance::listed(&names));
+                Err(Fault::new(format!("offcode {wanted}"), cause, "name one of its [[offcode]] entries"))
+            }
+            several => {
+                let names: Vec<&str> = several.iter().map(|&n| self.offcodes[n].name()).collect();
+                let cause = format!("it fits several instances: {}", instance::listed(&names));
+                Err(Fault::new(format!("offcode {wanted}"), cause, "name one of these"))
+            }
+        }
+    }
+
     /// `path` is what relative paths are resolved against and what faults name.
     pub fn parse(text: &str, path: &Path) -> Result<AppFile> {
         read::parse(text, path)
+    }
+}
+
+impl Creation {
+    /// The instance's name, as far as the file tells it: of one without a name of its own what it creates.
+    pub fn name(&self) -> &str {
+        self.instance.as_ref().unwrap_or(&self.offcode)
+    }
+
+    fn is(&self, wanted: &str) -> bool {
+        self.name() == wanted || self.offcode == wanted
     }
 }

@@ -1,7 +1,6 @@
 //! The runtime as an application sees it: it creates offcodes, calls them, makes channels to them, and is told where
 //! each of them works.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,12 +9,14 @@ use linux::contention::Excluded;
 use linux::xdp::SharedWords;
 use machine::{Costs, Fault, Result, Site, SiteKind};
 use offcode::channel::Content;
-use offcode::{Activity, Attributes, Call, Channel, Guid, Manifest, OBSOLETE_TIME, Specification};
+use offcode::manifest::Requirement;
+use offcode::{Activity, Attributes, Call, Channel, Guid, Manifest, Specification};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Catalogue;
 use crate::channels::Pathway;
 use crate::gang::{self, Bridged, Seated};
+use crate::instance;
 use crate::migration::Mover;
 use crate::objective::Objective;
 use crate::possible::{self, Carriage, End, Facts, Origin, Side, Why};
@@ -34,6 +35,10 @@ const LOOK_FOR_OBSOLETE: Duration = Duration::from_millis(5);
 pub struct OffcodeId(pub(crate) usize);
 
 pub(crate) struct Live {
+    /// Of the instance.
+    pub name: String,
+    /// For each peer of its manifest the one that meets it.
+    pub peers: Vec<Option<OffcodeId>>,
     pub manifest: Arc<Manifest>,
     pub seated: Seated,
     pub attributes: Attributes,
@@ -45,7 +50,14 @@ pub(crate) struct Live {
     /// Its uses where it was before.
     pub before: u64,
     /// Its use when last looked at, and since when it is unchanged.
-    used: (u64, Instant),
+    pub used: (u64, Instant),
+}
+
+impl Live {
+    /// What it requires, and who met that when it was created.
+    pub fn requirements(&self) -> impl Iterator<Item = (&Requirement, OffcodeId)> {
+        self.manifest.software.peers.iter().zip(&self.peers).filter_map(|(required, peer)| Some((required, (*peer)?)))
+    }
 }
 
 /// Opens a site that an offcode is to move to; what comes beside it is held as long as the runtime is.
@@ -197,11 +209,13 @@ impl Runtime {
         })
     }
 
-    pub(crate) fn enlist(&mut self, deployment: Deployment, seated: Seated) -> Result<()> {
+    pub(crate) fn enlist(&mut self, deployment: Deployment, seated: Seated) -> Result<OffcodeId> {
         let Deployment { manifest, attributes, name, .. } = deployment;
         let kind = self.sites[seated.site].site().kind();
         let facts = self.catalogue.facts(&manifest, kind).map_err(|why| why.fault(format!("offcode {name}")))?;
         self.live.push(Some(Live {
+            name,
+            peers: Vec::new(),
             manifest,
             seated,
             attributes,
@@ -211,7 +225,14 @@ impl Runtime {
             before: 0,
             used: (0, Instant::now()),
         }));
-        Ok(())
+        Ok(OffcodeId(self.live.len() - 1))
+    }
+
+    /// Which instances meet the peers of a new one.
+    pub(crate) fn meet(&mut self, offcode: OffcodeId, peers: Vec<Option<OffcodeId>>) {
+        if let Some(live) = self.live.get_mut(offcode.0).and_then(Option::as_mut) {
+            live.peers = peers;
+        }
     }
 
     pub(crate) fn enlist_bridges(&mut self, bridged: Bridged) {
@@ -239,16 +260,26 @@ impl Runtime {
         let ground = self.sites[live.seated.site].ground();
         let end = End { name: name.into(), specification, side, attached, origin: Origin::Program };
         let all: Vec<End> = live.ends.iter().cloned().chain([end.clone()]).collect();
-        let refused = |why: Why| why.fault(format!("offcode {} at {}", live.manifest.package.name, ground.site));
+        let refused = |why: Why| why.fault(format!("offcode {} at {}", live.name, ground.site));
         possible::ends(&ground, &live.facts, &all).map_err(refused)?;
         Ok((live.seated, end))
     }
 
-    /// The running offcode of this name or GUID.
+    /// The running instance of this name; of a package name or GUID the only one.
     pub fn find(&self, wanted: &str) -> Option<OffcodeId> {
-        let guid = wanted.parse().ok();
-        let is = |live: &Live| live.manifest.package.name == wanted || Some(live.manifest.package.guid) == guid;
-        self.live.iter().position(|live| live.as_ref().is_some_and(is)).map(OffcodeId)
+        self.named(wanted).ok()
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// None runs, or it fits several.
+    pub fn named(&self, wanted: &str) -> Result<OffcodeId> {
+        let all = self.running().filter_map(|id| Some((id, self.live(id).ok()?)));
+        let found = instance::meant(wanted, all.map(|(id, live)| (id, live.name.as_str(), &live.manifest.package)))?;
+        found.ok_or_else(|| {
+            Fault::new(format!("offcode {wanted}"), "it does not run here", "see `plimsoll ps` for what does")
+        })
     }
 
     /// What a map or a variable of an offcode's object holds.
@@ -370,7 +401,7 @@ impl Runtime {
         if matches!(live.facts, Facts::Bpf(_)) && specification.content == Content::Calls {
             // A program of the hook carries calls out, for any number of callers.
             let seated = live.seated;
-            let subject = || format!("offcode {}", live.manifest.package.name);
+            let subject = || format!("offcode {}", live.name);
             possible::called(&live.facts, "another process", Origin::Program).map_err(|why| why.fault(subject()))?;
             let theirs = self.sites[seated.site].connect(seated.slot, "", specification)?;
             self.switchboard.relay(end, theirs);
@@ -398,14 +429,15 @@ impl Runtime {
     /// # Errors
     /// It has not: which it has.
     pub fn serves(&self, offcode: OffcodeId, interface: Guid) -> Result<()> {
-        let package = &self.live(offcode)?.manifest.package;
+        let Live { name, manifest, .. } = self.live(offcode)?;
+        let package = &manifest.package;
         if package.interfaces.iter().any(|one| one.guid == interface) {
             return Ok(());
         }
         let has: Vec<_> = package.interfaces.iter().map(|one| format!("{} ({})", one.name, one.guid)).collect();
         let has = if has.is_empty() { "none".into() } else { has.join(", ") };
         let cause = format!("it does not serve interface {interface}; it has {has}");
-        Err(Fault::new(format!("offcode {}", package.name), cause, "build against the interface that it has"))
+        Err(Fault::new(format!("offcode {name}"), cause, "build against the interface that it has"))
     }
 
     /// Words that an offcode shares, or a shared array of its object at a driver hook, as memory that the application works
@@ -419,12 +451,22 @@ impl Runtime {
         Ok(self.live(offcode)?.attributes.get(name))
     }
 
-    pub fn set_attribute(&mut self, offcode: OffcodeId, name: &str, value: &str) -> Result<()> {
-        let seated = self.live(offcode)?.seated;
+    /// Sets an attribute, and says what it was before.
+    ///
+    /// # Errors
+    /// The offcode or its site does not take the value; it is as it was.
+    pub fn set_attribute(&mut self, offcode: OffcodeId, name: &str, value: &str) -> Result<Option<String>> {
+        let live = self.live(offcode)?;
+        let (seated, before) = (live.seated, live.attributes.get(name).map(str::to_owned));
+        let mut attributes = live.attributes.clone();
+        let outer = format!("offcode {}", live.name);
+        attributes.set(name, value).map_err(|fault| fault.within(&*outer))?;
+        let set = self.sites[seated.site].set_attribute(seated.slot, name, value);
+        set.map_err(|fault| fault.within(outer))?;
         if let Some(live) = self.live[offcode.0].as_mut() {
-            live.attributes.set(name, value)?;
+            live.attributes = attributes;
         }
-        self.sites[seated.site].set_attribute(seated.slot, name, value)
+        Ok(before)
     }
 
     /// Gives the offcodes at `app` their turn, runs dispatch handlers, and removes what has become obsolete.
@@ -461,23 +503,6 @@ impl Runtime {
         Ok(activity)
     }
 
-    fn remove_obsolete(&mut self) -> Result<()> {
-        for index in 0..self.live.len() {
-            let Some(live) = &self.live[index] else { continue };
-            let Some(limit) = live.attributes.get(OBSOLETE_TIME).and_then(|ms| ms.parse().ok()) else { continue };
-            let evidence = self.sites[live.seated.site].evidence(live.seated.slot)?;
-            let used = evidence.uses + live.before;
-            let Some(live) = &mut self.live[index] else { continue };
-            if used != live.used.0 {
-                live.used = (used, Instant::now());
-            } else if live.used.1.elapsed() > Duration::from_millis(limit) {
-                (self.log)(&format!("{}: obsolete, unused for {limit} ms", live.manifest.package.name));
-                self.stop(OffcodeId(index))?;
-            }
-        }
-        Ok(())
-    }
-
     /// An offcode was asked for again: it is not obsolete.
     pub(crate) fn touch(&mut self, offcode: OffcodeId) {
         if let Some(live) = self.live.get_mut(offcode.0).and_then(Option::as_mut) {
@@ -492,7 +517,7 @@ impl Runtime {
         for bridge in live.bridges {
             self.switchboard.take_back(bridge);
         }
-        let name = &live.manifest.package.name;
+        let name = &live.name;
         self.sites[live.seated.site].remove(live.seated.slot).map_err(|fault| fault.within(format!("offcode {name}")))
     }
 
@@ -502,6 +527,7 @@ impl Runtime {
         for live in self.live.iter().flatten() {
             let site = &mut self.sites[live.seated.site];
             lines.push(Running {
+                instance: live.name.clone(),
                 offcode: live.manifest.package.name.clone(),
                 version: live.manifest.package.version.clone(),
                 site: site.site().clone(),
@@ -515,10 +541,9 @@ impl Runtime {
         lines
     }
 
-    /// The running offcodes, by GUID.
-    pub(crate) fn running(&self) -> HashMap<offcode::Guid, OffcodeId> {
-        let id = |(n, live): (usize, &Option<Live>)| live.as_ref().map(|l| (l.manifest.package.guid, OffcodeId(n)));
-        self.live.iter().enumerate().filter_map(id).collect()
+    /// The running offcodes, in the order in which they were created.
+    pub(crate) fn running(&self) -> impl Iterator<Item = OffcodeId> {
+        (0..self.live.len()).filter(|&n| self.live[n].is_some()).map(OffcodeId)
     }
 }
 

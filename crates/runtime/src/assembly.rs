@@ -14,6 +14,7 @@ use crate::app_file::{Agent, AppFile, NamedChannel, Party};
 use crate::application::{OffcodeId, Runtime};
 use crate::catalogue::Catalogue;
 use crate::channels::Pathway;
+use crate::closure;
 use crate::costs;
 use crate::create::Wanted;
 use crate::draft::{build, draft};
@@ -77,15 +78,17 @@ pub fn plan<'a>(file: &'a AppFile, registry: Registry, objective: &Objective, ea
     let plan = placement::solve(&drafted.laid.layout, &Effort::default())?;
     let expected = expectation::expect(&catalogue, &drafted, &grounds, &plan, &know)?;
     drop(build);
-    for (member, ground) in drafted.closure.members.iter().zip(&plan.assignment) {
-        // What the file does not name is pulled or ganged along, and gets its place in the same way.
+    let members = &drafted.closure.members;
+    for (n, (member, ground)) in members.iter().zip(&plan.assignment).enumerate() {
+        // What the file does not name is required along, and gets its place in the same way.
         let package = &member.manifest.package;
-        let named = wanted.iter_mut().find(|w| w.offcode == package.name || w.offcode == package.guid.to_string());
-        let pin = Some(grounds[ground.0].site.clone());
-        match named {
-            Some(named) => named.pin = pin,
-            None => wanted.push(Wanted { offcode: package.name.clone(), pin, ..Wanted::default() }),
+        if n >= wanted.len() {
+            wanted.push(Wanted::new(package.guid.to_string()).named(&*member.name));
         }
+        let of = &mut wanted[n];
+        of.pin = Some(grounds[ground.0].site.clone());
+        of.version = package.semantic().map(|version| closure::versions(&format!("={version}"))).transpose()?;
+        of.peers = member.requirements().map(|(of, to)| (of.name.clone(), members[to].name.clone())).collect();
     }
     let is_used = |n: usize| plan.assignment.iter().any(|ground| ground.0 == n);
     let (used, spare): (Vec<_>, Vec<_>) = grounds.into_iter().enumerate().partition(|(n, _)| is_used(*n));
@@ -214,9 +217,7 @@ fn found(runtime: &Runtime, party: &Party) -> Result<OffcodeId> {
     let Party::Offcode(name) = party else {
         return Err(Fault::new("the application", "it is at both ends", "attach an offcode"));
     };
-    runtime.find(name).ok_or_else(|| {
-        Fault::new(format!("offcode {name}"), "it is not among those that were created", "create it in the file too")
-    })
+    runtime.named(name)
 }
 
 /// The application's end, where it has one.

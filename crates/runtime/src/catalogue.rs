@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use machine::{Fault, SiteKind};
 use offcode::depot::{Depot, ODF, Stored};
-use offcode::manifest::BodyKind;
+use offcode::manifest::{BodyKind, Package};
 use offcode::odf::{self, Part};
 use offcode::{Guid, Manifest, Registry};
 
@@ -20,6 +20,9 @@ pub struct Linked {
     pub bodies: Vec<(SiteKind, Code)>,
 }
 
+/// Bodies that were looked at, by offcode and version.
+type Looked = HashMap<(Guid, String, SiteKind), Result<Facts, Why>>;
+
 /// Where manifests and code come from.
 #[derive(Default)]
 pub struct Catalogue {
@@ -27,8 +30,7 @@ pub struct Catalogue {
     linked: Vec<Linked>,
     depots: Vec<Depot>,
     manifests: Vec<Arc<Manifest>>,
-    /// Of bodies that were looked at.
-    facts: Mutex<HashMap<(Guid, SiteKind), Result<Facts, Why>>>,
+    facts: Mutex<Looked>,
 }
 
 impl Catalogue {
@@ -38,17 +40,20 @@ impl Catalogue {
         let mut manifests = registry.manifests()?;
         for manifest in depots.iter().flat_map(Depot::packages).map(|package| &package.manifest) {
             let clash = manifests.iter().find(|other| {
-                other.package.guid.short() == manifest.package.guid.short()
-                    || other.package.name == manifest.package.name
+                let alike = other.package.guid.short() == manifest.package.guid.short()
+                    || other.package.name == manifest.package.name;
+                alike && !manifest.package.is_another_version_of(&other.package)
             });
             match clash {
                 // The package of what is linked in: its ODF is known already.
                 Some(same) if same.unpackaged() == manifest.unpackaged() => {}
                 Some(other) => {
+                    let words = |of: &Package| format!("{} {} ({})", of.name, of.version, of.guid);
                     return Err(Fault::new(
-                        format!("offcode {} ({})", manifest.package.name, manifest.package.guid),
-                        format!("it clashes with {} ({})", other.package.name, other.package.guid),
-                        "give each offcode a name and a GUID of its own (`uuidgen` prints one)",
+                        format!("offcode {}", words(&manifest.package)),
+                        format!("it clashes with {}", words(&other.package)),
+                        "give each offcode a name and a GUID of its own (`uuidgen` prints one), and each version of it a semantic \
+                         version of its own",
                     ));
                 }
                 None => manifests.push(manifest.clone()),
@@ -67,12 +72,14 @@ impl Catalogue {
         &self.manifests
     }
 
-    /// The manifest of a GUID or package name.
+    /// The manifest of a GUID or package name: of several versions the one to be preferred.
     pub fn find(&self, wanted: &str) -> Result<Arc<Manifest>, Fault> {
         let guid: Option<Guid> = wanted.parse().ok();
-        let found = self.manifests.iter().find(|m| m.package.name == wanted || Some(m.package.guid) == guid);
+        let is = |m: &&Arc<Manifest>| m.package.name == wanted || Some(m.package.guid) == guid;
+        let found = self.manifests.iter().filter(is).max_by_key(|m| m.package.preference());
         found.cloned().ok_or_else(|| {
-            let known: Vec<_> = self.manifests.iter().map(|m| m.package.name.as_str()).collect();
+            let mut known: Vec<_> = self.manifests.iter().map(|m| m.package.name.as_str()).collect();
+            known.dedup();
             let known =
                 if known.is_empty() { "there are none".into() } else { format!("known are {}", known.join(", ")) };
             Fault::new(
@@ -91,13 +98,13 @@ impl Catalogue {
     /// The same, from these depots. A linked-in body is of the version whose manifest is linked in.
     pub(crate) fn code_in(&self, depots: &[Depot], manifest: &Manifest, site: SiteKind) -> Result<Code, Fault> {
         let package = &manifest.package;
-        let linked = self.linked.iter().find(|one| one.manifest.package.guid == package.guid);
+        let linked = self.linked.iter().find(|one| is_same(&one.manifest.package, package));
         if let Some((_, code)) = linked.and_then(|one| one.bodies.iter().find(|(kind, _)| *kind == site)) {
             return Ok(code.clone());
         }
         let mut bodies: Vec<_> = package.bodies.iter().filter(|body| body.sites.contains(&site)).collect();
         bodies.sort_by_key(|body| body.kind);
-        let stored = depots.iter().find_map(|depot| depot.by_guid(package.guid));
+        let stored = depots.iter().find_map(|depot| depot.exactly(package));
         for body in bodies {
             match body.kind {
                 BodyKind::Native => {
@@ -127,18 +134,14 @@ impl Catalogue {
         ))
     }
 
-    fn stored(&self, offcode: Guid) -> Option<&Stored> {
-        self.depots.iter().find_map(|depot| depot.by_guid(offcode))
-    }
-
-    /// Takes the packages of a depot in place of those of the same GUIDs.
+    /// Takes the packages of a depot in place of those of the same offcodes and versions.
     pub(crate) fn replace(&mut self, depot: &Depot) {
         for manifest in depot.packages().iter().map(|stored| &stored.manifest) {
-            let guid = manifest.package.guid;
-            self.manifests.retain(|old| old.package.guid != guid);
+            let package = &manifest.package;
+            self.manifests.retain(|old| !is_same(&old.package, package));
             self.manifests.push(manifest.clone());
             let facts = self.facts.get_mut().unwrap_or_else(PoisonError::into_inner);
-            facts.retain(|(of, _), _| *of != guid);
+            facts.retain(|(guid, version, _), _| (guid, version) != (&package.guid, &package.version));
         }
         self.depots.insert(0, depot.clone());
     }
@@ -155,21 +158,32 @@ impl Catalogue {
                 rule: Rule::Body,
                 sentence: fault.cause().to_owned(),
                 next: fault.next().to_owned(),
-                at: Some(Origin::Manifest(manifest.package.guid, Part::Target(site))),
+                at: Some(Origin::of(manifest, Part::Target(site))),
             }),
         };
-        known.entry((manifest.package.guid, site)).or_insert_with(read).clone()
+        let package = &manifest.package;
+        known.entry((package.guid, package.version.clone(), site)).or_insert_with(read).clone()
     }
 
     /// File, line and column of a demand: 'example.filter/odf.xml:26:5'; of a linked-in type its file and line.
     pub fn place(&self, origin: &Origin) -> Option<String> {
-        let (guid, part) = match origin {
-            Origin::Manifest(guid, part) => (guid, part),
+        let (guid, version, part) = match origin {
+            Origin::Manifest(guid, version, part) => (guid, version, part),
             Origin::File(place) => return Some(place.clone()),
             Origin::Program => return None,
         };
-        let Some(stored) = self.stored(*guid) else { return self.registry.place(guid).map(str::to_owned) };
+        let is = |stored: &&Stored| {
+            let package = &stored.manifest.package;
+            (&package.guid, &package.version) == (guid, version)
+        };
+        let stored = self.depots.iter().flat_map(Depot::packages).find(is);
+        let Some(stored) = stored else { return self.registry.place(guid).map(str::to_owned) };
         let (line, column) = odf::place(&std::fs::read(stored.odf()).ok()?, part)?;
-        Some(format!("{}/{ODF}:{line}:{column}", stored.manifest.package.name))
+        let folder = stored.folder.file_name()?.to_string_lossy();
+        Some(format!("{folder}/{ODF}:{line}:{column}"))
     }
+}
+
+fn is_same(one: &Package, other: &Package) -> bool {
+    (one.guid, &one.version) == (other.guid, &other.version)
 }

@@ -95,16 +95,21 @@ impl Control {
                     Ok(Answer::Done)
                 }
                 Request::Stop { offcode: Some(wanted) } => {
-                    find(runtime, &wanted).and_then(|found| runtime.stop(found)).map(|()| Answer::Done)
+                    runtime.named(&wanted).and_then(|found| runtime.stop(found)).map(|()| Answer::Done)
                 }
                 Request::Migrate { offcode, site } => {
-                    find(runtime, &offcode).and_then(|found| runtime.migrate(found, &site)).map(Answer::Moved)
+                    runtime.named(&offcode).and_then(|found| runtime.migrate(found, &site)).map(Answer::Moved)
                 }
-                Request::Upgrade { offcode, depot } => find(runtime, &offcode)
+                Request::Upgrade { offcode, depot } => runtime
+                    .named(&offcode)
                     .and_then(|found| runtime.upgrade(found, &Depot::open(&depot)?))
                     .map(Answer::Moved),
+                Request::Set { offcode, name, value } => {
+                    let set = runtime.named(&offcode).and_then(|found| runtime.set_attribute(found, &name, &value));
+                    set.map(Answer::Was)
+                }
                 Request::Map { offcode, name } => {
-                    let read = find(runtime, &offcode).and_then(|found| runtime.map(found, &name));
+                    let read = runtime.named(&offcode).and_then(|found| runtime.map(found, &name));
                     read.map(|dump| Answer::Map(dump.entries, dump.more))
                 }
                 Request::Attach { offcode, name, interface, specification } => {
@@ -135,7 +140,7 @@ impl Control {
         interface: Option<Guid>,
         specification: Specification,
     ) -> Result<(ports::channel::Memory, OffcodeId, String)> {
-        let found = find(runtime, offcode)?;
+        let found = runtime.named(offcode)?;
         let subject = || format!("offcode {offcode}");
         if self.attached.len() >= CONTROL_ATTACHED.total.count() {
             let cause = format!("other processes have {} channels to this runtime already", self.attached.len());
@@ -168,12 +173,6 @@ impl Control {
             true
         });
     }
-}
-
-fn find(runtime: &Runtime, offcode: &str) -> Result<OffcodeId> {
-    runtime.find(offcode).ok_or_else(|| {
-        Fault::new(format!("offcode {offcode}"), "it does not run here", "see `plimsoll ps` for what does")
-    })
 }
 
 impl Drop for Control {

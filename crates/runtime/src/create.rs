@@ -2,14 +2,15 @@
 //! (HYDRA section 1.2.1).
 
 use machine::{Fault, Result, Site};
-use offcode::{Attributes, Manifest, OFFLOAD_PRIORITY};
+use offcode::manifest::VersionReq;
+use offcode::{Attributes, OFFLOAD_PRIORITY};
 use placement::layout::Layout;
 use placement::{Effort, Plan};
 
 use crate::application::{OffcodeId, Runtime};
-use crate::closure::Closure;
+use crate::closure::{self, Closure, Standing};
 use crate::draft::{Draft, Held, draft};
-use crate::gang::{self, Member, Peer};
+use crate::gang::{self, Peer};
 use crate::layout::{Ground, Knowledge, Laid, peers_name};
 use crate::possible::{End, Origin, Side};
 use crate::site::Deployment;
@@ -17,8 +18,14 @@ use crate::site::Deployment;
 /// An offcode that an application asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Name or GUID.
+    /// Name or GUID of the package.
     pub offcode: String,
+    /// Name of the instance; `None`: the package's.
+    pub instance: Option<String>,
+    /// The versions that will do; `None`: any.
+    pub version: Option<VersionReq>,
+    /// Which instance meets a peer that the manifest requires: the peer's name there, and the instance's.
+    pub peers: Vec<(String, String)>,
     pub attributes: Vec<(String, String)>,
     /// The user's own choice of place.
     pub pin: Option<Site>,
@@ -29,6 +36,27 @@ pub struct Wanted {
 impl Wanted {
     pub fn new(offcode: impl Into<String>) -> Wanted {
         Wanted { offcode: offcode.into(), ..Wanted::default() }
+    }
+
+    /// As one instance of several.
+    pub fn named(mut self, instance: impl Into<String>) -> Wanted {
+        self.instance = Some(instance.into());
+        self
+    }
+
+    /// With this instance as the peer that the manifest calls `peer`.
+    pub fn meeting(mut self, peer: &str, instance: &str) -> Wanted {
+        self.peers.push((peer.into(), instance.into()));
+        self
+    }
+
+    /// In one of these versions, as `>=1.2, <2`.
+    ///
+    /// # Errors
+    /// That says no versions.
+    pub fn version(mut self, versions: &str) -> Result<Wanted> {
+        self.version = Some(closure::versions(versions)?);
+        Ok(self)
     }
 
     pub fn with(mut self, attribute: &str, value: impl ToString) -> Wanted {
@@ -63,64 +91,59 @@ impl Runtime {
 
     /// Creates several in one layout and one gang.
     pub fn create_offcodes(&mut self, wanted: &[Wanted]) -> Result<Vec<OffcodeId>> {
-        let decided = self.decide(wanted)?;
-        let running = self.running();
+        let (ids, held): (Vec<OffcodeId>, Vec<Held>) = self.held()?.into_iter().unzip();
+        let decided = self.decide_beside(wanted, &held)?;
         let members = &decided.closure.members;
         // Members that do not run yet, in the order of the closure.
-        let fresh: Vec<usize> =
-            (0..members.len()).filter(|&m| !running.contains_key(&members[m].manifest.package.guid)).collect();
-        let gang: Vec<Member> = fresh
+        let fresh: Vec<usize> = (0..members.len()).filter(|&m| members[m].standing.is_none()).collect();
+        let gang: Vec<gang::Member> = fresh
             .iter()
             .map(|&m| {
                 let member = &members[m];
                 let site = decided.plan.assignment[m].0;
                 let manifest = &member.manifest;
-                let attributes = attributes_of(manifest, member.priority, wanted)?;
+                let attributes = attributes_of(member, wanted.get(m))?;
                 let code = self.catalogue.code(manifest, self.sites[site].site().kind())?;
-                let peers = member.peers.iter().map(|&peer| self.peer(&members[peer].manifest, &fresh, peer));
+                let peer = |peer: Option<usize>| {
+                    let gone = || Fault::new(&*member.name, "a peer of it has ended", "try again");
+                    let peer = peer.ok_or_else(gone)?;
+                    Ok(match members[peer].standing {
+                        Some(at) => Peer::Running(self.live(ids[at])?.seated),
+                        None => Peer::Member(fresh.iter().position(|&m| m == peer).ok_or_else(gone)?),
+                    })
+                };
+                let peers = member.peers.iter().map(|&of| peer(of)).collect::<Result<_>>()?;
                 let memory = self.names.granted(manifest, self.sites[site].site().kind());
-                let (name, manifest) = (manifest.package.name.clone(), manifest.clone());
+                let (name, manifest) = (member.name.clone(), manifest.clone());
                 let deployment = Deployment { name, manifest, code, attributes, memory };
-                Ok(Member { deployment, site, priority: member.priority, peers: peers.collect::<Result<_>>()? })
+                Ok(gang::Member { deployment, site, priority: member.priority, peers })
             })
             .collect::<Result<_>>()?;
         let (seats, bridged) = gang::start(&gang, &mut self.sites, &self.switchboard)?;
-        for (member, seat) in gang.into_iter().zip(seats) {
-            self.enlist(member.deployment, seat)?;
+        let mut of_members: Vec<Option<OffcodeId>> =
+            members.iter().map(|member| member.standing.map(|at| ids[at])).collect();
+        for ((member, seat), &m) in gang.into_iter().zip(seats).zip(&fresh) {
+            of_members[m] = Some(self.enlist(member.deployment, seat)?);
         }
         self.enlist_bridges(bridged);
-        let running = self.running();
         for &m in &fresh {
-            let from = &members[m].manifest;
-            for (required, &to) in from.software.peers.iter().zip(&members[m].peers) {
-                let Some(specification) = required.channel else { continue };
-                let theirs = peers_name(&from.package.name, &required.name);
-                for (member, name, side) in [(m, required.name.clone(), Side::Creator), (to, theirs, Side::Attached)] {
-                    if let Some(&id) = running.get(&members[member].manifest.package.guid) {
-                        self.note(id, End { name, specification, side, attached: 1, origin: Origin::Program });
-                    }
+            let Some(from) = of_members[m] else { continue };
+            let peers: Vec<_> = members[m].peers.iter().map(|peer| peer.and_then(|peer| of_members[peer])).collect();
+            self.meet(from, peers);
+            for (required, to) in members[m].requirements() {
+                let (Some(specification), Some(to)) = (required.channel, of_members[to]) else { continue };
+                let theirs = peers_name(&members[m].name, &required.name);
+                for (id, name, side) in [(from, required.name.clone(), Side::Creator), (to, theirs, Side::Attached)] {
+                    self.note(id, End { name, specification, side, attached: 1, origin: Origin::Program });
                 }
             }
         }
-        wanted
-            .iter()
-            .map(|wanted| {
-                let found = self.find(&self.catalogue.find(&wanted.offcode)?.package.name);
-                let found = found.ok_or_else(|| Fault::new(&*wanted.offcode, "it was not created", "report this"))?;
-                self.touch(found);
-                Ok(found)
-            })
-            .collect()
-    }
-
-    fn peer(&self, manifest: &Manifest, fresh: &[usize], index: usize) -> Result<Peer> {
-        if let Some(place) = fresh.iter().position(|&m| m == index) {
-            return Ok(Peer::Member(place));
-        }
-        let running = self.running();
-        let id = running.get(&manifest.package.guid);
-        let id = id.ok_or_else(|| Fault::new(&*manifest.package.name, "it has just ended", "try again"))?;
-        Ok(Peer::Running(self.live(*id)?.seated))
+        let created = of_members.into_iter().take(wanted.len()).zip(wanted).map(|(found, wanted)| {
+            found.ok_or_else(|| Fault::new(&*wanted.offcode, "it was not created", "report this"))
+        });
+        let created = created.collect::<Result<Vec<_>>>()?;
+        created.iter().for_each(|&id| self.touch(id));
+        Ok(created)
     }
 
     /// What layouts are priced by.
@@ -128,16 +151,32 @@ impl Runtime {
         Knowledge { objective: &self.objective, ..Knowledge::of(&self.costs) }
     }
 
+    /// All that runs, where it is.
+    pub(crate) fn held(&self) -> Result<Vec<(OffcodeId, Held)>> {
+        let running: Vec<OffcodeId> = self.running().collect();
+        let held = running.iter().map(|&id| {
+            let live = self.live(id)?;
+            let place = |peer: &Option<OffcodeId>| peer.and_then(|peer| running.iter().position(|&id| id == peer));
+            let standing = Standing {
+                name: live.name.clone(),
+                manifest: live.manifest.clone(),
+                peers: live.peers.iter().map(place).collect(),
+            };
+            Ok((id, Held { standing, ground: Some(live.seated.site), ends: live.ends.clone() }))
+        });
+        held.collect()
+    }
+
     /// Where everything would go, without creating anything.
     pub fn decide(&self, wanted: &[Wanted]) -> Result<Decided> {
+        let held: Vec<Held> = self.held()?.into_iter().map(|(_, held)| held).collect();
+        self.decide_beside(wanted, &held)
+    }
+
+    /// What runs stays where it is.
+    fn decide_beside(&self, wanted: &[Wanted], held: &[Held]) -> Result<Decided> {
         let grounds: Vec<Ground> = self.sites.iter().map(|driver| driver.ground()).collect();
-        let mut held = Vec::new();
-        for (offcode, id) in self.running() {
-            // What runs stays where it is.
-            let live = self.live(id)?;
-            held.push(Held { offcode, ground: live.seated.site, ends: live.ends.clone() });
-        }
-        let draft = draft(&self.catalogue, &grounds, &self.knowledge(), wanted, &[], &held)?;
+        let draft = draft(&self.catalogue, &grounds, &self.knowledge(), wanted, &[], held)?;
         let Draft { closure, laid: Laid { layout, .. } } = draft;
         let plan = placement::solve(&layout, &Effort::default())?;
         Ok(Decided { closure, layout, plan })
@@ -145,16 +184,11 @@ impl Runtime {
 }
 
 /// The manifest's attributes, over them the application's, and the priority in force.
-fn attributes_of(manifest: &Manifest, priority: u32, wanted: &[Wanted]) -> Result<Attributes> {
-    let package = &manifest.package;
+fn attributes_of(member: &closure::Member, wanted: Option<&Wanted>) -> Result<Attributes> {
     let mut attributes = Attributes::default();
-    for (name, value) in &package.attributes {
+    for (name, value) in member.manifest.package.attributes.iter().chain(wanted.iter().flat_map(|w| &w.attributes)) {
         attributes.set(name, value)?;
     }
-    let is = |w: &&Wanted| w.offcode == package.name || w.offcode == package.guid.to_string();
-    for (name, value) in wanted.iter().filter(is).flat_map(|w| &w.attributes) {
-        attributes.set(name, value)?;
-    }
-    attributes.set(OFFLOAD_PRIORITY, &priority.to_string())?;
+    attributes.set(OFFLOAD_PRIORITY, &member.priority.to_string())?;
     Ok(attributes)
 }

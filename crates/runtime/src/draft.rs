@@ -1,14 +1,13 @@
 //! From what an application asks for to a layout: the one way, for `create_offcode` and for `plimsoll plan`.
 
-use std::sync::Arc;
-
 use machine::{Fault, Result, SiteKind};
-use offcode::{Attributes, Guid, Manifest, OFFLOAD_PRIORITY};
+use offcode::{Attributes, Manifest, OFFLOAD_PRIORITY};
 
 use crate::app_file::{NamedChannel, Party};
 use crate::catalogue::Catalogue;
-use crate::closure::{self, Closure};
+use crate::closure::{self, Asked, Closure, Member, Standing};
 use crate::create::Wanted;
+use crate::instance;
 use crate::layout::{self, End, Ground, Knowledge, Laid, Traffic, Wishes};
 use crate::measured::Build;
 use crate::possible::{self, Origin, Side};
@@ -20,17 +19,18 @@ pub struct Draft {
     pub laid: Laid,
 }
 
-/// An offcode that runs already.
+/// An instance that is there already.
 #[derive(Debug, Clone)]
 pub struct Held {
-    pub offcode: Guid,
-    pub ground: usize,
+    pub standing: Standing,
+    /// Where it has to stay; `None`: it is to get a new place.
+    pub ground: Option<usize>,
     /// Of its channels.
     pub ends: Vec<possible::End>,
 }
 
-/// Resolves what `wanted` needs and lays it out. `channels` are the application's own; `held` are offcodes that have
-/// their ground already.
+/// Resolves what `wanted` needs and lays it out. `channels` are the application's own; `held` are instances that are there
+/// already.
 ///
 /// # Errors
 /// An offcode that nobody knows, a requirement that nothing meets, a pin to no ground, a channel to what is not created.
@@ -42,20 +42,25 @@ pub fn draft(
     channels: &[NamedChannel],
     held: &[Held],
 ) -> Result<Draft> {
-    let roots = wanted
-        .iter()
-        .map(|wanted| Ok((catalogue.find(&wanted.offcode)?, priority_of(wanted)?)))
-        .collect::<Result<Vec<(Arc<Manifest>, _)>>>()?;
-    let closure = closure::resolve(&roots, catalogue.manifests())?;
-    let member = |guid: Guid| closure.members.iter().position(|member| member.manifest.package.guid == guid);
+    let asked = wanted.iter().map(|wanted| {
+        Ok(Asked {
+            offcode: catalogue.find(&wanted.offcode)?.package.guid,
+            instance: wanted.instance.clone(),
+            versions: wanted.version.clone(),
+            peers: wanted.peers.clone(),
+            priority: priority_of(wanted)?,
+        })
+    });
+    let standing: Vec<Standing> = held.iter().map(|held| held.standing.clone()).collect();
+    let closure = closure::resolve(&asked.collect::<Result<Vec<_>>>()?, &standing, catalogue.manifests())?;
     let mut wishes = Wishes::default();
-    for held in held {
-        let Some(member) = member(held.offcode) else { continue };
-        wishes.pins.push((member, held.ground));
+    for (member, of) in closure.members.iter().enumerate() {
+        let Some(held) = of.standing.map(|at| &held[at]) else { continue };
+        wishes.pins.extend(held.ground.map(|ground| (member, ground)));
         wishes.held.push((member, held.ends.clone()));
     }
-    for (wanted, (root, _)) in wanted.iter().zip(&roots) {
-        let Some(member) = member(root.package.guid) else { continue };
+    // What is asked for comes first among the members.
+    for (member, wanted) in wanted.iter().enumerate() {
         if let Some(site) = &wanted.pin {
             let ground = grounds.iter().position(|ground| ground.site == *site).ok_or_else(|| {
                 let known: Vec<_> = grounds.iter().map(|ground| ground.site.to_string()).collect();
@@ -78,15 +83,15 @@ pub fn draft(
         let end = |party: &Party| match party {
             Party::Application => Ok(End::Application),
             Party::Offcode(name) => {
-                let guid = catalogue
-                    .find(name)
-                    .map_err(|fault| fault.within(format!("channel {}", channel.name)))?
-                    .package
-                    .guid;
-                member(guid).map(End::Member).ok_or_else(|| {
-                    let cause = format!("offcode {name} is neither created nor required by one that is");
-                    Fault::new(format!("channel {}", channel.name), cause, "create it, or attach another")
-                })
+                let outer = |fault: Fault| fault.within(format!("channel {}", channel.name));
+                let members = closure.members.iter().enumerate();
+                let named = members.map(|(n, member)| (n, member.name.as_str(), &member.manifest.package));
+                if let Some(member) = instance::meant(name, named).map_err(outer)? {
+                    return Ok(End::Member(member));
+                }
+                catalogue.find(name).map_err(outer)?;
+                let cause = format!("offcode {name} is neither created nor required by one that is");
+                Err(Fault::new(format!("channel {}", channel.name), cause, "create it, or attach another"))
             }
         };
         let at = |end, side| {
@@ -110,10 +115,10 @@ pub fn draft(
 }
 
 /// What tells builds apart, for [`Knowledge::build`].
-pub fn build(catalogue: &Catalogue) -> impl Fn(&Manifest, Option<SiteKind>) -> Option<Build> + '_ {
-    |manifest, kind| match kind {
-        Some(kind) => catalogue.code(manifest, kind).ok().map(|code| Build::of(manifest, &code)),
-        None => Some(Build::whole(catalogue, manifest)),
+pub fn build(catalogue: &Catalogue) -> impl Fn(&Member, Option<SiteKind>) -> Option<Build> + '_ {
+    |member, kind| match kind {
+        Some(kind) => catalogue.code(&member.manifest, kind).ok().map(|code| Build::of(member, &code)),
+        None => Some(Build::whole(catalogue, member)),
     }
 }
 

@@ -85,11 +85,11 @@ pub fn expect(
                 because += &format!("; reading it, up to {most:.0} ns");
             }
         }
-        let whole = Build::whole(catalogue, manifest);
+        let whole = Build::whole(catalogue, member);
         let ends = if given > 0.0 { ends / given } else { 0.0 };
         let rates = rates(drafted, n);
         all.push(Expectation {
-            build: Build::of(manifest, &code),
+            build: Build::of(member, &code),
             whole,
             site: site.clone(),
             time,

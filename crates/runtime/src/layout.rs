@@ -12,7 +12,7 @@ use offcode::{Manifest, Service};
 use placement::layout::{Candidate, Crossing, Layout, Load, Place, SiteIndex, Tie, Unit, UnitIndex};
 
 use crate::agent::NativeBodies;
-use crate::closure::Closure;
+use crate::closure::{Closure, Member};
 use crate::measured::{Build, Earlier, RATE, Told, rate_on, work_at};
 use crate::objective::Objective;
 use crate::possible::{self, BodyAt, Origin, Side, Why};
@@ -128,8 +128,8 @@ pub type PlaceOf<'a> = &'a dyn Fn(&Origin) -> Option<String>;
 #[derive(Clone, Copy)]
 pub struct Knowledge<'a> {
     pub costs: &'a Costs,
-    /// The build of an offcode's body for a kind of site, or of all of them.
-    pub build: &'a dyn Fn(&Manifest, Option<SiteKind>) -> Option<Build>,
+    /// The build of a member's body for a kind of site, or of all of them.
+    pub build: &'a dyn Fn(&Member, Option<SiteKind>) -> Option<Build>,
     pub earlier: Earlier<'a>,
     pub objective: &'a Objective,
 }
@@ -142,9 +142,9 @@ impl<'a> Knowledge<'a> {
 
     /// What an offcode takes for a message at a ground: as it was measured there, or with the same body at another site of
     /// this host, or else as its manifest states it, with what a call of the body takes.
-    fn work(&self, manifest: &Manifest, grounds: &[Ground], at: usize, target: &Target, body: BodyKind) -> Told {
+    fn work(&self, member: &Member, grounds: &[Ground], at: usize, target: &Target, body: BodyKind) -> Told {
         let site = &grounds[at].site;
-        let told = (self.build)(manifest, Some(site.kind())).and_then(|build| {
+        let told = (self.build)(member, Some(site.kind())).and_then(|build| {
             let here = (self.earlier)(&build, &work_at(site))
                 .map(|told| Told { how: format!("measured: {}", told.how), ..told });
             here.or_else(|| {
@@ -196,8 +196,8 @@ pub fn lay_out(
     let mut constraints: Vec<Tie> = wishes.pins.iter().map(pin).collect();
     let mut flows = wishes.traffic.clone();
     for (from, member) in members.iter().enumerate() {
-        for (required, &to) in member.manifest.software.peers.iter().zip(&member.peers) {
-            let channel = required.channel.map(|_| peers_name(&member.manifest.package.name, &required.name));
+        for (required, to) in member.requirements() {
+            let channel = required.channel.map(|_| peers_name(&member.name, &required.name));
             flows.push(Traffic { from: End::Member(from), to: End::Member(to), channel, rate: required.rate });
             match required.constraint {
                 Constraint::Pull if from != to => constraints.push(Tie::Pull(UnitIndex(from), UnitIndex(to))),
@@ -210,7 +210,7 @@ pub fn lay_out(
     let reached = |flow: &Traffic| flow.channel.is_some() || flow.from != End::Application || flow.rate > 0;
     let given: Vec<End> = flows.iter().filter(|flow| reached(flow)).map(|flow| flow.to).collect();
     flows.retain(|flow| reached(flow) || !given.contains(&flow.to));
-    let wholes: Vec<Option<Build>> = members.iter().map(|member| (know.build)(&member.manifest, None)).collect();
+    let wholes: Vec<Option<Build>> = members.iter().map(|member| (know.build)(member, None)).collect();
     let told: Vec<Told> = flows.iter().map(|flow| rate(flow, &flows, &wholes, know)).collect();
     let app = grounds.iter().position(|ground| ground.site == Site::App);
     let mut application = None;
@@ -252,7 +252,7 @@ pub fn lay_out(
             let chosen = possible::body(&grounds[ground], manifest, body)?;
             demanded.met(&grounds[ground], &chosen.facts)?;
             let kind = chosen.facts.kind();
-            let told = know.work(manifest, grounds, ground, chosen.target, kind);
+            let told = know.work(member, grounds, ground, chosen.target, kind);
             // Live frames keep the core busy that makes them, as long as there are any to make.
             let burns = kind == BodyKind::Bpf && produces(manifest);
             Ok((Load(if burns { 1.0 } else { rate * told.interval.middle * 1e-9 }), told))
@@ -270,7 +270,7 @@ pub fn lay_out(
             });
         }
         works.push(of_member);
-        units.push(Unit { name: manifest.package.name.clone(), priority: member.priority, memory, places });
+        units.push(Unit { name: member.name.clone(), priority: member.priority, memory, places });
     }
     if let Some(app) = application {
         constraints.push(Tie::Pin(UnitIndex(members.len()), SiteIndex(app)));
@@ -338,20 +338,19 @@ fn demands(closure: &Closure, wishes: &Wishes) -> Vec<Demanded> {
         all[*member].ends.clone_from(ends);
     }
     for (from, member) in members.iter().enumerate() {
-        if wishes.held.iter().any(|(held, _)| *held == from) {
-            continue;
-        }
-        let package = &member.manifest.package;
-        for (required, &to) in member.manifest.software.peers.iter().zip(&member.peers) {
-            let origin = Origin::Manifest(package.guid, Part::Peer(required.name.clone()));
+        let is_held = wishes.held.iter().any(|(held, _)| *held == from);
+        for (required, to) in member.requirements() {
+            let origin = Origin::of(&member.manifest, Part::Peer(required.name.clone()));
             match required.channel {
+                // Those of what runs are among its ends.
+                Some(_) if is_held => {}
                 Some(specification) => {
                     let end =
                         |name, side| possible::End { name, specification, side, attached: 1, origin: origin.clone() };
                     all[from].ends.push(end(required.name.clone(), Side::Creator));
-                    all[to].ends.push(end(peers_name(&package.name, &required.name), Side::Attached));
+                    all[to].ends.push(end(peers_name(&member.name, &required.name), Side::Attached));
                 }
-                None => all[to].callers.push((package.name.clone(), origin)),
+                None => all[to].callers.push((member.name.clone(), origin)),
             }
         }
     }
@@ -361,7 +360,7 @@ fn demands(closure: &Closure, wishes: &Wishes) -> Vec<Demanded> {
     all
 }
 
-/// What a peer calls the channel that a manifest requires to it.
+/// What a peer calls the channel that an instance requires to it.
 pub(crate) fn peers_name(from: &str, peer: &str) -> String {
     format!("{from}/{peer}")
 }
@@ -377,7 +376,7 @@ mod tests {
     use placement::Effort;
 
     use super::*;
-    use crate::closure::resolve;
+    use crate::closure::{Asked, resolve};
     use crate::possible::Facts;
 
     /// An offcode with a wasm body for `app` and a native one for cores.
@@ -395,7 +394,9 @@ mod tests {
         };
         let hardware = [SiteKind::App, SiteKind::Core].map(target).to_vec();
         let manifest = Arc::new(Manifest { package, hardware, software: Software::default() });
-        resolve(&[(manifest.clone(), None)], &[manifest]).unwrap()
+        let offcode = manifest.package.guid;
+        let asked = Asked { offcode, instance: None, versions: None, peers: Vec::new(), priority: None };
+        resolve(&[asked], &[], &[manifest]).unwrap()
     }
 
     /// A machine whose calls of bodies take so long, and whose channels take next to nothing.

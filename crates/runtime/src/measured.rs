@@ -7,6 +7,7 @@ use ring::digest::{Context, SHA256};
 use serde::Serialize;
 
 use crate::catalogue::Catalogue;
+use crate::closure::Member;
 use crate::site::Code;
 
 /// A figure and how it was got.
@@ -22,6 +23,8 @@ pub struct Told {
 pub struct Build {
     /// Package name.
     pub offcode: String,
+    /// What one instance takes and is given tells nothing of another, which has other peers and attributes.
+    pub instance: String,
     pub version: String,
     /// `None`: all of its bodies together, for what does not depend on where it runs.
     pub body: Option<BodyKind>,
@@ -56,27 +59,29 @@ pub fn rate_on(channel: &str) -> String {
 }
 
 impl Build {
-    pub fn of(manifest: &Manifest, code: &Code) -> Build {
-        let mut context = begun(manifest);
+    pub fn of(member: &Member, code: &Code) -> Build {
+        let mut context = begun(&member.manifest);
         add(&mut context, code);
-        Build::ended(manifest, Some(code.kind()), context)
+        Build::ended(member, Some(code.kind()), context)
     }
 
     /// With all bodies that the catalogue has.
-    pub fn whole(catalogue: &Catalogue, manifest: &Manifest) -> Build {
+    pub fn whole(catalogue: &Catalogue, member: &Member) -> Build {
+        let manifest = &member.manifest;
         let mut context = begun(manifest);
         for target in &manifest.hardware {
             if let Ok(code) = catalogue.code(manifest, target.site) {
                 add(&mut context, &code);
             }
         }
-        Build::ended(manifest, None, context)
+        Build::ended(member, None, context)
     }
 
-    fn ended(manifest: &Manifest, body: Option<BodyKind>, context: Context) -> Build {
-        let (offcode, version) = (manifest.package.name.clone(), manifest.package.version.clone());
+    fn ended(member: &Member, body: Option<BodyKind>, context: Context) -> Build {
+        let (package, instance) = (&member.manifest.package, member.name.clone());
+        let (offcode, version) = (package.name.clone(), package.version.clone());
         let digest = context.finish().as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        Build { offcode, version, body, digest }
+        Build { offcode, instance, version, body, digest }
     }
 }
 

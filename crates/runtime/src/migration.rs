@@ -103,16 +103,16 @@ impl Runtime {
     fn planned(&mut self, offcode: OffcodeId, from: usize, target: usize) -> Result<Migration> {
         let site = self.sites[target].site().clone();
         if from == target {
-            let name = &self.live(offcode)?.manifest.package.name;
+            let name = &self.live(offcode)?.name;
             return Err(Fault::new(format!("offcode {name}"), format!("it is at {site} already"), "name another site"));
         }
         let movers = self.movers(offcode, target)?.into_iter().map(|id| {
             let live = self.live(id)?;
             let code = self.catalogue.code(&live.manifest, site.kind())?;
             let facts = self.catalogue.facts(&live.manifest, site.kind());
-            let facts = facts.map_err(|why| why.fault(live.manifest.package.name.clone()))?;
+            let facts = facts.map_err(|why| why.fault(live.name.clone()))?;
             let deployment = Deployment {
-                name: live.manifest.package.name.clone(),
+                name: live.name.clone(),
                 manifest: live.manifest.clone(),
                 code,
                 attributes: live.attributes.clone(),
@@ -129,7 +129,7 @@ impl Runtime {
     /// The versions do not fit together.
     pub fn upgrading(&mut self, offcode: OffcodeId, depot: &Depot) -> Result<Migration> {
         let live = self.live(offcode)?;
-        let (guid, name) = (live.manifest.package.guid, &live.manifest.package.name);
+        let (guid, name) = (live.manifest.package.guid, &live.name);
         let stored = depot.by_guid(guid).ok_or_else(|| {
             let subject = format!("offcode {name} ({guid})");
             Fault::new(subject, "the depot has no package of it", "name the depot that has")
@@ -137,7 +137,7 @@ impl Runtime {
         let site = self.sites[live.seated.site].site().clone();
         let code = self.catalogue.code_in(std::slice::from_ref(depot), &stored.manifest, site.kind())?;
         let facts = Facts::read(&stored.manifest, &code).map_err(|why| why.fault(name.clone()))?;
-        self.replaces(offcode, &stored.manifest, &facts)?;
+        self.replaces(offcode, &stored.manifest, (&code, &facts))?;
         let deployment = Deployment {
             name: name.clone(),
             manifest: stored.manifest.clone(),
@@ -147,7 +147,7 @@ impl Runtime {
         };
         let mover = Mover::new(offcode, live.seated, deployment, facts);
         let target = live.seated.site;
-        Ok(Migration::new(vec![mover], site.clone(), (target, site), Some(depot.only(guid))))
+        Ok(Migration::new(vec![mover], site.clone(), (target, site), Some(depot.only(&stored.manifest.package))))
     }
 }
 

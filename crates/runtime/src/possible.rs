@@ -45,12 +45,18 @@ pub enum Rule {
 /// Where a demand is written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// In the manifest of this offcode.
-    Manifest(Guid, Part),
+    /// In the manifest of this offcode in this version.
+    Manifest(Guid, String, Part),
     /// 'APP.toml:12:1'.
     File(String),
     /// A call of the runtime.
     Program,
+}
+
+impl Origin {
+    pub fn of(manifest: &Manifest, part: Part) -> Origin {
+        Origin::Manifest(manifest.package.guid, manifest.package.version.clone(), part)
+    }
 }
 
 /// Why something cannot be.
@@ -95,7 +101,7 @@ pub type BodyAt<'a> = &'a dyn Fn(&Manifest, SiteKind) -> Result<Facts, Why>;
 /// Why none does.
 pub fn body<'a>(ground: &Ground, manifest: &'a Manifest, known: BodyAt) -> Result<Chosen<'a>, Why> {
     let kind = ground.site.kind();
-    let written = |part| Origin::Manifest(manifest.package.guid, part);
+    let written = |part| Origin::of(manifest, part);
     if let Some(why) = &ground.closed {
         return Err(Why::new(Rule::Closed, why.clone(), "open the site, or place the offcode elsewhere"));
     }

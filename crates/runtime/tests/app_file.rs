@@ -86,6 +86,47 @@ fn little_is_needed() {
 }
 
 #[test]
+fn instances_of_one_offcode_are_told_apart() {
+    let text = EXAMPLE.replace(
+        "[[offcode]]\ncreate = \"0b9d",
+        "[[offcode]]\ncreate = \"example.filter\"\nas = \"left\"\nversion = \">=1.2, <2\"\npeers = { reporter = \"left-report\" }\n\n\
+         [[offcode]]\ncreate = \"example.filter\"\nas = \"left.two\"\n\n[[offcode]]\ncreate = \"0b9d",
+    );
+    let mut app = parse(&text).unwrap();
+    let names: Vec<&str> = app.offcodes.iter().map(|creation| creation.name()).collect();
+    assert_eq!(names, ["example.filter", "left", "left.two", "0b9d6c4e-3f52-4bb1-8a53-7d9c1e0f2a11"]);
+    let wanted = app.wanted();
+    assert_eq!((&*wanted[1].offcode, wanted[1].instance.as_deref()), ("example.filter", Some("left")));
+    assert_eq!(wanted[1].version, Some(">=1.2, <2".parse().unwrap()));
+    assert_eq!(wanted[1].peers, [("reporter".to_owned(), "left-report".to_owned())]);
+
+    for set in ["left.LIMIT=8", "left.two.LIMIT=a=b", "example.filter.OFFLOAD_PRIORITY=5", "left.LIMIT=9"] {
+        app.set(set).unwrap();
+    }
+    let attributes = |app: &AppFile, n: usize| app.offcodes[n].attributes.clone();
+    assert_eq!(attributes(&app, 1), [("LIMIT".to_owned(), "9".to_owned())]);
+    assert_eq!(attributes(&app, 2), [("LIMIT".to_owned(), "a=b".to_owned())]);
+    assert!(attributes(&app, 0).contains(&("OFFLOAD_PRIORITY".to_owned(), "5".to_owned())));
+    app.place("left=core:1").unwrap();
+    assert_eq!(app.offcodes[1].pin, Some(Site::Core(CoreId(1))));
+    for (text, words) in [
+        ("left.LIMIT", "INSTANCE.NAME=VALUE"),
+        ("right.LIMIT=3", "no instance whose name"),
+        ("left.=3", "no instance whose name"),
+        ("left.OBSOLETE_TIME=soon", "not a number"),
+    ] {
+        let said = app.set(text).unwrap_err().to_string();
+        assert!(said.contains(words), "{said}");
+    }
+    let said = app.place("right=app").unwrap_err().to_string();
+    assert!(said.contains("it creates example.filter, left, left.two and 0b9d"), "{said}");
+    // Without one that has the package's name.
+    app.offcodes.remove(0);
+    let said = app.place("example.filter=app").unwrap_err().to_string();
+    assert!(said.contains("it fits several instances: left and left.two"), "{said}");
+}
+
+#[test]
 fn each_mistake_is_explained_with_its_place() {
     let mistakes = [
         ("no TOML", "count = 1000000", "count = "),
@@ -105,6 +146,11 @@ fn each_mistake_is_explained_with_its_place() {
         ("a pin that may not be used", "at = \"core:1\"", "at = \"core:7\""),
         ("a priority beyond its range", "OFFLOAD_PRIORITY = 300", "OFFLOAD_PRIORITY = 3000"),
         ("an offcode twice", "create = \"0b9d6c4e-3f52-4bb1-8a53-7d9c1e0f2a11\"", "create = \"example.filter\""),
+        ("an instance twice", "rate = 50000", "as = \"left\"\n[[offcode]]\ncreate = \"b\"\nas = \"left\""),
+        ("an instance without a name", "rate = 50000", "as = \"\""),
+        ("an instance that is the application", "rate = 50000", "as = \"application\""),
+        ("versions that are none", "rate = 50000", "version = \"new\""),
+        ("a peer that is none", "rate = 50000", "peers = { reporter = 3 }"),
         ("two ends of a unicast channel", "\"multicast\"", "\"unicast\""),
         ("a cast that is none", "\"multicast\"", "\"broadcast\""),
         ("a channel to itself", "from = \"application\"", "from = \"example.filter\""),

@@ -276,3 +276,84 @@ fn an_offcode_that_nobody_uses_becomes_obsolete() {
     assert!(told.load(Ordering::Relaxed));
     runtime.invoke(teller, &TellProxy.tell(1)).expect("one without the attribute stays");
 }
+
+/// Turns until the offcode of this name, which nobody uses, is gone: time enough for others with a shorter limit.
+fn until_obsolete(runtime: &mut Runtime, name: &str) {
+    let deadline = Instant::now() + std::time::Duration::from_secs(20);
+    while runtime.find(name).is_some() {
+        assert!(Instant::now() < deadline, "{name} stays");
+        runtime.turn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn what_one_that_stays_requires_is_not_obsolete_and_a_group_that_nobody_uses_goes_requirers_first() {
+    let _alone = alone();
+    let lines = Arc::new(Mutex::new(Vec::<String>::new()));
+    let log: runtime::site::residents::Log = {
+        let lines = lines.clone();
+        Arc::new(move |line| lines.lock().unwrap().push(line.to_owned()))
+    };
+    let mut runtime = Runtime::new(catalogue(), three_sites(), log).unwrap();
+    // The keeper, pulled, and the teller, ganged, are used by nobody; the taker, which requires them, has no limit.
+    let wanted = [
+        Wanted::new("test.keeper").with(offcode::OBSOLETE_TIME, 20),
+        Wanted::new("test.teller").with(offcode::OBSOLETE_TIME, 20),
+        Wanted::new("test.taker"),
+        Wanted::new("test.teller").named("clock").with(offcode::OBSOLETE_TIME, 60),
+    ];
+    let [keeper, teller, taker, _] = runtime.create_offcodes(&wanted).unwrap()[..] else { panic!() };
+    until_obsolete(&mut runtime, "clock");
+    assert_eq!(runtime.invoke(keeper, &KeepProxy.keep(1)).unwrap(), 1, "the gang is whole");
+    assert_eq!(runtime.invoke(teller, &TellProxy.tell(1)).unwrap(), "1 kept");
+    assert_eq!(runtime.set_attribute(taker, offcode::OBSOLETE_TIME, "40").unwrap(), None);
+    until_obsolete(&mut runtime, "test.keeper");
+    assert!(runtime.status().is_empty(), "{:?}", runtime.status());
+    let gone: Vec<String> =
+        lines.lock().unwrap().iter().filter_map(|line| Some(line.split_once(": obsolete")?.0.to_owned())).collect();
+    assert_eq!((gone.len(), &*gone[0], &*gone[1]), (4, "clock", "test.taker"), "{gone:?}");
+}
+
+#[test]
+fn two_instances_have_peers_of_their_own_and_share_the_rest() {
+    let _alone = alone();
+    let mut runtime = Runtime::new(catalogue(), three_sites(), quiet()).unwrap();
+    let core = |core| Site::Core(CoreId(core));
+    let wanted = [
+        Wanted::new("test.taker").named("left").meeting("keeper", "left-keeper").at(core(0)),
+        Wanted::new("test.taker").named("right").meeting("keeper", "right-keeper").at(core(1)),
+        Wanted::new("test.keeper").named("left-keeper"),
+        Wanted::new("test.keeper").named("right-keeper"),
+    ];
+    let [left, right, left_keeper, right_keeper] = runtime.create_offcodes(&wanted).unwrap()[..] else { panic!() };
+    assert_eq!(runtime.status().len(), 5, "one teller for both");
+    for (one, other, site) in [(left, left_keeper, core(0)), (right, right_keeper, core(1))] {
+        assert_eq!((runtime.site_of(one).unwrap(), runtime.site_of(other).unwrap()), (&site, &site), "pulled");
+    }
+    assert_eq!(runtime.invoke(left, &TakeProxy.take(4)).unwrap(), 4);
+    assert_eq!(runtime.invoke(right, &TakeProxy.take(5)).unwrap(), 5);
+    assert_eq!(runtime.invoke(left_keeper, &KeepProxy.keep(7)).unwrap(), 7);
+    assert_eq!(runtime.invoke(right_keeper, &KeepProxy.keep(1)).unwrap(), 1);
+    assert_eq!(runtime.find("left"), Some(left));
+    for several in ["test.taker", "0a52bd05-33c3-4bc5-9a8f-3a3c9d4f0011"] {
+        let said = runtime.named(several).unwrap_err().to_string();
+        assert!(said.contains("fits several instances: left and right"), "{said}");
+    }
+    assert!(runtime.find("test.teller").is_some(), "of which there is one");
+    // A third says which keeper is meant, or cannot be.
+    let said = runtime.create_offcode(&Wanted::new("test.taker")).unwrap_err().to_string();
+    assert!(said.contains("left-keeper and right-keeper would do"), "{said}");
+    let third = runtime.create_offcode(&Wanted::new("test.taker").meeting("keeper", "right-keeper")).unwrap();
+    assert_eq!(runtime.site_of(third).unwrap(), &core(1));
+    assert_eq!(runtime.find("test.taker"), Some(third), "the name is that of the one without another");
+    assert_eq!(runtime.create_offcode(&Wanted::new("test.taker").named("left")).unwrap(), left, "it is there");
+    runtime.set_attribute(left, "colour", "red").unwrap();
+    assert_eq!(runtime.set_attribute(left, "colour", "blue").unwrap().as_deref(), Some("red"));
+    assert_eq!(runtime.attribute(right, "colour").unwrap(), None);
+    let said = runtime.set_attribute(left, offcode::OFFLOAD_PRIORITY, "high").unwrap_err().to_string();
+    assert!(said.contains("offcode left") && said.contains("not a number from 0 to 1000"), "{said}");
+    runtime.stop(left).unwrap();
+    assert_eq!(runtime.invoke(right, &TakeProxy.take(1)).unwrap(), 6);
+    assert!(runtime.find("left").is_none() && runtime.find("right").is_some());
+}

@@ -511,3 +511,44 @@ fn what_takes_less_elsewhere_is_moved_there_once() {
     assert!(lines[0].contains("test.slow: moved to core:0") && lines[0].contains("% of a core at app"), "{lines:?}");
     assert_eq!(runtime.site_of(slow).unwrap(), &SITES[1]);
 }
+
+#[test]
+fn one_of_two_instances_moves_with_what_it_is_pulled_to_and_the_other_stays() {
+    let mut world = World::new(3);
+    let wanted = [
+        Wanted::new("test.stage").named("second").meeting("twin", "second-twin").at(Site::App),
+        Wanted::new("test.twin").named("second-twin"),
+    ];
+    let [second, twin] = world.runtime.create_offcodes(&wanted).unwrap()[..] else { panic!() };
+    let mut flow = world.runtime.create_channel(FLOW).unwrap();
+    world.runtime.attach(&mut flow, second, "flow").unwrap();
+    let (mut sent, mut came) = (0u64, 0u64);
+    for to in [&SITES[1], &SITES[2], &SITES[0], &SITES[2]] {
+        for _ in 0..5 {
+            sent += u64::from(flow.write(&sent.to_le_bytes()).unwrap() == Written::Taken);
+        }
+        let mut migration = world.runtime.migration(second, to).unwrap();
+        while !migration.advance(&mut world.runtime) {
+            world.meanwhile();
+        }
+        let moved = migration.outcome().unwrap();
+        assert_eq!(moved.offcodes, ["second 1.0.0", "second-twin 1.0.0"]);
+        let at = |offcode| world.runtime.site_of(offcode).unwrap();
+        assert_eq!((at(second), at(twin), at(world.stage)), (to, to, &Site::App));
+        let mut read = |message: &[u8]| {
+            assert_eq!(u64::from_le_bytes(message.try_into().unwrap()), came, "each once and in order");
+            came += 1;
+        };
+        for _ in 0..100_000 {
+            world.runtime.turn().unwrap();
+            while flow.read_with(&mut read).unwrap() {}
+            if world.runtime.invoke(second, &CountProxy.count()).unwrap() == sent {
+                break;
+            }
+        }
+    }
+    assert_eq!(world.runtime.invoke(second, &CountProxy.count()).unwrap(), sent);
+    assert!(sent > 0 && world.sent > 0);
+    let first = world.runtime.invoke(world.stage, &CountProxy.count()).unwrap();
+    assert!(first <= world.sent);
+}

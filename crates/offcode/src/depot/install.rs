@@ -6,23 +6,35 @@ use std::path::{Path, PathBuf};
 
 use machine::{Fault, Result};
 
-use super::{Depot, Named, ODF, Stored, clashes, package};
+use super::{Depot, Named, ODF, Stored, clashes, further};
 use crate::manifest::Body;
 
 /// Copies that were begun are called `.NAME.PID.installing`.
 const PARTIAL: &str = ".installing";
 
-/// `replaces` where the package of the same offcode that is there gives way.
+/// `replaces` where a package of the same offcode that is there gives way.
 pub(super) fn install(depot: &Depot, folder: &Path, replaces: bool) -> Result<Stored> {
-    let new = package(folder).map_err(super::Refused::fault)?;
-    let (name, guid) = (&new.manifest.package.name, new.manifest.package.guid);
-    let to = depot.folder.join(name);
-    let there = depot.by_name(name);
-    let gives_way = |stored: &Stored| replaces && stored.manifest.package.guid == guid;
-    if let Some(there) = there.filter(|there| !gives_way(there)) {
-        let cause = format!("version {} is installed already", there.manifest.package.version);
-        return Err(Fault::new(format!("package {name}"), cause, format!("remove {} first", to.display())));
+    let new = super::package(folder).map_err(super::Refused::fault)?;
+    let package = &new.manifest.package;
+    let name = &package.name;
+    let refuse = |what: &str, there: &Stored| {
+        let cause = format!("{what} {} is installed already", there.manifest.package.version);
+        Err(Fault::new(format!("package {name}"), cause, format!("remove {} first", there.folder.display())))
+    };
+    if let Some(other) = depot.by_name(name).filter(|other| other.manifest.package.guid != package.guid) {
+        return refuse("another offcode of this name, version", other);
     }
+    let (same, plain) = (depot.exactly(package), depot.folder.join(name));
+    let named = depot.packages.iter().find(|stored| stored.folder == plain);
+    let there = match same {
+        Some(same) if !replaces => return refuse("version", same),
+        same => same.or(named.filter(|_| replaces)),
+    };
+    let to = match (there, named) {
+        (Some(there), _) => there.folder.clone(),
+        (None, None) => plain,
+        (None, Some(_)) => depot.folder.join(further(&new.manifest)),
+    };
     let others = depot.packages.iter().filter(|other| there.is_none_or(|there| there.folder != other.folder));
     let all = others.map(Stored::named).chain([Named { manifest: &new.manifest, place: display(&new.odf()) }]);
     if let Some(clash) = clashes(all).into_iter().next() {
@@ -46,7 +58,7 @@ pub(super) fn install(depot: &Depot, folder: &Path, replaces: bool) -> Result<St
         return Err(Fault::because(format!("package {name} into depot {}", depot.folder.display()), error, next));
     }
     // What is there now is what was copied, unless somebody changed it meanwhile: read it as a user of the depot would.
-    package(&to).map_err(super::Refused::fault)
+    super::package(&to).map_err(super::Refused::fault)
 }
 
 fn copy(new: &Stored, to: &Path) -> io::Result<()> {

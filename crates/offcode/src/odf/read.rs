@@ -16,6 +16,8 @@ use crate::service::Service;
 
 /// Fills in what is missing so that reading can go on; nothing of it is returned where there are mistakes.
 const NO_GUID: Guid = Guid::from_bytes([0; 16]);
+/// Longest requirement of a version.
+const VERSIONS: usize = 256;
 /// More digits are a slip.
 const DIGITS: usize = 10;
 
@@ -246,17 +248,31 @@ impl Reader<'_> {
     }
 
     fn peer(&mut self, element: &Element) -> Requirement {
-        self.attributes(element, &["name", "interface", "offcode", "constraint", "rate"]);
+        self.attributes(element, &["name", "interface", "offcode", "version", "constraint", "rate"]);
         self.children(element, &["channel"]);
         self.at_most_one(element, &["channel"]);
         Requirement {
             name: self.matching(element, "name", "counter", is_dotted, NAME_RULE),
             interface: self.guid(element, "interface"),
             offcode: optional(element, "offcode").map(|_| self.guid(element, "offcode")),
+            version: optional(element, "version").and_then(|version| self.versions(version)),
             constraint: self.one_of(element, "constraint", CONSTRAINTS, None).unwrap_or(Constraint::Link),
             channel: of(element, "channel").next().map(|channel| self.channel(channel)),
             rate: optional(element, "rate").map_or(0, |rate| self.number(rate)),
         }
+    }
+
+    /// `>=1.2, <2`
+    fn versions(&mut self, attribute: &Attribute) -> Option<VersionReq> {
+        let read = match attribute.value.len() {
+            0..=VERSIONS => attribute.value.parse().map_err(|error: semver::Error| error.to_string()),
+            length => Err(format!("it has {length} characters, of which {VERSIONS} are taken")),
+        };
+        let mistaken = |why: String| {
+            let cause = format!("'{}' says no versions: {why}", shortened(&attribute.value));
+            self.mistake(attribute.value_at.clone(), cause, "write them like \">=1.2, <2\" or \"^1.4\"");
+        };
+        read.map_err(mistaken).ok()
     }
 
     fn channel(&mut self, element: &Element) -> Specification {

@@ -113,6 +113,7 @@ impl Page {
     fn peer(&mut self, peer: &Requirement) {
         let mut attributes = vec![("name", peer.name.clone()), ("interface", peer.interface.to_string())];
         attributes.extend(peer.offcode.map(|guid| ("offcode", guid.to_string())));
+        attributes.extend(peer.version.as_ref().map(|version| ("version", version.to_string())));
         attributes.push(("constraint", word(CONSTRAINTS, peer.constraint).into()));
         if peer.rate > 0 {
             attributes.push(("rate", peer.rate.to_string()));

@@ -102,15 +102,26 @@ fn target(site: SiteKind) -> impl Strategy<Value = Target> {
 
 fn software() -> impl Strategy<Value = Software> {
     let constraint = select(vec![Constraint::Link, Constraint::Pull, Constraint::Gang]);
-    let peer = (guid(), option::of(guid()), constraint, option::of(specification()), 0..9_999_999_999u64);
+    let comparator = r"(=|>|>=|<|<=|~|\^)?(0|[1-9][0-9]{0,3})(\.(0|[1-9][0-9]{0,3}(\.(0|[1-9][0-9]?(-rc\.[1-9])?))?))?";
+    let comparators = proptest::collection::vec(comparator, 1..4);
+    let versions = comparators.prop_map(|all| all.join(", ").parse::<VersionReq>().unwrap());
+    let peer = (
+        guid(),
+        option::of(guid()),
+        option::of(versions),
+        constraint,
+        option::of(specification()),
+        0..9_999_999_999u64,
+    );
     (btree_map(guid(), 1..4u32, 0..3), btree_map(DOTTED, peer, 0..4)).prop_map(|(environment, peers)| Software {
         environment: environment.into_iter().map(|(interface, version)| Service { interface, version }).collect(),
         peers: peers
             .into_iter()
-            .map(|(name, (interface, offcode, constraint, channel, rate))| Requirement {
+            .map(|(name, (interface, offcode, version, constraint, channel, rate))| Requirement {
                 name,
                 interface,
                 offcode,
+                version,
                 constraint,
                 channel,
                 rate,

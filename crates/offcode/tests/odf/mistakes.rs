@@ -92,6 +92,8 @@ fn mistakes() -> Vec<Mistake> {
     add(false, "a version of a service that is none", &[("fed5\"/>", "fed5\" version=\"0\"/>")]);
     add(true, "a priority beyond its range", &[("value=\"300\"", "value=\"3000\"")]);
     add(true, "itself as a peer", &[("e8d7c6b5-a493-4281-b0cf-1e2d3c4b5a06", "0b9d6c4e-3f52-4bb1-8a53-7d9c1e0f2a11")]);
+    add(false, "a requirement that is no versions", &[("version=\"&gt;=1.2, &lt;2\"", "version=\"1.2 or newer\"")]);
+    add(true, "a version with a number that is none", &[("version=\"&gt;=1.2, &lt;2\"", "version=\"&gt;=01.2\"")]);
     add(false, "text where none may be", &[("<hardware>", "<hardware>any")]);
     add(false, "no root of this name", &[("<odf version", "<offcode version"), ("</odf>", "</offcode>")]);
     add(false, "another version", &[("<odf version=\"1\"", "<odf version=\"2\"")]);

@@ -102,7 +102,7 @@ fn predict_one(
 pub fn settle(ledger: &mut Ledger, expected: &[Expectation], last: &Report) -> Result<Vec<String>> {
     let mut said = Vec::new();
     for of in expected {
-        let running = last.offcodes.iter().find(|running| running.offcode == of.build.offcode);
+        let running = last.offcodes.iter().find(|running| running.instance == of.build.instance);
         let Some(Ok(evidence)) = running.map(|running| &running.evidence) else { continue };
         let subject_of = |build| subject(&last.application, build);
         for (quantity, count) in counted(evidence) {
@@ -111,7 +111,7 @@ pub fn settle(ledger: &mut Ledger, expected: &[Expectation], last: &Report) -> R
         }
         let Some(timed) = evidence.timed.filter(|timed| timed.uses >= USES) else { continue };
         let settled = settle_one(ledger, &subject_of(&of.build), &time_at(&of.site), timed.each())?;
-        said.extend(settled.last().map(|one| format!("{}: {}", of.build.offcode, one.against(timed.each()))));
+        said.extend(settled.last().map(|one| format!("{}: {}", of.build.instance, one.against(timed.each()))));
         // What is left where the ends of its channels took all of it is less than the clock shows.
         let work = (timed.each() - of.ends).max(1.0);
         settle_one(ledger, &subject_of(&of.build), &work_at(&of.site), work)?;
@@ -140,7 +140,11 @@ fn earlier(ledger: &Ledger, subject: &Subject, quantity: &str) -> Vec<f64> {
 }
 
 fn subject(application: &str, build: &Build) -> Subject {
-    let mut words = format!("{} {} of {application}", build.offcode, build.version);
+    let mut words = format!("{} {}", build.offcode, build.version);
+    if build.instance != build.offcode {
+        words += &format!(" as {}", build.instance);
+    }
+    words += &format!(" of {application}");
     if let Some(body) = build.body {
         words += &format!(", {body}");
     }
@@ -162,7 +166,14 @@ mod tests {
     use super::*;
 
     fn expectation() -> Expectation {
-        let build = |body| Build { offcode: "test.counter".into(), version: "1".into(), body, digest: "d".into() };
+        let (offcode, version) = ("test.counter".to_owned(), "1".to_owned());
+        let build = |body| Build {
+            instance: offcode.clone(),
+            offcode: offcode.clone(),
+            version: version.clone(),
+            body,
+            digest: "d".into(),
+        };
         Expectation {
             build: build(Some(BodyKind::Wasm)),
             whole: build(None),
@@ -178,8 +189,8 @@ mod tests {
     fn report(uses: u64, each: u64) -> Report {
         let timed = Some(Timed { uses, time: Nanoseconds(uses * each) });
         let evidence = Ok(Evidence { uses, timed, ..Evidence::default() });
-        let (offcode, version) = ("test.counter".into(), "1".into());
-        let running = Running { offcode, version, site: Site::App, attributes: Vec::new(), evidence };
+        let (instance, offcode, version) = ("test.counter".into(), "test.counter".into(), "1".into());
+        let running = Running { instance, offcode, version, site: Site::App, attributes: Vec::new(), evidence };
         Report { process: 1, application: "monitor".into(), running_ms: 1, offcodes: vec![running] }
     }
 
@@ -201,6 +212,29 @@ mod tests {
         assert_eq!(told(&expected[0].whole, RATE).unwrap().interval.middle.round(), 64_000.0);
         let rebuilt = Build { digest: "another".into(), ..expected[0].build.clone() };
         assert_eq!(told(&rebuilt, &work_at(&Site::App)), None);
+    }
+
+    #[test]
+    fn instances_of_one_offcode_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::at(&folder.path().join("l")).unwrap();
+        let named = |name: &str| {
+            let mut of = expectation();
+            (of.build.instance, of.whole.instance) = (name.into(), name.into());
+            of
+        };
+        let expected = [named("left"), named("right")];
+        predict(&mut ledger, "monitor", &expected).unwrap();
+        let mut last = report(64, 150);
+        last.offcodes[0].instance = "right".into();
+        let said = settle(&mut ledger, &expected, &last).unwrap();
+        assert!(said.len() == 1 && said[0].starts_with("right: time"), "{said:?}");
+        let told = told(&ledger, "monitor");
+        assert_eq!(told(&expected[0].build, &work_at(&Site::App)), None, "left was not there");
+        assert!(told(&expected[1].build, &work_at(&Site::App)).is_some());
+        assert_eq!(told(&expectation().build, &work_at(&Site::App)), None);
+        let words = |of: &Prediction| of.subject.words == "test.counter 1 as right of monitor, wasm";
+        assert!(ledger.predictions.iter().any(words), "{:?}", ledger.predictions);
     }
 
     #[test]

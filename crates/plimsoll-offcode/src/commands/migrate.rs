@@ -15,8 +15,8 @@ use linux::output;
 /// No message of a reliable channel is lost, doubled or overtaken. Where a step fails, everything stays as it was.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Name or GUID
-    #[arg(value_name = "OFFCODE")]
+    /// An instance's name, or a package's name or GUID of which there is one
+    #[arg(value_name = "INSTANCE")]
     offcode: String,
     /// app, core:N, xdp:IFACE or agent:HOST
     #[arg(value_name = "SITE")]

@@ -9,6 +9,7 @@ pub mod offcode;
 pub mod plan;
 pub mod ps;
 pub mod run;
+pub mod set;
 pub mod stop;
 pub mod traffic;
 pub mod upgrade;

@@ -11,7 +11,8 @@ use offcode::depot::Depot;
 use placement::layout::SiteIndex;
 use placement::{Clash, Effort, Layout, Plan, Proof, Unsolved};
 use runtime::app_file::{AppFile, Sites};
-use runtime::draft::{build, draft};
+use runtime::closure::Closure;
+use runtime::draft::{Draft, build, draft};
 use runtime::layout::{Ground, Knowledge, Laid, UNKNOWN_RATE};
 use runtime::measured::{Told, nothing};
 use runtime::objective::Objective;
@@ -119,11 +120,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let told = ledger.as_ref().map(|ledger| expected::told(ledger, &app.name));
     let earlier = |of: &_, quantity: &_| told.as_ref().map_or_else(|| nothing(of, quantity), |told| told(of, quantity));
     let build = build(&catalogue);
-    let at = |costs: &Costs| -> Result<Laid> {
+    let at = |costs: &Costs| -> Result<Draft> {
         let know = Knowledge { costs, build: &build, earlier: &earlier, objective };
-        Ok(draft(&catalogue, &grounds, &know, &app.wanted(), &app.channels, &[])?.laid)
+        draft(&catalogue, &grounds, &know, &app.wanted(), &app.channels, &[])
     };
-    let laid = at(&costs)?;
+    let Draft { closure, laid } = at(&costs)?;
     let layout = &laid.layout;
     let solved = solve(layout, arguments.prove.then(|| Duration::from_secs(arguments.limit)));
     let (plan, proof, clash) = match &solved {
@@ -134,7 +135,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
     };
     let otherwise = match plan {
-        Some(plan) => corners(plan, layout, |corner| Ok(at(&costs.clone().at(corner))?.layout))?,
+        Some(plan) => corners(plan, layout, |corner| Ok(at(&costs.clone().at(corner))?.laid.layout))?,
         None => Vec::new(),
     };
     if arguments.json {
@@ -165,6 +166,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         page += &elsewhere(&otherwise);
         if arguments.explain {
+            page += &versions(&closure, &catalogue);
             page += &evidence(&prices, &grounds, &app, &costs, &laid);
         }
         output::print(&page)?;
@@ -249,6 +251,30 @@ fn figures(judged: &[(Objective, Layout)], plan: &Plan, other: Option<&[SiteInde
         }
     };
     judged.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Which version is taken, where there are several.
+fn versions(closure: &Closure, catalogue: &Catalogue) -> String {
+    let mut page = String::new();
+    for member in &closure.members {
+        let taken = &member.manifest.package;
+        let others = catalogue.manifests().iter().map(|manifest| &manifest.package);
+        let others: Vec<&str> = others
+            .filter(|other| other.guid == taken.guid && other.version != taken.version)
+            .map(|other| other.version.as_str())
+            .collect();
+        if !others.is_empty() {
+            let _ = writeln!(
+                page,
+                "{} is {} {}; there is also {}",
+                member.name,
+                taken.name,
+                taken.version,
+                others.join(", ")
+            );
+        }
+    }
+    page
 }
 
 /// What the costs rest on.

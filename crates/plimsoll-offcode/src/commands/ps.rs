@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use attach::control::{self, Report};
+use attach::control::{self, Report, Running};
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use machine::{Fault, Result};
@@ -16,7 +16,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PID")]
     process: Option<u32>,
     /// Show what a map or a variable of a bpf body holds
-    #[arg(long, value_name = "OFFCODE/NAME", conflicts_with = "json")]
+    #[arg(long, value_name = "INSTANCE/NAME", conflicts_with = "json")]
     map: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -78,6 +78,11 @@ fn map(processes: &[u32], wanted: &str) -> Result<ExitCode> {
     Err(last)
 }
 
+/// An instance, with its package where that has another name.
+fn named(of: &Running) -> String {
+    if of.instance == of.offcode { of.offcode.clone() } else { format!("{} ({})", of.instance, of.offcode) }
+}
+
 /// One runtime, as `ps` and `run` show it.
 pub fn page(report: &Report) -> String {
     let seconds = report.running_ms as f64 / 1e3;
@@ -92,7 +97,7 @@ pub fn page(report: &Report) -> String {
             }
             Err(why) => (String::new(), why.clone()),
         };
-        table.add_row([line.offcode.clone(), line.site.to_string(), whereabouts, counted]);
+        table.add_row([named(line), line.site.to_string(), whereabouts, counted]);
     }
     let rows: String = table.lines().map(|line| format!("  {}\n", line.trim_end())).collect();
     format!("process {}: {}, up for {seconds:.1} s\n{rows}", report.process, report.application)

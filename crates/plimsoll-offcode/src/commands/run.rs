@@ -35,9 +35,12 @@ pub struct Arguments {
     /// Application file
     #[arg(value_name = "APP.toml")]
     file: PathBuf,
-    /// Place of an offcode that the file creates, such as example.filter=xdp:eth0:native; may be given several times
-    #[arg(long, value_name = "OFFCODE=SITE")]
+    /// Place of an instance that the file creates, such as example.filter=xdp:eth0:native; may be given several times
+    #[arg(long, value_name = "INSTANCE=SITE")]
     at: Vec<String>,
+    /// Attribute of an instance that the file creates, such as example.filter.LIMIT=64; may be given several times
+    #[arg(long, value_name = "INSTANCE.NAME=VALUE")]
+    set: Vec<String>,
     /// What keeps other work off dedicated cores: nothing, best, cpuset or deadline
     #[arg(long, default_value = "nothing", value_name = "MEANS")]
     shield: Protection,
@@ -59,6 +62,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let mut file = AppFile::open(&arguments.file)?;
     arguments.at.iter().try_for_each(|place| file.place(place))?;
+    arguments.set.iter().try_for_each(|attribute| file.set(attribute))?;
     linux::signal::watch()?;
     let log: runtime::site::residents::Log = Arc::new(|line| eprintln!("plimsoll run: {line}"));
     // A service may have no home: it runs all the same.

@@ -17,8 +17,8 @@ pub struct Arguments {
     /// Process of the runtime; needed only where several runtimes run
     #[arg(long, value_name = "PID")]
     process: Option<u32>,
-    /// Stop only this offcode, given by name or GUID
-    #[arg(value_name = "OFFCODE")]
+    /// Stop only this one: an instance's name, or a package's name or GUID of which there is one
+    #[arg(value_name = "INSTANCE")]
     offcode: Option<String>,
 }
 

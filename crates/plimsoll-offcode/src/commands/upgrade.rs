@@ -15,8 +15,8 @@ use linux::output;
 /// Refused where its interfaces or its peers are not those that others rely on, or where it does not restore the state.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Name or GUID
-    #[arg(value_name = "OFFCODE")]
+    /// An instance's name, or a package's name or GUID of which there is one
+    #[arg(value_name = "INSTANCE")]
     offcode: String,
     /// Folder of packages that holds the other version
     #[arg(long, value_name = "DIR")]

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use machine::bounds::{AGENT_ENTRIES, AGENT_STATE};
 use machine::{Bytes, Fault, FaultKind, Result, SiteKind};
-use offcode::{Attributes, Channel, Manifest, Registry, Specification, State};
+use offcode::{Attributes, Channel, Constructor, Manifest, Registry, Specification, State};
 
 use super::Limits;
 use super::code_cache::{CodeCache, Upload};
@@ -225,16 +225,25 @@ impl Session {
     fn code(&self, manifest: &Arc<Manifest>, body: Body) -> Result<Result<Code, Answer>> {
         match body {
             Body::Wasm(hash) => Ok(self.sent(&hash).map(Code::Wasm).ok_or(Answer::NeedsCode)),
-            Body::Native => match self.common.registry.constructor(&manifest.package.guid, SiteKind::Agent)? {
+            Body::Native => match self.linked(manifest)? {
                 Some(constructor) => Ok(Ok(Code::Native(constructor))),
                 None if !library::named(manifest).is_empty() => self.library(manifest),
                 None => Err(Fault::new(
                     format!("{} ({})", manifest.package.name, manifest.package.guid),
-                    "no body of this GUID is linked into the agent",
+                    "no body of this GUID and version is linked into the agent",
                     "build an agent that registers it (`runtime::agent::serve`), or bring a wasm body",
                 )),
             },
         }
+    }
+
+    /// What makes the native body that is linked in, of the version that is asked for.
+    fn linked(&self, manifest: &Manifest) -> Result<Option<Constructor>> {
+        let (registry, package) = (&self.common.registry, &manifest.package);
+        let is =
+            |linked: &Arc<Manifest>| (linked.package.guid, &linked.package.version) == (package.guid, &package.version);
+        let linked = registry.manifests()?.iter().any(is);
+        Ok(registry.constructor(&package.guid, SiteKind::Agent)?.filter(|_| linked))
     }
 
     /// Bytes that a client has sent.
@@ -309,7 +318,11 @@ fn check_entries(manifest: &Manifest, attributes: usize) -> Result<()> {
         + package.bodies.iter().map(|body| 1 + body.sites.len() + body.libraries.len()).sum::<usize>()
         + hardware.iter().map(|target| 1 + target.modes.len()).sum::<usize>()
         + software.environment.len()
-        + software.peers.len();
+        + software
+            .peers
+            .iter()
+            .map(|peer| 1 + peer.version.as_ref().map_or(0, |asked| asked.comparators.len()))
+            .sum::<usize>();
     let most = AGENT_ENTRIES.each.count();
     if entries > most {
         return Err(limit(

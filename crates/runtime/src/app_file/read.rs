@@ -12,6 +12,8 @@ use offcode::channel::{Buffers, Cast};
 use offcode::{Attributes, Specification};
 use toml::Spanned;
 
+use super::super::closure;
+use super::super::layout::APPLICATION;
 use super::super::objective::Objective;
 use super::{Agent, AppFile, Capacity, Chosen, Creation, LARGEST, NamedChannel, Party, Sites, written};
 
@@ -85,9 +87,11 @@ impl Reader<'_> {
         let sites = self.sites(&file.sites, &agents)?;
         let offcodes = file.offcode.iter().map(|offcode| self.creation(offcode, &sites)).collect::<Result<Vec<_>>>()?;
         for (n, offcode) in file.offcode.iter().enumerate() {
-            if offcodes[..n].iter().any(|other| other.offcode == *offcode.create.get_ref()) {
-                let cause = format!("'{}' is created twice", offcode.create.get_ref());
-                return Err(self.fault(offcode.create.span(), cause, "leave one of them out: an offcode runs once"));
+            let name = offcodes[n].name();
+            if offcodes[..n].iter().any(|other| other.name() == name) {
+                let at = offcode.instance.as_ref().unwrap_or(&offcode.create).span();
+                let next = "leave one of them out, or give it a name of its own: as = \"...\"";
+                return Err(self.fault(at, format!("'{name}' is created twice"), next));
             }
         }
         let channels = file.channel.iter().map(|channel| self.channel(channel)).collect::<Result<Vec<_>>>()?;
@@ -192,8 +196,20 @@ impl Reader<'_> {
                 Some(site)
             }
         };
+        if let Some(name) = &offcode.instance
+            && (!is_name(name.get_ref()) || name.get_ref() == APPLICATION)
+        {
+            let next = "write up to 64 letters, digits, -, _ and dots, and not \"application\"";
+            let cause = format!("'{}' will not do as an instance's name", name.get_ref());
+            return Err(self.fault(name.span(), cause, next));
+        }
+        let versions = |text: &Spanned<String>| self.at(text.span(), closure::versions(text.get_ref()));
+        let peers = offcode.peers.iter().map(|(peer, instance)| Ok((peer.clone(), self.offcode(instance)?)));
         Ok(Creation {
             offcode: self.offcode(&offcode.create)?,
+            instance: offcode.instance.as_ref().map(|name| name.get_ref().clone()),
+            version: offcode.version.as_ref().map(versions).transpose()?,
+            peers: peers.collect::<Result<_>>()?,
             attributes: attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             pin,
             rate: offcode.rate,
@@ -215,7 +231,7 @@ impl Reader<'_> {
             return Err(self.fault(channel.name.span(), format!("'{name}' will not do as a channel's name"), next));
         }
         let party = |name: &Spanned<String>| match name.get_ref().as_str() {
-            "application" => Ok(Party::Application),
+            APPLICATION => Ok(Party::Application),
             _ => self.offcode(name).map(Party::Offcode),
         };
         let from = party(&channel.from)?;

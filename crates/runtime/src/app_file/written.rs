@@ -65,6 +65,11 @@ impl<'de> Deserialize<'de> for Sites {
 #[serde(deny_unknown_fields)]
 pub struct Offcode {
     pub create: Spanned<String>,
+    #[serde(rename = "as")]
+    pub instance: Option<Spanned<String>>,
+    pub version: Option<Spanned<String>>,
+    #[serde(default)]
+    pub peers: BTreeMap<String, Spanned<String>>,
     pub at: Option<Spanned<String>>,
     #[serde(default)]
     pub rate: u64,

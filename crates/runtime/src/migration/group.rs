@@ -1,55 +1,50 @@
 //! Which offcodes a move takes, and whether the layout holds after it.
 
-use machine::{Fault, Result};
+use machine::{BodyKind, Fault, Result};
 use offcode::Manifest;
-use offcode::manifest::{Constraint, StateKind};
+use offcode::manifest::{Constraint, Requirement, StateKind};
 use placement::Effort;
 
-use crate::application::{OffcodeId, Runtime};
+use crate::application::{Live, OffcodeId, Runtime};
 use crate::create::Wanted;
-use crate::draft::{Draft, Held, draft};
+use crate::draft::{Held, draft};
 use crate::layout::Ground;
 use crate::possible;
+use crate::site::Code;
 
 impl Runtime {
     /// Those that `offcode` is pulled to, itself first: they move together.
-    fn pulled(&self, draft: &Draft, offcode: OffcodeId) -> Result<Vec<OffcodeId>> {
-        let members = &draft.closure.members;
-        let running = self.running();
-        let is = |wanted: OffcodeId| move |m: &usize| running.get(&members[*m].manifest.package.guid) == Some(&wanted);
-        let first = (0..members.len()).find(is(offcode));
-        let first = first.ok_or_else(|| Fault::new("offcode", "it is in no layout", "report this"))?;
-        let mut group = vec![first];
+    fn pulled(&self, offcode: OffcodeId) -> Result<Vec<OffcodeId>> {
+        let mut group = vec![offcode];
         let mut next = 0;
         while next < group.len() {
             let of = group[next];
-            for (from, member) in members.iter().enumerate() {
-                let pulls = member.manifest.software.peers.iter().zip(&member.peers);
-                for (_, &to) in pulls.filter(|(required, _)| required.constraint == Constraint::Pull) {
+            for from in self.running() {
+                let pulls = self.live(from)?.requirements().filter(|(of, _)| of.constraint == Constraint::Pull);
+                for (_, to) in pulls {
                     let other = if from == of { to } else { from };
-                    if (from == of || to == of) && !group.contains(&other) {
+                    if (from == of || to == of) && self.live(other).is_ok() && !group.contains(&other) {
                         group.push(other);
                     }
                 }
             }
             next += 1;
         }
-        let running = self.running();
-        let id = |m: &usize| running.get(&members[*m].manifest.package.guid).copied();
-        Ok(group.iter().filter_map(id).collect())
+        Ok(group)
     }
 
-    /// All that runs, each where it is, but `moved` at the site of number `target`.
-    fn drafted(&self, moved: &[OffcodeId], target: usize) -> Result<(Draft, Vec<Ground>)> {
+    /// Whether all that runs, each where it is, can be so with `moved` at the site of number `target`.
+    fn holds(&self, moved: &[OffcodeId], target: usize) -> Result<()> {
         let grounds: Vec<Ground> = self.sites.iter().map(|driver| driver.ground()).collect();
-        let (mut wanted, mut held) = (Vec::new(), Vec::new());
-        for (guid, id) in self.running() {
-            let live = self.live(id)?;
-            let ground = if moved.contains(&id) { target } else { live.seated.site };
-            held.push(Held { offcode: guid, ground, ends: live.ends.clone() });
-            wanted.push(Wanted::new(guid.to_string()));
+        let mut held = Vec::new();
+        for (id, one) in self.held()? {
+            let ground = if moved.contains(&id) { Some(target) } else { one.ground };
+            held.push(Held { ground, ..one });
         }
-        Ok((draft(&self.catalogue, &grounds, &self.knowledge(), &wanted, &[], &held)?, grounds))
+        let all = wanted(&held);
+        let draft = draft(&self.catalogue, &grounds, &self.knowledge(), &all, &[], &held)?;
+        placement::solve(&draft.laid.layout, &Effort::default())?;
+        Ok(())
     }
 
     /// The offcodes that move with `offcode` to the site of number `target`, itself first.
@@ -57,23 +52,36 @@ impl Runtime {
     /// # Errors
     /// One of them cannot be moved; a constraint or a rule would be broken there.
     pub(super) fn movers(&self, offcode: OffcodeId, target: usize) -> Result<Vec<OffcodeId>> {
-        let (draft, _) = self.drafted(&[], target)?;
-        let group = self.pulled(&draft, offcode)?;
+        let group = self.pulled(offcode)?;
         for &id in &group {
-            movable(&self.live(id)?.manifest)?;
+            movable(self.live(id)?)?;
         }
-        let (draft, _) = self.drafted(&group, target)?;
         let site = self.sites[target].site();
-        placement::solve(&draft.laid.layout, &Effort::default())
-            .map_err(|why| Fault::from(why).within(format!("moving to {site}")))?;
+        self.holds(&group, target).map_err(|fault| fault.within(format!("moving to {site}")))?;
         Ok(group)
     }
 
+    /// Whether the package that an instance runs has this code, where it is for the same kind of site.
+    fn is_code_of(&self, live: &Live, code: &Code) -> bool {
+        let kind = self.sites[live.seated.site].site().kind();
+        match (self.catalogue.code(&live.manifest, kind), code) {
+            (Ok(Code::Wasm(theirs)), Code::Wasm(ours)) | (Ok(Code::Bpf(theirs)), Code::Bpf(ours)) => theirs == *ours,
+            // Manifests have the digests of libraries.
+            (Ok(theirs), ours) => theirs.kind() != ours.kind() || theirs.kind() == BodyKind::Native,
+            (Err(_), _) => true,
+        }
+    }
+
     /// Whether `new` can take the place of a running offcode at its site.
-    pub(super) fn replaces(&self, offcode: OffcodeId, new: &Manifest, facts: &possible::Facts) -> Result<()> {
+    pub(super) fn replaces(
+        &self,
+        offcode: OffcodeId,
+        new: &Manifest,
+        (code, facts): (&Code, &possible::Facts),
+    ) -> Result<()> {
         let live = self.live(offcode)?;
-        movable(&live.manifest)?;
-        movable(new)?;
+        movable(live)?;
+        movable_by(&live.name, new)?;
         let old = &live.manifest;
         let refuse = |cause: String, next: &str| {
             let subject = format!("{} {} in place of {}", new.package.name, new.package.version, old.package.version);
@@ -93,9 +101,36 @@ impl Runtime {
                 Some(_) => {}
             }
         }
-        if new.software.peers != old.software.peers {
-            let cause = "it requires other peers, or other channels to them";
-            return refuse(cause.into(), "stop the offcode, and create it from the new package");
+        let stop = "stop the offcode, and create it from the new package";
+        let same = |(new, old): (&Requirement, &Requirement)| {
+            *new == Requirement { version: new.version.clone(), ..old.clone() }
+        };
+        let (theirs, ours) = (&new.software.peers, &old.software.peers);
+        if theirs.len() != ours.len() || !theirs.iter().zip(ours).all(same) {
+            return refuse("it requires other peers, or other channels to them".into(), stop);
+        }
+        for (required, peer) in theirs.iter().zip(&live.peers) {
+            let Some(peer) = peer.and_then(|peer| self.live(peer).ok()) else { continue };
+            if let Some(versions) = required.version.as_ref().filter(|_| !required.is_met_by(&peer.manifest.package)) {
+                let cause =
+                    format!("it requires {versions} of {}, which is {}", peer.name, peer.manifest.package.version);
+                return refuse(cause, "upgrade its peer first");
+            }
+        }
+        for other in self.live.iter().flatten() {
+            let mut asks =
+                other.requirements().filter(|(required, to)| *to == offcode && !required.is_met_by(&new.package));
+            if let Some((Requirement { version: Some(versions), .. }, _)) = asks.next() {
+                return refuse(format!("{} requires {versions} of it", other.name), "upgrade that one first");
+            }
+            let twin = (other.manifest.package.guid, &other.manifest.package.version)
+                == (new.package.guid, &new.package.version);
+            if twin && other.name != live.name && !(*other.manifest == *new && self.is_code_of(other, code)) {
+                return refuse(
+                    format!("{} runs as another package of this version", other.name),
+                    "give the new package a version of its own",
+                );
+            }
         }
         let ground = self.sites[live.seated.site].ground();
         let known = |_: &Manifest, _| Ok(facts.clone());
@@ -105,11 +140,21 @@ impl Runtime {
     }
 }
 
-fn movable(manifest: &Manifest) -> Result<()> {
+/// All of these, as they are.
+pub(super) fn wanted(held: &[Held]) -> Vec<Wanted> {
+    let wanted = |of: &Held| Wanted::new(of.standing.manifest.package.guid.to_string()).named(&*of.standing.name);
+    held.iter().map(wanted).collect()
+}
+
+fn movable(live: &Live) -> Result<()> {
+    movable_by(&live.name, &live.manifest)
+}
+
+fn movable_by(name: &str, manifest: &Manifest) -> Result<()> {
     if manifest.package.state != StateKind::FixedPlace {
         return Ok(());
     }
     let cause = "its manifest does not say that it can be moved";
     let next = "write `state = none` where a new one can take its place, or `state = saved` with `save` and `restore`";
-    Err(Fault::new(format!("offcode {}", manifest.package.name), cause, next))
+    Err(Fault::new(format!("offcode {name}"), cause, next))
 }

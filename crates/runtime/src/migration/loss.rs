@@ -1,13 +1,12 @@
 //! A site that is gone: what was there starts elsewhere or stops with the reason, and the application goes on.
 
 use ::machine::{Fault, Result};
-use offcode::Manifest;
 use offcode::manifest::{Constraint, StateKind};
 use placement::Effort;
 
+use super::group::wanted;
 use super::{Migration, Mover};
-use crate::application::{OffcodeId, Runtime};
-use crate::create::Wanted;
+use crate::application::{Live, OffcodeId, Runtime};
 use crate::draft::{Held, draft};
 use crate::layout::Ground;
 use crate::site::Deployment;
@@ -37,30 +36,30 @@ impl Runtime {
     /// Starts a new one of it where the layout has room, over the channels that the lost one had.
     fn restart(&mut self, offcode: OffcodeId, lost: usize) -> Result<()> {
         let live = self.live(offcode)?;
-        let (manifest, seated) = (live.manifest.clone(), live.seated);
+        let (name, manifest, seated) = (live.name.clone(), live.manifest.clone(), live.seated);
         let attributes = live.attributes.clone();
-        let name = manifest.package.name.clone();
         if manifest.package.state != StateKind::None {
             let cause = "its state is gone with its site";
             return Err(Fault::new(format!("offcode {name}"), cause, "create it again"));
         }
-        let (mut wanted, mut held) = (Vec::new(), Vec::new());
+        let mut held = Vec::new();
         let grounds: Vec<Ground> = self.sites.iter().map(|driver| driver.ground()).collect();
-        for (guid, id) in self.running() {
-            let live = self.live(id)?;
-            let same = live.seated.site == lost;
-            if id != offcode && same && live.manifest.package.state != StateKind::None {
-                continue;
-            }
-            wanted.push(Wanted::new(guid.to_string()));
-            if !same {
-                held.push(Held { offcode: guid, ground: live.seated.site, ends: live.ends.clone() });
-            }
+        // Of those that were there each that can start anew gets another place.
+        for (_, one) in self.held()? {
+            let ground = one.ground.filter(|ground| *ground != lost);
+            held.push(Held { ground, ..one });
         }
-        let draft = draft(&self.catalogue, &grounds, &self.knowledge(), &wanted, &[], &held)?;
+        let stays = |one: &Held| one.ground.is_some() || one.standing.manifest.package.state == StateKind::None;
+        let stay: Vec<bool> = held.iter().map(stays).collect();
+        for peer in held.iter_mut().flat_map(|one| &mut one.standing.peers) {
+            *peer = peer.filter(|peer| stay[*peer]);
+        }
+        let mut all = wanted(&held);
+        let mut each = stay.iter();
+        all.retain(|_| each.next().is_some_and(|stays| *stays));
+        let draft = draft(&self.catalogue, &grounds, &self.knowledge(), &all, &[], &held)?;
         let plan = placement::solve(&draft.laid.layout, &Effort::default())?;
-        let is = |member: &crate::closure::Member| member.manifest.package.guid == manifest.package.guid;
-        let member = draft.closure.members.iter().position(is);
+        let member = draft.closure.members.iter().position(|member| member.name == name);
         let target = member.map(|member| plan.assignment[member].0);
         let target = target.ok_or_else(|| Fault::new(&*name, "it is in no layout", "report this"))?;
         let site = self.sites[target].site().clone();
@@ -80,27 +79,19 @@ impl Runtime {
     /// It cannot go on; nor can those that are bound to it by Pull or Gang.
     fn stop_with_dependents(&mut self, offcode: OffcodeId, why: &Fault) {
         let Ok(live) = self.live(offcode) else { return };
-        let stopped = live.manifest.clone();
-        (self.log)(&format!("{}: stopped: {}", stopped.package.name, why.cause()));
+        let name = live.name.clone();
+        (self.log)(&format!("{name}: stopped: {}", why.cause()));
+        let bound = |id: &OffcodeId| {
+            let mut peers = self.live(*id).into_iter().flat_map(Live::requirements);
+            peers.any(|(required, to)| to == offcode && required.constraint != Constraint::Link)
+        };
+        let dependents: Vec<OffcodeId> = self.running().filter(bound).collect();
         if let Err(fault) = self.stop(offcode) {
             (self.log)(&fault.to_string());
         }
-        let running: Vec<OffcodeId> = self.running().into_values().collect();
-        for id in running {
-            let needs = |live: &crate::application::Live| bound(&live.manifest, &stopped);
-            if self.live(id).is_ok_and(needs) {
-                let cause = format!("it needs {}, which is gone", stopped.package.name);
-                self.stop_with_dependents(id, &Fault::new("offcode", cause, "create it again"));
-            }
+        for id in dependents {
+            let cause = format!("it needs {name}, which is gone");
+            self.stop_with_dependents(id, &Fault::new("offcode", cause, "create it again"));
         }
     }
-}
-
-/// Whether `one` requires `other` by Pull or Gang.
-fn bound(one: &Manifest, other: &Manifest) -> bool {
-    one.software.peers.iter().any(|required| {
-        required.constraint != Constraint::Link
-            && required.offcode.is_none_or(|guid| guid == other.package.guid)
-            && other.package.interfaces.iter().any(|interface| interface.guid == required.interface)
-    })
 }

@@ -92,7 +92,7 @@ impl Facts {
 
 fn broken(manifest: &Manifest, kind: BodyKind, fault: &Fault) -> Why {
     let why = Why::new(Rule::Body, format!("{}: {}", fault.subject(), fault.cause()), fault.next());
-    why.at(Origin::Manifest(manifest.package.guid, Part::Body(kind)))
+    why.at(Origin::of(manifest, Part::Body(kind)))
 }
 
 impl Hook {

@@ -8,7 +8,7 @@ use ::machine::{Result, Site, SiteKind};
 use offcode::manifest::{Constraint, StateKind};
 
 use super::{Rebalancer, Verdict, Window};
-use crate::application::{OffcodeId, Runtime};
+use crate::application::{Live, OffcodeId, Runtime};
 use crate::layout::handling;
 use crate::possible;
 use crate::site::evidence::Timed;
@@ -61,7 +61,7 @@ impl Watch {
         }
         self.looked = now;
         let mut lines = Vec::new();
-        let running: Vec<OffcodeId> = runtime.running().into_values().collect();
+        let running: Vec<OffcodeId> = runtime.running().collect();
         self.each.retain(|id, _| running.contains(id));
         for id in running {
             lines.extend(self.one(runtime, id, now, length.as_secs_f64())?);
@@ -70,7 +70,7 @@ impl Watch {
     }
 
     fn one(&mut self, runtime: &mut Runtime, id: OffcodeId, now: Duration, seconds: f64) -> Result<Option<String>> {
-        let (name, site) = (runtime.live(id)?.manifest.package.name.clone(), runtime.site_of(id)?.clone());
+        let (name, site) = (runtime.live(id)?.name.clone(), runtime.site_of(id)?.clone());
         if !runtime.is_alone(id)? {
             return Ok(None);
         }
@@ -132,16 +132,14 @@ fn of_a_second(nanoseconds: f64) -> String {
 impl Runtime {
     /// Whether it can be moved, and takes no other along.
     fn is_alone(&self, offcode: OffcodeId) -> Result<bool> {
-        let manifest = &self.live(offcode)?.manifest;
-        let pulls = |of: &offcode::Manifest, to: &offcode::Manifest| {
-            of.software.peers.iter().any(|required| {
-                required.constraint == Constraint::Pull
-                    && to.package.interfaces.iter().any(|interface| interface.guid == required.interface)
-            })
+        let pulls = |live: &Live, to: Option<OffcodeId>| {
+            live.requirements().any(|(of, peer)| of.constraint == Constraint::Pull && to.is_none_or(|to| to == peer))
         };
-        let mut others = self.live.iter().flatten().map(|live| &live.manifest);
-        Ok(manifest.package.state != StateKind::FixedPlace
-            && !others.any(|other| pulls(manifest, other) || pulls(other, manifest)))
+        let live = self.live(offcode)?;
+        let mut others = self.live.iter().flatten();
+        Ok(live.manifest.package.state != StateKind::FixedPlace
+            && !pulls(live, None)
+            && !others.any(|other| pulls(other, Some(offcode))))
     }
 
     fn used(&mut self, offcode: OffcodeId) -> Result<(u64, Option<Timed>)> {

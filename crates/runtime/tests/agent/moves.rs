@@ -250,3 +250,37 @@ fn an_agent_that_dies_at_any_step_before_the_commit_takes_nothing_with_it() {
         assert_eq!(runtime.invoke(pass, &CountProxy.count()).unwrap(), flow.sent);
     }
 }
+
+#[test]
+fn two_instances_at_one_agent_are_two_offcodes_and_each_moves_alone() {
+    let agent = agent();
+    let mut runtime = with(&agent, Arc::new(|_| {}));
+    let there = Site::Agent(agent.host());
+    let wanted = ["left", "right"].map(|name| Wanted::new("test.pass").named(name).at(there.clone()));
+    let [left, right] = runtime.create_offcodes(&wanted).unwrap()[..] else { panic!() };
+    let mut flows = [Flow::to(&mut runtime, left), Flow::to(&mut runtime, right)];
+    let mut turn = |runtime: &mut Runtime, flows: &mut [Flow; 2]| {
+        runtime.turn().unwrap();
+        flows.iter_mut().for_each(Flow::turn);
+    };
+    comes("some messages", || {
+        turn(&mut runtime, &mut flows);
+        flows[0].came > 40 && flows[1].came > 20
+    });
+    let mut migration = runtime.migration(left, &Site::App).unwrap();
+    while !migration.advance(&mut runtime) {
+        flows.iter_mut().for_each(Flow::turn);
+    }
+    migration.outcome().unwrap();
+    assert_eq!((runtime.site_of(left).unwrap(), runtime.site_of(right).unwrap()), (&Site::App, &there));
+    comes("the rest", || {
+        runtime.turn().unwrap();
+        flows.iter_mut().for_each(Flow::read);
+        flows.iter().all(|flow| flow.came == flow.sent)
+    });
+    for (offcode, flow) in [left, right].into_iter().zip(&flows) {
+        assert_eq!(runtime.invoke(offcode, &CountProxy.count()).unwrap(), flow.sent);
+    }
+    runtime.stop(left).unwrap();
+    assert_eq!(runtime.invoke(right, &CountProxy.count()).unwrap(), flows[1].sent);
+}

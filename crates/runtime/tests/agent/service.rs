@@ -107,7 +107,7 @@ fn what_is_not_linked_in_is_not_run() {
     manifest.package.guid = offcode::Guid::named("someone else");
     other.manifest = manifest.into();
     let fault = site.deploy(other).unwrap_err().to_string();
-    assert!(fault.contains("no body of this GUID is linked into the agent"), "{fault}");
+    assert!(fault.contains("no body of this GUID and version is linked into the agent"), "{fault}");
     assert!(site.deploy(deployment("bpf", Code::Bpf([0].into()))).is_err());
     assert_eq!(site.deploy(deployment("echo", native())).unwrap(), Slot(0));
 }
