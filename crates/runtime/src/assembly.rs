@@ -180,7 +180,7 @@ impl Opening {
                     Some(connection) => connection.clone(),
                     None => self.connections.entry(host.to_owned()).or_insert(agent(&self.agents, host)?).clone(),
                 };
-                (Box::new(connection.site(part)?), None)
+                (Box::new(connection.site(part, ground.mode)?), None)
             }
         })
     }

@@ -5,11 +5,12 @@
 //! that satisfies its own ends can be joined to every other that does.
 
 mod facts;
+mod guest;
 #[cfg(test)]
 mod tests;
 
 use machine::channel::{Cast, Delivery, Policy};
-use machine::{Bytes, Fault, SiteKind, XdpMode};
+use machine::{BodyKind, Bytes, Fault, SiteKind, XdpMode};
 use offcode::manifest::Target;
 use offcode::odf::Part;
 use offcode::{Guid, Manifest, Specification};
@@ -142,7 +143,19 @@ pub fn body<'a>(ground: &Ground, manifest: &'a Manifest, known: BodyAt) -> Resul
             return refuse(Rule::Body, sentence, &next, Part::Target(kind));
         }
     }
+    if let Facts::Bpf(hook) = &facts
+        && ground.site.agent().is_some()
+    {
+        guest(manifest, hook)?;
+    }
     Ok(Chosen { target, facts })
+}
+
+/// Whether an agent runs this body of a client at a driver hook of its host.
+pub(crate) fn guest(manifest: &Manifest, hook: &Hook) -> Result<(), Why> {
+    let Some((sentence, next)) = &hook.no_guest else { return Ok(()) };
+    let why = Why::new(Rule::Body, sentence.clone(), *next);
+    Err(why.at(Origin::Manifest(manifest.package.guid, Part::Body(BodyKind::Bpf))))
 }
 
 /// Which end of a channel.
@@ -212,6 +225,9 @@ fn one(ground: &Ground, facts: &Facts, end: &End) -> Result<(), Why> {
     match facts {
         Facts::Bpf(hook) => {
             let input = at_hook(hook, &end.name, specification)?.input;
+            if ground.site.agent().is_some() {
+                to_another_host(specification, ground.buffers)?;
+            }
             if specification.cast == Cast::Multicast && input.is_none() {
                 return Err(Why::new(
                     Rule::Cast,
