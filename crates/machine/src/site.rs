@@ -164,7 +164,8 @@ mod tests {
         for text in ["app", "core:3", "xdp:eth0", "agent:dpu-1", "agent:dpu-1/core:2", "agent:dpu-1:99/xdp:eth0"] {
             assert_eq!(text.parse::<Site>().unwrap().to_string(), text);
         }
-        for text in ["", "apps", "core", "core:", "core:x", "xdp:", "gpu:0", "agent:a/", "agent:a/app", "agent:a/xdp:"] {
+        for text in ["", "apps", "core", "core:", "core:x", "xdp:", "gpu:0", "agent:a/", "agent:a/app", "agent:a/xdp:"]
+        {
             assert!(text.parse::<Site>().is_err(), "{text}");
         }
     }

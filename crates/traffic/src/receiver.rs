@@ -129,7 +129,10 @@ impl Arrivals {
     ///
     /// # Errors
     /// Those of `call`.
-    pub fn ask(expected: &Expected, mut call: impl FnMut(&Call<[u64; PART]>) -> Result<[u64; PART]>) -> Result<Arrivals> {
+    pub fn ask(
+        expected: &Expected,
+        mut call: impl FnMut(&Call<[u64; PART]>) -> Result<[u64; PART]>,
+    ) -> Result<Arrivals> {
         let mut queues = Vec::with_capacity(QUEUES);
         for queue in 0..QUEUES as u32 {
             let mut words = call(&CountingProxy.counted(queue, 0))?.to_vec();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use linux::interface_usage::InterfaceUsage;
 use linux::lab::{Host, Lab};
-use machine::{Result, Site, XdpMode};
+use machine::{Result, XdpMode};
 use runtime::site::SiteDriver;
 use runtime::site::agent::Connection;
 use runtime::site::xdp::XdpSite;
@@ -20,7 +20,7 @@ pub enum Wire {
     /// From one interface of this host to another.
     Here { near: String, far: String },
     /// From an interface of this host to one of another, whose agent offers its driver hook.
-    Away { near: String, agent: Arc<Connection>, hook: Site },
+    Away { near: String, agent: Arc<Connection>, interface: String },
 }
 
 impl Wire {
@@ -41,7 +41,7 @@ impl Wire {
                 Box::new(hook.named(&format!("{}@far", lab.interface(Host::B))))
             }
             Wire::Here { far, .. } => Box::new(XdpSite::open(far, mode)?),
-            Wire::Away { agent, hook, .. } => Box::new(agent.site(hook.agent().and_then(|(_, part)| part), Some(mode))?),
+            Wire::Away { agent, interface, .. } => Box::new(agent.hook(interface, mode)?),
         })
     }
 

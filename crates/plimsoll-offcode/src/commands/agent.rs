@@ -84,7 +84,11 @@ fn address(text: &str) -> Result<SocketAddr> {
 
 fn hook(text: &str) -> Result<(String, XdpMode)> {
     let bad = |cause: &str| {
-        Err(Fault::new(format!("hook '{text}'"), cause, "write IFACE, IFACE:native or IFACE:generic, such as eth1:generic"))
+        Err(Fault::new(
+            format!("hook '{text}'"),
+            cause,
+            "write IFACE, IFACE:native or IFACE:generic, such as eth1:generic",
+        ))
     };
     let (interface, mode) = match text.split_once(':') {
         None | Some((_, "native")) => (text.trim_end_matches(":native"), XdpMode::Native),
@@ -179,7 +183,8 @@ fn serve(arguments: &Arguments) -> Result<ExitCode> {
     let cores: Vec<String> = arguments.cores.iter().map(|core| CoreId(*core).to_string()).collect();
     let whereabouts = if cores.is_empty() { "in its own thread".into() } else { format!("on {}", cores.join(", ")) };
     let hooks: Vec<&str> = arguments.hooks.iter().map(|(interface, _)| interface.as_str()).collect();
-    let hooks = if hooks.is_empty() { String::new() } else { format!(", and at the driver hook of {}", hooks.join(", ")) };
+    let hooks =
+        if hooks.is_empty() { String::new() } else { format!(", and at the driver hook of {}", hooks.join(", ")) };
     print(&format!("plimsoll agent: offcodes run {whereabouts}{hooks}; listening on {}\n", agent.address()?))?;
     let summary = agent.run(linux::signal::interrupted)?;
     let refused: Vec<String> = summary.refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();

@@ -270,12 +270,13 @@ impl Arguments {
         let (far, wire) = match far {
             Far::Here(far) => (End::live(far)?, Wire::Here { near: near.clone(), far: far.clone() }),
             Far::Away(hook) => {
-                let (host, part) = hook.agent().unwrap_or_default();
+                let (host, interface) =
+                    (hook.agent().map_or("", |(host, _)| host), hook.interface().unwrap_or_default());
                 let address = self.address.as_deref().unwrap_or(host);
                 let agent = Connection::open(host, address, self.keys.as_deref())?;
                 // The far end as its own host sees it.
-                let far = End::of(&hook.to_string(), agent.site(part, Some(self.receiver.mode()))?.interface_usage()?);
-                (far, Wire::Away { near: near.clone(), agent, hook: hook.clone() })
+                let far = End::of(&hook.to_string(), agent.hook(interface, self.receiver.mode())?.interface_usage()?);
+                (far, Wire::Away { near: near.clone(), agent, interface: interface.to_owned() })
             }
         };
         Ok(Some(Named { near: End::live(near)?, far, wire, stated }))

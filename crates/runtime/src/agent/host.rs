@@ -302,7 +302,8 @@ impl Host {
         })?;
         if others && at.site().kind() == SiteKind::Xdp {
             // What the programs of one let through would be what those of the other see.
-            let cause = format!("another client has offcodes at {}, and a driver hook is one client's at a time", at.site());
+            let cause =
+                format!("another client has offcodes at {}, and a driver hook is one client's at a time", at.site());
             let next = "wait until it has ended, or name the hook of another interface";
             return Err(Fault::new(subject, cause, next).of_kind(FaultKind::Limit));
         }

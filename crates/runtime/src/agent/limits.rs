@@ -244,7 +244,10 @@ impl Budgets {
                 Exhausted::Whole => ("all clients'", "maps"),
             };
             let cause = format!("{size} more are beyond what maps of {whose} bodies at driver hooks may take");
-            limit(cause, &format!("make the object's maps smaller, or start the agent with a larger --limit {name}=BYTES"))
+            limit(
+                cause,
+                &format!("make the object's maps smaller, or start the agent with a larger --limit {name}=BYTES"),
+            )
         })
     }
 

@@ -27,7 +27,8 @@ pub(super) fn refusal(role: ProgramRole, outline: &Outline) -> Option<(String, &
     for name in outline.maps() {
         match outline.map(name).map(|map| map.kind) {
             Some(Kind::Sockets) => {
-                let why = format!("it hands frames on by its {name}, which only a process on the agent's host can read");
+                let why =
+                    format!("it hands frames on by its {name}, which only a process on the agent's host can read");
                 return Some((why, "send what is needed of them over OUT, or place it at a driver hook of this host"));
             }
             Some(Kind::Other) => {
@@ -41,7 +42,10 @@ pub(super) fn refusal(role: ProgramRole, outline: &Outline) -> Option<(String, &
         Reach::Helper(number) if HELPERS.iter().any(|(known, _)| known == number) => None,
         Reach::Helper(number) => {
             let why = format!("it calls the kernel's helper {number}, which reaches beyond its frames and its maps");
-            Some((why, "leave it out, or place it at a driver hook of this host; docs/agent.md lists what may be called"))
+            Some((
+                why,
+                "leave it out, or place it at a driver hook of this host; docs/agent.md lists what may be called",
+            ))
         }
         Reach::Foreign => {
             let why = "it takes a function, a variable or a map that is not its own".to_owned();

@@ -16,7 +16,7 @@ use super::*;
 use crate::agent::{Agent, Limits, Options, keys};
 use crate::gang::{self, Seated};
 use crate::possible;
-use crate::site::agent::AgentSite;
+use crate::site::agent::Connection;
 use crate::site::app::AppSite;
 use crate::site::core::CoreSite;
 use crate::site::residents::{Log, Residents};
@@ -116,19 +116,22 @@ impl Described for Talker {
     }
 }
 
-fn agent(folder: &std::path::Path) -> (Running, AgentSite) {
+fn agent(folder: &std::path::Path, hook: Option<XdpSite>) -> (Running, Arc<Connection>) {
     // What channels that have just ended give back comes later: no rule, and not what is tested.
     let (channel_memory, channel_memory_per_client) = (Bytes(1 << 40), Bytes(1 << 40));
     let limits = Limits { channel_memory, channel_memory_per_client, channels: 1 << 20, ..Limits::default() };
     let options = Options { listen: "127.0.0.1:0".parse().unwrap(), keys: folder.join("127.0.0.1"), limits };
-    let site = Box::new(AppSite::new(Residents::new(Site::App, Instant::now(), quiet())));
-    let agent = Agent::bind(&options, Registry::new().with::<Talker>(), vec![site], |_| {}).unwrap();
+    let app = AppSite::new(Residents::new(Site::App, Instant::now(), quiet()));
+    let hook = hook.map(|hook| Box::new(hook) as Box<dyn SiteDriver>);
+    let sites = std::iter::once(Box::new(app) as Box<dyn SiteDriver>).chain(hook).collect();
+    let agent = Agent::bind(&options, Registry::new().with::<Talker>(), sites, |_| {}).unwrap();
     let address = agent.address().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
     let thread = std::thread::spawn(move || drop(agent.run(|| asked.load(Ordering::Relaxed)).unwrap()));
-    let site = AgentSite::connect(&address.to_string(), &folder.join("client")).unwrap();
-    (Running { stop, thread: Some(thread) }, site)
+    let host = address.to_string();
+    let connection = Connection::open(&host, &host, Some(&folder.join("client"))).unwrap();
+    (Running { stop, thread: Some(thread) }, connection)
 }
 
 fn quiet() -> Log {
@@ -268,8 +271,9 @@ impl Drop for Cell<'_> {
 fn the_rules_say_what_the_sites_do() {
     let folder = tempfile::tempdir().unwrap();
     keys::make(folder.path(), &["127.0.0.1".into()]).unwrap();
-    let (first, one) = agent(folder.path());
-    let (second, other) = agent(folder.path());
+    let (first, one) = agent(folder.path(), None);
+    let (second, other) = agent(folder.path(), None);
+    let [one, other] = [one, other].map(|connection| connection.site(None).unwrap());
     let residents = |site| AppSite::new(Residents::new(site, Instant::now(), quiet()));
     let last = *linux::affinity::allowed().unwrap().last().expect("this process has a core");
     let (core, _beside) = CoreSite::open(last, Instant::now(), quiet()).unwrap();
@@ -280,16 +284,24 @@ fn the_rules_say_what_the_sites_do() {
         Box::new(one),
         Box::new(other),
     ];
-    let _agents = (first, second);
-    let lab = Lab::owned(&LabOptions::default());
-    match (&lab, bpf::MISSING) {
-        (Ok(lab), None) => {
-            for host in Host::BOTH {
+    let mut agents = vec![first, second];
+    let labs = [Lab::owned(&LabOptions::default()), Lab::owned(&LabOptions::default())];
+    match (&labs, bpf::MISSING) {
+        ([Ok(lab), Ok(there)], None) => {
+            let open = |lab: &Lab, host| {
                 let open = || XdpSite::open(lab.interface(host), XdpMode::Native);
-                sites.push(Box::new(lab.inside(host, open).unwrap().unwrap()));
+                lab.inside(host, open).unwrap().unwrap()
+            };
+            for host in Host::BOTH {
+                sites.push(Box::new(open(lab, host)));
             }
+            // A core and a hook that are reached by one connection.
+            let (third, connection) = agent(folder.path(), Some(open(there, Host::B)));
+            agents.push(third);
+            sites.push(Box::new(connection.site(None).unwrap()));
+            sites.push(Box::new(connection.hook(there.interface(Host::B), XdpMode::Native).unwrap()));
         }
-        (Err(why), _) => skip::part(why),
+        ([Err(why), _] | [_, Err(why)], _) => skip::part(why),
         (_, Some(why)) => skip::part(why),
     }
     let switchboard = Switchboard::start(quiet()).unwrap();

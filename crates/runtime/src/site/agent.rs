@@ -188,9 +188,17 @@ impl Connection {
         }
     }
 
-    /// The agent's site of this name, such as `core:3`, or `xdp:eth0` in the mode in which the agent has it; without a
-    /// name its first.
-    pub fn site(self: &Arc<Self>, part: Option<&str>, mode: Option<XdpMode>) -> Result<AgentSite> {
+    /// The agent's site of this name, such as `core:3`; without a name its first.
+    pub fn site(self: &Arc<Self>, part: Option<&str>) -> Result<AgentSite> {
+        self.part(part, None)
+    }
+
+    /// The driver hook of an interface of the agent's host, in the mode in which the agent has it.
+    pub fn hook(self: &Arc<Self>, interface: &str, mode: XdpMode) -> Result<AgentSite> {
+        self.part(Some(&format!("xdp:{interface}")), Some(mode))
+    }
+
+    fn part(self: &Arc<Self>, part: Option<&str>, mode: Option<XdpMode>) -> Result<AgentSite> {
         let (mut site, mut number) = (self.site.clone(), 0);
         if let Some(part) = part {
             site = format!("{}/{part}", self.site).parse()?;
@@ -332,7 +340,7 @@ impl Connection {
     }
 
     /// Bytes of a body or a state in one request; the rest of the frame needs headroom.
-    fn part(&self) -> usize {
+    fn largest_part(&self) -> usize {
         PART.min(self.welcome.frame as usize / 2).max(1)
     }
 
@@ -349,7 +357,7 @@ impl AgentSite {
 
     /// The same where the agent is reached at `address`.
     pub fn join(host: &str, address: &str, keys: Option<&Path>) -> Result<AgentSite> {
-        Connection::open(host, address, keys)?.site(None, None)
+        Connection::open(host, address, keys)?.site(None)
     }
 
     /// Where the agent is.
@@ -390,7 +398,7 @@ impl AgentSite {
             let next = "make it smaller, or start the agent with --limit code=BYTES";
             return Err(Fault::new(self.site.to_string(), cause, next));
         }
-        let part = self.connection.part();
+        let part = self.connection.largest_part();
         let (length, mut offset) = (code.len() as u64, 0);
         loop {
             let end = (offset + part).min(code.len());
@@ -573,7 +581,7 @@ impl SiteDriver for AgentSite {
 
     fn restore(&mut self, slot: Slot, state: &State) -> Result<()> {
         let state = state.encode()?;
-        let (part, length) = (self.connection.part(), state.len() as u64);
+        let (part, length) = (self.connection.largest_part(), state.len() as u64);
         for (n, bytes) in state.chunks(part).enumerate() {
             self.done(Request::Restore { slot: slot.0, length, offset: (n * part) as u64, bytes })?;
         }

@@ -367,7 +367,8 @@ mod tests {
         }
         waited.sort_unstable();
         assert_eq!(waited[waited.len() / 2], 1, "its usual message is read in the turn after it: {waited:?}");
-        let turns = |residents: &mut Residents, name| theirs.map(|slot| counted(residents, slot, name)).iter().sum::<u64>();
+        let turns =
+            |residents: &mut Residents, name| theirs.map(|slot| counted(residents, slot, name)).iter().sum::<u64>();
         let (given, withheld) = (turns(&mut residents, "turns with work"), turns(&mut residents, "turns withheld"));
         assert_eq!(given + withheld, 3 * residents.turns());
         assert!(given > 0 && withheld > given, "{given} turns given, {withheld} withheld");
