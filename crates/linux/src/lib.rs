@@ -12,6 +12,7 @@ pub mod credentials;
 pub mod datagrams;
 pub mod ethtool;
 pub mod inherited;
+pub mod interface_usage;
 mod journal;
 pub mod lab;
 pub mod mask;

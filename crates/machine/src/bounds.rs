@@ -132,6 +132,8 @@ table! {
         Count(64), Count(256), "the deployment is refused with a fault";
     AGENT_SANDBOXES: "memory and machine code of sandboxed bodies", "a client",
         mib(512), mib(2 << 10), "the deployment is refused with a fault";
+    AGENT_MAPS: "memory of the maps of bodies at an agent's driver hooks", "a client",
+        mib(64), mib(256), "the deployment is refused with a fault";
     AGENT_CHANNELS: "channels of an agent's offcodes", "a client",
         Count(64), Count(256), "the channel is refused with a fault";
     AGENT_BUFFERS: "buffers of one channel, count times size", "a client",

@@ -18,7 +18,7 @@ impl fmt::Display for CoreId {
     }
 }
 
-/// Where code runs. Written `app`, `core:N`, `xdp:IFACE`, `agent:HOST`, `agent:HOST/core:N`.
+/// Where code runs. Written `app`, `core:N`, `xdp:IFACE`, `agent:HOST`, `agent:HOST/core:N`, `agent:HOST/xdp:IFACE`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Site {
@@ -28,7 +28,7 @@ pub enum Site {
     Core(CoreId),
     /// The driver hook of an interface, or its NIC where that takes programs.
     Xdp(String),
-    /// Another host, or the cores of a DPU; after a stroke which of the cores that its agent offers.
+    /// Another host, or the cores of a DPU; after a stroke which of the cores and driver hooks that its agent offers.
     Agent(String),
 }
 
@@ -65,23 +65,34 @@ impl fmt::Display for SiteKind {
 }
 
 impl Site {
-    /// The kind of this site.
+    /// The kind of this site. A driver hook of another host is a driver hook: what runs there is the same.
     pub fn kind(&self) -> SiteKind {
         match self {
             Site::App => SiteKind::App,
             Site::Core(_) => SiteKind::Core,
             Site::Xdp(_) => SiteKind::Xdp,
+            Site::Agent(_) if self.agent().is_some_and(|(_, part)| part.is_some_and(is_hook)) => SiteKind::Xdp,
             Site::Agent(_) => SiteKind::Agent,
         }
     }
-}
 
-impl Site {
+    /// The interface of a driver hook, of whichever host.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Site::Xdp(interface) => Some(interface),
+            _ => self.agent()?.1?.strip_prefix("xdp:"),
+        }
+    }
+
     /// Of a site at an agent its host, and which of the agent's sites it is, such as `core:3`, where that is named.
     pub fn agent(&self) -> Option<(&str, Option<&str>)> {
         let Site::Agent(name) = self else { return None };
         Some(name.split_once('/').map_or((name, None), |(host, part)| (host, Some(part))))
     }
+}
+
+fn is_hook(part: &str) -> bool {
+    part.starts_with("xdp:")
 }
 
 impl fmt::Display for Site {
@@ -100,7 +111,8 @@ impl FromStr for Site {
 
     fn from_str(text: &str) -> Result<Self, Fault> {
         let bad = |cause: &str| {
-            Fault::new(format!("site '{text}'"), cause, "write app, core:N, xdp:IFACE, agent:HOST or agent:HOST/core:N")
+            let next = "write app, core:N, xdp:IFACE, agent:HOST, agent:HOST/core:N or agent:HOST/xdp:IFACE";
+            Fault::new(format!("site '{text}'"), cause, next)
         };
         match text.split_once(':') {
             None if text == "app" => Ok(Site::App),
@@ -109,8 +121,8 @@ impl FromStr for Site {
             Some(("agent", name)) if !name.is_empty() && !name.starts_with('/') => {
                 let site = Site::Agent(name.into());
                 match site.agent().and_then(|(_, part)| part).map(str::parse) {
-                    None | Some(Ok(Site::Core(_))) => Ok(site),
-                    Some(_) => Err(bad("what comes after the host is no core of it")),
+                    None | Some(Ok(Site::Core(_) | Site::Xdp(_))) => Ok(site),
+                    Some(_) => Err(bad("what comes after the host is no core and no driver hook of it")),
                 }
             }
             _ => Err(bad("no such kind of site")),
@@ -149,11 +161,24 @@ mod tests {
 
     #[test]
     fn sites_read_back_what_they_print() {
-        for text in ["app", "core:3", "xdp:eth0", "agent:dpu-1"] {
+        for text in ["app", "core:3", "xdp:eth0", "agent:dpu-1", "agent:dpu-1/core:2", "agent:dpu-1:99/xdp:eth0"] {
             assert_eq!(text.parse::<Site>().unwrap().to_string(), text);
         }
-        for text in ["", "apps", "core", "core:", "core:x", "xdp:", "gpu:0"] {
+        for text in ["", "apps", "core", "core:", "core:x", "xdp:", "gpu:0", "agent:a/", "agent:a/app", "agent:a/xdp:"]
+        {
             assert!(text.parse::<Site>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_driver_hook_is_one_on_whichever_host() {
+        let of = |text: &str| {
+            let site = text.parse::<Site>().unwrap();
+            (site.kind(), site.interface().map(str::to_owned))
+        };
+        assert_eq!(of("agent:dpu/xdp:eth0"), (SiteKind::Xdp, Some("eth0".to_owned())));
+        assert_eq!(of("xdp:eth0"), (SiteKind::Xdp, Some("eth0".to_owned())));
+        assert_eq!(of("agent:dpu/core:1"), (SiteKind::Agent, None));
+        assert_eq!(of("agent:dpu"), (SiteKind::Agent, None));
     }
 }

@@ -1,8 +1,9 @@
 //! `plimsoll traffic` as a person runs it: what it prints, what it refuses, and Ctrl-C.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use linux::lab::{Host, Lab, Options};
@@ -195,4 +196,153 @@ fn interfaces_of_this_host_are_used_as_stated_and_refused_where_others_depend_on
     ip("link add bridge0 type bridge");
     ip("link set far master bridge0");
     refused(far, "--gap 500us --really near --really far", "bridge0 send over it");
+}
+
+/// `plimsoll agent` in host b of a lab, which offers the hook of its interface there where it is told to.
+struct Far {
+    agent: Child,
+    keys: tempfile::TempDir,
+    /// As a command line has it, and where its agent listens.
+    site: String,
+    address: String,
+    destination: String,
+}
+
+impl Far {
+    fn start(lab: &Lab, hooks: bool) -> Far {
+        let (host, interface) = (lab.address(Host::B).to_string(), lab.interface(Host::B).to_owned());
+        let keys = tempfile::tempdir().unwrap();
+        runtime::agent::keys::make(keys.path(), std::slice::from_ref(&host)).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-offcode"));
+        command.args(["agent", "--listen", &format!("{host}:0"), "--keys"]).arg(keys.path().join(&host));
+        if hooks {
+            command.args(["--hooks", &interface]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut agent = lab.enter(Host::B, &mut command).unwrap().spawn().unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(agent.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        agent.stdout = Some(output.into_inner());
+        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+        let mac = || fs::read_to_string(format!("/sys/class/net/{interface}/address")).unwrap();
+        let destination = lab.inside(Host::B, mac).unwrap().trim().to_owned();
+        Far { agent, keys, site: format!("agent:{host}/xdp:{interface}"), address, destination }
+    }
+
+    /// A run in host a; both ends carry the agent's connection, so that they have to be named twice.
+    fn traffic(&self, lab: &Lab, more: &str) -> Command {
+        let near = lab.interface(Host::A);
+        let words = format!(
+            "--interface {near} --far {} --address {} --destination {} --site xdp --json {more}",
+            self.site, self.address, self.destination
+        );
+        let mut command = traffic(&words.split_whitespace().collect::<Vec<_>>());
+        command.arg("--keys").arg(self.keys.path().join("client"));
+        lab.enter(Host::A, &mut command).unwrap();
+        command
+    }
+
+    fn really(&self, lab: &Lab) -> String {
+        format!("--really {} --really {}", lab.interface(Host::A), self.site)
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let _ = self.agent.kill();
+        let _ = self.agent.wait();
+    }
+}
+
+fn programs(lab: &Lab, host: Host) -> usize {
+    let interface = lab.inside(host, || linux::xdp::Interface::named(lab.interface(host))).unwrap().unwrap();
+    interface.attached().unwrap().len()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_far_end_may_be_on_another_host_which_counts() {
+    if !possible() {
+        return;
+    }
+    let lab = Lab::owned(&Options::default()).unwrap();
+    let far = Far::start(&lab, true);
+    let run = |more: &str| {
+        let output = far.traffic(&lab, more).output().unwrap();
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    let refused = |more: &str, why: &str| {
+        let (done, page, log) = run(more);
+        assert!(!done && page.is_empty() && log.contains(why) && log.contains("Next: "), "{why}: {page}{log}");
+    };
+    let really = far.really(&lab);
+    let (done, page, log) = run(&format!("--gap 500us --count 40 {really}"));
+    if log.contains("not permitted") {
+        return skip::test(log);
+    }
+    assert!(done, "{page}{log}");
+    let report: serde_json::Value = serde_json::from_str(&page).unwrap();
+    for figure in ["frames", "lost", "duplicated"] {
+        let expected = if figure == "frames" { 40 } else { 0 };
+        assert_eq!(report["received"][figure], expected, "{figure}: {page}");
+    }
+    assert!(page.contains(&format!("agent at {}", far.address)), "{page}");
+    assert_eq!(programs(&lab, Host::B), 0, "it leaves no program there");
+    // The guards of both ends, each as its own host sees it.
+    refused("--gap 500us", &format!("the TCP connection with {}", lab.address(Host::B)));
+    let near = format!("--gap 500us --really {}", lab.interface(Host::A));
+    refused(&near, &format!("interface {}: the TCP connection with {}", far.site, lab.address(Host::A)));
+    refused(&format!("--duration 1s {really}"), "a flood");
+    refused(&format!("--gap 500us --duration 61s {really}"), "longer");
+    refused(&format!("--gap 500us --receiver generic {really}"), "--hooks");
+    refused(&format!("--gap 500us --site app {really}"), "kernel's routes");
+    drop(far);
+    let without = Far::start(&lab, false);
+    let output = without.traffic(&lab, &format!("--gap 500us {really}")).output().unwrap();
+    let log = text(&output.stderr);
+    assert!(!output.status.success() && log.contains("the agent offers app") && log.contains("--hooks"), "{log}");
+}
+
+#[test]
+fn whichever_end_dies_leaves_no_frames_and_no_program_behind() {
+    if !possible() {
+        return;
+    }
+    let lab = Lab::owned(&Options::default()).unwrap();
+    let mut far = Far::start(&lab, true);
+    let long = format!("--gap 1ms --duration 60s {}", far.really(&lab));
+    let begun = |child: &mut Child| {
+        until("the receiver is not there", || programs(&lab, Host::B) == 1 || child.try_wait().unwrap().is_some());
+        let mut log = String::new();
+        if child.try_wait().unwrap().is_some() {
+            child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        }
+        assert!(log.is_empty() || log.contains("not permitted"), "{log}");
+        log.is_empty().then_some(()).or_else(|| {
+            skip::test(log);
+            None
+        })
+    };
+    let mut sender = far.traffic(&lab, &long).spawn().unwrap();
+    let Some(()) = begun(&mut sender) else { return };
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    until("the receiver stays without its sender", || programs(&lab, Host::B) == 0);
+    let mut sender = far.traffic(&lab, &long).spawn().unwrap();
+    let Some(()) = begun(&mut sender) else { return };
+    far.agent.kill().unwrap();
+    far.agent.wait().unwrap();
+    until("the sender goes on without its receiver", || sender.try_wait().unwrap().is_some());
+    let output = sender.wait_with_output().unwrap();
+    let log = text(&output.stderr);
+    assert!(!output.status.success() && log.contains("the sender was ended after"), "{log}");
+    assert_eq!(programs(&lab, Host::A) + programs(&lab, Host::B), 0);
 }

@@ -30,7 +30,7 @@
 //! buffer-size = "4 KiB"
 //! policy = "any"
 //!
-//! [agents.dpu-1]                                # for agent:dpu-1
+//! [agents.dpu-1]                                # for agent:dpu-1, agent:dpu-1/core:2, agent:dpu-1/xdp:eth0:native
 //! address = "192.0.2.7:7117"
 //! keys = "keys"                                 # the folder that `plimsoll agent keys` made
 //!
@@ -47,7 +47,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use machine::{Bytes, Fault, Result, Site, XdpMode};
+use machine::{Bytes, Fault, Result, Site, SiteKind, XdpMode};
 use offcode::manifest::VersionReq;
 use offcode::{Attributes, Specification};
 
@@ -88,7 +88,7 @@ pub enum Sites {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
     pub site: Site,
-    /// The mode at `xdp`, and only there.
+    /// The mode at a driver hook, and only there.
     pub mode: Option<XdpMode>,
 }
 
@@ -192,7 +192,7 @@ impl AppFile {
                 Some(_) => {}
                 None => sites.push(chosen),
             },
-            Sites::All if matches!(chosen.site, Site::Xdp(_)) => {
+            Sites::All if chosen.site.kind() == SiteKind::Xdp => {
                 return refuse("the file says \"all\", which has no driver hook".into(), "name its sites in the file");
             }
             Sites::All => {}

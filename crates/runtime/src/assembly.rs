@@ -183,7 +183,11 @@ impl Opening {
                     Some(connection) => connection.clone(),
                     None => self.connections.entry(host.to_owned()).or_insert(agent(&self.agents, host)?).clone(),
                 };
-                (Box::new(connection.site(part)?), None)
+                let opened = match site.interface() {
+                    Some(interface) => connection.hook(interface, ground.mode.unwrap_or(XdpMode::Native)),
+                    None => connection.site(part),
+                };
+                (Box::new(opened?), None)
             }
         })
     }

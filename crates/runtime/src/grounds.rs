@@ -3,7 +3,7 @@
 use linux::xdp::Chain;
 use machine::choice::Choice;
 use machine::interface::{Interface, Xdp};
-use machine::{CoreId, Fault, Machine, Result, Site, XdpMode};
+use machine::{CoreId, Fault, Machine, Result, Site, SiteKind, XdpMode};
 use placement::layout::Load;
 
 use crate::agent::Survey;
@@ -83,7 +83,7 @@ pub fn ask(app: &AppFile, grounds: &mut Vec<Ground>) {
             }
         };
         if app.sites == Sites::All {
-            let more = survey.sites.iter().skip(1).map(|part| Ground::of(Site::Agent(format!("{host}/{part}"))));
+            let more = survey.cores().skip(1).map(|part| Ground::of(Site::Agent(format!("{host}/{part}"))));
             grounds.extend(more);
         }
         let whole = grounds.iter().any(|ground| ground.site == Site::Agent(host.clone()));
@@ -92,15 +92,25 @@ pub fn ask(app: &AppFile, grounds: &mut Vec<Ground>) {
             if of != host {
                 continue;
             }
-            let number = part.map_or(Some(0), |part| survey.sites.iter().position(|offer| offer == part));
-            ground.closed = match number {
-                None => Some(format!("the agent offers {}", survey.sites.join(", "))),
-                Some(0) if part.is_some() && whole => Some(format!("it is agent:{host}, which may be used already")),
-                Some(_) => None,
+            let number = survey.number(part, ground.mode);
+            ground.closed = match &number {
+                Err(fault) => Some(format!("{}; {}", fault.cause(), fault.next())),
+                Ok(0) if part.is_some() && whole => Some(format!("it is agent:{host}, which may be used already")),
+                Ok(_) => None,
             };
-            (ground.memory, ground.buffers) = (survey.memory, ground.buffers.min(survey.buffers));
-            ground.slots = usize::try_from(survey.offcodes).unwrap_or(usize::MAX);
-            ground.environment = number.and_then(|number| survey.services.get(number)).cloned().unwrap_or_default();
+            let offcodes = usize::try_from(survey.offcodes).unwrap_or(usize::MAX);
+            ground.buffers = ground.buffers.min(survey.buffers);
+            (ground.memory, ground.slots) = match ground.site.kind() {
+                SiteKind::Xdp => (survey.maps, ground.slots.min(offcodes)),
+                _ => (survey.memory, offcodes),
+            };
+            if let Some(share) = survey.cpu_share
+                && ground.site.kind() != SiteKind::Xdp
+            {
+                ground.capacity = Load(f64::from(share) / 100.0);
+            }
+            ground.environment =
+                number.ok().and_then(|number| survey.services.get(number)).cloned().unwrap_or_default();
             ground.native = Some(survey.native.clone());
             limit(app, ground);
         }
@@ -119,7 +129,9 @@ fn core_closed(core: CoreId, usable: &[CoreId]) -> Option<String> {
     (!usable.contains(&core)).then(|| format!("this process may not use {core}; it may use {}", listed()))
 }
 
-fn hook_closed(name: &str, mode: XdpMode, machine: &Machine) -> Option<String> {
+/// Why no program may be at the driver hook of an interface of this host in this mode, as far as that is known without
+/// trying.
+pub fn hook_closed(name: &str, mode: XdpMode, machine: &Machine) -> Option<String> {
     let Some(interface) = machine.interfaces.iter().find(|interface| interface.name == name) else {
         let known: Vec<_> = machine.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         return Some(format!("this host has no interface {name}; it has {}", known.join(", ")));

@@ -99,8 +99,8 @@ impl Objective {
     fn seconds(&self, ground: &Ground) -> (f64, f64) {
         let here = match ground.site.kind() {
             SiteKind::Core => (0.0, 1.0),
-            SiteKind::Agent => (AWAY, 0.0),
-            SiteKind::App | SiteKind::Xdp => (1.0, 0.0),
+            _ if ground.site.agent().is_some() => (AWAY, 0.0),
+            _ => (1.0, 0.0),
         };
         let tie = (here.0 * TIE, here.1 * TIE);
         match self {
@@ -143,7 +143,7 @@ fn cores(amount: f64) -> String {
 /// Whether core time at a site is, or may be, that of the spared core.
 fn takes_from(ground: &Ground, spared: &Site) -> bool {
     match spared {
-        Site::Core(core) if ground.site.kind() != SiteKind::Agent => {
+        Site::Core(core) if ground.site.agent().is_none() => {
             ground.cores.as_ref().is_none_or(|cores| cores.contains(core))
         }
         _ => ground.site == *spared,
@@ -178,6 +178,8 @@ mod tests {
         );
         let spare = Objective::Spare(Site::Core(CoreId(0)));
         assert_eq!(spare.seconds(&app), (1.0, 0.0));
+        let away = Ground::of("agent:dpu/xdp:eth0".parse().unwrap());
+        assert_eq!([Objective::HostCpu.seconds(&away), spare.seconds(&away)], [(AWAY, 0.0), (AWAY * TIE, 0.0)]);
         // Where nothing tells the cores of a hook, it may take from any.
         assert_eq!(spare.seconds(&hook), (1.0, 0.0));
         assert_eq!([&core, &agent].map(|of| spare.seconds(of)), [(0.0, TIE), (AWAY * TIE, 0.0)]);
@@ -194,5 +196,8 @@ mod tests {
         assert!(way(&one, &two, &costs) < way(&one, &other, &costs) / 10.0);
         let crossing = |a, b| known(costs.crossing(a, b)).middle;
         assert!(crossing(&one, &two) < crossing(&one, &other) / 10.0);
+        let hook = Site::Agent("dpu/xdp:eth0".into());
+        assert!(crossing(&one, &hook) < crossing(&other, &hook) / 2.0);
+        assert_eq!(crossing(&Site::App, &hook), crossing(&Site::App, &one));
     }
 }

@@ -5,11 +5,12 @@
 //! that satisfies its own ends can be joined to every other that does.
 
 mod facts;
+mod guest;
 #[cfg(test)]
 mod tests;
 
 use machine::channel::{Cast, Delivery, Policy};
-use machine::{Bytes, Fault, SiteKind, XdpMode};
+use machine::{BodyKind, Bytes, Fault, SiteKind, XdpMode};
 use offcode::manifest::Target;
 use offcode::odf::Part;
 use offcode::service::{MEMORY, TIMERS};
@@ -168,6 +169,11 @@ pub fn body<'a>(ground: &Ground, manifest: &'a Manifest, known: BodyAt) -> Resul
             return refuse(Rule::Body, sentence, &next, Part::Target(kind));
         }
     }
+    if let Facts::Bpf(hook) = &facts
+        && ground.site.agent().is_some()
+    {
+        guest(manifest, hook)?;
+    }
     Ok(Chosen { target, facts })
 }
 
@@ -182,6 +188,13 @@ fn lacking(kind: SiteKind, asked: &Service, offer: Option<&Service>) -> String {
         }
         None => format!("it needs service {asked} of the site's runtime, which does not offer it"),
     }
+}
+
+/// Whether an agent runs this body of a client at a driver hook of its host.
+pub(crate) fn guest(manifest: &Manifest, hook: &Hook) -> Result<(), Why> {
+    let Some((sentence, next)) = &hook.no_guest else { return Ok(()) };
+    let why = Why::new(Rule::Body, sentence.clone(), *next);
+    Err(why.at(Origin::of(manifest, Part::Body(BodyKind::Bpf))))
 }
 
 /// Which end of a channel.
@@ -251,6 +264,9 @@ fn one(ground: &Ground, facts: &Facts, end: &End) -> Result<(), Why> {
     match facts {
         Facts::Bpf(hook) => {
             let input = at_hook(hook, &end.name, specification)?.input;
+            if ground.site.agent().is_some() {
+                to_another_host(specification, ground.buffers)?;
+            }
             if specification.cast == Cast::Multicast && input.is_none() {
                 return Err(Why::new(
                     Rule::Cast,

@@ -22,7 +22,7 @@ use crate::layout::Ground;
 pub use attach::evidence::{self, Evidence};
 pub use library::Libraries;
 pub use memory::{Memory, Names};
-pub use residents::{EndAt, Ends};
+pub use residents::{Client, EndAt, Ends};
 
 pub use crate::switchboard::OUT_OF_BAND;
 
@@ -87,6 +87,12 @@ pub trait SiteDriver: Send {
 
     /// Takes the code in: links, compiles or verifies it. Nothing of it runs yet.
     fn deploy(&mut self, deployment: Deployment) -> Result<Slot>;
+
+    /// Counts what an offcode takes here as its client's, and gives it no turns while the client has had its share of the
+    /// thread. `false`: the site does neither.
+    fn charge(&mut self, _slot: Slot, _client: &Client) -> Result<bool> {
+        Ok(false)
+    }
 
     /// First phase.
     fn initialize(&mut self, slot: Slot) -> Result<()>;

@@ -1,4 +1,5 @@
-//! What keeps a stream on interfaces of this host from doing harm: all of it is decided before a frame leaves.
+//! What keeps a stream between interfaces of hosts that others use from doing harm: all of it is decided before a frame
+//! leaves.
 
 use machine::{Fault, Nanoseconds, Result};
 
@@ -14,6 +15,7 @@ const LONGEST: Nanoseconds = Nanoseconds(60_000_000_000);
 /// An interface that the stream leaves by or arrives at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct End {
+    /// As the user names it: `eth1`, `agent:HOST/xdp:eth1`.
     pub name: String,
     pub up: bool,
     pub loopback: bool,
@@ -47,7 +49,8 @@ pub struct Stated {
 /// # Errors
 /// Whatever is not to be sent there.
 pub fn admit(near: &End, far: &End, stated: &Stated, profile: &mut Profile) -> Result<()> {
-    if near.name == far.name {
+    // Under whichever name: an agent may be one of this host.
+    if near.name == far.name || near.address.is_some() && near.address == far.address {
         return Err(refuse(near, "frames leave by it and do not come back", "name another interface as --far"));
     }
     for end in [near, far] {
@@ -253,5 +256,6 @@ mod tests {
         refused("02:00:00:00:00:02", |_, _, stated, _| stated.destination.0[5] = 3);
         refused("no Ethernet address", |_, far, _, _| far.address = None);
         refused("do not come back", |near, far, _, _| *far = near.clone());
+        refused("do not come back", |near, far, _, _| *far = End { name: "agent:h/xdp:b".into(), ..near.clone() });
     }
 }

@@ -18,6 +18,16 @@ pub trait Sender {
     fn end(&mut self) -> u64;
 }
 
+/// Words that one call of the receiver returns.
+pub const PART: usize = 64;
+
+/// The receiver's.
+#[interface(guid = "3b2f7c16-5d0a-4f0e-8a41-7a3d5be70014", encoding = "fixed")]
+pub trait Counting {
+    /// Part number `part` of what one of its queues has counted: see [`crate::receiver::word`].
+    fn counted(&mut self, queue: u32, part: u32) -> [u64; PART];
+}
+
 pub static INTERFACES: [Guid; 1] = [<dyn Sender as Interface>::GUID];
 
 pub const SENDER: &str = "plimsoll.traffic.sender";
@@ -77,9 +87,10 @@ pub fn sender(native: Option<(SiteKind, Constructor)>) -> Result<Linked> {
 /// The receiver, which has a body for driver hooks only.
 pub fn receiver() -> Result<Linked> {
     let bodies = vec![program("traffic_receive.o", "receive", ProgramRole::Hook)];
-    let words = 8 * crate::receiver::word::WORDS;
+    let entry = <dyn Counting as Interface>::entry();
+    let words = crate::receiver::QUEUES * crate::receiver::word::WORDS;
     let manifest = Manifest {
-        package: package(RECEIVER, "Counts and times the frames of a stream", Vec::new(), bodies),
+        package: package(RECEIVER, "Counts and times the frames of a stream", vec![entry], bodies),
         hardware: vec![target(SiteKind::Xdp, words)],
         software: Software::default(),
     };

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use linux::xdp::SharedWords;
-use machine::Nanoseconds;
+use machine::{Nanoseconds, Result};
+use offcode::Call;
 use runtime::site::xdp::RUN_COUNTER;
+
+use crate::offcodes::{CountingProxy, PART};
 
 /// Where each word of a queue's result is; the same in C: `crates/bpf/src/programs/traffic.h`.
 #[rustfmt::skip]
@@ -34,6 +36,9 @@ pub mod word {
     pub const HISTOGRAM: usize = 64;
     pub const WORDS: usize = 1088;
 }
+
+/// Queues that are counted apart; further ones share the last.
+pub const QUEUES: usize = 8;
 
 /// How far late a frame may be and still be told from a duplicated one.
 pub const WINDOW_BITS: u64 = 1024;
@@ -79,13 +84,6 @@ impl Expected {
     }
 }
 
-/// What the receiving offcode counts, read in place.
-#[derive(Debug)]
-pub struct Receiver {
-    result: SharedWords,
-    expected: Expected,
-}
-
 /// What has arrived until now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrivals {
@@ -125,31 +123,36 @@ pub struct Gaps {
     histogram: Vec<u64>,
 }
 
-impl Receiver {
-    /// Over the offcode's map RESULT.
-    pub fn over(result: SharedWords, expected: Expected) -> Receiver {
-        Receiver { result, expected }
-    }
-
-    pub fn expected(&self) -> &Expected {
-        &self.expected
-    }
-
-    /// Frames of the stream until now; cheap.
-    pub fn received(&self) -> u64 {
-        (0..self.result.entries()).map(|queue| self.result.value(queue)[word::RECEIVED].load(Ordering::Relaxed)).sum()
-    }
-
-    /// Frames that arrive meanwhile may be in some figures and not yet in others: read after the sender has finished.
-    pub fn read(&self) -> Arrivals {
-        Arrivals::of((0..self.result.entries()).map(|queue| self.result.value(queue)), &self.expected)
-    }
-}
-
 impl Arrivals {
+    /// What the receiving offcode has counted, wherever it is; `call` carries out calls of it. Frames that arrive meanwhile
+    /// may be in some figures and not yet in others: ask after the sender has finished.
+    ///
+    /// # Errors
+    /// Those of `call`.
+    pub fn ask(
+        expected: &Expected,
+        mut call: impl FnMut(&Call<[u64; PART]>) -> Result<[u64; PART]>,
+    ) -> Result<Arrivals> {
+        let mut queues = Vec::with_capacity(QUEUES);
+        for queue in 0..QUEUES as u32 {
+            let mut words = call(&CountingProxy.counted(queue, 0))?.to_vec();
+            // One that has seen nothing of the stream has no more to tell.
+            let parts = if words[word::RECEIVED] > 0 { (word::WORDS / PART) as u32 } else { 1 };
+            for part in 1..parts {
+                words.extend(call(&CountingProxy.counted(queue, part))?);
+            }
+            words.resize(word::WORDS, 0);
+            queues.push(words);
+        }
+        Ok(Arrivals::from_words(&queues, expected))
+    }
+
     pub(crate) fn of<'a>(queues: impl Iterator<Item = &'a [AtomicU64]>, expected: &Expected) -> Arrivals {
-        let queues: Vec<Vec<u64>> =
-            queues.map(|words| words.iter().map(|word| word.load(Ordering::Relaxed)).collect()).collect();
+        let loaded = |words: &[AtomicU64]| words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        Arrivals::from_words(&queues.map(loaded).collect::<Vec<_>>(), expected)
+    }
+
+    fn from_words(queues: &[Vec<u64>], expected: &Expected) -> Arrivals {
         let foreign = queues.iter().map(|words| words[word::FOREIGN]).sum();
         let used: Vec<&Vec<u64>> = queues.iter().filter(|words| words[word::RECEIVED] > 0).collect();
         let sum = |at: usize| used.iter().map(|words| words[at]).sum::<u64>();
@@ -250,7 +253,7 @@ pub(crate) fn bucket_end(bucket: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use linux::xdp::{self, Loader, Object};
+    use linux::xdp::{self, Loader, Object, SharedWords};
     use machine::FaultKind;
     use proptest::prelude::*;
 
@@ -276,6 +279,8 @@ mod tests {
         let in_header = HEADER.lines().filter(|line| line.trim().starts_with("RESULT_")).count();
         assert_eq!(in_header, ours.len(), "traffic.h has words that are not mirrored");
         assert_eq!(word::HISTOGRAM + HISTOGRAM_BUCKETS, word::WORDS);
+        assert!(word::WORDS.is_multiple_of(PART) && HEADER.contains(&format!("QUEUES = {QUEUES},")));
+        assert!(include_str!("../../bpf/src/programs/traffic_receive.c").contains(&format!("PART = {PART} ")));
     }
 
     const EXPECTED: Expected =

@@ -25,7 +25,7 @@ use crate::control::{ControlBlock, Progress, State};
 use crate::hog::Hog;
 use crate::offcodes::{self, SenderProxy};
 use crate::profile::{BitsPerSecond, Profile};
-use crate::receiver::{Arrivals, Expected, Receiver};
+use crate::receiver::{Arrivals, Expected};
 use crate::report::{Body, CoreLoad, Cores, Report};
 use crate::schedule::Schedule;
 use crate::wire::Wire;
@@ -124,11 +124,12 @@ impl Session<'_> {
         if self.profile.duration.is_none() && self.profile.frames.is_none() {
             return refuse("it has no end", "give a duration or a count");
         }
-        if let (Wire::Here { .. }, Place::App { .. }) = (&self.wire, self.place) {
-            return refuse(
-                "the kernel keeps packets between two interfaces of one host off the link",
-                "make frames without sockets: --site core:N or xdp",
-            );
+        if let (Wire::Here { .. } | Wire::Away { .. }, Place::App { .. }) = (&self.wire, self.place) {
+            let cause = match self.wire {
+                Wire::Here { .. } => "the kernel keeps packets between two interfaces of one host off the link",
+                _ => "packets of sockets go where the kernel's routes lead, whichever interface is named",
+            };
+            return refuse(cause, "make frames without sockets: --site core:N or xdp");
         }
         if let Place::App { transmit, .. } = self.place
             && transmit != Transmit::SendTo
@@ -185,8 +186,7 @@ impl Session<'_> {
             }
             Place::Xdp { .. } => sites.push(Box::new(self.wire.near(|near| XdpSite::open(near, XdpMode::Native))??)),
         }
-        let far = self.wire.far(|far| XdpSite::open(far, self.receiver))??;
-        sites.push(Box::new(far.named(&self.wire.far_name())));
+        sites.push(self.wire.far(self.receiver)?);
         Ok((sites, beside, kept))
     }
 
@@ -221,6 +221,7 @@ impl Session<'_> {
     fn carry_out(&self, schedule: &Schedule, expected: Expected) -> Result<Sent> {
         let (package, block, mode) = self.sender()?;
         let (sites, _beside, kept) = self.sites()?;
+        let far = sites.last().map(|far| far.site().clone());
         let mut runtime =
             Runtime::new(Catalogue::linked(vec![package, offcodes::receiver()?]), sites, self.log.clone())?;
         let mut control = Control::open("traffic")?;
@@ -230,12 +231,11 @@ impl Session<'_> {
             sending = sending.with(xdp::CORE, core).with(xdp::SHIELD, shield).with(xdp::RUN_COUNTER, counter);
         }
         let receiving = Wanted { attributes: expected.attributes(), ..Wanted::new(offcodes::RECEIVER) };
-        let receiving = receiving.at(Site::Xdp(self.wire.far_name()));
+        let receiving = Wanted { pin: far, ..receiving };
         let created = runtime.create_offcodes(&[receiving, sending])?;
         let [receiving, sending] = created[..] else {
             return Err(Fault::new("traffic", "its two offcodes were not created", "report this as a defect"));
         };
-        let receiver = Receiver::over(runtime.shared(receiving, "RESULT")?, expected);
         let block = match block {
             Some(block) => block,
             None => ControlBlock::over(Arc::new(runtime.shared(sending, "CONTROL")?))?,
@@ -261,6 +261,14 @@ impl Session<'_> {
                 block.alive(clock::monotonic() + SILENCE);
             }
             let stopped = control.serve(&mut runtime);
+            // Frames would arrive that nobody takes out.
+            if runtime.find(offcodes::RECEIVER).is_none() && !stopped {
+                block.stop();
+                runtime.turn()?;
+                let sent = count::of(block.progress().sent, "frame");
+                let cause = format!("it was stopped, or its host is gone; the sender was ended after {sent}");
+                return Err(Fault::new("traffic receiver", cause, "look at the agent's log there, then run it again"));
+            }
             if stopped || linux::signal::interrupted() || Instant::now() > deadline {
                 block.stop();
                 runtime.turn()?;
@@ -291,7 +299,7 @@ impl Session<'_> {
         let shield = by.unwrap_or_else(|| format!("nothing: {}, the application's own", self.application));
         Ok(Sent {
             progress,
-            arrivals: receiver.read(),
+            arrivals: Arrivals::ask(&expected, |call| runtime.invoke(receiving, call))?,
             cores,
             body: Body { site: self.site().to_string(), proof, shield },
         })

@@ -13,7 +13,7 @@ use runtime::site::xdp::{self, XdpSite};
 use runtime::site::{Deployment, SiteDriver as _, Slot};
 use traffic::control::{Asked, ControlBlock, Entry, Pacing, Progress, State};
 use traffic::offcodes::{self, SenderProxy};
-use traffic::receiver::{Expected, Receiver};
+use traffic::receiver::{Arrivals, Expected};
 use traffic::socket_receiver::SocketReceiver;
 
 const PORT: u16 = 4321;
@@ -99,15 +99,20 @@ impl At {
 
 struct Receiving {
     at: At,
-    counted: Receiver,
+    expected: Expected,
+}
+
+impl Receiving {
+    fn read(&mut self) -> Arrivals {
+        Arrivals::ask(&self.expected, |call| self.at.call(call)).unwrap()
+    }
 }
 
 fn receiver(lab: &Lab, target: u64) -> Receiving {
     let expected = expected(target);
     let package = offcodes::receiver().unwrap();
     let at = At::new(lab, Host::B, package, &expected.attributes(), XdpMode::Native).unwrap();
-    let counted = Receiver::over(at.site.shared(at.slot, "RESULT").unwrap(), expected);
-    Receiving { at, counted }
+    Receiving { at, expected }
 }
 
 struct Sending {
@@ -140,9 +145,9 @@ fn sender(lab: &Lab) -> Sending {
 }
 
 /// Waits until `receiver` has counted so many, or nothing more comes.
-fn settle(Receiving { counted: receiver, .. }: &Receiving, frames: u64) {
+fn settle(receiver: &mut Receiving, frames: u64) {
     let until = Instant::now() + Duration::from_secs(10);
-    while receiver.received() < frames && Instant::now() < until {
+    while receiver.read().received < frames && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -155,8 +160,8 @@ fn at_full_rate_what_is_sent_arrives_or_is_counted_as_lost() {
     let sent = sender.run(&asked(&lab, rate, &[(60, 0), (128, 0), (1514, 0)], 30_000));
     assert_eq!((sent.state, sent.sent, sent.errors), (State::Finished, 30_000, 0));
     assert_eq!(sent.bytes, 10_000 * (60 + 128 + 1514));
-    settle(&receiver, 30_000);
-    let arrived = receiver.counted.read();
+    settle(&mut receiver, 30_000);
+    let arrived = receiver.read();
     // A ring that overflows drops; nothing else does.
     assert_eq!(
         arrived.received + arrived.lost + (29_999 - arrived.highest.unwrap()) + arrived.lowest,
@@ -177,15 +182,15 @@ fn at_full_rate_what_is_sent_arrives_or_is_counted_as_lost() {
 #[test]
 fn paced_frames_leave_in_the_order_and_number_asked_for_and_stop_stops() {
     let Some(lab) = lab() else { return };
-    let (receiver, mut sending) = (receiver(&lab, 50_000), sender(&lab));
+    let (mut receiver, mut sending) = (receiver(&lab, 50_000), sender(&lab));
     let paced = Pacing::Paced { late: Nanoseconds(1000) };
     // As many as the peer's ring holds: none is lost, however late the receiving side gets its core.
     let before = Instant::now();
     let sent = sending.run(&asked(&lab, paced, &[(60, 50_000), (200, 50_000)], 200));
     // Never faster than the table says.
     assert!(before.elapsed() >= Duration::from_micros(50 * 199));
-    settle(&receiver, 200);
-    let arrived = receiver.counted.read();
+    settle(&mut receiver, 200);
+    let arrived = receiver.read();
     assert_eq!((arrived.received, arrived.lost, arrived.bytes), (200, 0, 100 * 260), "{arrived:?}");
     assert!(sent.last.0 - sent.first.0 + sent.latest.0 >= 50_000 * 199);
     assert_eq!(arrived.gaps.unwrap().count, 199);

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use machine::{Fault, Result};
+use serde::{Deserialize, Serialize};
 
 use super::map::{Kind, Map};
 use super::object::Object;
@@ -11,7 +12,7 @@ use super::syscall::{self, Command};
 use super::typed::{Types, hexadecimal};
 
 /// Entries, by their keys; of arrays those that are not 0.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dump {
     pub entries: Vec<(String, String)>,
     /// There are more, which were not looked at.

@@ -34,7 +34,7 @@ pub use live::{LiveFrames, LiveRun};
 use machine::{Fault, FaultKind, Result, XdpMode};
 pub use map::{Kind, Map};
 pub use object::{Loader, Object};
-pub use outline::{MapOutline, Outline};
+pub use outline::{MapOutline, Outline, Reach};
 pub use program::{Program, ProgramKind, RunStatistics, Runs};
 pub use ring::RingReader;
 pub use shared::SharedWords;

@@ -1,8 +1,9 @@
 //! What an object holds, read without the kernel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use machine::Result;
+use aya_obj::generated::bpf_insn;
+use machine::{Bytes, Result};
 
 use super::map::{self, Kind};
 use super::object;
@@ -13,7 +14,17 @@ use super::program::ProgramKind;
 pub struct Outline {
     programs: BTreeMap<String, ProgramKind>,
     maps: BTreeMap<String, MapOutline>,
+    reaches: BTreeSet<Reach>,
     described: bool,
+}
+
+/// What a program reaches beyond the object that it is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// A helper of the kernel, by its number in `enum bpf_func_id`.
+    Helper(i32),
+    /// A function or a variable of the kernel, or a map by the number of a descriptor.
+    Foreign,
 }
 
 /// A map as its object defines it.
@@ -28,13 +39,20 @@ pub struct MapOutline {
 }
 
 impl MapOutline {
-    /// What it takes when it is full, without what the kernel has beside.
-    pub fn bytes(&self) -> u64 {
-        match self.kind {
-            Kind::Ring => self.entries.into(),
-            Kind::Array { .. } => u64::from(self.value_size).next_multiple_of(8) * u64::from(self.entries),
-            _ => (u64::from(self.key_size) + u64::from(self.value_size).next_multiple_of(8)) * u64::from(self.entries),
-        }
+    /// What the kernel takes for it on a machine of so many cores; `None` where that is not known of its kind.
+    pub fn memory(&self, cores: u64) -> Option<Bytes> {
+        /// Of an element of a hash, with its share of the table.
+        const ELEMENT: u64 = 80;
+        let [key, value] = [self.key_size, self.value_size].map(|size| u64::from(size).next_multiple_of(8));
+        let entry = match self.kind {
+            Kind::Array { .. } => value,
+            Kind::PerCoreArray => value * cores,
+            Kind::Hash => ELEMENT + key + value,
+            Kind::Sockets => 8,
+            Kind::Ring => 1,
+            Kind::Other => return None,
+        };
+        Some(Bytes(entry.saturating_mul(self.entries.into())))
     }
 }
 
@@ -52,7 +70,9 @@ impl Outline {
             value_size: definition.value_size(),
             entries: definition.max_entries(),
         };
+        let instructions = object.functions.values().flat_map(|function| &function.instructions);
         Ok(Outline {
+            reaches: instructions.filter_map(reach).collect(),
             described: object.btf.is_some() && object.btf_ext.is_some(),
             programs: object.programs.iter().map(program).collect(),
             maps: object.maps.iter().map(|(name, map)| (name.clone(), outlined(map))).collect(),
@@ -62,6 +82,11 @@ impl Outline {
     /// Whether it has debug information, without which its programs run only alone.
     pub fn is_described(&self) -> bool {
         self.described
+    }
+
+    /// What its programs reach beyond it.
+    pub fn reaches(&self) -> &BTreeSet<Reach> {
+        &self.reaches
     }
 
     pub fn program(&self, name: &str) -> Option<ProgramKind> {
@@ -80,5 +105,21 @@ impl Outline {
 
     pub fn map(&self, name: &str) -> Option<MapOutline> {
         self.maps.get(name).copied()
+    }
+}
+
+/// The object's own maps, variables and functions are filled in as it is loaded: until then an instruction that takes one
+/// names nothing.
+fn reach(instruction: &bpf_insn) -> Option<Reach> {
+    const CALL: u8 = 0x85;
+    const CALL_OF_REGISTER: u8 = 0x8d;
+    const ADDRESS: u8 = 0x18;
+    const OF_HELPER: u8 = 0;
+    const OF_PROGRAM: u8 = 1;
+    match (instruction.code, instruction.src_reg()) {
+        (CALL, OF_HELPER) => Some(Reach::Helper(instruction.imm)),
+        (CALL, OF_PROGRAM) | (ADDRESS, 0) => None,
+        (CALL | CALL_OF_REGISTER | ADDRESS, _) => Some(Reach::Foreign),
+        _ => None,
     }
 }

@@ -284,11 +284,15 @@ impl Costs {
     /// Core time of a short message between two sites, or within one, both ends together.
     pub fn crossing(&self, one: &Site, other: &Site) -> Cost {
         let beside = one.agent().zip(other.agent()).is_some_and(|((one, _), (other, _))| one == other);
+        let hook = one.kind() == SiteKind::Xdp || other.kind() == SiteKind::Xdp;
+        // Whatever an agent's site is, the network is between it and others.
+        let kind = |site: &Site| if site.agent().is_some() { SiteKind::Agent } else { site.kind() };
         self.get(&match () {
             () if one == other => Item::Call,
-            // Two cores of one agent share memory there.
+            // Sites of one agent reach each other there, two cores by memory.
+            () if beside && hook => Item::crossing(SiteKind::App, SiteKind::Xdp),
             () if beside => Item::crossing(SiteKind::App, SiteKind::Core),
-            () => Item::crossing(one.kind(), other.kind()),
+            () => Item::crossing(kind(one), kind(other)),
         })
     }
 

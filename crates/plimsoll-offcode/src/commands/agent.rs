@@ -5,18 +5,21 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use machine::{CoreId, Fault, Result, Site, count};
+use machine::{CoreId, Fault, Machine, Result, Site, Source, XdpMode, count};
 use offcode::Registry;
 use offcode::manifest::Digest;
 use runtime::agent::{Agent, DEFAULT_PORT, Limits, Options, keys, sparing};
+use runtime::grounds;
 use runtime::site::SiteDriver;
 use runtime::site::app::AppSite;
 use runtime::site::core::CoreSite;
 use runtime::site::residents::{Log, Residents};
+use runtime::site::xdp::XdpSite;
 
 use linux::output::print;
 
-/// Gives this host's cores to offcodes of authenticated clients elsewhere: the site agent:HOST.
+/// Gives this host's cores, and driver hooks that are named, to offcodes of authenticated clients elsewhere: the site
+/// agent:HOST.
 ///
 /// Control travels over TLS 1.3, and both sides show a certificate of your own authority, made with `plimsoll agent
 /// keys`. Channels travel over UDP, each packet encrypted under a key of the channel. The agent logs what it refuses on
@@ -36,6 +39,10 @@ pub struct Arguments {
     /// them they run in a thread that sleeps when idle
     #[arg(long, alias = "core", value_name = "CORE", value_delimiter = ',')]
     cores: Vec<u32>,
+    /// Driver hooks that clients may use, each as agent:HOST/xdp:IFACE: whoever has a certificate then decides about all
+    /// frames that arrive there, one client at a time. Mode native where none is said
+    #[arg(long, alias = "hook", value_name = "IFACE[:native|generic]", value_delimiter = ',', value_parser = hook)]
+    hooks: Vec<(String, XdpMode)>,
     /// Bound to change, as NAME=NUMBER; may be repeated
     #[arg(long, value_name = "NAME=NUMBER", value_parser = limit, long_help = limits())]
     limit: Vec<(String, u64)>,
@@ -73,6 +80,25 @@ fn address(text: &str) -> Result<SocketAddr> {
             format!("write it like 192.0.2.7, 192.0.2.7:{DEFAULT_PORT} or [::1]:{DEFAULT_PORT}"),
         )
     })
+}
+
+fn hook(text: &str) -> Result<(String, XdpMode)> {
+    let bad = |cause: &str| {
+        Err(Fault::new(
+            format!("hook '{text}'"),
+            cause,
+            "write IFACE, IFACE:native or IFACE:generic, such as eth1:generic",
+        ))
+    };
+    let (interface, mode) = match text.split_once(':') {
+        None | Some((_, "native")) => (text.trim_end_matches(":native"), XdpMode::Native),
+        Some((interface, "generic")) => (interface, XdpMode::Generic),
+        Some(_) => return bad("an agent offers hooks in the modes native and generic"),
+    };
+    if interface.is_empty() {
+        return bad("it names no interface");
+    }
+    Ok((interface.to_owned(), mode))
 }
 
 fn limit(text: &str) -> Result<(String, u64)> {
@@ -138,6 +164,17 @@ fn serve(arguments: &Arguments) -> Result<ExitCode> {
     if sites.is_empty() {
         sites.push(Box::new(AppSite::new(Residents::new(Site::App, origin, offcodes))));
     }
+    let machine = Machine::read(&Source::live())?;
+    for (n, (interface, mode)) in arguments.hooks.iter().enumerate() {
+        let subject = || format!("driver hook of {interface}");
+        if arguments.hooks[..n].iter().any(|(other, _)| other == interface) {
+            return Err(Fault::new(subject(), "it is named twice", "name each interface once"));
+        }
+        if let Some(why) = grounds::hook_closed(interface, *mode, &machine) {
+            return Err(Fault::new(subject(), why, "leave it out of --hooks, or change that"));
+        }
+        sites.push(Box::new(XdpSite::open(interface, *mode)?));
+    }
     linux::signal::watch()?;
     // So that one client does not use up the descriptors of all.
     linux::shortage::raise_descriptor_limit();
@@ -145,7 +182,10 @@ fn serve(arguments: &Arguments) -> Result<ExitCode> {
     let agent = Agent::bind(&options, built_in(), sites, move |line| log(line))?;
     let cores: Vec<String> = arguments.cores.iter().map(|core| CoreId(*core).to_string()).collect();
     let whereabouts = if cores.is_empty() { "in its own thread".into() } else { format!("on {}", cores.join(", ")) };
-    print(&format!("plimsoll agent: offcodes run {whereabouts}; listening on {}\n", agent.address()?))?;
+    let hooks: Vec<&str> = arguments.hooks.iter().map(|(interface, _)| interface.as_str()).collect();
+    let hooks =
+        if hooks.is_empty() { String::new() } else { format!(", and at the driver hook of {}", hooks.join(", ")) };
+    print(&format!("plimsoll agent: offcodes run {whereabouts}{hooks}; listening on {}\n", agent.address()?))?;
     let summary = agent.run(linux::signal::interrupted)?;
     let refused: Vec<String> = summary.refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let refused =

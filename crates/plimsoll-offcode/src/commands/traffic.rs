@@ -1,6 +1,7 @@
 //! `plimsoll traffic`: the traffic generator on every kind of site.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use linux::lab::{Host, Lab, Options};
 use linux::shield::Wanted;
 use machine::choice::Choice;
 use machine::topology::Topology;
-use machine::{CoreId, Fault, Nanoseconds, Result, Site, XdpMode};
+use machine::{CoreId, Fault, Nanoseconds, Result, Site, SiteKind, XdpMode};
+use runtime::site::agent::Connection;
 use runtime::site::residents::Log;
 use traffic::body::{Transmit, Waiting};
 use traffic::frame::{Flow, MacAddress};
@@ -27,8 +29,8 @@ use linux::output;
 const PORT: u16 = 9;
 
 /// Sends traffic from a site of your choice to a receiver that counts and times it in the kernel: in a lab of two
-/// network namespaces that is made for the run and removed after it, or between two interfaces of this host
-/// (--interface, --far, --destination).
+/// network namespaces that is made for the run and removed after it, or from an interface of this host to another one or
+/// to one of another host (--interface, --far, --destination).
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Site of the sender: app, core:N or xdp
@@ -99,15 +101,21 @@ pub struct Arguments {
     /// interface that bonds, bridges or VLANs send over, and one that has a program
     #[arg(long, value_name = "IFACE", requires = "far", requires = "destination", conflicts_with = "paper")]
     interface: Option<String>,
-    /// Count at this interface of this host, to which the link from --interface leads: agents have no driver hooks, so
-    /// that no other host can count
-    #[arg(long, value_name = "IFACE", requires = "interface")]
-    far: Option<String>,
+    /// Count at the interface to which the link from --interface leads: IFACE of this host, or agent:HOST/xdp:IFACE of
+    /// another, whose agent offers it (`plimsoll agent --hooks IFACE`)
+    #[arg(long, value_name = "IFACE", requires = "interface", value_parser = far)]
+    far: Option<Far>,
+    /// Where the agent of --far listens, as HOST:PORT [default: HOST of --far, at the agents' usual port]
+    #[arg(long, value_name = "ADDRESS", requires = "far")]
+    address: Option<String>,
+    /// Folder of the client's keys for that agent [default: the user's own]
+    #[arg(long, value_name = "FOLDER", requires = "far")]
+    keys: Option<PathBuf>,
     /// Ethernet address of --far, which the frames are sent to
     #[arg(long, value_name = "MAC", requires = "interface")]
     destination: Option<MacAddress>,
-    /// Names --interface or --far a second time, where it has the default route or carries a TCP connection of this
-    /// host, such as that of SSH
+    /// Names --interface or --far a second time, where it has the default route or carries a TCP connection of its
+    /// host, such as that of SSH or of the agent
     #[arg(long, value_name = "IFACE", requires = "interface")]
     really: Vec<String>,
     /// Most bits a second that the stream may take of the link on average [default: 10 % of the link's speed]
@@ -132,6 +140,24 @@ enum Where {
     App,
     Core(CoreId),
     Xdp,
+}
+
+/// Where frames are counted.
+#[derive(Debug, Clone)]
+enum Far {
+    Here(String),
+    /// At the driver hook of another host.
+    Away(Site),
+}
+
+fn far(text: &str) -> Result<Far> {
+    if !text.starts_with("agent:") {
+        return Ok(Far::Here(text.to_owned()));
+    }
+    match text.parse::<Site>() {
+        Ok(site) if site.kind() == SiteKind::Xdp => Ok(Far::Away(site)),
+        _ => Err(Fault::new(format!("interface '{text}'"), "it names no driver hook", "write agent:HOST/xdp:IFACE")),
+    }
 }
 
 impl FromStr for Where {
@@ -185,6 +211,16 @@ enum Mode {
     Hardware,
 }
 
+impl Mode {
+    fn mode(self) -> XdpMode {
+        match self {
+            Mode::Native => XdpMode::Native,
+            Mode::Generic => XdpMode::Generic,
+            Mode::Hardware => XdpMode::Hardware,
+        }
+    }
+}
+
 /// `34us`, `1.5ms`, `2s`, `900ns`.
 fn time(text: &str) -> Result<Nanoseconds> {
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
@@ -226,12 +262,24 @@ impl Arguments {
         Ok((application, device.or_else(nearest).unwrap_or(application)))
     }
 
-    fn here(&self) -> Result<Option<Here>> {
+    fn named(&self) -> Result<Option<Named>> {
         let (Some(near), Some(far), Some(destination)) = (&self.interface, &self.far, self.destination) else {
             return Ok(None);
         };
         let stated = Stated { destination, really: self.really.clone(), most: self.max_rate };
-        Ok(Some(Here { near: End::live(near)?, far: End::live(far)?, stated }))
+        let (far, wire) = match far {
+            Far::Here(far) => (End::live(far)?, Wire::Here { near: near.clone(), far: far.clone() }),
+            Far::Away(hook) => {
+                let (host, interface) =
+                    (hook.agent().map_or("", |(host, _)| host), hook.interface().unwrap_or_default());
+                let address = self.address.as_deref().unwrap_or(host);
+                let agent = Connection::open(host, address, self.keys.as_deref())?;
+                // The far end as its own host sees it.
+                let far = End::of(&hook.to_string(), agent.hook(interface, self.receiver.mode())?.interface_usage()?);
+                (far, Wire::Away { near: near.clone(), agent, interface: interface.to_owned() })
+            }
+        };
+        Ok(Some(Named { near: End::live(near)?, far, wire, stated }))
     }
 
     fn place(&self, device: CoreId) -> Place {
@@ -254,10 +302,11 @@ impl Arguments {
     }
 }
 
-/// Two interfaces of this host, and what is stated of the stream between them.
-struct Here {
+/// Two interfaces that were named, and what is stated of the stream between them.
+struct Named {
     near: End,
     far: End,
+    wire: Wire,
     stated: Stated,
 }
 
@@ -267,11 +316,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let (application, device) = arguments.cores()?;
     let timing = arguments.timing()?;
     let log: Log = Arc::new(|line| eprintln!("plimsoll traffic: {line}"));
-    let here = arguments.here()?;
-    let (wire, flow) = match &here {
-        Some(Here { near, far, stated }) => {
-            let wire = Wire::Here { near: near.name.clone(), far: far.name.clone() };
-            (wire, flow_here(near, stated.destination, arguments.ipv6)?)
+    let named = arguments.named()?;
+    let (wire, flow) = match &named {
+        Some(Named { near, wire, stated, .. }) => {
+            (wire.clone(), flow_between(near, stated.destination, arguments.ipv6)?)
         }
         None => {
             let options = Options { threaded_napi: arguments.threaded_napi, ..Options::default() };
@@ -294,18 +342,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     profile.batch = arguments.batch;
     profile.link = arguments.link;
     profile.seed = arguments.seed;
-    if let Some(Here { near, far, stated }) = &here {
+    if let Some(Named { near, far, stated, .. }) = &named {
         guard::admit(near, far, stated, &mut profile)?;
     }
-    let receiver = match arguments.receiver {
-        Mode::Native => XdpMode::Native,
-        Mode::Generic => XdpMode::Generic,
-        Mode::Hardware => XdpMode::Hardware,
-    };
+    let receiver = arguments.receiver.mode();
     let hog = arguments.hog.map(|core| affinity::check(CoreId(core)).map(|()| CoreId(core))).transpose()?;
     let hogs = hog.map(|core| (core, usize::from(arguments.hogs)));
     let place = arguments.place(device);
-    let guarded = here.is_some();
+    let guarded = named.is_some();
     let session = Session { wire, profile: &profile, place, application, hogs, receiver, guarded, log };
     let report = session.run()?;
     output::print(&if arguments.json { report.json() + "\n" } else { report.text() })?;
@@ -339,9 +383,9 @@ fn flow(lab: &Lab, ipv6: bool) -> Result<Flow> {
     })
 }
 
-/// From one interface of this host to another, with addresses that are set aside for measurements (RFC 2544, RFC 5180),
+/// From an interface of this host, with addresses that are set aside for measurements (RFC 2544, RFC 5180),
 /// so that no host takes the packets for its own.
-fn flow_here(near: &End, destination_mac: MacAddress, ipv6: bool) -> Result<Flow> {
+fn flow_between(near: &End, destination_mac: MacAddress, ipv6: bool) -> Result<Flow> {
     let source_mac = near.address.ok_or_else(|| {
         Fault::new(format!("interface {}", near.name), "it has no Ethernet address", "name an Ethernet interface")
     })?;

@@ -146,7 +146,7 @@ mod tests {
     use crate::agent::journal::Journal;
     use crate::agent::limits::Budgets;
     use crate::agent::wire::Outbox;
-    use crate::site::Deployment;
+    use crate::site::{Client, Deployment};
 
     /// How many compilations may end.
     static ALLOWED: (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
@@ -190,6 +190,7 @@ mod tests {
             task: Task::Deploy(0, Box::new(deployment), Vec::new()),
             outbox: Arc::new(Outbox::new(1 << 20).unwrap()),
             budgets: Arc::new(Budgets::of_all(&Limits::default())),
+            client: Client::new(session, None),
             waiting: Vec::new(),
         }
     }

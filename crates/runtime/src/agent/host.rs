@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
-use machine::{Fault, FaultKind, Nanoseconds, Result, Site};
+use machine::{Fault, FaultKind, Nanoseconds, Result, Site, SiteKind};
 use offcode::{Activity, Channel, Specification, State};
 
 use super::journal::Reason;
@@ -15,7 +15,9 @@ use super::limits::{Budgets, Shares};
 use super::protocol::{Answer, Frame};
 use super::session::Common;
 use super::wire::Outbox;
-use crate::site::{Deployment, SiteDriver, Slot};
+use crate::site::evidence::Counter;
+use crate::site::{Client, Deployment, SiteDriver, Slot};
+use crate::switchboard::Switchboard;
 
 /// Turns without work after which the thread of an `app` site sleeps between turns.
 const IDLE_TURNS: u32 = 4096;
@@ -49,6 +51,7 @@ pub(crate) enum Task {
     },
     Remove,
     Evidence,
+    Map(String),
     Suspend,
     Restore(State),
     Resume,
@@ -67,6 +70,8 @@ pub(crate) struct Job {
     pub outbox: Arc<Outbox>,
     /// What the client may use.
     pub budgets: Arc<Budgets>,
+    /// Who pays for what is deployed.
+    pub client: Client,
     /// What the request takes while it waits.
     pub waiting: Shares,
 }
@@ -86,20 +91,11 @@ impl Job {
 
 pub(crate) enum Order {
     Do(Job),
-    /// A client is gone; the sender gets what it leaves.
+    /// A client is gone; the sender gets the number of offcodes that were removed.
     Clear {
         session: u64,
-        removed: Sender<Left>,
+        removed: Sender<usize>,
     },
-}
-
-/// What a client leaves when it goes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Left {
-    /// Offcodes that were removed.
-    pub offcodes: usize,
-    /// What all its offcodes took since it came, by what was timed of them.
-    pub core_time: Nanoseconds,
 }
 
 pub(crate) struct Host {
@@ -107,8 +103,8 @@ pub(crate) struct Host {
     /// Whose offcode has which number, and where it is.
     owners: BTreeMap<u32, Owner>,
     next: u32,
-    /// Core time that removed offcodes took, by client.
-    spent: BTreeMap<u64, u64>,
+    /// Hands on what comes from driver hooks, where there are any: programs in the kernel hold no ends of channels.
+    switchboard: Option<Switchboard>,
     common: Arc<Common>,
 }
 
@@ -117,11 +113,17 @@ struct Owner {
     site: usize,
     slot: Slot,
     shares: Shares,
+    client: Client,
+    /// The site counts what it takes as the client's.
+    charged: bool,
 }
 
 impl Host {
-    pub fn new(sites: Vec<Box<dyn SiteDriver>>, common: Arc<Common>) -> Host {
-        Host { sites, owners: BTreeMap::new(), next: 0, spent: BTreeMap::new(), common }
+    pub fn new(sites: Vec<Box<dyn SiteDriver>>, common: Arc<Common>) -> Result<Host> {
+        let hooks = sites.iter().any(|site| !site.site().kind().maps_memory());
+        let said = common.clone();
+        let switchboard = hooks.then(|| Switchboard::start(Arc::new(move |line| said.journal.say(line))));
+        Ok(Host { sites, owners: BTreeMap::new(), next: 0, switchboard: switchboard.transpose()?, common })
     }
 
     /// Carries out orders until every sender of them is gone.
@@ -170,7 +172,7 @@ impl Host {
         match order {
             Order::Do(mut job) => {
                 let task = std::mem::replace(&mut job.task, Task::Done);
-                let outcome = self.perform(job.session, job.slot, task);
+                let outcome = self.perform((job.session, &job.client), job.slot, task);
                 job.answer(outcome, &self.common);
             }
             Order::Clear { session, removed } => {
@@ -179,8 +181,7 @@ impl Host {
                 for slot in &theirs {
                     self.remove(*slot);
                 }
-                let core_time = Nanoseconds(self.spent.remove(&session).unwrap_or(0));
-                let _ = removed.send(Left { offcodes: theirs.len(), core_time });
+                let _ = removed.send(theirs.len());
             }
         }
     }
@@ -193,12 +194,12 @@ impl Host {
         }
     }
 
-    /// Adds what an offcode took to the account of its client, before it goes.
+    /// Adds what an offcode took to what its client has taken, before it goes, where its site has not.
     fn account(&mut self, number: u32) {
-        let Some(owner) = self.owners.get(&number) else { return };
+        let Some(owner) = self.owners.get(&number).filter(|owner| !owner.charged) else { return };
         let evidence = self.sites[owner.site].evidence(owner.slot).ok();
         if let Some((timed, uses)) = evidence.and_then(|evidence| Some((evidence.timed?, evidence.uses))) {
-            *self.spent.entry(owner.session).or_default() += (timed.each() * uses as f64) as u64;
+            owner.client.took(Nanoseconds((timed.each() * uses as f64) as u64));
         }
     }
 
@@ -209,9 +210,11 @@ impl Host {
         owner.map(|owner| (owner.site, owner.slot)).ok_or_else(none)
     }
 
-    fn perform(&mut self, session: u64, number: u32, task: Task) -> Result<Answer> {
+    fn perform(&mut self, (session, client): (u64, &Client), number: u32, task: Task) -> Result<Answer> {
         let task = match task {
-            Task::Deploy(site, deployment, shares) => return self.deploy(session, site as usize, *deployment, shares),
+            Task::Deploy(site, deployment, shares) => {
+                return self.deploy((session, client), site as usize, *deployment, shares);
+            }
             Task::Remove if self.owned(session, number).is_err() => return Ok(Answer::Done),
             Task::Done => return Ok(Answer::Done),
             Task::Remove => {
@@ -226,14 +229,25 @@ impl Host {
             Task::Initialize => site.initialize(slot).map(|()| Answer::Done)?,
             Task::Start => site.start(slot).map(|()| Answer::Done)?,
             Task::Connect { name, end, port } => {
-                site.adopt(slot, &name, end)?;
+                self.give((at, slot), &name, end)?;
                 Answer::Connected { port }
             }
             Task::Join { name, to, their_name, specification, shares } => {
                 let (there, their_slot) = self.owned(session, to)?;
-                let (near, far) = ports::channel::unicast(&specification)?;
-                self.sites[at].adopt(slot, &name, Box::new(near))?;
-                self.sites[there].adopt(their_slot, &their_name, Box::new(far))?;
+                let (mut one, mut other) = ((at, slot, name), (there, their_slot, their_name));
+                if !self.maps_memory(at) {
+                    std::mem::swap(&mut one, &mut other);
+                }
+                // What a driver hook's site makes is held by the other one.
+                let end = match self.maps_memory(other.0) {
+                    true => {
+                        let (near, far) = ports::channel::unicast(&specification)?;
+                        self.sites[other.0].adopt(other.1, &other.2, Box::new(far))?;
+                        Box::new(near)
+                    }
+                    false => self.sites[other.0].connect(other.1, &other.2, specification)?,
+                };
+                self.give((one.0, one.1), &one.2, end)?;
                 self.owners.entry(number).and_modify(|owner| owner.shares.extend(shares));
                 Answer::Done
             }
@@ -242,7 +256,13 @@ impl Host {
                 self.owners.remove(&number);
                 site.remove(slot).map(|()| Answer::Done)?
             }
-            Task::Evidence => Answer::Evidence(site.evidence(slot)?),
+            Task::Evidence => {
+                let mut evidence = site.evidence(slot)?;
+                let name = "ns of core time of all offcodes of this client at the agent".to_owned();
+                evidence.counters.push(Counter { name, value: client.taken().0 });
+                Answer::Evidence(evidence)
+            }
+            Task::Map(name) => Answer::Map(site.map(slot, &name)?),
             Task::Suspend => Answer::State(site.suspend(slot)?.encode()?),
             Task::Restore(state) => site.restore(slot, &state).map(|()| Answer::Done)?,
             Task::Resume => site.resume(slot).map(|()| Answer::Done)?,
@@ -251,16 +271,47 @@ impl Host {
         })
     }
 
-    fn deploy(&mut self, session: u64, site: usize, deployment: Deployment, shares: Shares) -> Result<Answer> {
-        let there = self.sites.len();
+    fn maps_memory(&self, site: usize) -> bool {
+        self.sites[site].site().kind().maps_memory()
+    }
+
+    /// Gives an offcode its end of a channel; one at a driver hook has it behind maps.
+    fn give(&mut self, (site, slot): (usize, Slot), name: &str, end: Box<dyn Channel>) -> Result<()> {
+        match &self.switchboard {
+            Some(switchboard) if !self.maps_memory(site) => {
+                let near = self.sites[site].connect(slot, name, *end.specification())?;
+                switchboard.relay(end, near);
+                Ok(())
+            }
+            _ => self.sites[site].adopt(slot, name, end).map(drop),
+        }
+    }
+
+    fn deploy(
+        &mut self,
+        (session, client): (u64, &Client),
+        site: usize,
+        deployment: Deployment,
+        shares: Shares,
+    ) -> Result<Answer> {
+        let (there, subject) = (self.sites.len(), format!("offcode {}", deployment.name));
+        let others = self.owners.values().any(|owner| owner.site == site && owner.session != session);
         let at = self.sites.get_mut(site).ok_or_else(|| {
             let cause = format!("the agent has {there} sites, and this would be number {site}");
-            Fault::new(format!("offcode {}", deployment.name), cause, "ask what it offers")
+            Fault::new(&*subject, cause, "ask what it offers")
         })?;
+        if others && at.site().kind() == SiteKind::Xdp {
+            // What the programs of one let through would be what those of the other see.
+            let cause =
+                format!("another client has offcodes at {}, and a driver hook is one client's at a time", at.site());
+            let next = "wait until it has ended, or name the hook of another interface";
+            return Err(Fault::new(subject, cause, next).of_kind(FaultKind::Limit));
+        }
         let slot = at.deploy(deployment)?;
+        let charged = at.charge(slot, client).inspect_err(|_| drop(at.remove(slot)))?;
         let number = self.next;
         self.next += 1;
-        self.owners.insert(number, Owner { session, site, slot, shares });
+        self.owners.insert(number, Owner { session, site, slot, shares, client: client.clone(), charged });
         Ok(Answer::Deployed { slot: number })
     }
 }

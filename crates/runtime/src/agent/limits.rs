@@ -35,6 +35,12 @@ pub struct Limits {
     pub sandboxes: Bytes,
     /// Most memory and machine code of one client's sandboxed bodies.
     pub sandboxes_per_client: Bytes,
+    /// Memory of the maps of all clients' bodies at driver hooks.
+    pub maps: Bytes,
+    /// Most memory of the maps of one client's bodies.
+    pub maps_per_client: Bytes,
+    /// Percent of each core that one client's offcodes may take there together; `None`: all of it.
+    pub cpu_per_client: Option<u32>,
     /// Channels of one client at once.
     pub channels: usize,
     /// Most channels of all clients.
@@ -70,6 +76,9 @@ impl Default for Limits {
             offcodes_per_client: AGENT_OFFCODES.each.count(),
             sandboxes: AGENT_SANDBOXES.total.bytes(),
             sandboxes_per_client: AGENT_SANDBOXES.each.bytes(),
+            maps: AGENT_MAPS.total.bytes(),
+            maps_per_client: AGENT_MAPS.each.bytes(),
+            cpu_per_client: None,
             channels: AGENT_CHANNELS.each.count(),
             channels_total: AGENT_CHANNELS.total.count(),
             buffers: AGENT_BUFFERS.each.bytes(),
@@ -101,6 +110,9 @@ impl Limits {
         ("offcodes-per-client", "offcodes of one client at once"),
         ("sandboxes", "bytes of memory and machine code of all sandboxed bodies"),
         ("sandboxes-per-client", "bytes of memory and machine code of one client's sandboxed bodies"),
+        ("maps", "bytes of the maps of all bodies at driver hooks"),
+        ("maps-per-client", "bytes of the maps of one client's bodies at driver hooks"),
+        ("cpu-per-client", "percent of each core that one client's offcodes may take there; without it all"),
         ("channels", "channels of one client"),
         ("channels-total", "channels of all clients"),
         ("buffers", "bytes of one channel's buffers"),
@@ -135,6 +147,13 @@ impl Limits {
             "offcodes-per-client" => self.offcodes_per_client = count,
             "sandboxes" => self.sandboxes = Bytes(value),
             "sandboxes-per-client" => self.sandboxes_per_client = Bytes(value),
+            "maps" => self.maps = Bytes(value),
+            "maps-per-client" => self.maps_per_client = Bytes(value),
+            "cpu-per-client" if value > 100 => {
+                let cause = "it is percent of a core, of which there are 100";
+                return Err(Fault::new(subject(), cause, "give 1 to 100, or leave it out"));
+            }
+            "cpu-per-client" => self.cpu_per_client = Some(value as u32),
             "channels" => self.channels = count,
             "channels-total" => self.channels_total = count,
             "buffers" => self.buffers = Bytes(value),
@@ -160,6 +179,7 @@ pub(crate) type Shares = Vec<Share>;
 pub(crate) struct Budgets {
     offcodes: Arc<Budget>,
     sandboxes: Arc<Budget>,
+    maps: Arc<Budget>,
     channels: Arc<Budget>,
     channel_memory: Arc<Budget>,
     requests: Arc<Budget>,
@@ -172,6 +192,7 @@ impl Budgets {
         Budgets {
             offcodes: Budget::new(limits.offcodes as u64),
             sandboxes: Budget::new(limits.sandboxes.0),
+            maps: Budget::new(limits.maps.0),
             channels: Budget::new(limits.channels_total as u64),
             channel_memory: Budget::new(limits.channel_memory.0),
             requests: Budget::new(u64::MAX),
@@ -183,6 +204,7 @@ impl Budgets {
         Budgets {
             offcodes: self.offcodes.part(limits.offcodes_per_client as u64),
             sandboxes: self.sandboxes.part(limits.sandboxes_per_client.0),
+            maps: self.maps.part(limits.maps_per_client.0),
             channels: self.channels.part(limits.channels as u64),
             channel_memory: self.channel_memory.part(limits.channel_memory_per_client.0),
             requests: self.requests.part(limits.requests as u64),
@@ -212,6 +234,20 @@ impl Budgets {
             };
             let cause = format!("{size} more are beyond what {whose} sandboxed bodies may take");
             limit(cause, &format!("remove some, or start the agent with a larger --limit {name}=BYTES"))
+        })
+    }
+
+    pub fn maps(&self, size: Bytes) -> Result<Share> {
+        self.maps.draw(size.0).map_err(|exhausted| {
+            let (whose, name) = match exhausted {
+                Exhausted::Own => ("the client's", "maps-per-client"),
+                Exhausted::Whole => ("all clients'", "maps"),
+            };
+            let cause = format!("{size} more are beyond what maps of {whose} bodies at driver hooks may take");
+            limit(
+                cause,
+                &format!("make the object's maps smaller, or start the agent with a larger --limit {name}=BYTES"),
+            )
         })
     }
 
@@ -265,10 +301,11 @@ mod tests {
     fn every_name_sets_something() {
         for (name, _) in Limits::NAMES {
             let mut limits = Limits::default();
-            limits.set(name, 12_345).unwrap();
+            limits.set(name, if *name == "cpu-per-client" { 25 } else { 12_345 }).unwrap();
             assert_ne!(limits, Limits::default(), "{name}");
         }
         assert!(Limits::default().set("nonsense", 1).unwrap_err().to_string().contains("clients-per-address"));
+        assert!(Limits::default().set("cpu-per-client", 101).is_err());
         assert!(Limits::default().set("frame", 1).is_err());
         assert!(Limits::default().set("clients", 0).is_err());
     }

@@ -7,7 +7,8 @@
 //! - Specialized channels travel over UDP by the message engine. Each has two keys of its own, agreed over TLS, by
 //!   which every packet is encrypted and authenticated (AES-256-GCM); what was not made with the key is dropped
 //!   and counted. An observer still sees addresses, sizes and times, and one who can drop packets can stop a channel.
-//! - An authenticated client is trusted with the agent's processor time and with what its native bodies can do. A wasm
+//! - An authenticated client is trusted with the agent's processor time, up to [`Limits::cpu_per_client`], with what its
+//!   native bodies can do, and with all frames of the driver hooks that the agent was given. A wasm
 //!   body is bounded in memory and time, and compiled beside the site's thread, one client's after another's; what a
 //!   client asks for is bounded by [`Limits`], alone and together with all others.
 //!
@@ -40,7 +41,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use machine::{Fault, Machine, Result, Source};
+use machine::{Fault, Machine, Nanoseconds, Result, Source};
 use offcode::Registry;
 use rustls::ServerConfig;
 
@@ -87,8 +88,7 @@ pub struct Summary {
 }
 
 /// Listens and serves until `stop` says so: for programs that link bodies of their own. `sites` run the bodies; the first
-/// is `agent:HOST`. `log`
-/// gets a line for each client, and one for each that was refused.
+/// is `agent:HOST`, and no driver hook. `log` gets a line for each client, and one for each that was refused.
 pub fn serve(
     options: &Options,
     registry: Registry,
@@ -134,7 +134,7 @@ impl Agent {
         // Its sites are threads of one host, which prepare code alike.
         let prepare = sites.first().map_or(Ok as Preparation, |site| site.preparation());
         let compiler = Arc::new(Compiler::start(prepare, common.clone(), orders.clone())?);
-        let host = Host::new(sites, common.clone());
+        let host = Host::new(sites, common.clone())?;
         let failed = |e| Fault::because("thread of the agent's site", e, "raise the limit on processes (ulimit -u)");
         let host = thread::Builder::new().name("agent site".into()).spawn(move || host.run(&obeyed)).map_err(failed)?;
         let mut gate = Gate::new(listener, config, common.clone());
@@ -163,7 +163,7 @@ fn survey(limits: &Limits, registry: &Registry, sites: &[Box<dyn SiteDriver>]) -
         architecture: std::env::consts::ARCH.to_owned(),
         cores: machine.topology.cpus.len() as u32,
         interfaces: machine.interfaces.into_iter().map(|interface| interface.name).collect(),
-        sites: sites.iter().map(|site| site.site().to_string()).collect(),
+        sites: sites.iter().map(|site| protocol::listed(site.site(), site.ground().mode)).collect(),
         services: sites.iter().map(|site| site.ground().environment).collect(),
         offcodes: limits.offcodes_per_client as u64,
         memory: limits.sandboxes_per_client,
@@ -172,6 +172,9 @@ fn survey(limits: &Limits, registry: &Registry, sites: &[Box<dyn SiteDriver>]) -
             linked: registry.manifests()?.iter().map(|manifest| manifest.package.guid).collect(),
             libraries: limits.native.clone(),
         },
+        maps: limits.maps_per_client,
+        cpu_share: limits.cpu_per_client,
+        core_time: Nanoseconds(0),
     })
 }
 

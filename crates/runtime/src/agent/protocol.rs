@@ -14,7 +14,9 @@
 //!
 //! `Hello`, `Welcome` and `Refused` keep their numbers and shapes in every version.
 
-use machine::{Bytes, Fault};
+use linux::interface_usage::InterfaceUsage;
+use linux::xdp::{Dump, word};
+use machine::{Bytes, Fault, Nanoseconds, Site, XdpMode};
 use offcode::manifest::Digest;
 use offcode::{Guid, Manifest, Service, Specification};
 use serde::{Deserialize, Serialize};
@@ -130,6 +132,16 @@ pub(crate) enum Request<'a> {
     },
     /// What the agent offers.
     Survey,
+    /// What a map of an offcode's object holds, for people.
+    Map {
+        slot: u32,
+        name: String,
+    },
+    /// What the interface of a driver hook is to the agent's host now.
+    InterfaceUsage {
+        /// As the survey numbers the agent's sites.
+        site: u32,
+    },
     /// Joins two offcodes of this client by a channel in the agent's memory.
     Join {
         ends: [(u32, String); 2],
@@ -155,8 +167,8 @@ pub struct Survey {
     pub cores: u32,
     /// Of the host.
     pub interfaces: Vec<String>,
-    /// What runs offcodes, by number: `core:3`, or `app` for a thread of the agent that sleeps when idle. The first is
-    /// `agent:HOST`.
+    /// What runs offcodes, by number: `core:3`, `app` for a thread of the agent that sleeps when idle, and driver hooks
+    /// with their modes, such as `xdp:eth0:native`. The first is `agent:HOST`.
     pub sites: Vec<String>,
     /// Of each site, in the same order.
     pub services: Vec<Vec<Service>>,
@@ -166,6 +178,42 @@ pub struct Survey {
     /// Buffers of one channel, count times size.
     pub buffers: Bytes,
     pub native: NativeBodies,
+    /// Memory of the maps of its bodies at driver hooks, together.
+    pub maps: Bytes,
+    /// Percent of each core that the client's offcodes may take there together; `None`: all of it.
+    pub cpu_share: Option<u32>,
+    /// Core time that they have taken since it came.
+    pub core_time: Nanoseconds,
+}
+
+/// How a survey lists a site.
+pub(crate) fn listed(site: &Site, mode: Option<XdpMode>) -> String {
+    mode.map_or_else(|| site.to_string(), |mode| format!("{site}:{}", word(mode)))
+}
+
+impl Survey {
+    /// The number of the agent's site that is named so, such as `core:3` or `xdp:eth0`; without a name of its first.
+    ///
+    /// # Errors
+    /// What it offers in its place, and how it is started to offer this.
+    pub fn number(&self, part: Option<&str>, mode: Option<XdpMode>) -> Result<usize, Fault> {
+        let Some(part) = part else { return Ok(0) };
+        let mode = part.starts_with("xdp:").then_some(mode.unwrap_or(XdpMode::Native));
+        let wanted = mode.map_or_else(|| part.to_owned(), |mode| format!("{part}:{}", word(mode)));
+        self.sites.iter().position(|offered| *offered == wanted).ok_or_else(|| {
+            let option = match part.split_once(':') {
+                Some(("xdp", _)) => format!("--hooks {}", wanted.trim_start_matches("xdp:")),
+                _ => format!("--cores {}", part.trim_start_matches("core:")),
+            };
+            let cause = format!("the agent offers {}", self.sites.join(", "));
+            Fault::new(part, cause, format!("choose one of these, or start the agent with {option}"))
+        })
+    }
+
+    /// Its sites that are no driver hooks: these have to be asked for by name.
+    pub fn cores(&self) -> impl Iterator<Item = &str> {
+        self.sites.iter().map(String::as_str).filter(|site| !site.starts_with("xdp:"))
+    }
 }
 
 /// How the agent finds the code.
@@ -174,6 +222,8 @@ pub(crate) enum Body {
     /// Linked into the agent under the package's GUID, else the manifest's library for the agent's machine.
     Native,
     Wasm(Hash),
+    /// For a driver hook.
+    Bpf(Hash),
 }
 
 /// What carries a channel.
@@ -206,6 +256,8 @@ pub(crate) enum Answer {
     State(Vec<u8>),
     Ends(Vec<EndAt>),
     Survey(Survey),
+    Map(Dump),
+    InterfaceUsage(InterfaceUsage),
 }
 
 /// A [`Fault`] on its way.

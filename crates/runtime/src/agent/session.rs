@@ -6,7 +6,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
+use linux::interface_usage::InterfaceUsage;
 use machine::bounds::{AGENT_ENTRIES, AGENT_STATE};
+use machine::budget::Share;
 use machine::{Bytes, Fault, FaultKind, Result, SiteKind};
 use offcode::{Attributes, Channel, Constructor, Manifest, Registry, Specification, State};
 
@@ -20,8 +22,8 @@ use super::limits::{Budgets, limit};
 use super::out_of_band::{self, Channels};
 use super::protocol::{Answer, Body, Frame, Hash, Request, Survey, VERSION, Way};
 use super::wire::{Handler, Outbox, Wire};
-use crate::possible;
-use crate::site::{Code, Deployment, Libraries, Names, library};
+use crate::possible::{self, Hook};
+use crate::site::{Client, Code, Deployment, Libraries, Names, library};
 
 /// What all sessions of an agent share.
 pub(crate) struct Common {
@@ -42,6 +44,7 @@ pub(crate) struct Session {
     compiler: Arc<Compiler>,
     outbox: Arc<Outbox>,
     budgets: Arc<Budgets>,
+    client: Client,
     channels: Channels,
     /// Words that the client's offcodes share.
     names: Names,
@@ -71,6 +74,7 @@ impl Session {
         outbox: Arc<Outbox>,
     ) -> Session {
         let budgets = Arc::new(common.budgets.of_client(&common.limits));
+        let client = Client::new(number, common.limits.cpu_per_client);
         Session {
             number,
             from,
@@ -80,6 +84,7 @@ impl Session {
             compiler,
             outbox,
             budgets,
+            client,
             channels: Channels::default(),
             names: Names::default(),
             engine_channels: Vec::new(),
@@ -105,15 +110,15 @@ impl Session {
         let (removed, count) = channel();
         // Without a host thread there is nothing left to remove.
         let _ = self.orders.send(Order::Clear { session: self.number, removed });
-        let left = count.recv().unwrap_or_default();
-        let mut removed = match left.offcodes {
+        let mut removed = match count.recv().unwrap_or_default() {
             0 => "no offcode was left".to_owned(),
             1 => "its offcode was stopped and removed".to_owned(),
             n => format!("its {n} offcodes were stopped and removed"),
         };
-        if left.core_time.0 > 0 {
-            let share = left.core_time.0 as f64 / begun.elapsed().as_nanos().max(1) as f64;
-            removed += &format!("; in all its offcodes took {}, {:.2} % of a core", left.core_time, share * 100.0);
+        let taken = self.client.taken();
+        if taken.0 > 0 {
+            let share = taken.0 as f64 / begun.elapsed().as_nanos().max(1) as f64;
+            removed += &format!("; in all its offcodes took {taken}, {:.2} % of a core", share * 100.0);
         }
         if let super::wire::Ended::Broken(reason, why) = &ended {
             common.journal.refused(self.from, *reason, why);
@@ -128,7 +133,8 @@ impl Session {
             Ok((waiting, Outcome::Task(slot, task))) => {
                 let (session, from, outbox) = (self.number, self.from, self.outbox.clone());
                 let compiled = matches!(&task, Task::Deploy(_, deployment, _) if matches!(deployment.code, Code::Wasm(_) | Code::Library(_)));
-                let job = Job { session, from, id, slot, task, outbox, budgets, waiting };
+                let client = self.client.clone();
+                let job = Job { session, from, id, slot, task, outbox, budgets, client, waiting };
                 if compiled {
                     self.compiler.put(job);
                 } else if self.orders.send(Order::Do(job)).is_err() {
@@ -148,7 +154,11 @@ impl Session {
 
     fn consider(&mut self, request: Request<'_>) -> Result<Outcome> {
         Ok(match request {
-            Request::Survey => Outcome::Answer(Answer::Survey(self.common.survey.clone())),
+            Request::Survey => {
+                let core_time = self.client.taken();
+                Outcome::Answer(Answer::Survey(Survey { core_time, ..self.common.survey.clone() }))
+            }
+            Request::InterfaceUsage { site } => Outcome::Answer(Answer::InterfaceUsage(self.interface_usage(site)?)),
             Request::Deploy { site, name, manifest, body, attributes } => {
                 check_entries(&manifest, attributes.len())?;
                 let manifest = Arc::new(*manifest);
@@ -160,9 +170,13 @@ impl Session {
                 for (name, value) in &attributes {
                     checked.set(name, value)?;
                 }
-                let memory = self.names.granted(&manifest, SiteKind::Agent);
+                let kind = if matches!(code, Code::Bpf(_)) { SiteKind::Xdp } else { SiteKind::Agent };
+                let memory = self.names.granted(&manifest, kind);
                 let deployment = Deployment { name, manifest, code, attributes: checked, memory };
-                let shares = vec![self.budgets.offcode()?];
+                let mut shares = vec![self.budgets.offcode()?];
+                if let Code::Bpf(object) = &deployment.code {
+                    shares.push(self.guest(&deployment, object)?);
+                }
                 Outcome::Task(0, Task::Deploy(site, Box::new(deployment), shares))
             }
             Request::Upload { hash, length, offset, bytes } => {
@@ -192,6 +206,7 @@ impl Session {
             Request::SetAttribute { slot, name, value } => Outcome::Task(slot, Task::SetAttribute { name, value }),
             Request::Remove { slot } => Outcome::Task(slot, Task::Remove),
             Request::Evidence { slot } => Outcome::Task(slot, Task::Evidence),
+            Request::Map { slot, name } => Outcome::Task(slot, Task::Map(name)),
             Request::Suspend { slot } => Outcome::Task(slot, Task::Suspend),
             Request::Restore { slot, length, offset, bytes } => self.state(slot, length, offset, bytes)?,
             Request::Resume { slot } => Outcome::Task(slot, Task::Resume),
@@ -225,6 +240,7 @@ impl Session {
     fn code(&self, manifest: &Arc<Manifest>, body: Body) -> Result<Result<Code, Answer>> {
         match body {
             Body::Wasm(hash) => Ok(self.sent(&hash).map(Code::Wasm).ok_or(Answer::NeedsCode)),
+            Body::Bpf(hash) => Ok(self.sent(&hash).map(Code::Bpf).ok_or(Answer::NeedsCode)),
             Body::Native => match self.linked(manifest)? {
                 Some(constructor) => Ok(Ok(Code::Native(constructor))),
                 None if !library::named(manifest).is_empty() => self.library(manifest),
@@ -244,6 +260,25 @@ impl Session {
             |linked: &Arc<Manifest>| (linked.package.guid, &linked.package.version) == (package.guid, &package.version);
         let linked = registry.manifests()?.iter().any(is);
         Ok(registry.constructor(&package.guid, SiteKind::Agent)?.filter(|_| linked))
+    }
+
+    /// Looks at an object for a driver hook, and takes what its maps may take.
+    fn guest(&self, deployment: &Deployment, object: &[u8]) -> Result<Share> {
+        let subject = || format!("offcode {}", deployment.name);
+        let refused = |why: possible::Why| why.fault(subject());
+        let hook = Hook::read(&deployment.manifest, object).map_err(refused)?;
+        possible::guest(&deployment.manifest, &hook).map_err(refused)?;
+        self.budgets.maps(hook.memory(self.common.survey.cores.into())).map_err(|fault| fault.within(subject()))
+    }
+
+    /// What the interface of one of the driver hooks is to this host now.
+    fn interface_usage(&self, site: u32) -> Result<InterfaceUsage> {
+        let listed = self.common.survey.sites.get(site as usize);
+        let hook = listed.and_then(|site| site.strip_prefix("xdp:")?.rsplit_once(':'));
+        let Some((interface, _)) = hook else {
+            return Err(Fault::new(format!("site {site}"), "it is no driver hook of this agent", "ask what it offers"));
+        };
+        InterfaceUsage::live(interface)
     }
 
     /// Bytes that a client has sent.

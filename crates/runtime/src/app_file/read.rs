@@ -174,7 +174,7 @@ impl Reader<'_> {
 
     fn chosen(&self, site: &Spanned<String>) -> Result<Chosen> {
         let chosen = Chosen::read(site.get_ref());
-        chosen.map_err(|fault| match site.get_ref().starts_with("xdp:") {
+        chosen.map_err(|fault| match site.get_ref().contains("xdp:") {
             true => self.fault(site.span(), fault.cause(), fault.next()),
             false => self.fault(site.span(), format!("{}: {}", fault.subject(), fault.cause()), fault.next()),
         })
@@ -314,24 +314,28 @@ impl Reader<'_> {
 }
 
 impl Chosen {
-    /// A site as files and command lines write it: `app`, `core:1`, `xdp:eth0:native`.
+    /// A site as files and command lines write it: `app`, `core:1`, `xdp:eth0:native`, `agent:dpu-1/xdp:eth0:native`.
     pub(super) fn read(text: &str) -> Result<Chosen> {
-        let Some(rest) = text.strip_prefix("xdp:") else { return Ok(Chosen { site: text.parse()?, mode: None }) };
-        let mode = rest.rsplit_once(':').and_then(|(interface, mode)| {
+        let hook = text.starts_with("xdp:") || text.starts_with("agent:") && text.contains("/xdp:");
+        if !hook {
+            return Ok(Chosen { site: text.parse()?, mode: None });
+        }
+        let mode = text.rsplit_once(':').and_then(|(site, mode)| {
             let mode = match mode {
                 "native" => XdpMode::Native,
                 "generic" => XdpMode::Generic,
                 "hardware" => XdpMode::Hardware,
                 _ => return None,
             };
-            (!interface.is_empty()).then(|| (interface.to_owned(), mode))
+            Some((site.parse::<Site>().ok().filter(|site| site.kind() == SiteKind::Xdp)?, mode))
         });
-        let Some((interface, mode)) = mode else {
+        let Some((site, mode)) = mode else {
             let cause = format!("'{text}' does not say in which mode the driver hook runs");
-            let next = "write xdp:IFACE:native, xdp:IFACE:generic or xdp:IFACE:hardware";
+            let site = text.split_once("xdp:").map_or("", |(host, _)| host);
+            let next = format!("write {site}xdp:IFACE:native, {site}xdp:IFACE:generic or {site}xdp:IFACE:hardware");
             return Err(Fault::new(format!("site '{text}'"), cause, next));
         };
-        Ok(Chosen { site: Site::Xdp(interface), mode: Some(mode) })
+        Ok(Chosen { site, mode: Some(mode) })
     }
 }
 

@@ -8,7 +8,7 @@ use offcode::Manifest;
 use offcode::manifest::ProgramRole;
 use offcode::odf::Part;
 
-use super::{Origin, Rule, Why};
+use super::{Origin, Rule, Why, guest};
 use crate::site::Code;
 
 /// Of one body.
@@ -27,8 +27,10 @@ pub struct Hook {
     pub pairs: BTreeMap<String, Pair>,
     /// It has a program that carries out calls.
     pub call: bool,
-    /// What its maps take.
-    pub memory: Bytes,
+    /// Why no agent runs it at a driver hook of its host, and what to do; `None`: agents do.
+    pub no_guest: Option<(String, &'static str)>,
+    /// All of its maps.
+    pub maps: Vec<MapOutline>,
 }
 
 /// The maps of one channel.
@@ -77,7 +79,7 @@ impl Facts {
         match self {
             Facts::Native => None,
             Facts::Wasm(initial) => Some(*initial),
-            Facts::Bpf(hook) => Some(hook.memory),
+            Facts::Bpf(hook) => Some(hook.memory(1)),
         }
     }
 
@@ -159,8 +161,17 @@ impl Hook {
         if let Some(name) = pairs.keys().find(both) {
             return refuse(format!("channel {name} has frames and messages"), "give one of them another name");
         }
-        let memory = outline.maps().filter_map(|name| outline.map(name)).map(|map| map.bytes()).sum();
-        Ok(Hook { pairs, call: outline.program("call").is_some(), memory: Bytes(memory) })
+        Ok(Hook {
+            pairs,
+            call: outline.program("call").is_some(),
+            no_guest: guest::refusal(entry.role, &outline),
+            maps: outline.maps().filter_map(|name| outline.map(name)).collect(),
+        })
+    }
+
+    /// What the kernel takes for its maps on a machine of so many cores, as far as that is known of their kinds.
+    pub fn memory(&self, cores: u64) -> Bytes {
+        Bytes(self.maps.iter().filter_map(|map| map.memory(cores)).fold(0, |all, map| all.saturating_add(map.0)))
     }
 
     /// The maps that a channel has: of its own name, of the last part of it, or those without a name.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use linux::lab::{Host, Lab, Options as LabOptions};
+use linux::xdp::{Kind, MapOutline};
 use machine::channel::{Buffers, Content, Delivery, Synchronization};
 use machine::{BodyKind, CoreId, Result, Site};
 use offcode::manifest::{self, Package, Program, ProgramRole, Software};
@@ -16,7 +17,7 @@ use super::*;
 use crate::agent::{Agent, Limits, Options, keys};
 use crate::gang::{self, Seated};
 use crate::possible;
-use crate::site::agent::AgentSite;
+use crate::site::agent::Connection;
 use crate::site::app::AppSite;
 use crate::site::core::CoreSite;
 use crate::site::residents::{Log, Residents};
@@ -121,19 +122,22 @@ impl Described for Talker {
     }
 }
 
-fn agent(folder: &std::path::Path) -> (Running, AgentSite) {
+fn agent(folder: &std::path::Path, hook: Option<XdpSite>) -> (Running, Arc<Connection>) {
     // What channels that have just ended give back comes later: no rule, and not what is tested.
     let (channel_memory, channel_memory_per_client) = (Bytes(1 << 40), Bytes(1 << 40));
     let limits = Limits { channel_memory, channel_memory_per_client, channels: 1 << 20, ..Limits::default() };
     let options = Options { listen: "127.0.0.1:0".parse().unwrap(), keys: folder.join("127.0.0.1"), limits };
-    let site = Box::new(AppSite::new(Residents::new(Site::App, Instant::now(), quiet())));
-    let agent = Agent::bind(&options, Registry::new().with::<Talker>(), vec![site], |_| {}).unwrap();
+    let app = AppSite::new(Residents::new(Site::App, Instant::now(), quiet()));
+    let hook = hook.map(|hook| Box::new(hook) as Box<dyn SiteDriver>);
+    let sites = std::iter::once(Box::new(app) as Box<dyn SiteDriver>).chain(hook).collect();
+    let agent = Agent::bind(&options, Registry::new().with::<Talker>(), sites, |_| {}).unwrap();
     let address = agent.address().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
     let thread = std::thread::spawn(move || drop(agent.run(|| asked.load(Ordering::Relaxed)).unwrap()));
-    let site = AgentSite::connect(&address.to_string(), &folder.join("client")).unwrap();
-    (Running { stop, thread: Some(thread) }, site)
+    let host = address.to_string();
+    let connection = Connection::open(&host, &host, Some(&folder.join("client"))).unwrap();
+    (Running { stop, thread: Some(thread) }, connection)
 }
 
 fn quiet() -> Log {
@@ -273,8 +277,9 @@ impl Drop for Cell<'_> {
 fn the_rules_say_what_the_sites_do() {
     let folder = tempfile::tempdir().unwrap();
     keys::make(folder.path(), &["127.0.0.1".into()]).unwrap();
-    let (first, one) = agent(folder.path());
-    let (second, other) = agent(folder.path());
+    let (first, one) = agent(folder.path(), None);
+    let (second, other) = agent(folder.path(), None);
+    let [one, other] = [one, other].map(|connection| connection.site(None).unwrap());
     let residents = |site| AppSite::new(Residents::new(site, Instant::now(), quiet()));
     let last = *linux::affinity::allowed().unwrap().last().expect("this process has a core");
     let (core, _beside) = CoreSite::open(last, Instant::now(), quiet()).unwrap();
@@ -285,16 +290,24 @@ fn the_rules_say_what_the_sites_do() {
         Box::new(one),
         Box::new(other),
     ];
-    let _agents = (first, second);
-    let lab = Lab::owned(&LabOptions::default());
-    match (&lab, bpf::MISSING) {
-        (Ok(lab), None) => {
-            for host in Host::BOTH {
+    let mut agents = vec![first, second];
+    let labs = [Lab::owned(&LabOptions::default()), Lab::owned(&LabOptions::default())];
+    match (&labs, bpf::MISSING) {
+        ([Ok(lab), Ok(there)], None) => {
+            let open = |lab: &Lab, host| {
                 let open = || XdpSite::open(lab.interface(host), XdpMode::Native);
-                sites.push(Box::new(lab.inside(host, open).unwrap().unwrap()));
+                lab.inside(host, open).unwrap().unwrap()
+            };
+            for host in Host::BOTH {
+                sites.push(Box::new(open(lab, host)));
             }
+            // A core and a hook that are reached by one connection.
+            let (third, connection) = agent(folder.path(), Some(open(there, Host::B)));
+            agents.push(third);
+            sites.push(Box::new(connection.site(None).unwrap()));
+            sites.push(Box::new(connection.hook(there.interface(Host::B), XdpMode::Native).unwrap()));
         }
-        (Err(why), _) => skip::part(why),
+        ([Err(why), _] | [_, Err(why)], _) => skip::part(why),
         (_, Some(why)) => skip::part(why),
     }
     let switchboard = Switchboard::start(quiet()).unwrap();
@@ -350,9 +363,10 @@ fn the_rules_say_what_the_sites_do() {
 #[test]
 fn the_environment_of_the_example_is_met_and_what_no_site_has_is_refused_by_its_line() {
     let example = include_str!("../../../offcode/tests/odf/example.xml");
-    let facts = |memory: u64| {
+    let facts = |memory: u32| {
         move |_: &Manifest, kind| {
-            let hook = Hook { pairs: Default::default(), call: true, memory: Bytes(memory) };
+            let maps = vec![MapOutline { kind: Kind::Ring, key_size: 0, value_size: 0, entries: memory }];
+            let hook = Hook { pairs: Default::default(), call: true, no_guest: None, maps };
             Ok(if kind == SiteKind::Xdp { Facts::Bpf(hook) } else { Facts::Native })
         }
     };
@@ -372,7 +386,7 @@ fn the_environment_of_the_example_is_met_and_what_no_site_has_is_refused_by_its_
     at("core:1", &timers, 0).unwrap();
     let why = at("xdp:eth0", &timers, 0).unwrap_err();
     assert!(why.rule == Rule::Environment && why.sentence.contains("nothing wakes them"), "{why:?}");
-    let Some(Origin::Manifest(_, part)) = why.at else { panic!("{:?}", why.at) };
+    let Some(Origin::Manifest(_, _, part)) = why.at else { panic!("{:?}", why.at) };
     assert_eq!(offcode::odf::place(timers.as_bytes(), &part), Some((28, 6)));
 
     let later = example.replace(&asked, &format!("{asked} version=\"2\""));

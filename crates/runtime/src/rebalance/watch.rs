@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use ::machine::costs::Interval;
-use ::machine::{Result, Site, SiteKind};
+use ::machine::{Result, Site};
 use offcode::manifest::{Constraint, StateKind};
 
 use super::{Rebalancer, Verdict, Window};
@@ -156,7 +156,7 @@ impl Runtime {
         let target = manifest.hardware.iter().find(|target| target.site == site.kind())?;
         let facts = self.catalogue.facts(manifest, site.kind()).ok()?;
         let work = match timed {
-            _ if site.kind() == SiteKind::Agent => Interval::exactly(0.0),
+            _ if site.agent().is_some() => Interval::exactly(0.0),
             Some(timed) => timed,
             None => target.work.map(|_| handling(target, possible::Facts::kind(&facts), &self.costs))?,
         };

@@ -1,4 +1,4 @@
-//! The sites `agent:HOST` and `agent:HOST/core:N`, seen from the runtime: each method is a request to the agent there, and
+//! The sites `agent:HOST`, `agent:HOST/core:N` and `agent:HOST/xdp:IFACE`, seen from the runtime: each method is a request to the agent there, and
 //! all sites of one agent share a connection.
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use linux::interface_usage::InterfaceUsage;
+use linux::xdp::{Dump, SharedWords};
 use machine::bounds::{SITE_BACKLOG, SITE_FRAME};
-use machine::{Bytes, Fault, Result, Site};
+use machine::{Bytes, Fault, Result, Site, XdpMode};
 use offcode::manifest::Digest;
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -161,6 +163,8 @@ pub struct AgentSite {
     site: Site,
     /// As the agent numbers its own.
     number: u32,
+    /// Of a driver hook.
+    mode: Option<XdpMode>,
     connection: Arc<Connection>,
     /// Bytes of code sent, and bodies that the agent had already.
     sent: u64,
@@ -186,19 +190,22 @@ impl Connection {
 
     /// The agent's site of this name, such as `core:3`; without a name its first.
     pub fn site(self: &Arc<Self>, part: Option<&str>) -> Result<AgentSite> {
+        self.part(part, None)
+    }
+
+    /// The driver hook of an interface of the agent's host, in the mode in which the agent has it.
+    pub fn hook(self: &Arc<Self>, interface: &str, mode: XdpMode) -> Result<AgentSite> {
+        self.part(Some(&format!("xdp:{interface}")), Some(mode))
+    }
+
+    fn part(self: &Arc<Self>, part: Option<&str>, mode: Option<XdpMode>) -> Result<AgentSite> {
         let (mut site, mut number) = (self.site.clone(), 0);
         if let Some(part) = part {
-            let offered = self.survey()?.sites;
-            let found = offered.iter().position(|offer| offer == part).ok_or_else(|| {
-                let next = format!(
-                    "choose one of these, or start the agent with --cores {}",
-                    part.trim_start_matches("core:")
-                );
-                Fault::new(format!("{}/{part}", self.site), format!("the agent offers {}", offered.join(", ")), next)
-            })?;
-            (site, number) = (format!("{}/{part}", self.site).parse()?, found as u32);
+            site = format!("{}/{part}", self.site).parse()?;
+            let found = self.survey()?.number(Some(part), mode);
+            number = found.map_err(|fault| Fault::new(site.to_string(), fault.cause(), fault.next()))? as u32;
         }
-        Ok(AgentSite { site, number, connection: self.clone(), sent: 0, spared: 0 })
+        Ok(AgentSite { site, number, mode, connection: self.clone(), sent: 0, spared: 0 })
     }
 
     fn reach(site: Site, host: &str, address: &str, keys: Option<&Path>) -> Result<Connection> {
@@ -333,7 +340,7 @@ impl Connection {
     }
 
     /// Bytes of a body or a state in one request; the rest of the frame needs headroom.
-    fn part(&self) -> usize {
+    fn largest_part(&self) -> usize {
         PART.min(self.welcome.frame as usize / 2).max(1)
     }
 
@@ -368,6 +375,14 @@ impl AgentSite {
         self.connection.lost()
     }
 
+    /// What the interface of this driver hook is to the agent's host now.
+    pub fn interface_usage(&self) -> Result<InterfaceUsage> {
+        match self.ask(Request::InterfaceUsage { site: self.number })? {
+            Answer::InterfaceUsage(usage) => Ok(usage),
+            _ => Err(self.connection.unexpected("the agent answered a request about an interface with something else")),
+        }
+    }
+
     fn ask(&self, request: Request<'_>) -> Result<Answer> {
         self.connection.ask(request)
     }
@@ -383,7 +398,7 @@ impl AgentSite {
             let next = "make it smaller, or start the agent with --limit code=BYTES";
             return Err(Fault::new(self.site.to_string(), cause, next));
         }
-        let part = self.connection.part();
+        let part = self.connection.largest_part();
         let (length, mut offset) = (code.len() as u64, 0);
         loop {
             let end = (offset + part).min(code.len());
@@ -432,7 +447,9 @@ impl SiteDriver for AgentSite {
     }
 
     fn ground(&self) -> Ground {
-        Ground { closed: self.lost().map(|fault| fault.cause().to_owned()), ..Ground::of(self.site.clone()) }
+        let usual = Ground::of(self.site.clone());
+        let closed = self.lost().map(|fault| fault.cause().to_owned());
+        Ground { closed, mode: usual.mode.and(self.mode).or(usual.mode), ..usual }
     }
 
     fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
@@ -447,10 +464,7 @@ impl SiteDriver for AgentSite {
                     "give the module's bytes",
                 ));
             }
-            Code::Bpf(_) => {
-                let cause = "an agent runs wasm and native bodies, and this is a bpf body";
-                return Err(Fault::new(format!("{}: {}", self.site, deployment.name), cause, "bring a wasm body too"));
-            }
+            Code::Bpf(code) => Body::Bpf(agent::hash(code)),
         };
         let attributes: Vec<(String, String)> =
             deployment.attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -461,11 +475,13 @@ impl SiteDriver for AgentSite {
             let site = self.number;
             match (self.ask(Request::Deploy { site, name, manifest, body, attributes })?, &deployment.code, body) {
                 (Answer::Deployed { slot }, code, _) => {
-                    self.spared += u64::from(!uploaded && matches!(code, Code::Wasm(_)));
+                    self.spared += u64::from(!uploaded && matches!(code, Code::Wasm(_) | Code::Bpf(_)));
                     lock(&self.connection.names).insert(slot, deployment.name.clone());
                     return Ok(Slot(slot));
                 }
-                (Answer::NeedsCode, Code::Wasm(code), Body::Wasm(hash)) if !uploaded => {
+                (Answer::NeedsCode, Code::Wasm(code) | Code::Bpf(code), Body::Wasm(hash) | Body::Bpf(hash))
+                    if !uploaded =>
+                {
                     uploaded = true;
                     self.upload(hash, code)?;
                 }
@@ -528,6 +544,12 @@ impl SiteDriver for AgentSite {
         Err(Fault::new(self.site.to_string(), cause, "let the agent's site connect, and the other site adopt"))
     }
 
+    fn shared(&self, _slot: Slot, map: &str) -> Result<SharedWords> {
+        let cause = "it is memory of another host, which this process cannot map";
+        let next = "read it by calls of the offcode, or place the offcode at a driver hook of this host";
+        Err(Fault::new(format!("memory {map} at {}", self.site), cause, next))
+    }
+
     fn connection(&self) -> Option<usize> {
         Some(Arc::as_ptr(&self.connection).addr())
     }
@@ -559,7 +581,7 @@ impl SiteDriver for AgentSite {
 
     fn restore(&mut self, slot: Slot, state: &State) -> Result<()> {
         let state = state.encode()?;
-        let (part, length) = (self.connection.part(), state.len() as u64);
+        let (part, length) = (self.connection.largest_part(), state.len() as u64);
         for (n, bytes) in state.chunks(part).enumerate() {
             self.done(Request::Restore { slot: slot.0, length, offset: (n * part) as u64, bytes })?;
         }
@@ -587,6 +609,13 @@ impl SiteDriver for AgentSite {
                 Ok(evidence)
             }
             _ => Err(self.connection.unexpected("the agent answered a request for evidence with something else")),
+        }
+    }
+
+    fn map(&mut self, slot: Slot, name: &str) -> Result<Dump> {
+        match self.ask(Request::Map { slot: slot.0, name: name.to_owned() })? {
+            Answer::Map(dump) => Ok(dump),
+            _ => Err(self.connection.unexpected("the agent answered a request for a map with something else")),
         }
     }
 

@@ -4,7 +4,7 @@ use linux::xdp::SharedWords;
 use machine::{Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
-use super::residents::Residents;
+use super::residents::{Client, Residents};
 use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, body};
 
 /// The application's thread as a site.
@@ -28,6 +28,10 @@ impl SiteDriver for AppSite {
 
     fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
         self.0.deploy(deployment)
+    }
+
+    fn charge(&mut self, slot: Slot, client: &Client) -> Result<bool> {
+        self.0.charge(slot, client).map(|()| true)
     }
 
     fn initialize(&mut self, slot: Slot) -> Result<()> {

@@ -13,7 +13,7 @@ use linux::xdp::SharedWords;
 use machine::{CoreId, Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
-use super::residents::{Log, Residents};
+use super::residents::{Client, Log, Residents};
 use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, body};
 use endpoint::{Placed, settle};
 
@@ -171,6 +171,11 @@ impl SiteDriver for CoreSite {
         let outer = |fault: Fault| fault.within(format!("offcode {}", deployment.name));
         deployment.code = body::compiled(deployment.code).map_err(outer)?;
         self.there(move |residents| residents.deploy(deployment))?
+    }
+
+    fn charge(&mut self, slot: Slot, client: &Client) -> Result<bool> {
+        let client = client.clone();
+        self.there(move |residents| residents.charge(slot, &client))?.map(|()| true)
     }
 
     fn initialize(&mut self, slot: Slot) -> Result<()> {

@@ -1,10 +1,12 @@
 //! The offcodes that one thread runs: their channels, their turns, and what keeps one that fails from harming the rest.
 
+mod account;
 mod seat;
 mod surroundings;
 pub(super) mod timers;
 mod timing;
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,6 +18,8 @@ use offcode::{Activity, Channel, ChannelId, Specification, State};
 use super::body;
 use super::evidence::{Counter, Evidence};
 use super::{Deployment, Slot};
+use account::Account;
+pub use account::Client;
 use seat::{Phase, Seat};
 pub(crate) use surroundings::End;
 pub use surroundings::{EndAt, Ends};
@@ -32,12 +36,14 @@ pub struct Residents {
     seats: Vec<(u32, Seat)>,
     next: u32,
     turns: u64,
+    /// By the numbers of clients.
+    accounts: BTreeMap<u64, Account>,
 }
 
 impl Residents {
     /// An empty set. Offcodes see the time since `origin`.
     pub fn new(site: Site, origin: Instant, log: Log) -> Self {
-        Residents { site, origin, log, seats: Vec::new(), next: 0, turns: 0 }
+        Residents { site, origin, log, seats: Vec::new(), next: 0, turns: 0, accounts: BTreeMap::new() }
     }
 
     pub fn site(&self) -> &Site {
@@ -59,6 +65,26 @@ impl Residents {
         Ok(&mut self.seats[at].1)
     }
 
+    /// Keeps what an offcode takes to what its client may take of this thread.
+    pub fn charge(&mut self, slot: Slot, client: &Client) -> Result<()> {
+        self.seat(slot)?.client = Some(client.number);
+        self.accounts.retain(|_, account| !account.is_abandoned());
+        self.accounts.entry(client.number).or_insert_with(|| Account::new(client, Instant::now()));
+        Ok(())
+    }
+
+    /// Has the author's code do something between turns, which its client pays for.
+    fn at_seat<R>(&mut self, slot: Slot, work: impl FnOnce(&mut Seat) -> Result<R>) -> Result<R> {
+        let client = self.seat(slot)?.client;
+        let Some(client) = client else { return work(self.seat(slot)?) };
+        let begun = account::clock(true);
+        let outcome = work(self.seat(slot)?);
+        if let Some(account) = self.accounts.get_mut(&client) {
+            account.charge(Activity::Worked, account::clock(true) - begun);
+        }
+        outcome
+    }
+
     pub fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
         let offcode = guarded(&deployment.name, || body::embody(&deployment))??;
         let seat = Seat::new(offcode, deployment, self.origin, self.log.clone());
@@ -69,11 +95,11 @@ impl Residents {
     }
 
     pub fn initialize(&mut self, slot: Slot) -> Result<()> {
-        self.seat(slot)?.initialize()
+        self.at_seat(slot, Seat::initialize)
     }
 
     pub fn start(&mut self, slot: Slot) -> Result<()> {
-        self.seat(slot)?.start()
+        self.at_seat(slot, Seat::start)
     }
 
     /// Makes a channel in memory, keeps the far end here and returns the near one.
@@ -85,19 +111,19 @@ impl Residents {
     }
 
     pub fn adopt(&mut self, slot: Slot, name: &str, end: Box<dyn Channel>) -> Result<ChannelId> {
-        self.seat(slot)?.adopt(name, end)
+        self.at_seat(slot, |seat| seat.adopt(name, end))
     }
 
     pub fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()> {
-        self.seat(slot)?.set_attribute(name, value)
+        self.at_seat(slot, |seat| seat.set_attribute(name, value))
     }
 
     pub fn suspend(&mut self, slot: Slot) -> Result<State> {
-        self.seat(slot)?.suspend()
+        self.at_seat(slot, Seat::suspend)
     }
 
     pub fn restore(&mut self, slot: Slot, state: &State) -> Result<()> {
-        self.seat(slot)?.restore(state)
+        self.at_seat(slot, |seat| seat.restore(state))
     }
 
     pub fn resume(&mut self, slot: Slot) -> Result<()> {
@@ -142,6 +168,9 @@ impl Residents {
         counters.extend([counter("calls", seat.calls), counter("messages", seat.messages)]);
         counters.push(counter("turns with work", seat.worked));
         counters.extend(seat.woken().map(|woken| counter("wake-ups", woken)));
+        if seat.withheld > 0 {
+            counters.push(counter("turns withheld, its client's share being used up", seat.withheld));
+        }
         let whereabouts = match &seat.phase {
             Phase::Failed(why) => format!("failed: {why}"),
             _ => String::new(),
@@ -155,8 +184,37 @@ impl Residents {
     pub fn turn(&mut self) -> Activity {
         self.turns += 1;
         let mut activity = Activity::Idle;
+        if !self.accounts.is_empty() {
+            return self.charged_turn();
+        }
         for (_, seat) in &mut self.seats {
             if seat.turn() == Activity::Worked {
+                activity = Activity::Worked;
+            }
+        }
+        activity
+    }
+
+    /// The same where clients pay for it.
+    fn charged_turn(&mut self) -> Activity {
+        let mut activity = Activity::Idle;
+        let limited = self.accounts.values().any(Account::is_limited);
+        let now = Instant::now();
+        // The end of one turn is the beginning of the next.
+        let mut begun = account::clock(limited);
+        for (_, seat) in &mut self.seats {
+            let mut account = seat.client.and_then(|client| self.accounts.get_mut(&client));
+            if account.as_mut().is_some_and(|account| !account.has_credit(now)) {
+                seat.withheld += 1;
+                continue;
+            }
+            let turned = seat.turn();
+            let ended = account::clock(limited);
+            if let Some(account) = account {
+                account.charge(turned, ended - begun);
+            }
+            begun = ended;
+            if turned == Activity::Worked {
                 activity = Activity::Worked;
             }
         }
@@ -257,6 +315,79 @@ mod tests {
         let evidence = residents.evidence(slot).unwrap();
         let timed = evidence.timed.unwrap();
         assert!(evidence.uses == 640 && timed.uses == 40 && timed.each() > 0.0, "{evidence:?}");
+    }
+
+    /// Takes a while whenever it gets a turn, and says that there is more to do.
+    struct Busy;
+
+    impl Offcode for Busy {
+        fn interfaces(&self) -> &[Guid] {
+            &[]
+        }
+        fn initialize(&mut self, _: &mut dyn Context) -> Result<()> {
+            Ok(())
+        }
+        fn start(&mut self, _: &mut dyn Context) -> Result<()> {
+            Ok(())
+        }
+        fn call(&mut self, _: Incoming<'_>, _: &mut Vec<u8>, _: &mut dyn Context) -> Result<(), Refusal> {
+            Ok(())
+        }
+        fn answered(&mut self, _: ChannelId, _: u32, _: Result<&[u8], &Refusal>, _: &mut dyn Context) {}
+        fn attached(&mut self, _: ChannelId, _: &str, _: &mut dyn Context) {}
+        fn message(&mut self, _: ChannelId, _: &[u8], _: &mut dyn Context) {}
+        fn turn(&mut self, _: &mut dyn Context) -> Activity {
+            let begun = Instant::now();
+            while begun.elapsed() < std::time::Duration::from_micros(50) {}
+            Activity::Worked
+        }
+        fn attribute_set(&mut self, _: &str, _: &str, _: &mut dyn Context) {}
+        fn stop(&mut self, _: &mut dyn Context) {}
+    }
+
+    fn counted(residents: &mut Residents, slot: Slot, name: &str) -> u64 {
+        let evidence = residents.evidence(slot).unwrap();
+        evidence.counters.iter().find(|counter| counter.name.starts_with(name)).map_or(0, |counter| counter.value)
+    }
+
+    #[test]
+    fn a_client_that_wants_all_is_kept_to_its_share_and_another_misses_no_turn() {
+        let mut residents = Residents::new(Site::App, Instant::now(), Arc::new(|_| {}));
+        let (greedy, modest) = (Client::new(1, Some(1)), Client::new(2, Some(1)));
+        let code = Code::Native(Arc::new(|| Box::new(Busy)));
+        // As many offcodes as it likes: the share is that of all of them.
+        let theirs = ["one", "two", "three"].map(|name| {
+            let slot = residents.deploy(Deployment { name: name.into(), code: code.clone(), ..deployment() }).unwrap();
+            residents.charge(slot, &greedy).unwrap();
+            slot
+        });
+        let slot = residents.deploy(deployment()).unwrap();
+        residents.charge(slot, &modest).unwrap();
+        let specification = Specification { content: Content::Messages, ..Specification::default() };
+        let mut near = residents.connect(slot, "in", specification).unwrap();
+        for slot in theirs.into_iter().chain([slot]) {
+            residents.initialize(slot).unwrap();
+            residents.start(slot).unwrap();
+        }
+        // Turns from a message of the one that asks for little until it is read.
+        let mut waited = Vec::new();
+        for n in 0..200 {
+            (0..200).for_each(|_| drop(residents.turn()));
+            assert_eq!(near.write(b"message").unwrap(), Written::Taken);
+            let before = residents.turns();
+            while residents.evidence(slot).unwrap().uses == n {
+                residents.turn();
+            }
+            waited.push(residents.turns() - before);
+        }
+        waited.sort_unstable();
+        assert_eq!(waited[waited.len() / 2], 1, "its usual message is read in the turn after it: {waited:?}");
+        let turns =
+            |residents: &mut Residents, name| theirs.map(|slot| counted(residents, slot, name)).iter().sum::<u64>();
+        let (given, withheld) = (turns(&mut residents, "turns with work"), turns(&mut residents, "turns withheld"));
+        assert_eq!(given + withheld, 3 * residents.turns());
+        assert!(given > 0 && withheld > given, "{given} turns given, {withheld} withheld");
+        assert!(greedy.taken() > modest.taken());
     }
 
     #[test]

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use linux::xdp::{self, Chain, Counts, Dump, Interface, Object, RunStatistics, SharedWords, Stage, VERDICTS, word};
-use machine::{Fault, Result, Site, XdpMode};
+use machine::{BodyKind, Fault, Result, Site, XdpMode};
 use offcode::manifest::ProgramRole;
 use offcode::{Attributes, Channel, ChannelId, Manifest, Specification, State};
 
@@ -315,12 +315,12 @@ impl SiteDriver for XdpSite {
             return refuse(cause, "place one of them elsewhere, or at another interface");
         };
         let hook = Hook::read(&deployment.manifest, code).map_err(|why| why.fault(&subject))?;
-        if let Some(limit) = deployment.memory.limit().filter(|limit| hook.memory > *limit) {
-            let cause = format!("its maps take {}, and its target's memory is {limit}", hook.memory);
+        if let Some(limit) = deployment.memory.limit().filter(|limit| hook.memory(1) > *limit) {
+            let cause = format!("its maps take {}, and its target's memory is {limit}", hook.memory(1));
             return refuse(cause, "state more for the target xdp, or make them smaller");
         }
         let bodies = &deployment.manifest.package.bodies;
-        let entry = bodies.iter().find_map(|body| body.program.as_ref());
+        let entry = bodies.iter().find(|body| body.kind == BodyKind::Bpf).and_then(|body| body.program.as_ref());
         let Some(entry) = entry else { return refuse("it has no program".into(), "name it in the ODF") };
         self.chain.check_alone()?;
         let mut loader = xdp::loader_for(&deployment.name, code, &self.interface, self.mode);

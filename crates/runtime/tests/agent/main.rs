@@ -4,6 +4,7 @@ mod bad_tls;
 mod channels;
 mod deaths;
 mod floods;
+mod hooks;
 mod hostile;
 mod lab;
 mod moves;

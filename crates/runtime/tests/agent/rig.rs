@@ -281,6 +281,13 @@ fn as_player() {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
+        ["hook client", host, keys, part] => {
+            let _site = crate::hooks::as_client(host, keys, part);
+            say("deployed".into());
+            while !closed.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
         _ => panic!("no such part: {role}"),
     }
 }

@@ -39,6 +39,10 @@ pub(super) struct Seat {
     pub messages: u64,
     pub worked: u64,
     pub timing: Timing,
+    /// Who pays for what it takes; `None`: nobody is asked to.
+    pub client: Option<u64>,
+    /// Turns that it did not get since its client had had its share.
+    pub withheld: u64,
 }
 
 impl Seat {
@@ -47,7 +51,19 @@ impl Seat {
         let around = Surroundings::new(deployment, origin, log);
         let reply = Vec::with_capacity(256);
         let timing = Timing::new();
-        Seat { offcode, around, reply, state, phase: Phase::Deployed, calls: 0, messages: 0, worked: 0, timing }
+        Seat {
+            offcode,
+            around,
+            reply,
+            state,
+            phase: Phase::Deployed,
+            calls: 0,
+            messages: 0,
+            worked: 0,
+            timing,
+            client: None,
+            withheld: 0,
+        }
     }
 
     fn in_phase(&self, wanted: Phase) -> Result<()> {
