@@ -4,12 +4,14 @@
 pub mod accounting;
 pub mod addresses;
 pub mod affinity;
+pub mod barrier;
 pub mod clock;
 pub mod clock_setting;
 pub mod contention;
 pub mod control_messages;
 pub mod credentials;
 pub mod datagrams;
+pub mod doorbell;
 pub mod ethtool;
 pub mod inherited;
 mod journal;

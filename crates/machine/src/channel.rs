@@ -3,6 +3,8 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
+use std::sync::Arc;
+
 use crate::{Bytes, Nanoseconds, Result};
 use serde::{Deserialize, Serialize};
 
@@ -126,6 +128,22 @@ pub struct Counted {
     pub full: u64,
 }
 
+/// What ends the sleep of a thread.
+pub trait Bell: Send + Sync {
+    /// Ends the thread's sleep, or its next one where it does not sleep yet. Costs a system call.
+    fn ring(&self);
+}
+
+/// A thread that is about to sleep until one of its channels has something for it.
+pub trait Sleeper {
+    /// What ends its sleep.
+    fn bell(&self) -> Arc<dyn Bell>;
+
+    /// Ends its sleep too once the descriptor can be read. `false`: it cannot be watched.
+    #[cfg(unix)]
+    fn watch(&mut self, descriptor: std::os::fd::BorrowedFd<'_>) -> bool;
+}
+
 /// One endpoint of a channel. It blocks in [`Channel::wait`] only. Both ends of a unicast channel read and write; of a
 /// multicast channel the creator writes and the attached ends read.
 ///
@@ -148,6 +166,13 @@ pub trait Channel: Send {
     /// Sleeps until a read would deliver, another end goes, or `limit_ns` has passed; says whether a read would
     /// deliver. A fault unless [`Synchronization::Blocking`].
     fn wait(&mut self, limit: Nanoseconds) -> Result<bool>;
+
+    /// Has the next message, and the going of another end, end the sleep that the thread is about to begin. `false`: it is
+    /// there already, or this channel cannot tell, as by default; the thread looks again instead of sleeping.
+    fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
+        let _ = sleeper;
+        false
+    }
 
     /// Whether every other end has gone; what was written before may still be read.
     fn is_abandoned(&self) -> bool;
@@ -181,6 +206,9 @@ macro_rules! forwarded {
         }
         fn wait(&mut self, limit: Nanoseconds) -> Result<bool> {
             (**self).wait(limit)
+        }
+        fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
+            (**self).arm(sleeper)
         }
         fn is_abandoned(&self) -> bool {
             (**self).is_abandoned()

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use attach::control::Running;
 use linux::contention::Excluded;
+use linux::doorbell::Sleep;
 use linux::xdp::SharedWords;
 use machine::{Costs, Fault, Result, Site, SiteKind};
 use offcode::channel::Content;
@@ -46,6 +47,12 @@ pub(crate) struct Live {
     pub before: u64,
     /// Its use when last looked at, and since when it is unchanged.
     used: (u64, Instant),
+}
+
+impl Live {
+    fn obsolete_after(&self) -> Option<Duration> {
+        self.attributes.get(OBSOLETE_TIME).and_then(|ms| ms.parse().ok()).map(Duration::from_millis)
+    }
 }
 
 /// Opens a site that an offcode is to move to; what comes beside it is held as long as the runtime is.
@@ -440,6 +447,20 @@ impl Runtime {
         Ok(activity)
     }
 
+    /// Before the application's thread sleeps: has what [`Runtime::turn`] would find end the sleep, which lasts `turn` at
+    /// most where offcodes at `app` have turns of their own. `false`: there is something already.
+    pub fn arm(&mut self, sleep: &mut Sleep, turn: Duration) -> bool {
+        let Runtime { sites, handled, lost, live, .. } = self;
+        let mut there = sites.iter_mut().enumerate().filter(|(n, _)| !lost.contains(n));
+        if !there.all(|(_, site)| site.arm(sleep, turn)) || !handled.iter_mut().all(|(channel, _)| channel.arm(sleep)) {
+            return false;
+        }
+        // Whether one is used is looked at, and nobody tells: so several times within its limit.
+        let limits = live.iter().flatten().filter_map(Live::obsolete_after);
+        limits.for_each(|limit| sleep.at_most((limit / 4).max(LOOK_FOR_OBSOLETE)));
+        true
+    }
+
     fn turn_sites(&mut self) -> Result<Activity> {
         let mut activity = Activity::Idle;
         for n in 0..self.sites.len() {
@@ -460,14 +481,14 @@ impl Runtime {
     fn remove_obsolete(&mut self) -> Result<()> {
         for index in 0..self.live.len() {
             let Some(live) = &self.live[index] else { continue };
-            let Some(limit) = live.attributes.get(OBSOLETE_TIME).and_then(|ms| ms.parse().ok()) else { continue };
+            let Some(limit) = live.obsolete_after() else { continue };
             let evidence = self.sites[live.seated.site].evidence(live.seated.slot)?;
             let used = evidence.uses + live.before;
             let Some(live) = &mut self.live[index] else { continue };
             if used != live.used.0 {
                 live.used = (used, Instant::now());
-            } else if live.used.1.elapsed() > Duration::from_millis(limit) {
-                (self.log)(&format!("{}: obsolete, unused for {limit} ms", live.manifest.package.name));
+            } else if live.used.1.elapsed() > limit {
+                (self.log)(&format!("{}: obsolete, unused for {} ms", live.manifest.package.name, limit.as_millis()));
                 self.stop(OffcodeId(index))?;
             }
         }

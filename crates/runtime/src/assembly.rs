@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linux::contention::Excluded;
+use linux::doorbell::Sleep;
 use machine::{Costs, Fault, Machine, Result, Site, Source, XdpMode};
 use offcode::depot::Depot;
 use offcode::{Channel, Registry};
@@ -195,6 +196,11 @@ impl Assembly {
             }
         }
         Ok(())
+    }
+
+    /// Before the application's thread sleeps; as [`Runtime::arm`].
+    pub fn arm(&mut self, sleep: &mut Sleep, turn: Duration) -> bool {
+        self.runtime.arm(sleep, turn) && self.channels.iter_mut().all(|(_, pathway)| pathway.arm(sleep))
     }
 
     /// Calls, messages and packets that its offcodes were given, together.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use machine::{Fault, Nanoseconds, Result};
-use offcode::channel::Counted;
+use offcode::channel::{Counted, Sleeper};
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 use ports::channel::{Reader, Writer};
 
@@ -161,6 +161,14 @@ impl Channel for Pathway {
         match &mut self.near {
             Near::Unicast(end) => end.wait(limit),
             _ => Err(self.alone()),
+        }
+    }
+
+    /// To a channel that is written only, or has no other end yet, nothing comes.
+    fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
+        match &mut self.near {
+            Near::Unicast(end) => end.arm(sleeper),
+            _ => true,
         }
     }
 

@@ -11,7 +11,9 @@ pub mod residents;
 pub mod xdp;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use linux::doorbell::Sleep;
 use linux::xdp::{Dump, SharedWords};
 use machine::{BodyKind, Fault, Result, Site};
 use offcode::registry::Constructor;
@@ -166,6 +168,13 @@ pub trait SiteDriver: Send {
     fn map(&mut self, _slot: Slot, name: &str) -> Result<Dump> {
         let cause = "offcodes here have no maps";
         Err(Fault::new(format!("{}: {name}", self.site()), cause, "ask for one of an offcode at a driver hook"))
+    }
+
+    /// Before the thread that gives the site time sleeps: has what the site's turns would find end the sleep, which lasts
+    /// `turn` at most where offcodes have turns of their own. `false`, as by default: there is something already, or only a
+    /// turn can tell.
+    fn arm(&mut self, _sleep: &mut Sleep, _turn: Duration) -> bool {
+        false
     }
 
     /// The caller's thread gives the site time. Only `app` needs it; others may use it for housekeeping.

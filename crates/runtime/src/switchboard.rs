@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use linux::doorbell::{Doorbell, Sleep};
 use machine::bounds::{CALLS_OPEN, CALLS_WAITING};
+use machine::channel::Bell;
 use machine::{Bytes, Fault, Result};
 use offcode::call::{Header, Kind};
 use offcode::channel::{Buffers, Content, Policy, Synchronization};
@@ -22,14 +24,17 @@ const WAITING: usize = CALLS_WAITING.each.count();
 const OPEN: usize = CALLS_OPEN.each.count();
 /// Messages handed on one way before the other way gets its turn.
 const RELAYED: usize = 64;
-/// Rests of the thread while nothing moves, from the shortest to the longest.
+/// Rests of the thread while nothing moves, from the shortest to the longest; nobody who writes rings for it meanwhile.
+/// After these it sleeps until somebody does.
 const REST: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+/// Between two looks for room for what waits.
+pub(crate) const LOOK_FOR_ROOM: Duration = Duration::from_millis(10);
 
 /// What every out-of-band channel is.
 pub const OUT_OF_BAND: Specification = Specification {
     cast: Cast::Unicast,
     delivery: Delivery::Reliable,
-    synchronization: Synchronization::Poll,
+    synchronization: Synchronization::Blocking,
     content: Content::Calls,
     buffers: Buffers { count: 16, size: Bytes(4096), policy: Policy::Any },
 };
@@ -103,10 +108,14 @@ impl Relay {
         }
     }
 
+    fn holds(&self) -> bool {
+        self.held.iter().any(|held| !held.is_empty())
+    }
+
     /// A bridge stays, as an end stays with its offcode when its peer has gone: with its channels the offcode moves on.
     fn is_over(&mut self) -> bool {
         let drained = |end: &mut Box<dyn Channel>| end.is_abandoned() && !matches!(end.poll(), Ok(true));
-        self.bridge.is_none() && self.ends.iter_mut().any(drained) && self.held.iter().all(VecDeque::is_empty)
+        self.bridge.is_none() && self.ends.iter_mut().any(drained) && !self.holds()
     }
 }
 
@@ -139,12 +148,15 @@ struct Board {
     bridges: u64,
     next: u32,
     log: Option<crate::site::residents::Log>,
+    /// The thread's, while it sleeps.
+    asleep: Option<Arc<Doorbell>>,
 }
 
 /// Carries calls between the out-of-band channels of one runtime.
 pub struct Switchboard {
     board: Arc<Mutex<Board>>,
     stop: Arc<AtomicBool>,
+    bell: Arc<Doorbell>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -152,23 +164,41 @@ impl Switchboard {
     pub fn start(log: crate::site::residents::Log) -> Result<Switchboard> {
         let board = Arc::new(Mutex::new(Board { log: Some(log), ..Board::default() }));
         let stop = Arc::new(AtomicBool::new(false));
-        let (theirs, ended) = (board.clone(), stop.clone());
+        let bell = Doorbell::new()?;
+        let (theirs, ended, rung) = (board.clone(), stop.clone(), bell.clone());
         let thread = std::thread::Builder::new()
             .name("out-of-band".into())
             .spawn(move || {
                 let mut rest = REST.0;
                 while !ended.load(Ordering::Relaxed) {
-                    rest = if locked(&theirs).turn() { REST.0 } else { (rest * 2).min(REST.1) };
-                    std::thread::sleep(rest);
+                    let mut board = locked(&theirs);
+                    rest = if board.turn() { REST.0 } else { (rest * 2).min(2 * REST.1) };
+                    match (rest > REST.1).then(|| board.fall_asleep(&rung)).flatten() {
+                        Some(sleep) => {
+                            drop(board);
+                            sleep.begin();
+                            locked(&theirs).asleep = None;
+                        }
+                        None => {
+                            drop(board);
+                            std::thread::sleep(rest.min(REST.1));
+                        }
+                    }
                 }
             })
             .map_err(|e| Fault::because("out-of-band thread", e, "raise the limit on processes (ulimit -u)"))?;
-        Ok(Switchboard { board, stop, thread: Some(thread) })
+        Ok(Switchboard { board, stop, bell, thread: Some(thread) })
+    }
+
+    /// Something came for an end of another process's.
+    pub(crate) fn ring(&self) {
+        self.bell.ring();
     }
 
     /// Adds an offcode by the near end of its out-of-band channel.
     pub fn add(&self, name: &str, end: Box<dyn Channel>) -> PartyId {
         let mut board = locked(&self.board);
+        board.stir();
         board.parties.push(Some(Party { name: name.into(), end, peers: HashMap::new(), waiting: VecDeque::new() }));
         PartyId(board.parties.len() - 1)
     }
@@ -183,7 +213,9 @@ impl Switchboard {
     /// Hands on what comes from either of two ends that no site of this process can hold, until one is abandoned.
     pub fn relay(&self, one: Box<dyn Channel>, other: Box<dyn Channel>) {
         let relay = Relay { ends: [one, other], held: Default::default(), fenced: [false; 2], bridge: None };
-        locked(&self.board).relays.push(relay);
+        let mut board = locked(&self.board);
+        board.stir();
+        board.relays.push(relay);
     }
 
     /// Stands for an offcode's end of a channel while it is at a site that shares no memory and has the end behind
@@ -191,6 +223,7 @@ impl Switchboard {
     pub(crate) fn bridge(&self, mut end: End, site: Box<dyn Channel>) -> Option<BridgeId> {
         let channel = end.channel.take()?;
         let mut board = locked(&self.board);
+        board.stir();
         board.bridges += 1;
         let id = BridgeId(board.bridges);
         let held = [VecDeque::new(), std::mem::take(&mut end.unsent)];
@@ -209,6 +242,7 @@ impl Switchboard {
 
     fn at_bridge<R>(&self, id: BridgeId, work: impl FnOnce(&mut Relay) -> R) -> Option<R> {
         let mut board = locked(&self.board);
+        board.stir();
         board.relays.iter_mut().find(|relay| relay.bridge.as_ref().is_some_and(|(own, _)| *own == id)).map(work)
     }
 
@@ -305,6 +339,7 @@ impl Switchboard {
 impl Drop for Switchboard {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.bell.ring();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
@@ -317,6 +352,41 @@ fn locked(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
 }
 
 impl Board {
+    /// Prepares the sleep of the thread, which ends with the next message at any end, and looks again for room now and then
+    /// where something waits for it. `None`: there is something already.
+    fn fall_asleep(&mut self, bell: &Arc<Doorbell>) -> Option<Sleep> {
+        let mut sleep = bell.sleep();
+        for relay in &mut self.relays {
+            for (end, from) in relay.ends.iter_mut().zip(0..) {
+                // What is fenced stays there until whoever fenced it stirs the board.
+                let open = !relay.fenced[from] && relay.held[from].is_empty();
+                if open && !end.arm(&mut sleep) {
+                    return None;
+                }
+                if !relay.held[from].is_empty() {
+                    sleep.at_most(LOOK_FOR_ROOM);
+                }
+            }
+        }
+        for party in self.parties.iter_mut().flatten() {
+            if !party.end.arm(&mut sleep) {
+                return None;
+            }
+            if !party.waiting.is_empty() {
+                sleep.at_most(LOOK_FOR_ROOM);
+            }
+        }
+        self.asleep = Some(bell.clone());
+        Some(sleep)
+    }
+
+    /// Wakes the thread, for something that no end tells it.
+    fn stir(&mut self) {
+        if let Some(bell) = self.asleep.take() {
+            bell.ring();
+        }
+    }
+
     fn log(&self, line: &str) {
         if let Some(log) = &self.log {
             log(line);
@@ -382,6 +452,7 @@ impl Board {
             return false;
         }
         party.waiting.push_back(message);
+        self.stir();
         true
     }
 
@@ -417,6 +488,10 @@ impl Board {
             moved |= relay.turn();
         }
         self.relays.retain_mut(|relay| !relay.is_over());
+        if self.relays.iter().any(Relay::holds) {
+            // Who turns the board beside its thread goes on with something else.
+            self.stir();
+        }
         for index in 0..self.parties.len() {
             let Some(party) = self.parties[index].as_mut() else { continue };
             while let Some(message) = party.waiting.front() {

@@ -260,7 +260,7 @@ impl Session<'_> {
             if self.guarded {
                 block.alive(clock::monotonic() + SILENCE);
             }
-            let stopped = control.serve(&mut runtime);
+            let stopped = control.serve(&mut runtime, false);
             if stopped || linux::signal::interrupted() || Instant::now() > deadline {
                 block.stop();
                 runtime.turn()?;

@@ -97,12 +97,14 @@ fn bodies(site: &Site) -> Vec<Deployment> {
 /// An agent on loopback, as long as this lives.
 struct Running {
     stop: Arc<AtomicBool>,
+    bell: Arc<dyn machine::channel::Bell>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.bell.ring();
         let _ = self.thread.take().map(|thread| thread.join());
     }
 }
@@ -126,9 +128,10 @@ fn agent(folder: &std::path::Path) -> (Running, AgentSite) {
     let address = agent.address().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
+    let bell = agent.bell();
     let thread = std::thread::spawn(move || drop(agent.run(|| asked.load(Ordering::Relaxed)).unwrap()));
     let site = AgentSite::connect(&address.to_string(), &folder.join("client")).unwrap();
-    (Running { stop, thread: Some(thread) }, site)
+    (Running { stop, bell, thread: Some(thread) }, site)
 }
 
 fn quiet() -> Log {

@@ -1,5 +1,8 @@
 //! `app`: offcodes run in the application's own thread, when it gives them time.
 
+use std::time::Duration;
+
+use linux::doorbell::Sleep;
 use machine::{Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
@@ -84,6 +87,10 @@ impl SiteDriver for AppSite {
             evidence.whereabouts = format!("thread {}, the application's", linux::accounting::current_thread());
         }
         Ok(evidence)
+    }
+
+    fn arm(&mut self, sleep: &mut Sleep, turn: Duration) -> bool {
+        self.0.arm(sleep, turn)
     }
 
     fn turn(&mut self) -> Result<Activity> {

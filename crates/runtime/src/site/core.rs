@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use linux::contention::Excluded;
+use linux::doorbell::Sleep;
 use linux::shield::Shield;
 pub use linux::shield::Wanted as Protection;
 use machine::{CoreId, Fault, Result, Site};
@@ -225,6 +226,11 @@ impl SiteDriver for CoreSite {
         let (outcome, left) = self.there(move |residents| (residents.receive(slot, &mut taken), taken))?;
         *ends = left;
         outcome
+    }
+
+    /// Nothing here needs the caller's thread.
+    fn arm(&mut self, _sleep: &mut Sleep, _turn: Duration) -> bool {
+        true
     }
 
     fn evidence(&mut self, slot: Slot) -> Result<Evidence> {

@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use machine::{Fault, Result};
 use offcode::call::{Header, Kind};
-use offcode::channel::Content;
+use offcode::channel::{Content, Sleeper};
 use offcode::manifest::StateKind;
 use offcode::{Activity, Channel, ChannelId, Incoming, Offcode, Refusal, State, Written};
 
 use super::super::Deployment;
-use super::surroundings::{EndAt, Ends, Surroundings};
+use super::surroundings::{End, EndAt, Ends, Surroundings};
 use super::timing::Timing;
 use super::{Log, guarded};
 
@@ -25,6 +25,15 @@ pub(super) enum Phase {
     Suspended,
     /// It panicked, and is not called any more.
     Failed(String),
+}
+
+/// What an offcode waits for without a bell.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Untold {
+    /// It may have work of its own, of which only its turns know.
+    pub turns: bool,
+    /// A reader has to make room first.
+    pub no_room: bool,
 }
 
 pub(super) struct Seat {
@@ -206,6 +215,7 @@ impl Seat {
             }
             Phase::Deployed | Phase::Initialized => return Activity::Idle,
         }
+        self.around.no_room = false;
         let begun = self.timing.turn();
         let activity = self.attempt(|offcode, around| (offcode.turn(around), ()));
         self.timing.done(begun, 0, false);
@@ -220,6 +230,20 @@ impl Seat {
         }
         self.worked += u64::from(worked);
         if worked { Activity::Worked } else { Activity::Idle }
+    }
+
+    /// Has what arrives for it end the sleep that the thread is about to begin. `None`: something is there already. Else
+    /// what of it nobody tells of.
+    pub fn arm(&mut self, sleeper: &mut dyn Sleeper) -> Option<Untold> {
+        match self.phase {
+            Phase::Started => {
+                let no_room = self.around.arm(sleeper)?;
+                Some(Untold { turns: true, no_room })
+            }
+            Phase::Failed(_) => self.around.arm(sleeper).map(|no_room| Untold { turns: false, no_room }),
+            Phase::Suspended => Some(Untold { turns: false, no_room: self.around.ends.iter().any(End::waits) }),
+            Phase::Deployed | Phase::Initialized => Some(Untold::default()),
+        }
     }
 
     /// Who calls what has failed is told so; else it would wait.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::Header;
-use offcode::channel::{Content, Counted};
+use offcode::channel::{Content, Counted, Sleeper};
 use offcode::{Attributes, Channel, ChannelId, Context, Specification, Written};
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +51,10 @@ impl End {
         End { name: String::new(), content: Content::Calls, channel: None, unsent: VecDeque::new(), received: 0 }
     }
 
+    pub fn waits(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
     /// Sends what waits; says whether all is out.
     pub fn flush(&mut self) -> bool {
         let Some(channel) = self.channel.as_mut() else { return self.unsent.is_empty() };
@@ -72,6 +76,8 @@ pub(super) struct Surroundings {
     peers: Vec<Option<String>>,
     /// From `start` on.
     pub may_write: bool,
+    /// In this turn a write found no room.
+    pub no_room: bool,
     origin: Instant,
     pub log: Log,
 }
@@ -85,6 +91,7 @@ impl Surroundings {
             attributes: deployment.attributes,
             ends: vec![End::vacant()],
             may_write: false,
+            no_room: false,
             origin,
             log,
         }
@@ -118,6 +125,19 @@ impl Surroundings {
         for end in &mut self.ends {
             end.flush();
         }
+    }
+
+    /// Has a message on any of its channels end the sleep that the thread is about to begin. `None`: there is one already.
+    /// Else whether something waits for room, which nobody tells of.
+    pub fn arm(&mut self, sleeper: &mut dyn Sleeper) -> Option<bool> {
+        let mut waits = self.no_room;
+        for end in &mut self.ends {
+            if end.channel.as_mut().is_some_and(|channel| !channel.arm(sleeper)) {
+                return None;
+            }
+            waits |= end.waits();
+        }
+        Some(waits)
     }
 
     /// What it has, where all of it is there.
@@ -188,6 +208,7 @@ impl Context for Surroundings {
         let Some(open) = end.channel.as_mut() else {
             // The seat is reading from it: the message goes out right after.
             if end.unsent.len() >= UNSENT {
+                self.no_room = true;
                 return Written::Full;
             }
             end.unsent.push_back(message.to_vec());
@@ -195,12 +216,18 @@ impl Context for Surroundings {
         };
         // Nothing overtakes what waits.
         if !end.unsent.is_empty() {
-            return if end.flush() { self.write(channel, message) } else { Written::Full };
+            if end.flush() {
+                return self.write(channel, message);
+            }
+            self.no_room = true;
+            return Written::Full;
         }
-        open.write(message).unwrap_or_else(|fault| {
+        let written = open.write(message).unwrap_or_else(|fault| {
             (self.log)(&format!("{}: channel '{}': {fault}", self.name, end.name));
             Written::Refused
-        })
+        });
+        self.no_room |= written == Written::Full;
+        written
     }
 
     fn attribute(&self, name: &str) -> Option<&str> {
