@@ -17,6 +17,7 @@ pub mod inherited;
 mod journal;
 pub mod lab;
 pub mod mask;
+pub mod metrics;
 pub mod netlink;
 pub mod output;
 mod ownership;

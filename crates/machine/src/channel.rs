@@ -128,6 +128,35 @@ pub struct Counted {
     pub full: u64,
 }
 
+/// Where a channel loses messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// At the end that writes, whose buffers are full.
+    Writer,
+    /// At an end that reads, which the writer has lapped.
+    Reader,
+    /// At a driver hook, where what leads to or from the program is full.
+    Hook,
+    /// Before another host, whose agent has as much waiting as may wait.
+    Agent,
+    /// On the way while an offcode moved.
+    Move,
+}
+
+impl Loss {
+    /// In a few words.
+    pub fn place(self) -> &'static str {
+        match self {
+            Loss::Writer => "full at the writer",
+            Loss::Reader => "lapped at the reader",
+            Loss::Hook => "at a hook",
+            Loss::Agent => "at an agent's backlog",
+            Loss::Move => "in a move",
+        }
+    }
+}
+
 /// What ends the sleep of a thread.
 pub trait Bell: Send + Sync {
     /// Ends the thread's sleep, or its next one where it does not sleep yet. Costs a system call.
@@ -180,6 +209,11 @@ pub trait Channel: Send {
     /// What this end has counted since it was made.
     fn counted(&self) -> Counted;
 
+    /// Where what it counts as dropped was lost.
+    fn loses(&self) -> Loss {
+        Loss::Writer
+    }
+
     /// Copies `message` in.
     fn write(&mut self, message: &[u8]) -> Result<Written> {
         self.write_with(message.len(), &mut |buffer| buffer.copy_from_slice(message))
@@ -215,6 +249,9 @@ macro_rules! forwarded {
         }
         fn counted(&self) -> Counted {
             (**self).counted()
+        }
+        fn loses(&self) -> Loss {
+            (**self).loses()
         }
         #[inline]
         fn write(&mut self, message: &[u8]) -> Result<Written> {

@@ -23,9 +23,12 @@ use crate::possible::{self, Carriage, End, Facts, Origin, Side, Why};
 use crate::site::residents::Log;
 use crate::site::{Deployment, Evidence, SiteDriver};
 use crate::switchboard::{BridgeId, Switchboard};
+use crate::watching::Watched;
 
 /// How long a call out of band may take unless the caller says otherwise.
 pub const CALL_LIMIT: Duration = Duration::from_secs(5);
+/// Who makes channels without being an offcode.
+const APPLICATION: &str = "the application";
 /// Between two looks for offcodes that nobody uses any more.
 const LOOK_FOR_OBSOLETE: Duration = Duration::from_millis(5);
 
@@ -45,6 +48,10 @@ pub(crate) struct Live {
     pub bridges: Vec<BridgeId>,
     /// Its uses where it was before.
     pub before: u64,
+    /// Who has the other end of a channel, by the channel's name.
+    pub peers: HashMap<String, String>,
+    /// Messages of its channels that were lost as it moved.
+    pub lost_in_moves: HashMap<String, u64>,
     /// Its use when last looked at, and since when it is unchanged.
     used: (u64, Instant),
 }
@@ -77,6 +84,7 @@ pub struct Runtime {
     /// Sites that are gone.
     lost: Vec<usize>,
     beside: Vec<Excluded>,
+    pub(crate) watched: HashMap<OffcodeId, Watched>,
 }
 
 impl Runtime {
@@ -106,6 +114,7 @@ impl Runtime {
             closed: Vec::new(),
             lost: Vec::new(),
             beside: Vec::new(),
+            watched: HashMap::new(),
         })
     }
 
@@ -213,6 +222,8 @@ impl Runtime {
             ends: Vec::new(),
             bridges: Vec::new(),
             before: 0,
+            peers: HashMap::new(),
+            lost_in_moves: HashMap::new(),
             used: (0, Instant::now()),
         }));
         Ok(())
@@ -320,6 +331,7 @@ impl Runtime {
             channel.take(near);
         }
         self.note(offcode, end);
+        self.joined(offcode, name, APPLICATION);
         self.enlist_bridges(bridged);
         Ok(())
     }
@@ -338,6 +350,11 @@ impl Runtime {
         self.enlist_bridges(bridged);
         self.note(from, ours);
         self.note(to, theirs);
+        let names = [from, to].map(|id| self.live(id).map(|live| live.manifest.package.name.clone()));
+        if let [Ok(creators), Ok(attacheds)] = names {
+            self.joined(from, our_name, &attacheds);
+            self.joined(to, their_name, &creators);
+        }
         Ok(())
     }
 
@@ -358,6 +375,10 @@ impl Runtime {
         }
         self.sites[seated.site].adopt(seated.slot, name, Box::new(pathway))?;
         self.note(from, end);
+        let names = |id: &OffcodeId| Ok(self.live(*id)?.manifest.package.name.clone());
+        let (writer, readers) = (names(&from)?, to.iter().map(names).collect::<Result<Vec<_>>>()?);
+        self.joined(from, name, &readers.join(", "));
+        to.iter().for_each(|reader| self.joined(*reader, name, &writer));
         Ok(())
     }
 
@@ -377,16 +398,20 @@ impl Runtime {
             let subject = || format!("offcode {}", live.manifest.package.name);
             possible::called(&live.facts, "another process", Origin::Program).map_err(|why| why.fault(subject()))?;
             let theirs = self.sites[seated.site].connect(seated.slot, "", specification)?;
-            self.switchboard.relay(end, theirs);
+            self.switchboard.relay(end, theirs, None);
             return Ok(());
         }
         let (seated, noted) = self.can_have(offcode, name, (Side::Attached, 1), specification)?;
         let site = &mut self.sites[seated.site];
         match Carriage::between(SiteKind::App, site.site().kind()) {
             Carriage::Memory => drop(site.adopt(seated.slot, name, end)?),
-            _ => self.switchboard.relay(end, site.connect(seated.slot, name, specification)?),
+            _ => {
+                let theirs = site.connect(seated.slot, name, specification)?;
+                self.switchboard.relay(end, theirs, Some((seated.party, name.into())));
+            }
         }
         self.note(offcode, noted);
+        self.joined(offcode, name, "another process");
         Ok(())
     }
 
@@ -513,12 +538,22 @@ impl Runtime {
         self.sites[live.seated.site].remove(live.seated.slot).map_err(|fault| fault.within(format!("offcode {name}")))
     }
 
-    /// Every running offcode, its site, and what proves that it works there.
+    /// Calls, messages and packets that its offcodes were given, together; without those of sites that do not say.
+    pub fn uses(&mut self) -> u64 {
+        let Runtime { live, sites, .. } = self;
+        let of = |live: &Live| Some(sites[live.seated.site].evidence(live.seated.slot).ok()?.uses + live.before);
+        live.iter().flatten().filter_map(of).sum()
+    }
+
+    /// Every running offcode, its site, what proves that it works there, and what its channels carried.
     pub fn status(&mut self) -> Vec<Running> {
         let mut lines = Vec::new();
-        for live in self.live.iter().flatten() {
+        for at in 0..self.live.len() {
+            let channels = self.carried(OffcodeId(at)).map_err(|fault| fault.to_string());
+            let Some(live) = &self.live[at] else { continue };
             let site = &mut self.sites[live.seated.site];
             lines.push(Running {
+                channels,
                 offcode: live.manifest.package.name.clone(),
                 version: live.manifest.package.version.clone(),
                 site: site.site().clone(),

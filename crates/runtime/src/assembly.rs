@@ -205,7 +205,7 @@ impl Assembly {
 
     /// Calls, messages and packets that its offcodes were given, together.
     pub fn uses(&mut self) -> u64 {
-        self.runtime.status().iter().filter_map(|line| line.evidence.as_ref().ok()).map(|e| e.uses).sum()
+        self.runtime.uses()
     }
 }
 

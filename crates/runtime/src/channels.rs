@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use machine::{Fault, Nanoseconds, Result};
-use offcode::channel::{Counted, Sleeper};
+use offcode::channel::{Counted, Loss, Sleeper};
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 use ports::channel::{Reader, Writer};
 
@@ -180,6 +180,13 @@ impl Channel for Pathway {
                 shared.as_ref().is_none_or(|writer| writer.is_abandoned())
                     && others.iter().all(|other| other.end.is_abandoned())
             }
+        }
+    }
+
+    fn loses(&self) -> Loss {
+        match &self.near {
+            Near::Unicast(end) => end.loses(),
+            _ => Loss::Writer,
         }
     }
 

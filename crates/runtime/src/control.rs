@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use attach::control::{Answer, Report, Request, hear, prefix, say};
+use attach::control::{Answer, Report, Request, WATCHED, hear, prefix, say};
 use linux::doorbell::{Doorbell, Sleep};
 use linux::rendezvous::Meeting;
 use machine::bounds::{CONTROL_ATTACHED, CONTROL_CALLERS};
@@ -42,6 +42,8 @@ pub struct Control {
     looked: Instant,
     /// Rung with every request.
     bell: Arc<Doorbell>,
+    /// An offcode's calls are noted.
+    watched: bool,
 }
 
 /// A channel of another process, which has it as long as it keeps the connection, and sends bytes over that for what it
@@ -86,7 +88,18 @@ impl Control {
         let (application, now) = (application.into(), Instant::now());
         let attached = Vec::new();
         let thread = Some(thread);
-        Ok(Control { meeting, asked, stop, thread, application, since: now, attached, looked: now, bell })
+        Ok(Control {
+            meeting,
+            asked,
+            stop,
+            thread,
+            application,
+            since: now,
+            attached,
+            looked: now,
+            bell,
+            watched: false,
+        })
     }
 
     /// What `plimsoll ps` shows of this process.
@@ -102,6 +115,9 @@ impl Control {
     /// A sleep of the runtime's thread that ends with what [`Control::serve`] has to do.
     pub fn sleep(&self) -> Sleep {
         let mut sleep = self.bell.sleep();
+        if self.watched {
+            sleep.at_most(WATCHED);
+        }
         for one in &self.attached {
             if one.left.is_some() || !sleep.watch(one.connection.as_fd()) {
                 sleep.at_most(LOOK);
@@ -116,6 +132,7 @@ impl Control {
         if slept || self.looked.elapsed() > LOOK {
             self.looked = Instant::now();
             self.listen_to_attached(runtime);
+            self.watched = self.watched && runtime.is_watched();
         }
         let mut end = false;
         while let Ok((request, stream, _caller)) = self.asked.try_recv() {
@@ -134,6 +151,10 @@ impl Control {
                 Request::Upgrade { offcode, depot } => find(runtime, &offcode)
                     .and_then(|found| runtime.upgrade(found, &Depot::open(&depot)?))
                     .map(Answer::Moved),
+                Request::Trace { offcode, from } => {
+                    self.watched = true;
+                    find(runtime, &offcode).and_then(|found| runtime.calls(found, from)).map(Answer::Calls)
+                }
                 Request::Map { offcode, name } => {
                     let read = find(runtime, &offcode).and_then(|found| runtime.map(found, &name));
                     read.map(|dump| Answer::Map(dump.entries, dump.more))

@@ -96,6 +96,8 @@ impl Runtime {
                 let theirs = peers_name(&from.package.name, &required.name);
                 for (member, name, side) in [(m, required.name.clone(), Side::Creator), (to, theirs, Side::Attached)] {
                     if let Some(&id) = running.get(&members[member].manifest.package.guid) {
+                        let other = if member == m { to } else { m };
+                        self.joined(id, &name, &members[other].manifest.package.name);
                         self.note(id, End { name, specification, side, attached: 1, origin: Origin::Program });
                     }
                 }

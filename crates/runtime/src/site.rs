@@ -20,6 +20,7 @@ use offcode::registry::Constructor;
 use offcode::{Activity, Attributes, Channel, ChannelId, Manifest, Specification, State};
 
 use crate::layout::Ground;
+pub use crate::trace::Trace;
 pub use attach::evidence::{self, Evidence};
 pub use library::Libraries;
 pub use residents::{EndAt, Ends};
@@ -168,6 +169,11 @@ pub trait SiteDriver: Send {
     fn map(&mut self, _slot: Slot, name: &str) -> Result<Dump> {
         let cause = "offcodes here have no maps";
         Err(Fault::new(format!("{}: {name}", self.site()), cause, "ask for one of an offcode at a driver hook"))
+    }
+
+    /// Notes the calls that the offcode gets over channels, or no longer. `false`: they are not seen here.
+    fn trace(&mut self, _slot: Slot, _trace: Option<Trace>) -> bool {
+        false
     }
 
     /// Before the thread that gives the site time sleeps: has what the site's turns would find end the sleep, which lasts

@@ -8,15 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use attach::watched::Outcome;
 use linux::doorbell::{Doorbell, Sleep};
 use machine::bounds::{CALLS_OPEN, CALLS_WAITING};
-use machine::channel::Bell;
+use machine::channel::{Bell, Loss};
 use machine::{Bytes, Fault, Result};
 use offcode::call::{Header, Kind};
 use offcode::channel::{Buffers, Content, Policy, Synchronization};
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 
 use crate::site::residents::End;
+use crate::trace::{Begun, Trace};
 
 /// Calls that may wait for one offcode that does not read.
 const WAITING: usize = CALLS_WAITING.each.count();
@@ -59,6 +61,8 @@ struct Party {
     end: Box<dyn Channel>,
     peers: HashMap<u8, PartyId>,
     waiting: VecDeque<Vec<u8>>,
+    /// While its calls are watched.
+    trace: Option<Trace>,
 }
 
 /// Two ends between which messages are handed on.
@@ -70,6 +74,8 @@ struct Relay {
     fenced: [bool; 2],
     /// The end that a moved offcode had where memory is shared; the other is its site's.
     bridge: Option<(BridgeId, End)>,
+    /// One whose channel it is part of, and the name that it has there.
+    of: Option<(PartyId, String)>,
 }
 
 impl Relay {
@@ -144,6 +150,8 @@ struct Board {
     /// Calls that were passed on, by the number they were given; to whom, and from whom.
     open: HashMap<u32, (PartyId, Origin)>,
     answers: HashMap<u32, Answer>,
+    /// Those of the open calls that are watched.
+    begun: HashMap<u32, Begun>,
     relays: Vec<Relay>,
     bridges: u64,
     next: u32,
@@ -199,7 +207,8 @@ impl Switchboard {
     pub fn add(&self, name: &str, end: Box<dyn Channel>) -> PartyId {
         let mut board = locked(&self.board);
         board.stir();
-        board.parties.push(Some(Party { name: name.into(), end, peers: HashMap::new(), waiting: VecDeque::new() }));
+        let (name, peers, waiting) = (name.into(), HashMap::new(), VecDeque::new());
+        board.parties.push(Some(Party { name, end, peers, waiting, trace: None }));
         PartyId(board.parties.len() - 1)
     }
 
@@ -210,9 +219,10 @@ impl Switchboard {
         }
     }
 
-    /// Hands on what comes from either of two ends that no site of this process can hold, until one is abandoned.
-    pub fn relay(&self, one: Box<dyn Channel>, other: Box<dyn Channel>) {
-        let relay = Relay { ends: [one, other], held: Default::default(), fenced: [false; 2], bridge: None };
+    /// Hands on what comes from either of two ends that no site of this process can hold, until one is abandoned. `of`: an
+    /// offcode whose channel that is, and its name for it.
+    pub fn relay(&self, one: Box<dyn Channel>, other: Box<dyn Channel>, of: Option<(PartyId, String)>) {
+        let relay = Relay { ends: [one, other], held: Default::default(), fenced: [false; 2], bridge: None, of };
         let mut board = locked(&self.board);
         board.stir();
         board.relays.push(relay);
@@ -227,7 +237,7 @@ impl Switchboard {
         board.bridges += 1;
         let id = BridgeId(board.bridges);
         let held = [VecDeque::new(), std::mem::take(&mut end.unsent)];
-        board.relays.push(Relay { ends: [channel, site], held, fenced: [true; 2], bridge: Some((id, end)) });
+        board.relays.push(Relay { ends: [channel, site], held, fenced: [true; 2], bridge: Some((id, end)), of: None });
         Some(id)
     }
 
@@ -276,6 +286,33 @@ impl Switchboard {
         let (_, mut end) = bridge?;
         (end.channel, end.unsent) = (Some(channel), unsent);
         Some((end, site))
+    }
+
+    /// What was lost of an offcode's channels where the switchboard hands their messages on: by channel and place.
+    pub(crate) fn lost_for(&self, party: PartyId, bridges: &[BridgeId]) -> Vec<(String, Loss, u64)> {
+        let board = locked(&self.board);
+        let name = |relay: &Relay| match (&relay.bridge, &relay.of) {
+            (Some((id, end)), _) => bridges.contains(id).then(|| end.name.clone()),
+            (None, Some((of, name))) => (*of == party).then(|| name.clone()),
+            (None, None) => None,
+        };
+        let lost = |relay: &Relay| {
+            let name = name(relay)?;
+            Some(relay.ends.iter().map(|end| (name.clone(), end.loses(), end.counted().dropped)).collect::<Vec<_>>())
+        };
+        board.relays.iter().filter_map(lost).flatten().collect()
+    }
+
+    /// Notes the calls of an offcode, or no longer.
+    pub(crate) fn trace(&self, party: PartyId, trace: Option<Trace>) {
+        let mut board = locked(&self.board);
+        let Board { parties, open, begun, .. } = &mut *board;
+        if trace.is_none() {
+            begun.retain(|id, _| open.get(id).is_some_and(|(to, _)| *to != party));
+        }
+        if let Some(Some(party)) = parties.get_mut(party.0) {
+            party.trace = trace;
+        }
     }
 
     /// Moves what can be moved.
@@ -346,6 +383,13 @@ impl Drop for Switchboard {
     }
 }
 
+fn outcome(kind: Kind, rest: &[u8]) -> Outcome {
+    match kind {
+        Kind::Refused => Outcome::Refused(String::from_utf8_lossy(rest).into_owned()),
+        _ => Outcome::Result(rest.len() as u64),
+    }
+}
+
 /// A board is consistent between any two of its statements, so that a panic elsewhere does not spoil it.
 fn locked(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
@@ -413,7 +457,10 @@ impl Board {
         if kind == Kind::Call {
             self.open.insert(id, (to, Origin::Application));
         }
-        if !self.send(to, &header, arguments) {
+        let begun = self.begin(to, Origin::Application, &header, arguments.len());
+        let sent = self.send(to, &header, arguments);
+        self.begun(begun, kind, id, sent);
+        if !sent {
             self.open.remove(&id);
             return Err(Fault::new(
                 format!("call of offcode {name}"),
@@ -481,6 +528,34 @@ impl Board {
         self.open.retain(|_, (_, origin)| !matches!(origin, Origin::Party { party: from, .. } if *from == party));
     }
 
+    /// A call for an offcode that is watched.
+    fn begin(&self, to: PartyId, from: Origin, header: &Header, arguments: usize) -> Option<(Trace, Begun)> {
+        let trace = self.parties[to.0].as_ref()?.trace.clone()?;
+        let from = match from {
+            Origin::Application => "the application".into(),
+            Origin::Party { party, .. } => {
+                self.parties[party.0].as_ref().map_or("one that has gone".into(), |p| p.name.clone())
+            }
+        };
+        Some((trace, Begun::now(from, header, arguments)))
+    }
+
+    fn begun(&mut self, begun: Option<(Trace, Begun)>, kind: Kind, id: u32, sent: bool) {
+        match begun {
+            Some((trace, begun)) if !sent => trace.note(begun, Outcome::Refused("it does not take calls now".into())),
+            Some((trace, begun)) if kind == Kind::OneWay => trace.note(begun, Outcome::OneWay),
+            Some((_, begun)) => drop(self.begun.insert(id, begun)),
+            None => {}
+        }
+    }
+
+    fn ended(&mut self, to: PartyId, header: &Header, rest: &[u8]) {
+        let Some(begun) = self.begun.remove(&header.id) else { return };
+        if let Some(trace) = self.parties[to.0].as_ref().and_then(|party| party.trace.as_ref()) {
+            trace.note(begun, outcome(header.kind, rest));
+        }
+    }
+
     /// Moves what can be moved; says whether anything was.
     fn turn(&mut self) -> bool {
         let mut moved = false;
@@ -539,7 +614,10 @@ impl Board {
                 if header.kind == Kind::Call {
                     self.open.insert(id, (to, origin));
                 }
-                if !self.send(to, &Header { route: 0, id, ..*header }, rest) {
+                let begun = self.begin(to, origin, header, rest.len());
+                let sent = self.send(to, &Header { route: 0, id, ..*header }, rest);
+                self.begun(begun, header.kind, id, sent);
+                if !sent {
                     self.open.remove(&id);
                     if header.kind == Kind::Call {
                         self.refuse(origin, header.id, "the peer does not take calls now");
@@ -550,6 +628,7 @@ impl Board {
                 // An answer that comes too late, or that nobody asked for, has nowhere to go.
                 if let Some((to, origin)) = self.open.remove(&header.id) {
                     if to == from {
+                        self.ended(to, header, rest);
                         self.answer(origin, header.id, header.kind, header.interface, header.method, rest);
                     } else {
                         self.open.insert(header.id, (to, origin));
@@ -570,7 +649,7 @@ mod tests {
         let ((caller, mut calls), (silent, mut called)) = (ends(), ends());
         let party = |end: ports::channel::Memory, peers: &[(u8, PartyId)]| {
             let peers = peers.iter().copied().collect();
-            Some(Party { name: "test".into(), end: Box::new(end), peers, waiting: VecDeque::new() })
+            Some(Party { name: "test".into(), end: Box::new(end), peers, waiting: VecDeque::new(), trace: None })
         };
         let parties = vec![party(caller, &[(0, PartyId(1))]), party(silent, &[])];
         let mut board = Board { parties, ..Board::default() };

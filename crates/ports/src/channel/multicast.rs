@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use machine::channel::{Channel, Counted, Delivery, Sleeper, Specification, Synchronization, Written};
+use machine::channel::{Channel, Counted, Delivery, Loss, Sleeper, Specification, Synchronization, Written};
 use machine::{Fault, Nanoseconds, Result};
 
 use super::bells::{Armed, Both};
@@ -336,6 +336,10 @@ impl Channel for Reader {
     }
 
     /// A message that was lost before it was read is counted as dropped when the reader finds the next.
+    fn loses(&self) -> Loss {
+        Loss::Reader
+    }
+
     fn counted(&self) -> Counted {
         let (position, dropped) = self.progress();
         let read = position.wrapping_sub(self.first).wrapping_sub(dropped);

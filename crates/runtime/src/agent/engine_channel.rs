@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Direction, LinkConfig, Source, Status, TagSelector};
 use machine::{Bytes, Fault, Nanoseconds, PeerIndex, Port, Result};
-use offcode::channel::{Bell, Counted, Sleeper, Synchronization};
+use offcode::channel::{Bell, Counted, Loss, Sleeper, Synchronization};
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 use ports::udp::UdpPort;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -419,6 +419,10 @@ impl Channel for EngineChannel {
         let mut inner = lock(&self.shared);
         inner.turn_for_owner();
         inner.gone || self.link.is_lost()
+    }
+
+    fn loses(&self) -> Loss {
+        Loss::Agent
     }
 
     fn counted(&self) -> Counted {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use machine::{Bytes, Fault, Nanoseconds, Result};
-use offcode::channel::{Bell, Counted, Policy, Sleeper, Synchronization};
+use offcode::channel::{Bell, Counted, Loss, Policy, Sleeper, Synchronization};
 use offcode::{Channel, Delivery, Specification, Written};
 
 use super::flow::{Flow, ON_THE_WAY};
@@ -241,6 +241,10 @@ impl Channel for OutOfBand {
 
     fn is_abandoned(&self) -> bool {
         self.shared.lock().gone
+    }
+
+    fn loses(&self) -> Loss {
+        Loss::Agent
     }
 
     fn counted(&self) -> Counted {

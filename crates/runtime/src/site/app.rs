@@ -7,7 +7,7 @@ use machine::{Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
 use super::residents::Residents;
-use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, body};
+use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, Trace, body};
 
 /// The application's thread as a site.
 pub struct AppSite(Residents);
@@ -87,6 +87,10 @@ impl SiteDriver for AppSite {
             evidence.whereabouts = format!("thread {}, the application's", linux::accounting::current_thread());
         }
         Ok(evidence)
+    }
+
+    fn trace(&mut self, slot: Slot, trace: Option<Trace>) -> bool {
+        self.0.trace(slot, trace)
     }
 
     fn arm(&mut self, sleep: &mut Sleep, turn: Duration) -> bool {

@@ -14,7 +14,7 @@ use machine::{CoreId, Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
 use super::residents::{Log, Residents};
-use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, body};
+use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, Trace, body};
 use endpoint::{Placed, settle};
 
 /// How long an offcode may keep its site from answering.
@@ -226,6 +226,10 @@ impl SiteDriver for CoreSite {
         let (outcome, left) = self.there(move |residents| (residents.receive(slot, &mut taken), taken))?;
         *ends = left;
         outcome
+    }
+
+    fn trace(&mut self, slot: Slot, trace: Option<Trace>) -> bool {
+        self.there(move |residents| residents.trace(slot, trace)).unwrap_or(false)
     }
 
     /// Nothing here needs the caller's thread.

@@ -16,6 +16,7 @@ use super::body;
 use super::evidence::{Counter, Evidence};
 use super::{Deployment, Slot};
 use crate::switchboard::LOOK_FOR_ROOM;
+use crate::trace::Trace;
 use seat::{Phase, Seat};
 pub(crate) use surroundings::End;
 pub use surroundings::{EndAt, Ends};
@@ -115,6 +116,11 @@ impl Residents {
     pub fn receive(&mut self, slot: Slot, ends: &mut Ends) -> Result<()> {
         self.seat(slot)?.receive(std::mem::take(ends));
         Ok(())
+    }
+
+    /// Notes the calls that the offcode gets over its channels, or no longer. `false`: it is not here.
+    pub fn trace(&mut self, slot: Slot, trace: Option<Trace>) -> bool {
+        self.seat(slot).map(|seat| seat.trace = trace).is_ok()
     }
 
     /// Whether no offcode is here.

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use attach::watched::Outcome;
 use machine::{Fault, Result};
 use offcode::call::{Header, Kind};
 use offcode::channel::{Content, Sleeper};
@@ -12,6 +13,7 @@ use super::super::Deployment;
 use super::surroundings::{End, EndAt, Ends, Surroundings};
 use super::timing::Timing;
 use super::{Log, guarded};
+use crate::trace::{Begun, Trace};
 
 /// Messages taken from one channel before the next gets its turn.
 const BUDGET: usize = 16;
@@ -46,6 +48,8 @@ pub(super) struct Seat {
     pub messages: u64,
     pub worked: u64,
     pub timing: Timing,
+    /// While its calls over channels are watched; those out of band pass the switchboard, which notes them.
+    pub trace: Option<Trace>,
 }
 
 impl Seat {
@@ -54,7 +58,18 @@ impl Seat {
         let around = Surroundings::new(deployment, origin, log);
         let reply = Vec::with_capacity(256);
         let timing = Timing::new();
-        Seat { offcode, around, reply, state, phase: Phase::Deployed, calls: 0, messages: 0, worked: 0, timing }
+        Seat {
+            offcode,
+            around,
+            reply,
+            state,
+            phase: Phase::Deployed,
+            calls: 0,
+            messages: 0,
+            worked: 0,
+            timing,
+            trace: None,
+        }
     }
 
     fn in_phase(&self, wanted: Phase) -> Result<()> {
@@ -316,6 +331,8 @@ impl Seat {
             };
             match header.kind {
                 Kind::Call | Kind::OneWay => {
+                    let trace = self.trace.clone().filter(|_| id != ChannelId::OUT_OF_BAND);
+                    let begun = trace.map(|trace| (trace, self.begun(id, &header, rest.len())));
                     let call = Incoming { interface: header.interface, method: header.method, arguments: rest };
                     let mut reply = std::mem::take(&mut self.reply);
                     reply.clear();
@@ -335,6 +352,9 @@ impl Seat {
                         }
                     };
                     self.reply = reply;
+                    if let Some((trace, begun)) = begun {
+                        trace.note(begun, self.outcome(header.kind, kind));
+                    }
                     if header.kind == Kind::Call {
                         answer = Some(Header { kind, ..header });
                     }
@@ -351,6 +371,21 @@ impl Seat {
             self.send_answer(id, channel, header)?;
         }
         Ok(read)
+    }
+
+    #[cold]
+    fn begun(&self, id: ChannelId, header: &Header, arguments: usize) -> Begun {
+        Begun::now(format!("channel '{}'", self.around.ends[id.0 as usize].name), header, arguments)
+    }
+
+    /// Of the call whose reply lies ready.
+    #[cold]
+    fn outcome(&self, asked: Kind, answer: Kind) -> Outcome {
+        match (asked, answer) {
+            (_, Kind::Refused) => Outcome::Refused(String::from_utf8_lossy(&self.reply).into_owned()),
+            (Kind::OneWay, _) => Outcome::OneWay,
+            _ => Outcome::Result(self.reply.len() as u64),
+        }
     }
 
     fn answered(&mut self, id: ChannelId, header: &Header, result: Result<&[u8], &Refusal>) {

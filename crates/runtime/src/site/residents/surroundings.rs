@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::Header;
-use offcode::channel::{Content, Counted, Sleeper};
+use offcode::channel::{Content, Counted, Loss, Sleeper};
 use offcode::{Attributes, Channel, ChannelId, Context, Specification, Written};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,8 @@ pub(crate) struct End {
     pub unsent: VecDeque<Vec<u8>>,
     /// Calls and messages that came on it.
     pub received: u64,
+    /// Writes that no channel takes.
+    pub refused: u64,
 }
 
 /// All endpoints of one offcode, in the order of their numbers.
@@ -39,16 +41,21 @@ pub struct EndAt {
     pub counted: Counted,
     /// Messages that wait for room to go out.
     pub unsent: u64,
+    /// Writes that no channel takes.
+    pub refused: u64,
+    /// Where what it counts as dropped was lost.
+    pub loses: Loss,
 }
 
 impl End {
     pub fn new(name: &str, channel: Box<dyn Channel>) -> Self {
         let content = channel.specification().content;
-        End { name: name.into(), content, channel: Some(channel), unsent: VecDeque::new(), received: 0 }
+        End { name: name.into(), content, channel: Some(channel), unsent: VecDeque::new(), received: 0, refused: 0 }
     }
 
     fn vacant() -> Self {
-        End { name: String::new(), content: Content::Calls, channel: None, unsent: VecDeque::new(), received: 0 }
+        let (name, content, unsent) = (String::new(), Content::Calls, VecDeque::new());
+        End { name, content, channel: None, unsent, received: 0, refused: 0 }
     }
 
     pub fn waits(&self) -> bool {
@@ -145,7 +152,8 @@ impl Surroundings {
         self.ends.iter().filter_map(|end| {
             let channel = end.channel.as_ref()?;
             let (specification, counted) = (*channel.specification(), channel.counted());
-            Some(EndAt { name: end.name.clone(), specification, counted, unsent: end.unsent.len() as u64 })
+            let (unsent, refused, loses) = (end.unsent.len() as u64, end.refused, channel.loses());
+            Some(EndAt { name: end.name.clone(), specification, counted, unsent, refused, loses })
         })
     }
 
@@ -201,7 +209,10 @@ impl Context for Surroundings {
         if let Some(place) = channel.as_peer() {
             return match self.routed(place, message) {
                 Some(whole) => self.write(ChannelId::OUT_OF_BAND, &whole),
-                None => Written::Refused,
+                None => {
+                    self.ends[0].refused += 1;
+                    Written::Refused
+                }
             };
         }
         let Some(end) = self.ends.get_mut(channel.0 as usize) else { return Written::Gone };
@@ -224,6 +235,7 @@ impl Context for Surroundings {
         }
         let written = open.write(message).unwrap_or_else(|fault| {
             (self.log)(&format!("{}: channel '{}': {fault}", self.name, end.name));
+            end.refused += 1;
             Written::Refused
         });
         self.no_room |= written == Written::Full;

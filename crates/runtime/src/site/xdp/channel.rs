@@ -8,7 +8,7 @@ use std::sync::atomic::{Ordering, fence};
 use linux::xdp::{RingReader, SharedWords};
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::{Header, Kind};
-use offcode::channel::{Counted, Delivery, Sleeper, Synchronization};
+use offcode::channel::{Counted, Delivery, Loss, Sleeper, Synchronization};
 use offcode::{Channel, Refusal, Specification, Written};
 
 use super::Inner;
@@ -264,6 +264,10 @@ impl Channel for Messages {
 
     fn is_abandoned(&self) -> bool {
         self.inner.gone.load(Ordering::Acquire)
+    }
+
+    fn loses(&self) -> Loss {
+        Loss::Hook
     }
 
     fn counted(&self) -> Counted {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use linux::netlink::Netlink;
 use linux::xdp::Interface;
 use machine::{Fault, Nanoseconds, Result};
-use offcode::channel::{Counted, Sleeper};
+use offcode::channel::{Counted, Loss, Sleeper};
 use offcode::{Channel, Specification, Written};
 use ports::afxdp::{Options, Receiver};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -119,6 +119,10 @@ impl Channel for Frames {
 
     fn is_abandoned(&self) -> bool {
         self.inner.gone.load(Ordering::Acquire)
+    }
+
+    fn loses(&self) -> Loss {
+        Loss::Hook
     }
 
     fn counted(&self) -> Counted {
