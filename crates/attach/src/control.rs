@@ -14,16 +14,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
 use crate::moved::Moved;
+use crate::watched::{Calls, Carried};
 
 const PREFIX: &str = "plimsoll/run/";
 /// Longest line, either way.
 const LINE: usize = CONTROL_LINE.each.bytes().0 as usize;
+/// Longest answer: a runtime has more to say than it is asked.
+const ANSWER: usize = 16 * LINE;
 /// How long a caller may take to say what it wants, and the runtime to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a runtime may take to move an offcode: it compiles, and lets messages arrive.
 const OF_A_MOVE: Duration = Duration::from_secs(60);
-/// How long a caller may take to read its answer, for which the runtime's own thread waits: an answer fits a socket's
-/// buffer.
+/// How long an offcode is watched after somebody has asked for its calls.
+pub const WATCHED: Duration = Duration::from_secs(2);
+/// How long a caller may take to read its answer, for which the runtime's own thread waits: most answers fit a
+/// socket's buffer.
 const TAKEN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -42,6 +47,9 @@ pub enum Request {
     Set { offcode: String, name: String, value: String },
     /// What a map or a variable of an offcode's object holds.
     Map { offcode: String, name: String },
+    /// The calls that an offcode has got, from this number on. It is watched from the first such request until there was
+    /// none for [`WATCHED`]; without a number only the next one's is said.
+    Trace { offcode: String, from: Option<u64> },
     /// A channel in shared memory to an offcode, which knows it by `name`.
     Attach {
         offcode: String,
@@ -73,6 +81,7 @@ pub enum Answer {
     /// What an attribute was before it was set.
     Was(Option<String>),
     Moved(Moved),
+    Calls(Calls),
     Refused {
         subject: String,
         cause: String,
@@ -92,6 +101,8 @@ pub struct Running {
     pub attributes: Vec<(String, String)>,
     /// Or why it could not be had.
     pub evidence: std::result::Result<Evidence, String>,
+    /// What its channels carried; the first is out of band. Or why that could not be had.
+    pub channels: std::result::Result<Vec<Carried>, String>,
 }
 
 fn broken(e: impl std::error::Error + Send + Sync + 'static) -> Fault {
@@ -109,10 +120,14 @@ pub fn say<T: Serialize>(mut stream: &UnixStream, what: &T) -> Result<()> {
 
 /// One line, and nothing of what follows it; within [`PATIENCE`] as a whole.
 pub fn hear<T: serde::de::DeserializeOwned>(stream: &UnixStream) -> Result<T> {
-    hear_within(stream, PATIENCE)
+    hear_within(stream, PATIENCE, LINE)
 }
 
-fn hear_within<T: serde::de::DeserializeOwned>(mut stream: &UnixStream, patience: Duration) -> Result<T> {
+fn hear_within<T: serde::de::DeserializeOwned>(
+    mut stream: &UnixStream,
+    patience: Duration,
+    longest: usize,
+) -> Result<T> {
     let until = Instant::now() + patience;
     let late = || {
         let cause = format!("no whole line came within {} s", patience.as_secs());
@@ -121,7 +136,7 @@ fn hear_within<T: serde::de::DeserializeOwned>(mut stream: &UnixStream, patience
     stream.set_read_timeout(Some(patience)).map_err(broken)?;
     let mut line = Vec::new();
     let mut byte = [0];
-    while line.len() < LINE {
+    while line.len() < longest {
         match stream.read(&mut byte) {
             Ok(0) => break,
             Ok(_) if byte == [b'\n'] => break,
@@ -158,7 +173,7 @@ fn ask(process: u32, request: &Request) -> Result<(Answer, UnixStream)> {
     let outer = |fault: Fault| fault.within(format!("runtime of process {process}"));
     let stream = rendezvous::call(&format!("{}{process}", prefix())).map_err(outer)?;
     say(&stream, request).map_err(outer)?;
-    Ok((hear_within(&stream, patience).map_err(outer)?, stream))
+    Ok((hear_within(&stream, patience, ANSWER).map_err(outer)?, stream))
 }
 
 fn odd() -> Fault {
@@ -217,6 +232,14 @@ pub fn set_at(process: u32, offcode: &str, name: &str, value: &str) -> Result<Op
 pub fn map_of(process: u32, offcode: &str, name: &str) -> Result<(Vec<(String, String)>, bool)> {
     match ask(process, &Request::Map { offcode: offcode.into(), name: name.into() })?.0 {
         Answer::Map(entries, more) => Ok((entries, more)),
+        other => other.done().and_then(|()| Err(odd())),
+    }
+}
+
+/// The calls that an offcode has got since the one of number `from`; see [`Request::Trace`].
+pub fn calls_of(process: u32, offcode: &str, from: Option<u64>) -> Result<Calls> {
+    match ask(process, &Request::Trace { offcode: offcode.into(), from })?.0 {
+        Answer::Calls(calls) => Ok(calls),
         other => other.done().and_then(|()| Err(odd())),
     }
 }

@@ -20,11 +20,12 @@
 pub mod control;
 pub mod evidence;
 pub mod moved;
+pub mod watched;
 
 use std::marker::PhantomData;
 use std::os::unix::net::UnixStream;
 
-use machine::channel::{Content, Counted};
+use machine::channel::{Content, Counted, Loss};
 use machine::{Fault, Nanoseconds, Result};
 use offcode::{Call, Caller, Channel, Interface, Specification, Written};
 
@@ -165,6 +166,10 @@ impl Channel for Attached {
 
     fn is_abandoned(&self) -> bool {
         self.end.is_abandoned()
+    }
+
+    fn loses(&self) -> Loss {
+        self.end.loses()
     }
 
     fn counted(&self) -> Counted {

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linux::clock;
+use linux::output::replace;
 use machine::{CpuSet, Fault, Nanoseconds, Result};
 use mapping::decision::{self as deciding, Action, Change, Decider, Process};
 
@@ -27,7 +28,6 @@ use cores::Cores;
 pub use decision::{Decision, What};
 use jobs::Job;
 use journal::Journal;
-use state::replace;
 pub use state::{Counts, JobStatus, RankStatus, Shown, State, Status, folder};
 use watched::{Host, Watched};
 

@@ -1,26 +1,12 @@
 //! A daemon's figures in the text format of Prometheus, as node_exporter's textfile collector reads it.
 
-use std::fmt::Write;
+use linux::metrics::{Kind, Metrics};
 
 use crate::state::{JobStatus, RankStatus, Status};
 
-/// The value of a label.
-fn label(text: &str) -> String {
-    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
-}
-
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-}
-
-fn single(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
-    head(text, name, kind, help);
-    let _ = writeln!(text, "{name} {value}");
-}
-
 /// All figures. What is not known has no line.
 pub fn text(status: &Status) -> String {
-    let mut text = String::new();
+    let mut all = Metrics::default();
     let counts = &status.counts;
     for (name, help, value) in [
         ("windows", "Windows of observation that ended.", counts.windows),
@@ -30,22 +16,18 @@ pub fn text(status: &Status) -> String {
         ("moves_refused", "Moves that the kernel or a program did not let happen.", counts.refused),
         ("processes_restored", "Processes that got the affinity back that they had.", counts.restored),
     ] {
-        single(&mut text, &format!("plimsoll_daemon_{name}_total"), "counter", help, value as f64);
+        all.family(Kind::Counter, &format!("plimsoll_daemon_{name}_total"), help).sample(&[], value as f64);
     }
-    let started = "When the daemon started, in seconds since 1970.";
-    single(&mut text, "plimsoll_daemon_start_time_seconds", "gauge", started, status.started as f64);
-    let updated = "When its last window ended, in seconds since 1970.";
-    single(&mut text, "plimsoll_daemon_updated_time_seconds", "gauge", updated, status.updated as f64);
-    single(
-        &mut text,
-        "plimsoll_daemon_cpu_ratio",
-        "gauge",
-        "Processor time that the daemon used over the time since it started.",
-        status.cpu_share,
-    );
-    head(&mut text, "plimsoll_daemon_job_ranks", "gauge", "Ranks of a job that is watched.");
+    for (name, help, value) in [
+        ("start_time_seconds", "When the daemon started, in seconds since 1970.", status.started as f64),
+        ("updated_time_seconds", "When its last window ended, in seconds since 1970.", status.updated as f64),
+        ("cpu_ratio", "Processor time that the daemon used over the time since it started.", status.cpu_share),
+    ] {
+        all.family(Kind::Gauge, &format!("plimsoll_daemon_{name}"), help).sample(&[], value);
+    }
+    let mut ranks = all.family(Kind::Gauge, "plimsoll_daemon_job_ranks", "Ranks of a job that is watched.");
     for job in &status.jobs {
-        let _ = writeln!(text, "plimsoll_daemon_job_ranks{{job=\"{}\"}} {}", label(&job.name), job.ranks.len());
+        ranks.sample(&[("job", &job.name)], job.ranks.len() as f64);
     }
     type Share = fn(&RankStatus) -> Option<f64>;
     let shares: [(&str, &str, Share); 4] = [
@@ -56,17 +38,17 @@ pub fn text(status: &Status) -> String {
     ];
     for (name, help, of) in shares {
         let name = format!("plimsoll_rank_{name}_ratio").replace("held_ratio", "held");
-        head(&mut text, &name, "gauge", help);
+        let mut family = all.family(Kind::Gauge, &name, help);
         for (JobStatus { name: job, .. }, rank) in
             status.jobs.iter().flat_map(|job| job.ranks.iter().map(move |rank| (job, rank)))
         {
             if let Some(value) = of(rank) {
-                let (job, host) = (label(job), label(&rank.host));
-                let _ = writeln!(text, "{name}{{job=\"{job}\",rank=\"{}\",host=\"{host}\"}} {value}", rank.rank);
+                let number = rank.rank.to_string();
+                family.sample(&[("job", job), ("rank", &number), ("host", &rank.host)], value);
             }
         }
     }
-    text
+    all.text()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use linux::output::replace;
 use machine::{Fault, FaultKind, Result};
 use serde::{Deserialize, Serialize};
 
@@ -106,14 +107,6 @@ fn append(path: &Path) -> std::io::Result<(File, u64)> {
     let file = File::options().append(true).create(true).open(path)?;
     let size = file.metadata()?.len();
     Ok((file, size))
-}
-
-/// Writes a file whole or not at all, also for who reads at that moment.
-pub fn replace(path: &Path, text: &str) -> Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
-    written.map_err(|e| Fault::unwritable(path.display().to_string(), e, "name another file"))
 }
 
 /// What a daemon does, as of its last window.

@@ -1,6 +1,6 @@
 //! Joins the engine to a port and the clock. The same code at every placement: only who calls it differs.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::{Claim, Completion, Engine, Label, LinkConfig, RequestId, Source, TagSelector};
 use machine::{Dilation, Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
@@ -118,6 +118,12 @@ impl<P: Port, B: Buffer> Driver<P, B> {
 
     pub(crate) fn port_mut(&mut self) -> &mut P {
         &mut self.port
+    }
+
+    /// How long the engine can be left alone where nothing comes; `None`: as long as one likes.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        let left = self.engine.next_timeout()?.0.saturating_sub(self.now().0);
+        Some(Duration::from_nanos(left))
     }
 
     #[inline]

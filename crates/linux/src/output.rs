@@ -1,6 +1,8 @@
 //! Standard output: a full disk is a fault, a closed pipe is not.
 
+use std::fs;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
 
 use machine::{Fault, Result};
 
@@ -11,6 +13,14 @@ pub fn not_to_a_terminal(what: &str, option: &str) -> Result<()> {
     }
     let next = format!("name a file with {option} FILE, or redirect standard output (> FILE, | less)");
     Err(Fault::new("standard output", format!("it is a terminal, and {what} is for a program to read"), next))
+}
+
+/// Writes a file whole or not at all, also for who reads at that moment.
+pub fn replace(path: &Path, text: &str) -> Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    written.map_err(|e| Fault::unwritable(path.display().to_string(), e, "name another file"))
 }
 
 /// Prints `text` to standard output.

@@ -2,9 +2,12 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use machine::{Fault, Nanoseconds, Result};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
 
@@ -13,12 +16,31 @@ use crate::clock;
 /// The first signal that came; 0: none.
 static ASKED: AtomicI32 = AtomicI32::new(0);
 
+/// Readable from the first signal on: what a thread sleeps on that is to end then. The number is for the handler.
+static EVENT: OnceLock<OwnedFd> = OnceLock::new();
+static EVENT_NUMBER: AtomicI32 = AtomicI32::new(-1);
+
 extern "C" fn ask(signal: libc::c_int) {
     let _ = ASKED.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
+    let one = 1_u64;
+    // SAFETY: write(2) is async-signal-safe and reads eight bytes of a local. The descriptor is kept by `EVENT`; before
+    // there is one the number is no descriptor, which the call refuses. It does not block and leaves `errno` as it was,
+    // because an event counter takes another 1 until it is near 2^64.
+    unsafe { libc::write(EVENT_NUMBER.load(Ordering::Relaxed), (&raw const one).cast(), 8) };
 }
 
 /// From now on the first SIGINT or SIGTERM of each kind only raises the flag; a second one ends the process as ever.
 pub fn watch() -> Result<()> {
+    if EVENT.get().is_none() {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let event =
+            event.map_err(|e| Fault::because("event descriptor", e, "raise the limit on open files (ulimit -n)"));
+        let event = EVENT.get_or_init({
+            let event = event?;
+            move || event
+        });
+        EVENT_NUMBER.store(event.as_raw_fd(), Ordering::Relaxed);
+    }
     for signal in [libc::SIGINT, libc::SIGTERM] {
         // SAFETY: all-zero bytes are a valid sigaction: no handler, no flags, an empty mask.
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -36,6 +58,11 @@ pub fn watch() -> Result<()> {
 /// Whether a signal has asked this process to end.
 pub fn interrupted() -> bool {
     ASKED.load(Ordering::Relaxed) != 0
+}
+
+/// What can be read from the first signal on; `None` before [`watch`].
+pub fn asked() -> Option<BorrowedFd<'static>> {
+    EVENT.get().map(AsFd::as_fd)
 }
 
 /// Sleeps until then, or until a signal asks this process to end.
@@ -71,6 +98,8 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(interrupted());
+        let mut asked = [rustix::event::PollFd::from_borrowed_fd(asked().unwrap(), rustix::event::PollFlags::IN)];
+        assert_eq!(rustix::event::poll(&mut asked, Some(&Default::default())), Ok(1));
         assert_eq!((exit_status(), exit_status_of_server()), (Some(143), None));
     }
 }

@@ -176,6 +176,8 @@ table! {
         Count(256), Said("as offcodes"), "the call is refused";
     CALLS_OPEN: "calls out of band without an answer yet", "an offcode",
         Count(1024), Said("as offcodes"), "the call is refused";
+    CALLS_TRACED: "calls of an offcode that `plimsoll ps --trace` watches", "a caller",
+        Count(1024), Said("as offcodes"), "the oldest are not shown, and counted";
     CONTROL_CALLERS: "callers of a runtime's control socket (`plimsoll ps`, `stop`) from accepting to answering",
         "a process of this user", NONE, Count(32), "it is turned away with a fault";
     CONTROL_LINE: "a request at the control socket", "a caller",

@@ -3,6 +3,8 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
+use std::sync::Arc;
+
 use crate::{Bytes, Nanoseconds, Result};
 use serde::{Deserialize, Serialize};
 
@@ -126,6 +128,51 @@ pub struct Counted {
     pub full: u64,
 }
 
+/// Where a channel loses messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// At the end that writes, whose buffers are full.
+    Writer,
+    /// At an end that reads, which the writer has lapped.
+    Reader,
+    /// At a driver hook, where what leads to or from the program is full.
+    Hook,
+    /// Before another host, whose agent has as much waiting as may wait.
+    Agent,
+    /// On the way while an offcode moved.
+    Move,
+}
+
+impl Loss {
+    /// In a few words.
+    pub fn place(self) -> &'static str {
+        match self {
+            Loss::Writer => "full at the writer",
+            Loss::Reader => "lapped at the reader",
+            Loss::Hook => "at a hook",
+            Loss::Agent => "at an agent's backlog",
+            Loss::Move => "in a move",
+        }
+    }
+}
+
+/// What ends the sleep of a thread.
+pub trait Bell: Send + Sync {
+    /// Ends the thread's sleep, or its next one where it does not sleep yet. Costs a system call.
+    fn ring(&self);
+}
+
+/// A thread that is about to sleep until one of its channels has something for it.
+pub trait Sleeper {
+    /// What ends its sleep.
+    fn bell(&self) -> Arc<dyn Bell>;
+
+    /// Ends its sleep too once the descriptor can be read. `false`: it cannot be watched.
+    #[cfg(unix)]
+    fn watch(&mut self, descriptor: std::os::fd::BorrowedFd<'_>) -> bool;
+}
+
 /// One endpoint of a channel. It blocks in [`Channel::wait`] only. Both ends of a unicast channel read and write; of a
 /// multicast channel the creator writes and the attached ends read.
 ///
@@ -149,11 +196,23 @@ pub trait Channel: Send {
     /// deliver. A fault unless [`Synchronization::Blocking`].
     fn wait(&mut self, limit: Nanoseconds) -> Result<bool>;
 
+    /// Has the next message, and the going of another end, end the sleep that the thread is about to begin. `false`: it is
+    /// there already, or this channel cannot tell, as by default; the thread looks again instead of sleeping.
+    fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
+        let _ = sleeper;
+        false
+    }
+
     /// Whether every other end has gone; what was written before may still be read.
     fn is_abandoned(&self) -> bool;
 
     /// What this end has counted since it was made.
     fn counted(&self) -> Counted;
+
+    /// Where what it counts as dropped was lost.
+    fn loses(&self) -> Loss {
+        Loss::Writer
+    }
 
     /// Copies `message` in.
     fn write(&mut self, message: &[u8]) -> Result<Written> {
@@ -182,11 +241,17 @@ macro_rules! forwarded {
         fn wait(&mut self, limit: Nanoseconds) -> Result<bool> {
             (**self).wait(limit)
         }
+        fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
+            (**self).arm(sleeper)
+        }
         fn is_abandoned(&self) -> bool {
             (**self).is_abandoned()
         }
         fn counted(&self) -> Counted {
             (**self).counted()
+        }
+        fn loses(&self) -> Loss {
+            (**self).loses()
         }
         #[inline]
         fn write(&mut self, message: &[u8]) -> Result<Written> {

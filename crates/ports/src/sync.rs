@@ -12,6 +12,26 @@ pub(crate) use std::sync::{
     atomic::{AtomicU64, Ordering, fence},
 };
 
+/// The cheap half of a pair of fences: one that [`heavy_fence`] makes up for.
+#[inline(always)]
+pub(crate) fn light_fence() {
+    #[cfg(not(loom))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
+
+/// The dear half: a fence in every thread of the process. `false`: it cannot be had.
+pub(crate) fn heavy_fence() -> bool {
+    #[cfg(not(loom))]
+    return linux::barrier::in_all_threads();
+    #[cfg(loom)]
+    {
+        fence(Ordering::SeqCst);
+        true
+    }
+}
+
 /// The standard cell with the interface of loom's, which sees every access.
 #[cfg(not(loom))]
 #[derive(Debug)]

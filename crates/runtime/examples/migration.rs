@@ -197,6 +197,7 @@ fn figures(values: &mut [f64]) -> String {
 struct Served {
     address: String,
     stop: Arc<AtomicBool>,
+    bell: Arc<dyn machine::channel::Bell>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -209,17 +210,19 @@ fn on_loopback(folder: &std::path::Path) -> Result<Served> {
     let address = agent.address()?.to_string();
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
+    let bell = agent.bell();
     let thread = std::thread::spawn(move || {
         if let Err(fault) = agent.run(|| asked.load(Ordering::Relaxed)) {
             eprintln!("{fault}");
         }
     });
-    Ok(Served { address, stop, thread: Some(thread) })
+    Ok(Served { address, stop, bell, thread: Some(thread) })
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.bell.ring();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }

@@ -1,16 +1,18 @@
 //! The runtime as an application sees it: it creates offcodes, calls them, makes channels to them, and is told where
 //! each of them works.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use attach::control::Running;
 use linux::contention::Excluded;
+use linux::doorbell::Sleep;
 use linux::xdp::SharedWords;
 use machine::{Costs, Fault, Result, Site, SiteKind};
 use offcode::channel::Content;
 use offcode::manifest::Requirement;
-use offcode::{Activity, Attributes, Call, Channel, Guid, Manifest, Specification};
+use offcode::{Activity, Attributes, Call, Channel, Guid, Manifest, OBSOLETE_TIME, Specification};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Catalogue;
@@ -23,9 +25,12 @@ use crate::possible::{self, Carriage, End, Facts, Origin, Side, Why};
 use crate::site::residents::Log;
 use crate::site::{Deployment, Evidence, Names, SiteDriver};
 use crate::switchboard::{BridgeId, Switchboard};
+use crate::watching::Watched;
 
 /// How long a call out of band may take unless the caller says otherwise.
 pub const CALL_LIMIT: Duration = Duration::from_secs(5);
+/// Who makes channels without being an offcode.
+const APPLICATION: &str = "the application";
 /// Between two looks for offcodes that nobody uses any more.
 const LOOK_FOR_OBSOLETE: Duration = Duration::from_millis(5);
 
@@ -49,6 +54,10 @@ pub(crate) struct Live {
     pub bridges: Vec<BridgeId>,
     /// Its uses where it was before.
     pub before: u64,
+    /// Who has the other end of a channel, by the channel's name.
+    pub others: HashMap<String, String>,
+    /// Messages of its channels that were lost as it moved.
+    pub lost_in_moves: HashMap<String, u64>,
     /// Its use when last looked at, and since when it is unchanged.
     pub used: (u64, Instant),
 }
@@ -57,6 +66,10 @@ impl Live {
     /// What it requires, and who met that when it was created.
     pub fn requirements(&self) -> impl Iterator<Item = (&Requirement, OffcodeId)> {
         self.manifest.software.peers.iter().zip(&self.peers).filter_map(|(required, peer)| Some((required, (*peer)?)))
+    }
+
+    pub fn obsolete_after(&self) -> Option<Duration> {
+        self.attributes.get(OBSOLETE_TIME).and_then(|ms| ms.parse().ok()).map(Duration::from_millis)
     }
 }
 
@@ -84,6 +97,7 @@ pub struct Runtime {
     beside: Vec<Excluded>,
     /// Words that offcodes of this process share.
     pub(crate) names: Names,
+    pub(crate) watched: HashMap<OffcodeId, Watched>,
 }
 
 impl Runtime {
@@ -114,6 +128,7 @@ impl Runtime {
             lost: Vec::new(),
             beside: Vec::new(),
             names: Names::default(),
+            watched: HashMap::new(),
         })
     }
 
@@ -223,6 +238,8 @@ impl Runtime {
             ends: Vec::new(),
             bridges: Vec::new(),
             before: 0,
+            others: HashMap::new(),
+            lost_in_moves: HashMap::new(),
             used: (0, Instant::now()),
         }));
         Ok(OffcodeId(self.live.len() - 1))
@@ -347,6 +364,7 @@ impl Runtime {
             channel.take(near);
         }
         self.note(offcode, end);
+        self.joined(offcode, name, APPLICATION);
         self.enlist_bridges(bridged);
         Ok(())
     }
@@ -365,6 +383,11 @@ impl Runtime {
         self.enlist_bridges(bridged);
         self.note(from, ours);
         self.note(to, theirs);
+        let names = [from, to].map(|id| self.live(id).map(|live| live.manifest.package.name.clone()));
+        if let [Ok(creators), Ok(attacheds)] = names {
+            self.joined(from, our_name, &attacheds);
+            self.joined(to, their_name, &creators);
+        }
         Ok(())
     }
 
@@ -385,6 +408,10 @@ impl Runtime {
         }
         self.sites[seated.site].adopt(seated.slot, name, Box::new(pathway))?;
         self.note(from, end);
+        let names = |id: &OffcodeId| Ok(self.live(*id)?.manifest.package.name.clone());
+        let (writer, readers) = (names(&from)?, to.iter().map(names).collect::<Result<Vec<_>>>()?);
+        self.joined(from, name, &readers.join(", "));
+        to.iter().for_each(|reader| self.joined(*reader, name, &writer));
         Ok(())
     }
 
@@ -404,16 +431,20 @@ impl Runtime {
             let subject = || format!("offcode {}", live.name);
             possible::called(&live.facts, "another process", Origin::Program).map_err(|why| why.fault(subject()))?;
             let theirs = self.sites[seated.site].connect(seated.slot, "", specification)?;
-            self.switchboard.relay(end, theirs);
+            self.switchboard.relay(end, theirs, None);
             return Ok(());
         }
         let (seated, noted) = self.can_have(offcode, name, (Side::Attached, 1), specification)?;
         let site = &mut self.sites[seated.site];
         match Carriage::between(SiteKind::App, site.site().kind()) {
             Carriage::Memory => drop(site.adopt(seated.slot, name, end)?),
-            _ => self.switchboard.relay(end, site.connect(seated.slot, name, specification)?),
+            _ => {
+                let theirs = site.connect(seated.slot, name, specification)?;
+                self.switchboard.relay(end, theirs, Some((seated.party, name.into())));
+            }
         }
         self.note(offcode, noted);
+        self.joined(offcode, name, "another process");
         Ok(())
     }
 
@@ -486,6 +517,20 @@ impl Runtime {
         Ok(activity)
     }
 
+    /// Before the application's thread sleeps: has what [`Runtime::turn`] would find end the sleep, which lasts `turn` at
+    /// most where offcodes at `app` have turns of their own. `false`: there is something already.
+    pub fn arm(&mut self, sleep: &mut Sleep, turn: Duration) -> bool {
+        let Runtime { sites, handled, lost, live, .. } = self;
+        let mut there = sites.iter_mut().enumerate().filter(|(n, _)| !lost.contains(n));
+        if !there.all(|(_, site)| site.arm(sleep, turn)) || !handled.iter_mut().all(|(channel, _)| channel.arm(sleep)) {
+            return false;
+        }
+        // Whether one is used is looked at, and nobody tells: so several times within its limit.
+        let limits = live.iter().flatten().filter_map(Live::obsolete_after);
+        limits.for_each(|limit| sleep.at_most((limit / 4).max(LOOK_FOR_OBSOLETE)));
+        true
+    }
+
     fn turn_sites(&mut self) -> Result<Activity> {
         let mut activity = Activity::Idle;
         for n in 0..self.sites.len() {
@@ -521,13 +566,23 @@ impl Runtime {
         self.sites[live.seated.site].remove(live.seated.slot).map_err(|fault| fault.within(format!("offcode {name}")))
     }
 
-    /// Every running offcode, its site, and what proves that it works there.
+    /// Calls, messages and packets that its offcodes were given, together; without those of sites that do not say.
+    pub fn uses(&mut self) -> u64 {
+        let Runtime { live, sites, .. } = self;
+        let of = |live: &Live| Some(sites[live.seated.site].evidence(live.seated.slot).ok()?.uses + live.before);
+        live.iter().flatten().filter_map(of).sum()
+    }
+
+    /// Every running offcode, its site, what proves that it works there, and what its channels carried.
     pub fn status(&mut self) -> Vec<Running> {
         let mut lines = Vec::new();
-        for live in self.live.iter().flatten() {
+        for at in 0..self.live.len() {
+            let channels = self.carried(OffcodeId(at)).map_err(|fault| fault.to_string());
+            let Some(live) = &self.live[at] else { continue };
             let site = &mut self.sites[live.seated.site];
             lines.push(Running {
                 instance: live.name.clone(),
+                channels,
                 offcode: live.manifest.package.name.clone(),
                 version: live.manifest.package.version.clone(),
                 site: site.site().clone(),

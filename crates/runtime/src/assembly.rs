@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linux::contention::Excluded;
+use linux::doorbell::Sleep;
 use machine::{Costs, Fault, Machine, Result, Site, Source, XdpMode};
 use offcode::depot::Depot;
 use offcode::{Channel, Registry};
@@ -204,9 +205,14 @@ impl Assembly {
         Ok(())
     }
 
+    /// Before the application's thread sleeps; as [`Runtime::arm`].
+    pub fn arm(&mut self, sleep: &mut Sleep, turn: Duration) -> bool {
+        self.runtime.arm(sleep, turn) && self.channels.iter_mut().all(|(_, pathway)| pathway.arm(sleep))
+    }
+
     /// Calls, messages and packets that its offcodes were given, together.
     pub fn uses(&mut self) -> u64 {
-        self.runtime.status().iter().filter_map(|line| line.evidence.as_ref().ok()).map(|e| e.uses).sum()
+        self.runtime.uses()
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use machine::{Fault, Nanoseconds, Result};
-use offcode::channel::Counted;
+use offcode::channel::{Counted, Loss, Sleeper};
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 use ports::channel::{Reader, Writer};
 
@@ -164,6 +164,14 @@ impl Channel for Pathway {
         }
     }
 
+    /// To a channel that is written only, or has no other end yet, nothing comes.
+    fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
+        match &mut self.near {
+            Near::Unicast(end) => end.arm(sleeper),
+            _ => true,
+        }
+    }
+
     fn is_abandoned(&self) -> bool {
         match &self.near {
             Near::Alone => false,
@@ -172,6 +180,13 @@ impl Channel for Pathway {
                 shared.as_ref().is_none_or(|writer| writer.is_abandoned())
                     && others.iter().all(|other| other.end.is_abandoned())
             }
+        }
+    }
+
+    fn loses(&self) -> Loss {
+        match &self.near {
+            Near::Unicast(end) => end.loses(),
+            _ => Loss::Writer,
         }
     }
 

@@ -2,6 +2,7 @@
 //! ([`attach`]).
 
 use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +10,12 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use attach::control::{Answer, Report, Request, hear, prefix, say};
+use attach::control::{Answer, Report, Request, WATCHED, hear, prefix, say};
+use linux::doorbell::{Doorbell, Sleep};
 use linux::rendezvous::Meeting;
 use machine::bounds::{CONTROL_ATTACHED, CONTROL_CALLERS};
 use machine::budget::Share;
+use machine::channel::{Bell, Sleeper};
 use machine::{Budget, Fault, Result};
 use offcode::channel::Cast;
 use offcode::depot::Depot;
@@ -37,20 +40,35 @@ pub struct Control {
     since: Instant,
     attached: Vec<Attached>,
     looked: Instant,
+    /// Rung with every request.
+    bell: Arc<Doorbell>,
+    /// An offcode's calls are noted.
+    watched: bool,
 }
 
-/// A channel of another process, which has it as long as it keeps the connection.
+/// A channel of another process, which has it as long as it keeps the connection, and sends bytes over that for what it
+/// writes while nobody looks at the channel.
 struct Attached {
     connection: UnixStream,
     offcode: OffcodeId,
     name: String,
-    left: bool,
+    /// Since when it is known to have left.
+    left: Option<Instant>,
+}
+
+enum Heard {
+    Nothing,
+    Bell,
+    End,
 }
 
 impl Attached {
-    fn has_left(&self) -> bool {
-        let heard = (&self.connection).read(&mut [0]);
-        !matches!(heard, Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted))
+    fn listen(&self) -> Heard {
+        match (&self.connection).read(&mut [0; 64]) {
+            Ok(1..) => Heard::Bell,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Heard::Nothing,
+            Ok(0) | Err(_) => Heard::End,
+        }
     }
 }
 
@@ -59,7 +77,9 @@ impl Control {
     pub fn open(application: &str) -> Result<Control> {
         let meeting = Arc::new(Meeting::open(&format!("{}{}", prefix(), std::process::id()))?);
         let stop = Arc::new(AtomicBool::new(false));
-        let (requests, asked) = mpsc::channel();
+        let bell = Doorbell::new()?;
+        let (sender, asked) = mpsc::channel();
+        let requests = Requests { sender, bell: bell.clone() };
         let (theirs, ended) = (meeting.clone(), stop.clone());
         let thread = std::thread::Builder::new()
             .name("control".into())
@@ -67,7 +87,19 @@ impl Control {
             .map_err(|e| Fault::because("control thread", e, "raise the limit on processes (ulimit -u)"))?;
         let (application, now) = (application.into(), Instant::now());
         let attached = Vec::new();
-        Ok(Control { meeting, asked, stop, thread: Some(thread), application, since: now, attached, looked: now })
+        let thread = Some(thread);
+        Ok(Control {
+            meeting,
+            asked,
+            stop,
+            thread,
+            application,
+            since: now,
+            attached,
+            looked: now,
+            bell,
+            watched: false,
+        })
     }
 
     /// What `plimsoll ps` shows of this process.
@@ -80,11 +112,27 @@ impl Control {
         }
     }
 
-    /// Answers what was asked since the last call. `true`: the runtime is to end.
-    pub fn serve(&mut self, runtime: &mut Runtime) -> bool {
-        if self.looked.elapsed() > LOOK {
+    /// A sleep of the runtime's thread that ends with what [`Control::serve`] has to do.
+    pub fn sleep(&self) -> Sleep {
+        let mut sleep = self.bell.sleep();
+        if self.watched {
+            sleep.at_most(WATCHED);
+        }
+        for one in &self.attached {
+            if one.left.is_some() || !sleep.watch(one.connection.as_fd()) {
+                sleep.at_most(LOOK);
+            }
+        }
+        sleep
+    }
+
+    /// Answers what was asked since the last call, and looks who has left: now and then, and where the thread `slept`.
+    /// `true`: the runtime is to end.
+    pub fn serve(&mut self, runtime: &mut Runtime, slept: bool) -> bool {
+        if slept || self.looked.elapsed() > LOOK {
             self.looked = Instant::now();
-            self.look_who_left(runtime);
+            self.listen_to_attached(runtime);
+            self.watched = self.watched && runtime.is_watched();
         }
         let mut end = false;
         while let Ok((request, stream, _caller)) = self.asked.try_recv() {
@@ -108,6 +156,10 @@ impl Control {
                     let set = runtime.named(&offcode).and_then(|found| runtime.set_attribute(found, &name, &value));
                     set.map(Answer::Was)
                 }
+                Request::Trace { offcode, from } => {
+                    self.watched = true;
+                    runtime.named(&offcode).and_then(|found| runtime.calls(found, from)).map(Answer::Calls)
+                }
                 Request::Map { offcode, name } => {
                     let read = runtime.named(&offcode).and_then(|found| runtime.map(found, &name));
                     read.map(|dump| Answer::Map(dump.entries, dump.more))
@@ -117,7 +169,7 @@ impl Control {
                         Ok((end, found, name)) => {
                             // A caller that has left keeps nothing: the end goes with this scope.
                             drop(say(&stream, &Answer::Done).and_then(|()| end.hand_over(&stream)));
-                            let left = stream.set_nonblocking(true).is_err();
+                            let left = stream.set_nonblocking(true).is_err().then(Instant::now);
                             self.attached.push(Attached { connection: stream, offcode: found, name, left });
                             continue;
                         }
@@ -163,13 +215,19 @@ impl Control {
         Ok((theirs, found, name))
     }
 
-    fn look_who_left(&mut self, runtime: &mut Runtime) {
+    fn listen_to_attached(&mut self, runtime: &mut Runtime) {
         self.attached.retain_mut(|one| {
-            if one.left {
-                runtime.free(one.offcode, &one.name);
-                return false;
+            match (one.left, one.listen()) {
+                (Some(since), _) if since.elapsed() > LOOK => {
+                    runtime.free(one.offcode, &one.name);
+                    return false;
+                }
+                (None, Heard::End) => one.left = Some(Instant::now()),
+                (None, Heard::Bell) => {}
+                _ => return true,
             }
-            one.left = one.has_left();
+            // Where its offcode shares no memory with it the switchboard has its channel's end.
+            runtime.switchboard.ring();
             true
         });
     }
@@ -185,7 +243,22 @@ impl Drop for Control {
     }
 }
 
-fn listen(meeting: &Meeting, requests: &Sender<Asked>, stop: &AtomicBool) {
+/// Where requests go, and the bell of whoever takes them.
+#[derive(Clone)]
+struct Requests {
+    sender: Sender<Asked>,
+    bell: Arc<Doorbell>,
+}
+
+impl Requests {
+    fn send(&self, asked: Asked) {
+        // Without a receiver the runtime is ending.
+        drop(self.sender.send(asked));
+        self.bell.ring();
+    }
+}
+
+fn listen(meeting: &Meeting, requests: &Requests, stop: &AtomicBool) {
     let callers = Budget::new(CONTROL_CALLERS.total.count() as u64);
     loop {
         let stream = meeting.accept();
@@ -201,7 +274,7 @@ fn listen(meeting: &Meeting, requests: &Sender<Asked>, stop: &AtomicBool) {
         // One slow caller must not keep the others from being heard, so each has a short-lived thread.
         let requests = requests.clone();
         drop(std::thread::Builder::new().name("control-caller".into()).spawn(move || match hear(&stream) {
-            Ok(request) => drop(requests.send((request, stream, caller))),
+            Ok(request) => requests.send((request, stream, caller)),
             Err(fault) => drop(say(&stream, &Answer::refused(&fault))),
         }));
     }
@@ -217,7 +290,8 @@ mod tests {
     fn callers_that_say_nothing_are_bounded_and_give_way_when_they_leave() {
         let name = format!("plimsoll-test/control/{}", std::process::id());
         let meeting = Meeting::open(&name).unwrap();
-        let (requests, asked) = mpsc::channel();
+        let (sender, asked) = mpsc::channel();
+        let requests = Requests { sender, bell: Doorbell::new().unwrap() };
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| listen(&meeting, &requests, &stop));

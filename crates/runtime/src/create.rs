@@ -130,10 +130,12 @@ impl Runtime {
             let Some(from) = of_members[m] else { continue };
             let peers: Vec<_> = members[m].peers.iter().map(|peer| peer.and_then(|peer| of_members[peer])).collect();
             self.meet(from, peers);
-            for (required, to) in members[m].requirements() {
-                let (Some(specification), Some(to)) = (required.channel, of_members[to]) else { continue };
+            for (required, peer) in members[m].requirements() {
+                let (Some(specification), Some(to)) = (required.channel, of_members[peer]) else { continue };
                 let theirs = peers_name(&members[m].name, &required.name);
-                for (id, name, side) in [(from, required.name.clone(), Side::Creator), (to, theirs, Side::Attached)] {
+                let ends = [(from, required.name.clone(), peer, Side::Creator), (to, theirs, m, Side::Attached)];
+                for (id, name, other, side) in ends {
+                    self.joined(id, &name, &members[other].name);
                     self.note(id, End { name, specification, side, attached: 1, origin: Origin::Program });
                 }
             }

@@ -215,7 +215,7 @@ pub(crate) fn join(
         Carriage::Relay => {
             let one = reach(from, our_name, sites)?;
             let other = reach(to, their_name, sites)?;
-            switchboard.relay(one, other);
+            switchboard.relay(one, other, Some((from.party, our_name.into())));
         }
     }
     Ok(bridged)

@@ -25,6 +25,8 @@ pub mod possible;
 pub mod rebalance;
 pub mod site;
 mod switchboard;
+mod trace;
+mod watching;
 
 pub use application::{OffcodeId, Runtime};
 pub use attach::control::Running;

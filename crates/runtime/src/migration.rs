@@ -361,20 +361,24 @@ impl Mover {
         if bridges.is_empty() {
             return Ok(0);
         }
-        let mut missing = 0;
+        let mut missing: Vec<(String, u64)> = Vec::new();
         wait(runtime, "messages from it", |runtime| {
             let passed = pass(runtime, &bridges, [true, false])?;
             let ends = runtime.sites[seated.site].ends(seated.slot)?;
-            missing = 0;
+            missing.clear();
             let all = passed.iter().zip(&ends).all(|(passed, end)| {
                 let left = end.counted.written.saturating_sub(passed.read);
-                missing += if unreliable(end) { left } else { 0 };
+                if unreliable(end) && left > 0 {
+                    missing.push((end.name.clone(), left));
+                }
                 end.unsent == 0 && !passed.more && (left == 0 || unreliable(end))
             });
             Ok(all)
         })?;
         pass(runtime, &bridges, [true; 2])?;
-        Ok(missing)
+        let lost = missing.iter().map(|(_, left)| left).sum();
+        runtime.lost_in_move(self.id, &missing);
+        Ok(lost)
     }
 
     fn unsuspend(&mut self, runtime: &mut Runtime) -> Result<()> {

@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use machine::Result;
-use offcode::OBSOLETE_TIME;
 
 use crate::application::{OffcodeId, Runtime};
 
@@ -23,24 +22,24 @@ impl Runtime {
         let requires: Vec<Vec<usize>> = running.iter().map(peers).collect();
         let is_unused: Vec<bool> = unused.iter().map(Option::is_some).collect();
         for at in obsolete(&is_unused, &requires) {
-            let limit = unused[at].unwrap_or_default();
+            let limit = unused[at].unwrap_or_default().as_millis();
             (self.log)(&format!("{}: obsolete, unused for {limit} ms", self.live(running[at])?.name));
             self.stop(running[at])?;
         }
         Ok(())
     }
 
-    /// Its limit in milliseconds, where it has not been used for that long.
-    fn unused_for(&mut self, id: OffcodeId) -> Result<Option<u64>> {
+    /// Its limit, where it has not been used for that long.
+    fn unused_for(&mut self, id: OffcodeId) -> Result<Option<Duration>> {
         let live = self.live(id)?;
-        let Some(limit) = live.attributes.get(OBSOLETE_TIME).and_then(|ms| ms.parse().ok()) else { return Ok(None) };
+        let Some(limit) = live.obsolete_after() else { return Ok(None) };
         let (seated, before) = (live.seated, live.before);
         let used = self.sites[seated.site].evidence(seated.slot)?.uses + before;
         let Some(live) = self.live[id.0].as_mut() else { return Ok(None) };
         if used != live.used.0 {
             live.used = (used, Instant::now());
         }
-        Ok(Some(limit).filter(|&limit| live.used.1.elapsed() > Duration::from_millis(limit)))
+        Ok(Some(limit).filter(|&limit| live.used.1.elapsed() > limit))
     }
 }
 

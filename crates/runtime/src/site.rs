@@ -12,13 +12,16 @@ pub mod residents;
 pub mod xdp;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use linux::doorbell::Sleep;
 use linux::xdp::{Dump, SharedWords};
 use machine::{BodyKind, Fault, Result, Site};
 use offcode::registry::Constructor;
 use offcode::{Activity, Attributes, Channel, ChannelId, Manifest, Specification, State};
 
 use crate::layout::Ground;
+pub use crate::trace::Trace;
 pub use attach::evidence::{self, Evidence};
 pub use library::Libraries;
 pub use memory::{Memory, Names};
@@ -175,6 +178,18 @@ pub trait SiteDriver: Send {
     fn map(&mut self, _slot: Slot, name: &str) -> Result<Dump> {
         let cause = "offcodes here have no maps";
         Err(Fault::new(format!("{}: {name}", self.site()), cause, "ask for one of an offcode at a driver hook"))
+    }
+
+    /// Notes the calls that the offcode gets over channels, or no longer. `false`: they are not seen here.
+    fn trace(&mut self, _slot: Slot, _trace: Option<Trace>) -> bool {
+        false
+    }
+
+    /// Before the thread that gives the site time sleeps: has what the site's turns would find end the sleep, which lasts
+    /// `turn` at most where offcodes have turns of their own. `false`, as by default: there is something already, or only a
+    /// turn can tell.
+    fn arm(&mut self, _sleep: &mut Sleep, _turn: Duration) -> bool {
+        false
     }
 
     /// The caller's thread gives the site time. Only `app` needs it; others may use it for housekeeping.

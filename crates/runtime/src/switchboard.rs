@@ -8,13 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use attach::watched::Outcome;
+use linux::doorbell::{Doorbell, Sleep};
 use machine::bounds::{CALLS_OPEN, CALLS_WAITING};
+use machine::channel::{Bell, Loss};
 use machine::{Bytes, Fault, Result};
 use offcode::call::{Header, Kind};
 use offcode::channel::{Buffers, Content, Policy, Synchronization};
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 
 use crate::site::residents::End;
+use crate::trace::{Begun, Trace};
 
 /// Calls that may wait for one offcode that does not read.
 const WAITING: usize = CALLS_WAITING.each.count();
@@ -22,14 +26,17 @@ const WAITING: usize = CALLS_WAITING.each.count();
 const OPEN: usize = CALLS_OPEN.each.count();
 /// Messages handed on one way before the other way gets its turn.
 const RELAYED: usize = 64;
-/// Rests of the thread while nothing moves, from the shortest to the longest.
+/// Rests of the thread while nothing moves, from the shortest to the longest; nobody who writes rings for it meanwhile.
+/// After these it sleeps until somebody does.
 const REST: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+/// Between two looks for room for what waits.
+pub(crate) const LOOK_FOR_ROOM: Duration = Duration::from_millis(10);
 
 /// What every out-of-band channel is.
 pub const OUT_OF_BAND: Specification = Specification {
     cast: Cast::Unicast,
     delivery: Delivery::Reliable,
-    synchronization: Synchronization::Poll,
+    synchronization: Synchronization::Blocking,
     content: Content::Calls,
     buffers: Buffers { count: 16, size: Bytes(4096), policy: Policy::Any },
 };
@@ -54,6 +61,8 @@ struct Party {
     end: Box<dyn Channel>,
     peers: HashMap<u8, PartyId>,
     waiting: VecDeque<Vec<u8>>,
+    /// While its calls are watched.
+    trace: Option<Trace>,
 }
 
 /// Two ends between which messages are handed on.
@@ -65,6 +74,8 @@ struct Relay {
     fenced: [bool; 2],
     /// The end that a moved offcode had where memory is shared; the other is its site's.
     bridge: Option<(BridgeId, End)>,
+    /// One whose channel it is part of, and the name that it has there.
+    of: Option<(PartyId, String)>,
 }
 
 impl Relay {
@@ -103,10 +114,14 @@ impl Relay {
         }
     }
 
+    fn holds(&self) -> bool {
+        self.held.iter().any(|held| !held.is_empty())
+    }
+
     /// A bridge stays, as an end stays with its offcode when its peer has gone: with its channels the offcode moves on.
     fn is_over(&mut self) -> bool {
         let drained = |end: &mut Box<dyn Channel>| end.is_abandoned() && !matches!(end.poll(), Ok(true));
-        self.bridge.is_none() && self.ends.iter_mut().any(drained) && self.held.iter().all(VecDeque::is_empty)
+        self.bridge.is_none() && self.ends.iter_mut().any(drained) && !self.holds()
     }
 }
 
@@ -135,16 +150,21 @@ struct Board {
     /// Calls that were passed on, by the number they were given; to whom, and from whom.
     open: HashMap<u32, (PartyId, Origin)>,
     answers: HashMap<u32, Answer>,
+    /// Those of the open calls that are watched.
+    begun: HashMap<u32, Begun>,
     relays: Vec<Relay>,
     bridges: u64,
     next: u32,
     log: Option<crate::site::residents::Log>,
+    /// The thread's, while it sleeps.
+    asleep: Option<Arc<Doorbell>>,
 }
 
 /// Carries calls between the out-of-band channels of one runtime.
 pub struct Switchboard {
     board: Arc<Mutex<Board>>,
     stop: Arc<AtomicBool>,
+    bell: Arc<Doorbell>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -152,24 +172,43 @@ impl Switchboard {
     pub fn start(log: crate::site::residents::Log) -> Result<Switchboard> {
         let board = Arc::new(Mutex::new(Board { log: Some(log), ..Board::default() }));
         let stop = Arc::new(AtomicBool::new(false));
-        let (theirs, ended) = (board.clone(), stop.clone());
+        let bell = Doorbell::new()?;
+        let (theirs, ended, rung) = (board.clone(), stop.clone(), bell.clone());
         let thread = std::thread::Builder::new()
             .name("out-of-band".into())
             .spawn(move || {
                 let mut rest = REST.0;
                 while !ended.load(Ordering::Relaxed) {
-                    rest = if locked(&theirs).turn() { REST.0 } else { (rest * 2).min(REST.1) };
-                    std::thread::sleep(rest);
+                    let mut board = locked(&theirs);
+                    rest = if board.turn() { REST.0 } else { (rest * 2).min(2 * REST.1) };
+                    match (rest > REST.1).then(|| board.fall_asleep(&rung)).flatten() {
+                        Some(sleep) => {
+                            drop(board);
+                            sleep.begin();
+                            locked(&theirs).asleep = None;
+                        }
+                        None => {
+                            drop(board);
+                            std::thread::sleep(rest.min(REST.1));
+                        }
+                    }
                 }
             })
             .map_err(|e| Fault::because("out-of-band thread", e, "raise the limit on processes (ulimit -u)"))?;
-        Ok(Switchboard { board, stop, thread: Some(thread) })
+        Ok(Switchboard { board, stop, bell, thread: Some(thread) })
+    }
+
+    /// Something came for an end of another process's.
+    pub(crate) fn ring(&self) {
+        self.bell.ring();
     }
 
     /// Adds an offcode by the near end of its out-of-band channel.
     pub fn add(&self, name: &str, end: Box<dyn Channel>) -> PartyId {
         let mut board = locked(&self.board);
-        board.parties.push(Some(Party { name: name.into(), end, peers: HashMap::new(), waiting: VecDeque::new() }));
+        board.stir();
+        let (name, peers, waiting) = (name.into(), HashMap::new(), VecDeque::new());
+        board.parties.push(Some(Party { name, end, peers, waiting, trace: None }));
         PartyId(board.parties.len() - 1)
     }
 
@@ -180,10 +219,13 @@ impl Switchboard {
         }
     }
 
-    /// Hands on what comes from either of two ends that no site of this process can hold, until one is abandoned.
-    pub fn relay(&self, one: Box<dyn Channel>, other: Box<dyn Channel>) {
-        let relay = Relay { ends: [one, other], held: Default::default(), fenced: [false; 2], bridge: None };
-        locked(&self.board).relays.push(relay);
+    /// Hands on what comes from either of two ends that no site of this process can hold, until one is abandoned. `of`: an
+    /// offcode whose channel that is, and its name for it.
+    pub fn relay(&self, one: Box<dyn Channel>, other: Box<dyn Channel>, of: Option<(PartyId, String)>) {
+        let relay = Relay { ends: [one, other], held: Default::default(), fenced: [false; 2], bridge: None, of };
+        let mut board = locked(&self.board);
+        board.stir();
+        board.relays.push(relay);
     }
 
     /// Stands for an offcode's end of a channel while it is at a site that shares no memory and has the end behind
@@ -191,10 +233,11 @@ impl Switchboard {
     pub(crate) fn bridge(&self, mut end: End, site: Box<dyn Channel>) -> Option<BridgeId> {
         let channel = end.channel.take()?;
         let mut board = locked(&self.board);
+        board.stir();
         board.bridges += 1;
         let id = BridgeId(board.bridges);
         let held = [VecDeque::new(), std::mem::take(&mut end.unsent)];
-        board.relays.push(Relay { ends: [channel, site], held, fenced: [true; 2], bridge: Some((id, end)) });
+        board.relays.push(Relay { ends: [channel, site], held, fenced: [true; 2], bridge: Some((id, end)), of: None });
         Some(id)
     }
 
@@ -209,6 +252,7 @@ impl Switchboard {
 
     fn at_bridge<R>(&self, id: BridgeId, work: impl FnOnce(&mut Relay) -> R) -> Option<R> {
         let mut board = locked(&self.board);
+        board.stir();
         board.relays.iter_mut().find(|relay| relay.bridge.as_ref().is_some_and(|(own, _)| *own == id)).map(work)
     }
 
@@ -242,6 +286,33 @@ impl Switchboard {
         let (_, mut end) = bridge?;
         (end.channel, end.unsent) = (Some(channel), unsent);
         Some((end, site))
+    }
+
+    /// What was lost of an offcode's channels where the switchboard hands their messages on: by channel and place.
+    pub(crate) fn lost_for(&self, party: PartyId, bridges: &[BridgeId]) -> Vec<(String, Loss, u64)> {
+        let board = locked(&self.board);
+        let name = |relay: &Relay| match (&relay.bridge, &relay.of) {
+            (Some((id, end)), _) => bridges.contains(id).then(|| end.name.clone()),
+            (None, Some((of, name))) => (*of == party).then(|| name.clone()),
+            (None, None) => None,
+        };
+        let lost = |relay: &Relay| {
+            let name = name(relay)?;
+            Some(relay.ends.iter().map(|end| (name.clone(), end.loses(), end.counted().dropped)).collect::<Vec<_>>())
+        };
+        board.relays.iter().filter_map(lost).flatten().collect()
+    }
+
+    /// Notes the calls of an offcode, or no longer.
+    pub(crate) fn trace(&self, party: PartyId, trace: Option<Trace>) {
+        let mut board = locked(&self.board);
+        let Board { parties, open, begun, .. } = &mut *board;
+        if trace.is_none() {
+            begun.retain(|id, _| open.get(id).is_some_and(|(to, _)| *to != party));
+        }
+        if let Some(Some(party)) = parties.get_mut(party.0) {
+            party.trace = trace;
+        }
     }
 
     /// Moves what can be moved.
@@ -305,9 +376,17 @@ impl Switchboard {
 impl Drop for Switchboard {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.bell.ring();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
+    }
+}
+
+fn outcome(kind: Kind, rest: &[u8]) -> Outcome {
+    match kind {
+        Kind::Refused => Outcome::Refused(String::from_utf8_lossy(rest).into_owned()),
+        _ => Outcome::Result(rest.len() as u64),
     }
 }
 
@@ -317,6 +396,41 @@ fn locked(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
 }
 
 impl Board {
+    /// Prepares the sleep of the thread, which ends with the next message at any end, and looks again for room now and then
+    /// where something waits for it. `None`: there is something already.
+    fn fall_asleep(&mut self, bell: &Arc<Doorbell>) -> Option<Sleep> {
+        let mut sleep = bell.sleep();
+        for relay in &mut self.relays {
+            for (end, from) in relay.ends.iter_mut().zip(0..) {
+                // What is fenced stays there until whoever fenced it stirs the board.
+                let open = !relay.fenced[from] && relay.held[from].is_empty();
+                if open && !end.arm(&mut sleep) {
+                    return None;
+                }
+                if !relay.held[from].is_empty() {
+                    sleep.at_most(LOOK_FOR_ROOM);
+                }
+            }
+        }
+        for party in self.parties.iter_mut().flatten() {
+            if !party.end.arm(&mut sleep) {
+                return None;
+            }
+            if !party.waiting.is_empty() {
+                sleep.at_most(LOOK_FOR_ROOM);
+            }
+        }
+        self.asleep = Some(bell.clone());
+        Some(sleep)
+    }
+
+    /// Wakes the thread, for something that no end tells it.
+    fn stir(&mut self) {
+        if let Some(bell) = self.asleep.take() {
+            bell.ring();
+        }
+    }
+
     fn log(&self, line: &str) {
         if let Some(log) = &self.log {
             log(line);
@@ -343,7 +457,10 @@ impl Board {
         if kind == Kind::Call {
             self.open.insert(id, (to, Origin::Application));
         }
-        if !self.send(to, &header, arguments) {
+        let begun = self.begin(to, Origin::Application, &header, arguments.len());
+        let sent = self.send(to, &header, arguments);
+        self.begun(begun, kind, id, sent);
+        if !sent {
             self.open.remove(&id);
             return Err(Fault::new(
                 format!("call of offcode {name}"),
@@ -382,6 +499,7 @@ impl Board {
             return false;
         }
         party.waiting.push_back(message);
+        self.stir();
         true
     }
 
@@ -410,6 +528,34 @@ impl Board {
         self.open.retain(|_, (_, origin)| !matches!(origin, Origin::Party { party: from, .. } if *from == party));
     }
 
+    /// A call for an offcode that is watched.
+    fn begin(&self, to: PartyId, from: Origin, header: &Header, arguments: usize) -> Option<(Trace, Begun)> {
+        let trace = self.parties[to.0].as_ref()?.trace.clone()?;
+        let from = match from {
+            Origin::Application => "the application".into(),
+            Origin::Party { party, .. } => {
+                self.parties[party.0].as_ref().map_or("one that has gone".into(), |p| p.name.clone())
+            }
+        };
+        Some((trace, Begun::now(from, header, arguments)))
+    }
+
+    fn begun(&mut self, begun: Option<(Trace, Begun)>, kind: Kind, id: u32, sent: bool) {
+        match begun {
+            Some((trace, begun)) if !sent => trace.note(begun, Outcome::Refused("it does not take calls now".into())),
+            Some((trace, begun)) if kind == Kind::OneWay => trace.note(begun, Outcome::OneWay),
+            Some((_, begun)) => drop(self.begun.insert(id, begun)),
+            None => {}
+        }
+    }
+
+    fn ended(&mut self, to: PartyId, header: &Header, rest: &[u8]) {
+        let Some(begun) = self.begun.remove(&header.id) else { return };
+        if let Some(trace) = self.parties[to.0].as_ref().and_then(|party| party.trace.as_ref()) {
+            trace.note(begun, outcome(header.kind, rest));
+        }
+    }
+
     /// Moves what can be moved; says whether anything was.
     fn turn(&mut self) -> bool {
         let mut moved = false;
@@ -417,6 +563,10 @@ impl Board {
             moved |= relay.turn();
         }
         self.relays.retain_mut(|relay| !relay.is_over());
+        if self.relays.iter().any(Relay::holds) {
+            // Who turns the board beside its thread goes on with something else.
+            self.stir();
+        }
         for index in 0..self.parties.len() {
             let Some(party) = self.parties[index].as_mut() else { continue };
             while let Some(message) = party.waiting.front() {
@@ -464,7 +614,10 @@ impl Board {
                 if header.kind == Kind::Call {
                     self.open.insert(id, (to, origin));
                 }
-                if !self.send(to, &Header { route: 0, id, ..*header }, rest) {
+                let begun = self.begin(to, origin, header, rest.len());
+                let sent = self.send(to, &Header { route: 0, id, ..*header }, rest);
+                self.begun(begun, header.kind, id, sent);
+                if !sent {
                     self.open.remove(&id);
                     if header.kind == Kind::Call {
                         self.refuse(origin, header.id, "the peer does not take calls now");
@@ -475,6 +628,7 @@ impl Board {
                 // An answer that comes too late, or that nobody asked for, has nowhere to go.
                 if let Some((to, origin)) = self.open.remove(&header.id) {
                     if to == from {
+                        self.ended(to, header, rest);
                         self.answer(origin, header.id, header.kind, header.interface, header.method, rest);
                     } else {
                         self.open.insert(header.id, (to, origin));
@@ -495,7 +649,7 @@ mod tests {
         let ((caller, mut calls), (silent, mut called)) = (ends(), ends());
         let party = |end: ports::channel::Memory, peers: &[(u8, PartyId)]| {
             let peers = peers.iter().copied().collect();
-            Some(Party { name: "test".into(), end: Box::new(end), peers, waiting: VecDeque::new() })
+            Some(Party { name: "test".into(), end: Box::new(end), peers, waiting: VecDeque::new(), trace: None })
         };
         let parties = vec![party(caller, &[(0, PartyId(1))]), party(silent, &[])];
         let mut board = Board { parties, ..Board::default() };

@@ -260,7 +260,7 @@ impl Session<'_> {
             if self.guarded {
                 block.alive(clock::monotonic() + SILENCE);
             }
-            let stopped = control.serve(&mut runtime);
+            let stopped = control.serve(&mut runtime, false);
             // Frames would arrive that nobody takes out.
             if runtime.find(offcodes::RECEIVER).is_none() && !stopped {
                 block.stop();

@@ -190,7 +190,15 @@ mod tests {
         let timed = Some(Timed { uses, time: Nanoseconds(uses * each) });
         let evidence = Ok(Evidence { uses, timed, ..Evidence::default() });
         let (instance, offcode, version) = ("test.counter".into(), "test.counter".into(), "1".into());
-        let running = Running { instance, offcode, version, site: Site::App, attributes: Vec::new(), evidence };
+        let running = Running {
+            instance,
+            offcode,
+            version,
+            site: Site::App,
+            attributes: Vec::new(),
+            channels: Ok(Vec::new()),
+            evidence,
+        };
         Report { process: 1, application: "monitor".into(), running_ms: 1, offcodes: vec![running] }
     }
 

@@ -1,15 +1,25 @@
-//! `plimsoll ps`: what runs where, with what proves it.
+//! `plimsoll ps`: what runs where, with what proves it, and what its channels carried and lost.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use attach::control::{self, Report, Running};
+use attach::watched::Carried;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use machine::{Fault, Result};
 
 use linux::output;
 
-/// Lists the offcodes that run on this host, the site of each, and the counters that prove that it works there.
+mod metrics;
+mod trace;
+
+/// Lists the offcodes that run on this host, the site of each, the counters that prove that it works there, and what its
+/// channels carried and lost.
+///
+/// LOST says where: at the end that writes, whose buffers were full; at a reader that was lapped; at a driver hook; at what
+/// may wait for an agent; in a move.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Show only the runtime of this process
@@ -21,6 +31,21 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print all figures in the text format of Prometheus; or write them to FILE, whole or not at all, for node_exporter's
+    /// textfile collector
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["json", "map"])]
+    metrics: Option<Option<PathBuf>>,
+    /// Print the calls that an offcode gets, as they come, until Ctrl-C
+    #[arg(long, value_name = "OFFCODE", conflicts_with_all = ["json", "map", "metrics"])]
+    trace: Option<String>,
+    /// Seconds after which --trace ends
+    #[arg(long = "for", value_name = "SECONDS", requires = "trace", value_parser = seconds)]
+    seconds: Option<Duration>,
+}
+
+fn seconds(text: &str) -> Result<Duration> {
+    let read = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    read.ok_or_else(|| Fault::new(format!("time '{text}'"), "it is no number of seconds", "write it like 10 or 0.5"))
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -31,6 +56,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Some(wanted) = &arguments.map {
         return map(&processes, wanted);
     }
+    if let Some(wanted) = &arguments.trace {
+        return trace::follow(&processes, wanted, arguments.seconds);
+    }
     let mut reports = Vec::new();
     for process in processes {
         match control::status(process) {
@@ -40,13 +68,18 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             Err(fault) => return Err(fault),
         }
     }
+    if let Some(to) = &arguments.metrics {
+        let text = metrics::text(&reports);
+        to.as_ref().map_or_else(|| output::print(&text), |file| output::replace(file, &text))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let text = match arguments.json {
         true => {
             let json = serde_json::to_string_pretty(&reports);
             json.map_err(|e| Fault::because("report of the runtimes", e, "report this as a defect"))? + "\n"
         }
         false if reports.is_empty() => "no runtime is up; start one with `plimsoll run APP.toml`\n".into(),
-        false => reports.iter().map(page).collect::<Vec<_>>().join("\n"),
+        false => reports.iter().map(|report| page(report) + &channels(report)).collect::<Vec<_>>().join("\n"),
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -57,21 +90,25 @@ fn map(processes: &[u32], wanted: &str) -> Result<ExitCode> {
     let Some((offcode, name)) = wanted.rsplit_once('/') else {
         return Err(Fault::new(format!("map {wanted}"), "it names no offcode", "write OFFCODE/NAME"));
     };
+    let (_, (entries, more)) = of_first(processes, offcode, |process| control::map_of(process, offcode, name))?;
+    let mut text: String = entries.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
+    if entries.is_empty() {
+        text += "nothing but zeros\n";
+    }
+    if more {
+        text += "there are more\n";
+    }
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the first runtime that has the offcode says, and which that is.
+fn of_first<R>(processes: &[u32], offcode: &str, ask: impl Fn(u32) -> Result<R>) -> Result<(u32, R)> {
     let mut last =
         Fault::new(format!("offcode {offcode}"), "no runtime is up", "start one with `plimsoll run APP.toml`");
     for &process in processes {
-        match control::map_of(process, offcode, name) {
-            Ok((entries, more)) => {
-                let mut text: String = entries.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
-                if entries.is_empty() {
-                    text += "nothing but zeros\n";
-                }
-                if more {
-                    text += "there are more\n";
-                }
-                output::print(&text)?;
-                return Ok(ExitCode::SUCCESS);
-            }
+        match ask(process) {
+            Ok(answer) => return Ok((process, answer)),
             Err(fault) => last = fault,
         }
     }
@@ -99,6 +136,43 @@ pub fn page(report: &Report) -> String {
         };
         table.add_row([named(line), line.site.to_string(), whereabouts, counted]);
     }
-    let rows: String = table.lines().map(|line| format!("  {}\n", line.trim_end())).collect();
-    format!("process {}: {}, up for {seconds:.1} s\n{rows}", report.process, report.application)
+    format!("process {}: {}, up for {seconds:.1} s\n{}", report.process, report.application, indented(&table))
+}
+
+fn indented(table: &Table) -> String {
+    table.lines().map(|line| format!("  {}\n", line.trim_end())).collect()
+}
+
+/// What the channels of one runtime carried.
+fn channels(report: &Report) -> String {
+    let mut table = Table::new();
+    let header = ["OFFCODE", "CHANNEL", "PEER", "WRITTEN", "READ", "FULL", "REFUSED", "LOST"];
+    table.load_preset(NOTHING).set_header(header);
+    let count = |count: Option<u64>| count.map_or("-".into(), |count| count.to_string());
+    let mut unknown = String::new();
+    for line in &report.offcodes {
+        let rows = match &line.channels {
+            Ok(rows) => rows.as_slice(),
+            Err(why) => {
+                unknown += &format!("  {}: its channels are not known: {why}\n", line.offcode);
+                continue;
+            }
+        };
+        for row in rows {
+            let channel = if row.channel.is_empty() { "out of band" } else { row.channel.as_str() };
+            let peer = row.peer.clone().unwrap_or_else(|| "-".into());
+            let counts = [row.written, row.read, row.full, row.refused].map(count);
+            let names = [line.offcode.clone(), channel.to_owned(), peer];
+            table.add_row(names.into_iter().chain(counts).chain([lost(row)]));
+        }
+    }
+    if table.row_count() == 0 { unknown } else { indented(&table) + &unknown }
+}
+
+/// Messages that were lost, and those that may be yet.
+fn lost(row: &Carried) -> String {
+    let lost = row.lost.iter().map(|(at, count)| format!("{count} {}", at.place()));
+    let waiting = (row.waiting > 0).then(|| format!("{} wait for room", row.waiting));
+    let all: Vec<String> = lost.chain(waiting).collect();
+    if all.is_empty() { "0".into() } else { all.join(", ") }
 }

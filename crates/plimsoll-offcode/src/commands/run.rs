@@ -15,15 +15,15 @@ use runtime::measured::nothing;
 use runtime::objective::Objective;
 use runtime::rebalance::Watch;
 use runtime::site::core::Protection;
+use runtime::site::residents::{Idle, Rest};
 
 use super::{expected, ps};
 use linux::output;
 
-/// Between two looks at what outsiders ask and at the limits.
+/// Between two looks at what outsiders ask and at the limits, while there is something to do.
 const LOOK: Duration = Duration::from_millis(2);
-/// Idle turns before the thread of `app` rests a little.
-const TURNS_BEFORE_REST: u32 = 2000;
-const REST: Duration = Duration::from_micros(50);
+/// Of an application that ends with a count of uses, which sites count without a word.
+const LOOK_AT_USES: Duration = Duration::from_millis(20);
 
 /// Starts the offcodes of an application file where its plan says, and runs them until a limit that the file sets, a
 /// signal or `plimsoll stop`
@@ -96,15 +96,19 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 fn keep_up(file: &AppFile, assembly: &mut Assembly, control: &mut Control, mut watch: Option<Watch>) -> Result<String> {
     let start = Instant::now();
-    let (mut looked, mut idle) = (start, 0);
+    let (mut looked, mut idle, mut slept) = (start, Idle::new(), false);
     loop {
-        let activity = assembly.runtime.turn()?;
+        let (activity, arrived) = (assembly.runtime.turn()?, assembly.arrived);
         assembly.drain()?;
-        idle = if activity == Activity::Worked { 0 } else { idle + 1 };
-        if idle > TURNS_BEFORE_REST {
-            std::thread::sleep(REST);
+        if activity == Activity::Worked || assembly.arrived > arrived {
+            idle = Idle::new();
+        } else {
+            let left = file.duration.map(|limit| limit.saturating_sub(start.elapsed()));
+            let uses = file.count.map(|_| LOOK_AT_USES);
+            let window = watch.as_ref().map(Watch::left);
+            slept |= rest(idle.rest(), assembly, control, [left, uses, window]);
         }
-        if looked.elapsed() < LOOK {
+        if !slept && looked.elapsed() < LOOK {
             continue;
         }
         looked = Instant::now();
@@ -116,7 +120,7 @@ fn keep_up(file: &AppFile, assembly: &mut Assembly, control: &mut Control, mut w
         if linux::signal::interrupted() {
             return Ok("interrupted".into());
         }
-        if control.serve(&mut assembly.runtime) {
+        if control.serve(&mut assembly.runtime, std::mem::take(&mut slept)) {
             return Ok("stopped".into());
         }
         if file.duration.is_some_and(|limit| start.elapsed() >= limit) {
@@ -128,4 +132,24 @@ fn keep_up(file: &AppFile, assembly: &mut Assembly, control: &mut Control, mut w
             return Ok(format!("ended after {count} calls and messages, as the file says"));
         }
     }
+}
+
+/// Rests; whether that was a sleep, from which anything may have woken the thread, at the latest after one of `limits`.
+fn rest(rest: Rest, assembly: &mut Assembly, control: &Control, limits: [Option<Duration>; 3]) -> bool {
+    let turn = match rest {
+        Rest::Turn => return false,
+        Rest::Nap => {
+            std::thread::sleep(Idle::NAP);
+            return false;
+        }
+        Rest::Sleep(turn) => turn,
+    };
+    let mut sleep = control.sleep();
+    limits.into_iter().flatten().for_each(|limit| sleep.at_most(limit));
+    sleep.until_interrupted();
+    match assembly.arm(&mut sleep, turn) {
+        true => sleep.begin(),
+        false => std::thread::sleep(Idle::NAP),
+    }
+    true
 }

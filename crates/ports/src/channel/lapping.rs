@@ -7,7 +7,7 @@
 
 use std::ptr::NonNull;
 
-use super::word::{WRITING, Word, ahead, written};
+use super::word::{WRITING, Word, ahead, came_to_sleep, may_sleep, written};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Words of a message that travel in the slot itself.
@@ -120,19 +120,27 @@ impl<Owner> Outlet<Owner> {
     }
 
     /// Writes the next message, of at most the track's size. How many were written is kept in `progress`, a line that
-    /// stays with the writer: only readers that were lapped look at it.
+    /// stays with the writer: only readers that were lapped look at it. `sleepers`: see [`super::word::admit`]. Says whether
+    /// somebody may sleep, whose bell is to be rung.
     #[inline(always)]
-    pub fn write(&mut self, length: usize, sleepers: bool, progress: &AtomicU64, fill: impl FnOnce(&mut [u8])) {
+    pub fn write(
+        &mut self,
+        length: usize,
+        sleepers: &AtomicU64,
+        progress: &AtomicU64,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
         fill(self.copied.bytes_mut(length));
         let slot = self.track.slot(self.position);
         let begun = written(self.position) | WRITING;
         // Nobody marks a word that is being written, so the mark of this exchange is the last.
-        let asleep = if sleepers {
-            slot.word.exchange(begun)
+        let marked = may_sleep(sleepers);
+        let mut asleep = false;
+        if marked {
+            asleep = slot.word.exchange(begun);
         } else {
             slot.word.store(begun);
-            false
-        };
+        }
         // Pairs with the reader's fence: who sees any of the words below sees that they are being written.
         fence(Ordering::Release);
         slot.length.store(length as u64, Ordering::Relaxed);
@@ -140,11 +148,13 @@ impl<Owner> Outlet<Owner> {
             place.store(*word, Ordering::Relaxed);
         }
         slot.word.store(written(self.position));
+        asleep |= !marked && came_to_sleep(sleepers);
         if asleep {
             slot.word.wake();
         }
         self.position += 1;
         progress.store(self.position, Ordering::Release);
+        asleep
     }
 
     /// Wakes who sleeps until the next message, for another reason.
@@ -275,7 +285,7 @@ mod tests {
             let mut read = 0;
             for (writes, reads, length) in steps {
                 for _ in 0..writes {
-                    outlet.write(length, false, &progress, |into| into.fill(lengths.len() as u8));
+                    outlet.write(length, &AtomicU64::new(0), &progress, |into| into.fill(lengths.len() as u8));
                     lengths.push(length);
                 }
                 for _ in 0..reads {
@@ -299,7 +309,7 @@ mod tests {
     fn garbage_in_the_memory_garbles_messages_and_nothing_else() {
         let (mut outlet, mut inlets) = heap::track(4, 48, 1);
         let (inlet, progress) = (&mut inlets[0], AtomicU64::new(0));
-        outlet.write(8, false, &progress, |into| into.fill(1));
+        outlet.write(8, &AtomicU64::new(0), &progress, |into| into.fill(1));
         inlet.track.slot(0).length.store(u64::MAX, Ordering::Relaxed);
         assert!(inlet.read(|| &progress, |message| assert_eq!(message.len(), 48)));
         for nonsense in [u64::MAX, 1 << 63, 1 << 62, (1 << 63) - 1, 0, 2] {
@@ -329,11 +339,11 @@ mod models {
             let kept = progress.clone();
             // The reader is to meet its first message, and the one that overwrites it.
             for number in 0..4 {
-                outlet.write(16, false, &kept, |into| into.fill(number));
+                outlet.write(16, &AtomicU64::new(0), &kept, |into| into.fill(number));
             }
             let writer = loom::thread::spawn(move || {
                 for number in 4..MESSAGES {
-                    outlet.write(16, false, &kept, |into| into.fill(number));
+                    outlet.write(16, &AtomicU64::new(0), &kept, |into| into.fill(number));
                 }
             });
             let (mut next, mut read) = (0, 0);

@@ -32,6 +32,8 @@ pub(super) struct Head {
     pub departures: AtomicU64,
     /// 1 once an end was handed to another process: from then on one may die without saying so.
     pub away: AtomicU64,
+    /// 1 once an end may sleep: writers look at it with every write, beside the departures.
+    pub sleepers: AtomicU64,
 }
 
 /// One end: the index in the region is that of its seat.

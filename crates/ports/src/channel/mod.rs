@@ -25,6 +25,8 @@ mod word;
 
 // Models are checked of the three above alone.
 #[cfg(not(loom))]
+mod bells;
+#[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
 mod multicast;

@@ -4,9 +4,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use machine::channel::{Channel, Counted, Delivery, Specification, Synchronization, Written};
+use machine::channel::{Channel, Counted, Delivery, Loss, Sleeper, Specification, Synchronization, Written};
 use machine::{Fault, Nanoseconds, Result};
 
+use super::bells::{Armed, Both};
 use super::layout::MOST_READERS;
 use super::passing::{self, State};
 use super::refusals::{not_the_writer, over_size, polled};
@@ -23,8 +24,8 @@ pub struct Writer {
     /// Seats of the readers that were alive when last looked at.
     readers: Vec<usize>,
     size: usize,
-    sleepers: bool,
     seat: Seat,
+    bells: Both,
     specification: Specification,
     full: u64,
 }
@@ -39,8 +40,9 @@ pub struct Reader {
     lane: Inlet,
     /// The first message that was meant for it.
     first: u64,
-    sleepers: bool,
     seat: Seat,
+    bells: Both,
+    armed: Armed,
     specification: Specification,
 }
 
@@ -52,7 +54,7 @@ enum Inlet {
 impl Writer {
     /// # Safety
     /// Nothing else writes the channel.
-    pub(super) unsafe fn at(seat: Seat, specification: Specification, state: &State) -> Writer {
+    pub(super) unsafe fn at(seat: Seat, specification: Specification, state: &State, bells: Both) -> Writer {
         let (layout, region) = (seat.layout(), seat.region());
         // SAFETY: the caller's promise; all ends of a channel take its only direction for what its delivery says.
         let lane = unsafe {
@@ -65,8 +67,8 @@ impl Writer {
             lane,
             readers: Vec::new(),
             size: specification.buffers.size.0 as usize,
-            sleepers: specification.synchronization == Synchronization::Blocking,
             seat,
+            bells,
             specification,
             full: state.full,
         };
@@ -87,6 +89,7 @@ impl Writer {
             Outlet::Waiting(out) => out.rouse(),
             Outlet::Lapping(out) => out.rouse(),
         }
+        self.bells[WRITER].ring();
     }
 
     /// A new reader, which gets what is written from now on. Give it to the offcode that is attached, or hand it over.
@@ -107,7 +110,7 @@ impl Writer {
         self.readers.push(seat.index());
         self.is_alone_now();
         let state = State { read: position, first: position, ..State::default() };
-        Ok(Reader::at(seat, self.specification, &state))
+        Ok(Reader::at(seat, self.specification, &state, self.bells.clone()))
     }
 
     /// Readers that live.
@@ -148,7 +151,9 @@ impl Writer {
             && self.readers.len() < before
             && out.has_room(|| slowest(&self.seat, &self.readers, u64::MAX))
         {
-            out.write(length, self.sleepers, fill);
+            if out.write(length, self.seat.sleepers(), fill) {
+                self.bells[WRITER].ring();
+            }
             return Written::Taken;
         }
         self.full += 1;
@@ -163,21 +168,25 @@ impl Writer {
         if self.seat.has_news() && self.is_alone_now() {
             return Ok(Written::Gone);
         }
-        match &mut self.lane {
+        let asleep = match &mut self.lane {
             Outlet::Waiting(out) => {
                 let position = out.position();
                 if !out.has_room(|| slowest(&self.seat, &self.readers, position)) {
                     return Ok(self.without_room(length, &mut fill));
                 }
-                out.write(length, self.sleepers, fill);
+                out.write(length, self.seat.sleepers(), fill)
             }
             Outlet::Lapping(out) => {
-                out.write(length, self.sleepers, self.seat.progress(WRITER), fill);
+                let asleep = out.write(length, self.seat.sleepers(), self.seat.progress(WRITER), fill);
                 // The only occasion: a writer that never waits does not stumble over the dead.
                 if out.is_round() {
                     self.is_alone_now();
                 }
+                asleep
             }
+        };
+        if asleep {
+            self.bells[WRITER].ring();
         }
         Ok(Written::Taken)
     }
@@ -210,6 +219,11 @@ impl Channel for Writer {
         Err(Fault::new("wait on a multicast channel", "this end writes: nothing comes", "wait at the readers"))
     }
 
+    /// Nothing comes here.
+    fn arm(&mut self, _sleeper: &mut dyn Sleeper) -> bool {
+        true
+    }
+
     fn is_abandoned(&self) -> bool {
         let ask = self.seat.should_ask();
         !self.readers.iter().any(|reader| if ask { self.seat.lives(*reader) } else { self.seat.is_live(*reader) })
@@ -233,7 +247,7 @@ impl Drop for Writer {
 }
 
 impl Reader {
-    pub(super) fn at(seat: Seat, specification: Specification, state: &State) -> Reader {
+    pub(super) fn at(seat: Seat, specification: Specification, state: &State, bells: Both) -> Reader {
         let (layout, region) = (seat.layout(), seat.region());
         let lane = match specification.delivery {
             Delivery::Reliable => {
@@ -248,8 +262,7 @@ impl Reader {
                 Inlet::Lapping(lapping::Inlet::new(track, state.read, state.dropped))
             }
         };
-        let sleepers = specification.synchronization == Synchronization::Blocking;
-        Reader { lane, first: state.first, sleepers, seat, specification }
+        Reader { lane, first: state.first, seat, bells, armed: Armed::new(&specification), specification }
     }
 
     /// Passes this end, with what lies before it, to the process at the other side of `stream`, which calls
@@ -300,7 +313,7 @@ impl Channel for Reader {
     }
 
     fn wait(&mut self, limit: Nanoseconds) -> Result<bool> {
-        if !self.sleepers {
+        if self.specification.synchronization == Synchronization::Poll {
             return Err(polled());
         }
         let is_alone = || self.is_alone();
@@ -310,11 +323,23 @@ impl Channel for Reader {
         })
     }
 
+    fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
+        let Reader { lane, seat, bells, armed, .. } = self;
+        match lane {
+            Inlet::Waiting(inlet) => armed.arm(seat, &bells[WRITER], inlet.word(), sleeper, || inlet.is_ready()),
+            Inlet::Lapping(inlet) => armed.arm(seat, &bells[WRITER], inlet.word(), sleeper, || inlet.is_ready()),
+        }
+    }
+
     fn is_abandoned(&self) -> bool {
         self.is_alone()
     }
 
     /// A message that was lost before it was read is counted as dropped when the reader finds the next.
+    fn loses(&self) -> Loss {
+        Loss::Reader
+    }
+
     fn counted(&self) -> Counted {
         let (position, dropped) = self.progress();
         let read = position.wrapping_sub(self.first).wrapping_sub(dropped);

@@ -3,10 +3,10 @@
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use machine::channel::Specification;
-use machine::channel::{Cast, Channel};
+use machine::channel::{Cast, Channel, Specification};
 use machine::{Fault, Result};
 
+use super::bells::{Bells, Both};
 use super::layout::Layout;
 #[cfg(doc)]
 use super::layout::MOST_READERS;
@@ -39,10 +39,12 @@ pub fn check(specification: &Specification) -> Result<()> {
 pub fn unicast(specification: &Specification) -> Result<(Memory, Memory)> {
     let (region, layout) = region(specification, Cast::Unicast)?;
     let one = Seat::take(region.clone(), layout, 0)?;
+    one.sleep_from_the_first(specification);
     let other = Seat::take(region, layout, 1)?;
+    let (state, bells) = (State::default(), Both::default());
     // SAFETY: the two ends of a region that was made here, one for each seat.
     Ok(unsafe {
-        (Memory::at(one, *specification, &State::default()), Memory::at(other, *specification, &State::default()))
+        (Memory::at(one, *specification, &state, bells.clone()), Memory::at(other, *specification, &state, bells))
     })
 }
 
@@ -52,8 +54,9 @@ pub fn unicast(specification: &Specification) -> Result<(Memory, Memory)> {
 pub fn multicast(specification: &Specification, readers: usize) -> Result<(Writer, Vec<Reader>)> {
     let (region, layout) = region(specification, Cast::Multicast)?;
     let seat = Seat::take(region, layout, 0)?;
+    seat.sleep_from_the_first(specification);
     // SAFETY: the only writer of a region that was made here.
-    let mut writer = unsafe { Writer::at(seat, *specification, &State::default()) };
+    let mut writer = unsafe { Writer::at(seat, *specification, &State::default(), Both::default()) };
     let readers = (0..readers).map(|_| writer.attach()).collect::<Result<_>>()?;
     Ok((writer, readers))
 }
@@ -75,17 +78,20 @@ impl Endpoint {
     }
 }
 
-/// Takes the end that the process at the other side of `stream` hands over. Waits for it 5 s at most.
+/// Takes the end that the process at the other side of `stream` hands over. Waits for it 5 s at most. What is written here
+/// while the other end's thread sleeps, as [`Channel::arm`] says, sends a byte over `stream`: whoever keeps its other side
+/// watches it.
 ///
 /// A fault where it runs as another user, is of another version, or passes what is no channel.
 pub fn accept(stream: &UnixStream) -> Result<Endpoint> {
     let (seat, specification, state) = super::passing::accept(stream)?;
+    let bells = Bells::over(stream)?;
     // SAFETY: the seat's holder handed it over, and has let go of the tracks; one that has not garbles them.
     Ok(unsafe {
         match (specification.cast, seat.index()) {
-            (Cast::Unicast, _) => Endpoint::Unicast(Memory::at(seat, specification, &state)),
-            (Cast::Multicast, 0) => Endpoint::Writer(Writer::at(seat, specification, &state)),
-            (Cast::Multicast, _) => Endpoint::Reader(Reader::at(seat, specification, &state)),
+            (Cast::Unicast, _) => Endpoint::Unicast(Memory::at(seat, specification, &state, bells)),
+            (Cast::Multicast, 0) => Endpoint::Writer(Writer::at(seat, specification, &state, bells)),
+            (Cast::Multicast, _) => Endpoint::Reader(Reader::at(seat, specification, &state, bells)),
         }
     })
 }

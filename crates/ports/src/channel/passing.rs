@@ -15,7 +15,7 @@ use linux::region::Region;
 
 const PROTOCOL: u64 = u64::from_le_bytes(*b"plimchan");
 /// Raised with every change of the layout or of these messages.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// What an end knows that is not in the region.
 #[derive(Debug, Clone, Copy, Default)]

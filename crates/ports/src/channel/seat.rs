@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use machine::channel::{Specification, Synchronization};
 use machine::{Fault, Result};
 use rustix::fs::{Mode, OFlags};
 use rustix::time::ClockId;
@@ -136,8 +137,22 @@ impl Seat {
         }
     }
 
-    /// The end is about to be held by another process.
+    /// Whether an end may sleep, as [`super::word::admit`] sets it.
+    #[inline(always)]
+    pub fn sleepers(&self) -> &AtomicU64 {
+        &self.head().sleepers
+    }
+
+    /// The ends of a channel that is made so that they may sleep are admitted before anything is written.
+    pub fn sleep_from_the_first(&self, specification: &Specification) {
+        let may = specification.synchronization == Synchronization::Blocking;
+        self.sleepers().store(u64::from(may), Ordering::Release);
+    }
+
+    /// The end is about to be held by another process, whose writes look for sleepers from the first on: no barrier reaches
+    /// them there.
     pub fn go_away(&self) {
+        self.head().sleepers.store(1, Ordering::Release);
         self.head().away.store(1, Ordering::Release);
     }
 

@@ -110,8 +110,9 @@ impl<Owner> Outlet<Owner> {
     }
 
     /// Writes the next message. Call only after [`Outlet::has_room`] said so, with at most the track's size.
+    /// `sleepers`: see [`super::word::admit`]. Says whether somebody may sleep, whose bell is to be rung.
     #[inline(always)]
-    pub fn write(&mut self, length: usize, sleepers: bool, fill: impl FnOnce(&mut [u8])) {
+    pub fn write(&mut self, length: usize, sleepers: &AtomicU64, fill: impl FnOnce(&mut [u8])) -> bool {
         debug_assert!(self.position - self.taken <= self.track.mask && length <= self.track.size);
         let slot = self.track.slot(self.position);
         slot.body.with_mut(|body| {
@@ -125,12 +126,12 @@ impl<Owner> Outlet<Owner> {
             };
             fill(into);
         });
-        if !sleepers {
-            slot.word.store(written(self.position));
-        } else if slot.word.exchange(written(self.position)) {
+        let asleep = slot.word.publish(written(self.position), sleepers);
+        if asleep {
             slot.word.wake();
         }
         self.position += 1;
+        asleep
     }
 
     /// Wakes who sleeps until the next message, for another reason.
@@ -280,7 +281,7 @@ mod tests {
                         // Progress is published every quarter: what was taken since may still count as taken up.
                         prop_assert!(if room { most < 8 } else { most > 6 }, "{} inside, room: {}", most, room);
                         if room {
-                            outlet.write(length, number.is_multiple_of(2), |into| into.fill(number));
+                            outlet.write(length, &AtomicU64::new(u64::from(number % 2)), |into| into.fill(number));
                             models.iter_mut().for_each(|model| model.push_back((number, length)));
                             number = number.wrapping_add(1);
                         }
@@ -304,7 +305,7 @@ mod tests {
     #[test]
     fn a_short_message_stays_what_it_is_while_it_is_read() {
         let (mut outlet, mut inlets) = heap::track(4, 64, 1);
-        outlet.write(48, false, |into| into.fill(1));
+        outlet.write(48, &AtomicU64::new(0), |into| into.fill(1));
         // What the writer can still reach.
         let slot = NonNull::from(outlet.track.slot(0));
         let progress = AtomicU64::new(0);
@@ -324,7 +325,7 @@ mod tests {
         let (mut outlet, mut inlets) = heap::track(4, 64, 1);
         let inlet = &mut inlets[0];
         let progress = AtomicU64::new(0);
-        outlet.write(8, false, |into| into.fill(1));
+        outlet.write(8, &AtomicU64::new(0), |into| into.fill(1));
         inlet.track.slot(0).body.with_mut(|body| {
             // SAFETY: one thread.
             unsafe { (*body).length = u64::MAX }
@@ -337,7 +338,7 @@ mod tests {
         // A reader that claims to have read what was not written, or gives back, makes no room.
         for _ in 0..3 {
             assert!(outlet.has_room(|| 0));
-            outlet.write(1, false, |into| into.fill(1));
+            outlet.write(1, &AtomicU64::new(0), |into| into.fill(1));
         }
         for claim in [u64::MAX, 5, 0] {
             assert!(!outlet.has_room(|| claim));
@@ -380,7 +381,7 @@ mod models {
                     while !outlet.has_room(|| taken.load(Ordering::Acquire)) {
                         loom::thread::yield_now();
                     }
-                    outlet.write(9, false, |into| into.fill(number));
+                    outlet.write(9, &AtomicU64::new(0), |into| into.fill(number));
                 }
             });
             receive(&mut inlets[0], &progress, 0, 6);
@@ -397,7 +398,7 @@ mod models {
             let shared = Arc::new((AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)));
             for number in 0..4 {
                 assert!(outlet.has_room(|| 0));
-                outlet.write(9, false, |into| into.fill(number));
+                outlet.write(9, &AtomicU64::new(0), |into| into.fill(number));
             }
             let (dies, mut stays) = (inlets.pop().unwrap(), inlets.pop().unwrap());
             receive(&mut stays, &shared.0, 0, 4);
@@ -421,7 +422,7 @@ mod models {
                 };
                 let room = outlet.has_room(slowest);
                 if room {
-                    outlet.write(9, false, |into| into.fill(4));
+                    outlet.write(9, &AtomicU64::new(0), |into| into.fill(4));
                 }
                 room
             };

@@ -3,9 +3,10 @@
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use machine::channel::{Channel, Counted, Delivery, Specification, Synchronization, Written};
+use machine::channel::{Channel, Counted, Delivery, Sleeper, Specification, Synchronization, Written};
 use machine::{Nanoseconds, Result};
 
+use super::bells::{Armed, Both};
 use super::passing::{self, State};
 use super::refusals::{over_size, polled};
 use super::seat::Seat;
@@ -18,8 +19,9 @@ pub struct Memory {
     out: Outlet<Arc<Region>>,
     inlet: Inlet<Arc<Region>>,
     size: usize,
-    sleepers: bool,
     seat: Seat,
+    bells: Both,
+    armed: Armed,
     specification: Specification,
     dropped: u64,
     full: u64,
@@ -28,7 +30,7 @@ pub struct Memory {
 impl Memory {
     /// # Safety
     /// Nothing else writes the track of this seat's direction, nor reads the other's.
-    pub(super) unsafe fn at(seat: Seat, specification: Specification, state: &State) -> Memory {
+    pub(super) unsafe fn at(seat: Seat, specification: Specification, state: &State, bells: Both) -> Memory {
         let (mine, theirs) = (seat.index(), 1 - seat.index());
         // SAFETY: the caller's promise; track n is written from seat n.
         let (out, inlet) =
@@ -39,8 +41,9 @@ impl Memory {
             out: Outlet::new(out, state.written),
             inlet,
             size: specification.buffers.size.0 as usize,
-            sleepers: specification.synchronization == Synchronization::Blocking,
             seat,
+            bells,
+            armed: Armed::new(&specification),
             specification,
             dropped: state.dropped,
             full: state.full,
@@ -52,7 +55,7 @@ impl Memory {
     pub fn hand_over(mut self, stream: &UnixStream) -> Result<()> {
         self.seat.go_away();
         // The other end may sleep; from now on it has to look for our death from time to time.
-        self.out.rouse();
+        self.rouse();
         let (written, read) = (self.out.position(), self.inlet.position());
         let state = State { written, read, first: 0, dropped: self.dropped, full: self.full };
         passing::hand_over(&mut self.seat, &self.specification, &state, stream)
@@ -67,6 +70,12 @@ impl Memory {
             seat.took_note(departures);
         }
         alone
+    }
+
+    /// Wakes the other end where it sleeps.
+    fn rouse(&self) {
+        self.out.rouse();
+        self.bells[self.seat.index()].ring();
     }
 
     /// What becomes of a write for which no slot is free.
@@ -99,7 +108,9 @@ impl Memory {
         if !out.has_room(|| seat.progress(1 - seat.index()).load(std::sync::atomic::Ordering::Acquire)) {
             return Ok(self.without_room());
         }
-        out.write(length, self.sleepers, fill);
+        if out.write(length, seat.sleepers(), fill) {
+            self.bells[seat.index()].ring();
+        }
         Ok(Written::Taken)
     }
 }
@@ -126,11 +137,16 @@ impl Channel for Memory {
     }
 
     fn wait(&mut self, limit: Nanoseconds) -> Result<bool> {
-        if !self.sleepers {
+        if self.specification.synchronization == Synchronization::Poll {
             return Err(polled());
         }
         let inlet = &self.inlet;
         Ok(sleep_until(&self.seat, inlet.word(), limit, || inlet.is_ready(), || self.is_alone()))
+    }
+
+    fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
+        let Memory { inlet, seat, bells, armed, .. } = self;
+        armed.arm(seat, &bells[1 - seat.index()], inlet.word(), sleeper, || inlet.is_ready())
     }
 
     fn is_abandoned(&self) -> bool {
@@ -151,6 +167,6 @@ impl Channel for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         self.seat.stand_up();
-        self.out.rouse();
+        self.rouse();
     }
 }

@@ -3,9 +3,11 @@
 //! The sleeper's mark is in the very word that the writer changes, so the writer finds it by the exchange that
 //! publishes: no second line, no fence, and a wake-up cannot be lost. Either the mark came first, and the exchange
 //! returns it; or the exchange came first, and the mark is refused, since the word is no longer what the reader saw.
-//! Polled channels publish by a plain store.
+//!
+//! Channels on which nobody has ever slept publish by a plain store, and then look at a word that says whether somebody
+//! has come to sleep ([`admit`]).
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, heavy_fence, light_fence};
 
 /// Somebody sleeps until this word changes.
 const SLEEPER: u64 = 1;
@@ -47,7 +49,17 @@ impl Word {
         self.0.load(Ordering::Relaxed) & !SLEEPER
     }
 
-    /// Publishes, on a channel on which nobody sleeps.
+    /// Publishes; says whether somebody may sleep, who must then be woken. `sleepers` is what [`admit`] sets.
+    #[inline(always)]
+    pub fn publish(&self, value: u64, sleepers: &AtomicU64) -> bool {
+        if may_sleep(sleepers) {
+            return self.exchange(value);
+        }
+        self.store(value);
+        came_to_sleep(sleepers)
+    }
+
+    /// Publishes without a look at who sleeps.
     #[inline(always)]
     pub fn store(&self, value: u64) {
         self.0.store(value, Ordering::Release);
@@ -72,6 +84,27 @@ impl Word {
     pub fn unmark(&self) -> bool {
         self.0.fetch_and(!SLEEPER, Ordering::AcqRel) & SLEEPER != 0
     }
+}
+
+/// Whether somebody may sleep on a channel.
+#[inline(always)]
+pub(super) fn may_sleep(sleepers: &AtomicU64) -> bool {
+    sleepers.load(Ordering::Relaxed) != 0
+}
+
+/// After a plain store where nobody did: whether somebody has come to sleep, whose mark the store may have overwritten.
+#[inline(always)]
+pub(super) fn came_to_sleep(sleepers: &AtomicU64) -> bool {
+    light_fence();
+    sleepers.load(Ordering::Acquire) != 0
+}
+
+/// Lets the caller sleep on a channel, from its next mark on. A plain store that overwrites the mark of the first to come
+/// either is seen by it, as it looks once more after the mark, or finds by its look at `sleepers` that it is there.
+/// `false`: it must not sleep.
+pub(super) fn admit(sleepers: &AtomicU64) -> bool {
+    sleepers.store(1, Ordering::Release);
+    heavy_fence()
 }
 
 #[cfg(not(loom))]
@@ -145,6 +178,31 @@ mod models {
             assert!(!asleep || found, "a sleeper is not woken");
             // Whoever does not sleep sees by its next look why.
             assert!(asleep || ready(word.load()) || gone.load(Ordering::Acquire) == 1);
+        });
+    }
+
+    /// The first to sleep on a channel that was polled, against its writer.
+    #[test]
+    fn who_comes_to_sleep_on_a_polled_channel_is_woken() {
+        loom::model(|| {
+            let shared = Arc::new((Word::new(), AtomicU64::new(0)));
+            let writer = loom::thread::spawn({
+                let shared = shared.clone();
+                move || {
+                    let first = shared.0.publish(written(0), &shared.1);
+                    (first, shared.0.publish(written(1), &shared.1))
+                }
+            });
+            let (word, sleepers) = &*shared;
+            assert!(admit(sleepers));
+            // What it expects is the first message, or the second where it has read the first.
+            let seen = word.load();
+            let expected = if ahead(seen, written(0)) >= 0 { 1 } else { 0 };
+            let ready = |word: u64| ahead(word, written(expected)) >= 0;
+            let asleep = !ready(seen) && word.mark(seen);
+            let (first, second) = writer.join().unwrap();
+            let rung = if expected == 0 { first || second } else { second };
+            assert!(!asleep || rung, "a sleeper is not woken");
         });
     }
 

@@ -3,13 +3,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use machine::{Fault, Result};
 
-use super::host::{Job, Order, Task};
+use super::host::{Job, Order, Orders, Task};
 use super::session::Common;
 use crate::site::{Code, Preparation};
 
@@ -59,7 +58,7 @@ impl Shared {
 
 impl Compiler {
     /// Prepares code as the site wants it, and hands the jobs on to it as `orders`.
-    pub fn start(prepare: Preparation, common: Arc<Common>, orders: Sender<Order>) -> Result<Compiler> {
+    pub fn start(prepare: Preparation, common: Arc<Common>, orders: Orders) -> Result<Compiler> {
         let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new() });
         let theirs = shared.clone();
         let thread = thread::Builder::new()
@@ -93,7 +92,7 @@ impl Drop for Compiler {
     }
 }
 
-fn run(shared: &Shared, prepare: Preparation, common: &Common, orders: &Sender<Order>) {
+fn run(shared: &Shared, prepare: Preparation, common: &Common, orders: &Orders) {
     loop {
         let mut queue = shared.lock();
         let mut job = loop {
@@ -134,7 +133,7 @@ fn compile(job: &mut Job, prepare: Preparation) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::mpsc::Receiver;
     use std::time::Duration;
 
     use offcode::manifest::Package;
@@ -213,7 +212,7 @@ mod tests {
             survey: Default::default(),
             limits,
         };
-        let (sender, orders) = channel();
+        let (sender, orders) = Orders::new().unwrap();
         let compiler = Compiler::start(when_allowed, Arc::new(common), sender).unwrap();
         for id in 0..4 {
             compiler.put(job(1, id));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Direction, LinkConfig, Source, Status, TagSelector};
 use machine::{Bytes, Fault, Nanoseconds, PeerIndex, Port, Result};
-use offcode::channel::{Counted, Synchronization};
+use offcode::channel::{Bell, Counted, Loss, Sleeper, Synchronization};
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 use ports::udp::UdpPort;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -46,14 +46,27 @@ const TURN_EVERY: u64 = 16;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Whether the control connection behind a channel still lives.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Link {
     lost: AtomicBool,
+    /// Of those who sleep until it is lost, among others.
+    bells: Mutex<Vec<Arc<dyn Bell>>>,
 }
 
 impl Link {
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Release);
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|bell| bell.ring());
+    }
+
+    /// Has its loss end the sleep that a thread is about to begin.
+    pub fn arm(&self, sleeper: &mut dyn Sleeper) -> bool {
+        let (bell, mut bells) = (sleeper.bell(), self.bells.lock().unwrap_or_else(PoisonError::into_inner));
+        if !bells.iter().any(|one| Arc::ptr_eq(one, &bell)) {
+            bells.push(bell);
+        }
+        drop(bells);
+        !self.is_lost()
     }
 
     pub fn is_lost(&self) -> bool {
@@ -120,6 +133,7 @@ impl Prepared {
             gone: false,
             failed: None,
             waiting: false,
+            bell: None,
             forged_seen: 0,
         };
         for _ in 0..specification.buffers.count.min(POSTED) {
@@ -161,6 +175,8 @@ pub(crate) struct Inner {
     failed: Option<String>,
     /// The owner sleeps on the socket: nobody else may take packets from it.
     waiting: bool,
+    /// Of the owner's thread, which sleeps until something happens here.
+    bell: Option<Arc<dyn Bell>>,
     forged_seen: u64,
 }
 
@@ -238,6 +254,21 @@ impl Inner {
             self.failed.get_or_insert_with(|| fault.to_string());
             self.gone = true;
         }
+        if (!self.inbox.is_empty() || self.gone)
+            && let Some(bell) = self.bell.take()
+        {
+            bell.ring();
+        }
+    }
+
+    /// Whether its owner is woken by what comes, so that nobody needs to look for it.
+    pub fn is_watched(&self) -> bool {
+        self.bell.is_some()
+    }
+
+    /// When the engine has something to do by itself.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        self.driver.next_timeout()
     }
 
     /// Packets from the peer's address that were not made with the channel's key, since the last look.
@@ -374,10 +405,24 @@ impl Channel for EngineChannel {
         }
     }
 
+    fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
+        let mut inner = lock(&self.shared);
+        let told = inner.gone;
+        // What the pump takes off the socket rings; what nobody has taken yet is seen on the socket.
+        inner.bell = Some(sleeper.bell());
+        inner.turn_for_owner();
+        self.link.arm(sleeper);
+        inner.inbox.is_empty() && (inner.gone == told) && sleeper.watch(self.wake.as_fd())
+    }
+
     fn is_abandoned(&self) -> bool {
         let mut inner = lock(&self.shared);
         inner.turn_for_owner();
         inner.gone || self.link.is_lost()
+    }
+
+    fn loses(&self) -> Loss {
+        Loss::Agent
     }
 
     fn counted(&self) -> Counted {

@@ -11,6 +11,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use linux::doorbell::Doorbell;
 use machine::{Fault, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::{ServerConfig, ServerConnection};
@@ -19,7 +20,7 @@ use super::journal::Reason;
 use super::session::Common;
 use super::wire::{Wire, classify};
 
-/// How often the gate looks at the time.
+/// How often the gate looks at the time where that matters: somebody has not authenticated yet, or lines were left out.
 const LOOK: Duration = Duration::from_millis(100);
 /// Connections taken in before those that wait get their turn.
 const ACCEPTS: usize = 32;
@@ -91,22 +92,27 @@ impl Gate {
         Gate { listener, config, common, silent: VecDeque::new(), begun: VecDeque::new() }
     }
 
-    /// Waits a little for news, and hands each client that has authenticated to `admit`.
-    pub fn turn(&mut self, mut admit: impl FnMut(Wire, SocketAddr)) -> Result<()> {
-        let pause = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
-        let mut polled = Vec::with_capacity(1 + self.silent.len() + self.begun.len());
+    /// Waits for news, or until `bell` rings or a signal asks the process to end, and hands each client that has
+    /// authenticated to `admit`.
+    pub fn turn(&mut self, bell: &Doorbell, mut admit: impl FnMut(Wire, SocketAddr)) -> Result<()> {
+        let look = !self.silent.is_empty() || !self.begun.is_empty() || self.common.journal.left_out();
+        let pause = look.then_some(Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 });
+        let mut polled = Vec::with_capacity(3 + self.silent.len() + self.begun.len());
         polled.push(PollFd::new(&self.listener, PollFlags::IN));
         for pending in self.silent.iter().chain(&self.begun) {
             let mut events = PollFlags::IN;
             events.set(PollFlags::OUT, pending.tls.wants_write());
             polled.push(PollFd::new(&pending.stream, events));
         }
-        match poll(&mut polled, Some(&pause)) {
+        polled.push(PollFd::new(bell, PollFlags::IN));
+        polled.extend(linux::signal::asked().map(|asked| PollFd::from_borrowed_fd(asked, PollFlags::IN)));
+        match poll(&mut polled, pause.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(Fault::because("listener", io::Error::from(e), "start the agent again")),
         }
         let news: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
         drop(polled);
+        bell.heard();
         let (silent, begun) = (std::mem::take(&mut self.silent), std::mem::take(&mut self.begun));
         let split = silent.len();
         for (i, mut pending) in silent.into_iter().chain(begun).enumerate() {

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, SendError, Sender, TryRecvError};
 use std::time::Duration;
 
+use linux::doorbell::Doorbell;
+use machine::channel::Bell;
 use machine::{Fault, FaultKind, Nanoseconds, Result, Site, SiteKind};
 use offcode::{Activity, Channel, Specification, State};
 
@@ -16,15 +18,9 @@ use super::protocol::{Answer, Frame};
 use super::session::Common;
 use super::wire::Outbox;
 use crate::site::evidence::Counter;
+use crate::site::residents::{Idle, Rest};
 use crate::site::{Client, Deployment, SiteDriver, Slot};
 use crate::switchboard::Switchboard;
-
-/// Turns without work after which the thread of an `app` site sleeps between turns.
-const IDLE_TURNS: u32 = 4096;
-/// Between two turns of an idle `app` site that hosts something.
-const NAP: Duration = Duration::from_micros(200);
-/// Between two turns of a site that has a thread of its own, or hosts nothing.
-const REST: Duration = Duration::from_millis(100);
 
 pub(crate) enum Task {
     /// At which of the sites; the shares are the offcode's while it is here.
@@ -98,6 +94,42 @@ pub(crate) enum Order {
     },
 }
 
+/// Where orders go: to the thread of the sites, which may sleep.
+#[derive(Clone)]
+pub(crate) struct Orders {
+    sender: Sender<Order>,
+    // Dropped after the sender, so that the thread finds that it is gone.
+    bell: Arc<Ringer>,
+}
+
+/// Rings when it goes.
+pub(crate) struct Ringer(pub Arc<Doorbell>);
+
+impl Drop for Ringer {
+    fn drop(&mut self) {
+        self.0.ring();
+    }
+}
+
+impl Orders {
+    pub fn new() -> Result<(Orders, Receiver<Order>)> {
+        let (sender, orders) = std::sync::mpsc::channel();
+        Ok((Orders { sender, bell: Arc::new(Ringer(Doorbell::new()?)) }, orders))
+    }
+
+    /// # Errors
+    /// The thread has ended.
+    pub fn send(&self, order: Order) -> std::result::Result<(), SendError<Order>> {
+        self.sender.send(order)?;
+        self.bell.0.ring();
+        Ok(())
+    }
+
+    pub fn bell(&self) -> Arc<Doorbell> {
+        self.bell.0.clone()
+    }
+}
+
 pub(crate) struct Host {
     sites: Vec<Box<dyn SiteDriver>>,
     /// Whose offcode has which number, and where it is.
@@ -126,44 +158,41 @@ impl Host {
         Ok(Host { sites, owners: BTreeMap::new(), next: 0, switchboard: switchboard.transpose()?, common })
     }
 
-    /// Carries out orders until every sender of them is gone.
-    pub fn run(mut self, orders: &Receiver<Order>) {
-        let mut idle = 0u32;
+    /// Carries out orders until every sender of them is gone, which rings `bell` too.
+    pub fn run(mut self, orders: &Receiver<Order>, bell: &Arc<Doorbell>) {
+        let mut idle = Idle::new();
         loop {
             loop {
                 match orders.try_recv() {
                     Ok(order) => {
-                        idle = 0;
+                        idle = Idle::new();
                         self.obey(order);
                     }
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return,
                 }
             }
-            idle = idle.saturating_add(1);
             for site in &mut self.sites {
                 match site.turn() {
-                    Ok(Activity::Worked) => idle = 0,
+                    Ok(Activity::Worked) => idle = Idle::new(),
                     Ok(Activity::Idle) => {}
-                    Err(fault) => {
-                        self.common.journal.say(&fault.to_string());
-                        idle = IDLE_TURNS;
+                    Err(fault) => self.common.journal.say(&fault.to_string()),
+                }
+            }
+            // Those of a core have a thread of their own.
+            let own = |owner: &Owner| *self.sites[owner.site].site() == Site::App;
+            let rest = if self.owners.values().any(own) { idle.rest() } else { Rest::Sleep(Duration::MAX) };
+            match rest {
+                Rest::Turn => std::thread::yield_now(),
+                Rest::Nap => std::thread::sleep(Idle::NAP),
+                Rest::Sleep(turn) => {
+                    let mut sleep = bell.sleep();
+                    if self.sites.iter_mut().all(|site| site.arm(&mut sleep, turn)) {
+                        sleep.begin();
+                    } else {
+                        std::thread::sleep(Idle::NAP);
                     }
                 }
-            }
-            let own = |owner: &Owner| *self.sites[owner.site].site() == Site::App;
-            let shares = self.owners.values().any(own);
-            if shares && idle < IDLE_TURNS {
-                std::thread::yield_now();
-                continue;
-            }
-            match orders.recv_timeout(if shares { NAP } else { REST }) {
-                Ok(order) => {
-                    idle = 0;
-                    self.obey(order);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
@@ -280,7 +309,7 @@ impl Host {
         match &self.switchboard {
             Some(switchboard) if !self.maps_memory(site) => {
                 let near = self.sites[site].connect(slot, name, *end.specification())?;
-                switchboard.relay(end, near);
+                switchboard.relay(end, near, None);
                 Ok(())
             }
             _ => self.sites[site].adopt(slot, name, end).map(drop),

@@ -101,6 +101,11 @@ impl Journal {
         self.say(&format!("{from} refused: {reason}: {}", printable(detail)));
     }
 
+    /// Whether lines were left out that nothing was said of yet.
+    pub fn left_out(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).left_out > 0
+    }
+
     /// Says what was left out of a second that has passed.
     pub fn turn(&self) {
         self.turn_page(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));

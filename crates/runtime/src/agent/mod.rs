@@ -41,6 +41,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use linux::doorbell::Doorbell;
+use machine::channel::Bell;
 use machine::{Fault, Machine, Nanoseconds, Result, Source};
 use offcode::Registry;
 use rustls::ServerConfig;
@@ -53,7 +55,7 @@ pub use protocol::{DEFAULT_PORT, NativeBodies, Survey};
 use code_cache::CodeCache;
 use compiler::Compiler;
 use gate::Gate;
-use host::{Host, Order};
+use host::{Host, Orders, Ringer};
 use journal::Journal;
 use limits::Budgets;
 use protocol::{Frame, Trouble};
@@ -77,6 +79,7 @@ pub struct Agent {
     config: Arc<ServerConfig>,
     common: Arc<Common>,
     sites: Vec<Box<dyn SiteDriver>>,
+    bell: Arc<Doorbell>,
 }
 
 /// What an agent did.
@@ -120,28 +123,39 @@ impl Agent {
             journal: Journal::new(Box::new(log)),
             survey,
         };
-        Ok(Agent { listener, config, common: Arc::new(common), sites })
+        Ok(Agent { listener, config, common: Arc::new(common), sites, bell: Doorbell::new()? })
     }
 
     pub fn address(&self) -> Result<SocketAddr> {
         self.listener.local_addr().map_err(|e| Fault::because("listener", e, "start the agent again"))
     }
 
-    /// Serves until `stop` says so, then ends all clients and removes their offcodes.
+    /// Has the agent ask whether it is to stop.
+    pub fn bell(&self) -> Arc<dyn Bell> {
+        self.bell.clone()
+    }
+
+    /// Serves until `stop` says so, which is asked with every signal ([`linux::signal::watch`]) and ring of
+    /// [`Agent::bell`], then ends all clients and removes their offcodes.
     pub fn run(self, stop: impl Fn() -> bool) -> Result<Summary> {
-        let Agent { listener, config, common, sites } = self;
-        let (orders, obeyed) = std::sync::mpsc::channel();
+        let Agent { listener, config, common, sites, bell } = self;
+        let (orders, obeyed) = Orders::new()?;
         // Its sites are threads of one host, which prepare code alike.
         let prepare = sites.first().map_or(Ok as Preparation, |site| site.preparation());
         let compiler = Arc::new(Compiler::start(prepare, common.clone(), orders.clone())?);
         let host = Host::new(sites, common.clone())?;
         let failed = |e| Fault::because("thread of the agent's site", e, "raise the limit on processes (ulimit -u)");
-        let host = thread::Builder::new().name("agent site".into()).spawn(move || host.run(&obeyed)).map_err(failed)?;
+        let (own, ended) = (orders.bell(), Ringer(bell.clone()));
+        let host = move || {
+            let _ended = ended;
+            host.run(&obeyed, &own);
+        };
+        let host = thread::Builder::new().name("agent site".into()).spawn(host).map_err(failed)?;
         let mut gate = Gate::new(listener, config, common.clone());
         let mut hall = Hall { common: common.clone(), orders, compiler, seats: Vec::new(), admitted: 0 };
         let mut outcome = Ok(());
         while !stop() && outcome.is_ok() {
-            outcome = gate.turn(|wire, from| hall.admit(wire, from));
+            outcome = gate.turn(&bell, |wire, from| hall.admit(wire, from));
             if host.is_finished() {
                 let cause = "the thread of the agent's site has ended: a native body panicked";
                 outcome =
@@ -188,7 +202,7 @@ struct Seat {
 /// Where authenticated clients are served, one thread each.
 struct Hall {
     common: Arc<Common>,
-    orders: std::sync::mpsc::Sender<Order>,
+    orders: Orders,
     compiler: Arc<Compiler>,
     seats: Vec<Seat>,
     admitted: u64,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use machine::{Bytes, Fault, Nanoseconds, Result};
-use offcode::channel::{Counted, Policy, Synchronization};
+use offcode::channel::{Bell, Counted, Loss, Policy, Sleeper, Synchronization};
 use offcode::{Channel, Delivery, Specification, Written};
 
 use super::flow::{Flow, ON_THE_WAY};
@@ -28,11 +28,27 @@ struct State {
     counted: Counted,
     /// The other end, or the connection.
     gone: bool,
+    /// Of the thread that sleeps until something happens here.
+    bell: Option<Arc<dyn Bell>>,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something happened: who waits for it is woken.
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let bell = state.bell.take();
+        drop(state);
+        self.changed.notify_all();
+        bell.iter().for_each(|bell| bell.ring());
+    }
+
+    fn close(&self) {
+        let mut state = self.lock();
+        state.gone = true;
+        self.wake(state);
     }
 }
 
@@ -67,6 +83,7 @@ impl Channels {
             flow: Flow::new(specification.buffers.count),
             counted: Counted::default(),
             gone: false,
+            bell: None,
         };
         let shared = Arc::new(Shared {
             number,
@@ -90,19 +107,24 @@ impl Channels {
             return Err(format!("channel {number} got more messages than it has buffers"));
         }
         state.inbox.push_back(payload.to_vec());
-        shared.changed.notify_all();
+        shared.wake(state);
         Ok(())
     }
 
     pub fn credit(&self, number: u32, read: u64) -> Result<(), String> {
         let Some(shared) = self.find(number) else { return Ok(()) };
-        if shared.lock().flow.credit(read) { Ok(()) } else { Err(format!("channel {number} got a false credit")) }
+        let mut state = shared.lock();
+        if !state.flow.credit(read) {
+            return Err(format!("channel {number} got a false credit"));
+        }
+        // There may be room again for what its owner has yet to write.
+        shared.wake(state);
+        Ok(())
     }
 
     pub fn close(&self, number: u32) {
         if let Some(shared) = self.find(number) {
-            shared.lock().gone = true;
-            shared.changed.notify_all();
+            shared.close();
         }
     }
 
@@ -110,8 +132,7 @@ impl Channels {
     pub fn close_all(&self) {
         let all: Vec<_> = self.table.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();
         for shared in all.iter().filter_map(|(_, shared)| shared.upgrade()) {
-            shared.lock().gone = true;
-            shared.changed.notify_all();
+            shared.close();
         }
     }
 }
@@ -212,8 +233,18 @@ impl Channel for OutOfBand {
         Ok(!state.inbox.is_empty())
     }
 
+    fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
+        let mut state = self.shared.lock();
+        state.bell = Some(sleeper.bell());
+        state.inbox.is_empty()
+    }
+
     fn is_abandoned(&self) -> bool {
         self.shared.lock().gone
+    }
+
+    fn loses(&self) -> Loss {
+        Loss::Agent
     }
 
     fn counted(&self) -> Counted {

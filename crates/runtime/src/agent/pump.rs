@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::engine_channel::Inner;
 
-/// Between two looks while something is on its way.
-const BUSY: Duration = Duration::from_millis(1);
-/// Otherwise: peers must see a sign of life.
+/// Between two looks while something is on its way: at first, and where that stays so.
+const BUSY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
+/// Between two looks at a channel whose owner may be busy with something else: its peer must see a sign of life. Where the
+/// owner sleeps until something comes, its engine says when.
 const CALM: Duration = Duration::from_millis(100);
 /// How long a closed end goes on for what it wrote before.
 const LINGER: Duration = Duration::from_secs(2);
@@ -57,18 +58,21 @@ pub(super) fn ring() {
 
 fn run() {
     let pump = pump();
+    let mut rest = BUSY.0;
     loop {
         let mut busy = false;
+        let mut calm: Option<Duration> = None;
         let mut channels = pump.channels.lock().unwrap_or_else(PoisonError::into_inner);
         channels.retain(|channel| channel.strong_count() > 0);
         let all: Vec<_> = channels.iter().filter_map(Weak::upgrade).collect();
         drop(channels);
-        let none = all.is_empty();
         for channel in all {
             match channel.try_lock() {
                 Ok(mut inner) => {
                     inner.turn_for_owner();
                     busy |= !inner.is_quiet();
+                    let next = if inner.is_watched() { inner.next_timeout() } else { Some(CALM) };
+                    calm = calm.into_iter().chain(next).min();
                 }
                 // Its owner is at it.
                 Err(TryLockError::WouldBlock) => busy = true,
@@ -82,10 +86,16 @@ fn run() {
         });
         busy |= !lingering.is_empty();
         drop(lingering);
-        match (busy, none) {
-            (true, _) => thread::sleep(BUSY),
-            (false, false) => thread::park_timeout(CALM),
-            (false, true) => thread::park(),
+        match (busy, calm) {
+            (true, _) => {
+                thread::sleep(rest);
+                rest = (2 * rest).min(BUSY.1);
+                continue;
+            }
+            // What is due now was looked at a moment ago.
+            (false, Some(calm)) => thread::park_timeout(calm.max(BUSY.0)),
+            (false, None) => thread::park(),
         }
+        rest = BUSY.0;
     }
 }

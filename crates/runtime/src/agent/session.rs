@@ -2,9 +2,9 @@
 //! channels, and passes the rest to the site's thread.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linux::interface_usage::InterfaceUsage;
 use machine::bounds::{AGENT_ENTRIES, AGENT_STATE};
@@ -16,7 +16,7 @@ use super::Limits;
 use super::code_cache::{CodeCache, Upload};
 use super::compiler::Compiler;
 use super::engine_channel::{Agreement, Inner, Link, Prepared};
-use super::host::{Job, Order, Task};
+use super::host::{Job, Order, Orders, Task};
 use super::journal::{Journal, Reason};
 use super::limits::{Budgets, limit};
 use super::out_of_band::{self, Channels};
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     pub from: SocketAddr,
     pub here: SocketAddr,
     pub common: Arc<Common>,
-    pub orders: Sender<Order>,
+    pub orders: Orders,
     compiler: Arc<Compiler>,
     outbox: Arc<Outbox>,
     budgets: Arc<Budgets>,
@@ -69,7 +69,7 @@ impl Session {
         number: u64,
         (from, here): (SocketAddr, SocketAddr),
         common: Arc<Common>,
-        orders: Sender<Order>,
+        orders: Orders,
         compiler: Arc<Compiler>,
         outbox: Arc<Outbox>,
     ) -> Session {
@@ -341,6 +341,8 @@ impl Session {
     }
 }
 
+/// Between two looks at what came on channels that was not made with their keys.
+const LOOK: Duration = Duration::from_secs(1);
 /// Bytes of a message's frame beside the message.
 const FRAMING: u64 = 32;
 
@@ -397,6 +399,10 @@ impl Handler for Session {
             }
         }
         Ok(())
+    }
+
+    fn tick_every(&self) -> Option<Duration> {
+        (!self.engine_channels.is_empty()).then_some(LOOK)
     }
 
     fn tick(&mut self) -> Result<(), (Reason, String)> {

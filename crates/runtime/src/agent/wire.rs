@@ -15,8 +15,8 @@ use super::frame::{Cut, Decoder, encode};
 use super::journal::Reason;
 use super::protocol::Frame;
 
-/// How often a connection looks at the time.
-const TICK: Duration = Duration::from_millis(200);
+/// Beyond a moment that is waited for, so that it has come.
+const MOMENT: Duration = Duration::from_micros(100);
 
 /// Reads from the socket in one go before others get their turn.
 const READS: usize = 16;
@@ -143,6 +143,9 @@ pub(crate) trait Handler {
     /// `length` in bytes, as it came.
     fn frame(&mut self, frame: Frame<'_>, length: usize) -> Result<(), (Reason, String)>;
 
+    /// How often it wants a tick; `None`: never.
+    fn tick_every(&self) -> Option<Duration>;
+
     /// Now and then.
     fn tick(&mut self) -> Result<(), (Reason, String)>;
 }
@@ -200,17 +203,21 @@ impl Wire {
                     Err(e) => return self.last_words().unwrap_or_else(|| lost(e)),
                 }
             }
-            if ticked.elapsed() >= TICK {
+            if heard.elapsed() > silence {
+                let why = format!("nothing was heard for {} s", heard.elapsed().as_secs());
+                return Ended::Broken(Reason::Idle, why);
+            }
+            let every = handler.tick_every();
+            if every.is_some_and(|every| ticked.elapsed() >= every) {
                 ticked = Instant::now();
-                if heard.elapsed() > silence {
-                    let why = format!("nothing was heard for {} s", heard.elapsed().as_secs());
-                    return Ended::Broken(Reason::Idle, why);
-                }
                 if let Err((reason, why)) = handler.tick() {
                     return Ended::Broken(reason, why);
                 }
+                continue;
             }
-            match self.rest(outbox) {
+            let left = silence.saturating_sub(heard.elapsed());
+            let left = every.map_or(left, |every| left.min(every.saturating_sub(ticked.elapsed())));
+            match self.rest(outbox, left + MOMENT) {
                 Ok(false) => continue,
                 Ok(true) => {}
                 Err(e) => return lost(e),
@@ -247,14 +254,15 @@ impl Wire {
         None
     }
 
-    /// Waits for something to do; true if the socket may have it.
-    fn rest(&self, outbox: &Outbox) -> io::Result<bool> {
+    /// Waits for something to do, so long at most; true if the socket may have it.
+    fn rest(&self, outbox: &Outbox, limit: Duration) -> io::Result<bool> {
         let mut events = PollFlags::IN;
         events.set(PollFlags::OUT, self.tls.wants_write());
         let mut polled = [PollFd::new(&self.stream, events), PollFd::new(&outbox.bell, PollFlags::IN)];
         // The bell may have been heard while only a part of what waits was taken.
         let more = !self.tls.wants_write() && !outbox.is_empty();
-        let limit = Timespec { tv_sec: 0, tv_nsec: if more { 0 } else { TICK.as_nanos() as i64 } };
+        let limit = if more { Duration::ZERO } else { limit };
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
         match poll(&mut polled, Some(&limit)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),

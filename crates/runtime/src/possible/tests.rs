@@ -103,12 +103,14 @@ fn bodies(site: &Site) -> Vec<Deployment> {
 /// An agent on loopback, as long as this lives.
 struct Running {
     stop: Arc<AtomicBool>,
+    bell: Arc<dyn machine::channel::Bell>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.bell.ring();
         let _ = self.thread.take().map(|thread| thread.join());
     }
 }
@@ -134,10 +136,11 @@ fn agent(folder: &std::path::Path, hook: Option<XdpSite>) -> (Running, Arc<Conne
     let address = agent.address().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
+    let bell = agent.bell();
     let thread = std::thread::spawn(move || drop(agent.run(|| asked.load(Ordering::Relaxed)).unwrap()));
     let host = address.to_string();
     let connection = Connection::open(&host, &host, Some(&folder.join("client"))).unwrap();
-    (Running { stop, thread: Some(thread) }, connection)
+    (Running { stop, bell, thread: Some(thread) }, connection)
 }
 
 fn quiet() -> Log {

@@ -48,6 +48,11 @@ impl Watch {
         Watch { origin: Instant::now(), window, looked: Duration::ZERO, each: HashMap::new() }
     }
 
+    /// Until the end of the window.
+    pub fn left(&self) -> Duration {
+        self.window.saturating_sub(self.origin.elapsed() - self.looked)
+    }
+
     /// At the end of a window decides, and moves what is better off elsewhere. Returns a line for each move that was made or
     /// could not be.
     ///

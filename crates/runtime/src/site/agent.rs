@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use linux::doorbell::Sleep;
 use linux::interface_usage::InterfaceUsage;
 use linux::xdp::{Dump, SharedWords};
 use machine::bounds::{SITE_BACKLOG, SITE_FRAME};
@@ -76,7 +77,6 @@ struct Welcome {
 struct Reader {
     shared: Arc<Shared>,
     greeting: Option<SyncSender<Result<Welcome, Trouble>>>,
-    pinged: Instant,
 }
 
 impl Handler for Reader {
@@ -108,11 +108,12 @@ impl Handler for Reader {
         Ok(())
     }
 
+    fn tick_every(&self) -> Option<Duration> {
+        Some(PING)
+    }
+
     fn tick(&mut self) -> Result<(), (Reason, String)> {
-        if self.pinged.elapsed() >= PING {
-            self.pinged = Instant::now();
-            self.shared.outbox.push(&Frame::Ping);
-        }
+        self.shared.outbox.push(&Frame::Ping);
         Ok(())
     }
 }
@@ -265,7 +266,7 @@ impl Connection {
         });
         shared.outbox.push(&Frame::Hello { version: VERSION });
         let (greeting, greeted) = mpsc::sync_channel(1);
-        let mut handler = Reader { shared: shared.clone(), greeting: Some(greeting), pinged: Instant::now() };
+        let mut handler = Reader { shared: shared.clone(), greeting: Some(greeting) };
         let read = move || {
             let shared = handler.shared.clone();
             let ended = wire.run(&shared.outbox, (BUFFERS.0 + 4096) as usize, SILENCE, &mut handler);
@@ -621,6 +622,10 @@ impl SiteDriver for AgentSite {
 
     fn lost(&self) -> Option<Fault> {
         AgentSite::lost(self)
+    }
+
+    fn arm(&mut self, sleep: &mut Sleep, _turn: Duration) -> bool {
+        self.connection.shared.link.arm(sleep)
     }
 
     /// Looks whether the agent is still there.

@@ -1,11 +1,14 @@
 //! `app`: offcodes run in the application's own thread, when it gives them time.
 
+use std::time::Duration;
+
+use linux::doorbell::Sleep;
 use linux::xdp::SharedWords;
 use machine::{Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
 use super::residents::{Client, Residents};
-use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, body};
+use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, Trace, body};
 
 /// The application's thread as a site.
 pub struct AppSite(Residents);
@@ -93,6 +96,14 @@ impl SiteDriver for AppSite {
             evidence.whereabouts = format!("thread {}, the application's", linux::accounting::current_thread());
         }
         Ok(evidence)
+    }
+
+    fn trace(&mut self, slot: Slot, trace: Option<Trace>) -> bool {
+        self.0.trace(slot, trace)
+    }
+
+    fn arm(&mut self, sleep: &mut Sleep, turn: Duration) -> bool {
+        self.0.arm(sleep, turn)
     }
 
     fn turn(&mut self) -> Result<Activity> {

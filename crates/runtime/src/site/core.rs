@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use linux::contention::Excluded;
+use linux::doorbell::Sleep;
 use linux::shield::Shield;
 pub use linux::shield::Wanted as Protection;
 use linux::xdp::SharedWords;
@@ -14,7 +15,7 @@ use machine::{CoreId, Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
 use super::residents::{Client, Log, Residents};
-use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, body};
+use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, Trace, body};
 use endpoint::{Placed, settle};
 
 /// How long an offcode may keep its site from answering.
@@ -236,6 +237,15 @@ impl SiteDriver for CoreSite {
     fn shared(&self, slot: Slot, words: &str) -> Result<SharedWords> {
         let words = words.to_string();
         self.there(move |residents| residents.shared(slot, &words))?
+    }
+
+    fn trace(&mut self, slot: Slot, trace: Option<Trace>) -> bool {
+        self.there(move |residents| residents.trace(slot, trace)).unwrap_or(false)
+    }
+
+    /// Nothing here needs the caller's thread.
+    fn arm(&mut self, _sleep: &mut Sleep, _turn: Duration) -> bool {
+        true
     }
 
     fn evidence(&mut self, slot: Slot) -> Result<Evidence> {

@@ -9,8 +9,9 @@ mod timing;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use linux::doorbell::Sleep;
 use linux::xdp::SharedWords;
 use machine::{Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
@@ -18,6 +19,8 @@ use offcode::{Activity, Channel, ChannelId, Specification, State};
 use super::body;
 use super::evidence::{Counter, Evidence};
 use super::{Deployment, Slot};
+use crate::switchboard::LOOK_FOR_ROOM;
+use crate::trace::Trace;
 use account::Account;
 pub use account::Client;
 use seat::{Phase, Seat};
@@ -149,6 +152,11 @@ impl Residents {
         self.seats[self.at(slot).map_err(gone)?].1.shared(name)
     }
 
+    /// Notes the calls that the offcode gets over its channels, or no longer. `false`: it is not here.
+    pub fn trace(&mut self, slot: Slot, trace: Option<Trace>) -> bool {
+        self.seat(slot).map(|seat| seat.trace = trace).is_ok()
+    }
+
     /// Whether no offcode is here.
     pub fn is_empty(&self) -> bool {
         self.seats.is_empty()
@@ -177,6 +185,24 @@ impl Residents {
         };
         let (uses, timed, received) = (seat.calls + seat.messages, seat.timing.timed(), seat.received());
         Ok(Evidence { whereabouts, counters, uses, timed, received })
+    }
+
+    /// Has whatever arrives for an offcode end the sleep that the thread is about to begin; where offcodes have turns of
+    /// their own it lasts `turn` at most. `false`: something is there already.
+    pub fn arm(&mut self, sleep: &mut Sleep, turn: Duration) -> bool {
+        for (_, seat) in &mut self.seats {
+            let Some(untold) = seat.arm(sleep) else { return false };
+            if untold.turns {
+                sleep.at_most(turn);
+            }
+            if let Some(due) = untold.due {
+                sleep.at_most(due);
+            }
+            if untold.no_room {
+                sleep.at_most(turn.min(LOOK_FOR_ROOM));
+            }
+        }
+        true
     }
 
     /// One turn of every offcode: what has arrived on its channels, then its own work.
@@ -219,6 +245,55 @@ impl Residents {
             }
         }
         activity
+    }
+}
+
+/// How long a thread whose offcodes found nothing to do may sleep.
+#[derive(Debug, Clone, Copy)]
+pub struct Idle {
+    since: Instant,
+    turns: u32,
+}
+
+/// What a thread does that had nothing to do.
+pub enum Rest {
+    /// The next turn, without a rest.
+    Turn,
+    /// A short rest, from which nothing wakes it.
+    Nap,
+    /// A sleep, at most this long where only a turn tells whether there is something to do.
+    Sleep(Duration),
+}
+
+impl Idle {
+    /// Turns without work before the first nap.
+    const TURNS: u32 = 2000;
+    pub const NAP: Duration = Duration::from_micros(50);
+    /// Idle for this long it sleeps: those who write ring for it then.
+    const AWAKE: Duration = Duration::from_millis(4);
+    /// The longest sleep of a thread whose offcodes have turns of their own.
+    const TURN: Duration = Duration::from_secs(5);
+
+    /// One that has just had something to do.
+    pub fn new() -> Idle {
+        Idle { since: Instant::now(), turns: 0 }
+    }
+
+    /// After a turn without work. A sleep is a quarter of the time without work: an offcode that waits for a moment of its
+    /// own has its turn so much late, and no more.
+    pub fn rest(&mut self) -> Rest {
+        self.turns = self.turns.saturating_add(1);
+        if self.turns <= Self::TURNS {
+            return Rest::Turn;
+        }
+        let idle = self.since.elapsed();
+        if idle < Self::AWAKE { Rest::Nap } else { Rest::Sleep((idle / 4).min(Self::TURN)) }
+    }
+}
+
+impl Default for Idle {
+    fn default() -> Self {
+        Idle::new()
     }
 }
 

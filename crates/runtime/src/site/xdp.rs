@@ -31,7 +31,9 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use linux::doorbell::Sleep;
 use linux::xdp::{self, Chain, Counts, Dump, Interface, Object, RunStatistics, SharedWords, Stage, VERDICTS, word};
 use machine::{BodyKind, Fault, Result, Site, XdpMode};
 use offcode::manifest::ProgramRole;
@@ -489,6 +491,11 @@ impl SiteDriver for XdpSite {
 
     fn map(&mut self, slot: Slot, name: &str) -> Result<Dump> {
         self.body(slot)?.inner.object.dump(name, SHOWN_ENTRIES, SHOWN_BYTES)
+    }
+
+    /// Nothing here needs the caller's thread.
+    fn arm(&mut self, _sleep: &mut Sleep, _turn: Duration) -> bool {
+        true
     }
 
     fn evidence(&mut self, slot: Slot) -> Result<Evidence> {

@@ -139,10 +139,12 @@ fn a_client_takes_no_agent_but_its_own() {
             .unwrap();
     let address = stale.address().unwrap().to_string();
     let stop = std::sync::atomic::AtomicBool::new(false);
+    let bell = stale.bell();
     std::thread::scope(|scope| {
         scope.spawn(|| stale.run(|| stop.load(std::sync::atomic::Ordering::Relaxed)).unwrap());
         let fault = AgentSite::connect(&address, &agent.client_keys()).map(drop).unwrap_err().to_string();
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        bell.ring();
         assert!(fault.contains("expired"), "{fault}");
     });
     agent.serves();

@@ -89,7 +89,8 @@ fn manifest(name: &str, program: &str, role: ProgramRole) -> Manifest {
 
 fn deployment(name: &str, code: &[u8], program: &str, role: ProgramRole) -> Deployment {
     let manifest = Arc::new(manifest(name, program, role));
-    Deployment { name: name.into(), manifest, code: Code::Bpf(code.into()), attributes: Attributes::default() }
+    let (code, attributes) = (Code::Bpf(code.into()), Attributes::default());
+    Deployment { name: name.into(), manifest, code, attributes, memory: Default::default() }
 }
 
 fn echo(name: &str) -> Deployment {

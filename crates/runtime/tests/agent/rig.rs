@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -50,6 +50,7 @@ pub struct Running {
     pub address: SocketAddr,
     pub lines: Arc<Mutex<Vec<String>>>,
     stop: Arc<AtomicBool>,
+    bell: Arc<dyn machine::channel::Bell>,
     thread: Option<JoinHandle<Result<Summary>>>,
 }
 
@@ -76,8 +77,9 @@ impl Running {
         let address = agent.address().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let asked = stop.clone();
+        let bell = agent.bell();
         let thread = std::thread::spawn(move || agent.run(|| asked.load(Ordering::Relaxed)));
-        Running { keys, address, lines, stop, thread: Some(thread) }
+        Running { keys, address, lines, stop, bell, thread: Some(thread) }
     }
 
     pub fn host(&self) -> String {
@@ -117,6 +119,7 @@ impl Running {
 
     pub fn end(mut self) -> Summary {
         self.stop.store(true, Ordering::Relaxed);
+        self.bell.ring();
         self.thread.take().unwrap().join().unwrap().unwrap()
     }
 
@@ -130,6 +133,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.bell.ring();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -255,10 +259,12 @@ fn as_player() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let arguments: Vec<&str> = role.split('\n').collect();
     let closed = Arc::new(AtomicBool::new(false));
-    let seen = closed.clone();
+    let (seen, bell) = (closed.clone(), Arc::new(OnceLock::<Arc<dyn machine::channel::Bell>>::new()));
+    let rung = bell.clone();
     std::thread::spawn(move || {
         let _ = std::io::stdin().read(&mut [0]);
         seen.store(true, Ordering::Relaxed);
+        rung.get().iter().for_each(|bell| bell.ring());
     });
     let say = |line: String| {
         println!("{line}");
@@ -268,6 +274,7 @@ fn as_player() {
         ["agent", listen, keys] => {
             let options = Options { listen: listen.parse().unwrap(), keys: keys.into(), limits: Limits::default() };
             let agent = Agent::bind(&options, registry(), vec![Box::new(PlainSite::default())], |_| {}).unwrap();
+            drop(bell.set(agent.bell()));
             say(format!("listening {}", agent.address().unwrap()));
             agent.run(|| closed.load(Ordering::Relaxed)).unwrap();
         }

@@ -1,19 +1,21 @@
 //! One offcode on a thread, with all that surrounds it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use attach::watched::Outcome;
 use linux::xdp::SharedWords;
 use machine::{Fault, Result};
 use offcode::call::{Header, Kind};
-use offcode::channel::Content;
+use offcode::channel::{Content, Sleeper};
 use offcode::manifest::StateKind;
 use offcode::service::TIMERS_EACH;
 use offcode::{Activity, Channel, ChannelId, Context, Incoming, Offcode, Refusal, State, Wake, Written};
 
 use super::super::Deployment;
-use super::surroundings::{EndAt, Ends, Surroundings};
+use super::surroundings::{End, EndAt, Ends, Surroundings};
 use super::timing::Timing;
 use super::{Log, guarded, timers};
+use crate::trace::{Begun, Trace};
 
 /// Messages taken from one channel before the next gets its turn.
 const BUDGET: usize = 16;
@@ -27,6 +29,17 @@ pub(super) enum Phase {
     Suspended,
     /// It panicked, and is not called any more.
     Failed(String),
+}
+
+/// What an offcode waits for without a bell.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Untold {
+    /// It may have work of its own, of which only its turns know.
+    pub turns: bool,
+    /// A reader has to make room first.
+    pub no_room: bool,
+    /// The next of its timers.
+    pub due: Option<Duration>,
 }
 
 pub(super) struct Seat {
@@ -43,6 +56,8 @@ pub(super) struct Seat {
     pub client: Option<u64>,
     /// Turns that it did not get since its client had had its share.
     pub withheld: u64,
+    /// While its calls over channels are watched; those out of band pass the switchboard, which notes them.
+    pub trace: Option<Trace>,
 }
 
 impl Seat {
@@ -63,6 +78,7 @@ impl Seat {
             timing,
             client: None,
             withheld: 0,
+            trace: None,
         }
     }
 
@@ -242,6 +258,7 @@ impl Seat {
             }
             Phase::Deployed | Phase::Initialized => return Activity::Idle,
         }
+        self.around.no_room = false;
         let begun = self.timing.turn();
         let activity = self.attempt(|offcode, around| (offcode.turn(around), ()));
         self.timing.done(begun, 0, false);
@@ -278,6 +295,21 @@ impl Seat {
             }
         }
         self.woken() != before
+    }
+
+    /// Has what arrives for it end the sleep that the thread is about to begin. `None`: something is there already. Else
+    /// what of it nobody tells of.
+    pub fn arm(&mut self, sleeper: &mut dyn Sleeper) -> Option<Untold> {
+        match self.phase {
+            Phase::Started => {
+                let due = self.around.due_within();
+                let no_room = self.around.arm(sleeper).filter(|_| due != Some(Duration::ZERO))?;
+                Some(Untold { turns: true, no_room, due })
+            }
+            Phase::Failed(_) => self.around.arm(sleeper).map(|no_room| Untold { no_room, ..Untold::default() }),
+            Phase::Suspended => Some(Untold { no_room: self.around.ends.iter().any(End::waits), ..Untold::default() }),
+            Phase::Deployed | Phase::Initialized => Some(Untold::default()),
+        }
     }
 
     /// Who calls what has failed is told so; else it would wait.
@@ -350,6 +382,8 @@ impl Seat {
             };
             match header.kind {
                 Kind::Call | Kind::OneWay => {
+                    let trace = self.trace.clone().filter(|_| id != ChannelId::OUT_OF_BAND);
+                    let begun = trace.map(|trace| (trace, self.begun(id, &header, rest.len())));
                     let call = Incoming { interface: header.interface, method: header.method, arguments: rest };
                     let mut reply = std::mem::take(&mut self.reply);
                     reply.clear();
@@ -369,6 +403,9 @@ impl Seat {
                         }
                     };
                     self.reply = reply;
+                    if let Some((trace, begun)) = begun {
+                        trace.note(begun, self.outcome(header.kind, kind));
+                    }
                     if header.kind == Kind::Call {
                         answer = Some(Header { kind, ..header });
                     }
@@ -385,6 +422,21 @@ impl Seat {
             self.send_answer(id, channel, header)?;
         }
         Ok(read)
+    }
+
+    #[cold]
+    fn begun(&self, id: ChannelId, header: &Header, arguments: usize) -> Begun {
+        Begun::now(format!("channel '{}'", self.around.ends[id.0 as usize].name), header, arguments)
+    }
+
+    /// Of the call whose reply lies ready.
+    #[cold]
+    fn outcome(&self, asked: Kind, answer: Kind) -> Outcome {
+        match (asked, answer) {
+            (_, Kind::Refused) => Outcome::Refused(String::from_utf8_lossy(&self.reply).into_owned()),
+            (Kind::OneWay, _) => Outcome::OneWay,
+            _ => Outcome::Result(self.reply.len() as u64),
+        }
     }
 
     fn answered(&mut self, id: ChannelId, header: &Header, result: Result<&[u8], &Refusal>) {

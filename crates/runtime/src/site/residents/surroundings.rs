@@ -1,11 +1,11 @@
 //! What an offcode sees of its site: the context of its calls.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::Header;
-use offcode::channel::{Content, Counted};
+use offcode::channel::{Content, Counted, Loss, Sleeper};
 use offcode::service::{self, TIMERS};
 use offcode::{Attributes, Channel, ChannelId, Context, Specification, Wake, Written};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,8 @@ pub(crate) struct End {
     pub unsent: VecDeque<Vec<u8>>,
     /// Calls and messages that came on it.
     pub received: u64,
+    /// Writes that no channel takes.
+    pub refused: u64,
 }
 
 /// All endpoints of one offcode, in the order of their numbers.
@@ -41,16 +43,25 @@ pub struct EndAt {
     pub counted: Counted,
     /// Messages that wait for room to go out.
     pub unsent: u64,
+    /// Writes that no channel takes.
+    pub refused: u64,
+    /// Where what it counts as dropped was lost.
+    pub loses: Loss,
 }
 
 impl End {
     pub fn new(name: &str, channel: Box<dyn Channel>) -> Self {
         let content = channel.specification().content;
-        End { name: name.into(), content, channel: Some(channel), unsent: VecDeque::new(), received: 0 }
+        End { name: name.into(), content, channel: Some(channel), unsent: VecDeque::new(), received: 0, refused: 0 }
     }
 
     fn vacant() -> Self {
-        End { name: String::new(), content: Content::Calls, channel: None, unsent: VecDeque::new(), received: 0 }
+        let (name, content, unsent) = (String::new(), Content::Calls, VecDeque::new());
+        End { name, content, channel: None, unsent, received: 0, refused: 0 }
+    }
+
+    pub fn waits(&self) -> bool {
+        !self.unsent.is_empty()
     }
 
     /// Sends what waits; says whether all is out.
@@ -77,6 +88,8 @@ pub(super) struct Surroundings {
     /// Where the manifest asks for them.
     pub timers: Option<Timers>,
     pub memory: Memory,
+    /// In this turn a write found no room.
+    pub no_room: bool,
     origin: Instant,
     pub log: Log,
 }
@@ -92,6 +105,7 @@ impl Surroundings {
             attributes: deployment.attributes,
             ends: vec![End::vacant()],
             may_write: false,
+            no_room: false,
             origin,
             log,
         }
@@ -127,12 +141,32 @@ impl Surroundings {
         }
     }
 
+    /// Has a message on any of its channels end the sleep that the thread is about to begin. `None`: there is one already.
+    /// Else whether something waits for room, which nobody tells of.
+    pub fn arm(&mut self, sleeper: &mut dyn Sleeper) -> Option<bool> {
+        let mut waits = self.no_room;
+        for end in &mut self.ends {
+            if end.channel.as_mut().is_some_and(|channel| !channel.arm(sleeper)) {
+                return None;
+            }
+            waits |= end.waits();
+        }
+        Some(waits)
+    }
+
+    /// How long it is until a timer is due.
+    pub fn due_within(&self) -> Option<Duration> {
+        let next = self.timers.as_ref().map(|timers| timers.next).filter(|next| *next != Wake::NEVER.at)?;
+        Some(Duration::from_nanos(next.0.saturating_sub(self.now().0)))
+    }
+
     /// What it has, where all of it is there.
     pub fn ends(&self) -> impl Iterator<Item = EndAt> {
         self.ends.iter().filter_map(|end| {
             let channel = end.channel.as_ref()?;
             let (specification, counted) = (*channel.specification(), channel.counted());
-            Some(EndAt { name: end.name.clone(), specification, counted, unsent: end.unsent.len() as u64 })
+            let (unsent, refused, loses) = (end.unsent.len() as u64, end.refused, channel.loses());
+            Some(EndAt { name: end.name.clone(), specification, counted, unsent, refused, loses })
         })
     }
 
@@ -188,13 +222,17 @@ impl Context for Surroundings {
         if let Some(place) = channel.as_peer() {
             return match self.routed(place, message) {
                 Some(whole) => self.write(ChannelId::OUT_OF_BAND, &whole),
-                None => Written::Refused,
+                None => {
+                    self.ends[0].refused += 1;
+                    Written::Refused
+                }
             };
         }
         let Some(end) = self.ends.get_mut(channel.0 as usize) else { return Written::Gone };
         let Some(open) = end.channel.as_mut() else {
             // The seat is reading from it: the message goes out right after.
             if end.unsent.len() >= UNSENT {
+                self.no_room = true;
                 return Written::Full;
             }
             end.unsent.push_back(message.to_vec());
@@ -202,12 +240,19 @@ impl Context for Surroundings {
         };
         // Nothing overtakes what waits.
         if !end.unsent.is_empty() {
-            return if end.flush() { self.write(channel, message) } else { Written::Full };
+            if end.flush() {
+                return self.write(channel, message);
+            }
+            self.no_room = true;
+            return Written::Full;
         }
-        open.write(message).unwrap_or_else(|fault| {
+        let written = open.write(message).unwrap_or_else(|fault| {
             (self.log)(&format!("{}: channel '{}': {fault}", self.name, end.name));
+            end.refused += 1;
             Written::Refused
-        })
+        });
+        self.no_room |= written == Written::Full;
+        written
     }
 
     fn attribute(&self, name: &str) -> Option<&str> {

@@ -1,13 +1,14 @@
 //! The near ends of channels to an offcode at a driver hook.
 
 use std::collections::VecDeque;
+use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use linux::xdp::{RingReader, SharedWords};
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::{Header, Kind};
-use offcode::channel::{Counted, Delivery, Synchronization};
+use offcode::channel::{Counted, Delivery, Loss, Sleeper, Synchronization};
 use offcode::{Channel, Refusal, Specification, Written};
 
 use super::Inner;
@@ -121,6 +122,11 @@ impl Channel for Calls {
             std::thread::sleep(std::time::Duration::from_nanos(limit.0));
         }
         self.poll()
+    }
+
+    /// Nothing comes but by a write here.
+    fn arm(&mut self, _sleeper: &mut dyn Sleeper) -> bool {
+        self.answers.is_empty()
     }
 
     fn is_abandoned(&self) -> bool {
@@ -249,8 +255,19 @@ impl Channel for Messages {
         }
     }
 
+    fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
+        let Some(output) = &mut self.output else { return true };
+        // A program wakes the reader only where it finds it caught up: that must be visible before the last look.
+        fence(Ordering::SeqCst);
+        !output.poll() && sleeper.watch(output.as_fd())
+    }
+
     fn is_abandoned(&self) -> bool {
         self.inner.gone.load(Ordering::Acquire)
+    }
+
+    fn loses(&self) -> Loss {
+        Loss::Hook
     }
 
     fn counted(&self) -> Counted {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use linux::netlink::Netlink;
 use linux::xdp::Interface;
 use machine::{Fault, Nanoseconds, Result};
-use offcode::channel::Counted;
+use offcode::channel::{Counted, Loss, Sleeper};
 use offcode::{Channel, Specification, Written};
 use ports::afxdp::{Options, Receiver};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -112,8 +112,17 @@ impl Channel for Frames {
         self.poll()
     }
 
+    fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
+        let idle = self.receivers.iter_mut().all(|receiver| receiver.available() == 0);
+        idle && self.receivers.iter().all(|receiver| sleeper.watch(receiver.as_fd()))
+    }
+
     fn is_abandoned(&self) -> bool {
         self.inner.gone.load(Ordering::Acquire)
+    }
+
+    fn loses(&self) -> Loss {
+        Loss::Hook
     }
 
     fn counted(&self) -> Counted {

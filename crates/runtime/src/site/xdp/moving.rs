@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use linux::xdp;
 use machine::Result;
 use offcode::State;
-use offcode::channel::Counted;
+use offcode::channel::{Counted, Loss};
 use offcode::manifest::StateKind;
 
 use super::{Body, Phase, Wired};
@@ -98,7 +98,8 @@ impl Body {
         };
         let end = |channel: &Wired| {
             let counted = Counted { read: taken(channel)?, ..Counted::default() };
-            Ok(EndAt { name: channel.name.clone(), specification: channel.specification, counted, unsent: 0 })
+            let (name, specification) = (channel.name.clone(), channel.specification);
+            Ok(EndAt { name, specification, counted, unsent: 0, refused: 0, loses: Loss::Hook })
         };
         self.channels.iter().map(end).collect()
     }
