@@ -279,13 +279,7 @@ fn versions(closure: &Closure, catalogue: &Catalogue) -> String {
 
 /// What the costs rest on.
 fn evidence(prices: &[Price], grounds: &[Ground], app: &AppFile, costs: &Costs, laid: &Laid) -> String {
-    let mut page = String::from("services of the sites' runtimes\n");
-    for ground in grounds {
-        let services: Vec<String> = ground.environment.iter().map(ToString::to_string).collect();
-        let services = if services.is_empty() { "none".to_owned() } else { services.join(", ") };
-        let _ = writeln!(page, "  {:<24} {services}", ground.site.to_string());
-    }
-    page += "prices of a message, both ends together\n";
+    let mut page = String::from("prices of a message, both ends together\n");
     for price in prices {
         let [one, other] = &price.between;
         let ends = if one == other { format!("within {one}") } else { format!("{one} and {other}") };
@@ -315,6 +309,12 @@ fn evidence(prices: &[Price], grounds: &[Ground], app: &AppFile, costs: &Costs, 
         if let Some(interval) = cost.reading.value() {
             let _ = writeln!(page, "  {:<24} {interval} {}: {}", kind.to_string(), how(&cost.reading), cost.source);
         }
+    }
+    page += "services of the sites' runtimes\n";
+    for ground in grounds {
+        let services: Vec<String> = ground.environment.iter().map(ToString::to_string).collect();
+        let services = if services.is_empty() { "none".to_owned() } else { services.join(", ") };
+        let _ = writeln!(page, "  {:<24} {services}", ground.site.to_string());
     }
     if let Some(work) = costs.get(&Item::Work).reading.value() {
         let _ = writeln!(page, "work for a message, where a manifest states none, is taken as {work}");

@@ -143,3 +143,78 @@ impl Memory {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use offcode::manifest::{Package, Software, Target};
+
+    use super::*;
+
+    fn granted(names: &Names, limit: u64) -> Memory {
+        let package = Package {
+            guid: offcode::Guid::named("test.memory"),
+            name: "test.memory".into(),
+            version: "1".into(),
+            description: String::new(),
+            interfaces: Vec::new(),
+            bodies: Vec::new(),
+            attributes: Vec::new(),
+            state: Default::default(),
+        };
+        let target = Target { site: SiteKind::Core, modes: Vec::new(), memory: Bytes(limit), work: None };
+        let software = Software { environment: vec![MEMORY], ..Software::default() };
+        names.granted(&Manifest { package, hardware: vec![target], software }, SiteKind::Core)
+    }
+
+    fn loaded(memory: &Memory, name: &str) -> Option<u64> {
+        let mut value = [0];
+        memory.load(name, 1, &mut value).unwrap().then_some(value[0])
+    }
+
+    #[test]
+    fn words_stay_while_a_body_follows_another_and_go_with_the_last() {
+        let names = Names::default();
+        let (mut old, reader, stranger) = (granted(&names, 64), granted(&names, 64), granted(&Names::default(), 64));
+        old.share("one", "counts", 2).unwrap();
+        old.store("counts", 1, &[7]).unwrap();
+        let applications = old.shared("one", "counts").unwrap();
+        let mut new = granted(&names, 64);
+        assert!(new.share("one", "counts", 3).unwrap_err().to_string().contains("there are 2"));
+        new.share("one", "counts", 2).unwrap();
+        drop(old);
+        assert_eq!((loaded(&new, "counts"), loaded(&reader, "one/counts")), (Some(7), Some(7)));
+        assert_eq!((loaded(&reader, "counts"), loaded(&stranger, "one/counts")), (None, None));
+        new.store("counts", 1, &[8]).unwrap();
+        assert_eq!(applications.words()[1].load(Ordering::Acquire), 8, "the application's is the same memory");
+        // Of two bodies with memory of their own what came last counts, and what was there before if it does not stay.
+        let mut third = granted(&names, 64);
+        third.publish("one", "counts", SharedWords::of_this_process(2).unwrap());
+        assert_eq!(loaded(&reader, "one/counts"), Some(0));
+        drop(third);
+        assert_eq!(loaded(&reader, "one/counts"), Some(8));
+        drop(new);
+        assert_eq!(loaded(&reader, "one/counts"), None);
+        granted(&names, 64).share("two", "counts", 1).unwrap();
+        assert_eq!(names.lock().len(), 1, "names of what is gone are forgotten");
+    }
+
+    #[test]
+    fn what_is_shared_keeps_to_its_bounds() {
+        let names = Names::default();
+        let mut memory = granted(&names, 80);
+        memory.share("one", "ten", 10).unwrap();
+        let said = memory.share("one", "more", 1).unwrap_err().to_string();
+        assert!(said.contains("shares 88 B") && said.contains("memory is 80 B"), "{said}");
+        let mut memory = granted(&names, 1 << 30);
+        for name in ["", "other/counts", &"x".repeat(129)] {
+            assert!(memory.share("two", name, 1).unwrap_err().to_string().contains("a name of words has"), "{name}");
+        }
+        assert!(memory.share("two", "all", 8193).unwrap_err().to_string().contains("more than the 8192"));
+        (0..16).for_each(|n| memory.share("two", &format!("a{n}"), 1).unwrap());
+        assert!(memory.share("two", "late", 1).unwrap_err().to_string().contains("16 names"));
+        assert!(memory.store("a3", 1, &[0]).unwrap_err().to_string().contains("not within its 1"));
+        assert!(memory.store("late", 0, &[0]).is_err());
+        let mut none = Memory::default();
+        assert!(none.share("three", "a", 1).unwrap_err().to_string().contains("does not ask for this service"));
+    }
+}
