@@ -24,7 +24,8 @@ pub(super) fn install(depot: &Depot, folder: &Path, replaces: bool) -> Result<St
     if let Some(other) = depot.by_name(name).filter(|other| other.manifest.package.guid != package.guid) {
         return refuse("another offcode of this name, version", other);
     }
-    let (same, plain) = (depot.exactly(package), depot.folder.join(name));
+    let same = depot.exactly(package).filter(|same| same.manifest.package.name == *name);
+    let plain = depot.folder.join(name);
     let named = depot.packages.iter().find(|stored| stored.folder == plain);
     let there = match same {
         Some(same) if !replaces => return refuse("version", same),

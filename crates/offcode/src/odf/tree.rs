@@ -120,6 +120,8 @@ impl Parser<'_> {
                 }
                 self.text(&part.xml10_content(), at);
             }
+            // Around the root there may be white space, as it is.
+            Event::CData(_) | Event::GeneralRef(_) if self.open.is_empty() => self.outside(at),
             Event::CData(part) => self.text(&part.xml10_content(), at),
             Event::GeneralRef(reference) => match resolve(&reference.into_inner()) {
                 Ok(character) => self.text(character.encode_utf8(&mut [0; 4]), at),
@@ -183,10 +185,12 @@ impl Parser<'_> {
                 }
             }
             None if blank => {}
-            None => {
-                self.mistake(at, "text stands outside of any element", "leave it out, or make it a <!-- comment -->")
-            }
+            None => self.outside(at),
         }
+    }
+
+    fn outside(&mut self, at: Range<usize>) {
+        self.mistake(at, "text stands outside of any element", "leave it out, or make it a <!-- comment -->");
     }
 
     fn element(&mut self, tag: &BytesStart<'_>, start: usize) -> Element {

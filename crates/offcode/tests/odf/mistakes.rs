@@ -95,6 +95,7 @@ fn mistakes() -> Vec<Mistake> {
     add(false, "a requirement that is no versions", &[("version=\"&gt;=1.2, &lt;2\"", "version=\"1.2 or newer\"")]);
     add(true, "a version with a number that is none", &[("version=\"&gt;=1.2, &lt;2\"", "version=\"&gt;=01.2\"")]);
     add(false, "text where none may be", &[("<hardware>", "<hardware>any")]);
+    add(false, "white space by its number behind the root", &[("</odf>", "</odf>&#10;")]);
     add(false, "no root of this name", &[("<odf version", "<offcode version"), ("</odf>", "</offcode>")]);
     add(false, "another version", &[("<odf version=\"1\"", "<odf version=\"2\"")]);
     add(false, "an element without its end", &[("</software>", "")]);
