@@ -1,7 +1,6 @@
 //! What an idle runtime costs, and what is seen of a busy one: channels and their losses, metrics, calls.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 
 use offcode::channel::{Buffers, Delivery, Policy};
 use offcode::interface;
@@ -27,8 +26,18 @@ fn at_app() -> String {
     application("\"app\"").replace("example.frames", "example.checksum")
 }
 
-fn inside<R: Send>(lab: &Lab, process: &str, work: impl FnOnce(attach::Application) -> R + Send) -> R {
-    lab.inside(Host::A, || work(attach::application(process).unwrap())).unwrap()
+/// What is got there can be used anywhere.
+fn inside<R: Send>(lab: &Lab, up: &Up, work: impl FnOnce(attach::Application) -> R + Send) -> R {
+    let process = up.process();
+    lab.inside(Host::A, || work(attach::application(&process).unwrap())).unwrap()
+}
+
+fn caller(lab: &Lab, up: &Up) -> attach::Client<dyn Totals> {
+    inside(lab, up, |application| application.caller("example.checksum").unwrap())
+}
+
+fn channel(lab: &Lab, up: &Up, name: &str, delivery: Delivery) -> attach::Attached {
+    inside(lab, up, |application| application.channel("example.checksum", name, messages(delivery)).unwrap())
 }
 
 /// How often each thread of a process gave its core up by itself.
@@ -60,15 +69,13 @@ fn an_idle_application_sleeps_and_is_woken_by_calls() {
     let Some(lab) = lab() else { return };
     let Some(place) = Place::new(&at_app()) else { return };
     let up = Up::start(&lab, &place.file());
-    inside(&lab, &up.process(), |application| {
-        // One that has a channel and does not use it costs nothing either.
-        let mut caller = application.caller::<dyn Totals>("example.checksum").unwrap();
-        sleeps(up.child.id());
-        for _ in 0..20 {
-            std::thread::sleep(Duration::from_millis(20));
-            caller.call(|it| it.totals()).unwrap();
-        }
-    });
+    // One that has a channel and does not use it costs nothing either.
+    let mut caller = caller(&lab, &up);
+    sleeps(up.child.id());
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(20));
+        caller.call(|it| it.totals()).unwrap();
+    }
 }
 
 #[test]
@@ -80,10 +87,7 @@ fn an_agent_with_an_idle_client_sleeps() {
     // And works on.
     let listed = text(&output(&lab, &["ps", "--process", &up.process()]).stdout);
     assert!(listed.contains("agent:"), "{listed}");
-    inside(&lab, &up.process(), |application| {
-        let mut caller = application.caller::<dyn Totals>("example.checksum").unwrap();
-        assert_eq!(caller.call(|it| it.totals()).unwrap(), (0, 0, 0));
-    });
+    assert_eq!(caller(&lab, &up).call(|it| it.totals()).unwrap(), (0, 0, 0));
 }
 
 /// The checksum at an agent in the lab's other host.
@@ -114,58 +118,53 @@ fn write_all(channel: &mut dyn Channel, count: usize) {
     }
 }
 
-/// The rows of an offcode's channels, by their names, once it has read `read` messages from "in".
-fn rows(lab: &Lab, process: &str, read: u64) -> BTreeMap<String, serde_json::Value> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let json = text(&output(lab, &["ps", "--process", process, "--json"]).stdout);
-        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-        let rows = json[0]["offcodes"][0]["channels"]["Ok"].as_array().unwrap().clone();
-        let rows: BTreeMap<_, _> = rows.into_iter().map(|row| (row["channel"].as_str().unwrap().into(), row)).collect();
-        if rows["in"]["read"] == read || Instant::now() > deadline {
-            return rows;
-        }
-    }
+/// The rows of an offcode's channels, by their names; none where its site does not say them now.
+fn rows(lab: &Lab, process: &str) -> BTreeMap<String, serde_json::Value> {
+    let json = text(&output(lab, &["ps", "--process", process, "--json"]).stdout);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let rows = json[0]["offcodes"][0]["channels"]["Ok"].as_array().cloned().unwrap_or_default();
+    rows.into_iter().map(|row| (row["channel"].as_str().unwrap().into(), row)).collect()
 }
 
 #[test]
 fn what_channels_carried_and_lost_is_shown_with_its_place() {
     let Some(lab) = lab() else { return };
-    // A name that has to be escaped.
-    let Some(place) = Place::new(&at_app().replace("\"monitor\"", "'mon\"itor\\'")) else { return };
+    let Some(place) = Place::new(&at_app()) else { return };
     let up = Up::start(&lab, &place.file());
     let process = up.process();
-    inside(&lab, &process, |application| {
-        // It reports every 16 messages: 20 reports, of which nobody reads one and 4 have room.
-        let _report = application.channel("example.checksum", "report", messages(Delivery::Unreliable)).unwrap();
-        let mut input = application.channel("example.checksum", "in", messages(Delivery::Reliable)).unwrap();
-        write_all(&mut input, 320);
-        let rows = rows(&lab, &process, 320);
-        assert_eq!(rows["in"]["lost"], serde_json::json!([]), "{rows:?}");
-        assert_eq!(rows["in"]["peer"], "another process");
-        assert_eq!(rows["report"]["written"], 4, "{rows:?}");
-        assert_eq!(rows["report"]["lost"], serde_json::json!([["writer", 16]]), "{rows:?}");
-        let page = text(&output(&lab, &["ps", "--process", &process]).stdout);
-        assert!(page.contains("16 full at the writer") && page.contains("another process"), "{page}");
+    // It reports every 16 messages: 20 reports, of which nobody reads one and 4 have room.
+    let _report = channel(&lab, &up, "report", Delivery::Unreliable);
+    let mut input = channel(&lab, &up, "in", Delivery::Reliable);
+    write_all(&mut input, 320);
+    let deadline = Instant::now() + PATIENCE;
+    let mut rows = BTreeMap::new();
+    while rows.get("in").is_none_or(|row: &serde_json::Value| row["read"] != 320) && Instant::now() < deadline {
+        rows = self::rows(&lab, &process);
+    }
+    assert_eq!(rows["in"]["lost"], serde_json::json!([]), "{rows:?}");
+    assert_eq!(rows["in"]["peer"], "another process");
+    assert_eq!(rows["report"]["written"], 4, "{rows:?}");
+    assert_eq!(rows["report"]["lost"], serde_json::json!([["writer", 16]]), "{rows:?}");
+    let page = text(&output(&lab, &["ps", "--process", &process]).stdout);
+    assert!(page.contains("16 full at the writer") && page.contains("another process"), "{page}");
 
-        let file = place.path().join("metrics.prom");
-        let said = output(&lab, &["ps", "--process", &process, "--metrics", file.to_str().unwrap()]);
-        assert!(said.status.success() && said.stdout.is_empty(), "{said:?}");
-        let metrics = Exposition::read(&fs::read_to_string(file).unwrap());
-        assert_eq!(metrics.kinds["plimsoll_channel_lost_total"], "counter");
-        let found = |name: &str, labels: &[(&str, &str)]| {
-            let has = |sample: &&Sample| labels.iter().all(|(name, value)| sample.labels[*name] == *value);
-            let all: Vec<_> = metrics.samples.iter().filter(|sample| sample.name == name).filter(has).collect();
-            assert_eq!(all.len(), 1, "{name} {labels:?}: {all:?}");
-            all[0].value
-        };
-        let of = |channel: &'static str| [("application", "mon\"itor\\"), ("site", "app"), ("channel", channel)];
-        assert_eq!(found("plimsoll_channel_read_total", &of("in")), 320.0);
-        assert_eq!(found("plimsoll_channel_written_total", &of("report")), 4.0);
-        let lost = [of("report").as_slice(), &[("place", "full at the writer")]].concat();
-        assert_eq!(found("plimsoll_channel_lost_total", &lost), 16.0);
-        assert_eq!(found("plimsoll_offcode_uses_total", &[("offcode", "example.checksum")]), 320.0);
-    });
+    let file = place.path().join("metrics.prom");
+    let said = output(&lab, &["ps", "--process", &process, "--metrics", file.to_str().unwrap()]);
+    assert!(said.status.success() && said.stdout.is_empty(), "{said:?}");
+    let metrics = Exposition::read(&fs::read_to_string(file).unwrap());
+    assert_eq!(metrics.kinds["plimsoll_channel_lost_total"], "counter");
+    let found = |name: &str, labels: &[(&str, &str)]| {
+        let has = |sample: &&Sample| labels.iter().all(|(name, value)| sample.labels[*name] == *value);
+        let all: Vec<_> = metrics.samples.iter().filter(|sample| sample.name == name).filter(has).collect();
+        assert_eq!(all.len(), 1, "{name} {labels:?}: {all:?}");
+        all[0].value
+    };
+    let of = |channel: &'static str| [("application", "monitor"), ("site", "app"), ("channel", channel)];
+    assert_eq!(found("plimsoll_channel_read_total", &of("in")), 320.0);
+    assert_eq!(found("plimsoll_channel_written_total", &of("report")), 4.0);
+    let lost = [of("report").as_slice(), &[("place", "full at the writer")]].concat();
+    assert_eq!(found("plimsoll_channel_lost_total", &lost), 16.0);
+    assert_eq!(found("plimsoll_offcode_uses_total", &[("offcode", "example.checksum")]), 320.0);
 }
 
 #[test]
@@ -174,8 +173,8 @@ fn what_an_agent_does_not_take_is_lost_at_its_backlog() {
     let Some((place, agent)) = behind_an_agent(&lab) else { return };
     let up = Up::start(&lab, &place.file());
     let process = up.process();
-    let lost = inside(&lab, &process, |application| {
-        let mut input = application.channel("example.checksum", "in", messages(Delivery::Unreliable)).unwrap();
+    let lost = {
+        let mut input = channel(&lab, &up, "in", Delivery::Unreliable);
         // Long enough for its channels to fill, and short enough that it does not count as gone.
         kill_process(Pid::from_child(&agent.0), Signal::STOP).unwrap();
         let until = Instant::now() + Duration::from_secs(1);
@@ -190,19 +189,16 @@ fn what_an_agent_does_not_take_is_lost_at_its_backlog() {
         kill_process(Pid::from_child(&agent.0), Signal::CONT).unwrap();
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let json = text(&output(&lab, &["ps", "--process", &process, "--json"]).stdout);
-            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-            let rows = json[0]["offcodes"][0]["channels"]["Ok"].as_array().cloned().unwrap_or_default();
-            let row = rows.iter().find(|row| row["channel"] == "in").cloned().unwrap_or_default();
+            let row = rows(&lab, &process).remove("in").unwrap_or_default();
             let at_agent = row["lost"].as_array().and_then(|all| all.iter().find(|one| one[0] == "agent").cloned());
             let read = row["read"].as_u64().unwrap_or(0);
             let lost = at_agent.map_or(0, |one| one[1].as_u64().unwrap());
             if read + lost == taken || Instant::now() > deadline {
                 assert_eq!(read + lost, taken, "{row}; {dropped} were dropped by the writer itself");
-                return lost;
+                break lost;
             }
         }
-    });
+    };
     assert!(lost > 0, "an agent that stands still took everything");
 }
 
@@ -217,15 +213,13 @@ fn the_calls_of_one_that_is_watched_are_printed() {
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
     assert!(line.starts_with("watching example.checksum of process "), "{line}");
-    inside(&lab, &up.process(), |application| {
-        let mut caller = application.caller::<dyn Totals>("example.checksum").unwrap();
-        for _ in 0..2 {
-            caller.call(|it| it.totals()).unwrap();
-        }
-        caller.call(|it| it.clear()).unwrap();
-        let mut mistaken = application.caller::<dyn Mistaken>("example.checksum").unwrap();
-        mistaken.call(|it| it.totals(7)).unwrap_err();
-    });
+    let mut caller = caller(&lab, &up);
+    for _ in 0..2 {
+        caller.call(|it| it.totals()).unwrap();
+    }
+    caller.call(|it| it.clear()).unwrap();
+    let mistaken = |application: attach::Application| application.caller::<dyn Mistaken>("example.checksum").unwrap();
+    inside(&lab, &up, mistaken).call(|it| it.totals(7)).unwrap_err();
     let mut lines = Vec::new();
     while lines.len() < 4 {
         let mut line = String::new();
@@ -249,7 +243,6 @@ fn the_calls_of_one_that_is_watched_are_printed() {
     assert!(trace.wait().unwrap().success());
     let unknown = output(&lab, &["ps", "--process", &up.process(), "--trace", "example.nothing"]);
     assert!(!unknown.status.success() && text(&unknown.stderr).contains("does not run here"), "{unknown:?}");
-    std::io::stderr().flush().unwrap();
 }
 
 #[derive(Debug)]

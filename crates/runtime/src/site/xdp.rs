@@ -84,8 +84,14 @@ struct Inner {
     uses: AtomicU64,
     /// Set when the offcode is removed.
     gone: std::sync::atomic::AtomicBool,
-    /// What a finished producer sleeps on: a program may have given it more to send.
-    stirred: Arc<Doorbell>,
+    /// What a producer sleeps on once it has finished: a program may have given it more to send.
+    stirred: Option<Arc<Doorbell>>,
+}
+
+impl Inner {
+    fn stir(&self) {
+        self.stirred.iter().for_each(|bell| bell.ring());
+    }
 }
 
 struct Body {
@@ -344,7 +350,7 @@ impl SiteDriver for XdpSite {
         let priority = attribute(PRIORITY).map_or(Ok(USUAL_PRIORITY), |value| priority(&value))?;
         let chains = attribute(CHAINS).map_or(Ok(USUAL_CHAINS), |value| verdicts(&value))?;
         let before = self.chain.counts(place)?.unwrap_or_default();
-        let stirred = Doorbell::new()?;
+        let stirred = (entry.role == ProgramRole::Producer).then(Doorbell::new).transpose()?;
         self.deployed += 1;
         let slot = Slot(self.deployed);
         self.bodies.push(Body {
@@ -470,7 +476,7 @@ impl SiteDriver for XdpSite {
         let inner = &self.body(slot)?.inner;
         if inner.object.variable_size(name).is_some() {
             inner.object.set_variable(name, number(name, value)?)?;
-            inner.stirred.ring();
+            inner.stir();
         }
         Ok(())
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use linux::xdp::{RingReader, SharedWords};
-use machine::channel::Bell;
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::{Header, Kind};
 use offcode::channel::{Counted, Delivery, Loss, Sleeper, Synchronization};
@@ -55,7 +54,7 @@ impl Calls {
             result => return Err(format!("its program call returned {result} for method {}", header.method)),
         }
         self.inner.uses.fetch_add(1, Ordering::Relaxed);
-        self.inner.stirred.ring();
+        self.inner.stir();
         let length = u32::from_ne_bytes([context[12], context[13], context[14], context[15]]) as usize;
         match context.get(CALL_HEADER..CALL_HEADER + length) {
             Some(result) => Ok(result.to_vec()),
@@ -221,7 +220,7 @@ impl Channel for Messages {
         self.inner.uses.fetch_add(1, Ordering::Relaxed);
         if let Some(handler) = &self.handler {
             self.inner.object.program(handler)?.call(&mut [])?;
-            self.inner.stirred.ring();
+            self.inner.stir();
         }
         Ok(Written::Taken)
     }

@@ -89,7 +89,9 @@ impl Producer {
         let shared = Arc::new(Shared::default());
         let (of_thread, program) = (shared.clone(), program.to_owned());
         let subject = format!("offcode {}", inner.name);
-        let bell = inner.stirred.clone();
+        let none = || Fault::new(&*subject, "it was not taken in as a producer", "report this");
+        let bell = inner.stirred.clone().ok_or_else(none)?;
+        let rung = bell.clone();
         let (tell, told) = mpsc::channel();
         let body = move || -> Result<()> {
             let ready = interface.enter().and_then(|()| protected.raise());
@@ -109,7 +111,7 @@ impl Producer {
             while !of_thread.end.load(Ordering::Acquire) {
                 let words = frame.value(0);
                 if words[FINISHED].load(Ordering::Acquire) != 0 {
-                    let mut sleep = inner.stirred.sleep();
+                    let mut sleep = rung.sleep();
                     sleep.at_most(rest);
                     sleep.begin();
                     rest = (2 * rest).min(REST.1);
