@@ -13,6 +13,9 @@ use offcode::channel::{Content, Written};
 use offcode::{Channel, Specification};
 use rustix::process::{Pid, Signal, kill_process};
 
+#[path = "run/watching.rs"]
+mod watching;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const CHECKSUM: &str = r#"<?xml version="1.0" encoding="UTF-8"?>

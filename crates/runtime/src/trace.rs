@@ -94,3 +94,22 @@ fn method(manifest: &Manifest, call: &Begun) -> String {
         .get(usize::from(*method))
         .map_or_else(|| format!("{}.{method}", known.name), |named| format!("{}.{named}", known.name))
 }
+
+#[cfg(test)]
+mod tests {
+    use offcode::call::Kind;
+
+    use super::*;
+
+    #[test]
+    fn what_nobody_asks_for_is_bounded() {
+        let trace = Trace::default();
+        let header = Header { interface: 0, method: 0, kind: Kind::Call, route: 0, id: 0 };
+        for _ in 0..KEPT + 10 {
+            trace.note(Begun::now("one".into(), &header, 0), Outcome::Refused("why".repeat(SENTENCE)));
+        }
+        let kept = trace.0.lock().unwrap();
+        assert_eq!((kept.calls.len(), kept.calls[0].number, kept.next), (KEPT, 10, KEPT as u64 + 10));
+        assert!(matches!(&kept.calls[0].outcome, Outcome::Refused(why) if why.len() == SENTENCE));
+    }
+}

@@ -1,7 +1,5 @@
 //! A wasm instance as an offcode.
 
-use std::sync::Arc;
-
 use machine::bounds::OFFCODE_STATE;
 use machine::{Fault, Result};
 use offcode::abi::{self, Event, Record};
@@ -13,7 +11,7 @@ use crate::module::Module;
 use crate::outbox::Outbox;
 use crate::output::{self, Allowed, Answer};
 use crate::services::Services;
-use crate::ticker::Ticker;
+use crate::ticker::{Presence, Ticker};
 
 /// Messages that are handed to the guest in one entry. An entry costs more than the handling of a small message.
 pub const BATCH: u32 = 16;
@@ -48,7 +46,7 @@ pub struct Sandboxed {
     failure: Option<Fault>,
     counted: Counted,
     /// Makes the limit of time work for as long as this lives.
-    _ticker: Arc<Ticker>,
+    ticker: Presence,
 }
 
 /// What the host has counted of one instance.
@@ -68,9 +66,11 @@ impl Sandboxed {
     pub(crate) fn new(module: &Module, manifest: &Manifest, set: &Attributes) -> Result<Self> {
         let name = manifest.package.name.clone();
         let fault = |cause: String, next: &str| Fault::new(format!("wasm body of {name}"), cause, next);
-        let ticker = Ticker::shared()?;
-        let (instance, served) = Instance::new(&module.compiled, &module.limits)
-            .map_err(|cause| fault(cause, "mend the guest, or use another body"))?;
+        let ticker = Ticker::of_guest()?;
+        ticker.enter();
+        let instantiated = Instance::new(&module.compiled, &module.limits);
+        ticker.leave();
+        let (instance, served) = instantiated.map_err(|cause| fault(cause, "mend the guest, or use another body"))?;
         let served: Vec<Guid> = served.into_iter().map(Guid::from_bytes).collect();
         let declared = &manifest.package.interfaces;
         if let Some(missing) = declared.iter().find(|interface| !served.contains(&interface.guid)) {
@@ -106,7 +106,7 @@ impl Sandboxed {
             initialized: false,
             failure: None,
             counted: Counted::default(),
-            _ticker: ticker,
+            ticker,
             name,
         })
     }
@@ -184,7 +184,10 @@ impl Sandboxed {
         let allowed = Allowed { timers: self.services.timers, memory: self.services.memory, ..allowed };
         let length = std::mem::replace(&mut self.filled, abi::HEAD) - abi::HEAD;
         let messages = u64::from(std::mem::take(&mut self.messages));
-        let checked = self.instance.enter(length).and_then(|output| {
+        self.ticker.enter();
+        let entered = self.instance.enter(length);
+        self.ticker.leave();
+        let checked = entered.and_then(|output| {
             output::check(output, allowed, &mut room[..channels], self.peers).map(|said| (output, said))
         });
         let (output, said) = match checked {

@@ -1,6 +1,8 @@
-//! The thread that makes time pass for guests. One serves the process, and ends with the last that uses it.
+//! The thread that makes time pass for guests. One serves the process, and ends with the last that uses it. While no guest
+//! runs it sleeps, until one is entered.
 
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -12,13 +14,63 @@ use crate::engine::engine;
 pub const TICK: Duration = Duration::from_millis(4);
 
 pub struct Ticker {
-    /// Dropped to end the thread.
-    alive: Option<mpsc::Sender<()>>,
+    shared: Arc<Shared>,
+    /// What wakes the thread; dropped to end it.
+    woken: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
+#[derive(Default)]
+struct Shared {
+    /// The thread sleeps, or is about to: whoever enters a guest wakes it.
+    asleep: AtomicBool,
+    /// How often each guest was entered and left, together: odd while it runs.
+    guests: Mutex<Vec<Weak<AtomicU64>>>,
+}
+
+impl Shared {
+    /// How often guests were entered and left so far; `None` while one runs.
+    fn at_rest(&self) -> Option<u64> {
+        let mut guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
+        guests.retain(|guest| guest.strong_count() > 0);
+        let counts = guests.iter().filter_map(Weak::upgrade).map(|guest| guest.load(Ordering::Acquire));
+        counts.map(|count| count.is_multiple_of(2).then_some(count)).sum()
+    }
+}
+
+/// One guest, as the ticker knows it.
+pub struct Presence {
+    count: Arc<AtomicU64>,
+    ticker: Arc<Ticker>,
+}
+
+impl Presence {
+    /// The guest is entered. It costs a store and a look: what the ticker does before it sleeps makes up for the fence.
+    #[inline]
+    pub fn enter(&self) {
+        self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        if self.ticker.shared.asleep.load(Ordering::Relaxed) {
+            self.ticker.wake();
+        }
+    }
+
+    #[inline]
+    pub fn leave(&self) {
+        self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+}
+
 impl Ticker {
-    pub fn shared() -> Result<Arc<Ticker>> {
+    /// Makes time pass for one more guest.
+    pub fn of_guest() -> Result<Presence> {
+        let ticker = Ticker::shared()?;
+        let count = Arc::new(AtomicU64::new(0));
+        ticker.shared.guests.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&count));
+        Ok(Presence { count, ticker })
+    }
+
+    fn shared() -> Result<Arc<Ticker>> {
         static SHARED: Mutex<Weak<Ticker>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ticker) = shared.upgrade() {
@@ -31,23 +83,57 @@ impl Ticker {
 
     fn start() -> Result<Ticker> {
         let engine = engine()?;
-        let (alive, ended) = mpsc::channel::<()>();
+        let (woken, wakes) = mpsc::channel();
+        let shared = Arc::new(Shared::default());
+        let theirs = shared.clone();
         let thread = std::thread::Builder::new()
             .name("wasm ticker".into())
             .spawn(move || {
                 leave_the_creators_core();
-                while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                    engine.increment_epoch();
-                }
+                tick(&theirs, &wakes, || engine.increment_epoch());
             })
             .map_err(|error| Fault::because("wasm ticker", error, "end some threads, or raise the limit on them"))?;
-        Ok(Ticker { alive: Some(alive), thread: Some(thread) })
+        Ok(Ticker { shared, woken: Some(woken), thread: Some(thread) })
+    }
+
+    #[cold]
+    fn wake(&self) {
+        if self.shared.asleep.swap(false, Ordering::AcqRel) {
+            self.woken.iter().for_each(|woken| drop(woken.send(())));
+        }
+    }
+}
+
+fn tick(shared: &Shared, wakes: &Receiver<()>, advance: impl Fn()) {
+    let mut before = None;
+    loop {
+        match wakes.recv_timeout(TICK) {
+            Err(RecvTimeoutError::Timeout) => advance(),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Ok(()) => continue,
+        }
+        let now = shared.at_rest();
+        if now.is_none() || now != before {
+            before = now;
+            continue;
+        }
+        shared.asleep.store(true, Ordering::SeqCst);
+        // A guest that is entered from here on wakes; one that was entered before is seen.
+        if linux::barrier::in_all_threads() && shared.at_rest() == now {
+            if wakes.recv().is_err() {
+                return;
+            }
+        } else if !shared.asleep.swap(false, Ordering::AcqRel) {
+            // Somebody was faster, and has sent.
+            drop(wakes.recv());
+        }
+        before = None;
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        self.alive = None;
+        self.woken = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -60,5 +146,26 @@ fn leave_the_creators_core() {
     if let Ok(cores) = linux::affinity::of_process(std::process::id()) {
         // Failing leaves it where it is, where ticks come late but come.
         let _ = linux::mask::set(0, &cores);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_sleeps_while_no_guest_runs_and_wakes_for_each_that_does() {
+        let presence = Ticker::of_guest().unwrap();
+        for _ in 0..20 {
+            // It ends when the ticker sleeps, whose sleep ends with the next entry.
+            while !presence.ticker.shared.asleep.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            presence.enter();
+            assert!(!presence.ticker.shared.asleep.load(Ordering::Acquire));
+            std::thread::sleep(3 * TICK);
+            assert!(!presence.ticker.shared.asleep.load(Ordering::Acquire), "it sleeps while a guest runs");
+            presence.leave();
+        }
     }
 }

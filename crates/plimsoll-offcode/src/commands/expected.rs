@@ -190,15 +190,8 @@ mod tests {
         let timed = Some(Timed { uses, time: Nanoseconds(uses * each) });
         let evidence = Ok(Evidence { uses, timed, ..Evidence::default() });
         let (instance, offcode, version) = ("test.counter".into(), "test.counter".into(), "1".into());
-        let running = Running {
-            instance,
-            offcode,
-            version,
-            site: Site::App,
-            attributes: Vec::new(),
-            channels: Ok(Vec::new()),
-            evidence,
-        };
+        let (attributes, channels) = (Vec::new(), Ok(Vec::new()));
+        let running = Running { instance, offcode, version, site: Site::App, attributes, evidence, channels };
         Report { process: 1, application: "monitor".into(), running_ms: 1, offcodes: vec![running] }
     }
 

@@ -1,9 +1,12 @@
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use linux::doorbell::Doorbell;
 use machine::channel::Specification;
 use machine::channel::conformance::{self, Bench, specification};
-use machine::channel::{Buffers, Cast, Channel, Counted, Delivery, Policy, Synchronization, Written};
+use machine::channel::{Buffers, Cast, Channel, Counted, Delivery, Policy, Sleeper, Synchronization, Written};
 use machine::{Bytes, Nanoseconds};
 
 use super::*;
@@ -203,4 +206,102 @@ fn sleepers_are_woken() {
         }
     });
     assert!(start.elapsed() < Duration::from_secs(30), "a wake-up was lost");
+}
+
+/// Reads what is there, and sleeps where nothing is, without a limit: a wake-up that is lost is a test that does not end.
+/// Returns the numbers that were read once the writer has gone.
+fn read_asleep(reader: &mut dyn Channel, bell: &Arc<Doorbell>, watched: Option<&UnixStream>) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    loop {
+        while reader.read_with(&mut |message| numbers.push(u64::from_le_bytes(message.try_into().unwrap()))).unwrap() {}
+        if reader.is_abandoned() && !reader.poll().unwrap() {
+            return numbers;
+        }
+        let mut sleep = bell.sleep();
+        if let Some(mut stream) = watched {
+            // What rang before the look above is heard.
+            while matches!(std::io::Read::read(&mut stream, &mut [0; 64]), Ok(1..)) {}
+            assert!(sleep.watch(stream.as_fd()));
+        }
+        if reader.arm(&mut sleep) {
+            sleep.begin();
+        }
+    }
+}
+
+fn write_numbers(writer: &mut dyn Channel, count: u64) {
+    for number in 0..count {
+        while writer.write(&number.to_le_bytes()).unwrap() == Written::Full {
+            std::thread::yield_now();
+        }
+        // Now and then the reader falls asleep.
+        if number % 16 == 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_sleeps_on_many_things_is_woken_by_each() {
+    const COUNT: u64 = 3000;
+    for synchronization in [Synchronization::Poll, Synchronization::Blocking] {
+        for round in 0..20 {
+            let asked = specification(Cast::Unicast, Delivery::Reliable, synchronization);
+            let (mut one, mut other) = unicast(&asked).unwrap();
+            let writer = std::thread::spawn(move || write_numbers(&mut other, if round % 2 == 0 { COUNT } else { 1 }));
+            let read = read_asleep(&mut one, &Doorbell::new().unwrap(), None);
+            assert_eq!(read, (0..if round % 2 == 0 { COUNT } else { 1 }).collect::<Vec<_>>());
+            writer.join().unwrap();
+        }
+        for delivery in [Delivery::Reliable, Delivery::Unreliable] {
+            let asked = specification(Cast::Multicast, delivery, synchronization);
+            let (mut writer, readers) = multicast(&asked, 2).unwrap();
+            let readers = readers.into_iter().map(|mut reader| {
+                std::thread::spawn(move || {
+                    let read = read_asleep(&mut reader, &Doorbell::new().unwrap(), None);
+                    (read.len() as u64 + reader.counted().dropped, read)
+                })
+            });
+            let readers: Vec<_> = readers.collect();
+            write_numbers(&mut writer, COUNT);
+            drop(writer);
+            for reader in readers {
+                let (seen, read) = reader.join().unwrap();
+                assert!(seen == COUNT && read.is_sorted(), "{seen} of {COUNT}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_writer_elsewhere_rings_over_the_socket_that_its_end_came_by() {
+    const COUNT: u64 = 2000;
+    let asked = specification(Cast::Unicast, Delivery::Reliable, Synchronization::Poll);
+    let (mut ours, theirs) = unicast(&asked).unwrap();
+    let (near, far) = UnixStream::pair().unwrap();
+    let writer = std::thread::spawn(move || {
+        let mut end = accept(&far).unwrap().into_channel();
+        drop(far);
+        // The sleeper does not know of bells in another process: it is told by the socket alone.
+        assert!(!end.arm(&mut Doorbell::new().unwrap().sleep()));
+        write_numbers(&mut end, COUNT);
+    });
+    theirs.hand_over(&near).unwrap();
+    near.set_nonblocking(true).unwrap();
+    let read = read_asleep(&mut ours, &Doorbell::new().unwrap(), Some(&near));
+    assert_eq!(read, (0..COUNT).collect::<Vec<_>>());
+    writer.join().unwrap();
+}
+
+#[test]
+fn one_that_leaves_is_told_of_once() {
+    let asked = specification(Cast::Unicast, Delivery::Reliable, Synchronization::Poll);
+    let (mut one, other) = unicast(&asked).unwrap();
+    let bell = Doorbell::new().unwrap();
+    assert!(one.arm(&mut bell.sleep()));
+    drop(other);
+    // It ends at once.
+    bell.sleep().begin();
+    assert!(!one.arm(&mut bell.sleep()), "news that the thread has not looked at");
+    assert!(one.arm(&mut bell.sleep()), "nothing more comes");
 }

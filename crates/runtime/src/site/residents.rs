@@ -272,22 +272,22 @@ impl Idle {
     /// Idle for this long it sleeps: those who write ring for it then.
     const AWAKE: Duration = Duration::from_millis(4);
     /// The longest sleep of a thread whose offcodes have turns of their own.
-    const TURN: Duration = Duration::from_secs(5);
+    const TURN: Duration = Duration::from_secs(10);
 
     /// One that has just had something to do.
     pub fn new() -> Idle {
         Idle { since: Instant::now(), turns: 0 }
     }
 
-    /// After a turn without work. A sleep is a quarter of the time without work: an offcode that waits for a moment of its
-    /// own has its turn so much late, and no more.
+    /// After a turn without work. A sleep is half the time without work: an offcode that waits for a moment of its own has its
+    /// turn so much late, and no more.
     pub fn rest(&mut self) -> Rest {
         self.turns = self.turns.saturating_add(1);
         if self.turns <= Self::TURNS {
             return Rest::Turn;
         }
         let idle = self.since.elapsed();
-        if idle < Self::AWAKE { Rest::Nap } else { Rest::Sleep((idle / 4).min(Self::TURN)) }
+        if idle < Self::AWAKE { Rest::Nap } else { Rest::Sleep((idle / 2).min(Self::TURN)) }
     }
 }
 

@@ -33,8 +33,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use linux::doorbell::Sleep;
+use linux::doorbell::{Doorbell, Sleep};
 use linux::xdp::{self, Chain, Counts, Dump, Interface, Object, RunStatistics, SharedWords, Stage, VERDICTS, word};
+use machine::channel::Bell;
 use machine::{BodyKind, Fault, Result, Site, XdpMode};
 use offcode::manifest::ProgramRole;
 use offcode::{Attributes, Channel, ChannelId, Manifest, Specification, State};
@@ -83,6 +84,14 @@ struct Inner {
     uses: AtomicU64,
     /// Set when the offcode is removed.
     gone: std::sync::atomic::AtomicBool,
+    /// What a producer sleeps on once it has finished: a program may have given it more to send.
+    stirred: Option<Arc<Doorbell>>,
+}
+
+impl Inner {
+    fn stir(&self) {
+        self.stirred.iter().for_each(|bell| bell.ring());
+    }
 }
 
 struct Body {
@@ -353,6 +362,7 @@ impl SiteDriver for XdpSite {
         let priority = attribute(PRIORITY).map_or(Ok(USUAL_PRIORITY), |value| priority(&value))?;
         let chains = attribute(CHAINS).map_or(Ok(USUAL_CHAINS), |value| verdicts(&value))?;
         let before = self.chain.counts(place)?.unwrap_or_default();
+        let stirred = (entry.role == ProgramRole::Producer).then(Doorbell::new).transpose()?;
         self.deployed += 1;
         let slot = Slot(self.deployed);
         self.bodies.push(Body {
@@ -364,6 +374,7 @@ impl SiteDriver for XdpSite {
                 interfaces: deployment.manifest.package.interfaces.iter().map(|one| one.guid.short()).collect(),
                 uses: AtomicU64::new(0),
                 gone: std::sync::atomic::AtomicBool::new(false),
+                stirred,
             }),
             program: entry.name.clone(),
             role: entry.role,
@@ -475,11 +486,12 @@ impl SiteDriver for XdpSite {
                 }
             })?;
         }
-        let object = &self.body(slot)?.inner.object;
-        match object.variable_size(name) {
-            Some(_) => object.set_variable(name, number(name, value)?),
-            None => Ok(()),
+        let inner = &self.body(slot)?.inner;
+        if inner.object.variable_size(name).is_some() {
+            inner.object.set_variable(name, number(name, value)?)?;
+            inner.stir();
         }
+        Ok(())
     }
 
     fn remove(&mut self, slot: Slot) -> Result<()> {

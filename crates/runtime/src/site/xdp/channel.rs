@@ -54,6 +54,7 @@ impl Calls {
             result => return Err(format!("its program call returned {result} for method {}", header.method)),
         }
         self.inner.uses.fetch_add(1, Ordering::Relaxed);
+        self.inner.stir();
         let length = u32::from_ne_bytes([context[12], context[13], context[14], context[15]]) as usize;
         match context.get(CALL_HEADER..CALL_HEADER + length) {
             Some(result) => Ok(result.to_vec()),
@@ -219,6 +220,7 @@ impl Channel for Messages {
         self.inner.uses.fetch_add(1, Ordering::Relaxed);
         if let Some(handler) = &self.handler {
             self.inner.object.program(handler)?.call(&mut [])?;
+            self.inner.stir();
         }
         Ok(Written::Taken)
     }

@@ -6,8 +6,10 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use linux::doorbell::Doorbell;
 use linux::shield::{Shield, Wanted};
 use linux::xdp::{Interface, LiveFrames, LiveRun};
+use machine::channel::Bell;
 use machine::{CoreId, Fault, Result};
 use offcode::Attributes;
 
@@ -33,8 +35,9 @@ const RUNS: u32 = 1 << 18;
 const RUNS_ONE_BY_ONE: u32 = 1 << 10;
 /// A call that nothing ends but a signal.
 const MOST_RUNS: u64 = 1 << 26;
-/// Between looks whether a finished producer has more to send.
-const REST: Duration = Duration::from_millis(1);
+/// Between looks whether a finished producer has more to send, where what gave it that is no call, message or attribute:
+/// at first, and where nothing comes.
+const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
 /// Where a producer runs.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +65,8 @@ impl Protected {
 
 pub(super) struct Producer {
     shared: Arc<Shared>,
+    /// Ends its sleep.
+    bell: Arc<Doorbell>,
     /// The core and what keeps it.
     place: String,
     thread: Option<JoinHandle<Result<()>>>,
@@ -84,6 +89,9 @@ impl Producer {
         let shared = Arc::new(Shared::default());
         let (of_thread, program) = (shared.clone(), program.to_owned());
         let subject = format!("offcode {}", inner.name);
+        let none = || Fault::new(&*subject, "it was not taken in as a producer", "report this");
+        let bell = inner.stirred.clone().ok_or_else(none)?;
+        let rung = bell.clone();
         let (tell, told) = mpsc::channel();
         let body = move || -> Result<()> {
             let ready = interface.enter().and_then(|()| protected.raise());
@@ -99,12 +107,17 @@ impl Producer {
             };
             of_thread.thread.store(linux::accounting::current_thread() as u32, Ordering::Relaxed);
             let frame = inner.object.shared("FRAME")?;
+            let mut rest = REST.0;
             while !of_thread.end.load(Ordering::Acquire) {
                 let words = frame.value(0);
                 if words[FINISHED].load(Ordering::Acquire) != 0 {
-                    std::thread::sleep(REST);
+                    let mut sleep = rung.sleep();
+                    sleep.at_most(rest);
+                    sleep.begin();
+                    rest = (2 * rest).min(REST.1);
                     continue;
                 }
+                rest = REST.0;
                 let length = (words[LENGTH].load(Ordering::Relaxed) as usize).clamp(60, LONGEST);
                 let bytes: Vec<u8> = words[BYTES..]
                     .iter()
@@ -139,7 +152,7 @@ impl Producer {
         let ended = || Fault::new(subject, "the producer's thread ended before it began", "see the log");
         let kept = told.recv().map_err(|_| ended())??;
         let place = kept.zip(protected.core).map(|(by, core)| format!(" on {core}{KEPT_BY}{by}"));
-        Ok(Producer { shared, place: place.unwrap_or_default(), thread: Some(thread) })
+        Ok(Producer { shared, bell, place: place.unwrap_or_default(), thread: Some(thread) })
     }
 
     /// A fault where it has ended, which it does only when the kernel refuses.
@@ -154,6 +167,7 @@ impl Producer {
 impl Drop for Producer {
     fn drop(&mut self) {
         self.shared.end.store(true, Ordering::Release);
+        self.bell.ring();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
