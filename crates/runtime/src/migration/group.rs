@@ -1,6 +1,6 @@
 //! Which offcodes a move takes, and whether the layout holds after it.
 
-use machine::{Fault, Result};
+use machine::{Fault, Result, Site};
 use offcode::Manifest;
 use offcode::manifest::{Constraint, StateKind};
 use placement::Effort;
@@ -59,8 +59,11 @@ impl Runtime {
     pub(super) fn movers(&self, offcode: OffcodeId, target: usize) -> Result<Vec<OffcodeId>> {
         let (draft, _) = self.drafted(&[], target)?;
         let group = self.pulled(&draft, offcode)?;
+        stays_at(self.sites[target].site())?;
         for &id in &group {
-            movable(&self.live(id)?.manifest)?;
+            let live = self.live(id)?;
+            stays_at(self.sites[live.seated.site].site())?;
+            movable(&live.manifest)?;
         }
         let (draft, _) = self.drafted(&group, target)?;
         let site = self.sites[target].site();
@@ -72,6 +75,7 @@ impl Runtime {
     /// Whether `new` can take the place of a running offcode at its site.
     pub(super) fn replaces(&self, offcode: OffcodeId, new: &Manifest, facts: &possible::Facts) -> Result<()> {
         let live = self.live(offcode)?;
+        stays_at(self.sites[live.seated.site].site())?;
         movable(&live.manifest)?;
         movable(new)?;
         let old = &live.manifest;
@@ -103,6 +107,16 @@ impl Runtime {
             possible::body(&ground, new, &known).and_then(|chosen| possible::ends(&ground, &chosen.facts, &live.ends));
         held.map_err(|why| why.fault(format!("{} {} at {}", new.package.name, new.package.version, ground.site)))
     }
+}
+
+/// What a program at a driver hook of another host has sent and nobody has read yet is told by nobody, so that a move could
+/// lose it.
+fn stays_at(site: &Site) -> Result<()> {
+    if !site.is_hook_of_agent() {
+        return Ok(());
+    }
+    let cause = "offcodes do not move to and from driver hooks of other hosts, nor get another version there";
+    Err(Fault::new(site.to_string(), cause, "stop the offcode, and create it anew"))
 }
 
 fn movable(manifest: &Manifest) -> Result<()> {
