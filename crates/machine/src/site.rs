@@ -84,6 +84,11 @@ impl Site {
         }
     }
 
+    /// Whether it is a driver hook of another host.
+    pub fn is_hook_of_agent(&self) -> bool {
+        self.agent().is_some() && self.kind() == SiteKind::Xdp
+    }
+
     /// Of a site at an agent its host, and which of the agent's sites it is, such as `core:3`, where that is named.
     pub fn agent(&self) -> Option<(&str, Option<&str>)> {
         let Site::Agent(name) = self else { return None };

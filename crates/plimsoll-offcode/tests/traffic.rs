@@ -234,7 +234,7 @@ impl Far {
     fn traffic(&self, lab: &Lab, more: &str) -> Command {
         let near = lab.interface(Host::A);
         let words = format!(
-            "--interface {near} --far {} --address {} --destination {} --site xdp --json {more}",
+            "--interface {near} --far {} --address {} --destination {} --json {more}",
             self.site, self.address, self.destination
         );
         let mut command = traffic(&words.split_whitespace().collect::<Vec<_>>());
@@ -284,7 +284,7 @@ fn the_far_end_may_be_on_another_host_which_counts() {
         assert!(!done && page.is_empty() && log.contains(why) && log.contains("Next: "), "{why}: {page}{log}");
     };
     let really = far.really(&lab);
-    let (done, page, log) = run(&format!("--gap 500us --count 40 {really}"));
+    let (done, page, log) = run(&format!("--site xdp --gap 500us --count 40 {really}"));
     if log.contains("not permitted") {
         return skip::test(log);
     }
@@ -318,7 +318,7 @@ fn whichever_end_dies_leaves_no_frames_and_no_program_behind() {
     }
     let lab = Lab::owned(&Options::default()).unwrap();
     let mut far = Far::start(&lab, true);
-    let long = format!("--gap 1ms --duration 60s {}", far.really(&lab));
+    let long = format!("--site xdp --gap 1ms --duration 60s {}", far.really(&lab));
     let begun = |child: &mut Child| {
         until("the receiver is not there", || programs(&lab, Host::B) == 1 || child.try_wait().unwrap().is_some());
         let mut log = String::new();

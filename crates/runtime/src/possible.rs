@@ -170,7 +170,7 @@ pub fn body<'a>(ground: &Ground, manifest: &'a Manifest, known: BodyAt) -> Resul
         }
     }
     if let Facts::Bpf(hook) = &facts
-        && ground.site.agent().is_some()
+        && ground.site.is_hook_of_agent()
     {
         guest(manifest, hook)?;
     }

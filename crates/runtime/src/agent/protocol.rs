@@ -182,7 +182,7 @@ pub struct Survey {
     pub maps: Bytes,
     /// Percent of each core that the client's offcodes may take there together; `None`: all of it.
     pub cpu_share: Option<u32>,
-    /// Core time that they have taken since it came.
+    /// Core time that they have taken since it came, without what runs at driver hooks.
     pub core_time: Nanoseconds,
 }
 

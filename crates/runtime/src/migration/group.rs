@@ -1,6 +1,6 @@
 //! Which offcodes a move takes, and whether the layout holds after it.
 
-use machine::{BodyKind, Fault, Result};
+use machine::{BodyKind, Fault, Result, Site};
 use offcode::Manifest;
 use offcode::manifest::{Constraint, Requirement, StateKind};
 use placement::Effort;
@@ -53,8 +53,11 @@ impl Runtime {
     /// One of them cannot be moved; a constraint or a rule would be broken there.
     pub(super) fn movers(&self, offcode: OffcodeId, target: usize) -> Result<Vec<OffcodeId>> {
         let group = self.pulled(offcode)?;
+        stays_at(self.sites[target].site())?;
         for &id in &group {
-            movable(self.live(id)?)?;
+            let live = self.live(id)?;
+            stays_at(self.sites[live.seated.site].site())?;
+            movable(live)?;
         }
         let site = self.sites[target].site();
         self.holds(&group, target).map_err(|fault| fault.within(format!("moving to {site}")))?;
@@ -80,6 +83,7 @@ impl Runtime {
         (code, facts): (&Code, &possible::Facts),
     ) -> Result<()> {
         let live = self.live(offcode)?;
+        stays_at(self.sites[live.seated.site].site())?;
         movable(live)?;
         movable_by(&live.name, new)?;
         let old = &live.manifest;
@@ -144,6 +148,16 @@ impl Runtime {
 pub(super) fn wanted(held: &[Held]) -> Vec<Wanted> {
     let wanted = |of: &Held| Wanted::new(of.standing.manifest.package.guid.to_string()).named(&*of.standing.name);
     held.iter().map(wanted).collect()
+}
+
+/// What a program at a driver hook of another host has sent and nobody has read yet is told by nobody, so that a move could
+/// lose it.
+fn stays_at(site: &Site) -> Result<()> {
+    if !site.is_hook_of_agent() {
+        return Ok(());
+    }
+    let cause = "offcodes do not move to and from driver hooks of other hosts, nor get another version there";
+    Err(Fault::new(site.to_string(), cause, "stop the offcode, and create it anew"))
 }
 
 fn movable(live: &Live) -> Result<()> {

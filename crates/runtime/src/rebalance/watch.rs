@@ -157,6 +157,10 @@ impl Runtime {
     /// Host time of a message for an offcode at a site, in nanoseconds: the two ends of its channel, and on this host its
     /// work. Known where that was timed, or its target states the work.
     fn takes(&self, offcode: OffcodeId, site: &Site, timed: Option<Interval>) -> Option<Interval> {
+        // Nothing moves there.
+        if site.is_hook_of_agent() {
+            return None;
+        }
         let manifest = &self.live(offcode).ok()?.manifest;
         let target = manifest.hardware.iter().find(|target| target.site == site.kind())?;
         let facts = self.catalogue.facts(manifest, site.kind()).ok()?;

@@ -54,8 +54,8 @@ pub fn frame(body: &[u8]) -> Vec<u8> {
     [&(body.len() as u32).to_le_bytes(), body].concat()
 }
 
-/// Variant 0, version 3.
-pub const HELLO: &[u8] = &[0, 3];
+/// Variant 0, version 4.
+pub const HELLO: &[u8] = &[0, 4];
 
 /// Greets with certificates that must not do, and gets nothing but an alert.
 fn is_refused(agent: &Running, config: ClientConfig) {
@@ -217,7 +217,7 @@ fn any_bytes_inside_tls_are_survived() {
         for _ in 0..8 {
             // Requests of each kind, with nonsense inside.
             let mut body: Vec<u8> = (0..next() % 200).map(|_| next() as u8).collect();
-            body.splice(..0, [3, next() as u8 & 0x7f, (next() % 9) as u8]);
+            body.splice(..0, [3, next() as u8 & 0x7f, (next() % 17) as u8]);
             bytes.extend(frame(&body));
         }
         let mut stream = authenticated(&agent);

@@ -158,7 +158,9 @@ fn frames_are_counted_there_and_told_here_until_the_client_goes() {
         Linked { manifest, bodies: vec![(SiteKind::Xdp, code)] }
     };
     let catalogue = Catalogue::linked(vec![package("test.one"), package("test.two")]);
-    let mut runtime = Runtime::new(catalogue, vec![Box::new(site)], Arc::new(|_| {})).unwrap();
+    let app = AppSite::new(Residents::new(Site::App, Instant::now(), Arc::new(|_| {})));
+    let sites: Vec<Box<dyn SiteDriver>> = vec![Box::new(app), Box::new(site)];
+    let mut runtime = Runtime::new(catalogue, sites, Arc::new(|_| {})).unwrap();
     // Two bodies at one hook: each sees what the one before lets through.
     let created = runtime.create_offcodes(&[Wanted::new("test.one"), Wanted::new("test.two")]).unwrap();
     datagrams(&lab, 20);
@@ -178,6 +180,8 @@ fn frames_are_counted_there_and_told_here_until_the_client_goes() {
     assert!(dump.entries.iter().any(|(_, value)| value.parse::<u64>().is_ok_and(|value| value >= 20)), "{dump:?}");
     let said = runtime.shared(created[0], "IN").map(drop).unwrap_err().to_string();
     assert!(said.contains("memory of another host"), "{said}");
+    let said = runtime.migrate(created[0], &Site::App).map(drop).unwrap_err().to_string();
+    assert!(said.contains("do not move to and from driver hooks of other hosts"), "{said}");
     assert_eq!(attached(&lab), 1);
     drop((runtime, connection));
     comes("the end of its programs", || attached(&lab) == 0);

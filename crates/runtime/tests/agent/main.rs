@@ -10,5 +10,6 @@ mod lab;
 mod moves;
 mod rig;
 mod service;
+mod shares;
 mod site;
 mod suite;

@@ -12,8 +12,9 @@ use offcode::Activity;
 
 /// Share that a client has not used and may use later is that of this time at most.
 const KEPT: Duration = Duration::from_millis(100);
-/// A turn that finds nothing to do takes less: a polling thread gives such turns to everybody, all the time.
-const LOOK: Duration = Duration::from_micros(1);
+/// So long a client's offcodes may look for something to do, in each round of turns, and not pay for it: a polling thread gives
+/// such turns to everybody, all the time.
+const LOOK: Duration = Duration::from_micros(10);
 
 /// For whom an offcode runs.
 #[derive(Debug, Clone)]
@@ -47,27 +48,33 @@ pub(super) struct Account {
     /// Nanoseconds in hand; below 0 until a turn that took more is paid for.
     credit: f64,
     looked: Instant,
+    /// What is left of [`LOOK`] in this round.
+    free: Duration,
 }
 
 impl Account {
     /// Whoever comes has a turn at once, and no more than that.
     pub fn new(client: &Client, now: Instant) -> Account {
-        Account { client: client.clone(), credit: 0.0, looked: now }
+        Account { client: client.clone(), credit: 0.0, looked: now, free: LOOK }
     }
 
-    /// Whether the client's next turn may be given now.
+    /// Whether the client's next turn may be given in the round of turns that began at `now`.
     pub fn has_credit(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.looked);
+        if !passed.is_zero() {
+            (self.looked, self.free) = (now, LOOK);
+        }
         let Some(percent) = self.client.share else { return true };
         let share = f64::from(percent) / 100.0;
-        let passed = now.saturating_duration_since(self.looked);
-        self.looked = now;
         self.credit = (self.credit + share * passed.as_nanos() as f64).min(share * KEPT.as_nanos() as f64);
         self.credit >= 0.0
     }
 
     /// A turn, or another call of an offcode, took so long.
     pub fn charge(&mut self, activity: Activity, time: Duration) {
-        let time = if activity == Activity::Idle { time.saturating_sub(LOOK) } else { time };
+        let free = if activity == Activity::Idle { self.free.min(time) } else { Duration::ZERO };
+        self.free -= free;
+        let time = time - free;
         self.client.took(Nanoseconds(time.as_nanos() as u64));
         self.credit -= time.as_nanos() as f64;
     }
@@ -142,7 +149,10 @@ mod tests {
         now += Duration::from_secs(3600);
         let given = turns(&mut account, now, Duration::from_micros(100), Duration::from_millis(12));
         assert!((100..=125).contains(&given), "{given}");
-        // Idle turns that work nevertheless are charged.
+        // Idle turns that work nevertheless are charged, and so are many in one round.
+        let before = client.taken();
+        (0..100).for_each(|_| account.charge(Activity::Idle, Duration::from_micros(1)));
+        assert_eq!(client.taken() - before, Nanoseconds(90_000));
         account.charge(Activity::Idle, Duration::from_secs(1));
         assert!(!account.has_credit(now + Duration::from_secs(1)));
         assert!(client.taken() > Nanoseconds(1_000_000_000));
