@@ -32,10 +32,12 @@ fn main() -> Result<()> {
     let graph = ring(steps);
     let problem = problem();
     let costs = costs();
-    let mut last = Instant::now();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut last = (Instant::now(), processor_seconds());
     let mut told = |what: &str| {
-        println!("{what:<44} {:>7.3} s", last.elapsed().as_secs_f64());
-        last = Instant::now();
+        let (wall, used) = (last.0.elapsed().as_secs_f64(), processor_seconds() - last.1);
+        println!("{what:<44} {wall:>7.3} s on {cores} cores, {used:.2} s of them used");
+        last = (Instant::now(), processor_seconds());
     };
     println!("{} ranks on {} cores, {} calls", RANKS, problem.spots.len(), graph.len());
     let program = Program::new(&graph, &costs, ways())?;
@@ -50,6 +52,14 @@ fn main() -> Result<()> {
     let moved = found.seats.iter().zip(&problem.seats).filter(|(to, from)| to != from).count();
     println!("{moved} ranks move: {:.3}x ({:.3} .. {:.3})", answer.time.middle, answer.time.low, answer.time.high);
     Ok(())
+}
+
+/// What the process has used of cores: of a machine that others use too, the figure to compare.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has it");
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<f64>().ok());
+    ticks.sum::<f64>() / 100.0
 }
 
 fn load(rank: u32) -> f64 {

@@ -1,50 +1,97 @@
 //! The mapper over random simulated programs whose best mapping is known.
 //!
-//! `cargo run --release -p mapping --example random -- [PROGRAMS] [--within]`
+//! `cargo run --release -p mapping --example random -- [PROGRAMS] [FIRST SEED] [--within]`; with `--calibrate` what replays miss of programs
+//! of other seeds, which [`mapping::missed`] holds.
 
+use machine::costs::Interval;
 use mapping::advice::Advice;
+use mapping::missed::{BETWEEN_HOSTS, BETWEEN_PACKAGES, Missed, QUANTILES};
 use mapping::proving::{Proof, prove};
 use whatif::answer::in_parallel;
 
+/// The first seed of the programs that nothing is judged by.
+const CALIBRATED: u64 = 10_000;
+
 fn main() -> machine::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let within = words.iter().any(|word| word == "--within");
-    let programs = words.iter().find_map(|word| word.parse::<u64>().ok()).unwrap_or(1000);
-    let seeds: Vec<u64> = (0..programs).collect();
+    let has = |word: &str| words.iter().any(|of| of == word);
+    let (within, calibrates) = (has("--within"), has("--calibrate"));
+    let numbers: Vec<u64> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    let programs = numbers.first().copied().unwrap_or(1000);
+    let first = numbers.get(1).copied().unwrap_or(if calibrates { CALIBRATED } else { 0 });
+    let seeds: Vec<u64> = (first..first + programs).collect();
     let proofs = in_parallel(&seeds, |seed| prove(*seed, !within))?;
+    println!("seeds from {first}, ranks may change hosts: {}", !within);
+    if calibrates {
+        calibrated("between packages", &proofs, BETWEEN_PACKAGES);
+        calibrated("between hosts", &proofs, BETWEEN_HOSTS);
+    }
     let count = |of: &dyn Fn(&&Proof) -> bool| proofs.iter().filter(of).count();
-    let share = |part: usize, of: usize| format!("{part} of {of} ({:.1} %)", 100.0 * part as f64 / of.max(1) as f64);
-    let all = proofs.len();
-    let balanced = count(&|proof| proof.balanced);
-    let moved = count(&|proof| proof.advice == Advice::Move);
-    println!("ranks may change hosts: {}", !within);
-    println!("worse than the start by more than 2 %: {}", share(count(&|proof| proof.followed() > 1.02), all));
-    println!(
-        "within 5 % of the best mapping:        {}",
-        share(count(&|proof| proof.followed() <= 1.05 * proof.best), all)
-    );
+    let (all, balanced) = (proofs.len(), count(&|proof| proof.balanced));
     println!("the start is within 5 % of the best:   {}", share(count(&|proof| 1.0 <= 1.05 * proof.best), all));
     println!(
         "kept where nothing can be gained:      {}",
         share(count(&|proof| proof.balanced && proof.advice != Advice::Move), balanced)
     );
-    println!(
-        "time in the expected interval:         {}",
-        share(
-            count(&|proof| {
-                proof.advice == Advice::Move && (proof.expected.low..=proof.expected.high).contains(&proof.found)
-            }),
-            moved
-        )
-    );
-    println!(
-        "advised: {moved} to move, {} to keep, {} cannot tell",
-        count(&|p| p.advice == Advice::Keep),
-        count(&|p| p.advice == Advice::CannotTell)
-    );
+    advised("as advised", &proofs, |proof| (proof.advice, proof.expected));
+    advised("by the draws alone", &proofs, |proof| proof.drawn);
     list("worse than the start", &proofs, |proof| proof.followed());
     list("farthest from the best", &proofs, |proof| proof.followed() / proof.best);
     Ok(())
+}
+
+fn share(part: usize, of: usize) -> String {
+    format!("{part} of {of} ({:.1} %)", 100.0 * part as f64 / of.max(1) as f64)
+}
+
+/// How programs came out by a rule.
+fn advised(rule: &str, proofs: &[Proof], of: impl Fn(&Proof) -> (Advice, Interval)) {
+    let moved = |proof: &Proof| of(proof).0 == Advice::Move;
+    let followed = |proof: &Proof| if moved(proof) { proof.found } else { 1.0 };
+    let count = |that: &dyn Fn(&&Proof) -> bool| proofs.iter().filter(that).count();
+    // In logarithms, of all programs together.
+    let gain = |time: &dyn Fn(&Proof) -> f64| -proofs.iter().map(|proof| time(proof).ln()).sum::<f64>();
+    let expected = |proof: &Proof| (of(proof).1.low..=of(proof).1.high).contains(&proof.found);
+    let (moves, keeps) = (count(&|proof| moved(proof)), count(&|proof| of(proof).0 == Advice::Keep));
+    println!("{rule}: {moves} to move, {keeps} to keep, {} cannot tell", proofs.len() - moves - keeps);
+    println!(
+        "  worse than the start by more than 2 %: {}",
+        share(count(&|proof| followed(proof) > 1.02), proofs.len())
+    );
+    println!(
+        "  within 5 % of the best mapping:        {}",
+        share(count(&|proof| followed(proof) <= 1.05 * proof.best), proofs.len())
+    );
+    println!(
+        "  time in the expected interval:         {}",
+        share(count(&|proof| moved(proof) && expected(proof)), moves)
+    );
+    println!(
+        "  gained of what all found would gain:   {:.0} %, of what the best would: {:.0} %",
+        100.0 * gain(&followed) / gain(&|proof| proof.found),
+        100.0 * gain(&followed) / gain(&|proof| proof.best)
+    );
+}
+
+/// Quantiles of what was missed of mappings that promise a gain.
+fn calibrated(what: &str, proofs: &[Proof], held: Missed) {
+    let promises = proofs.iter().filter(|proof| proof.drawn.0 != Advice::Keep);
+    let of = promises.filter_map(|proof| proof.missed.filter(|(_, kind)| *kind == held));
+    let mut missed: Vec<f64> = of.map(|(missed, _)| missed).collect();
+    missed.sort_by(f64::total_cmp);
+    if missed.is_empty() {
+        return println!("{what}: none");
+    }
+    // Of so many and one more, whose place among them nobody knows.
+    let place = |quantile: f64| (missed.len() + 1) as f64 * quantile;
+    let [low, high] = [place(QUANTILES[0]).floor(), place(QUANTILES[1]).ceil()]
+        .map(|place| missed[(place as usize).clamp(1, missed.len()) - 1]);
+    println!(
+        "{what}: {} mappings, missed {low:.2} to {high:.2}; held are {:.2} to {:.2}",
+        missed.len(),
+        held.low,
+        held.high
+    );
 }
 
 /// The programs with the greatest figure.

@@ -10,6 +10,7 @@
 
 pub mod advice;
 pub mod decision;
+pub mod missed;
 pub mod problem;
 pub mod proving;
 pub mod reason;

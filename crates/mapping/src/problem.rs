@@ -105,6 +105,11 @@ pub struct Aim {
 }
 
 impl Problem {
+    /// A spot by its place.
+    pub fn spot(&self, place: u32) -> &Spot {
+        &self.spots[place as usize]
+    }
+
     /// Time of a rank at a spot.
     pub fn time(&self, rank: usize, spot: u32) -> f64 {
         let Load { computing, fixed } = self.ranks[rank];

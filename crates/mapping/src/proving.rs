@@ -9,6 +9,7 @@ use whatif::simulate::cluster::random::Case;
 use whatif::simulate::programs::Lazy;
 
 use crate::advice::Advice;
+use crate::missed::{self, Missed};
 use crate::recorded::{Replays, softirqs};
 use crate::search::search;
 use crate::simulated::Simulated;
@@ -24,6 +25,11 @@ pub struct Proof {
     pub advice: Advice,
     /// What was expected of the mapping that was found.
     pub expected: Interval,
+    /// That by the draws alone, and what would have been advised by it.
+    pub drawn: (Advice, Interval),
+    /// What was missed of the draws' middle, over its scale, and what was expected to be; `None`: there is no other mapping, or
+    /// only computing changes with it.
+    pub missed: Option<(f64, Missed)>,
     /// What that mapping takes.
     pub found: f64,
     /// What the best of all takes.
@@ -53,16 +59,20 @@ pub fn prove(seed: u64, across: bool) -> Result<Proof> {
     let replays = Replays::of(&problem, &recording.graph, &program, now / 1e12)?;
     let found = search(&problem, &replays)?;
     let lever = Lever { mapping: Some(replays.mapping(&found.seats)), ..Lever::default() };
-    let expected = match found.seats == problem.seats {
-        true => Interval::exactly(1.0),
-        false => program.ask(&[&lever])?[0].time,
-    };
+    let stays = found.seats == problem.seats;
+    let drawn = if stays { Interval::exactly(1.0) } else { program.ask(&[&lever])?[0].time };
+    let of = Missed::of(&problem, &found.seats);
+    let expected = of.map_or(drawn, |missed| missed.with(drawn, program.in_calls()));
     let time = |seats: &[u32]| Ok::<f64, machine::Fault>(case.time(&simulated.cluster(seats).seats)? as f64 / now);
     let best = if across { case.best()?.1 as f64 / now } else { search(&problem, &simulated)?.time };
+    let came = time(&found.seats)?;
+    let missed = (came / drawn.middle).ln() / missed::scale(&drawn, program.in_calls());
     Ok(Proof {
         balanced: case.balanced,
         advice: Advice::of(&found, &problem, &expected),
-        found: time(&found.seats)?,
+        drawn: (Advice::of(&found, &problem, &drawn), drawn),
+        missed: of.map(|of| (missed, of)),
+        found: came,
         name: case.name,
         expected,
         best,

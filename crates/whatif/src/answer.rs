@@ -14,13 +14,13 @@ use machine::costs::Interval;
 use machine::{Costs, Result};
 
 use crate::gradient::{Gradients, gradients};
-use crate::graph::{Graph, Message, Reach};
+use crate::graph::{Graph, Lengths, Message, Reach};
 use crate::lever::mapping::{self, SAMPLED};
 use crate::lever::{Change, Lever, Mapping, Scale, Unknown};
 use crate::model::{Draw, Price, Prices, Ways};
 use crate::path::{Path, critical};
 use crate::replay::{
-    Buffer, Conditions, Order, PS, Places, Progress, Receive, Replayed, Residuals, Softirqs, replay, replay_in,
+    Buffer, Conditions, Order, PS, Places, Progress, Receive, Replayed, Residuals, Softirqs, replay, replay_in, timed,
 };
 use crate::work::Work;
 
@@ -188,10 +188,10 @@ impl<'a> Program<'a> {
 
     fn learn(&self, conditions: &Conditions) -> Result<(Vec<i64>, Replayed)> {
         if self.graph.scheduled {
-            return Ok((vec![0; self.graph.len()], replay(self.graph, conditions, Residuals::None)?));
+            return Ok((vec![0; self.graph.len()], timed(self.graph, conditions, Residuals::None)?));
         }
         let mut residuals = Vec::new();
-        let learned = replay(self.graph, conditions, Residuals::Learn(&mut residuals))?;
+        let learned = timed(self.graph, conditions, Residuals::Learn(&mut residuals))?;
         Ok((residuals, learned))
     }
 
@@ -230,25 +230,23 @@ impl<'a> Program<'a> {
     /// A cost was never measured here.
     pub fn ask(&self, levers: &[&Lever]) -> Result<Vec<Answer>> {
         let graphs: Vec<Cow<Graph>> = levers.iter().map(|lever| self.graph_of(lever)).collect();
-        let drawn = in_parallel(&self.draws, |draw| {
+        let draws: Vec<(usize, &(Draw, Unknown))> = self.draws.iter().enumerate().collect();
+        let mut drawn = in_parallel(&draws, |(nth, draw)| {
             let base = Base::of(self, draw)?;
-            let one = |(lever, graph): (&&Lever, &Cow<Graph>)| {
-                let (after, replayed) = base.pulled(lever, graph)?;
-                Ok((base.over(&replayed), critical(graph, &after, &replayed), replayed.work))
+            let one = |(lever, graph): (&&Lever, &Cow<Graph>)| match nth {
+                0 => base.middle(lever, graph).map(|(time, middle)| (time, Some(middle))),
+                _ => Ok((base.time(lever, graph)?, None)),
             };
-            levers.iter().zip(&graphs).map(one).collect::<Result<Vec<(f64, Path, Work)>>>()
+            levers.iter().zip(&graphs).map(one).collect::<Result<Vec<(f64, Option<Middle>)>>>()
         })?;
-        let middle = Base::of(self, &self.draws[0])?;
-        let before = Work::of(self.graph, &middle.conditions.prices);
-        let answer = |nth: usize| {
+        let middles: Vec<Middle> = drawn[0].iter_mut().filter_map(|of| of.1.take()).collect();
+        let answer = |(nth, Middle { path, work, order }): (usize, Middle)| {
             let time = interval(drawn.iter().map(|of| of[nth].0).collect());
-            let order = middle.in_order(levers[nth], &graphs[nth])?;
             let more = order.unwrap_or(0.0);
             let time = Interval { low: time.low + more.min(0.0), high: time.high + more.max(0.0), ..time };
-            let (_, path, after) = drawn[0][nth].clone();
-            Ok(Answer { time, path, draws: drawn.len(), order, work: [before, after] })
+            Answer { time, path, draws: drawn.len(), order, work }
         };
-        (0..levers.len()).map(answer).collect()
+        Ok(middles.into_iter().enumerate().map(answer).collect())
     }
 
     /// The program that a lever leaves, with its ranks where it puts them.
@@ -290,6 +288,21 @@ impl<'a> Program<'a> {
         Ok(Mapper { base: Base::of(self, &self.draws[0])? })
     }
 
+    /// The same in each of the draws that fit best, at most so many.
+    ///
+    /// # Errors
+    /// A cost was never measured here.
+    pub fn mappers(&self, most: usize) -> Result<Vec<Mapper<'_>>> {
+        in_parallel(&self.draws[..most.clamp(1, self.draws.len())], |draw| Ok(Mapper { base: Base::of(self, draw)? }))
+    }
+
+    /// The share of the run that its threads are in calls.
+    pub fn in_calls(&self) -> f64 {
+        let sum = |lengths: &Lengths| (0..lengths.len() as u32).map(|call| lengths.get(call)).sum::<i64>() as f64;
+        let (inside, gaps) = (sum(&self.graph.calls.inside), sum(&self.graph.calls.gap));
+        inside / (inside + gaps).max(1.0)
+    }
+
     /// How much more latency a trip could have for so much more time, each of `more`.
     ///
     /// # Errors
@@ -309,6 +322,13 @@ impl<'a> Program<'a> {
         let tolerance = |more: &f64| Ok(Tolerance { more: *more, latency: reach(recorded, *more, 1.0, at)? });
         more.iter().map(tolerance).collect()
     }
+}
+
+/// Of an answer, what all costs in the middle of their intervals give.
+struct Middle {
+    path: Path,
+    work: [Work; 2],
+    order: Option<f64>,
 }
 
 /// A program in one draw, from which levers are pulled.
@@ -336,7 +356,7 @@ impl<'p> Base<'p> {
             *began = began.saturating_sub(trip(message));
         }
         let unrecorded = Conditions { unrecorded: true, ..conditions.clone() };
-        let now = replay(program.graph, &unrecorded, Residuals::Own(&residuals))?.total;
+        let now = timed(program.graph, &unrecorded, Residuals::Own(&residuals))?.total;
         Ok(Base { program, draw: *draw, unknown: *unknown, conditions, residuals, began, now })
     }
 
@@ -358,19 +378,26 @@ impl<'p> Base<'p> {
         Ok((Conditions { unrecorded: true, ..after }, residuals))
     }
 
-    fn pulled(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Replayed)> {
+    /// The time under a lever over that of the program as it is.
+    fn time(&self, lever: &Lever, graph: &Graph) -> Result<f64> {
+        let (after, residuals) = self.under(lever, graph)?;
+        Ok(self.over(&timed(graph, &after, Residuals::Own(&residuals))?))
+    }
+
+    /// The same, with the path that it comes from.
+    fn middle(&self, lever: &Lever, graph: &Graph) -> Result<(f64, Middle)> {
         let (after, residuals) = self.under(lever, graph)?;
         let replayed = replay(graph, &after, Residuals::Own(&residuals))?;
-        Ok((after, replayed))
+        let work = [Work::of(self.program.graph, &self.conditions.prices), replayed.work];
+        let order = self.in_order(graph, &after, &residuals, &replayed);
+        Ok((self.over(&replayed), Middle { path: critical(graph, &after, &replayed), work, order }))
     }
 
     /// What the time would be more in the recorded order of service; `None`: nothing queues, or that order cannot be kept.
-    fn in_order(&self, lever: &Lever, graph: &Graph) -> Result<Option<f64>> {
-        let (after, residuals) = self.under(lever, graph)?;
-        let Some(order) = Order::of(graph, &self.began, &after) else { return Ok(None) };
-        let free = replay(graph, &after, Residuals::Own(&residuals))?;
-        let kept = replay_in(Some(order), graph, &after, Residuals::Own(&residuals)).ok();
-        Ok(kept.map(|kept| self.over(&kept) - self.over(&free)))
+    fn in_order(&self, graph: &Graph, after: &Conditions, residuals: &[i64], free: &Replayed) -> Option<f64> {
+        let order = Order::of(graph, &self.began, after)?;
+        let kept = replay_in(Some(order), graph, after, Residuals::Own(residuals)).ok()?;
+        Some(self.over(&kept) - self.over(free))
     }
 
     /// The time of a replay over that of the program as it is.
@@ -410,8 +437,7 @@ impl Mapper<'_> {
     pub fn time(&self, mapping: Mapping) -> Result<f64> {
         let lever = Lever { mapping: Some(mapping), ..Lever::default() };
         let graph = self.base.program.graph_of(&lever);
-        let (_, replayed) = self.base.pulled(&lever, &graph)?;
-        Ok(self.base.over(&replayed))
+        self.base.time(&lever, &graph)
     }
 }
 
@@ -457,22 +483,20 @@ fn reach(recorded: f64, more: f64, mut step: f64, at: impl Fn(f64) -> Result<(f6
 
 /// The places that fit a recording best, one figure after the other.
 fn fitted(from: Places, misfit: impl Fn(Places) -> Result<f64> + Sync) -> Result<Places> {
-    let mut best = from;
+    let mut best = (misfit(from)?, from);
     for _ in 0..PASSES {
-        let before = best;
+        let before = best.1;
         for nth in 0..4 {
             let tried: Vec<Places> =
-                (0..=TRIED).map(|at| best.with(nth, f64::from(at) / f64::from(TRIED), FARTHEST)).collect();
-            let tried = [&[best], &tried[..]].concat();
+                (0..=TRIED).map(|at| best.1.with(nth, f64::from(at) / f64::from(TRIED), FARTHEST)).collect();
             let misfits = in_parallel(&tried, |places| misfit(*places))?;
-            let least = misfits.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
-            best = least.map_or(best, |(at, _)| tried[at]);
+            best = misfits.into_iter().zip(tried).fold(best, |best, one| if one.0 < best.0 { one } else { best });
         }
-        if best == before {
+        if best.1 == before {
             break;
         }
     }
-    Ok(best)
+    Ok(best.1)
 }
 
 /// What holds 95 % of the draws.

@@ -96,6 +96,7 @@ impl Lengths {
         }
     }
 
+    #[inline]
     pub fn get(&self, place: u32) -> i64 {
         match self.short[place as usize] {
             u32::MAX => self.long[&place],

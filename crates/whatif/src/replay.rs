@@ -117,7 +117,7 @@ pub struct Replayed {
     pub total: i64,
     /// The lane that ended last.
     pub last: usize,
-    /// When each call is left, ps from the first instant.
+    /// When each call is left, ps from the first instant; empty, as are `causes` and `movers`, where it was only [`timed`].
     pub exits: Vec<i64>,
     pub(crate) causes: Vec<Cause>,
     /// By message: the call by whose beginning, or whose step, it began to move.
@@ -183,6 +183,8 @@ struct Replay<'g, 'r> {
     /// Lanes by when they go on; behind their numbers, messages by when they reach their receiver's host, and behind these
     /// what comes next of a parcel.
     ready: BinaryHeap<Reverse<(i64, u32)>>,
+    /// Lanes that were woken: before all that is ready, and seldom more than one.
+    woken: BinaryHeap<Reverse<(i64, u32)>>,
     /// By message: when its first half began (of a rendezvous), and when it is over for the receiver; or the lane that waits.
     half: Vec<i64>,
     over: Vec<i64>,
@@ -210,6 +212,14 @@ pub fn replay(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> R
     replay_in(None, graph, conditions, residuals)
 }
 
+/// The same where only the time is asked for: without what paths are made of.
+///
+/// # Errors
+/// As of [`replay`].
+pub fn timed(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> Result<Replayed> {
+    Replay::of(None, false, graph, conditions, residuals).run()
+}
+
 /// The same, where servers keep an order.
 ///
 /// # Errors
@@ -220,53 +230,65 @@ pub fn replay_in(
     conditions: &Conditions,
     residuals: Residuals,
 ) -> Result<Replayed> {
-    let start = graph.lanes.iter().map(|lane| lane.begun).min().unwrap_or(0);
-    let cursor = |begun: i64| Cursor {
-        call: 0,
-        left: (begun - start) * PS,
-        entered: (begun - start) * PS,
-        inside: false,
-        done: 0,
-        latest: 0,
-        cause: Cause::OWN,
-        floor: 0,
-        floor_cause: Cause::OWN,
-        own: 0,
-        until: 0,
-        since: 0,
-        next: NO_LANE,
-    };
-    let hosts = graph.hosts.iter().max().map_or(0, |host| *host as usize + 1);
-    let (messages, gatherings) = (graph.messages.len(), graph.gatherings.len());
-    let mut replay = Replay {
-        graph,
-        conditions,
-        residuals,
-        cursors: graph.lanes.iter().map(|lane| cursor(lane.begun)).collect(),
-        ready: BinaryHeap::with_capacity(graph.lanes.len()),
-        half: vec![UNKNOWN; messages],
-        over: vec![UNKNOWN; messages],
-        movers: graph.messages.iter().map(|message| message.sender).collect(),
-        entered: vec![UNKNOWN; graph.members.len()],
-        came: vec![0; gatherings],
-        latest_member: vec![u32::MAX; gatherings],
-        waiting: vec![NO_LANE; gatherings],
-        servers: Servers::of(hosts),
-        order,
-        buffers: Buffers::of(graph, conditions),
-        receiving: Receiving::of(graph, conditions.receive.as_ref()),
-        exits: vec![0; graph.len()],
-        causes: vec![Cause::OWN; graph.len()],
-        backwards: (0, 0),
-    };
-    if let Residuals::Learn(all) = &mut replay.residuals {
-        all.clear();
-        all.resize(graph.len(), 0);
-    }
-    replay.run()
+    Replay::of(order, true, graph, conditions, residuals).run()
 }
 
-impl Replay<'_, '_> {
+impl<'g, 'r> Replay<'g, 'r> {
+    fn of(
+        order: Option<Order>,
+        traced: bool,
+        graph: &'g Graph,
+        conditions: &'g Conditions,
+        residuals: Residuals<'r>,
+    ) -> Replay<'g, 'r> {
+        let start = graph.lanes.iter().map(|lane| lane.begun).min().unwrap_or(0);
+        let cursor = |begun: i64| Cursor {
+            call: 0,
+            left: (begun - start) * PS,
+            entered: (begun - start) * PS,
+            inside: false,
+            done: 0,
+            latest: 0,
+            cause: Cause::OWN,
+            floor: 0,
+            floor_cause: Cause::OWN,
+            own: 0,
+            until: 0,
+            since: 0,
+            next: NO_LANE,
+        };
+        let hosts = graph.hosts.iter().max().map_or(0, |host| *host as usize + 1);
+        let (messages, gatherings) = (graph.messages.len(), graph.gatherings.len());
+        let (calls, moved) = if traced { (graph.len(), &graph.messages[..]) } else { (0, &[][..]) };
+        let mut replay = Replay {
+            graph,
+            conditions,
+            residuals,
+            cursors: graph.lanes.iter().map(|lane| cursor(lane.begun)).collect(),
+            ready: BinaryHeap::with_capacity(graph.lanes.len()),
+            woken: BinaryHeap::new(),
+            half: vec![UNKNOWN; messages],
+            over: vec![UNKNOWN; messages],
+            movers: moved.iter().map(|message| message.sender).collect(),
+            entered: vec![UNKNOWN; graph.members.len()],
+            came: vec![0; gatherings],
+            latest_member: vec![u32::MAX; gatherings],
+            waiting: vec![NO_LANE; gatherings],
+            servers: Servers::of(hosts),
+            order,
+            buffers: Buffers::of(graph, conditions),
+            receiving: Receiving::of(graph, conditions.receive.as_ref()),
+            exits: vec![0; calls],
+            causes: vec![Cause::OWN; calls],
+            backwards: (0, 0),
+        };
+        if let Residuals::Learn(all) = &mut replay.residuals {
+            all.clear();
+            all.resize(graph.len(), 0);
+        }
+        replay
+    }
+
     fn run(mut self) -> Result<Replayed> {
         let graph = self.graph;
         let (mut total, mut last, mut left) = (0, 0, graph.len());
@@ -279,7 +301,7 @@ impl Replay<'_, '_> {
             self.cursors[place].entered = begun + self.conditions.gap(graph, place, lane.first);
             self.ready.push(Reverse((self.cursors[place].entered, place as u32)));
         }
-        while let Some(Reverse((now, place))) = self.ready.pop() {
+        while let Some(Reverse((now, place))) = self.next() {
             let place = place as usize;
             if let Some(event) = place.checked_sub(graph.lanes.len()) {
                 match event.checked_sub(graph.messages.len()) {
@@ -307,7 +329,7 @@ impl Replay<'_, '_> {
                 let entered = exit + self.conditions.gap(graph, place, next);
                 (self.cursors[place].left, self.cursors[place].entered) = (exit, entered);
                 let waits = |first: &Reverse<(i64, u32)>| first.0 < (entered, place as u32);
-                if self.ready.peek().is_some_and(waits) || self.is_burdened(place) {
+                if self.ready.peek().max(self.woken.peek()).is_some_and(waits) || self.is_burdened(place) {
                     self.ready.push(Reverse((entered, place as u32)));
                     break;
                 }
@@ -330,6 +352,11 @@ impl Replay<'_, '_> {
             taken: self.receiving.map(|receiving| receiving.taken).unwrap_or_default(),
             backwards: self.backwards,
         })
+    }
+
+    /// What comes next, and when.
+    fn next(&mut self) -> Option<Reverse<(i64, u32)>> {
+        if self.woken.peek() > self.ready.peek() { self.woken.pop() } else { self.ready.pop() }
     }
 
     /// `left` calls that wait for each other: where the first of them are.
@@ -464,7 +491,9 @@ impl Replay<'_, '_> {
                 let (last, first) = if receiver { (of.receiver, of.sender) } else { (of.sender, of.receiver) };
                 let both = now.max(self.half[at]);
                 let (begun, mover) = self.next_in_call(self.graph.lane(first), both).unwrap_or((both, last));
-                self.movers[at] = if begun > both || now >= self.half[at] { mover } else { first };
+                if let Some(moved) = self.movers.get_mut(at) {
+                    *moved = if begun > both || now >= self.half[at] { mover } else { first };
+                }
                 begun
             }
         };
@@ -476,9 +505,8 @@ impl Replay<'_, '_> {
 
     /// When a lane that computes at `now` is in a call again, and in which. `None`: it need not be, or is in one.
     fn next_in_call(&self, lane: usize, now: i64) -> Option<(i64, CallId)> {
-        let Cursor { call, entered, inside, .. } = self.cursors[lane];
-        let computes =
-            !inside && entered > now && call > self.graph.lanes[lane].first && self.exits[call as usize - 1] < now;
+        let Cursor { call, left, entered, inside, .. } = self.cursors[lane];
+        let computes = !inside && entered > now && call > self.graph.lanes[lane].first && left < now;
         (self.conditions.progress == Progress::Calls && computes).then_some((entered, call))
     }
 
@@ -523,7 +551,7 @@ impl Replay<'_, '_> {
     }
 
     fn wake(&mut self, lane: u32) {
-        self.ready.push(Reverse((self.cursors[lane as usize].entered, lane)));
+        self.woken.push(Reverse((self.cursors[lane as usize].entered, lane)));
     }
 
     /// Leaves the call of a lane: its exit.
@@ -548,7 +576,9 @@ impl Replay<'_, '_> {
                 if latest + residual >= floor { (latest + residual, cause) } else { (floor, floor_cause) }
             }
         };
-        (self.exits[at], self.causes[at]) = (exit, cause);
+        if let (Some(left), Some(waited)) = (self.exits.get_mut(at), self.causes.get_mut(at)) {
+            (*left, *waited) = (exit, cause);
+        }
         exit
     }
 }

@@ -9,6 +9,7 @@ use machine::costs::{Interval, store};
 use machine::seat::{Seat, Seats};
 use machine::{CoreCapability, CoreId, Fault, Machine, Reading, Result, Source, count};
 use mapping::advice::{Advice, LEAST};
+use mapping::missed::Missed;
 use mapping::problem::Problem;
 use mapping::reason::moves;
 use mapping::recorded::{Recorded, Replays, softirqs};
@@ -120,7 +121,11 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let mappings = mappings.chain(steered.iter().map(|(of, _)| replays.steering(&of.softirqs)));
     let levers: Vec<Lever> = mappings.map(|of| Lever { mapping: Some(of), ..Lever::default() }).collect();
     let answers = program.ask(&levers.iter().collect::<Vec<_>>())?;
-    let time = if found.seats == problem.seats { Interval::exactly(1.0) } else { answers[0].time };
+    let time = match Missed::of(&problem, &found.seats) {
+        _ if found.seats == problem.seats => Interval::exactly(1.0),
+        Some(missed) => missed.with(answers[0].time, program.in_calls()),
+        None => answers[0].time,
+    };
     let core = |spot: u32| problem.spots[spot as usize].core.0;
     let steered = steered.into_iter().zip(&answers[1..]).map(|((of, _), answer)| Steered {
         host: problem.hosts[of.host as usize].clone(),

@@ -1,0 +1,95 @@
+//! What a replay misses of ranks that move, measured on simulated programs, and an interval that contains it.
+//!
+//! Draws cover what is not known of the costs; that the replay knows no pieces of a message they do not. What it misses grows
+//! with what the draws leave open and with the share of the run in calls:
+//! ```text
+//! scale   = ln(high / low) + 0.1 x share in calls             of the draws
+//! missed  = ln(simulated / middle) / scale
+//! ```
+//! The figures are quantiles of `missed` over mappings that promise a gain, of programs that nothing else is judged by:
+//! `cargo run --release -p mapping --example random -- 1000 --calibrate --within`, and `-- 300 --calibrate`.
+
+use machine::costs::Interval;
+
+use crate::problem::{ALIKE, Problem, Spot};
+
+/// Of the share of the run in calls, what adds to a scale.
+const OF_CALLS: f64 = 0.1;
+
+/// The quantiles that [`Missed`] holds: a promise that is not kept costs more than a gain that was not promised.
+pub const QUANTILES: [f64; 2] = [0.05, 0.99];
+
+/// What is missed at least and at most.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Missed {
+    /// Where mappings came out better.
+    pub low: f64,
+    /// Where they came out worse.
+    pub high: f64,
+}
+
+/// Of ranks that move between packages, or to and from cores that receive.
+pub const BETWEEN_PACKAGES: Missed = Missed { low: -0.38, high: 1.01 };
+
+/// Of ranks that move between hosts.
+pub const BETWEEN_HOSTS: Missed = Missed { low: -0.48, high: 6.67 };
+
+impl Missed {
+    /// That of a mapping. `None`: only computing changes, and no simulated program says anything of it.
+    pub fn of(problem: &Problem, seats: &[u32]) -> Option<Missed> {
+        let moved = || problem.seats.iter().zip(seats).map(|(from, to)| (problem.spot(*from), problem.spot(*to)));
+        let receives = |(from, to): (&Spot, &Spot)| from.far != to.far || (from.softirq - to.softirq).abs() > ALIKE;
+        match () {
+            () if moved().any(|(from, to)| from.host != to.host) => Some(BETWEEN_HOSTS),
+            () if moved().any(receives) => Some(BETWEEN_PACKAGES),
+            () => None,
+        }
+    }
+
+    /// The interval of the draws with what is missed.
+    pub fn with(self, drawn: Interval, in_calls: f64) -> Interval {
+        let scale = scale(&drawn, in_calls);
+        let at = |missed: f64| drawn.middle * (missed * scale).exp();
+        Interval { low: drawn.low.min(at(self.low)), high: drawn.high.max(at(self.high)), ..drawn }
+    }
+}
+
+/// What of a time is expected to be missed, in logarithms.
+pub fn scale(drawn: &Interval, in_calls: f64) -> f64 {
+    (drawn.high / drawn.low.max(f64::MIN_POSITIVE)).ln() + OF_CALLS * in_calls
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::CoreId;
+
+    use super::*;
+
+    #[test]
+    fn what_is_missed_depends_on_what_changes_for_messages() {
+        let spot = |host, softirq, far| Spot { host, core: CoreId(0), softirq, free: 1.0, far };
+        let spots = vec![
+            spot(0, 0.3, false),
+            spot(0, 0.0, false),
+            spot(0, 0.0, false),
+            spot(0, 0.0, true),
+            spot(1, 0.0, false),
+        ];
+        let problem = Problem { spots, seats: vec![0, 1], ..Problem::default() };
+        let of = |seats: [u32; 2]| Missed::of(&problem, &seats);
+        assert_eq!(of([0, 2]), None);
+        assert_eq!([of([1, 0]), of([0, 3])], [Some(BETWEEN_PACKAGES); 2]);
+        assert_eq!(of([1, 4]), Some(BETWEEN_HOSTS));
+    }
+
+    #[test]
+    fn an_interval_grows_with_what_draws_leave_open_and_never_shrinks() {
+        let drawn = Interval { low: 0.8, middle: 0.9, high: 0.95 };
+        let with = |missed: Missed, in_calls| missed.with(drawn, in_calls);
+        let none = Missed { low: 0.0, high: 0.0 };
+        assert_eq!(with(none, 1.0), drawn);
+        let [few, many] = [0.1, 0.9].map(|in_calls| with(Missed { low: -1.0, high: 1.0 }, in_calls));
+        assert!(many.low < few.low && few.low < drawn.low && drawn.high < few.high && few.high < many.high);
+        assert!((few.high - 0.9 * 0.95 / 0.8 * 0.01f64.exp()).abs() < 1e-9, "{few:?}");
+    }
+}
