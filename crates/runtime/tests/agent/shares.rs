@@ -58,7 +58,8 @@ fn a_client_beyond_its_share_gets_no_turns_and_the_other_is_served() {
     let code = Code::Native(Arc::new(|| Box::new(Busy)));
     let theirs = ["one", "two"].map(|name| {
         let manifest = Arc::new(Busy::manifest());
-        let busy = Deployment { name: name.into(), manifest, code: code.clone(), attributes: Attributes::default() };
+        let (code, attributes) = (code.clone(), Attributes::default());
+        let busy = Deployment { name: name.into(), manifest, code, attributes, memory: Default::default() };
         let slot = greedy.deploy(busy).unwrap();
         greedy.initialize(slot).unwrap();
         greedy.start(slot).unwrap();
