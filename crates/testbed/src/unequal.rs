@@ -10,13 +10,15 @@ use rustix::process::{Pid, Signal, kill_process};
 /// message. It makes as many steps as its first argument says; without one it goes on until there is a file `stop`.
 pub const UNEQUAL: &str = include_str!("unequal.c");
 
-/// A process that takes what it gets of a core.
+/// A process that takes what it gets of a core, until this goes or the process that started it ends.
 pub struct Hog(Child);
+
+const BUSY: &str = "while kill -0 $PPID; do n=0; while [ $n -lt 100000 ]; do n=$((n+1)); done; done";
 
 impl Hog {
     pub fn on(core: CoreId) -> Hog {
         let mut command = Command::new("sh");
-        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+        command.args(["-c", BUSY]).stdin(Stdio::null()).stderr(Stdio::null());
         affinity::pin_child(&mut command, core).unwrap();
         Hog(command.spawn().unwrap())
     }
