@@ -259,7 +259,7 @@ fn two_instances_at_one_agent_are_two_offcodes_and_each_moves_alone() {
     let wanted = ["left", "right"].map(|name| Wanted::new("test.pass").named(name).at(there.clone()));
     let [left, right] = runtime.create_offcodes(&wanted).unwrap()[..] else { panic!() };
     let mut flows = [Flow::to(&mut runtime, left), Flow::to(&mut runtime, right)];
-    let mut turn = |runtime: &mut Runtime, flows: &mut [Flow; 2]| {
+    let turn = |runtime: &mut Runtime, flows: &mut [Flow; 2]| {
         runtime.turn().unwrap();
         flows.iter_mut().for_each(Flow::turn);
     };
