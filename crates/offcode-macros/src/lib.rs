@@ -67,7 +67,7 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 ///     version = "1.0.0",
 ///     implements(Filter),
 ///     requires(
-///         pull(reporter: Report, rate = 5_000),
+///         pull(reporter: Report, rate = 5_000, version = ">=1.2, <2"),
 ///         gang(upstream: Filter, offcode = "7b0dfc4e-2e0b-4a8f-9d0e-0a8c6e1f2a14",
 ///              channel(unreliable, messages, count = 256, size = 2048)),
 ///     ),
@@ -84,7 +84,10 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// impl Lifecycle for LengthFilter {}
 ///
-/// assert_eq!(LengthFilter::manifest().package.description, "Drops what is too long.");
+/// let manifest = LengthFilter::manifest();
+/// assert_eq!(manifest.package.description, "Drops what is too long.");
+/// assert_eq!(manifest.software.peers[0].version, ">=1.2, <2".parse().ok());
+/// assert_eq!(manifest.software.peers[1].version, None);
 /// ```
 ///
 /// | argument | meaning |

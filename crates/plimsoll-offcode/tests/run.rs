@@ -684,6 +684,36 @@ fn two_instances_run_at_two_sites_in_two_versions_and_are_addressed_by_name() {
 }
 
 #[test]
+fn a_version_that_a_peer_does_not_accept_takes_no_running_ones_place() {
+    let Some(lab) = lab() else { return };
+    let Some(place) = Place::new(&hook_and_core(&lab)) else { return };
+    let depot = place.path().join("depot");
+    let requires = FRAMES.replace("constraint=\"gang\"", "version=\"&gt;=1, &lt;1.2\" constraint=\"gang\"");
+    fs::write(depot.join("example.frames/odf.xml"), requires).unwrap();
+    let odf = CHECKSUM.replace("version=\"1.0.0\">", "version=\"1.0.0\" state=\"saved\">");
+    fs::write(depot.join("example.checksum/odf.xml"), &odf).unwrap();
+    let newer = |version: &str| {
+        let folder = place.path().join(version);
+        let package = folder.join("example.checksum");
+        fs::create_dir_all(&package).unwrap();
+        fs::copy(depot.join("example.checksum/checksum.wasm"), package.join("checksum.wasm")).unwrap();
+        fs::write(package.join("odf.xml"), odf.replace("version=\"1.0.0\"", &format!("version=\"{version}\"")))
+            .unwrap();
+        folder.to_str().unwrap().to_owned()
+    };
+    let up = Up::start(&lab, &place.file());
+    let upgrade = |depot: &str| {
+        let process = up.process();
+        let ran = output(&lab, &["upgrade", "example.checksum", "--depot", depot, "--process", &process]);
+        (ran.status.success(), text(&ran.stdout) + &text(&ran.stderr))
+    };
+    let (well, said) = upgrade(&newer("1.2.0"));
+    assert!(!well && said.contains("example.frames requires >=1, <1.2 of it"), "{said}");
+    let (well, said) = upgrade(&newer("1.1.0"));
+    assert!(well && said.contains("example.checksum 1.1.0: at core:"), "{said}");
+}
+
+#[test]
 fn what_cannot_run_says_why() {
     let Some(lab) = lab() else { return };
     let Some(place) = Place::new(&application("\"app\"")) else { return };

@@ -134,11 +134,12 @@ impl Catalogue {
         ))
     }
 
-    /// Takes the packages of a depot in place of those of the same offcodes and versions.
+    /// Takes the packages of a depot in place of those of the same offcodes that are of the same version, or of which it
+    /// cannot be told whether they are newer.
     pub(crate) fn replace(&mut self, depot: &Depot) {
         for manifest in depot.packages().iter().map(|stored| &stored.manifest) {
             let package = &manifest.package;
-            self.manifests.retain(|old| !is_same(&old.package, package));
+            self.manifests.retain(|old| old.package.guid != package.guid || old.package.is_another_version_of(package));
             self.manifests.push(manifest.clone());
             let facts = self.facts.get_mut().unwrap_or_else(PoisonError::into_inner);
             facts.retain(|(guid, version, _), _| (guid, version) != (&package.guid, &package.version));
