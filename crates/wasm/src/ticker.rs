@@ -99,7 +99,7 @@ impl Ticker {
     #[cold]
     fn wake(&self) {
         if self.shared.asleep.swap(false, Ordering::AcqRel) {
-            self.woken.iter().for_each(|woken| drop(woken.send(())));
+            self.woken.iter().for_each(|woken| woken.send(()).unwrap_or_default());
         }
     }
 }
@@ -127,7 +127,7 @@ fn tick(shared: &Shared, wakes: &Receiver<()>, advance: impl Fn()) {
             }
         } else if !shared.asleep.swap(false, Ordering::AcqRel) {
             // Somebody was faster, and has sent.
-            drop(wakes.recv());
+            let _ = wakes.recv();
         }
     }
 }
