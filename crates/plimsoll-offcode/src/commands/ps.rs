@@ -36,7 +36,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["json", "map"])]
     metrics: Option<Option<PathBuf>>,
     /// Print the calls that an offcode gets, as they come, until Ctrl-C
-    #[arg(long, value_name = "OFFCODE", conflicts_with_all = ["json", "map", "metrics"])]
+    #[arg(long, value_name = "INSTANCE", conflicts_with_all = ["json", "map", "metrics"])]
     trace: Option<String>,
     /// Seconds after which --trace ends
     #[arg(long = "for", value_name = "SECONDS", requires = "trace", value_parser = seconds)]

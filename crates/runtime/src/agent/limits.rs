@@ -102,7 +102,7 @@ impl Limits {
         ("clients-per-address", "authenticated clients from one address at once"),
         ("pending", "connections at once that have not authenticated"),
         ("handshake", "milliseconds within which a connection must authenticate"),
-        ("idle", "milliseconds of silence after which a client is given up"),
+        ("idle", "milliseconds of silence after which a client, which says something every 2 s, is given up"),
         ("frame", "bytes of one request"),
         ("code", "bytes of one body"),
         ("cache", "bytes of all bodies that are kept for later deployments"),

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::engine_channel::Inner;
 
-/// Between two looks while something is on its way: at first, and where that stays so.
+/// Between two looks while something is on its way: at first, and where that stays so for many looks.
 const BUSY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
+const LOOKS: u32 = 200;
 /// Between two looks at a channel whose owner may be busy with something else: its peer must see a sign of life. Where the
 /// owner sleeps until something comes, its engine says when.
 const CALM: Duration = Duration::from_millis(100);
@@ -58,7 +59,7 @@ pub(super) fn ring() {
 
 fn run() {
     let pump = pump();
-    let mut rest = BUSY.0;
+    let mut looks = 0;
     loop {
         let mut busy = false;
         let mut calm: Option<Duration> = None;
@@ -88,14 +89,14 @@ fn run() {
         drop(lingering);
         match (busy, calm) {
             (true, _) => {
-                thread::sleep(rest);
-                rest = (2 * rest).min(BUSY.1);
+                thread::sleep(if looks < LOOKS { BUSY.0 } else { BUSY.1 });
+                looks += 1;
                 continue;
             }
             // What is due now was looked at a moment ago.
             (false, Some(calm)) => thread::park_timeout(calm.max(BUSY.0)),
             (false, None) => thread::park(),
         }
-        rest = BUSY.0;
+        looks = 0;
     }
 }

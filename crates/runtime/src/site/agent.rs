@@ -39,9 +39,9 @@ const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long an agent may take over one request.
 const ANSWER: Duration = Duration::from_secs(30);
-/// Silence after which the agent counts as gone. It answers a ping every second.
+/// Silence after which the agent counts as gone. It answers every ping.
 const SILENCE: Duration = Duration::from_secs(5);
-const PING: Duration = Duration::from_secs(1);
+const PING: Duration = Duration::from_secs(2);
 /// Bytes of a body or a state in one request.
 const PART: usize = 64 << 10;
 /// Requests and messages that may wait to be sent.
