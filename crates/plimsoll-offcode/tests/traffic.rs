@@ -338,6 +338,11 @@ fn whichever_end_dies_leaves_no_frames_and_no_program_behind() {
     until("the receiver stays without its sender", || programs(&lab, Host::B) == 0);
     let mut sender = far.traffic(&lab, &long).spawn().unwrap();
     let Some(()) = begun(&mut sender) else { return };
+    let path = format!("/sys/class/net/{}/statistics/rx_packets", lab.interface(Host::B));
+    let arrived =
+        || -> u64 { lab.inside(Host::B, || fs::read_to_string(&path)).unwrap().unwrap().trim().parse().unwrap() };
+    let before = arrived();
+    until("no frames arrive", || arrived() > before + 200);
     far.agent.kill().unwrap();
     far.agent.wait().unwrap();
     until("the sender goes on without its receiver", || sender.try_wait().unwrap().is_some());

@@ -160,7 +160,8 @@ fn each_mistake_is_explained_with_its_place() {
         ("a count of nothing", "count = 1000000", "count = 0"),
         ("an objective that is none", "count = 1000000", "objective = \"speed\""),
         ("an objective about another host", "count = 1000000", "objective = \"spare=agent:dpu-1\""),
-        ("an agent's site that is no core", "agent:dpu-1", "agent:dpu-1/xdp:eth0"),
+        ("an agent's site that is no core and no driver hook", "agent:dpu-1", "agent:dpu-1/gpu:0"),
+        ("an agent's driver hook without a mode", "agent:dpu-1", "agent:dpu-1/xdp:eth0"),
         ("a load below nothing", "load = 0.8", "load = -0.8"),
         ("the capacity of another site", "capacities.\"core:1\"", "capacities.\"core:2\""),
     ];

@@ -447,7 +447,9 @@ mod tests {
         // Turns from a message of the one that asks for little until it is read.
         let mut waited = Vec::new();
         for n in 0..200 {
-            (0..200).for_each(|_| _ = residents.turn());
+            for _ in 0..200 {
+                residents.turn();
+            }
             assert_eq!(near.write(b"message").unwrap(), Written::Taken);
             let before = residents.turns();
             while residents.evidence(slot).unwrap().uses == n {
