@@ -362,6 +362,8 @@ proptest! {
         }
         let replayed = replay(&graph, &conditions, Residuals::None).unwrap();
         prop_assert_eq!(replayed.work, Work::of(&graph, &conditions.prices));
+        let alone = timed(&graph, &conditions, Residuals::None).unwrap();
+        prop_assert_eq!((alone.total, &alone.over, alone.exits.len()), (replayed.total, &replayed.over, 0));
         let trip = |message: &Message| conditions.prices.kinds[message.kind as usize].trip;
         let began: Vec<i64> =
             replayed.over.iter().zip(&graph.messages).map(|(over, message)| over - trip(message)).collect();
