@@ -383,7 +383,7 @@ impl Runtime {
         self.enlist_bridges(bridged);
         self.note(from, ours);
         self.note(to, theirs);
-        let names = [from, to].map(|id| self.live(id).map(|live| live.manifest.package.name.clone()));
+        let names = [from, to].map(|id| self.live(id).map(|live| live.name.clone()));
         if let [Ok(creators), Ok(attacheds)] = names {
             self.joined(from, our_name, &attacheds);
             self.joined(to, their_name, &creators);
@@ -408,7 +408,7 @@ impl Runtime {
         }
         self.sites[seated.site].adopt(seated.slot, name, Box::new(pathway))?;
         self.note(from, end);
-        let names = |id: &OffcodeId| Ok(self.live(*id)?.manifest.package.name.clone());
+        let names = |id: &OffcodeId| Ok(self.live(*id)?.name.clone());
         let (writer, readers) = (names(&from)?, to.iter().map(names).collect::<Result<Vec<_>>>()?);
         self.joined(from, name, &readers.join(", "));
         to.iter().for_each(|reader| self.joined(*reader, name, &writer));

@@ -88,7 +88,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// Of the first runtime that has the offcode.
 fn map(processes: &[u32], wanted: &str) -> Result<ExitCode> {
     let Some((offcode, name)) = wanted.rsplit_once('/') else {
-        return Err(Fault::new(format!("map {wanted}"), "it names no offcode", "write OFFCODE/NAME"));
+        return Err(Fault::new(format!("map {wanted}"), "it names no offcode", "write INSTANCE/NAME"));
     };
     let (_, (entries, more)) = of_first(processes, offcode, |process| control::map_of(process, offcode, name))?;
     let mut text: String = entries.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
@@ -154,7 +154,7 @@ fn channels(report: &Report) -> String {
         let rows = match &line.channels {
             Ok(rows) => rows.as_slice(),
             Err(why) => {
-                unknown += &format!("  {}: its channels are not known: {why}\n", line.offcode);
+                unknown += &format!("  {}: its channels are not known: {why}\n", line.instance);
                 continue;
             }
         };
@@ -162,7 +162,7 @@ fn channels(report: &Report) -> String {
             let channel = if row.channel.is_empty() { "out of band" } else { row.channel.as_str() };
             let peer = row.peer.clone().unwrap_or_else(|| "-".into());
             let counts = [row.written, row.read, row.full, row.refused].map(count);
-            let names = [line.offcode.clone(), channel.to_owned(), peer];
+            let names = [line.instance.clone(), channel.to_owned(), peer];
             table.add_row(names.into_iter().chain(counts).chain([lost(row)]));
         }
     }

@@ -21,7 +21,7 @@ pub fn text(reports: &[Report]) -> String {
         .flat_map(|((report, process), sites)| {
             report.offcodes.iter().zip(sites).map(move |(line, site)| {
                 let application = ("application", report.application.as_str());
-                (vec![application, ("process", process), ("offcode", &line.offcode), ("site", site)], line)
+                (vec![application, ("process", process), ("offcode", &line.instance), ("site", site)], line)
             })
         })
         .collect();
@@ -32,9 +32,9 @@ pub fn text(reports: &[Report]) -> String {
 
 fn of_offcodes(all: &mut Metrics, offcodes: &[(Labels, &Running)]) {
     let mut versions =
-        all.family(Kind::Gauge, "plimsoll_offcode_info", "An offcode that runs, its site and its version.");
+        all.family(Kind::Gauge, "plimsoll_offcode_info", "An offcode that runs, its package and its version.");
     for (labels, line) in offcodes {
-        versions.sample(&with(labels, &[("version", &line.version)]), 1.0);
+        versions.sample(&with(labels, &[("package", &line.offcode), ("version", &line.version)]), 1.0);
     }
     type Figure = fn(&Evidence) -> Option<f64>;
     let figures: [(&str, &str, Figure); 3] = [
