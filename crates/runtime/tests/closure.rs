@@ -195,12 +195,14 @@ const VERSIONS: [&str; 3] = ["1.0.0", "1.1.0", "2.0.0"];
 const ASKED: [&str; 5] = ["^1", "^2", ">=1.1", "=1.0.0", "*"];
 const INSTANCES: [&str; 3] = ["left", "right", "third"];
 
+/// Offcode, name, versions, and for peers by their offcodes the instance that is named.
+type Entry = (usize, Option<usize>, Option<usize>, BTreeMap<usize, usize>);
+
 #[derive(Debug, Clone)]
 struct World {
     /// Offcode, version, and peers: which offcode, in which versions.
     packages: BTreeMap<(usize, usize), BTreeMap<usize, Option<usize>>>,
-    /// Offcode, name, versions, and for peers by their offcodes the instance that is named.
-    asked: Vec<(usize, Option<usize>, Option<usize>, BTreeMap<usize, usize>)>,
+    asked: Vec<Entry>,
 }
 
 fn world() -> impl Strategy<Value = World> {
@@ -226,25 +228,30 @@ impl World {
     }
 
     fn wanted(&self) -> Vec<Asked> {
-        let one =
-            |(offcode, name, versions, met): &(usize, Option<usize>, Option<usize>, BTreeMap<usize, usize>)| Asked {
-                offcode: Guid::named(OFFCODES[*offcode]),
-                instance: name.map(|name| INSTANCES[name].to_owned()),
-                versions: versions.map(|versions| ASKED[versions].parse().unwrap()),
-                peers: met.iter().map(|(of, name)| (OFFCODES[*of].to_owned(), INSTANCES[*name].to_owned())).collect(),
-                priority: None,
-            };
+        let one = |(offcode, name, versions, met): &Entry| Asked {
+            offcode: Guid::named(OFFCODES[*offcode]),
+            instance: name.map(|name| INSTANCES[name].to_owned()),
+            versions: versions.map(|versions| ASKED[versions].parse().unwrap()),
+            peers: met.iter().map(|(of, name)| (OFFCODES[*of].to_owned(), INSTANCES[*name].to_owned())).collect(),
+            priority: None,
+        };
         self.asked.iter().map(one).collect()
     }
 }
 
+/// Name and package of each, in the order in which they come up.
+type Members = Vec<(String, Arc<Manifest>)>;
+
+/// Only the application can say what is meant.
+struct Undecided;
+
 /// One way to choose versions, by instance, tried as it is: its members in the order in which they come up, each with what
-/// it is; `None`: some requirement is not met. `Err`: only the application can say what is meant.
+/// it is; `None`: some requirement is not met.
 fn attempt(
     known: &[Arc<Manifest>],
     asked: &[Asked],
     chosen: &BTreeMap<String, usize>,
-) -> Result<Option<Vec<(String, Arc<Manifest>)>>, ()> {
+) -> Result<Option<Members>, Undecided> {
     let versions = |offcode: Guid| -> Vec<&Arc<Manifest>> {
         let mut all: Vec<_> = known.iter().filter(|known| known.package.guid == offcode).collect();
         all.reverse();
@@ -272,9 +279,9 @@ fn attempt(
         for required in &manifest.software.peers {
             let by_name = root.and_then(|root| asked[root].peers.iter().find(|(peer, _)| *peer == required.name));
             let (name, offcode) = if let Some((_, name)) = by_name {
-                let Some(meant) = asked.iter().find(|one| name_of(one) == *name) else { return Err(()) };
+                let Some(meant) = asked.iter().find(|one| name_of(one) == *name) else { return Err(Undecided) };
                 if meant.offcode != Guid::named(&required.name) {
-                    return Err(());
+                    return Err(Undecided);
                 }
                 (name.clone(), meant.offcode)
             } else {
@@ -293,7 +300,7 @@ fn attempt(
                 match those.as_slice() {
                     those if those.is_empty() || those.contains(&unnamed) => (unnamed, offcode),
                     [one] => (one.clone(), offcode),
-                    _ => return Err(()),
+                    _ => return Err(Undecided),
                 }
             };
             let there = members.iter().find(|(other, ..)| *other == name).map(|(_, manifest, _)| manifest.clone());
