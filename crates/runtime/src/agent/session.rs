@@ -101,7 +101,7 @@ impl Session {
         self.compiler.forget(self.number);
         let (removed, count) = channel();
         // Without a host thread there is nothing left to remove.
-        let _ = self.orders.send(Order::Clear { session: self.number, removed });
+        self.orders.send(Order::Clear { session: self.number, removed });
         let left = count.recv().unwrap_or_default();
         let mut removed = match left.offcodes {
             0 => "no offcode was left".to_owned(),
@@ -128,7 +128,7 @@ impl Session {
                 let job = Job { session, from, id, slot, task, outbox, budgets, waiting };
                 if compiled {
                     self.compiler.put(job);
-                } else if self.orders.send(Order::Do(job)).is_err() {
+                } else if !self.orders.send(Order::Do(job)) {
                     let fault = Fault::new("agent", "the thread of its site has ended", "start the agent again");
                     self.outbox.push(&Frame::Answer { id, outcome: Err((&fault).into()) });
                 }
