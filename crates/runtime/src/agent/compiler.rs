@@ -113,7 +113,9 @@ fn run(shared: &Shared, prepare: Preparation, common: &Common, orders: &Orders) 
         }
         match compiled {
             // Without a site's thread there is nobody to answer to either.
-            Ok(()) => drop(orders.send(Order::Do(job))),
+            Ok(()) => {
+                orders.send(Order::Do(job));
+            }
             Err(fault) => job.answer(Err(fault), common),
         }
     }

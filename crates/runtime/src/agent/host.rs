@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SendError, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
 use linux::doorbell::Doorbell;
@@ -117,12 +117,11 @@ impl Orders {
         Ok((Orders { sender, bell: Arc::new(Ringer(Doorbell::new()?)) }, orders))
     }
 
-    /// # Errors
-    /// The thread has ended.
-    pub fn send(&self, order: Order) -> std::result::Result<(), SendError<Order>> {
-        self.sender.send(order)?;
+    /// `false`: the thread has ended.
+    pub fn send(&self, order: Order) -> bool {
+        let sent = self.sender.send(order).is_ok();
         self.bell.0.ring();
-        Ok(())
+        sent
     }
 
     pub fn bell(&self) -> Arc<Doorbell> {

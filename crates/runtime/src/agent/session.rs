@@ -109,7 +109,7 @@ impl Session {
         self.compiler.forget(self.number);
         let (removed, count) = channel();
         // Without a host thread there is nothing left to remove.
-        let _ = self.orders.send(Order::Clear { session: self.number, removed });
+        self.orders.send(Order::Clear { session: self.number, removed });
         let mut removed = match count.recv().unwrap_or_default() {
             0 => "no offcode was left".to_owned(),
             1 => "its offcode was stopped and removed".to_owned(),
@@ -137,7 +137,7 @@ impl Session {
                 let job = Job { session, from, id, slot, task, outbox, budgets, client, waiting };
                 if compiled {
                     self.compiler.put(job);
-                } else if self.orders.send(Order::Do(job)).is_err() {
+                } else if !self.orders.send(Order::Do(job)) {
                     let fault = Fault::new("agent", "the thread of its site has ended", "start the agent again");
                     self.outbox.push(&Frame::Answer { id, outcome: Err((&fault).into()) });
                 }
