@@ -331,8 +331,11 @@ impl Chosen {
         });
         let Some((site, mode)) = mode else {
             let cause = format!("'{text}' does not say in which mode the driver hook runs");
-            let site = text.split_once("xdp:").map_or("", |(host, _)| host);
-            let next = format!("write {site}xdp:IFACE:native, {site}xdp:IFACE:generic or {site}xdp:IFACE:hardware");
+            let next = match text.split_once("/xdp:") {
+                // Agents offer these two.
+                Some((host, _)) => format!("write {host}/xdp:IFACE:native or {host}/xdp:IFACE:generic"),
+                None => "write xdp:IFACE:native, xdp:IFACE:generic or xdp:IFACE:hardware".to_owned(),
+            };
             return Err(Fault::new(format!("site '{text}'"), cause, next));
         };
         Ok(Chosen { site, mode: Some(mode) })
