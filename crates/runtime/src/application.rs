@@ -11,14 +11,14 @@ use linux::doorbell::Sleep;
 use linux::xdp::SharedWords;
 use machine::{Costs, Fault, Result, Site, SiteKind};
 use offcode::channel::Content;
-use offcode::manifest::Requirement;
-use offcode::{Activity, Attributes, Call, Channel, Guid, Manifest, OBSOLETE_TIME, Specification};
+use offcode::{Activity, Attributes, Call, Channel, Guid, Manifest, Specification};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Catalogue;
 use crate::channels::Pathway;
 use crate::gang::{self, Bridged, Seated};
 use crate::instance;
+use crate::live::Live;
 use crate::migration::Mover;
 use crate::objective::Objective;
 use crate::possible::{self, Carriage, End, Facts, Origin, Side, Why};
@@ -38,40 +38,6 @@ const LOOK_FOR_OBSOLETE: Duration = Duration::from_millis(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OffcodeId(pub(crate) usize);
-
-pub(crate) struct Live {
-    /// Of the instance.
-    pub name: String,
-    /// For each peer of its manifest the one that meets it.
-    pub peers: Vec<Option<OffcodeId>>,
-    pub manifest: Arc<Manifest>,
-    pub seated: Seated,
-    pub attributes: Attributes,
-    facts: Facts,
-    /// Of its channels.
-    pub ends: Vec<End>,
-    /// What stands for its ends here since it moved to where memory is not shared, by their numbers.
-    pub bridges: Vec<BridgeId>,
-    /// Its uses where it was before.
-    pub before: u64,
-    /// Who has the other end of a channel, by the channel's name.
-    pub others: HashMap<String, String>,
-    /// Messages of its channels that were lost as it moved.
-    pub lost_in_moves: HashMap<String, u64>,
-    /// Its use when last looked at, and since when it is unchanged.
-    pub used: (u64, Instant),
-}
-
-impl Live {
-    /// What it requires, and who met that when it was created.
-    pub fn requirements(&self) -> impl Iterator<Item = (&Requirement, OffcodeId)> {
-        self.manifest.software.peers.iter().zip(&self.peers).filter_map(|(required, peer)| Some((required, (*peer)?)))
-    }
-
-    pub fn obsolete_after(&self) -> Option<Duration> {
-        self.attributes.get(OBSOLETE_TIME).and_then(|ms| ms.parse().ok()).map(Duration::from_millis)
-    }
-}
 
 /// Opens a site that an offcode is to move to; what comes beside it is held as long as the runtime is.
 pub type Opener = Box<dyn FnMut(&Site) -> Result<(Box<dyn SiteDriver>, Option<Excluded>)> + Send>;

@@ -17,6 +17,7 @@ mod gang;
 pub mod grounds;
 pub mod instance;
 pub mod layout;
+mod live;
 pub mod measured;
 pub mod migration;
 pub mod objective;

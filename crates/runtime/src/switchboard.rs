@@ -2,6 +2,10 @@
 //! (HYDRA section 1.3). For control and for what is not performance critical; a thread looks after it, so that offcodes
 //! reach each other while the application is busy.
 
+mod relay;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,13 +23,13 @@ use offcode::{Cast, Channel, Delivery, Specification, Written};
 
 use crate::site::residents::End;
 use crate::trace::{Begun, Trace};
+use relay::Relay;
+pub(crate) use relay::{BridgeId, Passed};
 
 /// Calls that may wait for one offcode that does not read.
 const WAITING: usize = CALLS_WAITING.each.count();
 /// Calls of one offcode that have no answer yet.
 const OPEN: usize = CALLS_OPEN.each.count();
-/// Messages handed on one way before the other way gets its turn.
-const RELAYED: usize = 64;
 /// Rests of the thread while nothing moves, from the shortest to the longest; nobody who writes rings for it meanwhile.
 /// After these it sleeps until somebody does.
 const REST: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
@@ -63,82 +67,6 @@ struct Party {
     waiting: VecDeque<Vec<u8>>,
     /// While its calls are watched.
     trace: Option<Trace>,
-}
-
-/// Two ends between which messages are handed on.
-struct Relay {
-    ends: [Box<dyn Channel>; 2],
-    /// Read from the end of this number, and not yet taken by the other.
-    held: [VecDeque<Vec<u8>>; 2],
-    /// Nothing is read from the end of this number.
-    fenced: [bool; 2],
-    /// The end that a moved offcode had where memory is shared; the other is its site's.
-    bridge: Option<(BridgeId, End)>,
-    /// One whose channel it is part of, and the name that it has there.
-    of: Option<(PartyId, String)>,
-}
-
-impl Relay {
-    fn turn(&mut self) -> bool {
-        let mut moved = false;
-        for from in [0, 1] {
-            for _ in 0..RELAYED {
-                if self.held[from].is_empty() {
-                    let (end, held) = (&mut self.ends[from], &mut self.held[from]);
-                    let mut read =
-                        |end: &mut dyn Channel| end.read_with(&mut |message| held.push_back(message.to_vec()));
-                    if self.fenced[from] || !matches!(read(end), Ok(true)) {
-                        break;
-                    }
-                }
-                if let Some(message) = self.held[from].front() {
-                    if let Ok(Written::Full) = self.ends[1 - from].write(message) {
-                        break;
-                    }
-                    self.held[from].pop_front();
-                    moved = true;
-                }
-            }
-        }
-        moved
-    }
-
-    /// Takes what has come from the site, whether or not its peer has room: it is about to move, so that little follows.
-    fn drain(&mut self) {
-        let most = 4 * self.ends[1].specification().buffers.count as usize;
-        let Relay { ends, held, fenced, .. } = self;
-        while !fenced[1] && held[1].len() < most {
-            if !matches!(ends[1].read_with(&mut |message| held[1].push_back(message.to_vec())), Ok(true)) {
-                break;
-            }
-        }
-    }
-
-    fn holds(&self) -> bool {
-        self.held.iter().any(|held| !held.is_empty())
-    }
-
-    /// A bridge stays, as an end stays with its offcode when its peer has gone: with its channels the offcode moves on.
-    fn is_over(&mut self) -> bool {
-        let drained = |end: &mut Box<dyn Channel>| end.is_abandoned() && !matches!(end.poll(), Ok(true));
-        self.bridge.is_none() && self.ends.iter_mut().any(drained) && !self.holds()
-    }
-}
-
-/// A relay that stands for the end of an offcode that has moved to where memory is not shared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BridgeId(u64);
-
-/// What has passed a bridge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Passed {
-    /// Messages written to the site, and read from it.
-    pub written: u64,
-    pub read: u64,
-    /// Read from the peer and not written to the site yet.
-    pub held: usize,
-    /// More has come from the site than was read.
-    pub more: bool,
 }
 
 /// An answer to the application: the kind, and what follows the header.
@@ -636,86 +564,5 @@ impl Board {
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn calls_that_nobody_answers_are_bounded() {
-        let ends = || ports::channel::unicast(&OUT_OF_BAND).unwrap();
-        let ((caller, mut calls), (silent, mut called)) = (ends(), ends());
-        let party = |end: ports::channel::Memory, peers: &[(u8, PartyId)]| {
-            let peers = peers.iter().copied().collect();
-            Some(Party { name: "test".into(), end: Box::new(end), peers, waiting: VecDeque::new(), trace: None })
-        };
-        let parties = vec![party(caller, &[(0, PartyId(1))]), party(silent, &[])];
-        let mut board = Board { parties, ..Board::default() };
-        let mut answers = Vec::new();
-        for id in 0..=OPEN as u32 {
-            let mut message = [0; Header::LENGTH];
-            Header { interface: 1, method: 0, kind: Kind::Call, route: 1, id }.write(&mut message);
-            assert_eq!(calls.write(&message).unwrap(), Written::Taken);
-            board.turn();
-            assert!(called.read_with(&mut |_| ()).unwrap() || id == OPEN as u32, "call {id} arrives");
-            let mut take =
-                |message: &[u8]| answers.push(String::from_utf8_lossy(&message[Header::LENGTH..]).into_owned());
-            while calls.read_with(&mut take).unwrap() {}
-        }
-        assert_eq!(answers, ["too many calls wait for their answers"]);
-        assert_eq!(board.open.len(), OPEN);
-    }
-
-    #[test]
-    fn the_calls_of_one_that_is_watched_are_noted_and_of_others_not() {
-        let ends = || ports::channel::unicast(&OUT_OF_BAND).unwrap();
-        let ((caller, mut calls), (answerer, mut called)) = (ends(), ends());
-        let switchboard = Switchboard::start(Arc::new(|_| {})).unwrap();
-        let (from, to) = (switchboard.add("one", Box::new(caller)), switchboard.add("other", Box::new(answerer)));
-        switchboard.link(from, 0, to);
-        let trace = Trace::default();
-        let mut call = |kind: Kind, answer: Option<(Kind, &[u8])>| {
-            let mut message = [7; Header::LENGTH + 3];
-            let header = Header { interface: 1, method: 2, kind, route: 1, id: 9 };
-            header.write(message.first_chunk_mut().unwrap());
-            assert_eq!(calls.write(&message).unwrap(), Written::Taken);
-            // The switchboard's own thread carries it, which may sleep.
-            let mut came = None;
-            while came.is_none() {
-                called.read_with(&mut |message| came = Header::read(message).map(|(header, _)| header)).unwrap();
-            }
-            let Some((kind, rest)) = answer else { return };
-            let mut message = vec![0; Header::LENGTH];
-            Header { kind, ..came.unwrap() }.write(message.first_chunk_mut().unwrap());
-            message.extend_from_slice(rest);
-            assert_eq!(called.write(&message).unwrap(), Written::Taken);
-            while !calls.read_with(&mut |_| ()).unwrap() {}
-        };
-        call(Kind::Call, Some((Kind::Reply, b"unseen")));
-        switchboard.trace(to, Some(trace.clone()));
-        call(Kind::Call, Some((Kind::Reply, b"result")));
-        call(Kind::Call, Some((Kind::Refused, b"not today")));
-        call(Kind::OneWay, None);
-        switchboard.trace(to, None);
-        call(Kind::Call, Some((Kind::Reply, b"unseen")));
-        let package = offcode::manifest::Package {
-            guid: offcode::Guid::named("other"),
-            name: "other".into(),
-            version: "1".into(),
-            description: String::new(),
-            interfaces: Vec::new(),
-            bodies: Vec::new(),
-            attributes: Vec::new(),
-            state: Default::default(),
-        };
-        let manifest = offcode::Manifest { package, hardware: Vec::new(), software: Default::default() };
-        let noted = trace.since(Some(0), &manifest);
-        let outcomes: Vec<_> = noted.calls.iter().map(|call| call.outcome.clone()).collect();
-        assert_eq!(outcomes, [Outcome::Result(6), Outcome::Refused("not today".into()), Outcome::OneWay]);
-        assert!(noted.calls.iter().all(|call| call.from == "one" && call.bytes == 3), "{noted:?}");
-        assert_eq!(noted.calls[0].method, "0000000000000001.2");
-        assert_eq!((trace.since(Some(2), &manifest).calls.len(), trace.since(None, &manifest).calls.len()), (1, 0));
     }
 }

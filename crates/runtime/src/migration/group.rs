@@ -5,10 +5,11 @@ use offcode::Manifest;
 use offcode::manifest::{Constraint, Requirement, StateKind};
 use placement::Effort;
 
-use crate::application::{Live, OffcodeId, Runtime};
+use crate::application::{OffcodeId, Runtime};
 use crate::create::Wanted;
 use crate::draft::{Held, draft};
 use crate::layout::Ground;
+use crate::live::Live;
 use crate::possible;
 use crate::site::Code;
 

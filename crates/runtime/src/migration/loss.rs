@@ -6,9 +6,10 @@ use placement::Effort;
 
 use super::group::wanted;
 use super::{Migration, Mover};
-use crate::application::{Live, OffcodeId, Runtime};
+use crate::application::{OffcodeId, Runtime};
 use crate::draft::{Held, draft};
 use crate::layout::Ground;
+use crate::live::Live;
 use crate::site::Deployment;
 
 impl Runtime {
@@ -27,7 +28,7 @@ impl Runtime {
     }
 
     fn at_site(&self, site: usize) -> Vec<OffcodeId> {
-        let at = |(n, live): (usize, &Option<crate::application::Live>)| {
+        let at = |(n, live): (usize, &Option<Live>)| {
             live.as_ref().filter(|live| live.seated.site == site).map(|_| OffcodeId(n))
         };
         self.live.iter().enumerate().filter_map(at).collect()

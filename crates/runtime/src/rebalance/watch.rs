@@ -8,8 +8,9 @@ use ::machine::{Result, Site};
 use offcode::manifest::{Constraint, StateKind};
 
 use super::{Rebalancer, Verdict, Window};
-use crate::application::{Live, OffcodeId, Runtime};
+use crate::application::{OffcodeId, Runtime};
 use crate::layout::handling;
+use crate::live::Live;
 use crate::possible;
 use crate::site::evidence::Timed;
 
