@@ -126,7 +126,7 @@ impl Switchboard {
         Ok(Switchboard { board, stop, bell, thread: Some(thread) })
     }
 
-    /// Something came for an end of another process's.
+    /// Something came for an end of another process's, or an end was abandoned.
     pub(crate) fn ring(&self) {
         self.bell.ring();
     }

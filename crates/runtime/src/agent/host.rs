@@ -220,6 +220,14 @@ impl Host {
         if let Err(fault) = self.sites[owner.site].remove(owner.slot) {
             self.common.journal.say(&fault.to_string());
         }
+        self.end_relays();
+    }
+
+    /// No message tells the relays of an offcode at a driver hook that it has gone.
+    fn end_relays(&self) {
+        if let Some(switchboard) = &self.switchboard {
+            switchboard.ring();
+        }
     }
 
     /// Adds what an offcode took to what its client has taken, before it goes, where its site has not.
@@ -282,7 +290,9 @@ impl Host {
             Task::SetAttribute { name, value } => site.set_attribute(slot, &name, &value).map(|()| Answer::Done)?,
             Task::Remove => {
                 self.owners.remove(&number);
-                site.remove(slot).map(|()| Answer::Done)?
+                let removed = site.remove(slot);
+                self.end_relays();
+                removed.map(|()| Answer::Done)?
             }
             Task::Evidence => {
                 let mut evidence = site.evidence(slot)?;

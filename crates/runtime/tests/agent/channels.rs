@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{Receiver, channel};
 
+use machine::Bytes;
 use offcode::channel::Policy;
 use offcode::channel::Synchronization;
 use offcode::channel::conformance::{self, Bench, Endpoint};
@@ -26,7 +27,11 @@ struct Between {
 impl Between {
     fn new(name: &'static str) -> Between {
         let (sender, far) = channel();
-        let agent = Running::with(Limits { channels: 10_000, ..Limits::default() }, Box::new(Handing(sender)));
+        // A channel that was closed is there until its last words have arrived: the next ones have to find room beside it.
+        let (total, each) = (Bytes(4 << 30), Bytes(4 << 30));
+        let limits =
+            Limits { channels: 10_000, channel_memory: total, channel_memory_per_client: each, ..Limits::default() };
+        let agent = Running::with(limits, Box::new(Handing(sender)));
         let mut site = agent.client();
         let slot = site.deploy(deployment("ends", native())).unwrap();
         Between { site, slot, far, name, _agent: agent }
