@@ -2,7 +2,6 @@
 //! each of them works.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use attach::control::Running;
@@ -11,7 +10,7 @@ use linux::doorbell::Sleep;
 use linux::xdp::SharedWords;
 use machine::{Costs, Fault, Result, Site, SiteKind};
 use offcode::channel::Content;
-use offcode::{Activity, Attributes, Call, Channel, Guid, Manifest, Specification};
+use offcode::{Activity, Call, Channel, Guid, Specification};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Catalogue;
