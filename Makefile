@@ -56,7 +56,7 @@ offcodes:
 # What runs on Arm cores, such as a DPU's: the agent is built and started, and the tests of what offcodes consist of run, under
 # qemu-user. It compiles everything once more.
 ARM = aarch64-unknown-linux-gnu
-ARM_TESTS = --package offcode --package placement --package wasm
+ARM_TESTS = --package offcode --package wasm
 aarch64: export CC_aarch64_unknown_linux_gnu = aarch64-linux-gnu-gcc
 aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
 aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER = qemu-aarch64 -L /usr/aarch64-linux-gnu
