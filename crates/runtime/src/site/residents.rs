@@ -319,9 +319,12 @@ fn guarded<R>(name: &str, work: impl FnOnce() -> R) -> Result<R> {
 
 #[cfg(test)]
 mod tests {
+    use linux::doorbell::Doorbell;
+    use machine::Nanoseconds;
     use offcode::channel::Content;
-    use offcode::manifest::Package;
-    use offcode::{Attributes, Context, Guid, Incoming, Manifest, Offcode, Refusal, Written};
+    use offcode::manifest::{Package, Software};
+    use offcode::service::TIMERS;
+    use offcode::{Attributes, Context, Guid, Incoming, Manifest, Offcode, Refusal, Wake, Written};
 
     use super::*;
     use crate::site::Code;
@@ -335,7 +338,10 @@ mod tests {
         fn initialize(&mut self, _: &mut dyn Context) -> Result<()> {
             Ok(())
         }
-        fn start(&mut self, _: &mut dyn Context) -> Result<()> {
+        /// A timer, where its manifest asks for any.
+        fn start(&mut self, context: &mut dyn Context) -> Result<()> {
+            let soon = Nanoseconds(context.now().0 + 20_000_000);
+            let _ = context.set_timer(0, Wake::at(soon));
             Ok(())
         }
         fn call(&mut self, _: Incoming<'_>, _: &mut Vec<u8>, _: &mut dyn Context) -> Result<(), Refusal> {
@@ -390,6 +396,25 @@ mod tests {
         let evidence = residents.evidence(slot).unwrap();
         let timed = evidence.timed.unwrap();
         assert!(evidence.uses == 640 && timed.uses == 40 && timed.each() > 0.0, "{evidence:?}");
+    }
+
+    /// Nothing else ends the sleep: one that does not know of the timer lasts for ever.
+    #[test]
+    fn a_timer_ends_the_sleep_of_the_thread() {
+        let mut residents = Residents::new(Site::App, Instant::now(), Arc::new(|_| {}));
+        let mut asks = deployment();
+        let software = Software { environment: vec![TIMERS], peers: Vec::new() };
+        asks.manifest = Arc::new(Manifest { software, ..(*asks.manifest).clone() });
+        let slot = residents.deploy(asks).unwrap();
+        residents.initialize(slot).unwrap();
+        residents.start(slot).unwrap();
+        let bell = Doorbell::new().unwrap();
+        while residents.turn() == Activity::Idle {
+            let mut sleep = bell.sleep();
+            if residents.arm(&mut sleep, Duration::MAX) {
+                sleep.begin();
+            }
+        }
     }
 
     /// Takes a while whenever it gets a turn, and says that there is more to do.
