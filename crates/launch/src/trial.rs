@@ -91,12 +91,12 @@ impl Commands for Starter {
     fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
         let folder = tempfile::Builder::new().prefix("plimsoll-try-").tempdir().map_err(scratch)?;
         let mark = format!("{}-{}", std::process::id(), folder.path().display());
+        // Ends what the run leaves behind, and removes its folder, also where this process is killed while it probes.
+        let warden = Warden::over_marked(MARK, &mark, folder.path())?;
         let mut command = command(arm, &self.within, self.profiler.as_deref(), &folder)?;
         let file = |name: &str| File::create(folder.path().join(name)).map_err(scratch);
         command.env(MARK, &mark).stdin(Stdio::null()).stdout(file("output")?).stderr(file("errors")?);
         let (before, clocks) = (self.probe(), self.clocks());
-        // Ends what the run leaves behind, and removes its folder.
-        let warden = Warden::over_marked(MARK, &mark, folder.path())?;
         let (cpu, started) = (time_of_children(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         let began = Instant::now();
         let mut child = command.spawn().map_err(|e| {
