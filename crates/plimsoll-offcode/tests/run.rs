@@ -433,7 +433,7 @@ fn what_offcodes_take_is_held_against_what_was_expected() {
         let of_kind = |id| after.predictions.iter().any(|of| of.id == id && of.kind == kind);
         after.outcomes.iter().filter(|outcome| of_kind(outcome.id)).count()
     };
-    // Of each its time and its work, and what it was given: the channel is a stranger's, of which no plan knew.
+    // Of each its time and its work, and what it was given: the channel is of another process, and no plan knew of it.
     assert_eq!((settled(Kind::Offcode), settled(Kind::Rate)), (4, 2), "{after:?}");
     let page = experiment::ledger::terminal(&after);
     assert!(page.starts_with("time of an offcode for a message: ") && page.contains("of 4 held"), "{page}");

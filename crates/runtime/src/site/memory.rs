@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn words_stay_while_a_body_follows_another_and_go_with_the_last() {
         let names = Names::default();
-        let (mut old, reader, stranger) = (granted(&names, 64), granted(&names, 64), granted(&Names::default(), 64));
+        let (mut old, reader, unrelated) = (granted(&names, 64), granted(&names, 64), granted(&Names::default(), 64));
         old.share("one", "counts", 2).unwrap();
         old.store("counts", 1, &[7]).unwrap();
         let applications = old.shared("one", "counts").unwrap();
@@ -183,7 +183,7 @@ mod tests {
         new.share("one", "counts", 2).unwrap();
         drop(old);
         assert_eq!((loaded(&new, "counts"), loaded(&reader, "one/counts")), (Some(7), Some(7)));
-        assert_eq!((loaded(&reader, "counts"), loaded(&stranger, "one/counts")), (None, None));
+        assert_eq!((loaded(&reader, "counts"), loaded(&unrelated, "one/counts")), (None, None));
         new.store("counts", 1, &[8]).unwrap();
         assert_eq!(applications.words()[1].load(Ordering::Acquire), 8, "the application's is the same memory");
         // Of two bodies with memory of their own what came last counts, and what was there before if it does not stay.
