@@ -7,6 +7,8 @@ use machine::{Fault, Result};
 
 /// The folder of the crates, seen from a folder above this program: as they are installed, and in the source of a build.
 const FOLDERS: [&str; 2] = ["share/plimsoll/sdk/crates", "crates"];
+/// This crate's folder when this program was built, whatever folder cargo built it in.
+const BUILT_FROM: &str = env!("CARGO_MANIFEST_DIR");
 /// In it, what tells it from others.
 const MARK: &str = "native/Cargo.toml";
 
@@ -26,9 +28,12 @@ pub fn find(given: Option<&Path>) -> Result<PathBuf> {
     let own = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
     // PREFIX/lib/plimsoll/plimsoll-offcode, or target/release/plimsoll-offcode.
-    let mut folders = own.ancestors().skip(1).take(4).flat_map(|above| FOLDERS.map(|folder| above.join(folder)));
-    let found = folders.find(|folder| folder.join(MARK).is_file());
-    found.ok_or_else(|| Fault::new("sources of crate offcode", "they are not beside this program", next))
+    let beside = own.ancestors().skip(1).take(4).flat_map(|above| FOLDERS.map(|folder| above.join(folder)));
+    let source = Path::new(BUILT_FROM).parent().map(PathBuf::from);
+    let found = beside.chain(source).find(|folder| folder.join(MARK).is_file());
+    found.ok_or_else(|| {
+        Fault::new("sources of crate offcode", "they are not beside this program, nor where it was built", next)
+    })
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
