@@ -16,6 +16,7 @@ const PROGRAMS: &[&str] = &[
     "lanes",
     "idle",
     "dispatcher",
+    "dispatcher_tc",
     "verdict",
 ];
 /// Those that need atomic operations with a result, of Linux 5.12.

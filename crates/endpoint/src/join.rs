@@ -27,7 +27,7 @@ impl<B: Buffer> Endpoint<Paths, B> {
                 let (client, placed) = NodeClient::join(*core, settings, settings.program.as_deref())?;
                 Ok(Endpoint::at_node(client, placed))
             }
-            Site::Xdp(_) | Site::Agent(_) => Err(Fault::new(
+            Site::Xdp(_) | Site::Tc(..) | Site::Agent(_) => Err(Fault::new(
                 format!("placement {site}"),
                 "the message engine runs at app or core:N; receive processing alone runs in a driver's hook",
                 "choose app or core:N, and for receive processing network xdp:IFACE",

@@ -22,7 +22,7 @@ pub fn settle(site: &Site, claimed: &[CoreId]) -> Result<(Placed, Option<Exclude
     let core = match site {
         Site::App => return Ok((placed, None)),
         Site::Core(core) => *core,
-        Site::Xdp(_) | Site::Agent(_) => {
+        Site::Xdp(_) | Site::Tc(..) | Site::Agent(_) => {
             return Err(Fault::new(
                 format!("placement {site}"),
                 "the message engine runs at app or core:N only",

@@ -18,7 +18,8 @@ impl fmt::Display for CoreId {
     }
 }
 
-/// Where code runs. Written `app`, `core:N`, `xdp:IFACE`, `agent:HOST`, `agent:HOST/core:N`, `agent:HOST/xdp:IFACE`.
+/// Where code runs. Written `app`, `core:N`, `xdp:IFACE`, `tc:IFACE`, `tc:IFACE/egress`, `agent:HOST`, `agent:HOST/core:N`,
+/// `agent:HOST/xdp:IFACE`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Site {
@@ -28,8 +29,29 @@ pub enum Site {
     Core(CoreId),
     /// The driver hook of an interface, or its NIC where that takes programs.
     Xdp(String),
+    /// The kernel's hook for packets that an interface has received, or is to send.
+    Tc(String, Direction),
     /// Another host, or the cores of a DPU; after a stroke which of the cores and driver hooks that its agent offers.
     Agent(String),
+}
+
+/// Which packets of an interface a tc hook sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Those that were received, before the kernel's protocols see them.
+    Ingress,
+    /// Those that are to be sent.
+    Egress,
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Direction::Ingress => "ingress",
+            Direction::Egress => "egress",
+        })
+    }
 }
 
 /// A site without its particulars: what a manifest can ask for.
@@ -42,6 +64,8 @@ pub enum SiteKind {
     Core,
     /// The driver hook of an interface.
     Xdp,
+    /// The tc hook of an interface.
+    Tc,
     /// Another host, through its agent.
     Agent,
 }
@@ -51,6 +75,11 @@ impl SiteKind {
     pub fn maps_memory(self) -> bool {
         matches!(self, SiteKind::App | SiteKind::Core)
     }
+
+    /// Whether it is a hook of the kernel, which runs bpf bodies and nothing else.
+    pub fn is_hook(self) -> bool {
+        matches!(self, SiteKind::Xdp | SiteKind::Tc)
+    }
 }
 
 impl fmt::Display for SiteKind {
@@ -59,6 +88,7 @@ impl fmt::Display for SiteKind {
             SiteKind::App => "app",
             SiteKind::Core => "core",
             SiteKind::Xdp => "xdp",
+            SiteKind::Tc => "tc",
             SiteKind::Agent => "agent",
         })
     }
@@ -71,15 +101,16 @@ impl Site {
             Site::App => SiteKind::App,
             Site::Core(_) => SiteKind::Core,
             Site::Xdp(_) => SiteKind::Xdp,
+            Site::Tc(..) => SiteKind::Tc,
             Site::Agent(_) if self.agent().is_some_and(|(_, part)| part.is_some_and(is_hook)) => SiteKind::Xdp,
             Site::Agent(_) => SiteKind::Agent,
         }
     }
 
-    /// The interface of a driver hook, of whichever host.
+    /// The interface of a hook, of whichever host.
     pub fn interface(&self) -> Option<&str> {
         match self {
-            Site::Xdp(interface) => Some(interface),
+            Site::Xdp(interface) | Site::Tc(interface, _) => Some(interface),
             _ => self.agent()?.1?.strip_prefix("xdp:"),
         }
     }
@@ -106,6 +137,8 @@ impl fmt::Display for Site {
             Site::App => f.pad("app"),
             Site::Core(core) => f.pad(&format!("core:{}", core.0)),
             Site::Xdp(interface) => f.pad(&format!("xdp:{interface}")),
+            Site::Tc(interface, Direction::Ingress) => f.pad(&format!("tc:{interface}")),
+            Site::Tc(interface, Direction::Egress) => f.pad(&format!("tc:{interface}/egress")),
             Site::Agent(host) => f.pad(&format!("agent:{host}")),
         }
     }
@@ -116,13 +149,20 @@ impl FromStr for Site {
 
     fn from_str(text: &str) -> Result<Self, Fault> {
         let bad = |cause: &str| {
-            let next = "write app, core:N, xdp:IFACE, agent:HOST, agent:HOST/core:N or agent:HOST/xdp:IFACE";
+            let next = "write app, core:N, xdp:IFACE, tc:IFACE, tc:IFACE/egress, agent:HOST, agent:HOST/core:N or \
+                        agent:HOST/xdp:IFACE";
             Fault::new(format!("site '{text}'"), cause, next)
         };
         match text.split_once(':') {
             None if text == "app" => Ok(Site::App),
             Some(("core", n)) => n.parse().map(|n| Site::Core(CoreId(n))).map_err(|_| bad("the core is not a number")),
             Some(("xdp", name)) if !name.is_empty() => Ok(Site::Xdp(name.into())),
+            Some(("tc", name)) => match name.split_once('/') {
+                None if !name.is_empty() => Ok(Site::Tc(name.into(), Direction::Ingress)),
+                Some((name, "egress")) if !name.is_empty() => Ok(Site::Tc(name.into(), Direction::Egress)),
+                Some((name, "ingress")) if !name.is_empty() => Ok(Site::Tc(name.into(), Direction::Ingress)),
+                _ => Err(bad("it is no tc:IFACE or tc:IFACE/egress")),
+            },
             Some(("agent", name)) if !name.is_empty() && !name.starts_with('/') => {
                 let site = Site::Agent(name.into());
                 match site.agent().and_then(|(_, part)| part).map(str::parse) {
@@ -166,11 +206,33 @@ mod tests {
 
     #[test]
     fn sites_read_back_what_they_print() {
-        for text in ["app", "core:3", "xdp:eth0", "agent:dpu-1", "agent:dpu-1/core:2", "agent:dpu-1:99/xdp:eth0"] {
+        for text in [
+            "app",
+            "core:3",
+            "xdp:eth0",
+            "tc:eth0",
+            "tc:eth0/egress",
+            "agent:dpu-1",
+            "agent:dpu-1/core:2",
+            "agent:dpu-1:99/xdp:eth0",
+        ] {
             assert_eq!(text.parse::<Site>().unwrap().to_string(), text);
         }
-        for text in ["", "apps", "core", "core:", "core:x", "xdp:", "gpu:0", "agent:a/", "agent:a/app", "agent:a/xdp:"]
-        {
+        for text in [
+            "",
+            "apps",
+            "core",
+            "core:x",
+            "xdp:",
+            "tc:",
+            "tc:/egress",
+            "tc:a/out",
+            "gpu:0",
+            "agent:a/",
+            "agent:a/app",
+            "agent:a/xdp:",
+            "agent:a/tc:eth0",
+        ] {
             assert!(text.parse::<Site>().is_err(), "{text}");
         }
     }

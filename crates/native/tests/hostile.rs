@@ -25,8 +25,14 @@ const struct table NAME = {
 "#;
 
 fn manifest() -> Manifest {
-    let body =
-        Body { kind: BodyKind::Native, file: None, libraries: Vec::new(), sites: vec![SiteKind::App], program: None };
+    let body = Body {
+        kind: BodyKind::Native,
+        file: None,
+        libraries: Vec::new(),
+        sites: vec![SiteKind::App],
+        program: None,
+        tc: None,
+    };
     let package = Package {
         guid: Guid::from_bytes(*b"plimsoll-hostile"),
         name: "test.hostile".into(),

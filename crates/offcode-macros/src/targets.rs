@@ -14,6 +14,7 @@ pub enum SiteKind {
     App,
     Core,
     Xdp,
+    Tc,
     Agent,
 }
 
@@ -23,8 +24,9 @@ impl SiteKind {
             "app" => Ok(SiteKind::App),
             "core" => Ok(SiteKind::Core),
             "xdp" => Ok(SiteKind::Xdp),
+            "tc" => Ok(SiteKind::Tc),
             "agent" => Ok(SiteKind::Agent),
-            _ => Err(Error::new(word.span(), "a kind of site is app, core, xdp or agent")),
+            _ => Err(Error::new(word.span(), "a kind of site is app, core, xdp, tc or agent")),
         }
     }
 
@@ -33,6 +35,7 @@ impl SiteKind {
             SiteKind::App => "app",
             SiteKind::Core => "core",
             SiteKind::Xdp => "xdp",
+            SiteKind::Tc => "tc",
             SiteKind::Agent => "agent",
         }
     }
@@ -42,6 +45,7 @@ impl SiteKind {
             SiteKind::App => quote!(::offcode::expansion::SiteKind::App),
             SiteKind::Core => quote!(::offcode::expansion::SiteKind::Core),
             SiteKind::Xdp => quote!(::offcode::expansion::SiteKind::Xdp),
+            SiteKind::Tc => quote!(::offcode::expansion::SiteKind::Tc),
             SiteKind::Agent => quote!(::offcode::expansion::SiteKind::Agent),
         }
     }
@@ -125,12 +129,13 @@ impl Target {
     }
 }
 
-/// `wasm("filter.wasm", app, core)`, `bpf("filter.o", hook = "filter", xdp)`
+/// `wasm("filter.wasm", app, core)`, `bpf("filter.o", hook = "filter", tc = "filter_packet", xdp, tc)`
 pub struct Body {
     form: Form,
     span: Span,
     file: Option<LitStr>,
     program: Option<(&'static str, LitStr)>,
+    tc: Option<LitStr>,
     sites: Vec<(SiteKind, Span)>,
 }
 
@@ -174,17 +179,25 @@ impl Parse for Body {
             }
             _ => {}
         }
-        let (mut sites, mut program) = (Vec::new(), None);
+        let (mut sites, mut program, mut tc) = (Vec::new(), None, None);
         while !inside.is_empty() {
             let word: Ident = inside.parse()?;
             if inside.peek(Token![=]) {
+                if form == Form::Bpf && word == "tc" && tc.is_none() {
+                    inside.parse::<Token![=]>()?;
+                    tc = Some(inside.parse()?);
+                    if !inside.is_empty() {
+                        inside.parse::<Token![,]>()?;
+                    }
+                    continue;
+                }
                 let role = match (word.to_string().as_str(), form) {
                     ("hook", Form::Bpf) => "Hook",
                     ("producer", Form::Bpf) => "Producer",
                     _ => {
                         return Err(Error::new(
                             word.span(),
-                            "a bpf body names its program by hook = \"NAME\" or producer = \"NAME\"",
+                            "a bpf body names its program by hook = \"NAME\" or producer = \"NAME\", and by tc = \"NAME\" for tc hooks",
                         ));
                     }
                 };
@@ -196,11 +209,11 @@ impl Parse for Body {
             } else {
                 let kind = SiteKind::read(&word)?;
                 match (form, kind) {
-                    (Form::Native | Form::Wasm, SiteKind::Xdp) => {
-                        return Err(Error::new(word.span(), "the driver hook runs bpf bodies only"));
+                    (Form::Native | Form::Wasm, SiteKind::Xdp | SiteKind::Tc) => {
+                        return Err(Error::new(word.span(), "hooks of the kernel run bpf bodies only"));
                     }
                     (Form::Bpf, SiteKind::App | SiteKind::Core | SiteKind::Agent) => {
-                        return Err(Error::new(word.span(), "bpf bodies run at xdp only"));
+                        return Err(Error::new(word.span(), "bpf bodies run at xdp and tc only"));
                     }
                     _ => sites.push((kind, word.span())),
                 }
@@ -209,23 +222,27 @@ impl Parse for Body {
                 inside.parse::<Token![,]>()?;
             }
         }
-        if form == Form::Bpf && program.is_none() {
+        let at = |kind| sites.iter().any(|(at, _)| *at == kind);
+        if form == Form::Bpf && program.is_none() && (at(SiteKind::Xdp) || tc.is_none()) {
             return Err(Error::new(
                 word.span(),
                 "name the function that the kernel runs: hook = \"NAME\" for arriving frames, producer = \"NAME\" for frames that it makes",
             ));
         }
+        if at(SiteKind::Tc) && tc.is_none() {
+            return Err(Error::new(word.span(), "name the function that the kernel runs at tc hooks: tc = \"NAME\""));
+        }
         if sites.is_empty() {
             return Err(Error::new(word.span(), "say for which kinds of site it is, as native(app, core)"));
         }
-        Ok(Body { form, span: word.span(), file, program, sites })
+        Ok(Body { form, span: word.span(), file, program, tc, sites })
     }
 }
 
 impl Body {
     /// One native body for all of these.
     pub fn native(sites: Vec<(SiteKind, Span)>) -> Body {
-        Body { form: Form::Native, span: Span::call_site(), file: None, program: None, sites }
+        Body { form: Form::Native, span: Span::call_site(), file: None, program: None, tc: None, sites }
     }
 
     /// A `manifest::Body`.
@@ -247,6 +264,10 @@ impl Body {
             }
             None => quote!(::core::option::Option::None),
         };
+        let tc = match &self.tc {
+            Some(name) => quote!(::core::option::Option::Some(#name.into())),
+            None => quote!(::core::option::Option::None),
+        };
         let file = match &self.file {
             Some(file) => quote!(::core::option::Option::Some(#file.into())),
             None => quote!(::core::option::Option::None),
@@ -259,6 +280,7 @@ impl Body {
                 libraries: ::std::vec![],
                 sites: ::std::vec![#(#sites),*],
                 program: #program,
+                tc: #tc,
             }
         }
     }
@@ -279,12 +301,13 @@ pub fn bodies(targets: &[Target], written: Option<Vec<Body>>) -> Result<Vec<Body
             }
             bodies
         }
-        None => match targets.iter().find(|target| target.kind == SiteKind::Xdp) {
+        None => match targets.iter().find(|target| matches!(target.kind, SiteKind::Xdp | SiteKind::Tc)) {
             Some(target) => {
-                return Err(Error::new(
-                    target.span,
-                    "xdp needs a bpf body: add bodies(native(app), bpf(\"file.o\", hook = \"NAME\", xdp))",
-                ));
+                let (kind, name) = (target.kind.word(), if target.kind == SiteKind::Tc { "tc" } else { "hook" });
+                let message = format!(
+                    "{kind} needs a bpf body: add bodies(native(app), bpf(\"file.o\", {name} = \"NAME\", {kind}))"
+                );
+                return Err(Error::new(target.span, message));
             }
             None => vec![Body::native(targets.iter().map(|target| (target.kind, target.span)).collect())],
         },

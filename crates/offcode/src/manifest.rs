@@ -132,11 +132,22 @@ pub struct Body {
     pub libraries: Vec<Library>,
     /// The kinds of site that this body is for.
     pub sites: Vec<SiteKind>,
-    /// What the kernel runs of a `bpf` body; none for the others.
+    /// What the kernel runs of a `bpf` body at a driver hook; none for the others.
     pub program: Option<Program>,
+    /// The function that it runs at a tc hook; none for the others.
+    pub tc: Option<String>,
 }
 
 impl Body {
+    /// The function that runs at hooks of this kind.
+    pub fn entry(&self, hook: SiteKind) -> Option<(&str, ProgramRole)> {
+        match hook {
+            SiteKind::Xdp => self.program.as_ref().map(|program| (program.name.as_str(), program.role)),
+            SiteKind::Tc => self.tc.as_deref().map(|name| (name, ProgramRole::Hook)),
+            SiteKind::App | SiteKind::Core | SiteKind::Agent => None,
+        }
+    }
+
     /// Names of the files that belong to it.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         self.file.as_deref().into_iter().chain(self.libraries.iter().map(|library| library.file.as_str()))
@@ -203,7 +214,7 @@ pub struct Program {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProgramRole {
-    /// Attached at the driver hook: the kernel runs it for each frame that arrives.
+    /// Attached at the hook: the kernel runs it for each frame that arrives, or that leaves.
     Hook,
     /// Not attached: the site runs it again and again by BPF_PROG_RUN in live-frames mode, and what it passes on leaves
     /// through the interface.

@@ -28,6 +28,7 @@ fn manifest(name: &str, interfaces: &[(&str, &[&str])]) -> Manifest {
                 libraries: Vec::new(),
                 sites: vec![SiteKind::App, SiteKind::Core],
                 program: None,
+                tc: None,
             }],
             attributes: Vec::new(),
             state: Default::default(),

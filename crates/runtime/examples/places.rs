@@ -119,6 +119,7 @@ impl<const N: usize> Described for Stage<N> {
                 libraries: Vec::new(),
                 sites: sites.to_vec(),
                 program: None,
+                tc: None,
             }],
             attributes: Vec::new(),
             state: Default::default(),

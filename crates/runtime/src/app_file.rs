@@ -47,7 +47,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use machine::{Bytes, Fault, Result, Site, SiteKind, XdpMode};
+use machine::{Bytes, Fault, Result, Site, XdpMode};
 use offcode::manifest::VersionReq;
 use offcode::{Attributes, Specification};
 
@@ -192,8 +192,8 @@ impl AppFile {
                 Some(_) => {}
                 None => sites.push(chosen),
             },
-            Sites::All if chosen.site.kind() == SiteKind::Xdp => {
-                return refuse("the file says \"all\", which has no driver hook".into(), "name its sites in the file");
+            Sites::All if chosen.site.kind().is_hook() => {
+                return refuse("the file says \"all\", which has no hooks".into(), "name its sites in the file");
             }
             Sites::All => {}
         }

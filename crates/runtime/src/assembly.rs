@@ -177,6 +177,7 @@ impl Opening {
                 (Box::new(site), excluded)
             }
             Site::Xdp(interface) => (Box::new(XdpSite::open(interface, ground.mode.unwrap_or(XdpMode::Native))?), None),
+            Site::Tc(interface, direction) => (Box::new(XdpSite::open(interface, *direction)?), None),
             Site::Agent(name) => {
                 // Several sites of one agent are reached by one connection.
                 let (host, part) = site.agent().unwrap_or((name, None));

@@ -154,7 +154,7 @@ impl Catalogue {
     pub fn facts(&self, manifest: &Manifest, site: SiteKind) -> Result<Facts, Why> {
         let mut known = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         let read = || match self.code(manifest, site) {
-            Ok(code) => Facts::read(manifest, &code),
+            Ok(code) => Facts::read(manifest, site, &code),
             Err(fault) => Err(Why {
                 rule: Rule::Body,
                 sentence: fault.cause().to_owned(),

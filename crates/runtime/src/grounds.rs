@@ -1,8 +1,9 @@
 //! The grounds of an application file on this host: what each site could hold, or why it is closed.
 
-use linux::xdp::Chain;
+use linux::xdp::Point;
 use machine::choice::Choice;
 use machine::interface::{Interface, Xdp};
+use machine::site::Direction;
 use machine::{CoreId, Fault, Machine, Result, Site, SiteKind, XdpMode};
 use placement::layout::Load;
 
@@ -33,14 +34,15 @@ pub fn survey(app: &AppFile, machine: &Machine, usable: &[CoreId]) -> Vec<Ground
         let closed = match (&site, mode) {
             (Site::Core(core), _) => core_closed(*core, usable),
             (Site::Xdp(interface), mode) => hook_closed(interface, mode.unwrap_or(XdpMode::Native), machine),
+            (Site::Tc(interface, _), _) => no_program_at(interface, machine),
             (Site::App | Site::Agent(_), _) => None,
         };
         let usual = Ground::of(site);
         let cores = match &usual.site {
-            Site::Xdp(interface) => interrupted(interface, machine),
+            Site::Xdp(interface) | Site::Tc(interface, Direction::Ingress) => interrupted(interface, machine),
             _ => usual.cores.clone(),
         };
-        let slots = mode.map_or(usual.slots, Chain::most);
+        let slots = mode.map_or(usual.slots, |mode| Point::Xdp(mode).most());
         grounds.push(Ground { mode: mode.or(usual.mode), slots, closed, cores, ..usual });
     }
     for ground in &mut grounds {
@@ -132,15 +134,18 @@ fn core_closed(core: CoreId, usable: &[CoreId]) -> Option<String> {
 /// Why no program may be at the driver hook of an interface of this host in this mode, as far as that is known without
 /// trying.
 pub fn hook_closed(name: &str, mode: XdpMode, machine: &Machine) -> Option<String> {
-    let Some(interface) = machine.interfaces.iter().find(|interface| interface.name == name) else {
+    let interface = machine.interfaces.iter().find(|interface| interface.name == name);
+    no_program_at(name, machine).or_else(|| not_offered(interface?, mode))
+}
+
+/// Why no program may be at any hook of an interface.
+fn no_program_at(name: &str, machine: &Machine) -> Option<String> {
+    if !machine.interfaces.iter().any(|interface| interface.name == name) {
         let known: Vec<_> = machine.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         return Some(format!("this host has no interface {name}; it has {}", known.join(", ")));
-    };
-    if !machine.privileges.may_attach_bpf() {
-        let why = "not permitted: loading and attaching a program needs CAP_BPF and CAP_NET_ADMIN, or root";
-        return Some(why.to_owned());
     }
-    not_offered(interface, mode)
+    let why = "not permitted: loading and attaching a program needs CAP_BPF and CAP_NET_ADMIN, or root";
+    (!machine.privileges.may_attach_bpf()).then(|| why.to_owned())
 }
 
 /// Why the driver does not offer the mode, as far as that is known without trying.

@@ -1,7 +1,7 @@
 //! The layout of a closure over sites: which offcode could be where at which cost, and for each place that is impossible
 //! the reason.
 
-use linux::xdp::Chain;
+use linux::xdp::{MOST_STAGES, Point};
 use machine::bounds::SITE_FRAME;
 use machine::costs::{Cost, Interval, Item, how};
 use machine::{BodyKind, Bytes, CoreId, Costs, Site, SiteKind, XdpMode};
@@ -45,14 +45,15 @@ impl Ground {
     /// A site with the usual capacities of its kind.
     pub fn of(site: Site) -> Ground {
         let (mode, slots) = match site.kind() {
-            SiteKind::Xdp => (Some(XdpMode::Native), Chain::most(XdpMode::Native)),
+            SiteKind::Xdp => (Some(XdpMode::Native), Point::Xdp(XdpMode::Native).most()),
+            SiteKind::Tc => (None, MOST_STAGES),
             _ => (None, 1024),
         };
         let (capacity, memory, buffers) = (Load(1.0), Bytes(1 << 30), SITE_FRAME.each.bytes());
         let cores = match &site {
             Site::Core(core) => Some(vec![*core]),
             Site::Agent(_) => Some(Vec::new()),
-            Site::App | Site::Xdp(_) => None,
+            Site::App | Site::Xdp(_) | Site::Tc(..) => None,
         };
         let environment = offered(site.kind());
         Ground { site, mode, capacity, memory, slots, buffers, cores, environment, native: None, closed: None }
@@ -62,7 +63,7 @@ impl Ground {
 /// The services that this build offers at sites of a kind.
 pub fn offered(kind: SiteKind) -> Vec<Service> {
     match kind {
-        SiteKind::Xdp => vec![MEMORY],
+        SiteKind::Xdp | SiteKind::Tc => vec![MEMORY],
         SiteKind::App | SiteKind::Core | SiteKind::Agent => vec![TIMERS, MEMORY],
     }
 }

@@ -136,7 +136,7 @@ impl Runtime {
         })?;
         let site = self.sites[live.seated.site].site().clone();
         let code = self.catalogue.code_in(std::slice::from_ref(depot), &stored.manifest, site.kind())?;
-        let facts = Facts::read(&stored.manifest, &code).map_err(|why| why.fault(name.clone()))?;
+        let facts = Facts::read(&stored.manifest, site.kind(), &code).map_err(|why| why.fault(name.clone()))?;
         self.replaces(offcode, &stored.manifest, (&code, &facts))?;
         let deployment = Deployment {
             name: name.clone(),

@@ -181,10 +181,8 @@ pub fn body<'a>(ground: &Ground, manifest: &'a Manifest, known: BodyAt) -> Resul
 fn lacking(kind: SiteKind, asked: &Service, offer: Option<&Service>) -> String {
     match offer {
         Some(offer) => format!("it needs service {asked}, and the site's runtime offers {offer}"),
-        None if kind == SiteKind::Xdp && asked.is(&TIMERS) => {
-            format!(
-                "it needs service {asked}, and programs of a driver hook run where frames arrive: nothing wakes them"
-            )
+        None if kind.is_hook() && asked.is(&TIMERS) => {
+            format!("it needs service {asked}, and programs of a hook run where frames pass: nothing wakes them")
         }
         None => format!("it needs service {asked} of the site's runtime, which does not offer it"),
     }
@@ -291,7 +289,7 @@ pub(crate) fn at_hook(hook: &Hook, channel: &str, specification: &Specification)
     shape(specification)?;
     let buffers = &specification.buffers;
     if buffers.policy == Policy::ZeroCopy {
-        let sentence = "a driver hook copies messages, and policy zero-copy does not allow it";
+        let sentence = "a hook copies messages, and policy zero-copy does not allow it";
         return Err(Why::new(Rule::Policy, sentence, "ask for policy 'any', or place both ends at app or cores"));
     }
     let pair = hook.pairs.get(&hook.pair(channel)).copied().unwrap_or_default();

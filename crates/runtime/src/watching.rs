@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use attach::control::WATCHED;
 use attach::watched::{Calls, Carried};
+use machine::Result;
 use machine::channel::{Content, Loss};
-use machine::{Result, SiteKind};
 
 use crate::application::{OffcodeId, Runtime};
 use crate::site::EndAt;
@@ -26,7 +26,7 @@ impl Runtime {
         let live = self.live(offcode)?;
         let beside = self.switchboard.lost_for(seated.party, &live.bridges);
         let rows = ends.into_iter().map(|end| {
-            let mut row = if kind == SiteKind::Xdp { at_hook(&end) } else { of(&end) };
+            let mut row = if kind.is_hook() { at_hook(&end) } else { of(&end) };
             let moved = live.lost_in_moves.get(&end.name).map(|lost| (Loss::Move, *lost));
             let here = beside.iter().filter(|(name, ..)| *name == end.name).map(|(_, at, lost)| (*at, *lost));
             here.chain(moved).for_each(|(at, lost)| row.add_lost(at, lost));

@@ -1,10 +1,11 @@
-//! A native offcode moves into a driver hook, as a program of the kernel, and back, on the hosts of a lab.
+//! A native offcode moves into a driver hook, on into a tc hook, as a program of the kernel, and back, on the hosts of a lab.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linux::lab::{Host, Lab, Options};
+use machine::site::Direction;
 use machine::{Bytes, Result, Site, XdpMode};
 use offcode::channel::{Buffers, Content, Policy};
 use offcode::depot::Depot;
@@ -25,7 +26,7 @@ trait Tally {
 
 /// What `echo.c` does in the kernel.
 #[offcode(guid = "b8a1dd1a-3f0e-49f6-8f2c-0a11ec000011", name = "test.tally", version = "1.0.0", implements(Tally),
-          sites(app, xdp), bodies(native(app), bpf("echo.o", hook = "count_frames", xdp)), state = saved,
+          sites(app, xdp, tc), bodies(native(app), bpf("echo.o", hook = "count_frames", tc = "count_packets", xdp, tc)), state = saved,
           attributes(LIMIT = 3, refuse_start = 0))]
 #[derive(Default)]
 struct Native {
@@ -70,7 +71,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn into_a_driver_hook_and_back_with_what_was_counted_and_every_message() {
+fn into_hooks_and_back_with_what_was_counted_and_every_message() {
     let Some(object) = bpf::ECHO else { return skip::test(bpf::MISSING.unwrap_or("no BPF programs")) };
     let lab = match Lab::owned(&Options::default()) {
         Ok(lab) => lab,
@@ -84,8 +85,9 @@ fn into_a_driver_hook_and_back_with_what_was_counted_and_every_message() {
     let depot = Depot::open(folder.path()).unwrap();
 
     let hook = lab.inside(Host::B, || XdpSite::open(lab.interface(Host::B), XdpMode::Native)).unwrap().unwrap();
+    let tc = lab.inside(Host::B, || XdpSite::open(lab.interface(Host::B), Direction::Ingress)).unwrap().unwrap();
     let app = AppSite::new(Residents::new(Site::App, Instant::now(), Arc::new(|_| {})));
-    let sites: Vec<Box<dyn SiteDriver>> = vec![Box::new(app), Box::new(hook)];
+    let sites: Vec<Box<dyn SiteDriver>> = vec![Box::new(app), Box::new(hook), Box::new(tc)];
     let catalogue = Catalogue::new(Registry::new().with::<Native>(), vec![depot]).unwrap();
     let mut runtime = Runtime::new(catalogue, sites, Arc::new(|_| {})).unwrap();
     let tally = runtime.create_offcode(&Wanted::new("test.tally").at(Site::App)).unwrap();
@@ -93,7 +95,8 @@ fn into_a_driver_hook_and_back_with_what_was_counted_and_every_message() {
     let specification = Specification { content: Content::Messages, buffers, ..Specification::default() };
     let mut flow = runtime.create_channel(specification).unwrap();
     runtime.attach(&mut flow, tally, "flow").unwrap();
-    let there = Site::Xdp(lab.interface(Host::B).into());
+    let xdp = Site::Xdp(lab.interface(Host::B).into());
+    let tc = Site::Tc(lab.interface(Host::B).into(), Direction::Ingress);
     let datagrams = |count: usize| {
         let send = || {
             let socket = UdpSocket::bind((lab.address(Host::A), 0)).unwrap();
@@ -103,7 +106,7 @@ fn into_a_driver_hook_and_back_with_what_was_counted_and_every_message() {
     };
     let (mut sent, mut came, mut counted) = (0u64, 0u64, 0);
     for round in 0..3 {
-        for to in [&there, &Site::App] {
+        for to in [&xdp, &tc, &Site::App] {
             // Some are under way while it moves.
             for _ in 0..20 {
                 if flow.write(&sent.to_le_bytes()).unwrap() == Written::Taken {
@@ -116,7 +119,7 @@ fn into_a_driver_hook_and_back_with_what_was_counted_and_every_message() {
             let frames = runtime.invoke(tally, &TallyProxy.frames()).unwrap();
             assert!(frames >= counted, "round {round} {to}: {frames} after {counted}");
             counted = frames;
-            if to == &there {
+            if to != &Site::App {
                 datagrams(50);
                 until("frames are not counted", || {
                     counted = runtime.invoke(tally, &TallyProxy.frames()).unwrap();
@@ -134,5 +137,5 @@ fn into_a_driver_hook_and_back_with_what_was_counted_and_every_message() {
             });
         }
     }
-    assert!(counted >= 150 && sent == 120, "{counted} frames, {sent} messages");
+    assert!(counted >= 300 && sent == 180, "{counted} frames, {sent} messages");
 }

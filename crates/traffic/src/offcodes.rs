@@ -56,7 +56,14 @@ fn target(site: SiteKind, words: usize) -> Target {
 
 fn program(file: &str, name: &str, role: ProgramRole) -> Body {
     let program = Some(Program { name: name.into(), role });
-    Body { kind: BodyKind::Bpf, file: Some(file.into()), libraries: Vec::new(), sites: vec![SiteKind::Xdp], program }
+    Body {
+        kind: BodyKind::Bpf,
+        file: Some(file.into()),
+        libraries: Vec::new(),
+        sites: vec![SiteKind::Xdp],
+        program,
+        tc: None,
+    }
 }
 
 fn code(what: &str, object: Option<&'static [u8]>) -> Result<Code> {
@@ -67,7 +74,7 @@ fn code(what: &str, object: Option<&'static [u8]>) -> Result<Code> {
 pub fn sender(native: Option<(SiteKind, Constructor)>) -> Result<Linked> {
     let sites = vec![SiteKind::App, SiteKind::Core];
     let bodies = vec![
-        Body { kind: BodyKind::Native, file: None, libraries: Vec::new(), sites, program: None },
+        Body { kind: BodyKind::Native, file: None, libraries: Vec::new(), sites, program: None, tc: None },
         program("traffic_send.o", "send", ProgramRole::Producer),
     ];
     let entry = <dyn Sender as Interface>::entry();

@@ -15,6 +15,13 @@ int count_frames(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
+SEC("classifier")
+int count_packets(struct __sk_buff *ctx)
+{
+	__sync_fetch_and_add(&frames, 1);
+	return TC_PASS;
+}
+
 SEC("syscall")
 int initialize(void *ctx)
 {

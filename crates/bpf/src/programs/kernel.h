@@ -39,6 +39,30 @@ struct xdp_md {
 	u32 egress_ifindex;
 };
 
+/* What a program at a tc hook returns; the kernel takes others for TC_NEXT. */
+enum { TC_NEXT = -1, TC_PASS = 0, TC_DROP = 2, TC_REDIRECT = 7 };
+
+/* The context of a program at a tc hook, as far as these programs use it. */
+struct __sk_buff {
+	u32 len;
+	u32 pkt_type;
+	u32 mark;
+	u32 queue_mapping;
+	u32 protocol;
+	u32 vlan_present;
+	u32 vlan_tci;
+	u32 vlan_proto;
+	u32 priority;
+	u32 ingress_ifindex;
+	u32 ifindex;
+	u32 tc_index;
+	u32 cb[5];
+	u32 hash;
+	u32 tc_classid;
+	u32 data;
+	u32 data_end;
+};
+
 struct raw_tracepoint_args {
 	u64 args[0];
 };

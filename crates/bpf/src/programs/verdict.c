@@ -1,8 +1,9 @@
-/* For tests of hooks: a body that returns the verdict it is told to for datagrams, and counts them by the first byte of their
+/* For tests of hooks: a body that returns the verdict it is told to for datagrams, at tc hooks TC_VERDICT, and counts them by the first byte of their
  * payload, if that is not 0. It has a function, a callback and a stack of its own, two channels, and one of frames. */
 #include "offcode.h"
 
 u64 VERDICT = XDP_PASS;
+u64 TC_VERDICT = TC_PASS;
 u64 SPIN = 0;
 u64 REPORT = 0;  /* datagrams go to the channel `first` too, a byte of each */
 
@@ -58,13 +59,28 @@ static long add_one(u32 index, u64 *sum)
 	return 0;
 }
 
-static __attribute__((noinline)) int payload(struct xdp_md *ctx)
+ALWAYS_INLINE int first_byte(u8 *frame, u8 *end)
 {
-	u8 *frame = (void *)(long)ctx->data;
-
-	if (frame + 43 > (u8 *)(long)ctx->data_end || frame[12] != 8 || frame[13] || frame[23] != 17)
+	if (frame + 43 > end || frame[12] != 8 || frame[13] || frame[23] != 17)
 		return 0;
 	return frame[42];
+}
+
+static __attribute__((noinline)) int payload(struct xdp_md *ctx)
+{
+	return first_byte((void *)(long)ctx->data, (void *)(long)ctx->data_end);
+}
+
+/* Of a packet the kernel may have only a part at hand; a short datagram is whole. */
+SEC("classifier")
+int verdict_of_packet(struct __sk_buff *ctx)
+{
+	u32 key = 0, at = first_byte((void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	u64 *seen = map_lookup_elem(&SEEN, &key);
+
+	if (seen && at < 256)
+		__sync_fetch_and_add(seen + at, 1);
+	return at ? (int)TC_VERDICT : TC_PASS;
 }
 
 SEC("xdp")

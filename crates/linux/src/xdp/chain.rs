@@ -11,15 +11,13 @@ use machine::{Fault, Nanoseconds, Result, XdpMode};
 
 use super::attachment::{self, Attachment};
 use super::debug::{self, Debug};
-use super::interface::{Attached, Interface};
+use super::interface::Interface;
 use super::map::Map;
 use super::object::{self, Code, Loader, Object, TAKES_FRAGMENTS};
-use super::program::{Program, ProgramKind, Runs};
+use super::point::{MOST_STAGES, MOST_VERDICTS, Point};
+use super::program::{Program, Runs};
+use super::tcx;
 
-/// The most programs at one hook: `STAGES` of `dispatcher.c`.
-pub const MOST_STAGES: usize = 10;
-/// What a program at a hook may return, from 0.
-pub const VERDICTS: [&str; 5] = ["ABORTED", "DROP", "PASS", "TX", "REDIRECT"];
 /// One run of so many is timed, and of a core's first runs each of so many, by three looks at the clock.
 pub const TIMED_OF: u32 = 64;
 
@@ -30,7 +28,8 @@ pub struct Stage<'a> {
     pub program: &'a str,
     /// Which of the counters are its, below [`MOST_STAGES`]; no other's.
     pub place: usize,
-    /// Verdicts after which the next stage runs, a bit each; what the last one returns is carried out.
+    /// Verdicts after which the next stage runs, a bit each by their order in [`Point::verdicts`]; what the last one returns
+    /// is carried out. At a tc hook the programs of others come after the last one: they see what it passes.
     pub chains: u32,
 }
 
@@ -40,8 +39,8 @@ pub struct Counts {
     pub runs: u64,
     /// Of the runs that were timed.
     pub timed: Runs,
-    /// Runs by their verdicts.
-    pub verdicts: [u64; VERDICTS.len()],
+    /// Runs by their verdicts, in the order of [`Point::verdicts`].
+    pub verdicts: [u64; MOST_VERDICTS],
 }
 
 impl std::ops::Sub for Counts {
@@ -63,20 +62,31 @@ impl std::ops::Sub for Counts {
 #[derive(Debug)]
 pub struct Chain {
     interface: Arc<Interface>,
-    mode: XdpMode,
+    point: Point,
     counts: Option<Map>,
-    running: Option<(Attachment, Program)>,
+    running: Option<(Attached, Program)>,
+}
+
+#[derive(Debug)]
+enum Attached {
+    Xdp(Attachment),
+    Tc(tcx::Attachment),
+}
+
+/// What the kernel says of a chain's program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proof {
+    pub id: u32,
+    /// `None` where this user may not know.
+    pub name: Option<String>,
+    /// 'native mode', 'tc ingress, program 1 of 2'.
+    pub whereabouts: String,
 }
 
 impl Chain {
     /// Nothing is attached yet.
-    pub fn new(interface: Arc<Interface>, mode: XdpMode) -> Chain {
-        Chain { interface, mode, counts: None, running: None }
-    }
-
-    /// How many programs a hook in this mode takes: a NIC gets one, as it is.
-    pub fn most(mode: XdpMode) -> usize {
-        if mode == XdpMode::Hardware { 1 } else { MOST_STAGES }
+    pub fn new(interface: Arc<Interface>, point: impl Into<Point>) -> Chain {
+        Chain { interface, point: point.into(), counts: None, running: None }
     }
 
     /// Puts these into the place of what the chain had, in their order. Every frame is handled by the old ones or by the
@@ -86,35 +96,33 @@ impl Chain {
             self.running = None;
             return Ok(());
         }
-        if stages.len() > Chain::most(self.mode) {
-            let cause = format!("{} programs are more than the {} of a hook", stages.len(), Chain::most(self.mode));
+        if stages.len() > self.point.most() {
+            let cause = format!("{} programs are more than the {} of a hook", stages.len(), self.point.most());
             return Err(Fault::new(format!("interface {}", self.interface.name()), cause, "place one elsewhere"));
         }
-        if self.mode == XdpMode::Hardware {
+        if self.point == Point::Xdp(XdpMode::Hardware) {
             let program = stages[0].object.program(stages[0].program)?.again()?;
             self.running = None;
-            let attachment = Attachment::new(&program, &self.interface, self.mode)?;
-            self.running = Some((attachment, program));
-            return Ok(());
+            return self.attach(program);
         }
-        let program = self.link(stages)?;
-        match &mut self.running {
-            Some((attachment, before)) => {
-                attachment.replace(before, &program, &self.interface)?;
-                *before = program;
-            }
-            None => {
-                let attachment = Attachment::new(&program, &self.interface, self.mode)?;
-                self.running = Some((attachment, program));
-            }
+        let (program, counts) = link(self.point, stages, TIMED_OF, self.counts.as_ref())?;
+        self.counts = Some(counts);
+        let Some((attached, before)) = &mut self.running else { return self.attach(program) };
+        match attached {
+            Attached::Xdp(attachment) => attachment.replace(before, &program, &self.interface)?,
+            Attached::Tc(attachment) => attachment.replace(before, &program, &self.interface)?,
         }
+        *before = program;
         Ok(())
     }
 
-    fn link(&mut self, stages: &[Stage]) -> Result<Program> {
-        let (program, counts) = link(stages, TIMED_OF, self.counts.as_ref())?;
-        self.counts = Some(counts);
-        Ok(program)
+    fn attach(&mut self, program: Program) -> Result<()> {
+        let attached = match self.point {
+            Point::Xdp(mode) => Attached::Xdp(Attachment::new(&program, &self.interface, mode)?),
+            Point::Tc(direction) => Attached::Tc(tcx::Attachment::new(&program, &self.interface, direction)?),
+        };
+        self.running = Some((attached, program));
+        Ok(())
     }
 
     /// Whether something is attached.
@@ -122,17 +130,29 @@ impl Chain {
         self.running.is_none()
     }
 
-    /// A fault, naming them, where other programs than the chain's are attached.
-    pub fn check_alone(&self) -> Result<()> {
-        match self.running {
-            None => attachment::vacant(&self.interface),
-            Some(_) => self.prove().map(drop),
+    /// A fault, naming them, where other programs than the chain's have the hook, and a chain cannot be beside them.
+    pub fn check_room(&self) -> Result<()> {
+        match (&self.running, self.point) {
+            (Some(_), _) => self.prove().map(drop),
+            (None, Point::Xdp(_)) => attachment::vacant(&self.interface),
+            (None, Point::Tc(direction)) => tcx::attached(&self.interface, direction).map(drop),
         }
     }
 
     /// What the kernel says is attached, which is this; `None` where there are no stages.
-    pub fn prove(&self) -> Result<Option<Attached>> {
-        self.running.as_ref().map(|(attachment, _)| attachment.prove(&self.interface)).transpose()
+    pub fn prove(&self) -> Result<Option<Proof>> {
+        let Some((attached, _)) = &self.running else { return Ok(None) };
+        Ok(Some(match attached {
+            Attached::Xdp(attachment) => {
+                let found = attachment.prove(&self.interface)?;
+                Proof { id: found.id, name: found.name, whereabouts: self.point.to_string() }
+            }
+            Attached::Tc(attachment) => {
+                let (place, all) = attachment.prove(&self.interface)?;
+                let whereabouts = format!("{}, program {} of {}", self.point, place + 1, all.len());
+                Proof { id: all[place].id, name: all[place].name.clone(), whereabouts }
+            }
+        }))
     }
 
     /// `None` where a NIC counts, or does not.
@@ -141,10 +161,16 @@ impl Chain {
     }
 }
 
-/// Links bodies into one program, which is not attached, with the map of its counters. One of `timed_of` runs, a power of
-/// two, is timed.
-pub fn link(stages: &[Stage], timed_of: u32, counts: Option<&Map>) -> Result<(Program, Map)> {
-    let code = super::built("dispatcher of a hook", bpf::DISPATCHER)?;
+/// Links bodies into one program for a hook, which is not attached, with the map of its counters. One of `timed_of` runs, a
+/// power of two, is timed.
+pub fn link(point: impl Into<Point>, stages: &[Stage], timed_of: u32, counts: Option<&Map>) -> Result<(Program, Map)> {
+    let point = point.into();
+    let kind = point.kind();
+    let dispatcher = match point {
+        Point::Xdp(_) => bpf::DISPATCHER,
+        Point::Tc(_) => bpf::DISPATCHER_TC,
+    };
+    let code = super::built("dispatcher of a hook", dispatcher)?;
     let words = |value: &dyn Fn(&Stage) -> u32| {
         let filled = stages.iter().map(value).chain(std::iter::repeat(0)).take(MOST_STAGES);
         filled.flat_map(u32::to_ne_bytes).collect::<Vec<u8>>()
@@ -167,9 +193,9 @@ pub fn link(stages: &[Stage], timed_of: u32, counts: Option<&Map>) -> Result<(Pr
     let debug = object::describe(&debug).map_err(|error| {
         super::refused(subject(), format!("{}: {error}", object::NO_DEBUG), &error, "use Linux 5.6 or newer")
     })?;
-    let descriptor = object::verify(&subject(), PROGRAM, (ProgramKind::Xdp, 0), &code, Some(&debug))?;
+    let descriptor = object::verify(&subject(), PROGRAM, (kind, 0), &code, Some(&debug))?;
     let fault = |error| Fault::because(subject(), error, "raise the limit of descriptors");
-    Ok((Program::new(PROGRAM, ProgramKind::Xdp, descriptor)?, dispatcher.map("COUNTS")?.again().map_err(fault)?))
+    Ok((Program::new(PROGRAM, kind, descriptor)?, dispatcher.map("COUNTS")?.again().map_err(fault)?))
 }
 
 /// What the attached program is called.

@@ -1,4 +1,4 @@
-//! BPF at the driver hook: objects, maps as memory, programs that are attached, called, or run on live frames.
+//! BPF at the driver hook and at tc hooks: objects, maps as memory, programs that are attached, called, or run on live frames.
 //!
 //! Objects are parsed and linked by `aya-obj`; the system calls are made here, because the `aya` crate knows no `syscall`
 //! programs, maps no array memory, and falls back from a link to an attachment that outlives its holder.
@@ -16,10 +16,12 @@ mod live;
 mod map;
 mod object;
 mod outline;
+mod point;
 mod program;
 mod ring;
 mod shared;
 mod syscall;
+mod tcx;
 #[cfg(test)]
 mod tests;
 mod typed;
@@ -27,7 +29,7 @@ mod typed;
 use std::io;
 
 pub use attachment::{Attachment, word};
-pub use chain::{Chain, Counts, MOST_STAGES, Stage, TIMED_OF, VERDICTS, counted, link};
+pub use chain::{Chain, Counts, Proof, Stage, TIMED_OF, counted, link};
 pub use dump::Dump;
 pub use interface::{Attached, Interface};
 pub use live::{LiveFrames, LiveRun};
@@ -35,14 +37,15 @@ use machine::{Fault, FaultKind, Result, XdpMode};
 pub use map::{Kind, Map};
 pub use object::{Loader, Object};
 pub use outline::{MapOutline, Outline, Reach};
+pub use point::{MOST_STAGES, Point};
 pub use program::{Program, ProgramKind, RunStatistics, Runs};
 pub use ring::RingReader;
 pub use shared::SharedWords;
 
-/// A loader for programs that are to be attached to `interface` in `mode`: hardware mode needs them made for its NIC.
-pub fn loader_for<'a>(name: &'a str, code: &'a [u8], interface: &'a Interface, mode: XdpMode) -> Loader<'a> {
-    match mode {
-        XdpMode::Hardware => Loader::new(name, code).for_device(interface),
+/// A loader for programs that are to be attached to `interface`: hardware mode needs them made for its NIC.
+pub fn loader_for<'a>(name: &'a str, code: &'a [u8], interface: &'a Interface, point: impl Into<Point>) -> Loader<'a> {
+    match point.into() {
+        Point::Xdp(XdpMode::Hardware) => Loader::new(name, code).for_device(interface),
         _ => Loader::new(name, code),
     }
 }

@@ -52,6 +52,7 @@ pub struct Loader<'a> {
 }
 
 const PROGRAM_SYSCALL: u32 = 31;
+const PROGRAM_TC: u32 = 3;
 const PROGRAM_XDP: u32 = 6;
 const PROGRAM_RAW_TRACEPOINT: u32 = 17;
 /// The attach type of XDP programs at an interface.
@@ -101,7 +102,7 @@ impl<'a> Loader<'a> {
         self
     }
 
-    /// Makes the maps and has the kernel verify the programs. Sections `xdp`, `xdp.frags` and `syscall` are programs;
+    /// Makes the maps and has the kernel verify the programs. Sections `xdp`, `xdp.frags`, `classifier` and `syscall` are programs;
     /// others are refused.
     pub fn load(self) -> Result<Object> {
         // A NIC's index means something in its own namespace only.
@@ -178,12 +179,15 @@ impl<'a> Loader<'a> {
             let function =
                 object.functions.get(&program.function_key()).ok_or_else(|| bad(format!("no code of {name}")))?;
             let (kind, flags) = kind(&program.section);
+            if kind == ProgramKind::Tc && self.device.is_some() {
+                continue;
+            }
             let whole = Code { function: function.clone(), license: program.license.clone(), flags };
             let subject = format!("BPF object {}: program {name}", self.name);
             let device = if kind == ProgramKind::Xdp { self.device() } else { 0 };
             let descriptor = verify(&subject, name, (kind, device), &whole, debug.as_ref())?;
             programs.insert(name.clone(), Program::new(name, kind, descriptor)?);
-            if kind == ProgramKind::Xdp {
+            if matches!(kind, ProgramKind::Xdp | ProgramKind::Tc) {
                 code.insert(name.clone(), whole);
             }
         }
@@ -211,6 +215,7 @@ pub(super) fn verify(
     let mut attributes = syscall::ProgramLoad {
         kind: match kind {
             ProgramKind::Xdp => PROGRAM_XDP,
+            ProgramKind::Tc => PROGRAM_TC,
             ProgramKind::Syscall => PROGRAM_SYSCALL,
             ProgramKind::RawTracepoint => PROGRAM_RAW_TRACEPOINT,
         },
@@ -400,12 +405,12 @@ pub(super) fn read(name: &str, code: &[u8], traces: bool) -> Result<Read> {
     let elf = Elf::read(code).map_err(bad)?;
     for section in elf.program_sections() {
         let kind = section.split('/').next().unwrap_or_default();
-        let known = matches!(kind, "xdp" | "xdp.frags" | "syscall") || (traces && kind == "raw_tp");
+        let known = matches!(kind, "xdp" | "xdp.frags" | "classifier" | "syscall") || (traces && kind == "raw_tp");
         if !known {
             return Err(Fault::new(
                 format!("BPF object {name}"),
-                format!("section '{section}' is no program for an xdp site"),
-                "put programs into SEC(\"xdp\"), SEC(\"xdp.frags\") or SEC(\"syscall\")",
+                format!("section '{section}' is no program for a hook"),
+                "put programs into SEC(\"xdp\"), SEC(\"xdp.frags\"), SEC(\"classifier\") for a tc hook, or SEC(\"syscall\")",
             ));
         }
     }
@@ -428,6 +433,7 @@ pub(super) fn kind(section: &ProgramSection) -> (ProgramKind, u32) {
     match section {
         ProgramSection::Xdp { frags: true, .. } => (ProgramKind::Xdp, TAKES_FRAGMENTS),
         ProgramSection::Xdp { .. } => (ProgramKind::Xdp, 0),
+        ProgramSection::SchedClassifier => (ProgramKind::Tc, 0),
         ProgramSection::RawTracePoint => (ProgramKind::RawTracepoint, 0),
         _ => (ProgramKind::Syscall, SLEEPABLE),
     }

@@ -12,6 +12,8 @@ use super::syscall::{self, Command};
 pub enum ProgramKind {
     /// Runs for a frame.
     Xdp,
+    /// Runs for a packet that the kernel has a buffer for.
+    Tc,
     /// Runs when it is called: [`Program::call`].
     Syscall,
     /// Runs where the kernel passes a tracepoint: [`Program::trace`].

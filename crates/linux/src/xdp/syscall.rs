@@ -15,6 +15,7 @@ pub(super) enum Command {
     ProgramRun = 10,
     ProgramOfId = 13,
     Information = 15,
+    ProgramQuery = 16,
     TracepointOpen = 17,
     DebugLoad = 18,
     MapFreeze = 22,
@@ -64,6 +65,13 @@ attributes! {
     DebugLoad { code: u64, log: u64, size: u32, log_size: u32, log_level: u32, padding: u32 }
     Descriptor { descriptor: u32 }
     LinkCreate { program: u32, target: u32, attach: u32, flags: u32 }
+    TcxLinkCreate {
+        program: u32, target: u32, attach: u32, flags: u32, relative: u32, padding: u32, revision: u64,
+    }
+    ProgramQuery {
+        target: u32, attach: u32, query_flags: u32, attach_flags: u32, ids: u64, count: u32, padding: u32,
+        program_flags: u64, links: u64, link_flags: u64, revision: u64,
+    }
     LinkUpdate { link: u32, program: u32, flags: u32, before: u32 }
     ProgramInformation {
         kind: u32, id: u32, tag: u64, jited_size: u32, translated_size: u32, jited: u64, translated: u64, load_time: u64,
@@ -77,6 +85,8 @@ attributes! {
 const _: () = assert!(std::mem::offset_of!(ProgramLoad, name) == 48 && std::mem::offset_of!(MapCreate, extra) == 64);
 const _: () = assert!(std::mem::offset_of!(ProgramRun, flags) == 64 && std::mem::size_of::<ProgramRun>() == 80);
 const _: () = assert!(std::mem::offset_of!(ProgramInformation, run_time_ns) == 192);
+const _: () = assert!(std::mem::offset_of!(TcxLinkCreate, revision) == 24);
+const _: () = assert!(std::mem::offset_of!(ProgramQuery, revision) == 56);
 
 /// One call; what it returns is 0 or a descriptor.
 fn call<A: Attributes>(command: Command, attributes: &mut A) -> io::Result<i64> {
@@ -98,6 +108,7 @@ pub(super) fn make<A: Attributes>(command: Command, attributes: &mut A) -> io::R
     debug_assert!(!matches!(
         command,
         Command::Information
+            | Command::ProgramQuery
             | Command::ProgramRun
             | Command::MapLookup
             | Command::MapUpdate

@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use machine::site::Direction;
 use machine::{FaultKind, Nanoseconds, XdpMode};
 
 use super::*;
@@ -225,7 +226,7 @@ fn stages_run_in_order_until_a_verdict_ends_it_and_each_is_counted() {
     for spin in [0u64, 3] {
         objects.iter().filter(|o| o.has_program("verdict")).for_each(|o| o.set_variable("SPIN", spin).unwrap());
         let run = |stages: &[Stage]| {
-            let (program, counts) = link(stages, 1, None).unwrap();
+            let (program, counts) = link(XdpMode::Native, stages, 1, None).unwrap();
             let verdict = program.try_frame(&frame).unwrap();
             (verdict, stages.iter().map(|stage| counted(&counts, stage.place).unwrap()).collect::<Vec<_>>())
         };
@@ -360,4 +361,66 @@ fn programs_of_libxdp_are_named_and_neither_takes_the_hook_from_the_other() {
     chain.set(&[stage(&ours, 0, ONLY_PASS)]).unwrap();
     assert!(!run(&load).status.success(), "a link is not replaced");
     chain.prove().unwrap();
+}
+
+/// What passes ours is seen by theirs, which stay when ours come, change and go.
+#[test]
+fn at_a_tc_hook_programs_of_others_keep_running() {
+    let (Some(_), Some(lab)) = (echo(), lab()) else { return };
+    const PASS: u64 = 0;
+    const DROP: u64 = 2;
+    let body = |name: &str, verdict: u64| {
+        Loader::new(name, bpf::VERDICT.unwrap()).variable("TC_VERDICT", &verdict.to_ne_bytes()).load().unwrap()
+    };
+    let [theirs, first, second, blocking] =
+        [("theirs", PASS), ("first", PASS), ("second", PASS), ("blocking", DROP)].map(|(name, v)| body(name, v));
+    let seen = |object: &Object| object.shared("SEEN").unwrap().value(0)[7].load(Ordering::Relaxed);
+    for direction in [Direction::Ingress, Direction::Egress] {
+        let usual = Point::Tc(direction).usual_chains();
+        let stage = |object, place| Stage { object, program: "verdict_of_packet", place, chains: usual };
+        let interface = std::sync::Arc::new(at_b(&lab));
+        let foreign =
+            tcx::Attachment::new(theirs.program("verdict_of_packet").unwrap(), &interface, direction).unwrap();
+        let mut chain = Chain::new(interface.clone(), direction);
+        chain.check_room().unwrap();
+        // Ten datagrams through the hook: those that arrive at B, or those that leave it.
+        let (from, to) = if direction == Direction::Ingress { (Host::A, Host::B) } else { (Host::B, Host::A) };
+        let send = || {
+            let socket = UdpSocket::bind((lab.address(from), 0)).unwrap();
+            // What a hook drops on its way out may be told to the sender.
+            (0..10).for_each(|_| drop(socket.send_to(&[7], (lab.address(to), 9))));
+        };
+        let mut expected = [&theirs, &first, &second, &blocking].map(&seen);
+        let mut through = |chain: &Chain, grow: [u64; 4], what: &str| {
+            expected.iter_mut().zip(grow).for_each(|(all, more)| *all += more);
+            lab.inside(from, send).unwrap();
+            let until = Instant::now() + Duration::from_secs(20);
+            while [&theirs, &first, &second, &blocking].map(&seen) != expected {
+                let now = [&theirs, &first, &second, &blocking].map(&seen);
+                assert!(Instant::now() < until, "{direction}, {what}: {now:?}, not {expected:?}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let whereabouts = chain.prove().unwrap().map(|proof| proof.whereabouts);
+            assert_eq!(whereabouts, (!chain.is_empty()).then(|| format!("tc {direction}, program 1 of 2")), "{what}");
+            let (place, all) = foreign.prove(&interface).unwrap();
+            assert_eq!((place, all.len()), if chain.is_empty() { (0, 1) } else { (1, 2) });
+        };
+        through(&chain, [10, 0, 0, 0], "theirs alone");
+        chain.set(&[stage(&first, 0), stage(&second, 1)]).unwrap();
+        through(&chain, [10, 10, 10, 0], "two before theirs");
+        let counts = chain.counts(0).unwrap().unwrap();
+        assert!(counts.verdicts[1] >= 10 && counts.verdicts[2] == 0, "{counts:?}");
+        chain.set(&[stage(&first, 0), stage(&blocking, 2)]).unwrap();
+        through(&chain, [0, 10, 0, 10], "DROP is carried out");
+        assert!(chain.counts(2).unwrap().unwrap().verdicts[2] >= 10);
+        // PASS is an answer where it does not chain.
+        chain.set(&[Stage { chains: 1, ..stage(&second, 1) }]).unwrap();
+        through(&chain, [0, 0, 10, 0], "PASS ends it");
+        chain.set(&[]).unwrap();
+        through(&chain, [10, 0, 0, 0], "theirs alone again");
+        drop(foreign);
+        assert_eq!(tcx::attached(&interface, direction).unwrap(), []);
+    }
+    let fault = tcx::Attachment::new(theirs.program("verdict").unwrap(), &at_b(&lab), Direction::Ingress).unwrap_err();
+    assert!(fault.to_string().contains("SEC(\"classifier\")"), "{fault}");
 }

@@ -284,9 +284,14 @@ impl Costs {
     /// Core time of a short message between two sites, or within one, both ends together.
     pub fn crossing(&self, one: &Site, other: &Site) -> Cost {
         let beside = one.agent().zip(other.agent()).is_some_and(|((one, _), (other, _))| one == other);
-        let hook = one.kind() == SiteKind::Xdp || other.kind() == SiteKind::Xdp;
+        let hook = one.kind().is_hook() || other.kind().is_hook();
         // Whatever an agent's site is, the network is between it and others.
-        let kind = |site: &Site| if site.agent().is_some() { SiteKind::Agent } else { site.kind() };
+        // All hooks share memory with programs in the same way.
+        let kind = |site: &Site| match site.kind() {
+            _ if site.agent().is_some() => SiteKind::Agent,
+            SiteKind::Tc => SiteKind::Xdp,
+            kind => kind,
+        };
         self.get(&match () {
             () if one == other => Item::Call,
             // Sites of one agent reach each other there, two cores by memory.

@@ -138,7 +138,7 @@ impl Reader<'_> {
         let (known, sites): (&[&str], _) = match kind {
             BodyKind::Native => (&["sites"], USER_SITES),
             BodyKind::Wasm => (&["file", "sites"], USER_SITES),
-            BodyKind::Bpf => (&["file", "program", "role"], SITES),
+            BodyKind::Bpf => (&["file", "program", "role", "tc"], SITES),
         };
         if kind == BodyKind::Native
             && let Some(file) = element.attributes.iter().find(|attribute| attribute.name == "file")
@@ -154,17 +154,25 @@ impl Reader<'_> {
             let example = if kind == BodyKind::Wasm { "filter.wasm" } else { "filter.o" };
             self.file(element, "file", example)
         });
-        let program = (kind == BodyKind::Bpf).then(|| Program {
-            name: self.matching(element, "program", "filter", is_identifier, "name the C function in the object"),
+        let function = |reader: &mut Self, attribute| {
+            reader.matching(element, attribute, "filter", is_identifier, "name the C function in the object")
+        };
+        let tc = optional(element, "tc").filter(|_| kind == BodyKind::Bpf).map(|_| function(self, "tc"));
+        let at_xdp = optional(element, "program").is_some() || optional(element, "role").is_some() || tc.is_none();
+        let program = (kind == BodyKind::Bpf && at_xdp).then(|| Program {
+            name: function(self, "program"),
             role: self.one_of(element, "role", ROLES, None).unwrap_or(ProgramRole::Hook),
         });
         let sites = match kind {
-            BodyKind::Bpf => vec![SiteKind::Xdp],
+            BodyKind::Bpf => {
+                let at = |is: bool, site| is.then_some(site);
+                at(at_xdp, SiteKind::Xdp).into_iter().chain(at(tc.is_some(), SiteKind::Tc)).collect()
+            }
             _ => self.some_of(element, "sites", sites),
         };
         let libraries = of(element, "file").map(|library| self.library(library)).collect();
         self.once(of(element, "file"), "target", "file");
-        Body { kind, file, libraries, sites, program }
+        Body { kind, file, libraries, sites, program, tc }
     }
 
     fn library(&mut self, element: &Element) -> Library {
@@ -225,7 +233,8 @@ impl Reader<'_> {
             })
             .collect();
         if targets.is_empty() {
-            let next = "write one at least of <app>, <core>, <xdp> and <agent>, such as <core memory=\"64 KiB\"/>";
+            let next =
+                "write one at least of <app>, <core>, <xdp>, <tc> and <agent>, such as <core memory=\"64 KiB\"/>";
             self.mistake(element.at.clone(), "the hardware part is empty: no kind of site would do", next);
         }
         targets
@@ -317,7 +326,8 @@ impl Reader<'_> {
             if !bodies.is_empty() && !bodies.iter().any(|body| body.sites.contains(site)) {
                 let cause = format!("no body of the package is for <{}>", target.name);
                 let next = match site {
-                    SiteKind::Xdp => "add a <bpf> body, or leave this target out".to_owned(),
+                    SiteKind::Xdp => "add a <bpf> body with a program, or leave this target out".to_owned(),
+                    SiteKind::Tc => "add a <bpf> body with tc=\"FUNCTION\", or leave this target out".to_owned(),
                     _ => format!("add {} to a body's sites, or leave this target out", target.name),
                 };
                 self.mistake(target.at.clone(), cause, next);

@@ -10,8 +10,13 @@ pub(super) type Words<T> = [(&'static str, T)];
 
 pub(super) const BODIES: &Words<BodyKind> =
     &[("native", BodyKind::Native), ("wasm", BodyKind::Wasm), ("bpf", BodyKind::Bpf)];
-pub(super) const SITES: &Words<SiteKind> =
-    &[("app", SiteKind::App), ("core", SiteKind::Core), ("xdp", SiteKind::Xdp), ("agent", SiteKind::Agent)];
+pub(super) const SITES: &Words<SiteKind> = &[
+    ("app", SiteKind::App),
+    ("core", SiteKind::Core),
+    ("xdp", SiteKind::Xdp),
+    ("tc", SiteKind::Tc),
+    ("agent", SiteKind::Agent),
+];
 /// Where native and wasm bodies can be.
 pub(super) const USER_SITES: &Words<SiteKind> =
     &[("app", SiteKind::App), ("core", SiteKind::Core), ("agent", SiteKind::Agent)];

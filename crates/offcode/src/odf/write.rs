@@ -63,6 +63,7 @@ impl Page {
             attributes.push(("program", program.name.clone()));
             attributes.push(("role", word(ROLES, program.role).into()));
         }
+        attributes.extend(body.tc.clone().map(|tc| ("tc", tc)));
         if body.kind != BodyKind::Bpf {
             let sites: Vec<&str> = body.sites.iter().map(|site| word(SITES, *site)).collect();
             attributes.push(("sites", sites.join(" ")));

@@ -46,7 +46,7 @@ fn specification() -> impl Strategy<Value = Specification> {
         })
 }
 
-/// Three kinds of user site in any order, so that every target that is not xdp has a body.
+/// Three kinds of user site in any order, so that every target that is no hook has a body.
 fn user_sites() -> impl Strategy<Value = Vec<SiteKind>> {
     Just(vec![SiteKind::App, SiteKind::Core, SiteKind::Agent]).prop_shuffle()
 }
@@ -55,12 +55,13 @@ fn bodies_and_hardware() -> impl Strategy<Value = (Vec<Body>, Vec<Target>)> {
     let bodies = (
         subsequence(vec![BodyKind::Native, BodyKind::Wasm, BodyKind::Bpf], 1..=3),
         user_sites(),
+        subsequence(vec![SiteKind::Xdp, SiteKind::Tc], 1..=2),
         [FILE, FILE],
         IDENTIFIER,
         any::<bool>(),
         btree_map("[a-z0-9_]{1,6}-[a-z]{1,9}(-[a-z]{1,5}){0,3}", (FILE, any::<[u8; 32]>()), 0..3),
     );
-    let bodies = bodies.prop_map(|(kinds, sites, files, name, producer, libraries)| {
+    let bodies = bodies.prop_map(|(kinds, sites, hooks, files, name, producer, libraries)| {
         let library = |(target, (file, digest))| Library { target, file, digest: Digest(digest) };
         let libraries: Vec<Library> = libraries.into_iter().map(library).collect();
         let body = |kind| Body {
@@ -71,8 +72,12 @@ fn bodies_and_hardware() -> impl Strategy<Value = (Vec<Body>, Vec<Target>)> {
                 BodyKind::Bpf => Some(files[1].clone()),
             },
             libraries: if kind == BodyKind::Native { libraries.clone() } else { Vec::new() },
-            sites: if kind == BodyKind::Bpf { vec![SiteKind::Xdp] } else { sites.clone() },
-            program: (kind == BodyKind::Bpf).then(|| Program {
+            sites: match kind {
+                BodyKind::Bpf => hooks.clone(),
+                _ => sites.clone(),
+            },
+            tc: (kind == BodyKind::Bpf && hooks.contains(&SiteKind::Tc)).then(|| name.clone()),
+            program: (kind == BodyKind::Bpf && hooks.contains(&SiteKind::Xdp)).then(|| Program {
                 name: name.clone(),
                 role: if producer { ProgramRole::Producer } else { ProgramRole::Hook },
             }),
@@ -80,7 +85,7 @@ fn bodies_and_hardware() -> impl Strategy<Value = (Vec<Body>, Vec<Target>)> {
         kinds.into_iter().map(body).collect::<Vec<_>>()
     });
     bodies.prop_flat_map(|bodies| {
-        let all = [SiteKind::App, SiteKind::Core, SiteKind::Xdp, SiteKind::Agent];
+        let all = [SiteKind::App, SiteKind::Core, SiteKind::Xdp, SiteKind::Tc, SiteKind::Agent];
         let possible: Vec<SiteKind> =
             all.into_iter().filter(|site| bodies.iter().any(|body| body.sites.contains(site))).collect();
         let most = possible.len();

@@ -117,7 +117,7 @@ fn over_engines(
     let placement = match site {
         Site::App => Placement::App,
         Site::Core(_) => Placement::Core,
-        Site::Xdp(_) | Site::Agent(_) => {
+        Site::Xdp(_) | Site::Tc(..) | Site::Agent(_) => {
             let cause = "the message engine runs at app or core:N only";
             return Err(Fault::new(format!("placement {site}"), cause, "choose app or core:1"));
         }

@@ -266,7 +266,7 @@ impl Session {
     fn guest(&self, deployment: &Deployment, object: &[u8]) -> Result<Share> {
         let subject = || format!("offcode {}", deployment.name);
         let refused = |why: possible::Why| why.fault(subject());
-        let hook = Hook::read(&deployment.manifest, object).map_err(refused)?;
+        let hook = Hook::read(&deployment.manifest, SiteKind::Xdp, object).map_err(refused)?;
         possible::guest(&deployment.manifest, &hook).map_err(refused)?;
         self.budgets.maps(hook.memory(self.common.survey.cores.into())).map_err(|fault| fault.within(subject()))
     }

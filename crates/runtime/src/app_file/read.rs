@@ -314,7 +314,7 @@ impl Reader<'_> {
 }
 
 impl Chosen {
-    /// A site as files and command lines write it: `app`, `core:1`, `xdp:eth0:native`, `agent:dpu-1/xdp:eth0:native`.
+    /// A site as files and command lines write it: `app`, `core:1`, `xdp:eth0:native`, `tc:eth0`, `agent:dpu-1/xdp:eth0:native`.
     pub(super) fn read(text: &str) -> Result<Chosen> {
         let hook = text.starts_with("xdp:") || text.starts_with("agent:") && text.contains("/xdp:");
         if !hook {
@@ -346,7 +346,7 @@ impl Sites {
     /// Whether a site is among them, as far as the file tells.
     fn may_hold(&self, site: &Site) -> bool {
         match self {
-            Sites::All => site.kind() != SiteKind::Xdp,
+            Sites::All => !site.kind().is_hook(),
             Sites::Named(chosen) => chosen.iter().any(|chosen| chosen.site == *site),
         }
     }

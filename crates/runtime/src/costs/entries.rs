@@ -6,7 +6,7 @@ use std::time::Instant;
 use linux::xdp::{self, Object, Stage};
 use machine::costs::Interval;
 use machine::privileges::Privileges;
-use machine::{BodyKind, Nanoseconds, Reading, Result, Site, Source};
+use machine::{BodyKind, Nanoseconds, Reading, Result, Site, Source, XdpMode};
 use offcode::channel::Counted;
 use offcode::{Attributes, Channel, Described, Lifecycle, Specification, Written, interface, offcode};
 
@@ -98,7 +98,7 @@ fn resident(code: Code) -> Result<Interval> {
 fn hook(object: &[u8]) -> Result<Interval> {
     let object = Object::load("idle", object)?;
     let stage = Stage { object: &object, program: "idle", place: 0, chains: 0 };
-    let (program, counts) = xdp::link(&[stage], xdp::TIMED_OF, None)?;
+    let (program, counts) = xdp::link(XdpMode::Native, &[stage], xdp::TIMED_OF, None)?;
     let (mut within, mut whole) = (Vec::with_capacity(ROUNDS), Vec::with_capacity(ROUNDS));
     for _ in 0..ROUNDS {
         let before = xdp::counted(&counts, 0)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use linux::xdp::{Kind, MapOutline, Outline, ProgramKind};
-use machine::{BodyKind, Bytes, Fault};
+use machine::{BodyKind, Bytes, Fault, SiteKind};
 use offcode::Manifest;
 use offcode::manifest::ProgramRole;
 use offcode::odf::Part;
@@ -56,9 +56,11 @@ pub struct Slots {
 const LEAST: u64 = 120;
 
 impl Facts {
+    /// Of the code for a kind of site.
+    ///
     /// # Errors
-    /// No site can run the code.
-    pub fn read(manifest: &Manifest, code: &Code) -> Result<Facts, Why> {
+    /// No such site can run the code.
+    pub fn read(manifest: &Manifest, site: SiteKind, code: &Code) -> Result<Facts, Why> {
         match code {
             Code::Native(_) => Ok(Facts::Native),
             Code::Library(libraries) => {
@@ -70,7 +72,7 @@ impl Facts {
                 wasm::inspect(bytes, &wasm::Limits::default()).map(Facts::Wasm).map_err(broken)
             }
             Code::Compiled(module) => Ok(Facts::Wasm(module.initial())),
-            Code::Bpf(bytes) => Hook::read(manifest, bytes).map(Facts::Bpf),
+            Code::Bpf(bytes) => Hook::read(manifest, site, bytes).map(Facts::Bpf),
         }
     }
 
@@ -99,39 +101,41 @@ fn broken(manifest: &Manifest, kind: BodyKind, fault: &Fault) -> Why {
 
 impl Hook {
     /// # Errors
-    /// It is no object that the site of a driver hook can load for this manifest.
-    pub fn read(manifest: &Manifest, code: &[u8]) -> Result<Hook, Why> {
-        Hook::of(manifest, code).map_err(|fault| broken(manifest, BodyKind::Bpf, &fault))
+    /// It is no object that the site of a hook of this kind can load for this manifest.
+    pub fn read(manifest: &Manifest, site: SiteKind, code: &[u8]) -> Result<Hook, Why> {
+        Hook::of(manifest, site, code).map_err(|fault| broken(manifest, BodyKind::Bpf, &fault))
     }
 
-    fn of(manifest: &Manifest, code: &[u8]) -> Result<Hook, Fault> {
+    fn of(manifest: &Manifest, site: SiteKind, code: &[u8]) -> Result<Hook, Fault> {
         let package = &manifest.package;
         let refuse = |cause: String, next: &str| Err(Fault::new("bpf body", cause, next));
-        let Some(entry) =
-            package.bodies.iter().find(|body| body.kind == BodyKind::Bpf).and_then(|body| body.program.as_ref())
-        else {
-            return refuse("its manifest names no program of its bpf body".into(), "name it in the ODF");
+        let body = package.bodies.iter().find(|body| body.kind == BodyKind::Bpf);
+        let Some((entry, role)) = body.and_then(|body| body.entry(site)) else {
+            let cause = format!("its manifest names no program of its bpf body for {site}");
+            return refuse(cause, "name it in the ODF");
         };
         let outline = Outline::read(&package.name, code)?;
-        match outline.program(&entry.name) {
-            Some(ProgramKind::Xdp) => {}
+        let (wanted, section) = match site {
+            SiteKind::Tc => (ProgramKind::Tc, "SEC(\"classifier\")"),
+            _ => (ProgramKind::Xdp, "SEC(\"xdp\")"),
+        };
+        match outline.program(entry) {
+            Some(kind) if kind == wanted => {}
             Some(_) => {
-                let cause = format!("program {} is no SEC(\"xdp\")", entry.name);
-                return refuse(cause, "name the body's program in the ODF");
+                return refuse(format!("program {entry} is no {section}"), "name the body's program in the ODF");
             }
             None => {
-                let cause =
-                    format!("its object has no program {}; it has {}", entry.name, outline.programs().join(", "));
+                let cause = format!("its object has no program {entry}; it has {}", outline.programs().join(", "));
                 return refuse(cause, "name one of these in the ODF");
             }
         }
-        if entry.role == ProgramRole::Hook && !outline.is_described() {
+        if role == ProgramRole::Hook && !outline.is_described() {
             return refuse(
                 "its object does not describe its functions".into(),
                 "compile it by `clang -target bpf -O2 -g`",
             );
         }
-        if entry.role == ProgramRole::Producer && outline.map("FRAME").is_none() {
+        if role == ProgramRole::Producer && outline.map("FRAME").is_none() {
             return refuse("it is a producer without a map FRAME".into(), "add OFFCODE_FRAME() to its source");
         }
         let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
@@ -144,6 +148,10 @@ impl Hook {
                     pairs.entry(channel.to_owned()).or_default().input = Some(slots);
                 }
                 Some(map) if kind == "FRAMES" => {
+                    if site == SiteKind::Tc {
+                        // Sockets are reached from the driver hook alone.
+                        continue;
+                    }
                     if map.kind != Kind::Sockets || channel.is_empty() {
                         return refuse(
                             format!("its {name} is no named map of sockets"),
@@ -164,7 +172,7 @@ impl Hook {
         Ok(Hook {
             pairs,
             call: outline.program("call").is_some(),
-            no_guest: guest::refusal(entry.role, &outline),
+            no_guest: guest::refusal(role, &outline),
             maps: outline.maps().filter_map(|name| outline.map(name)).collect(),
         })
     }

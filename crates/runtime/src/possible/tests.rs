@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use linux::lab::{Host, Lab, Options as LabOptions};
 use linux::xdp::{Kind, MapOutline};
 use machine::channel::{Buffers, Content, Delivery, Synchronization};
+use machine::site::Direction;
 use machine::{BodyKind, CoreId, Result, Site};
 use offcode::manifest::{self, Package, Program, ProgramRole, Software};
 use offcode::registry::Described;
@@ -64,15 +65,16 @@ impl Offcode for Talker {
 }
 
 fn manifest(name: &str, kind: BodyKind, program: Option<&str>) -> Arc<Manifest> {
+    let tc = (program == Some("count_frames")).then(|| "count_packets".to_owned());
     let program = program.map(|name| Program { name: name.into(), role: ProgramRole::Hook });
-    let sites = [SiteKind::App, SiteKind::Core, SiteKind::Xdp, SiteKind::Agent];
+    let sites = [SiteKind::App, SiteKind::Core, SiteKind::Xdp, SiteKind::Tc, SiteKind::Agent];
     let package = Package {
         guid: Talker::GUID,
         name: name.into(),
         version: "1".into(),
         description: String::new(),
         interfaces: Vec::new(),
-        bodies: vec![manifest::Body { kind, file: None, libraries: Vec::new(), sites: sites.to_vec(), program }],
+        bodies: vec![manifest::Body { kind, file: None, libraries: Vec::new(), sites: sites.to_vec(), program, tc }],
         attributes: Vec::new(),
         state: Default::default(),
     };
@@ -89,13 +91,16 @@ fn bodies(site: &Site) -> Vec<Deployment> {
         attributes: Attributes::default(),
         memory: Default::default(),
     };
-    if site.kind() != SiteKind::Xdp {
+    if !site.kind().is_hook() {
         let code = Code::Native(Arc::new(|| Box::new(Talker::default())));
         return vec![deployment(manifest("talker", BodyKind::Native, None), code)];
     }
     let objects = [(bpf::ECHO, "count_frames"), (bpf::FAR_END, "produce"), (bpf::IDLE, "idle")];
     let objects = objects.into_iter().filter_map(|(code, program)| Some((code?, program)));
+    // Of these one has a program for tc hooks.
+    let at_tc = site.kind() == SiteKind::Tc;
     objects
+        .take(if at_tc { 1 } else { 3 })
         .map(|(code, program)| deployment(manifest("hook", BodyKind::Bpf, Some(program)), Code::Bpf(Arc::from(code))))
         .collect()
 }
@@ -220,7 +225,7 @@ impl<'a> Cell<'a> {
 
     fn predicted(&self, names: &[[&str; 2]], specification: Specification) -> Result<(), Why> {
         for (n, side) in [Side::Creator, Side::Attached].into_iter().enumerate() {
-            let facts = Facts::read(&self.bodies[n].manifest, &self.bodies[n].code)?;
+            let facts = Facts::read(&self.bodies[n].manifest, self.kind(n), &self.bodies[n].code)?;
             let end = |names: &[&str; 2]| End {
                 name: names[n].into(),
                 specification,
@@ -232,6 +237,10 @@ impl<'a> Cell<'a> {
             possible::ends(&self.sites[self.seats[n].site].ground(), &facts, &all)?;
         }
         Ok(())
+    }
+
+    fn kind(&self, n: usize) -> SiteKind {
+        self.sites[self.seats[n].site].site().kind()
     }
 
     fn is_hook(&self, n: usize) -> bool {
@@ -250,7 +259,9 @@ impl<'a> Cell<'a> {
             self.sites[seat.site].start(seat.slot).unwrap();
         }
         let reads = match &self.bodies[1].code {
-            Code::Bpf(code) => Hook::read(&self.bodies[1].manifest, code).unwrap().pairs[""].input.is_some(),
+            Code::Bpf(code) => {
+                Hook::read(&self.bodies[1].manifest, self.kind(1), code).unwrap().pairs[""].input.is_some()
+            }
             _ => true,
         };
         if self.is_hook(0) || !reads {
@@ -303,6 +314,10 @@ fn the_rules_say_what_the_sites_do() {
             };
             for host in Host::BOTH {
                 sites.push(Box::new(open(lab, host)));
+                for direction in [Direction::Ingress, Direction::Egress] {
+                    let open = || XdpSite::open(lab.interface(host), direction);
+                    sites.push(Box::new(lab.inside(host, open).unwrap().unwrap()));
+                }
             }
             // A core and a hook that are reached by one connection.
             let (third, connection) = agent(folder.path(), Some(open(there, Host::B)));
@@ -367,10 +382,10 @@ fn the_rules_say_what_the_sites_do() {
 fn the_environment_of_the_example_is_met_and_what_no_site_has_is_refused_by_its_line() {
     let example = include_str!("../../../offcode/tests/odf/example.xml");
     let facts = |memory: u32| {
-        move |_: &Manifest, kind| {
+        move |_: &Manifest, kind: SiteKind| {
             let maps = vec![MapOutline { kind: Kind::Ring, key_size: 0, value_size: 0, entries: memory }];
             let hook = Hook { pairs: Default::default(), call: true, no_guest: None, maps };
-            Ok(if kind == SiteKind::Xdp { Facts::Bpf(hook) } else { Facts::Native })
+            Ok(if kind.is_hook() { Facts::Bpf(hook) } else { Facts::Native })
         }
     };
     let at = |site: &str, text: &str, memory| {

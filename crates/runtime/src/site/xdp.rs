@@ -1,10 +1,11 @@
-//! The site `xdp:IFACE`: an offcode's bpf body at the driver hook of an interface, in the mode that was asked for.
+//! The sites `xdp:IFACE` and `tc:IFACE`: an offcode's bpf body at the driver hook of an interface, in the mode that was asked
+//! for, or at its tc hook for packets that were received or are to be sent.
 //!
 //! The convention for objects, with macros for C in `crates/bpf/src/programs/offcode.h`; every part but the first is optional:
 //!
 //! | in the object | is |
 //! |---|---|
-//! | the `SEC("xdp")` program that the manifest names | the body. A *hook* is attached by `start`, and runs for each frame that arrives. A *producer* is run by `start` on live frames, in a thread of its own, until it sets `finished` in the map `FRAME`; what it passes on by `XDP_TX` leaves through the interface |
+//! | the `SEC("xdp")` program that the manifest names; for `tc` its `SEC("classifier")` | the body. A *hook* is attached by `start`, and runs for each frame that arrives. A *producer* is run by `start` on live frames, in a thread of its own, until it sets `finished` in the map `FRAME`; what it passes on by `XDP_TX` leaves through the interface |
 //! | `SEC("syscall")` programs `initialize`, `start`, `stop` | the phases; a result other than 0 refuses |
 //! | `SEC("syscall")` program `call` | carries out a call inside the kernel: context `struct offcode_call`, arguments in, result out |
 //! | ring buffer `OUT` | what the offcode writes to a specialized channel |
@@ -20,6 +21,9 @@
 //! those of [`CHAINS`] the next one sees the frame too; the last one's is carried out. They are one program
 //! ([`linux::xdp::Chain`]), which is replaced at once as one comes, goes or changes. A NIC (mode `hardware`) takes one.
 //!
+//! At a driver hook that program is alone. At a tc hook it comes before those of others, which see what it passes. There are
+//! no producers and no channels of frames at tc.
+//!
 //! Nothing is pinned: when the process ends, however it ends, the kernel removes programs and maps.
 
 mod channel;
@@ -34,9 +38,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use linux::doorbell::{Doorbell, Sleep};
-use linux::xdp::{self, Chain, Counts, Dump, Interface, Object, RunStatistics, SharedWords, Stage, VERDICTS, word};
+use linux::xdp::{self, Chain, Counts, Dump, Interface, Object, Point, RunStatistics, SharedWords, Stage};
 use machine::channel::Bell;
-use machine::{BodyKind, Fault, Result, Site, XdpMode};
+use machine::{BodyKind, Fault, Result, Site};
 use offcode::manifest::ProgramRole;
 use offcode::{Attributes, Channel, ChannelId, Manifest, Specification, State};
 
@@ -54,18 +58,18 @@ use producer::{Producer, Protected};
 pub const RUN_COUNTER: &str = "RUN_COUNTER";
 /// An attribute of a hook: those of lower numbers see frames first; 50 where it is not set.
 pub const PRIORITY: &str = "HOOK_PRIORITY";
-/// An attribute of a hook: verdicts after which the next one sees the frame, such as `PASS,DROP`; `PASS` where it is not set.
+/// An attribute of a hook: verdicts after which the next one sees the frame, such as `PASS,DROP`; where it is not set `PASS`,
+/// and at tc also `NEXT`.
 pub const CHAINS: &str = "HOOK_CHAINS";
 /// Of a map that is shown; an answer of the control socket is twice as long.
 const SHOWN_ENTRIES: usize = 512;
 const SHOWN_BYTES: usize = 32 << 10;
 const USUAL_PRIORITY: u32 = 50;
-const USUAL_CHAINS: u32 = 1 << 2;
 
-/// The driver hook of one interface.
+/// A hook of one interface.
 pub struct XdpSite {
     site: Site,
-    mode: XdpMode,
+    point: Point,
     interface: Arc<Interface>,
     /// Before the bodies, which stop when they run no more.
     chain: Chain,
@@ -140,15 +144,18 @@ enum Running {
 }
 
 impl XdpSite {
-    /// The hook of an interface of the calling thread's network namespace. A fault where a program is attached already.
-    pub fn open(interface: &str, mode: XdpMode) -> Result<XdpSite> {
-        let held = Interface::named(interface)?;
-        let interface = Arc::new(held);
-        let chain = Chain::new(interface.clone(), mode);
-        chain.check_alone()?;
+    /// A hook of an interface of the calling thread's network namespace. A fault where a program has the driver hook already.
+    pub fn open(interface: &str, point: impl Into<Point>) -> Result<XdpSite> {
+        let (interface, point) = (Arc::new(Interface::named(interface)?), point.into());
+        let chain = Chain::new(interface.clone(), point);
+        chain.check_room()?;
+        let name = interface.name().to_owned();
         Ok(XdpSite {
-            site: Site::Xdp(interface.name().into()),
-            mode,
+            site: match point {
+                Point::Xdp(_) => Site::Xdp(name),
+                Point::Tc(direction) => Site::Tc(name, direction),
+            },
+            point,
             interface,
             chain,
             bodies: Vec::new(),
@@ -156,13 +163,13 @@ impl XdpSite {
         })
     }
 
-    pub fn mode(&self) -> XdpMode {
-        self.mode
-    }
-
     /// The same under another name, for interfaces of one name in several network namespaces.
     pub fn named(self, name: &str) -> XdpSite {
-        XdpSite { site: Site::Xdp(name.into()), ..self }
+        let site = match self.site {
+            Site::Tc(_, direction) => Site::Tc(name.into(), direction),
+            _ => Site::Xdp(name.into()),
+        };
+        XdpSite { site, ..self }
     }
 
     fn place(&self, slot: Slot) -> Result<usize> {
@@ -275,12 +282,13 @@ impl Drop for Body {
 }
 
 /// The verdicts of [`CHAINS`], a bit each.
-fn verdicts(value: &str) -> Result<u32> {
-    value.split(',').map(str::trim).filter(|word| !word.is_empty()).try_fold(0, |all, word| {
-        let bit = VERDICTS.iter().position(|known| known.eq_ignore_ascii_case(word));
-        bit.map(|bit| all | 1 << bit).ok_or_else(|| {
+fn verdicts(point: Point, value: &str) -> Result<u32> {
+    let all = point.verdicts();
+    value.split(',').map(str::trim).filter(|word| !word.is_empty()).try_fold(0, |bits, word| {
+        let bit = all.iter().position(|known| known.eq_ignore_ascii_case(word));
+        bit.map(|bit| bits | 1 << bit).ok_or_else(|| {
             let cause = format!("'{word}' is no verdict of a hook");
-            Fault::new(format!("attribute {CHAINS}"), cause, format!("write some of {}", VERDICTS.join(", ")))
+            Fault::new(format!("attribute {CHAINS}"), cause, format!("write some of {}", all.join(", ")))
         })
     })
 }
@@ -309,32 +317,36 @@ impl SiteDriver for XdpSite {
     }
 
     fn ground(&self) -> Ground {
-        Ground { mode: Some(self.mode), slots: Chain::most(self.mode), ..Ground::of(self.site.clone()) }
+        let mode = match self.point {
+            Point::Xdp(mode) => Some(mode),
+            Point::Tc(_) => None,
+        };
+        Ground { mode, slots: self.point.most(), ..Ground::of(self.site.clone()) }
     }
 
     fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
         let subject = format!("offcode {} at {}", deployment.name, self.site);
         let refuse = |cause: String, next: &str| Err(Fault::new(&subject, cause, next));
         let Code::Bpf(code) = &deployment.code else {
-            return refuse("a driver hook runs bpf bodies only".into(), "give it a bpf body, or place it elsewhere");
+            return refuse("a hook runs bpf bodies only".into(), "give it a bpf body, or place it elsewhere");
         };
-        let most = Chain::most(self.mode);
+        let most = self.point.most();
         let free = (0..most).find(|place| self.bodies.iter().all(|body| body.place != *place));
         let Some(place) = free else {
             let names: Vec<&str> = self.bodies.iter().map(|body| body.inner.name.as_str()).collect();
-            let cause = format!("a hook in {} mode has room for {most}: {}", word(self.mode), names.join(", "));
+            let cause = format!("a hook ({}) has room for {most}: {}", self.point, names.join(", "));
             return refuse(cause, "place one of them elsewhere, or at another interface");
         };
-        let hook = Hook::read(&deployment.manifest, code).map_err(|why| why.fault(&subject))?;
+        let hook = Hook::read(&deployment.manifest, self.site.kind(), code).map_err(|why| why.fault(&subject))?;
         if let Some(limit) = deployment.memory.limit().filter(|limit| hook.memory(1) > *limit) {
             let cause = format!("its maps take {}, and its target's memory is {limit}", hook.memory(1));
-            return refuse(cause, "state more for the target xdp, or make them smaller");
+            return refuse(cause, "state more for its target, or make them smaller");
         }
         let bodies = &deployment.manifest.package.bodies;
-        let entry = bodies.iter().find(|body| body.kind == BodyKind::Bpf).and_then(|body| body.program.as_ref());
-        let Some(entry) = entry else { return refuse("it has no program".into(), "name it in the ODF") };
-        self.chain.check_alone()?;
-        let mut loader = xdp::loader_for(&deployment.name, code, &self.interface, self.mode);
+        let entry = bodies.iter().find(|body| body.kind == BodyKind::Bpf).and_then(|body| body.entry(self.site.kind()));
+        let Some((program, role)) = entry else { return refuse("it has no program".into(), "name it in the ODF") };
+        self.chain.check_room()?;
+        let mut loader = xdp::loader_for(&deployment.name, code, &self.interface, self.point);
         let defaults =
             deployment.manifest.package.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         for (name, value) in defaults.chain(deployment.attributes.iter()) {
@@ -350,7 +362,7 @@ impl SiteDriver for XdpSite {
                 memory.publish(&deployment.name, name, object.shared(name)?);
             }
         }
-        let statistics = match (entry.role, deployment.attributes.get(RUN_COUNTER)) {
+        let statistics = match (role, deployment.attributes.get(RUN_COUNTER)) {
             (ProgramRole::Hook, _) | (_, Some("off")) => None,
             _ => Some(RunStatistics::enable()?),
         };
@@ -360,9 +372,9 @@ impl SiteDriver for XdpSite {
             given.map(str::to_owned).or_else(|| stated().map(|(_, value)| value.clone()))
         };
         let priority = attribute(PRIORITY).map_or(Ok(USUAL_PRIORITY), |value| priority(&value))?;
-        let chains = attribute(CHAINS).map_or(Ok(USUAL_CHAINS), |value| verdicts(&value))?;
+        let chains = attribute(CHAINS).map_or(Ok(self.point.usual_chains()), |value| verdicts(self.point, &value))?;
         let before = self.chain.counts(place)?.unwrap_or_default();
-        let stirred = (entry.role == ProgramRole::Producer).then(Doorbell::new).transpose()?;
+        let stirred = (role == ProgramRole::Producer).then(Doorbell::new).transpose()?;
         self.deployed += 1;
         let slot = Slot(self.deployed);
         self.bodies.push(Body {
@@ -376,8 +388,8 @@ impl SiteDriver for XdpSite {
                 gone: std::sync::atomic::AtomicBool::new(false),
                 stirred,
             }),
-            program: entry.name.clone(),
-            role: entry.role,
+            program: program.to_owned(),
+            role,
             core: Protected::of(&deployment.attributes)?,
             channels: Vec::new(),
             manifest: deployment.manifest,
@@ -472,11 +484,12 @@ impl SiteDriver for XdpSite {
     }
 
     fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()> {
+        let point = self.point;
         let body = self.body_mut(slot)?;
         let before = (body.priority, body.chains);
         match name {
             PRIORITY => body.priority = priority(value)?,
-            CHAINS => body.chains = verdicts(value)?,
+            CHAINS => body.chains = verdicts(point, value)?,
             _ => {}
         }
         if (body.priority, body.chains) != before && matches!(body.running, Some(Running::Hook)) {
@@ -511,7 +524,7 @@ impl SiteDriver for XdpSite {
     }
 
     fn evidence(&mut self, slot: Slot) -> Result<Evidence> {
-        let (mode, interface) = (self.mode, self.interface.name());
+        let (point, interface) = (self.point, self.interface.name());
         let body = self.body(slot)?;
         let program = body.inner.object.program(&body.program)?;
         let about = format!("program {} ({})", program.id(), program.name());
@@ -528,18 +541,18 @@ impl SiteDriver for XdpSite {
                     counters.push(count("runs of the program", counts.runs));
                     counters.push(count("runs that were timed", counts.timed.count));
                     counters.push(count("ns in these", counts.timed.time.0));
-                    let verdicts = VERDICTS.iter().zip(counts.verdicts).filter(|(_, runs)| *runs > 0);
+                    let verdicts = point.verdicts().iter().zip(counts.verdicts).filter(|(_, runs)| *runs > 0);
                     counters.extend(verdicts.map(|(verdict, runs)| count(&format!("runs to {verdict}"), runs)));
                     uses += counts.runs;
                     timed = Some(counts.timed).filter(|timed| timed.count > 0);
                 }
-                let of = format!("stage {stage} of {}, {} mode, on {interface}", hooks.len(), word(found.mode));
+                let of = format!("stage {stage} of {}, {}, on {interface}", hooks.len(), found.whereabouts);
                 format!("{} in program {}, {of}", program.name(), found.id)
             }
             Some(Running::Producer(producer)) => {
                 format!("{about}, live frames out of {interface}, {}", producer.whereabouts()?)
             }
-            None => format!("{about}, verified for {} in {} mode, not started", self.site, word(mode)),
+            None => format!("{about}, verified for {} ({point}), not started", self.site),
         };
         if body.statistics.is_some() {
             let runs = program.runs()?;

@@ -65,6 +65,7 @@ fn manifest(name: &str, program: &str, role: ProgramRole) -> Manifest {
         libraries: Vec::new(),
         sites: vec![SiteKind::Xdp],
         program: Some(Program { name: program.into(), role }),
+        tc: None,
     };
     Manifest {
         package: Package {
@@ -291,6 +292,7 @@ fn what_is_no_guest_at_a_hook_is_refused_and_others_are_served() {
     let harmless = manifest::Body {
         kind: BodyKind::Native,
         program: Some(Program { name: "send".into(), role: ProgramRole::Hook }),
+        tc: None,
         ..manifest.package.bodies[0].clone()
     };
     manifest.package.bodies.insert(0, harmless);

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use linux::lab::{Host, Lab, Options};
-use machine::{BodyKind, Bytes, Nanoseconds, SiteKind};
+use machine::site::Direction;
+use machine::{BodyKind, Bytes, Nanoseconds, SiteKind, XdpMode};
 use offcode::call::{Header, Kind};
 use offcode::channel::conformance::{self, Bench, Endpoint};
 use offcode::channel::{Counted, Delivery, Synchronization};
@@ -25,8 +26,9 @@ fn lab() -> Option<Lab> {
     Lab::owned(&Options::default()).inspect_err(|why| skip::test(why)).ok()
 }
 
-fn site(lab: &Lab, host: Host, mode: XdpMode) -> XdpSite {
-    lab.inside(host, || XdpSite::open(lab.interface(host), mode)).unwrap().unwrap()
+fn site(lab: &Lab, host: Host, point: impl Into<Point>) -> XdpSite {
+    let point = point.into();
+    lab.inside(host, || XdpSite::open(lab.interface(host), point)).unwrap().unwrap()
 }
 
 fn interface() -> Guid {
@@ -38,8 +40,9 @@ fn deployment(name: &str, code: &[u8], program: &str, role: ProgramRole, attribu
         kind: BodyKind::Bpf,
         file: Some("body.o".into()),
         libraries: Vec::new(),
-        sites: vec![SiteKind::Xdp],
+        sites: vec![SiteKind::Xdp, SiteKind::Tc],
         program: Some(Program { name: program.into(), role }),
+        tc: Some(if program == "verdict" { "verdict_of_packet" } else { "count_packets" }.into()),
     };
     let manifest = Manifest {
         package: Package {
@@ -52,7 +55,9 @@ fn deployment(name: &str, code: &[u8], program: &str, role: ProgramRole, attribu
             attributes: Vec::new(),
             state: Default::default(),
         },
-        hardware: vec![Target { site: SiteKind::Xdp, modes: Vec::new(), memory: Bytes(0), work: None }],
+        hardware: [SiteKind::Xdp, SiteKind::Tc]
+            .map(|site| Target { site, modes: Vec::new(), memory: Bytes(0), work: None })
+            .into(),
         software: Software::default(),
     };
     let mut set = Attributes::default();
@@ -114,9 +119,10 @@ fn counter(evidence: &Evidence, name: &str) -> u64 {
 #[test]
 fn a_hook_counts_frames_answers_calls_and_proves_where_it_is() {
     let Some(lab) = lab() else { return };
-    for mode in [XdpMode::Native, XdpMode::Generic] {
-        let mut site = site(&lab, Host::B, mode);
-        assert_eq!((site.ground().slots, site.ground().mode), (10, Some(mode)));
+    let points = [Point::Xdp(XdpMode::Native), Point::Xdp(XdpMode::Generic), Point::Tc(Direction::Ingress)];
+    for point in points {
+        let mut site = site(&lab, Host::B, point);
+        assert_eq!(site.ground().slots, 10);
         let slot = site.deploy(echo(&[("LIMIT", "3")])).unwrap();
         let mut calls = site.connect(slot, "", Specification::default()).unwrap();
         site.initialize(slot).unwrap();
@@ -127,7 +133,7 @@ fn a_hook_counts_frames_answers_calls_and_proves_where_it_is() {
         datagrams(&lab, 10);
         until("frames are not counted", || number_of(call(&mut *calls, 1, &[])) >= 10);
         let evidence = site.evidence(slot).unwrap();
-        assert!(evidence.whereabouts.contains(&format!("{} mode, on {}", word(mode), lab.interface(Host::B))));
+        assert!(evidence.whereabouts.contains(&format!("stage 1 of 1, {point}")));
         assert!(counter(&evidence, "runs of the program") >= 10 && evidence.uses > 10, "{evidence:?}");
 
         assert_eq!(number_of(call(&mut *calls, 0, &[40u32.to_le_bytes(), 2u32.to_le_bytes()].concat())), 42);
@@ -161,6 +167,9 @@ fn it_is_a_site_as_any_other() {
     };
     for mode in [XdpMode::Native, XdpMode::Generic] {
         crate::site::conformance::check(|| Box::new(site(&lab, Host::B, mode)), &subject);
+    }
+    for direction in [Direction::Ingress, Direction::Egress] {
+        crate::site::conformance::check(|| Box::new(site(&lab, Host::B, direction)), &subject);
     }
 }
 
@@ -399,7 +408,7 @@ fn several_see_a_frame_in_their_order_as_far_as_verdicts_chain() {
         };
         let stage = |site: &mut XdpSite, slot| site.evidence(slot).unwrap().whereabouts;
         assert!(stage(&mut site, early).contains("stage 1 of 3") && stage(&mut site, late).contains("stage 3 of 3"));
-        assert!(stage(&mut site, middle).contains(&format!("{} mode, on {}", word(mode), lab.interface(Host::B))));
+        assert!(stage(&mut site, middle).contains(&format!("{}, on {}", Point::from(mode), lab.interface(Host::B))));
 
         datagrams(&lab, 20);
         until("frames are not dropped", || seen(&site, middle) == 20);
