@@ -55,7 +55,7 @@ fn mistakes() -> Vec<Mistake> {
         )],
     );
     add(false, "a wasm body without a file", &[(" file=\"filter.wasm\"", "")]);
-    add(false, "a bpf body without a program", &[(" program=\"filter\"", "")]);
+    add(true, "a bpf body without a program", &[(" program=\"filter\"", "")]);
     add(false, "a role that is not known", &[("role=\"hook\"", "role=\"tail\"")]);
     add(false, "a file above the package", &[("filter.wasm", "../filter.wasm")]);
     add(false, "a file by its absolute path", &[("filter.o", "/lib/filter.o")]);
