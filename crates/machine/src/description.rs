@@ -32,7 +32,7 @@ pub struct Machine {
     pub interfaces: Vec<Interface>,
     /// What this process may do.
     pub privileges: Privileges,
-    /// What could run code: `app`, `core:N`, `xdp:IFACE`.
+    /// What could run code: `app`, `core:N`, `xdp:IFACE`. Of tc hooks the kernel tells when one is asked for.
     pub sites: Vec<Feature>,
     /// What could move packets: `shm`, `udp`, `afxdp:IFACE` and others.
     pub ports: Vec<Feature>,

@@ -65,8 +65,15 @@ struct Up(Child);
 impl Up {
     /// The line of the README that starts it, for host b of the lab.
     fn start(lab: &Lab, folder: &Path, name: &str) -> Up {
+        Up::start_at(lab, folder, name, "xdp:eth0:native")
+    }
+
+    /// The same with this place.
+    fn start_at(lab: &Lab, folder: &Path, name: &str, place: &str) -> Up {
         let page = fs::read_to_string(folder.join("README.md")).unwrap();
-        let line = page.split('`').find(|part| part.starts_with(&format!("plimsoll run {name}/"))).unwrap();
+        let is =
+            |part: &&str| part.starts_with(&format!("plimsoll run {name}/")) && part.ends_with(&format!("={place}"));
+        let line = page.split('`').find(is).unwrap();
         let line = line.replace("eth0", lab.interface(Host::B));
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-offcode"));
         command.args(line.split(' ').skip(1)).current_dir(folder).stdin(Stdio::null());
@@ -88,6 +95,47 @@ impl Drop for Up {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// `tc` is a program of somebody else, by iproute2.
+#[test]
+fn the_filter_keeps_in_what_is_to_be_sent_beside_programs_of_others() {
+    let (Some(lab), Some(folder)) = (lab(), built()) else { return };
+    let Some(tc) = skip::tool("tc") else { return };
+    let interface = lab.interface(Host::B);
+    let others = |arguments: &str| {
+        let mut command = Command::new(&tc);
+        command.args(arguments.replace("IFACE", interface).split(' '));
+        let output = lab.enter(Host::B, &mut command).unwrap().output().unwrap();
+        assert!(output.status.success(), "tc {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    others("qdisc add dev IFACE clsact");
+    fs::write(folder.path().join("idle.o"), bpf::IDLE.unwrap()).unwrap();
+    others(&format!("filter add dev IFACE egress bpf da obj {}/idle.o sec classifier", folder.path().display()));
+    let up = Up::start_at(&lab, folder.path(), "filter", "tc:eth0/egress");
+    let to = (lab.address(Host::A), 9000);
+    let receiver = lab.inside(Host::A, || UdpSocket::bind(to).unwrap()).unwrap();
+    let sender = lab.inside(Host::B, || UdpSocket::bind((lab.address(Host::B), 0)).unwrap()).unwrap();
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    let use_it = || {
+        let application = attach::application("filter").unwrap();
+        let mut filter = application.caller::<dyn PacketFilter>("plimsoll.filter").unwrap();
+        let send = |text: &[u8]| drop(sender.send_to(text, to));
+        send(b"passes");
+        assert_eq!(receiver.recv(&mut [0; 64]).unwrap(), 6);
+        assert_eq!(filter.call(|filter| filter.keep_out(9000)).unwrap(), 0);
+        (0..100).for_each(|_| send(b"is kept in"));
+        let (_, bytes, dropped) = filter.call(|filter| filter.counts()).unwrap();
+        assert!(bytes >= 100 * 52 && dropped == 100, "{bytes} {dropped}");
+        assert_eq!(filter.call(|filter| filter.keep_out(0)).unwrap(), 9000);
+        send(b"again");
+        assert_eq!(receiver.recv(&mut [0; 64]).unwrap(), 5, "one of the hundred came through");
+    };
+    lab.inside(Host::B, use_it).unwrap();
+    drop(up);
+    let left = others("filter show dev IFACE egress");
+    assert!(left.contains("idle_packet") || left.contains("idle.o"), "{left}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 /* What the body of an offcode at a driver hook shares with its site. See `runtime::site::xdp` for the convention.
  *
- * A program in SEC("xdp") is the body. Optional programs in SEC("syscall"), by name:
+ * A program in SEC("xdp") is the body, one in SEC("classifier") that for tc hooks. Optional programs in SEC("syscall"), by name:
  *   initialize, start, stop   the phases; not 0 refuses
  *   call                      carries out a call: reads and writes `struct offcode_call`; not 0 refuses
  *   message                   something was written to IN
@@ -8,7 +8,7 @@
  *   OUT   a ring buffer: what the offcode writes to its channel
  *   IN    a shared array: entry 0 is `struct offcode_in`, each other entry a `struct offcode_slot`
  *   OUT_name, IN_name   the same for the channel `name`, whose handler is `message_name`, or `message`
- *   FRAMES_name   sockets: the channel `name` is one of frames
+ *   FRAMES_name   sockets: the channel `name` is one of frames; not at tc hooks
  *   FRAME the frame of a producer, `struct offcode_frame`
  * Attributes set the variable (u64, not static) of the same name. */
 #pragma once

@@ -18,7 +18,7 @@ pub struct Arguments {
     /// An instance's name, or a package's name or GUID of which there is one
     #[arg(value_name = "INSTANCE")]
     offcode: String,
-    /// app, core:N, xdp:IFACE or agent:HOST
+    /// app, core:N, xdp:IFACE, tc:IFACE or agent:HOST
     #[arg(value_name = "SITE")]
     site: Site,
     /// Process of the runtime; needed only where several runtimes run

@@ -321,7 +321,7 @@ fn evidence(prices: &[Price], grounds: &[Ground], app: &AppFile, costs: &Costs, 
     }
     let _ = writeln!(page, "a rate that nothing states is taken as {UNKNOWN_RATE} messages a second");
     if app.sites == Sites::All {
-        page += "driver hooks are used only where the file names them, as xdp:IFACE:native\n";
+        page += "hooks are used only where the file names them, as xdp:IFACE:native or tc:IFACE\n";
     }
     page
 }

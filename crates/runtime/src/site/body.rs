@@ -32,7 +32,7 @@ pub(super) fn embody(deployment: &Deployment) -> Result<Box<dyn Offcode>> {
         Code::Wasm(_) | Code::Library(_) | Code::Bpf(_) => Err(outer(Fault::new(
             "bpf body",
             "the kernel runs it in a driver hook only",
-            "let it be placed at xdp:IFACE, or give the offcode a native or wasm body",
+            "let it be placed at xdp:IFACE or tc:IFACE, or give the offcode a native or wasm body",
         ))),
     }
 }
