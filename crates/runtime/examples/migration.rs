@@ -1,15 +1,22 @@
 //! Prints how long offcodes pause while they move: median and 99th percentile of 200 moves of each kind, and how long the
 //! longest gap in a stream of messages was beside that of a stream without moves.
 //!
-//! `cargo run --release -p runtime --example migration [MOVES]`. It wants two cores and nothing else on the machine.
+//! `cargo run --release -p runtime --example migration [MOVES]`. It wants two cores and nothing else on the machine,
+//! and root for moves to hooks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use machine::{CoreId, Fault, Result, Site};
-use offcode::channel::Content;
-use offcode::{Channel, ChannelId, Context, Lifecycle, Registry, Specification, State, Written, interface, offcode};
+use linux::lab::{Host, Lab};
+use linux::xdp::Point;
+use machine::site::Direction;
+use machine::{Bytes, CoreId, Fault, Result, Site, XdpMode};
+use offcode::channel::{Buffers, Content, Policy};
+use offcode::depot::Depot;
+use offcode::{
+    Channel, ChannelId, Context, Described, Lifecycle, Registry, Specification, State, Written, interface, offcode,
+};
 use runtime::agent::{Agent, Limits, Options, keys};
 use runtime::migration::Moved;
 use runtime::site::SiteDriver;
@@ -17,6 +24,7 @@ use runtime::site::agent::AgentSite;
 use runtime::site::app::AppSite;
 use runtime::site::core::CoreSite;
 use runtime::site::residents::{Log, Residents};
+use runtime::site::xdp::XdpSite;
 use runtime::{Catalogue, OffcodeId, Runtime, Wanted};
 
 #[interface(guid = "c0d2cb4e-22d5-4a1f-8bb1-6f0b0a5e0001")]
@@ -63,6 +71,37 @@ impl Lifecycle for Echo {
     }
 }
 
+/// What `echo.c` is at hooks.
+#[offcode(guid = "c0d2cb4e-22d5-4a1f-8bb1-6f0b0a5e0021", name = "example.mirror", version = "1.0.0", implements(Count), sites(app, xdp, tc),
+          bodies(native(app), bpf("echo.o", hook = "count_frames", tc = "count_packets", xdp, tc)), state = saved,
+          attributes(LIMIT = 0, refuse_start = 0))]
+#[derive(Default)]
+struct Mirror {
+    frames: u64,
+}
+
+impl Count for Mirror {
+    fn count(&self) -> u64 {
+        self.frames
+    }
+}
+
+impl Lifecycle for Mirror {
+    fn message(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context) {
+        let _ = context.write(channel, message);
+    }
+
+    fn save(&mut self, state: &mut State, _: &mut dyn Context) -> Result<()> {
+        state.keep("frames", &self.frames);
+        Ok(())
+    }
+
+    fn restore(&mut self, state: &State, _: &mut dyn Context) -> Result<()> {
+        self.frames = state.kept("frames")?;
+        Ok(())
+    }
+}
+
 fn main() {
     let moves = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(200);
     if let Err(fault) = all(moves) {
@@ -75,7 +114,7 @@ fn all(moves: usize) -> Result<()> {
     let log: Log = Arc::new(|_| {});
     let folder = std::env::temp_dir().join(format!("plimsoll-migration-{}", std::process::id()));
     let agent = on_loopback(&folder)?;
-    let outcome = measure(moves, &log, &folder, &agent);
+    let outcome = measure(moves, &log, &folder, &agent).and_then(|()| hooks(moves, &log, &folder));
     drop(agent);
     std::fs::remove_dir_all(&folder).map_err(|e| Fault::because(folder.display().to_string(), e, "remove it"))?;
     outcome
@@ -108,6 +147,40 @@ fn measure(moves: usize, log: &Log, folder: &std::path::Path, agent: &Served) ->
     ];
     for (one, other) in kinds.into_iter().flatten() {
         back_and_forth(&mut runtime, echo, (&one, &other), moves)?;
+    }
+    Ok(())
+}
+
+/// Moves between `app` and hooks of an interface of a lab.
+fn hooks(moves: usize, log: &Log, folder: &std::path::Path) -> Result<()> {
+    let (object, lab) = match (bpf::ECHO, Lab::owned(&linux::lab::Options::default())) {
+        (Some(object), Ok(lab)) => (object, lab),
+        (object, lab) => {
+            let why = lab.err().map(|why| why.to_string()).filter(|_| object.is_some());
+            println!("  moves to hooks are left out: {}", why.as_deref().or(bpf::MISSING).unwrap_or_default());
+            return Ok(());
+        }
+    };
+    let package = folder.join("depot/example.mirror");
+    let write = || {
+        std::fs::create_dir_all(&package)?;
+        std::fs::write(package.join("odf.xml"), offcode::odf::write(&Mirror::manifest()).unwrap_or_default())?;
+        std::fs::write(package.join("echo.o"), object)
+    };
+    write().map_err(|e| Fault::because(package.display().to_string(), e, "name another TMPDIR"))?;
+    let interface = lab.interface(Host::B);
+    let points = [Point::Xdp(XdpMode::Native), Point::Tc(Direction::Ingress)];
+    let app = AppSite::new(Residents::new(Site::App, Instant::now(), log.clone()));
+    let mut sites: Vec<Box<dyn SiteDriver>> = vec![Box::new(app)];
+    for point in points {
+        sites.push(Box::new(lab.inside(Host::B, || XdpSite::open(interface, point))??));
+    }
+    let [xdp, tc] = [sites[1].site().clone(), sites[2].site().clone()];
+    let catalogue = Catalogue::new(Registry::new().with::<Mirror>(), vec![Depot::open(&folder.join("depot"))?])?;
+    let mut runtime = Runtime::new(catalogue, sites, log.clone())?;
+    let mirror = runtime.create_offcode(&Wanted::new("example.mirror").at(Site::App))?;
+    for (one, other) in [(&Site::App, &xdp), (&Site::App, &tc), (&xdp, &tc)] {
+        back_and_forth(&mut runtime, mirror, (one, other), moves)?;
     }
     Ok(())
 }
@@ -149,7 +222,8 @@ fn back_and_forth(runtime: &mut Runtime, echo: OffcodeId, between: (&Site, &Site
     if runtime.site_of(echo)? != between.0 {
         runtime.migrate(echo, between.0)?;
     }
-    let specification = Specification { content: Content::Messages, ..Specification::default() };
+    let buffers = Buffers { count: 64, size: Bytes(64), policy: Policy::Any };
+    let specification = Specification { content: Content::Messages, buffers, ..Specification::default() };
     let mut channel = runtime.create_channel(specification)?;
     runtime.attach(&mut channel, echo, &format!("{} {}", between.0, between.1))?;
     let mut stream = Stream { channel, last: Instant::now(), longest: Duration::ZERO };
