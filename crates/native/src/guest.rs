@@ -224,8 +224,7 @@ unsafe extern "C" fn attribute_set<T: Offcode>(
     let (Instance { offcode, .. }, name, value) = unsafe { (entered::<T>(instance), name.bytes(), value.bytes()) };
     guarded(sink, || {
         let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
-        offcode.attribute_set(&text(name), &text(value), &mut Outside(host));
-        outcome::DONE
+        phase(sink, offcode.attribute_set(&text(name), &text(value), &mut Outside(host)))
     })
 }
 

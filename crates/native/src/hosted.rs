@@ -155,11 +155,12 @@ impl Offcode for Hosted {
         self.enter(context, |_, instance, host, sink| unsafe { of_library(instance, host, timer.into(), sink) });
     }
 
-    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) {
+    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) -> Result<()> {
         // SAFETY: as in `initialize`.
-        self.enter(context, |f, instance, host, sink| unsafe {
+        let outcome = self.enter(context, |f, instance, host, sink| unsafe {
             (f.attribute_set)(instance, host, Slice::of(name.as_bytes()), Slice::of(value.as_bytes()), sink)
         });
+        self.phase(outcome)
     }
 
     fn save(&mut self, state: &mut State, context: &mut dyn Context) -> Result<()> {

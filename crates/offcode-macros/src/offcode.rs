@@ -401,7 +401,12 @@ fn expansion(name: &Ident, written: &Complete) -> TokenStream {
                 ::offcode::Lifecycle::turn(self, context)
             }
 
-            fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn ::offcode::Context) {
+            fn attribute_set(
+                &mut self,
+                name: &str,
+                value: &str,
+                context: &mut dyn ::offcode::Context,
+            ) -> ::offcode::expansion::Result<()> {
                 ::offcode::Lifecycle::attribute_set(self, name, value, context)
             }
 

@@ -57,6 +57,14 @@ impl Attributes {
         Ok(())
     }
 
+    /// Gives an attribute back what [`Attributes::get`] said of it before it was set.
+    pub fn put_back(&mut self, name: &str, before: Option<String>) {
+        match before {
+            Some(value) => self.0.insert(name.to_owned(), value),
+            None => self.0.remove(name),
+        };
+    }
+
     /// Every attribute's name and value, in the order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))

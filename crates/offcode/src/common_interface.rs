@@ -51,8 +51,11 @@ pub trait Offcode: Send {
         let _ = (timer, context);
     }
 
-    /// An attribute was set by the application.
-    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context);
+    /// The application sets an attribute; see [`crate::Lifecycle::attribute_set`].
+    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) -> Result<()> {
+        let _ = (name, value, context);
+        Ok(())
+    }
 
     /// What it takes along to another site; see [`crate::Lifecycle::save`].
     fn save(&mut self, state: &mut State, context: &mut dyn Context) -> Result<()> {

@@ -238,10 +238,14 @@ impl Outside {
                 let Some((length, text)) = payload.split_first_chunk() else { return };
                 let Some((name, value)) = text.split_at_checked(u32::from_le_bytes(*length) as usize) else { return };
                 let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+                let before = self.attributes.get(&name).map(str::to_owned);
                 // The host has checked it.
                 let _ = self.attributes.set(&name, &value);
-                if record.detail == 1 {
-                    offcode.attribute_set(&name, &value, self);
+                if record.detail == 1
+                    && let Err(fault) = offcode.attribute_set(&name, &value, self)
+                {
+                    self.attributes.put_back(&name, before);
+                    self.refuse(&fault.to_string());
                 }
             }
             Event::Initialize => {

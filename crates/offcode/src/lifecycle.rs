@@ -57,9 +57,14 @@ pub trait Lifecycle {
         let _ = (timer, context);
     }
 
-    /// An attribute was set by the application.
-    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) {
+    /// The application sets an attribute of what is initialized; [`Context::attribute`] has the new value. Those of the
+    /// start are for `initialize`.
+    ///
+    /// # Errors
+    /// The value will not do: the attribute keeps the one it had, and the application is told.
+    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) -> Result<()> {
         let _ = (name, value, context);
+        Ok(())
     }
 
     /// Puts what a body of this offcode elsewhere, or of another version, needs to go on from here into `state`, and sets

@@ -96,7 +96,6 @@ impl<const N: usize> Offcode for Stage<N> {
     fn turn(&mut self, _: &mut dyn Context) -> Activity {
         Activity::Idle
     }
-    fn attribute_set(&mut self, _: &str, _: &str, _: &mut dyn Context) {}
     fn stop(&mut self, _: &mut dyn Context) {}
 }
 

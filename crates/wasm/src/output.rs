@@ -8,7 +8,7 @@ use offcode::abi::{self, Action, GONE, Malformed, Records};
 pub struct Allowed {
     /// A call: one reply or refusal must come.
     pub answer: bool,
-    /// `initialize` or `start`: a refusal may come.
+    /// `initialize`, `start` or an attribute: a refusal may come.
     pub refusal: bool,
     /// A turn: it may say that it worked.
     pub worked: bool,

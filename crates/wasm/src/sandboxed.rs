@@ -321,12 +321,14 @@ impl Sandboxed {
         Err(Fault::new(format!("wasm body of {}", self.name), cause, "build it again"))
     }
 
-    fn put_attribute(&mut self, name: &str, value: &str, detail: u16, context: &mut dyn Context) {
+    fn put_attribute(&mut self, name: &str, value: &str, detail: u16, context: &mut dyn Context) -> Result<()> {
         let length = (name.len() as u32).to_le_bytes();
         let parts = [&length[..], name.as_bytes(), value.as_bytes()];
-        if !self.event(Event::Attribute, Record { detail, ..Record::default() }, &parts, context) {
-            context.log(&format!("attribute {name} is too long for the guest's input area: not passed on"));
+        if self.event(Event::Attribute, Record { detail, ..Record::default() }, &parts, context) {
+            return Ok(());
         }
+        let cause = format!("attribute {name} is too long for its input area");
+        Err(Fault::new(format!("wasm body of {}", self.name), cause, "pass long values by a call or a channel"))
     }
 }
 
@@ -337,7 +339,7 @@ impl Offcode for Sandboxed {
 
     fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
         for (name, value) in std::mem::take(&mut self.attributes).iter() {
-            self.put_attribute(name, value, 0, context);
+            self.put_attribute(name, value, 0, context)?;
         }
         self.phase(Event::Initialize, "initialize", context)?;
         self.initialized = true;
@@ -426,17 +428,16 @@ impl Offcode for Sandboxed {
         }
     }
 
-    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) {
+    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) -> Result<()> {
         if !self.initialized {
             // Comes with the others, before `initialize`.
-            if let Err(fault) = self.attributes.set(name, value) {
-                context.log(&fault.to_string());
-            }
-            return;
+            return self.attributes.set(name, value);
         }
         self.flush(context);
-        self.put_attribute(name, value, 1, context);
-        let _ = self.enter("an attribute", Allowed::default(), None, context);
+        self.put_attribute(name, value, 1, context)?;
+        let allowed = Allowed { refusal: true, ..Allowed::default() };
+        let entered = self.enter("an attribute", allowed, None, context);
+        entered.map(drop).map_err(|refusal| self.refused(&format!("attribute {name}"), &refusal))
     }
 
     fn save(&mut self, state: &mut State, context: &mut dyn Context) -> Result<()> {

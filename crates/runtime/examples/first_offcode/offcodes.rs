@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use machine::{Nanoseconds, Result};
+use machine::{Fault, Nanoseconds, Result};
 use offcode::{Activity, ChannelId, Context, Lifecycle, Wake, Written, interface, offcode};
 use serde::{Deserialize, Serialize};
 
@@ -83,12 +83,16 @@ impl Filter for LengthFilter {
 
 impl Lifecycle for LengthFilter {
     fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
-        self.least = context.attribute("least").and_then(|text| text.parse().ok()).unwrap_or(0);
-        Ok(())
+        let least = context.attribute("least").unwrap_or("0").to_owned();
+        self.attribute_set("least", &least, context)
     }
 
-    fn attribute_set(&mut self, _: &str, _: &str, context: &mut dyn Context) {
-        self.least = context.attribute("least").and_then(|text| text.parse().ok()).unwrap_or(0);
+    fn attribute_set(&mut self, name: &str, value: &str, _: &mut dyn Context) -> Result<()> {
+        if name == "least" {
+            let no_length = |_| Fault::new(format!("least '{value}'"), "it is no length", "set a whole number");
+            self.least = value.parse().map_err(no_length)?;
+        }
+        Ok(())
     }
 
     fn turn(&mut self, context: &mut dyn Context) -> Activity {

@@ -60,7 +60,6 @@ impl Offcode for Talker {
         }
         Activity::Worked
     }
-    fn attribute_set(&mut self, _: &str, _: &str, _: &mut dyn Context) {}
     fn stop(&mut self, _: &mut dyn Context) {}
 }
 

@@ -353,7 +353,6 @@ mod tests {
         fn turn(&mut self, _: &mut dyn Context) -> Activity {
             Activity::Idle
         }
-        fn attribute_set(&mut self, _: &str, _: &str, _: &mut dyn Context) {}
         fn stop(&mut self, _: &mut dyn Context) {}
     }
 
@@ -441,7 +440,6 @@ mod tests {
             while begun.elapsed() < std::time::Duration::from_micros(50) {}
             Activity::Worked
         }
-        fn attribute_set(&mut self, _: &str, _: &str, _: &mut dyn Context) {}
         fn stop(&mut self, _: &mut dyn Context) {}
     }
 

@@ -75,8 +75,6 @@ impl Offcode for Echo {
         Activity::Idle
     }
 
-    fn attribute_set(&mut self, _: &str, _: &str, _: &mut dyn Context) {}
-
     fn stop(&mut self, _: &mut dyn Context) {
         STARTED.fetch_sub(1, Ordering::SeqCst);
     }

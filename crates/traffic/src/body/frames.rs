@@ -188,8 +188,6 @@ impl Offcode for FrameSender {
         })
     }
 
-    fn attribute_set(&mut self, _: &str, _: &str, _: &mut dyn Context) {}
-
     fn stop(&mut self, _: &mut dyn Context) {
         if let Some(mut socket) = self.socket.take() {
             let _ = socket.flush();

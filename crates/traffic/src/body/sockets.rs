@@ -352,8 +352,6 @@ impl Offcode for SocketSender {
         })
     }
 
-    fn attribute_set(&mut self, _: &str, _: &str, _: &mut dyn Context) {}
-
     fn stop(&mut self, _: &mut dyn Context) {
         if self.waiting == Waiting::AbsoluteSleep {
             let _ = clock::set_timer_slack(None);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use machine::{Nanoseconds, Result};
+use machine::{Fault, Nanoseconds, Result};
 use offcode::call::{Header, Kind};
 use offcode::service::{MEMORY, TIMERS};
 use offcode::{
@@ -83,6 +83,14 @@ impl Lifecycle for Probe {
         }
     }
 
+    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) -> Result<()> {
+        assert_eq!(context.attribute(name), Some(value), "the new value is there already");
+        match value {
+            "beige" => Err(Fault::new("attribute colour", "beige is no colour", "set another")),
+            _ => Ok(()),
+        }
+    }
+
     fn save(&mut self, state: &mut State, _: &mut dyn Context) -> Result<()> {
         state.keep("woken", &self.woken);
         Ok(())
@@ -143,6 +151,9 @@ pub(super) fn serves(site: &mut dyn SiteDriver) {
     assert!(offers.iter().any(|offer| offer.is(&MEMORY)), "who offers timers offers memory");
     let (slot, mut end) = deployed(site);
     site.start(slot).expect("second phase");
+    site.set_attribute(slot, "colour", "green").expect("a value that it takes");
+    let said = site.set_attribute(slot, "colour", "beige").expect_err("one that it refuses").to_string();
+    assert!(said.contains("beige is no colour. Next: set another"), "{said}");
     assert_eq!(ask(site, end.as_mut(), WAKE, &[500, 0]), Ok(0));
     assert_eq!(woken_beyond(site, end.as_mut(), 0), 1);
     assert_eq!(ask(site, end.as_mut(), WAKE, &[500, 200]), Ok(0));

@@ -124,11 +124,13 @@ impl Seat {
     }
 
     pub fn set_attribute(&mut self, name: &str, value: &str) -> Result<()> {
+        let before = self.around.attributes.get(name).map(str::to_owned);
         self.around.attributes.set(name, value)?;
-        if matches!(self.phase, Phase::Initialized | Phase::Started) {
-            self.attempt(|offcode, around| offcode.attribute_set(name, value, around));
+        if !matches!(self.phase, Phase::Initialized | Phase::Started) {
+            return Ok(());
         }
-        Ok(())
+        let set = self.attempt(|offcode, around| offcode.attribute_set(name, value, around));
+        set.unwrap_or_else(|| Err(self.failed())).inspect_err(|_| self.around.attributes.put_back(name, before))
     }
 
     /// Calls and messages by channel, of those that had any.

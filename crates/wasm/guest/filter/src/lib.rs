@@ -1,7 +1,7 @@
 //! Passes IPv4 UDP packets to one port on to its peer, drops the others, and counts both. Each millisecond the application
 //! sees the counts in shared words.
 
-use machine::Nanoseconds;
+use machine::{Fault, Nanoseconds};
 use offcode::{Activity, ChannelId, Context, Lifecycle, Refusal, State, Wake, Written, interface, offcode};
 
 #[interface(guid = "3e0f6a52-8f0d-4b8e-a6f7-5b1d9f0c2e41")]
@@ -66,7 +66,7 @@ impl Filter for PortFilter {
 impl Lifecycle for PortFilter {
     fn initialize(&mut self, context: &mut dyn Context) -> machine::Result<()> {
         let port = context.attribute("port").unwrap_or_default().to_owned();
-        self.attribute_set("port", &port, context);
+        self.port = port.parse().unwrap_or_default();
         context.share("counts", 2)
     }
 
@@ -107,13 +107,12 @@ impl Lifecycle for PortFilter {
         if self.turns.is_multiple_of(3) { Activity::Worked } else { Activity::Idle }
     }
 
-    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) {
+    fn attribute_set(&mut self, name: &str, value: &str, _: &mut dyn Context) -> machine::Result<()> {
         if name == "port" {
-            match value.parse() {
-                Ok(port) => self.port = port,
-                Err(_) => context.log(&format!("port '{value}' is no port")),
-            }
+            let no_port = |_| Fault::new(format!("port '{value}'"), "it is no port", "name one from 0 to 65535");
+            self.port = value.parse().map_err(no_port)?;
         }
+        Ok(())
     }
 
     fn save(&mut self, state: &mut State, _: &mut dyn Context) -> machine::Result<()> {
