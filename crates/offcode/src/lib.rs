@@ -42,6 +42,7 @@ pub use guid::Guid;
 pub use interface::{Interface, signature};
 pub use lifecycle::Lifecycle;
 pub use machine::channel::{self, Cast, Channel, Delivery, Specification, Written};
+pub use machine::{Fault, Result};
 pub use manifest::Manifest;
 pub use offcode_macros::{interface, offcode};
 pub use registry::{Constructor, Described, Registry};
