@@ -118,8 +118,10 @@ pub(super) fn vacant(interface: &Interface) -> Result<()> {
         [] => Ok(()),
         found => {
             let next = match found.iter().any(|found| found.name.as_deref() == Some(OF_LIBXDP)) {
-                true => "take libxdp's programs off (`xdp-loader unload IFACE --all`), or take another interface",
-                false => "stop what attached it, or take another interface",
+                true => {
+                    "take libxdp's programs off (`xdp-loader unload IFACE --all`), or use the tc hook, which is shared: tc:IFACE"
+                }
+                false => "stop what attached it, or use the tc hook, which is shared: tc:IFACE",
             };
             Err(Fault::new(
                 format!("interface {}", interface.name()),
