@@ -29,6 +29,8 @@ pub(crate) struct Model {
     first: Vec<u32>,
     arcs: Vec<Arc>,
     edge_of: Vec<u32>,
+    /// Whether two groups have an arc, a bit each, `groups x groups`: of most pairs that are looked at the answer is no.
+    joined: Vec<u64>,
     /// Seconds a message, `sites x sites`, and transposed.
     pub cross: Vec<f64>,
     pub cross_t: Vec<f64>,
@@ -88,6 +90,11 @@ impl Model {
             of_group[e.a as usize].push((Arc { other: e.b, forward: e.forward, backward: e.backward }, index));
             of_group[e.b as usize].push((Arc { other: e.a, forward: e.backward, backward: e.forward }, index));
         }
+        let mut joined = vec![0; (groups * groups).div_ceil(64)];
+        for (a, b) in edges.iter().flat_map(|e| [(e.a, e.b), (e.b, e.a)]) {
+            let bit = a as usize * groups + b as usize;
+            joined[bit / 64] |= 1 << (bit % 64);
+        }
         let mut first = vec![0];
         let (mut arcs, mut edge_of) = (Vec::new(), Vec::new());
         for list in of_group {
@@ -97,12 +104,24 @@ impl Model {
         }
         let free = layout.sites.iter().all(|candidate| candidate.opening == 0.0);
         let opening = if free { Vec::new() } else { layout.sites.iter().map(|candidate| candidate.opening).collect() };
-        Model { packing, unary, edges, first, arcs, edge_of, cross, cross_t, opening }
+        Model { packing, unary, edges, first, arcs, edge_of, joined, cross, cross_t, opening }
     }
 
     #[inline]
     pub fn arcs(&self, group: usize) -> &[Arc] {
         &self.arcs[self.first[group] as usize..self.first[group + 1] as usize]
+    }
+
+    /// What one group has with another.
+    #[inline]
+    pub fn arc(&self, group: usize, other: usize) -> Option<&Arc> {
+        let bit = group * self.packing.groups + other;
+        if self.joined[bit / 64] >> (bit % 64) & 1 == 0 {
+            return None;
+        }
+        // Edges are in order, and so each group's arcs are.
+        let arcs = self.arcs(group);
+        arcs.binary_search_by_key(&(other as u32), |arc| arc.other).ok().map(|at| &arcs[at])
     }
 
     /// Of each arc of the group, its place in `edges`.

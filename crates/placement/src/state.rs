@@ -146,8 +146,7 @@ impl<'m> State<'m> {
     pub fn swap_cost(&self, g: usize, h: usize) -> f64 {
         let (a, b) = (self.at[g], self.at[h]);
         let mut cost = self.marginal_change(g, b) + self.marginal_change(h, a);
-        let (from, of) = if self.model.arcs(g).len() <= self.model.arcs(h).len() { (g, h) } else { (h, g) };
-        if let Some(arc) = self.model.arcs(from).iter().find(|arc| arc.other as usize == of) {
+        if let Some(arc) = self.model.arc(g, h) {
             let model = self.model;
             cost += model.pair(arc, a, b) + model.pair(arc, b, a) - model.pair(arc, a, a) - model.pair(arc, b, b);
         }
