@@ -162,14 +162,18 @@ refused! {
 /// `fabric` is open, the rest NULL or good.
 pub unsafe fn open(fabric: *mut FidFabric, info: *mut Info, into: *mut *mut FidDomain, context: *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
-    let (fabric, threading) = unsafe {
+    let (fabric, manner) = unsafe {
         let Some(fabric) = object::of::<Fabric>(fabric.cast()) else { return -FI_EINVAL };
-        let threading = info.as_ref().and_then(|info| info.domain_attr.as_ref()).map(|attr| attr.threading);
-        (Used::new(fabric), threading)
+        let attr = info.as_ref().and_then(|info| info.domain_attr.as_ref());
+        let manner = Manner {
+            single: attr.is_some_and(|attr| attr.threading == FI_THREAD_DOMAIN),
+            basic: attr.is_some_and(|attr| attr.mr_mode & FI_MR_BASIC != 0),
+        };
+        (Used::new(fabric), manner)
     };
     match parameters::settings() {
         // SAFETY: the caller's promise.
-        Ok(settings) => unsafe { make(fabric, threading == Some(FI_THREAD_DOMAIN), settings, into, context) },
+        Ok(settings) => unsafe { make(fabric, manner, settings, into, context) },
         Err(fault) => {
             parameters::complain(&fault);
             -FI_EINVAL
@@ -177,11 +181,20 @@ pub unsafe fn open(fabric: *mut FidFabric, info: *mut Info, into: *mut *mut FidD
     }
 }
 
+/// What was settled about a domain.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Manner {
+    /// The application serializes its calls itself (FI_THREAD_DOMAIN).
+    pub single: bool,
+    /// Regions are as FI_MR_BASIC has them.
+    pub basic: bool,
+}
+
 /// # Safety
 /// `into` is NULL or good.
 pub unsafe fn make(
     fabric: Used<Fabric>,
-    single: bool,
+    manner: Manner,
     settings: Settings,
     into: *mut *mut FidDomain,
     context: *mut c_void,
@@ -191,11 +204,11 @@ pub unsafe fn make(
         fid: FidDomain { fid, ops: &OPS, mr: &REGIONS },
         users: AtomicUsize::new(0),
         lock: Mutex::new(()),
-        single,
+        single: manner.single,
         settings,
         reports: parameters::reports(),
         account: parameters::accounts().then(Account::open),
-        regions: Guarded::new(Regions::default()),
+        regions: Guarded::new(Regions::new(manner.basic)),
         endpoints: Guarded::new(Vec::new()),
         _fabric: fabric,
     };

@@ -68,7 +68,7 @@ impl Victim {
             info.caps = caps;
             assert_eq!(fabric::open(1 << 16 | 15, &mut fabric, null_mut()), 0);
             let used = Used::new(fabric.cast::<Fabric>());
-            assert_eq!(domain::make(used, false, settings(), &mut domain, null_mut()), 0);
+            assert_eq!(domain::make(used, domain::Manner::default(), settings(), &mut domain, null_mut()), 0);
             assert_eq!(address_vector::open(domain, &mut attr, &mut vector, null_mut()), 0);
             assert_eq!(completion_queue::open(domain, null_mut(), &mut queue, null_mut()), 0);
             assert_eq!(fabric_endpoint::open(domain, &mut info, &mut endpoint, null_mut()), 0);

@@ -159,6 +159,12 @@ impl Settled {
         if attr.av_type != FI_AV_UNSPEC {
             self.av_type = attr.av_type;
         }
+        // The old words are kept where they are used; of the newer ones none is required.
+        match attr.mr_mode {
+            asked if asked & FI_MR_BASIC != 0 => self.mr_mode = FI_MR_BASIC,
+            FI_MR_SCALABLE => self.mr_mode = FI_MR_SCALABLE,
+            _ => {}
+        }
         must(attr.mr_key_size <= 8 && attr.cq_data_size <= 8)?;
         must(attr.cq_cnt <= OBJECTS && attr.ep_cnt <= OBJECTS && attr.cntr_cnt <= OBJECTS && attr.mr_cnt <= OBJECTS)?;
         must(attr.tx_ctx_cnt <= OBJECTS && attr.rx_ctx_cnt <= OBJECTS)?;

@@ -34,19 +34,41 @@ unsafe impl Object for Region {
 #[derive(Clone, Copy)]
 struct Extent {
     base: usize,
+    /// The address that peers know its first byte by.
+    origin: u64,
     length: usize,
     access: u64,
 }
 
 /// The regions by key.
 #[derive(Default)]
-pub struct Regions(HashMap<u64, Extent>);
+pub struct Regions {
+    extents: HashMap<u64, Extent>,
+    /// FI_MR_BASIC: keys are the provider's, and peers know memory by its virtual addresses.
+    basic: bool,
+    made: u64,
+}
 
 impl Regions {
-    /// Where `length` bytes at `offset` of a region are, if all of that may be accessed so.
-    pub fn find(&self, key: u64, offset: u64, length: usize, access: u64) -> Option<*mut u8> {
-        let extent = self.0.get(&key).filter(|extent| extent.access & access == access)?;
-        let offset = usize::try_from(offset).ok()?;
+    pub fn new(basic: bool) -> Regions {
+        Regions { basic, ..Regions::default() }
+    }
+
+    /// Puts memory under a key: the one that is asked for, or one of the provider's. `None`: it is taken.
+    fn add(&mut self, asked: u64, base: usize, length: usize, access: u64) -> Option<u64> {
+        self.made += 1;
+        let (key, origin) = if self.basic { (self.made, base as u64) } else { (asked, 0) };
+        if self.extents.contains_key(&key) {
+            return None;
+        }
+        self.extents.insert(key, Extent { base, origin, length, access });
+        Some(key)
+    }
+
+    /// Where `length` bytes at `address` of a region are, if all of that may be accessed so.
+    pub fn find(&self, key: u64, address: u64, length: usize, access: u64) -> Option<*mut u8> {
+        let extent = self.extents.get(&key).filter(|extent| extent.access & access == access)?;
+        let offset = usize::try_from(address.checked_sub(extent.origin)?).ok()?;
         let inside = offset.checked_add(length)? <= extent.length;
         let first = extent.base.checked_add(offset)?;
         // No bytes have an address too, which is not NULL.
@@ -56,7 +78,7 @@ impl Regions {
 
     /// Removes a region: from then on nothing is found there.
     pub fn remove(&mut self, key: u64) {
-        self.0.remove(&key);
+        self.extents.remove(&key);
     }
 }
 
@@ -117,13 +139,13 @@ unsafe fn make(
             return -FI_EINVAL;
         }
         let reachable = access & REACHABLE != 0;
+        let mut key = key;
         if reachable {
             let _entered = domain.enter();
-            let regions = &mut domain.regions().0;
-            if regions.contains_key(&key) {
-                return -FI_ENOKEY;
+            match domain.regions().add(key, piece.base as usize, piece.length, access) {
+                Some(given) => key = given,
+                None => return -FI_ENOKEY,
             }
-            regions.insert(key, Extent { base: piece.base as usize, length: piece.length, access });
         }
         let fid = Fid { class: FI_CLASS_MR, context, ops: &BASE };
         let region = Region {
@@ -192,8 +214,9 @@ mod tests {
     #[test]
     fn only_what_was_registered_is_found() {
         let mut regions = Regions::default();
-        regions.0.insert(7, Extent { base: 0x1000, length: 100, access: FI_REMOTE_READ });
-        regions.0.insert(8, Extent { base: 0, length: usize::MAX, access: REACHABLE });
+        assert_eq!(regions.add(7, 0x1000, 100, FI_REMOTE_READ), Some(7));
+        assert_eq!(regions.add(8, 0, usize::MAX, REACHABLE), Some(8));
+        assert_eq!(regions.add(7, 0x2000, 1, FI_REMOTE_READ), None);
         let find = |key, offset, length| regions.find(key, offset, length, FI_REMOTE_READ).map(|at| at as usize);
         assert_eq!(find(7, 0, 100), Some(0x1000));
         assert_eq!(find(7, 60, 40), Some(0x103c));
@@ -202,5 +225,12 @@ mod tests {
             assert_eq!(find(key, offset, length), None, "{key} {offset} {length}");
         }
         assert_eq!(regions.find(7, 0, 1, FI_REMOTE_WRITE), None);
+
+        let mut basic = Regions::new(true);
+        let keys = [0, 0].map(|asked| basic.add(asked, 0x1000, 100, REACHABLE).unwrap());
+        assert!(keys[0] != keys[1], "keys are the provider's");
+        let find = |address, length| basic.find(keys[1], address, length, REACHABLE).map(|at| at as usize);
+        assert_eq!((find(0x1000, 100), find(0x103c, 40)), (Some(0x1000), Some(0x103c)));
+        assert_eq!((find(0xfff, 1), find(0x103c, 41), find(0, 1)), (None, None, None));
     }
 }

@@ -104,6 +104,7 @@ constants! { ENUMERATIONS: c_int;
     FI_OPT_MIN_MULTI_RECV = 0,
     FI_OPT_CM_DATA_SIZE = 1,
     FI_PARAM_STRING = 0,
+    FI_MR_BASIC = 1,
     FI_MR_SCALABLE = 2,
 }
 

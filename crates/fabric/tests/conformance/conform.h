@@ -22,6 +22,7 @@ struct wish {
     uint64_t caps;
     enum fi_av_type av_type;
     enum fi_threading threading;
+    int mr_mode;
     enum fi_wait_obj wait_object;
     uint64_t transmit_bind, receive_bind; /* flags beside FI_TRANSMIT and FI_RECV when the queues are bound */
     int counters;                         /* bound for FI_SEND and FI_RECV */

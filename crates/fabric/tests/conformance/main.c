@@ -176,6 +176,7 @@ struct end *open_end(const struct wish *wish) {
     struct fi_info *hints = hints_for(wish->caps ? wish->caps : FI_TAGGED | FI_MSG);
     hints->domain_attr->av_type = wish->av_type;
     hints->domain_attr->threading = wish->threading;
+    hints->domain_attr->mr_mode = wish->mr_mode;
     hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
     int found = fi_getinfo(FI_VERSION(1, 15), NULL, NULL, 0, hints, &end->info);
     fi_freeinfo(hints);

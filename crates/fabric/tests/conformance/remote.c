@@ -43,9 +43,11 @@ static struct end *open_remote(uint64_t caps) {
 enum { ROOM = 2 << 20 };
 static const uint64_t ALL_ACCESS = FI_REMOTE_READ | FI_REMOTE_WRITE | FI_READ | FI_WRITE | FI_SEND | FI_RECV;
 
-static void write_and_read(void) {
-    struct end *end = open_remote(FI_RMA);
+static void write_and_read_as(int mr_mode) {
+    struct wish wish = {.caps = FI_TAGGED | FI_MSG | FI_RMA, .mr_mode = mr_mode};
+    struct end *end = open_end(&wish);
     if (!end) return;
+    if (mr_mode) CHECK_EQUAL(end->info->domain_attr->mr_mode, mr_mode);
     struct region theirs, mine = share(end, ROOM, ALL_ACCESS, 100 + (uint64_t)side, &theirs);
     static const size_t lengths[] = {0, 1, 8, 1000, 4096, 100001, 1 << 20};
     char *local = memory(ROOM);
@@ -80,6 +82,11 @@ static void write_and_read(void) {
     withdraw(&mine);
     close_end(end);
 }
+
+static void write_and_read(void) { write_and_read_as(0); }
+
+/* Keys are the provider's, and peers use the addresses of the process. */
+static void write_and_read_by_virtual_address(void) { write_and_read_as(FI_MR_BASIC); }
 
 static void written_with_data(void) {
     struct end *end = open_remote(FI_RMA);
@@ -487,6 +494,7 @@ static void atomic_contention(void) {
 
 const struct test_case remote_cases[] = {
     {"write_and_read", write_and_read},
+    {"write_and_read_by_virtual_address", write_and_read_by_virtual_address},
     {"written_with_data", written_with_data},
     {"in_pieces", in_pieces},
     {"bounds_and_rights", bounds_and_rights},
