@@ -16,6 +16,7 @@ use crate::endpoint::Endpoint;
 use crate::event_queue::EventQueue;
 use crate::object::{self, Guarded, Object, Used};
 use crate::refuse::{self, refused};
+use crate::service::Service;
 
 #[repr(C)]
 pub struct AddressVector {
@@ -167,7 +168,8 @@ unsafe extern "C" fn insert(
         let mut inserted = 0;
         for at in 0..count {
             let bytes = std::slice::from_raw_parts(names.cast::<u8>().add(at * Name::LENGTH), Name::LENGTH);
-            let outcome = match Name::from_bytes(bytes) {
+            let name = Service::read(bytes).map_or_else(|| Name::from_bytes(bytes), Service::ask);
+            let outcome = match name {
                 Ok(name) => {
                     let address = state.names.len() as Address;
                     state.names.push(Some(name));
@@ -258,9 +260,10 @@ unsafe extern "C" fn straddr(
             return NOTHING.as_ptr();
         }
         let bytes = std::slice::from_raw_parts(name.cast::<u8>(), Name::LENGTH);
-        let text = match Name::from_bytes(bytes) {
-            Ok(name) => format!("plimsoll://{name:?}"),
-            Err(_) => "plimsoll://?".to_string(),
+        let text = match (Service::read(bytes), Name::from_bytes(bytes)) {
+            (Some(service), _) => format!("plimsoll://{service}"),
+            (None, Ok(name)) => format!("plimsoll://{name:?}"),
+            (None, Err(_)) => "plimsoll://?".to_string(),
         };
         let room = *length;
         *length = text.len() + 1;

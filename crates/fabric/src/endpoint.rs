@@ -22,6 +22,7 @@ use crate::object::{self, Context, Guarded, Object, Used, given};
 use crate::refuse::{self, refused, signed};
 use crate::remote::Remote;
 use crate::report;
+use crate::service::{self, Service, Told};
 use crate::{atomic, offer, receive, rma, send};
 
 /// How long a closing endpoint goes on driving what it has sent.
@@ -83,6 +84,9 @@ pub struct State {
     pub lost: Vec<PeerIndex>,
     /// The engine has failed; it was told.
     pub failed: bool,
+    /// What others find the endpoint by, where the application said so.
+    source: Service,
+    told: Option<Told>,
 }
 
 static BASE: Ops = Ops {
@@ -144,7 +148,7 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: libfabric's contract: the domain is open, the rest NULL or good.
-    let (domain, caps, send_flags, receive_flags) = unsafe {
+    let (domain, caps, send_flags, receive_flags, source) = unsafe {
         let Some(domain) = object::of::<Domain>(domain.cast()) else { return -FI_EINVAL };
         let Some(info) = info.as_ref() else { return -FI_EINVAL };
         if given(info.ep_attr).is_some_and(|attr| attr.kind != FI_EP_RDM && attr.kind != FI_EP_UNSPEC) {
@@ -152,7 +156,8 @@ pub unsafe extern "C" fn open(
         }
         let send_flags = given(info.tx_attr).map_or(0, |attr| attr.op_flags);
         let receive_flags = given(info.rx_attr).map_or(0, |attr| attr.op_flags);
-        (Used::new(domain), offer::implied(info.caps), send_flags, receive_flags)
+        let source = service::given(info.src_addr, info.src_addrlen).and_then(Service::read).unwrap_or(Service::ANY);
+        (Used::new(domain), offer::implied(info.caps), send_flags, receive_flags, source)
     };
     let fid = FidEndpoint {
         fid: Fid { class: FI_CLASS_EP, context, ops: &BASE },
@@ -185,6 +190,8 @@ pub unsafe extern "C" fn open(
         remote: None,
         lost: Vec::new(),
         failed: false,
+        source,
+        told: None,
     };
     let endpoint = Endpoint { fid, users: AtomicUsize::new(0), domain, state: Guarded::new(state) };
     // SAFETY: as above.
@@ -258,7 +265,12 @@ impl State {
     fn appear(&mut self, domain: &Domain) -> Result<&mut Engine<Paths, Memory>, c_int> {
         if self.engine.is_none() {
             match Engine::join(&domain.settings) {
-                Ok(engine) => self.engine = Some(engine),
+                Ok(mut engine) => {
+                    if self.source != Service::ANY {
+                        self.told = Some(Told::at(self.source, engine.name())?);
+                    }
+                    self.engine = Some(engine);
+                }
                 Err(fault) => {
                     eprintln!("plimsoll: {fault}");
                     return Err(FI_EINVAL);

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use endpoint::{Name, Settings};
+use endpoint::Settings;
 use machine::Site;
 
 use crate::abi::constants::{FI_EINVAL, FI_ENODATA, FI_ENOMEM, FI_SOURCE};
@@ -11,6 +11,7 @@ use crate::host::{Host, duplicate};
 use crate::object::given;
 use crate::offer::{self, Progress};
 use crate::parameters;
+use crate::service::{self, Service};
 
 pub const FABRIC: &CStr = c"plimsoll";
 
@@ -18,11 +19,19 @@ pub const FABRIC: &CStr = c"plimsoll";
 ///
 /// # Safety
 /// The pointers in `hints` are NULL or good.
-pub unsafe fn answer(host: &Host, api: u32, named: bool, flags: u64, hints: Option<&Info>) -> Result<*mut Info, c_int> {
-    // Endpoints are found by the names they give, not by hosts and services.
-    if named && flags & FI_SOURCE == 0 {
-        return Err(FI_ENODATA);
-    }
+pub unsafe fn answer(
+    host: &Host,
+    api: u32,
+    (node, service): (Option<&str>, Option<&str>),
+    flags: u64,
+    hints: Option<&Info>,
+) -> Result<*mut Info, c_int> {
+    let named = node.is_some() || service.is_some();
+    let here = Service::of(node, service).ok_or(FI_ENODATA)?;
+    let (source, destination) = match flags & FI_SOURCE != 0 {
+        true => (Some(here), None),
+        false => (None, named.then_some(here)),
+    };
     let settings = parameters::settings().map_err(|fault| {
         parameters::complain(&fault);
         FI_EINVAL
@@ -43,8 +52,16 @@ pub unsafe fn answer(host: &Host, api: u32, named: bool, flags: u64, hints: Opti
         settled.write(info);
         (*info.domain_attr).name = duplicate(&domain);
         (*info.fabric_attr).name = duplicate(&FABRIC.to_string_lossy());
-        if let Some(hints) = hints {
-            copy_destination(hints, info);
+        let hinted = |address, length| service::given(address, length).map(<[u8]>::to_vec);
+        let (hinted_source, hinted_destination) = match hints {
+            Some(hints) => (hinted(hints.src_addr, hints.src_addrlen), hinted(hints.dest_addr, hints.dest_addrlen)),
+            None => (None, None),
+        };
+        let bytes = |service: Service| service.bytes().to_vec();
+        let source = source.map(bytes).or(hinted_source).unwrap_or_else(|| bytes(Service::ANY));
+        (info.src_addr, info.src_addrlen) = address(&source);
+        if let Some(destination) = destination.map(bytes).or(hinted_destination) {
+            (info.dest_addr, info.dest_addrlen) = address(&destination);
         }
     }
     Ok(info.as_ptr())
@@ -71,19 +88,15 @@ unsafe fn names_fit(hints: &Info, domain: &str) -> Result<(), c_int> {
     if fits { Ok(()) } else { Err(FI_ENODATA) }
 }
 
-/// # Safety
-/// As above; `info` is the library's.
-unsafe fn copy_destination(hints: &Info, info: &mut Info) {
-    if hints.dest_addr.is_null() || hints.dest_addrlen != Name::LENGTH {
-        return;
-    }
-    // SAFETY: the caller's promise; the library frees what malloc gave.
+/// A copy that the library may free, and its length.
+fn address(bytes: &[u8]) -> (*mut c_void, usize) {
+    // SAFETY: as many bytes as are copied; the library frees what malloc gave.
     unsafe {
-        let copy = libc::malloc(Name::LENGTH).cast::<c_void>();
-        if !copy.is_null() {
-            std::ptr::copy_nonoverlapping(hints.dest_addr.cast::<u8>(), copy.cast(), Name::LENGTH);
-            info.dest_addr = copy;
-            info.dest_addrlen = Name::LENGTH;
+        let copy = libc::malloc(bytes.len());
+        if copy.is_null() {
+            return (copy, 0);
         }
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy.cast(), bytes.len());
+        (copy, bytes.len())
     }
 }

@@ -35,6 +35,7 @@ mod remote;
 mod report;
 mod rma;
 mod send;
+mod service;
 mod target;
 mod waiting;
 mod wire;

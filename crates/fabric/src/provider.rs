@@ -68,7 +68,7 @@ unsafe extern "C" fn getinfo(
         return -FI_EINVAL;
     }
     // SAFETY: libfabric passes NULL or good pointers.
-    match unsafe { info::answer(host, api, !node.is_null() || !service.is_null(), flags, hints.as_ref()) } {
+    match unsafe { info::answer(host, api, (text(node), text(service)), flags, hints.as_ref()) } {
         Ok(info) => {
             // SAFETY: not NULL, as seen above.
             unsafe { *into = info };
@@ -76,6 +76,14 @@ unsafe extern "C" fn getinfo(
         }
         Err(error) => -error,
     }
+}
+
+/// # Safety
+/// NULL or a string that outlives the result.
+unsafe fn text<'a>(given: *const c_char) -> Option<&'a str> {
+    // What is no text names nothing that is here.
+    // SAFETY: the caller's promise.
+    (!given.is_null()).then(|| unsafe { CStr::from_ptr(given) }.to_str().unwrap_or("?"))
 }
 
 unsafe extern "C" fn open_fabric(attr: *mut FabricAttr, into: *mut *mut FidFabric, context: *mut c_void) -> c_int {

@@ -1,0 +1,205 @@
+//! Endpoints by host and service, for programs that know their peers as `HOST:PORT` and trade no names: the endpoint that was
+//! opened with such a source tells its name to processes of the same user on this host. It listens on an abstract socket of
+//! its network namespace, so that no other host and no other user reaches it.
+
+use std::ffi::{c_int, c_void};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use endpoint::Name;
+use machine::{Fault, Result};
+
+/// How long one that does not listen yet is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Longer than an answer takes.
+const ANSWER: Duration = Duration::from_secs(1);
+/// What a service's address begins with, in place of a name's own mark.
+const MARK: [u8; 4] = *b"plms";
+
+/// An address as `src_addr` and `dest_addr` have it, as long as a name; port 0: any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Service {
+    pub port: u16,
+}
+
+impl Service {
+    pub const ANY: Service = Service { port: 0 };
+
+    /// What `fi_getinfo` is given. `None`: it is of another host, or no number.
+    pub fn of(node: Option<&str>, service: Option<&str>) -> Option<Service> {
+        let port = service.map_or(Some(0), |service| service.trim().parse().ok())?;
+        let is_here = |ip: IpAddr| ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok();
+        let here = match node {
+            None => true,
+            Some(node) => (node, port).to_socket_addrs().ok()?.any(|address| is_here(address.ip())),
+        };
+        here.then_some(Service { port })
+    }
+
+    pub fn bytes(self) -> [u8; Name::LENGTH] {
+        let mut bytes = [0; Name::LENGTH];
+        bytes[..4].copy_from_slice(&MARK);
+        bytes[4..6].copy_from_slice(&self.port.to_be_bytes());
+        bytes
+    }
+
+    /// `None`: it is no address of a service.
+    pub fn read(bytes: &[u8]) -> Option<Service> {
+        let rest = bytes.strip_prefix(&MARK)?;
+        Some(Service { port: u16::from_be_bytes([*rest.first()?, *rest.get(1)?]) })
+    }
+
+    /// The name of the endpoint that has this address.
+    ///
+    /// # Errors
+    /// Nobody of this user has it.
+    pub fn ask(self) -> Result<Name> {
+        let fault = |error: io::Error| {
+            let next = "start the one that is to be reached first, as the same user, on this host";
+            Fault::because(format!("endpoint of service {}", self.port), error, next)
+        };
+        let until = Instant::now() + PATIENCE;
+        let mut stream = loop {
+            match UnixStream::connect_addr(&self.socket().map_err(fault)?) {
+                Ok(stream) => break stream,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(error) => return Err(fault(error)),
+            }
+        };
+        let mut bytes = [0; Name::LENGTH];
+        let read = stream.set_read_timeout(Some(ANSWER)).and_then(|()| same_user(&stream));
+        read.and_then(|()| stream.read_exact(&mut bytes)).map_err(fault)?;
+        Name::from_bytes(&bytes)
+    }
+
+    fn socket(self) -> io::Result<SocketAddr> {
+        SocketAddr::from_abstract_name(format!("plimsoll-service-{}", self.port))
+    }
+}
+
+/// The bytes of an address.
+///
+/// # Safety
+/// `address` is NULL or holds `length` bytes.
+pub unsafe fn given<'a>(address: *const c_void, length: usize) -> Option<&'a [u8]> {
+    if address.is_null() || length != Name::LENGTH {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    Some(unsafe { std::slice::from_raw_parts(address.cast(), length) })
+}
+
+impl std::fmt::Display for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", Ipv4Addr::LOCALHOST, self.port)
+    }
+}
+
+/// Tells an endpoint's name while it lives.
+#[derive(Debug)]
+pub struct Told {
+    listener: Arc<UnixListener>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Told {
+    /// # Errors
+    /// The service is another endpoint's: the number is for libfabric.
+    pub fn at(service: Service, name: Name) -> std::result::Result<Told, c_int> {
+        let code = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+        let listener = Arc::new(service.socket().and_then(|at| UnixListener::bind_addr(&at)).map_err(code)?);
+        let over = Arc::new(AtomicBool::new(false));
+        let (served, ended) = (listener.clone(), over.clone());
+        let serve = move || {
+            for stream in served.incoming() {
+                if ended.load(Ordering::Acquire) {
+                    return;
+                }
+                // One that leaves early, or is somebody else, gets nothing.
+                let Ok(mut stream) = stream else { continue };
+                let told = stream.set_write_timeout(Some(ANSWER)).and_then(|()| same_user(&stream));
+                let _ = told.and_then(|()| stream.write_all(name.as_bytes()));
+            }
+        };
+        let thread = std::thread::Builder::new().name("plimsoll-service".into()).spawn(serve).map_err(code)?;
+        Ok(Told { listener, over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        // SAFETY: the descriptor is the listener's, which is held; it ends the wait of the thread.
+        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn same_user(stream: &UnixStream) -> io::Result<()> {
+    let mut other = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    let into = (&raw mut other).cast();
+    // SAFETY: `into` holds `length` bytes, of a structure of integers.
+    let read = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, into, &mut length) };
+    if read != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has no pointers.
+    match other.uid == unsafe { libc::geteuid() } {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it is of user {}", other.uid))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_read_back_and_are_no_names() {
+        for port in [0, 1, 47592, u16::MAX] {
+            let service = Service { port };
+            assert_eq!(Service::read(&service.bytes()), Some(service));
+            assert!(Name::from_bytes(&service.bytes()).is_err());
+        }
+        assert_eq!(Service::read(b"plm2"), None);
+        assert_eq!(Service::read(b"plms"), None);
+    }
+
+    #[test]
+    fn hosts_and_services_of_this_host_are_served() {
+        assert_eq!(Service::of(None, None), Some(Service::ANY));
+        assert_eq!(Service::of(Some("localhost"), Some("47592")), Some(Service { port: 47592 }));
+        // Reserved for documentation: no host has it.
+        assert_eq!(Service::of(Some("192.0.2.1"), Some("47592")), None);
+        assert_eq!(Service::of(None, Some("ssh")), None);
+    }
+
+    #[test]
+    fn nobody_is_waited_for_in_vain_and_a_service_is_had_once() {
+        let service = Service { port: std::process::id() as u16 | 1 };
+        let mut bytes = [0; Name::LENGTH];
+        bytes[..4].copy_from_slice(b"plm2");
+        bytes[47] = 1;
+        let name = Name::from_bytes(&bytes).unwrap();
+        let told = Told::at(service, name).unwrap();
+        assert_eq!(Told::at(service, name).unwrap_err(), libc::EADDRINUSE);
+        assert!(service.ask().is_ok_and(|found| found == name));
+        drop(told);
+        let fault = service.ask().unwrap_err().to_string();
+        assert!(fault.contains("start the one that is to be reached first"), "{fault}");
+        drop(Told::at(service, name).unwrap());
+    }
+}
