@@ -67,7 +67,6 @@ static OPS: AddressVectorOps = AddressVectorOps {
 };
 
 refused! {
-    insertsvc(*mut FidAddressVector, *const c_char, *const c_char, *mut Address, u64, *mut c_void) -> c_int;
     insertsym(
         *mut FidAddressVector, *const c_char, usize, *const c_char, usize, *mut Address, u64, *mut c_void,
     ) -> c_int;
@@ -199,6 +198,23 @@ unsafe extern "C" fn insert(
             }
             _ => inserted,
         }
+    }
+}
+
+unsafe extern "C" fn insertsvc(
+    vector: *mut FidAddressVector,
+    node: *const c_char,
+    service: *const c_char,
+    address: *mut Address,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: the vector is open, `node` and `service` NULL or strings.
+    unsafe {
+        let text = |given: *const c_char| (!given.is_null()).then(|| CStr::from_ptr(given).to_str().unwrap_or("?"));
+        // What is of no endpoint here is refused as an address is that is none.
+        let bytes = Service::of(text(node), text(service)).map_or([0; Name::LENGTH], Service::bytes);
+        insert(vector, bytes.as_ptr().cast(), 1, address, flags, context)
     }
 }
 

@@ -23,6 +23,7 @@ struct wish {
     enum fi_av_type av_type;
     enum fi_threading threading;
     int mr_mode;
+    const char *service; /* that side 0 is found by */
     enum fi_wait_obj wait_object;
     uint64_t transmit_bind, receive_bind; /* flags beside FI_TRANSMIT and FI_RECV when the queues are bound */
     int counters;                         /* bound for FI_SEND and FI_RECV */

@@ -178,7 +178,8 @@ struct end *open_end(const struct wish *wish) {
     hints->domain_attr->threading = wish->threading;
     hints->domain_attr->mr_mode = wish->mr_mode;
     hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
-    int found = fi_getinfo(FI_VERSION(1, 15), NULL, NULL, 0, hints, &end->info);
+    const char *source = side == 0 ? wish->service : NULL;
+    int found = fi_getinfo(FI_VERSION(1, 15), NULL, source, source ? FI_SOURCE : 0, hints, &end->info);
     fi_freeinfo(hints);
     if (found == -FI_ENODATA) {
         leave_out("the provider offers no such endpoint");

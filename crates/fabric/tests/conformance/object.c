@@ -259,6 +259,35 @@ static void closed_while_busy(void) {
     close_end(end);
 }
 
+/* Side 1 finds side 0 by host and service; then both know each other as they do by their names. */
+static void found_by_service(void) {
+    char service[16], named[256], found[256];
+    snprintf(service, sizeof service, "%d", 20000 + getppid() % 40000);
+    struct wish wish = {.service = service};
+    struct end *end = open_end(&wish);
+    if (!end) return;
+    CHECK(end->info->src_addr != NULL && end->info->src_addrlen > 0);
+    if (side == 1) {
+        struct fi_info *hints = hints_for(FI_TAGGED | FI_MSG), *info = NULL;
+        MUST(fi_getinfo(FI_VERSION(1, 15), "localhost", service, 0, hints, &info));
+        fi_addr_t addresses[2];
+        CHECK_EQUAL(fi_av_insert(end->av, info->dest_addr, 1, &addresses[0], 0, NULL), 1);
+        CHECK_EQUAL(fi_av_insertsvc(end->av, "localhost", service, &addresses[1], 0, NULL), 1);
+        size_t length = sizeof named;
+        MUST(fi_av_lookup(end->av, end->peer, named, &length));
+        for (int i = 0; i < 2; i++) {
+            size_t room = sizeof found;
+            CHECK_EQUAL(fi_av_lookup(end->av, addresses[i], found, &room), 0);
+            CHECK(room == length && memcmp(found, named, length) == 0);
+        }
+        CHECK_EQUAL(fi_av_insertsvc(end->av, "192.0.2.1", service, &addresses[0], 0, NULL), 0); /* nobody's host */
+        CHECK(addresses[0] == FI_ADDR_NOTAVAIL);
+        fi_freeinfo(info);
+        fi_freeinfo(hints);
+    }
+    close_end(end);
+}
+
 const struct test_case object_cases[] = {
     {"offer", offer},
     {"other_types_are_refused", other_types_are_refused},
@@ -270,6 +299,7 @@ const struct test_case object_cases[] = {
     {"address_map", address_map},
     {"address_table", address_table},
     {"addresses_at_once", addresses_at_once},
+    {"found_by_service", found_by_service},
     {"event_queue", event_queue},
     {"closed_while_busy", closed_while_busy},
     {NULL, NULL},
