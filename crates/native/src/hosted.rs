@@ -3,10 +3,10 @@
 use std::ffi::c_void;
 
 use machine::{Fault, Nanoseconds, Result};
-use offcode::{Activity, ChannelId, Context, Guid, Incoming, Offcode, Refusal, State, Wake};
+use offcode::{Activity, ChannelId, Context, Guid, Incoming, MapId, Offcode, Put, Refusal, Shape, State, Wake};
 
 use crate::library::Functions;
-use crate::table::{Host, HostTable, Sink, Slice, fault_of, phase, written};
+use crate::table::{Each, Host, HostTable, Room, Sink, Slice, fault_of, phase, written};
 use crate::{VERSION, outcome};
 
 /// An instance of a library's offcode. After a panic it is not called any more: [`Offcode::failure`] says why.
@@ -202,6 +202,11 @@ static HOST: HostTable = HostTable {
     share,
     store,
     load,
+    open_map,
+    map_get,
+    map_put,
+    map_remove,
+    map_visit,
 };
 
 /// # Safety
@@ -280,6 +285,63 @@ unsafe extern "C" fn load(context: *mut c_void, words: Slice<'_>, at: u32, count
         }
     });
     phase(sink, loaded)
+}
+
+unsafe extern "C" fn open_map(
+    context: *mut c_void,
+    name: Slice<'_>,
+    entries: u32,
+    key: u32,
+    value: u32,
+    sink: Sink<'_>,
+) -> u32 {
+    // SAFETY: as in `channel`.
+    let (context, name) = unsafe { (inside(context), text(name)) };
+    let opened = context.open_map(name, Shape { entries, key, value });
+    phase(sink, opened.map(|map| sink.append(&map.0.to_ne_bytes())))
+}
+
+/// The answer of a map; a fault goes to the sink.
+#[inline]
+fn answer<T>(sink: Sink<'_>, result: Result<T>, outcome: impl FnOnce(T) -> u32) -> u32 {
+    match result {
+        Ok(value) => outcome(value),
+        Err(fault) => phase(sink, Err(fault)),
+    }
+}
+
+fn there(is: bool) -> u32 {
+    if is { outcome::WORKED } else { outcome::DONE }
+}
+
+unsafe extern "C" fn map_get(context: *mut c_void, map: u32, key: Slice<'_>, value: Room<'_>, sink: Sink<'_>) -> u32 {
+    // SAFETY: as in `channel`; the library's room can be written during this call.
+    let (context, key, value) = unsafe { (inside(context), key.bytes(), value.bytes()) };
+    answer(sink, context.map_get(MapId(map), key.unwrap_or_default(), value), there)
+}
+
+unsafe extern "C" fn map_put(context: *mut c_void, map: u32, key: Slice<'_>, value: Slice<'_>, sink: Sink<'_>) -> u32 {
+    // SAFETY: as in `channel`.
+    let (context, key, value) = unsafe { (inside(context), key.bytes(), value.bytes()) };
+    answer(sink, context.map_put(MapId(map), key.unwrap_or_default(), value.unwrap_or_default()), |put| match put {
+        Put::New => outcome::DONE,
+        Put::Replaced => outcome::WORKED,
+        Put::Full => outcome::FULL,
+    })
+}
+
+unsafe extern "C" fn map_remove(context: *mut c_void, map: u32, key: Slice<'_>, sink: Sink<'_>) -> u32 {
+    // SAFETY: as in `channel`.
+    let (context, key) = unsafe { (inside(context), key.bytes()) };
+    answer(sink, context.map_remove(MapId(map), key.unwrap_or_default()), there)
+}
+
+unsafe extern "C" fn map_visit(context: *mut c_void, map: u32, each: Each, to: *mut c_void, sink: Sink<'_>) -> u32 {
+    // SAFETY: as in `now`.
+    let context = unsafe { inside(context) };
+    // SAFETY: the library's function with the argument that it wants, during this call.
+    let mut show = |key: &[u8], value: &[u8]| unsafe { each(to, Slice::of(key), Slice::of(value)) } == 1;
+    answer(sink, context.map_visit(MapId(map), &mut show), |()| outcome::DONE)
 }
 
 #[cfg(test)]

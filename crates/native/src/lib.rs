@@ -20,7 +20,7 @@ mod table;
 pub use inspection::{TARGET, inspect};
 #[cfg(feature = "load")]
 pub use library::{Library, Told};
-pub use table::{Host, HostTable, Sink, Slice, Table};
+pub use table::{Host, HostTable, Room, Sink, Slice, Table};
 
 /// The one symbol of a library.
 pub const SYMBOL: &str = "offcode_native";
@@ -33,10 +33,12 @@ pub const VERSION: u32 = 1;
 pub mod outcome {
     /// Done; of a turn: there was nothing to do.
     pub const DONE: u32 = 0;
-    /// A turn that found work.
+    /// A turn that found work; of a map: there is, or was, something under the key.
     pub const WORKED: u32 = 1;
     /// Refused: the sentence is in the sink.
     pub const REFUSED: u32 = 2;
     /// Panicked: the sentence is in the sink, and nothing but `delete` may be called any more.
     pub const PANICKED: u32 = 3;
+    /// A map has no room for another key.
+    pub const FULL: u32 = 4;
 }

@@ -134,7 +134,7 @@ fn offcodes() {
     offcode("sites(app), sites(core)", "`sites` is given twice");
     offcode("body_of = Other, implements(A), sites(app)", "has the manifest of the type");
     more("", "which kinds of site");
-    more("sites(app), environment(clocks)", "timers or memory");
+    more("sites(app), environment(clocks)", "timers, memory or maps");
     more("sites(app), environment(timers = 0)", "from 1 to 9999");
     more("sites(app), environment(\"x\")", "8-4-4-4-12");
     more("sites(gpu)", "app, core, xdp or agent");

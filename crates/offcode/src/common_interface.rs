@@ -5,6 +5,7 @@ use machine::{Fault, Result};
 use crate::call::{Incoming, Refusal};
 use crate::context::{ChannelId, Context};
 use crate::guid::Guid;
+use crate::map::Entries;
 use crate::state::State;
 
 /// Whether a turn found work. A site that shares its core rests when all its offcodes are idle.
@@ -76,6 +77,12 @@ pub trait Offcode: Send {
 
     /// Writes that its author's code has seen taken and that found no room yet, in order: the site sends them.
     fn unsent(&mut self) -> Vec<(ChannelId, Vec<u8>)> {
+        Vec::new()
+    }
+
+    /// Maps that it keeps in memory of its own, by their names, as of its last entry: those of a sandboxed body. Not for the
+    /// author.
+    fn maps(&self) -> Vec<(&str, Entries<'_>)> {
         Vec::new()
     }
 

@@ -53,6 +53,10 @@ impl Code {
     }
 }
 
+/// Entries of a map that are shown to people, and bytes of text that they take; an answer of the control socket is twice as long.
+const SHOWN_ENTRIES: usize = 512;
+const SHOWN_BYTES: usize = 32 << 10;
+
 /// Makes of code what takes the site less time to deploy.
 pub type Preparation = fn(Code) -> Result<Code>;
 
@@ -174,10 +178,10 @@ pub trait SiteDriver: Send {
         None
     }
 
-    /// What a map or a variable of the offcode's object holds, for people.
+    /// What a map of the offcode holds, or a variable of its object, for people.
     fn map(&mut self, _slot: Slot, name: &str) -> Result<Dump> {
-        let cause = "offcodes here have no maps";
-        Err(Fault::new(format!("{}: {name}", self.site()), cause, "ask for one of an offcode at a driver hook"))
+        let cause = "what offcodes here hold is not seen from outside";
+        Err(Fault::new(format!("{}: {name}", self.site()), cause, "ask the offcode by a call"))
     }
 
     /// Notes the calls that the offcode gets over channels, or no longer. `false`: they are not seen here.

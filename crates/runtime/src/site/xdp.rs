@@ -45,7 +45,7 @@ use offcode::manifest::ProgramRole;
 use offcode::{Attributes, Channel, ChannelId, Manifest, Specification, State};
 
 use super::evidence::{Counter, Evidence, Timed};
-use super::{Code, Deployment, EndAt, Memory, SiteDriver, Slot};
+use super::{Code, Deployment, EndAt, Memory, SHOWN_BYTES, SHOWN_ENTRIES, SiteDriver, Slot};
 use crate::layout::Ground;
 use crate::possible::{self, Hook};
 use channel::{Calls, Messages};
@@ -61,9 +61,6 @@ pub const PRIORITY: &str = "HOOK_PRIORITY";
 /// An attribute of a hook: verdicts after which the next one sees the frame, such as `PASS,DROP`; where it is not set `PASS`,
 /// and at tc also `NEXT`.
 pub const CHAINS: &str = "HOOK_CHAINS";
-/// Of a map that is shown; an answer of the control socket is twice as long.
-const SHOWN_ENTRIES: usize = 512;
-const SHOWN_BYTES: usize = 32 << 10;
 const USUAL_PRIORITY: u32 = 50;
 
 /// A hook of one interface.
@@ -357,7 +354,7 @@ impl SiteDriver for XdpSite {
         }
         let object = loader.load().map_err(|fault| fault.within(&subject))?;
         let mut memory = deployment.memory;
-        if memory.limit().is_some() {
+        if memory.has_words() {
             for name in object.arrays().filter(|name| !moving::is_no_state(name)) {
                 memory.publish(&deployment.name, name, object.shared(name)?);
             }
