@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::{Header, Kind};
-use offcode::service::{MEMORY, TIMERS};
+use offcode::service::{MAPS, MEMORY, TIMERS};
 use offcode::{
-    Attributes, Channel, Context, Described, Interface, Lifecycle, Refusal, State, Wake, interface, offcode,
+    Attributes, Channel, Context, Described, Interface, Lifecycle, Map, Put, Refusal, Shape, State, Wake, interface, offcode,
 };
 
 use super::{PATIENCE, call};
@@ -16,6 +16,10 @@ use crate::site::{Code, Deployment, Names, OUT_OF_BAND, SiteDriver, Slot};
 
 /// Words that a [`Probe`] shares: the number of its wake-ups.
 const WORDS: &str = "wakes";
+
+/// The map of a [`Probe`], and how many entries it takes.
+const MAP: &str = "squares";
+const ENTRIES: u32 = 4;
 
 #[interface(guid = "4d0b7c7e-6a2f-4c38-9d55-1f0e3b9a7c01", encoding = "fixed")]
 pub trait Probing {
@@ -27,6 +31,16 @@ pub trait Probing {
     fn early(&self) -> u64;
     /// Shares so many more words.
     fn grow(&mut self, context: &mut dyn Context, words: u32) -> Result<u64, Refusal>;
+    /// Puts a number with its square into a map: 0 where it is new, 1 where it was there, 2 where the map is full.
+    fn put(&mut self, context: &mut dyn Context, number: u32) -> Result<u64, Refusal>;
+    /// The square of a number, or one more than what a number may have.
+    fn square(&mut self, context: &mut dyn Context, number: u32) -> Result<u64, Refusal>;
+    /// Whether it took a number out.
+    fn remove(&mut self, context: &mut dyn Context, number: u32) -> Result<u64, Refusal>;
+    /// The sum of all squares.
+    fn squares(&mut self, context: &mut dyn Context) -> Result<u64, Refusal>;
+    /// Opens another map of so many entries.
+    fn open(&mut self, context: &mut dyn Context, entries: u32) -> Result<u64, Refusal>;
 }
 
 /// Uses all services. An agent that is to pass the suite has it linked in.
@@ -35,7 +49,7 @@ pub trait Probing {
     name = "test.probe",
     version = "1.0.0",
     implements(Probing),
-    environment(timers, memory),
+    environment(timers, memory, maps),
     sites(app(memory = 16_384), core(memory = 16_384), agent(memory = 16_384)),
     state = saved
 )]
@@ -44,6 +58,11 @@ pub struct Probe {
     woken: u64,
     early: u64,
     due: Wake,
+    squares: Map<u32, u64>,
+}
+
+fn refused(fault: machine::Fault) -> Refusal {
+    Refusal(fault.to_string())
 }
 
 impl Probing for Probe {
@@ -53,7 +72,7 @@ impl Probing for Probe {
             u32::MAX => Wake::NEVER,
             after => Wake::at(context.now() + microseconds(after)).every(microseconds(every)),
         };
-        context.set_timer(3, self.due).map(|()| 0).map_err(|fault| Refusal(fault.to_string()))
+        context.set_timer(3, self.due).map(|()| 0).map_err(refused)
     }
 
     fn woken(&self) -> u64 {
@@ -65,12 +84,40 @@ impl Probing for Probe {
     }
 
     fn grow(&mut self, context: &mut dyn Context, words: u32) -> Result<u64, Refusal> {
-        context.share("more", words).map(|()| 0).map_err(|fault| Refusal(fault.to_string()))
+        context.share("more", words).map(|()| 0).map_err(refused)
+    }
+
+    fn put(&mut self, context: &mut dyn Context, number: u32) -> Result<u64, Refusal> {
+        let put = self.squares.put(context, &number, &u64::from(number).pow(2)).map_err(refused)?;
+        Ok([Put::New, Put::Replaced, Put::Full].iter().position(|known| *known == put).map_or(3, |at| at as u64))
+    }
+
+    fn square(&mut self, context: &mut dyn Context, number: u32) -> Result<u64, Refusal> {
+        Ok(self.squares.get(context, &number).map_err(refused)?.unwrap_or(u64::MAX))
+    }
+
+    fn remove(&mut self, context: &mut dyn Context, number: u32) -> Result<u64, Refusal> {
+        self.squares.remove(context, &number).map(u64::from).map_err(refused)
+    }
+
+    fn squares(&mut self, context: &mut dyn Context) -> Result<u64, Refusal> {
+        let mut sum = 0;
+        let add = |_, square| {
+            sum += square;
+            true
+        };
+        self.squares.visit(context, add).map_err(refused)?;
+        Ok(sum)
+    }
+
+    fn open(&mut self, context: &mut dyn Context, entries: u32) -> Result<u64, Refusal> {
+        context.open_map("other", Shape { entries, key: 8, value: 8 }).map(|map| map.0.into()).map_err(refused)
     }
 }
 
 impl Lifecycle for Probe {
     fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
+        self.squares = Map::open(context, MAP, ENTRIES)?;
         context.share(WORDS, 1)
     }
 
@@ -129,6 +176,11 @@ const WAKE: u16 = 0;
 const WOKEN: u16 = 1;
 const EARLY: u16 = 2;
 const GROW: u16 = 3;
+const PUT: u16 = 4;
+const SQUARE: u16 = 5;
+const REMOVE: u16 = 6;
+const SQUARES: u16 = 7;
+const OPEN: u16 = 8;
 
 /// Asks until it was woken more than so often.
 fn woken_beyond(site: &mut dyn SiteDriver, end: &mut dyn Channel, count: u64) -> u64 {
@@ -148,7 +200,9 @@ pub(super) fn serves(site: &mut dyn SiteDriver) {
     if !offers.iter().any(|offer| offer.is(&TIMERS)) {
         return;
     }
-    assert!(offers.iter().any(|offer| offer.is(&MEMORY)), "who offers timers offers memory");
+    for service in [MEMORY, MAPS] {
+        assert!(offers.iter().any(|offer| offer.is(&service)), "who offers timers offers {service}");
+    }
     let (slot, mut end) = deployed(site);
     site.start(slot).expect("second phase");
     site.set_attribute(slot, "colour", "green").expect("a value that it takes");
@@ -171,9 +225,13 @@ pub(super) fn serves(site: &mut dyn SiteDriver) {
         false => drop(words.expect_err("memory of another host")),
     }
     site.shared(slot, "none").expect_err("words that it does not share");
-    let said = ask(site, end.as_mut(), GROW, &[2048]).expect_err("more than its target's memory");
-    assert!(said.contains("memory is 16 KiB"), "{said}");
-    assert_eq!(ask(site, end.as_mut(), GROW, &[2047]), Ok(0), "all of it");
+    keeps_a_map(site, slot, end.as_mut());
+    let left = 2047 - (Shape::of::<u32, u64>(ENTRIES).memory().0.div_ceil(8) as u32);
+    for (method, more) in [(GROW, left + 1), (OPEN, 1000)] {
+        let said = ask(site, end.as_mut(), method, &[more]).expect_err("more than its target's memory");
+        assert!(said.contains("memory is 16 KiB"), "{said}");
+    }
+    assert_eq!(ask(site, end.as_mut(), GROW, &[left]), Ok(0), "all of it");
 
     assert_eq!(ask(site, end.as_mut(), WAKE, &[500, 200]), Ok(0));
     let state = site.suspend(slot).expect("what it saves");
@@ -181,10 +239,31 @@ pub(super) fn serves(site: &mut dyn SiteDriver) {
     site.restore(next, &state).expect("what it saved");
     site.resume(next).expect("it goes on");
     site.remove(slot).expect("the old body goes");
+    assert_eq!(ask(site, end.as_mut(), SQUARES, &[]), Ok(9 + 16 + 25 + 36), "a map goes along");
+    assert_eq!(ask(site, end.as_mut(), PUT, &[7]), Ok(2), "with its bound");
     let carried = woken_beyond(site, end.as_mut(), woken.expect("a number") + 3);
     if let Ok(words) = site.shared(next, WORDS) {
         assert!(words.words()[0].load(Ordering::Acquire) >= carried, "words stay where they are");
     }
     site.remove(next).expect("it can be removed");
     site.shared(next, WORDS).expect_err("what was removed shares nothing");
+    site.map(next, MAP).expect_err("nor has it a map");
+}
+
+/// Leaves it full, of 3 to 6.
+fn keeps_a_map(site: &mut dyn SiteDriver, slot: Slot, end: &mut dyn Channel) {
+    let mut asked = |method, number: u32| ask(site, &mut *end, method, &[number]);
+    for number in [1, 3, 4, 5] {
+        assert_eq!(asked(PUT, number), Ok(0));
+    }
+    assert_eq!((asked(PUT, 3), asked(PUT, 6)), (Ok(1), Ok(2)), "a full map takes no other key");
+    assert_eq!((asked(REMOVE, 1), asked(REMOVE, 1), asked(PUT, 6)), (Ok(1), Ok(0), Ok(0)));
+    assert_eq!((asked(SQUARE, 5), asked(SQUARE, 1)), (Ok(25), Ok(u64::MAX)));
+    assert_eq!(ask(site, end, SQUARES, &[]), Ok(9 + 16 + 25 + 36));
+    let mut shown = site.map(slot, MAP).expect("what is seen from outside");
+    shown.entries.sort();
+    let squares = [("3", "9"), ("4", "16"), ("5", "25"), ("6", "36")];
+    assert_eq!(shown.entries, squares.map(|(number, square)| (number.to_owned(), square.to_owned())));
+    let said = site.map(slot, "none").expect_err("a map that it does not have").to_string();
+    assert!(said.contains(MAP), "{said}");
 }
