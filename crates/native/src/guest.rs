@@ -369,9 +369,8 @@ impl Context for Outside<'_> {
     fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
         let key = Slice::of(key);
         // SAFETY: as in `open_map`.
-        let removed = self.of_maps(&mut Vec::new(), |host, context, sink| unsafe {
-            (host.map_remove)(context, map.0, key, sink)
-        })?;
+        let removed = self
+            .of_maps(&mut Vec::new(), |host, context, sink| unsafe { (host.map_remove)(context, map.0, key, sink) })?;
         Ok(removed == outcome::WORKED)
     }
 
@@ -427,11 +426,7 @@ impl Outside<'_> {
 
     /// How one of the host's functions for maps ended.
     #[inline]
-    fn of_maps(
-        &self,
-        told: &mut Vec<u8>,
-        ask: impl FnOnce(&HostTable, *mut c_void, Sink<'_>) -> u32,
-    ) -> Result<u32> {
+    fn of_maps(&self, told: &mut Vec<u8>, ask: impl FnOnce(&HostTable, *mut c_void, Sink<'_>) -> u32) -> Result<u32> {
         self.has(HostTable::MAPS, "maps")?;
         match ask(self.0.table, self.0.context, Sink::of(told)) {
             outcome::REFUSED | outcome::PANICKED => Err(fault_of(told)),

@@ -346,6 +346,7 @@ unsafe extern "C" fn map_visit(context: *mut c_void, map: u32, each: Each, to: *
 
 #[cfg(test)]
 mod tests {
+    use offcode::map::Maps;
     use offcode::{Lifecycle, Written, interface, offcode};
 
     use super::*;
@@ -399,10 +400,6 @@ mod tests {
             }
         }
 
-        fn attached(&mut self, channel: ChannelId, name: &str, _: &mut dyn Context) {
-            self.told.push(format!("{name} is {}", channel.0));
-        }
-
         fn message(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context) {
             if context.write(channel, message) != Written::Taken {
                 self.told.push("not taken".into());
@@ -432,10 +429,47 @@ mod tests {
             self.told.extend(past.and(context.set_timer(16, Wake::NEVER)).err().map(|fault| fault.to_string()));
         }
 
+        fn attached(&mut self, channel: ChannelId, name: &str, context: &mut dyn Context) {
+            self.told.push(format!("{name} is {}", channel.0));
+            if name == "map" {
+                self.told.extend(mapping(context).err().map(|fault| fault.to_string()));
+            }
+        }
+
         fn turn(&mut self, context: &mut dyn Context) -> Activity {
             self.told.drain(..).for_each(|line| context.log(&line));
             if context.now() == Nanoseconds(7) { Activity::Worked } else { Activity::Idle }
         }
+    }
+
+    /// Does all that can be done with a map, and panics where it is shown the key 9.
+    fn mapping(context: &mut dyn Context) -> Result<()> {
+        let shape = Shape { entries: 2, key: 1, value: 2 };
+        let map = context.open_map("pairs", shape)?;
+        assert_eq!(context.open_map("pairs", shape)?, map);
+        let put = [(1, 1), (1, 2), (2, 3), (3, 4)].map(|(key, value)| context.map_put(map, &[key], &[value, 0]));
+        assert_eq!(put.map(|put| put.unwrap()), [Put::New, Put::Replaced, Put::New, Put::Full]);
+        let mut value = [7; 2];
+        assert!(context.map_get(map, &[1], &mut value)? && value == [2, 0]);
+        assert!(!context.map_get(map, &[3], &mut value)? && value == [2, 0]);
+        assert!(context.map_remove(map, &[1])? && !context.map_remove(map, &[1])?);
+        let mut seen = Vec::new();
+        context.map_visit(map, &mut |key, value| {
+            seen.push((key.to_vec(), value.to_vec()));
+            assert_ne!(key, [9], "as an author's mistake would");
+            false
+        })?;
+        assert_eq!(seen, [(vec![2], vec![3, 0])]);
+        if let Err(fault) = context.map_get(map, &[1, 1], &mut value) {
+            context.log(fault.cause());
+        }
+        let _ = context.map_put(map, &[9], &[0, 0])?;
+        context.map_remove(map, &[2])?;
+        context.map_visit(map, &mut |key, _| {
+            assert_ne!(key, [9], "as an author's mistake would");
+            true
+        })?;
+        context.map_remove(MapId(8), &[2]).map(drop)
     }
 
     /// Takes one message.
@@ -444,6 +478,7 @@ mod tests {
         start: Option<String>,
         wakes: Vec<(u8, Wake)>,
         words: Vec<u64>,
+        maps: Maps,
         lines: Vec<String>,
         taken: Vec<Vec<u8>>,
     }
@@ -486,6 +521,21 @@ mod tests {
             values.copy_from_slice(&self.words[at as usize..][..values.len()]);
             Ok(words == "sums")
         }
+        fn open_map(&mut self, name: &str, shape: Shape) -> Result<MapId> {
+            self.maps.open(name, shape)
+        }
+        fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
+            self.maps.get(map, key, value)
+        }
+        fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
+            self.maps.table(map)?.put(key, value)
+        }
+        fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
+            self.maps.table(map)?.remove(key)
+        }
+        fn map_visit(&mut self, map: MapId, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+            self.maps.visit(map, each)
+        }
     }
 
     extern "C" fn script(sink: Sink<'_>) {
@@ -522,6 +572,17 @@ mod tests {
         let mut offcode = Hosted::new(Box::leak(Box::new(old)), Vec::new());
         offcode.timer(3, &mut site);
         assert_eq!(site.wakes.len(), 1);
+    }
+
+    #[test]
+    fn maps_cross_the_border_and_a_panic_of_who_is_shown_one_does_not() {
+        let (mut body, mut site) = (hosted(), Site { start: Some("5".into()), ..Site::default() });
+        body.initialize(&mut site).unwrap();
+        body.attached(ChannelId(1), "map", &mut site);
+        assert_eq!(site.lines, ["a key of 2 bytes, and its keys have 1"]);
+        let failure = body.failure().expect("it panicked").to_string();
+        assert!(failure.contains("as an author's mistake would"), "{failure}");
+        assert_eq!(site.maps.tables()[0].entries().collect::<Vec<_>>(), [(&[9][..], &[0, 0][..])]);
     }
 
     #[test]

@@ -118,8 +118,7 @@ pub fn check_name(name: &str) -> Result<()> {
     if (1..=LONGEST_NAME).contains(&name.len()) && !name.contains('/') {
         return Ok(());
     }
-    let cause =
-        format!("a name has 1 to {LONGEST_NAME} bytes and no '/', which comes after an offcode's name");
+    let cause = format!("a name has 1 to {LONGEST_NAME} bytes and no '/', which comes after an offcode's name");
     Err(Fault::new(format!("name '{}'", name.chars().take(64).collect::<String>()), cause, "choose such a name"))
 }
 

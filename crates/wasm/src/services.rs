@@ -88,7 +88,8 @@ impl Services {
     /// Where the map lies is looked at by [`Services::lie_within`].
     fn open(&mut self, entries: u32, payload: &[u8]) -> Result<(), String> {
         let Some((sizes, name)) = payload.split_first_chunk::<12>() else { return Err("it has no sizes".into()) };
-        let [key, value, at] = [0, 4, 8].map(|n| u32::from_le_bytes([sizes[n], sizes[n + 1], sizes[n + 2], sizes[n + 3]]));
+        let [key, value, at] =
+            [0, 4, 8].map(|n| u32::from_le_bytes([sizes[n], sizes[n + 1], sizes[n + 2], sizes[n + 3]]));
         let (name, shape) = (self::name(name)?, Shape { entries, key, value });
         shape.check(name).map_err(|fault| fault.cause().to_owned())?;
         if self.opened.iter().any(|known| known.name == name) {

@@ -396,7 +396,8 @@ fn the_pulse_in_c_beats_and_reads_what_others_share() {
     guest.timer(2, &mut context);
     guest.timer(2, &mut context);
     assert_eq!(context.words["beats"], [5, 41]);
-    let levels = [(0u64, 1u64), (40, 1), (41, 3)].map(|(level, seen)| (level.to_le_bytes().to_vec(), seen.to_le_bytes().to_vec()));
+    let levels = [(0u64, 1u64), (40, 1), (41, 3)]
+        .map(|(level, seen)| (level.to_le_bytes().to_vec(), seen.to_le_bytes().to_vec()));
     assert_eq!(context.mapped(&guest), [("levels".to_owned(), levels.into())]);
     assert_eq!(context.lines.len(), 1, "{:?}", context.lines);
     assert!(context.lines[0].contains("words test.other/level are not passed on"), "{:?}", context.lines);

@@ -249,7 +249,7 @@ fn descriptors_that_lie_are_refused() {
         let fault = instantiate(&text(&descriptor, "", POLITE), &limits()).err().unwrap().to_string();
         assert!(fault.contains(of), "{fault}");
     };
-    refused(|d| d[0] = 4, "written for version 4 of the interface");
+    refused(|d| d[0] = 5, "written for version 5 of the interface");
     refused(|d| d[0] = 0, "written for version 0 of the interface");
     refused(|d| d[1] = 4 * 65536 - 65528, "its input area at 0x30008 of 65536 bytes is not within its memory");
     refused(|d| d[2] = u32::MAX, "is not within its memory");

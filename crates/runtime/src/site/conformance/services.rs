@@ -8,7 +8,8 @@ use machine::{Fault, Nanoseconds, Result};
 use offcode::call::{Header, Kind};
 use offcode::service::{MAPS, MEMORY, TIMERS};
 use offcode::{
-    Attributes, Channel, Context, Described, Interface, Lifecycle, Map, Put, Refusal, Shape, State, Wake, interface, offcode,
+    Attributes, Channel, Context, Described, Interface, Lifecycle, Map, Put, Refusal, Shape, State, Wake, interface,
+    offcode,
 };
 
 use super::{PATIENCE, call};

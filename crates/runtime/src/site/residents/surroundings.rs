@@ -12,8 +12,8 @@ use offcode::{Attributes, Channel, ChannelId, Context, MapId, Put, Shape, Specif
 use serde::{Deserialize, Serialize};
 
 use super::super::{Deployment, Memory};
-use super::{Log, maps};
 use super::timers::Timers;
+use super::{Log, maps};
 
 /// Messages that an offcode may leave with the site while it is served on the same channel.
 const UNSENT: usize = 64;
