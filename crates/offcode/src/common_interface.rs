@@ -82,7 +82,7 @@ pub trait Offcode: Send {
 
     /// Maps that it keeps in memory of its own, by their names, as of its last entry: those of a sandboxed body. Not for the
     /// author.
-    fn maps(&self) -> Vec<(&str, Entries<'_>)> {
+    fn own_maps(&self) -> Vec<(&str, Entries<'_>)> {
         Vec::new()
     }
 

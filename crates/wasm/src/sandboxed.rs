@@ -500,7 +500,7 @@ impl Offcode for Sandboxed {
         self.outbox.take()
     }
 
-    fn maps(&self) -> Vec<(&str, Entries<'_>)> {
+    fn own_maps(&self) -> Vec<(&str, Entries<'_>)> {
         let memory = self.instance.memory();
         let entries = |map: &'_ Opened| {
             let cells = memory.get(map.at..).and_then(|rest| rest.get(..map.shape.cells() as usize));

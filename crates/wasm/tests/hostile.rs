@@ -465,7 +465,7 @@ fn what_a_guest_says_is_in_a_map_is_shown_as_far_as_it_fits() {
     let module = Module::compile(&binary(&text(&words, "", &body)), &limits()).unwrap();
     let mut guest = module.instantiate(&served("test.crafted", &[guid()]), &Attributes::default()).unwrap();
     guest.initialize(&mut Recorder::default()).unwrap();
-    let maps = guest.maps();
+    let maps = guest.own_maps();
     let [(name, entries)] = maps.as_slice() else { panic!("{} maps", maps.len()) };
     assert_eq!((*name, entries.clone().count()), ("a", 3));
     assert_eq!(entries.clone().next(), Some((&[7, 0, 0, 0][..], &[0; 4][..])));

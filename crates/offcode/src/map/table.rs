@@ -406,7 +406,7 @@ mod tests {
         }
         assert!(Maps::default().open("a/b", SMALL).is_err());
         let mut many = Maps::default();
-        (0..16).for_each(|n| drop(many.open(&format!("m{n}"), SMALL).unwrap()));
+        (0..16).for_each(|n| assert_eq!(many.open(&format!("m{n}"), SMALL).unwrap(), MapId(n)));
         assert_eq!(many.open("m3", SMALL).unwrap(), MapId(3), "the same once more");
         assert!(many.open("m3", Shape { value: 4, ..SMALL }).unwrap_err().to_string().contains("other"));
         assert!(many.open("late", SMALL).unwrap_err().to_string().contains("16 maps at most"));

@@ -31,7 +31,7 @@ pub type Content = Vec<(String, BTreeMap<Vec<u8>, Vec<u8>>)>;
 impl Recorder {
     /// What is in the maps of a body.
     pub fn mapped(&self, body: &dyn Offcode) -> Content {
-        let mut all = body.maps();
+        let mut all = body.own_maps();
         all.extend(self.maps.tables().iter().map(|table| (table.name(), table.entries())));
         let owned = |(key, value): (&[u8], &[u8])| (key.to_vec(), value.to_vec());
         all.into_iter().map(|(name, entries)| (name.to_owned(), entries.map(owned).collect())).collect()

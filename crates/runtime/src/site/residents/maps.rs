@@ -57,6 +57,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use offcode::Put;
     use offcode::map::Table;
 
     use super::*;
@@ -64,7 +65,7 @@ mod tests {
     #[test]
     fn people_see_numbers_and_bytes_and_no_more_than_fits() {
         let mut table = Table::new("flows", Shape { entries: 600, key: 4, value: 6 }).unwrap();
-        (0..600u32).for_each(|n| drop(table.put(&n.to_le_bytes(), &[0, 17, 2, 3, 0, 255]).unwrap()));
+        (0..600u32).for_each(|n| assert_eq!(table.put(&n.to_le_bytes(), &[0, 17, 2, 3, 0, 255]).unwrap(), Put::New));
         let dump = named("one", "flows", vec![("flows", table.entries())]).unwrap();
         assert_eq!((dump.entries.len(), dump.more), (512, true));
         assert_eq!(dump.entries[511], ("511".to_owned(), "0x0011020300ff".to_owned()));

@@ -196,7 +196,7 @@ impl Seat {
     /// What one of its maps holds.
     pub fn map(&self, name: &str) -> Result<Dump> {
         let of_site = self.around.maps.iter().flat_map(|maps| maps.tables());
-        let mut all = self.offcode.maps();
+        let mut all = self.offcode.own_maps();
         all.extend(of_site.map(|table| (table.name(), table.entries())));
         maps::named(&self.around.name, name, all)
     }
