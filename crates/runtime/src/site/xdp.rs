@@ -15,7 +15,7 @@
 //! | map of sockets `FRAMES_name` | the channel of this name is one of frames, unreliable: what the body redirects there is read at its other end |
 //! | shared array `FRAME` | the frame of a producer, `struct offcode_frame` |
 //! | variables (`u64`) | attributes of the same name: also constants, which can only be set before the code is taken in |
-//! | other variables, and shared arrays but `IN`s and `FRAME` | its state, where the manifest says `state = saved`: records of the same names, an array's with its index as key. The attribute `STATE_VERSION` is its version. Frames pass by while it moves |
+//! | other variables, shared arrays but `IN`s and `FRAME`, and hash maps | its state, where the manifest says `state = saved`: records of the same names, an array's with its index as key, those of a map with their keys. The attribute `STATE_VERSION` is its version. Frames pass by while it moves |
 //!
 //! The hooks of an interface run in the order of their attribute [`PRIORITY`], then as they came. Where a verdict is among
 //! those of [`CHAINS`] the next one sees the frame too; the last one's is carried out. They are one program
