@@ -206,7 +206,7 @@ impl Sandboxed {
         self.counted.entries += 1;
         self.counted.messages += messages;
         let mut refused = None;
-        let mut shared = 0;
+        let (mut shared, opened) = (0, self.services.opened.len());
         if said.acts {
             let mut lines = 0;
             for (record, payload) in abi::Records::of(output).flatten() {
@@ -249,7 +249,7 @@ impl Sandboxed {
         };
         // Its memory and what it shares have one limit.
         let refused = refused.or_else(|| self.instance.reserve(shared).err());
-        let refused = refused.or_else(|| self.services.lie_within(self.instance.memory().len()).err());
+        let refused = refused.or_else(|| self.services.lie_within(opened, self.instance.memory().len()).err());
         if let Some(cause) = refused {
             return Err(self.fail(what, &cause, context));
         }
