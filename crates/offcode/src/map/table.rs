@@ -343,7 +343,7 @@ mod tests {
                 match step {
                     Step::Put(k, v) => {
                         let put = maps.table(id).unwrap().put(&key(k), &[v; 3]).unwrap();
-                        let full = model.len() == entries as usize && !model.contains_key(&key(k).to_vec());
+                        let full = model.len() == entries as usize && !model.contains_key(key(k).as_slice());
                         let expected = match full {
                             true => Put::Full,
                             false if model.insert(key(k).to_vec(), vec![v; 3]).is_some() => Put::Replaced,
@@ -353,12 +353,12 @@ mod tests {
                     }
                     Step::Remove(k) => {
                         let removed = maps.table(id).unwrap().remove(&key(k)).unwrap();
-                        prop_assert_eq!(removed, model.remove(&key(k).to_vec()).is_some());
+                        prop_assert_eq!(removed, model.remove(key(k).as_slice()).is_some());
                     }
                     Step::Get(k) => {
                         let mut value = [0; 3];
                         let found = maps.get(id, &key(k), &mut value).unwrap();
-                        prop_assert_eq!(found.then(|| value.to_vec()), model.get(&key(k).to_vec()).cloned());
+                        prop_assert_eq!(found.then(|| value.to_vec()), model.get(key(k).as_slice()).cloned());
                     }
                     Step::Move => {
                         let mut state = State::new(1);
