@@ -26,8 +26,11 @@ pub use table::{Host, HostTable, Room, Sink, Slice, Table};
 pub const SYMBOL: &str = "offcode_native";
 
 /// The version of the border. Functions are added at the end of the tables, which say their size; what else changes is
-/// another version.
-pub const VERSION: u32 = 1;
+/// another version. Since 2 an attribute may be refused.
+pub const VERSION: u32 = 2;
+
+/// The oldest version of a library that hosts take.
+pub const OLDEST: u32 = 1;
 
 /// What a function of [`Table`] returns.
 pub mod outcome {

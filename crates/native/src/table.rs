@@ -128,7 +128,7 @@ pub struct Table {
     pub message: Option<Told>,
     /// As [`Table::initialize`].
     pub turn: Option<Step>,
-    /// Instance, host, name, value.
+    /// Instance, host, name, value; a fault goes to the sink.
     pub attribute_set: Option<unsafe extern "C" fn(*mut c_void, Host<'_>, Slice<'_>, Slice<'_>, Sink<'_>) -> u32>,
     /// As [`Table::initialize`].
     pub stop: Option<Step>,

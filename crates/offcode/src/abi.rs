@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// The version that a guest states in its descriptor.
+/// The version that a guest states in its descriptor. Since 4 it may refuse an attribute.
 pub const VERSION: u32 = 4;
 /// The oldest version that hosts take.
 pub const OLDEST: u32 = 1;
@@ -77,7 +77,7 @@ pub enum Event {
     Message = 6,
     /// [`crate::Offcode::turn`].
     Turn = 7,
-    /// Payload: length of the name (u32), name, value. Detail: as for `Channel`.
+    /// Payload: length of the name (u32), name, value. Detail: as for `Channel`. One that is told may be refused.
     Attribute = 8,
     /// [`crate::Offcode::stop`].
     Stop = 9,
@@ -125,7 +125,7 @@ pub enum Action {
     Log = 2,
     /// Payload: the result of the call.
     Reply = 3,
-    /// Payload: a sentence. Answers a call, or fails `initialize`, `start`, `save` or `restore`.
+    /// Payload: a sentence. Answers a call, refuses an attribute, or fails `initialize`, `start`, `save` or `restore`.
     Refuse = 4,
     /// The turn found work.
     Worked = 5,

@@ -52,7 +52,7 @@ pub trait Offcode: Send {
         let _ = (timer, context);
     }
 
-    /// The application sets an attribute; see [`crate::Lifecycle::attribute_set`].
+    /// An attribute is set; see [`crate::Lifecycle::attribute_set`].
     fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) -> Result<()> {
         let _ = (name, value, context);
         Ok(())

@@ -8,7 +8,7 @@ use offcode::{Cast, Channel, Manifest, Specification};
 
 use crate::layout::peers_name;
 use crate::possible::Carriage;
-use crate::site::{Deployment, SiteDriver, Slot};
+use crate::site::{self, Deployment, SiteDriver, Slot, Unfit};
 use crate::switchboard::{BridgeId, OUT_OF_BAND, PartyId, Switchboard};
 
 /// An offcode that is to be started, and where.
@@ -18,6 +18,8 @@ pub(crate) struct Member {
     pub site: usize,
     pub priority: u32,
     pub peers: Vec<Peer>,
+    /// Where its attributes are written, of those that the application sets.
+    pub places: Vec<(String, String)>,
 }
 
 /// A peer that a member's manifest requires, by its place there.
@@ -44,11 +46,13 @@ pub(crate) struct Seated {
 pub(crate) type Bridged = Vec<(PartyId, BridgeId)>;
 
 /// A phase of the start, as faults name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Phase {
     Deploying,
     Connecting,
     Initializing,
+    /// This attribute.
+    Setting(String),
     Starting,
 }
 
@@ -70,10 +74,14 @@ pub(crate) fn start(
             let left = roll_back(&order, &seats, sites, switchboard);
             let member = &members[member];
             let what = match phase {
-                Phase::Deploying => "deploying it",
-                Phase::Connecting => "connecting its channels",
-                Phase::Initializing => "initializing it",
-                Phase::Starting => "starting it",
+                Phase::Deploying => "deploying it".to_owned(),
+                Phase::Connecting => "connecting its channels".to_owned(),
+                Phase::Initializing => "initializing it".to_owned(),
+                Phase::Setting(name) => {
+                    let place = member.places.iter().find(|(attribute, _)| *attribute == name);
+                    format!("setting {name} ({})", place.map_or("of its manifest", |(_, place)| place))
+                }
+                Phase::Starting => "starting it".to_owned(),
             };
             let outer = format!("offcode {} at {}: {what}", member.deployment.name, sites[member.site].site());
             let rolled = match left.as_slice() {
@@ -128,7 +136,9 @@ fn attempt(
     let seated = |m: usize, seats: &[Option<Seated>]| seats[m].map(|seat| (seat.site, seat.slot));
     for &m in order {
         let Some((site, slot)) = seated(m, seats) else { continue };
-        sites[site].initialize(slot).map_err(|fault| (m, Phase::Initializing, fault))?;
+        let attributes = &members[m].deployment.attributes;
+        site::begin(sites[site].as_mut(), slot, attributes)
+            .map_err(|Unfit { attribute, fault }| (m, attribute.map_or(Phase::Initializing, Phase::Setting), fault))?;
     }
     for &m in order {
         let Some((site, slot)) = seated(m, seats) else { continue };

@@ -162,11 +162,22 @@ static inline uint32_t offcode_length(const char *text) {
     return length;
 }
 
-/* Each call gets one of these two. A refusal also fails initialize or start. */
+/* Each call gets one of these two. A refusal also fails initialize or start, and answers an attribute that is told. */
 static inline int offcode_reply(const void *result, uint32_t length) { return offcode_say(OFFCODE_REPLY, result, length); }
 static inline int offcode_refuse(const char *why) { return offcode_say(OFFCODE_REFUSE, why, offcode_length(why)); }
 
 static inline int offcode_log(const char *line) { return offcode_say(OFFCODE_LOG, line, offcode_length(line)); }
+
+/* The value of an OFFCODE_ATTRIBUTE and its length, or NULL where it has another name. One with detail 1 may be refused. */
+static inline const uint8_t *offcode_attribute(const struct offcode_record *event, const uint8_t *payload, const char *name, uint32_t *length) {
+    uint32_t wanted = offcode_length(name), have;
+    __builtin_memcpy(&have, payload, 4);
+    if (have != wanted) return NULL;
+    for (uint32_t i = 0; i < wanted; i++)
+        if (payload[4 + i] != (uint8_t)name[i]) return NULL;
+    *length = event->length - 4 - wanted;
+    return payload + 4 + wanted;
+}
 
 /* Answers a save: the rest of the state, of which as much is taken as there is room for. The state is little endian without
  * padding: version (uint32_t), number of records (uint32_t), of each the lengths of name (uint16_t), key (uint32_t) and

@@ -354,6 +354,13 @@ fn the_checksum_in_c_counts_right() {
         }
         prop_assert!(guest.call(call(2, &[]), &mut Vec::new(), &mut context).is_err());
         prop_assert!(guest.call(call(0, &[1]), &mut Vec::new(), &mut context).is_err());
+        // One that refuses an attribute keeps what it has.
+        prop_assert!(guest.attribute_set("every", "1000", &mut context).is_ok());
+        for value in ["", "0", "1000000", "99999999999999999999", "1x", "-1"] {
+            let said = guest.attribute_set("every", value, &mut context).unwrap_err().to_string();
+            prop_assert!(said.contains("it is no number of messages below a million"), "{}", said);
+        }
+        prop_assert!(guest.attribute_set("ever", "x", &mut context).is_ok() && guest.failure().is_none());
         // What it saves another goes on from.
         let mut state = State::default();
         guest.save(&mut state, &mut context).unwrap();

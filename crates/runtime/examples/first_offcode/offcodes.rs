@@ -98,8 +98,7 @@ impl Filter for LengthFilter {
 impl Lifecycle for LengthFilter {
     fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
         self.lengths = Map::open(context, "lengths", 64)?;
-        let least = context.attribute("least").unwrap_or("0").to_owned();
-        self.attribute_set("least", &least, context)
+        Ok(())
     }
 
     fn attribute_set(&mut self, name: &str, value: &str, _: &mut dyn Context) -> Result<()> {
