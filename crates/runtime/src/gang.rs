@@ -69,7 +69,8 @@ pub(crate) fn start(
     let mut seats: Vec<Option<Seated>> = vec![None; members.len()];
     match attempt(members, &order, (&mut seats, &mut bridged), sites, switchboard) {
         Ok(()) => Ok((seats.into_iter().flatten().collect(), bridged)),
-        Err((member, phase, fault)) => {
+        Err(failed) => {
+            let (member, phase, fault) = *failed;
             bridged.iter().for_each(|(_, bridge)| drop(switchboard.take_back(*bridge)));
             let left = roll_back(&order, &seats, sites, switchboard);
             let member = &members[member];
@@ -98,7 +99,7 @@ pub(crate) fn start(
     }
 }
 
-type Failed = (usize, Phase, Fault);
+type Failed = Box<(usize, Phase, Fault)>;
 
 fn attempt(
     members: &[Member],
@@ -108,7 +109,7 @@ fn attempt(
     switchboard: &Switchboard,
 ) -> Result<(), Failed> {
     for &m in order {
-        let (member, failed) = (&members[m], |phase| move |fault| (m, phase, fault));
+        let (member, failed) = (&members[m], |phase| move |fault| Box::new((m, phase, fault)));
         let site = &mut sites[member.site];
         let slot = site.deploy(member.deployment.clone()).map_err(failed(Phase::Deploying))?;
         // A place in the switchboard needs the channel; until it is there the slot alone is what is rolled back.
@@ -126,23 +127,25 @@ fn attempt(
             }
             Err(fault) => {
                 drop(site.remove(slot));
-                return Err((m, Phase::Connecting, fault));
+                return Err(failed(Phase::Connecting)(fault));
             }
         }
     }
     for &m in order {
-        join_peers(members, m, (seats, bridged), sites, switchboard).map_err(|fault| (m, Phase::Connecting, fault))?;
+        join_peers(members, m, (seats, bridged), sites, switchboard)
+            .map_err(|fault| Box::new((m, Phase::Connecting, fault)))?;
     }
     let seated = |m: usize, seats: &[Option<Seated>]| seats[m].map(|seat| (seat.site, seat.slot));
     for &m in order {
         let Some((site, slot)) = seated(m, seats) else { continue };
         let attributes = &members[m].deployment.attributes;
-        site::begin(sites[site].as_mut(), slot, attributes)
-            .map_err(|Unfit { attribute, fault }| (m, attribute.map_or(Phase::Initializing, Phase::Setting), fault))?;
+        site::begin(sites[site].as_mut(), slot, attributes).map_err(|Unfit { attribute, fault }| {
+            Box::new((m, attribute.map_or(Phase::Initializing, Phase::Setting), fault))
+        })?;
     }
     for &m in order {
         let Some((site, slot)) = seated(m, seats) else { continue };
-        sites[site].start(slot).map_err(|fault| (m, Phase::Starting, fault))?;
+        sites[site].start(slot).map_err(|fault| Box::new((m, Phase::Starting, fault)))?;
     }
     Ok(())
 }

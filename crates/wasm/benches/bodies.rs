@@ -4,7 +4,6 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-#[allow(dead_code, reason = "it needs one of the two guests")]
 #[path = "../tests/built/mod.rs"]
 mod built;
 #[allow(dead_code, reason = "its trait's methods are called by number here")]
