@@ -172,6 +172,10 @@ table! {
         Count(8 << 10), Said("as offcodes"), "they are refused with a fault";
     OFFCODE_ARRAYS: "names of an offcode's shared words, and of others' that it reads", "an offcode",
         Count(16), Said("as offcodes"), "the name is refused with a fault";
+    OFFCODE_MAPS: "keyed maps of an offcode", "an offcode",
+        Count(16), Said("as offcodes"), "the map is refused with a fault";
+    OFFCODE_MAPS_MEMORY: "memory of an offcode's keyed maps; it counts towards the memory of its target", "an offcode",
+        mib(16), Said("as offcodes"), "the map is refused with a fault; an entry beyond the map's own number is not taken";
     CALLS_WAITING: "calls out of band that wait for an offcode that does not read", "an offcode",
         Count(256), Said("as offcodes"), "the call is refused";
     CALLS_OPEN: "calls out of band without an answer yet", "an offcode",

@@ -1,12 +1,15 @@
 //! The library's side: the table of a type.
 
+use std::any::Any;
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use machine::{Fault, Nanoseconds, Result};
-use offcode::{Activity, Call, ChannelId, Context, Described, Incoming, Offcode, Refusal, State, Wake, Written};
+use offcode::{
+    Activity, Call, ChannelId, Context, Described, Incoming, MapId, Offcode, Put, Refusal, Shape, State, Wake, Written,
+};
 
-use crate::table::{Host, HostTable, Sink, Slice, Step, Table, Told, fault_of, phase, written};
+use crate::table::{Host, HostTable, Room, Sink, Slice, Step, Table, Told, fault_of, phase, written};
 use crate::{VERSION, outcome};
 
 /// Makes the library's export; `offcode::export!` expands to it.
@@ -330,19 +333,113 @@ impl Context for Outside<'_> {
         values.iter_mut().zip(told.as_chunks().0).for_each(|(value, word)| *value = u64::from_ne_bytes(*word));
         Ok(!told.is_empty() || values.is_empty())
     }
+
+    fn open_map(&mut self, name: &str, shape: Shape) -> Result<MapId> {
+        let (name, Shape { entries, key, value }) = (Slice::of(name.as_bytes()), shape);
+        let mut told = Vec::new();
+        self.of_maps(&mut told, |host, context, sink| {
+            // SAFETY: as in `now`, here and in what follows; `of_maps` has seen that the host has the function.
+            unsafe { (host.open_map)(context, name, entries, key, value, sink) }
+        })?;
+        Ok(told.first_chunk().map_or(MapId::NONE, |number| MapId(u32::from_ne_bytes(*number))))
+    }
+
+    fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
+        let (key, room) = (Slice::of(key), Room::of(value));
+        // SAFETY: as in `open_map`.
+        let got = self.of_maps(&mut Vec::new(), |host, context, sink| unsafe {
+            (host.map_get)(context, map.0, key, room, sink)
+        })?;
+        Ok(got == outcome::WORKED)
+    }
+
+    fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
+        let (key, value) = (Slice::of(key), Slice::of(value));
+        // SAFETY: as in `open_map`.
+        let put = self.of_maps(&mut Vec::new(), |host, context, sink| unsafe {
+            (host.map_put)(context, map.0, key, value, sink)
+        })?;
+        Ok(match put {
+            outcome::FULL => Put::Full,
+            outcome::WORKED => Put::Replaced,
+            _ => Put::New,
+        })
+    }
+
+    fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
+        let key = Slice::of(key);
+        // SAFETY: as in `open_map`.
+        let removed = self
+            .of_maps(&mut Vec::new(), |host, context, sink| unsafe { (host.map_remove)(context, map.0, key, sink) })?;
+        Ok(removed == outcome::WORKED)
+    }
+
+    fn map_visit(&mut self, map: MapId, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        let mut visitor = Visitor { each, panic: None };
+        let to = std::ptr::from_mut(&mut visitor).cast();
+        // SAFETY: as in `open_map`; the visitor is what `visited` takes its first argument for, and is not used meanwhile.
+        let done = self.of_maps(&mut Vec::new(), |host, context, sink| unsafe {
+            (host.map_visit)(context, map.0, visited, to, sink)
+        });
+        // No panic goes through the host.
+        if let Some(panic) = visitor.panic {
+            resume_unwind(panic);
+        }
+        done.map(drop)
+    }
+}
+
+/// Who is shown the entries of a map.
+struct Visitor<'a> {
+    each: &'a mut dyn FnMut(&[u8], &[u8]) -> bool,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+/// # Safety
+/// `visitor` is a [`Visitor`] that nobody else uses during the call, and the slices can be read during it.
+unsafe extern "C" fn visited(visitor: *mut c_void, key: Slice<'_>, value: Slice<'_>) -> u32 {
+    // SAFETY: as the caller says.
+    let (visitor, key, value) = unsafe { (&mut *visitor.cast::<Visitor<'_>>(), key.bytes(), value.bytes()) };
+    if visitor.panic.is_some() {
+        return 0;
+    }
+    let (key, value) = (key.unwrap_or_default(), value.unwrap_or_default());
+    match catch_unwind(AssertUnwindSafe(|| (visitor.each)(key, value))) {
+        Ok(goes_on) => goes_on.into(),
+        Err(panic) => {
+            visitor.panic = Some(panic);
+            0
+        }
+    }
 }
 
 impl Outside<'_> {
     /// What one of the host's later functions told.
     fn service(&self, ask: impl FnOnce(&HostTable, *mut c_void, Sink<'_>) -> u32) -> Result<Vec<u8>> {
-        if !self.0.table.has_services() {
-            let cause = "the program that hosts this library is older, and has no services";
-            return Err(Fault::new("native body", cause, "install the plimsoll that the library was built with"));
-        }
+        self.has(HostTable::SERVICES, "services")?;
         let mut told = Vec::new();
         match ask(self.0.table, self.0.context, Sink::of(&mut told)) {
             outcome::DONE => Ok(told),
             _ => Err(fault_of(&told)),
         }
+    }
+
+    /// How one of the host's functions for maps ended.
+    #[inline]
+    fn of_maps(&self, told: &mut Vec<u8>, ask: impl FnOnce(&HostTable, *mut c_void, Sink<'_>) -> u32) -> Result<u32> {
+        self.has(HostTable::MAPS, "maps")?;
+        match ask(self.0.table, self.0.context, Sink::of(told)) {
+            outcome::REFUSED | outcome::PANICKED => Err(fault_of(told)),
+            outcome => Ok(outcome),
+        }
+    }
+
+    #[inline]
+    fn has(&self, end: usize, what: &str) -> Result<()> {
+        if self.0.table.reaches(end) {
+            return Ok(());
+        }
+        let cause = format!("the program that hosts this library is older, and has no {what}");
+        Err(Fault::new("native body", cause, "install the plimsoll that the library was built with"))
     }
 }

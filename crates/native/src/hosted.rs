@@ -3,10 +3,10 @@
 use std::ffi::c_void;
 
 use machine::{Fault, Nanoseconds, Result};
-use offcode::{Activity, ChannelId, Context, Guid, Incoming, Offcode, Refusal, State, Wake};
+use offcode::{Activity, ChannelId, Context, Guid, Incoming, MapId, Offcode, Put, Refusal, Shape, State, Wake};
 
 use crate::library::Functions;
-use crate::table::{Host, HostTable, Sink, Slice, fault_of, phase, written};
+use crate::table::{Each, Host, HostTable, Room, Sink, Slice, fault_of, phase, written};
 use crate::{VERSION, outcome};
 
 /// An instance of a library's offcode. After a panic it is not called any more: [`Offcode::failure`] says why.
@@ -202,6 +202,11 @@ static HOST: HostTable = HostTable {
     share,
     store,
     load,
+    open_map,
+    map_get,
+    map_put,
+    map_remove,
+    map_visit,
 };
 
 /// # Safety
@@ -282,8 +287,66 @@ unsafe extern "C" fn load(context: *mut c_void, words: Slice<'_>, at: u32, count
     phase(sink, loaded)
 }
 
+unsafe extern "C" fn open_map(
+    context: *mut c_void,
+    name: Slice<'_>,
+    entries: u32,
+    key: u32,
+    value: u32,
+    sink: Sink<'_>,
+) -> u32 {
+    // SAFETY: as in `channel`.
+    let (context, name) = unsafe { (inside(context), text(name)) };
+    let opened = context.open_map(name, Shape { entries, key, value });
+    phase(sink, opened.map(|map| sink.append(&map.0.to_ne_bytes())))
+}
+
+/// The answer of a map; a fault goes to the sink.
+#[inline]
+fn answer<T>(sink: Sink<'_>, result: Result<T>, outcome: impl FnOnce(T) -> u32) -> u32 {
+    match result {
+        Ok(value) => outcome(value),
+        Err(fault) => phase(sink, Err(fault)),
+    }
+}
+
+fn there(is: bool) -> u32 {
+    if is { outcome::WORKED } else { outcome::DONE }
+}
+
+unsafe extern "C" fn map_get(context: *mut c_void, map: u32, key: Slice<'_>, value: Room<'_>, sink: Sink<'_>) -> u32 {
+    // SAFETY: as in `channel`; the library's room can be written during this call.
+    let (context, key, value) = unsafe { (inside(context), key.bytes(), value.bytes()) };
+    answer(sink, context.map_get(MapId(map), key.unwrap_or_default(), value), there)
+}
+
+unsafe extern "C" fn map_put(context: *mut c_void, map: u32, key: Slice<'_>, value: Slice<'_>, sink: Sink<'_>) -> u32 {
+    // SAFETY: as in `channel`.
+    let (context, key, value) = unsafe { (inside(context), key.bytes(), value.bytes()) };
+    answer(sink, context.map_put(MapId(map), key.unwrap_or_default(), value.unwrap_or_default()), |put| match put {
+        Put::New => outcome::DONE,
+        Put::Replaced => outcome::WORKED,
+        Put::Full => outcome::FULL,
+    })
+}
+
+unsafe extern "C" fn map_remove(context: *mut c_void, map: u32, key: Slice<'_>, sink: Sink<'_>) -> u32 {
+    // SAFETY: as in `channel`.
+    let (context, key) = unsafe { (inside(context), key.bytes()) };
+    answer(sink, context.map_remove(MapId(map), key.unwrap_or_default()), there)
+}
+
+unsafe extern "C" fn map_visit(context: *mut c_void, map: u32, each: Each, to: *mut c_void, sink: Sink<'_>) -> u32 {
+    // SAFETY: as in `now`.
+    let context = unsafe { inside(context) };
+    // SAFETY: the library's function with the argument that it wants, during this call.
+    let mut show = |key: &[u8], value: &[u8]| unsafe { each(to, Slice::of(key), Slice::of(value)) } == 1;
+    answer(sink, context.map_visit(MapId(map), &mut show), |()| outcome::DONE)
+}
+
 #[cfg(test)]
 mod tests {
+    use offcode::map::Maps;
     use offcode::{Lifecycle, Written, interface, offcode};
 
     use super::*;
@@ -337,10 +400,6 @@ mod tests {
             }
         }
 
-        fn attached(&mut self, channel: ChannelId, name: &str, _: &mut dyn Context) {
-            self.told.push(format!("{name} is {}", channel.0));
-        }
-
         fn message(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context) {
             if context.write(channel, message) != Written::Taken {
                 self.told.push("not taken".into());
@@ -370,10 +429,47 @@ mod tests {
             self.told.extend(past.and(context.set_timer(16, Wake::NEVER)).err().map(|fault| fault.to_string()));
         }
 
+        fn attached(&mut self, channel: ChannelId, name: &str, context: &mut dyn Context) {
+            self.told.push(format!("{name} is {}", channel.0));
+            if name == "map" {
+                self.told.extend(mapping(context).err().map(|fault| fault.to_string()));
+            }
+        }
+
         fn turn(&mut self, context: &mut dyn Context) -> Activity {
             self.told.drain(..).for_each(|line| context.log(&line));
             if context.now() == Nanoseconds(7) { Activity::Worked } else { Activity::Idle }
         }
+    }
+
+    /// Does all that can be done with a map, and panics where it is shown the key 9.
+    fn mapping(context: &mut dyn Context) -> Result<()> {
+        let shape = Shape { entries: 2, key: 1, value: 2 };
+        let map = context.open_map("pairs", shape)?;
+        assert_eq!(context.open_map("pairs", shape)?, map);
+        let put = [(1, 1), (1, 2), (2, 3), (3, 4)].map(|(key, value)| context.map_put(map, &[key], &[value, 0]));
+        assert_eq!(put.map(|put| put.unwrap()), [Put::New, Put::Replaced, Put::New, Put::Full]);
+        let mut value = [7; 2];
+        assert!(context.map_get(map, &[1], &mut value)? && value == [2, 0]);
+        assert!(!context.map_get(map, &[3], &mut value)? && value == [2, 0]);
+        assert!(context.map_remove(map, &[1])? && !context.map_remove(map, &[1])?);
+        let mut seen = Vec::new();
+        context.map_visit(map, &mut |key, value| {
+            seen.push((key.to_vec(), value.to_vec()));
+            assert_ne!(key, [9], "as an author's mistake would");
+            false
+        })?;
+        assert_eq!(seen, [(vec![2], vec![3, 0])]);
+        if let Err(fault) = context.map_get(map, &[1, 1], &mut value) {
+            context.log(fault.cause());
+        }
+        let _ = context.map_put(map, &[9], &[0, 0])?;
+        context.map_remove(map, &[2])?;
+        context.map_visit(map, &mut |key, _| {
+            assert_ne!(key, [9], "as an author's mistake would");
+            true
+        })?;
+        context.map_remove(MapId(8), &[2]).map(drop)
     }
 
     /// Takes one message.
@@ -382,6 +478,7 @@ mod tests {
         start: Option<String>,
         wakes: Vec<(u8, Wake)>,
         words: Vec<u64>,
+        maps: Maps,
         lines: Vec<String>,
         taken: Vec<Vec<u8>>,
     }
@@ -424,6 +521,21 @@ mod tests {
             values.copy_from_slice(&self.words[at as usize..][..values.len()]);
             Ok(words == "sums")
         }
+        fn open_map(&mut self, name: &str, shape: Shape) -> Result<MapId> {
+            self.maps.open(name, shape)
+        }
+        fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
+            self.maps.get(map, key, value)
+        }
+        fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
+            self.maps.table(map)?.put(key, value)
+        }
+        fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
+            self.maps.table(map)?.remove(key)
+        }
+        fn map_visit(&mut self, map: MapId, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+            self.maps.visit(map, each)
+        }
     }
 
     extern "C" fn script(sink: Sink<'_>) {
@@ -460,6 +572,17 @@ mod tests {
         let mut offcode = Hosted::new(Box::leak(Box::new(old)), Vec::new());
         offcode.timer(3, &mut site);
         assert_eq!(site.wakes.len(), 1);
+    }
+
+    #[test]
+    fn maps_cross_the_border_and_a_panic_of_who_is_shown_one_does_not() {
+        let (mut body, mut site) = (hosted(), Site { start: Some("5".into()), ..Site::default() });
+        body.initialize(&mut site).unwrap();
+        body.attached(ChannelId(1), "map", &mut site);
+        assert_eq!(site.lines, ["a key of 2 bytes, and its keys have 1"]);
+        let failure = body.failure().expect("it panicked").to_string();
+        assert!(failure.contains("as an author's mistake would"), "{failure}");
+        assert_eq!(site.maps.tables()[0].entries().collect::<Vec<_>>(), [(&[9][..], &[0, 0][..])]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use object::{Architecture, Object, ObjectKind, ObjectSection, ObjectSymbol};
 use offcode::{Guid, Manifest};
 
 use crate::library::LEAST;
-use crate::{SYMBOL, VERSION};
+use crate::{OLDEST, SYMBOL, VERSION};
 
 /// The kind of machine whose libraries this program can load.
 pub const TARGET: &str = match (cfg!(target_arch = "x86_64"), cfg!(target_arch = "aarch64"), cfg!(target_env = "musl"))
@@ -77,8 +77,8 @@ pub(crate) fn examine(bytes: &[u8], target: &str) -> Result<Head> {
     };
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let (size, version) = (word(0), word(4));
-    if version != VERSION {
-        let cause = format!("it is of version {version} of the border, and this plimsoll has {VERSION}");
+    if !(OLDEST..=VERSION).contains(&version) {
+        let cause = format!("it is of version {version} of the border, and this plimsoll has {OLDEST} to {VERSION}");
         return refuse(cause, "build it with the sources that come with this plimsoll: plimsoll offcode build");
     }
     if (size as usize) < LEAST {

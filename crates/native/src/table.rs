@@ -40,6 +40,34 @@ impl<'a> Slice<'a> {
     }
 }
 
+/// Bytes that the callee may write during the call.
+#[repr(C)]
+pub struct Room<'a> {
+    at: *mut u8,
+    length: usize,
+    lent: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Room<'a> {
+    pub(crate) fn of(bytes: &'a mut [u8]) -> Self {
+        Room { at: bytes.as_mut_ptr(), length: bytes.len(), lent: PhantomData }
+    }
+
+    /// # Safety
+    /// It comes from the other side, which lends `length` initialized bytes at `at` as long as `'a`.
+    #[cfg(feature = "load")]
+    pub(crate) unsafe fn bytes(self) -> &'a mut [u8] {
+        if self.at.is_null() {
+            return &mut [];
+        }
+        // SAFETY: as the caller says; a pointer to nothing is not followed.
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.length) }
+    }
+}
+
+/// Shown an entry of a map: its own first argument, key, value; 1 to go on.
+pub type Each = unsafe extern "C" fn(*mut c_void, Slice<'_>, Slice<'_>) -> u32;
+
 /// Where the callee puts bytes during the call, as often as it likes: they are appended.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -100,7 +128,7 @@ pub struct Table {
     pub message: Option<Told>,
     /// As [`Table::initialize`].
     pub turn: Option<Step>,
-    /// Instance, host, name, value.
+    /// Instance, host, name, value; a fault goes to the sink.
     pub attribute_set: Option<unsafe extern "C" fn(*mut c_void, Host<'_>, Slice<'_>, Slice<'_>, Sink<'_>) -> u32>,
     /// As [`Table::initialize`].
     pub stop: Option<Step>,
@@ -158,13 +186,28 @@ pub struct HostTable {
     pub store: unsafe extern "C" fn(*mut c_void, Slice<'_>, u32, Slice<'_>, Sink<'_>) -> u32,
     /// Name, first, how many; the sink gets their bytes, or nothing where there are no words.
     pub load: unsafe extern "C" fn(*mut c_void, Slice<'_>, u32, u32, Sink<'_>) -> u32,
+    /// Name, entries, bytes of a key and of a value; the sink gets the map's number (u32).
+    pub open_map: unsafe extern "C" fn(*mut c_void, Slice<'_>, u32, u32, u32, Sink<'_>) -> u32,
+    /// Map, key, where the value goes; the sink of this function and of those that follow gets a fault alone.
+    pub map_get: unsafe extern "C" fn(*mut c_void, u32, Slice<'_>, Room<'_>, Sink<'_>) -> u32,
+    /// Map, key, value.
+    pub map_put: unsafe extern "C" fn(*mut c_void, u32, Slice<'_>, Slice<'_>, Sink<'_>) -> u32,
+    /// Map, key.
+    pub map_remove: unsafe extern "C" fn(*mut c_void, u32, Slice<'_>, Sink<'_>) -> u32,
+    /// Map, what is shown each entry, and its first argument.
+    pub map_visit: unsafe extern "C" fn(*mut c_void, u32, Each, *mut c_void, Sink<'_>) -> u32,
 }
 
 impl HostTable {
-    /// Whether the host has all functions of this version: it may be older than the library.
-    pub(crate) fn has_services(&self) -> bool {
-        self.size as usize >= size_of::<HostTable>()
+    /// Whether the host has the functions up to the one that ends at this byte: it may be older than the library.
+    pub(crate) fn reaches(&self, end: usize) -> bool {
+        self.size as usize >= end
     }
+
+    /// The end of what hosts with timers and words have.
+    pub(crate) const SERVICES: usize = std::mem::offset_of!(HostTable, open_map);
+    /// The end of what hosts with maps have.
+    pub(crate) const MAPS: usize = size_of::<HostTable>();
 }
 
 /// How a step ended, for the other side; a fault's parts go there with zero bytes between them.

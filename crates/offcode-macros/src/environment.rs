@@ -7,7 +7,7 @@ use syn::{Error, LitInt, LitStr, Path, Result, Token};
 
 use crate::guid::Guid;
 
-/// `timers`, `memory = 1`, `MyInterface`, `"GUID"`
+/// `timers`, `memory = 1`, `maps`, `MyInterface`, `"GUID"`
 pub struct Asked {
     interface: Interface,
     /// The least that will do.
@@ -30,8 +30,9 @@ impl Parse for Asked {
             match path.get_ident().map(ToString::to_string).as_deref() {
                 Some("timers") => Interface::Known("TIMERS"),
                 Some("memory") => Interface::Known("MEMORY"),
+                Some("maps") => Interface::Known("MAPS"),
                 Some(word) if word.starts_with(|c: char| c.is_ascii_lowercase()) => {
-                    let why = "a service is timers or memory, an interface's trait, or a GUID in quotes";
+                    let why = "a service is timers, memory or maps, an interface's trait, or a GUID in quotes";
                     return Err(Error::new_spanned(path, why));
                 }
                 _ => Interface::Trait(path),

@@ -96,7 +96,7 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `description` | else the type's documentation |
 /// | `implements(A, B)` | interfaces whose calls it serves |
 /// | `requires(CONSTRAINT(name: Interface, ...))` | peers: `link`, `pull` or `gang`; then `rate = MESSAGES_A_SECOND`, `offcode = "GUID"`, `version = ">=1.2, <2"`, `channel(...)` of `unicast multicast`, `reliable unreliable`, `poll blocking`, `calls messages`, `any zero_copy copy`, `count = BUFFERS`, `size = BYTES` |
-/// | `environment(SERVICE, ...)` | services that the site's runtime must offer: `timers`, `memory`, an interface or its `"GUID"`, each with `= LEAST_VERSION` where 1 does not do |
+/// | `environment(SERVICE, ...)` | services that the site's runtime must offer: `timers`, `memory`, `maps`, an interface or its `"GUID"`, each with `= LEAST_VERSION` where 1 does not do |
 /// | `sites(KIND, ...)` | kinds of target that will do: `app`, `core`, `xdp`, `agent`, each with `(memory = BYTES, work = NANOSECONDS)`, 64 KiB unless said; at `xdp` also `modes(native, generic, hardware)` |
 /// | `bodies(FORM(...))` | `native(KINDS)`, `wasm("file", KINDS)`, `bpf("file", hook = "FUNCTION", xdp)` (or `producer`), one of each at most; without it one native body for all sites |
 /// | `attributes(NAME = value)` | set before `initialize` |

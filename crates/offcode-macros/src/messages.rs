@@ -134,10 +134,10 @@ fn offcodes() {
     offcode("sites(app), sites(core)", "`sites` is given twice");
     offcode("body_of = Other, implements(A), sites(app)", "has the manifest of the type");
     more("", "which kinds of site");
-    more("sites(app), environment(clocks)", "timers or memory");
+    more("sites(app), environment(clocks)", "timers, memory or maps");
     more("sites(app), environment(timers = 0)", "from 1 to 9999");
     more("sites(app), environment(\"x\")", "8-4-4-4-12");
-    more("sites(gpu)", "app, core, xdp or agent");
+    more("sites(gpu)", "app, core, xdp, tc or agent");
     more("sites(app, core, app)", "`app` was named before");
     more("sites(app(speed = 3))", "memory = BYTES");
     more("sites(core(modes(native)))", "only xdp has modes");
@@ -146,7 +146,7 @@ fn offcodes() {
     more("sites(app, core), bodies(native(app))", "no body is for `core`");
     more("sites(app), bodies(native(app, agent))", "`agent` is not among");
     more("sites(app), bodies(native(xdp))", "bpf bodies only");
-    more("sites(app), bodies(bpf(\"x.o\", app))", "at xdp only");
+    more("sites(app), bodies(bpf(\"x.o\", app))", "at xdp and tc only");
     more("sites(app), bodies(wasm(app))", "in which file");
     more("sites(xdp), bodies(bpf(\"x.o\", xdp))", "the function that the kernel runs");
     more("sites(xdp), bodies(bpf(\"x.o\", hook = \"f\", producer = \"g\", xdp))", "one program");

@@ -5,14 +5,16 @@
 
 use std::fmt;
 
-/// The version that a guest states in its descriptor.
-pub const VERSION: u32 = 3;
+/// The version that a guest states in its descriptor. Since 4 it may refuse an attribute.
+pub const VERSION: u32 = 4;
 /// The oldest version that hosts take.
 pub const OLDEST: u32 = 1;
 /// The first with [`Event::Save`] and [`Event::Restore`].
 pub const WITH_STATE: u32 = 2;
 /// The first with timers and shared words ([`crate::service`]).
 pub const WITH_SERVICES: u32 = 3;
+/// The first with keyed maps ([`crate::map`]).
+pub const WITH_MAPS: u32 = 4;
 
 /// Numbers of channels are below this; those that stand for a peer ([`crate::ChannelId::peer`]) are above.
 pub const CHANNELS: usize = 64;
@@ -75,7 +77,7 @@ pub enum Event {
     Message = 6,
     /// [`crate::Offcode::turn`].
     Turn = 7,
-    /// Payload: length of the name (u32), name, value. Detail: as for `Channel`.
+    /// Payload: length of the name (u32), name, value. Detail: as for `Channel`. One that is told may be refused.
     Attribute = 8,
     /// [`crate::Offcode::stop`].
     Stop = 9,
@@ -123,7 +125,7 @@ pub enum Action {
     Log = 2,
     /// Payload: the result of the call.
     Reply = 3,
-    /// Payload: a sentence. Answers a call, or fails `initialize`, `start`, `save` or `restore`.
+    /// Payload: a sentence. Answers a call, refuses an attribute, or fails `initialize`, `start`, `save` or `restore`.
     Refuse = 4,
     /// The turn found work.
     Worked = 5,
@@ -137,6 +139,9 @@ pub enum Action {
     Store = 9,
     /// Wants a copy of words from the next entry on. Id: how many, from the first on. Payload: their name.
     Load = 10,
+    /// Says where a map lies in the guest's memory, as long as the guest lives ([`crate::map`] says how). Id: how many entries it
+    /// takes. Payload: bytes of a key, bytes of a value, address (u32 each), its name.
+    Map = 11,
 }
 
 impl Action {
@@ -154,6 +159,7 @@ impl Action {
             8 => Action::Share,
             9 => Action::Store,
             10 => Action::Load,
+            11 => Action::Map,
             _ => return None,
         })
     }

@@ -13,6 +13,11 @@ pub const OFFLOAD_PRIORITY: &str = "OFFLOAD_PRIORITY";
 /// stops and removes it at its next turn. Absent means never.
 pub const OBSOLETE_TIME: &str = "OBSOLETE_TIME";
 
+/// Whether the runtime defines an attribute of this name. Of these a starting offcode is not told.
+pub fn is_predefined(name: &str) -> bool {
+    matches!(name, OFFLOAD_PRIORITY | OBSOLETE_TIME)
+}
+
 /// The attributes of one offcode.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attributes(BTreeMap<String, String>);

@@ -5,6 +5,7 @@ use machine::{Fault, Result};
 use crate::call::{Incoming, Refusal};
 use crate::context::{ChannelId, Context};
 use crate::guid::Guid;
+use crate::map::Entries;
 use crate::state::State;
 
 /// Whether a turn found work. A site that shares its core rests when all its offcodes are idle.
@@ -51,7 +52,7 @@ pub trait Offcode: Send {
         let _ = (timer, context);
     }
 
-    /// The application sets an attribute; see [`crate::Lifecycle::attribute_set`].
+    /// An attribute is set; see [`crate::Lifecycle::attribute_set`].
     fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) -> Result<()> {
         let _ = (name, value, context);
         Ok(())
@@ -76,6 +77,12 @@ pub trait Offcode: Send {
 
     /// Writes that its author's code has seen taken and that found no room yet, in order: the site sends them.
     fn unsent(&mut self) -> Vec<(ChannelId, Vec<u8>)> {
+        Vec::new()
+    }
+
+    /// Maps that it keeps in memory of its own, by their names, as of its last entry: those of a sandboxed body. Not for the
+    /// author.
+    fn own_maps(&self) -> Vec<(&str, Entries<'_>)> {
         Vec::new()
     }
 

@@ -4,7 +4,8 @@ use machine::{Nanoseconds, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Written;
-use crate::service::{MEMORY, TIMERS, Wake};
+use crate::map::{MapId, Put, Shape};
+use crate::service::{MAPS, MEMORY, TIMERS, Wake};
 
 /// A channel as one offcode numbers its own, in the order in which they were attached. 0 is the out-of-band channel,
 /// which every offcode has from the start (HYDRA section 1.3).
@@ -86,5 +87,52 @@ pub trait Context {
     fn load(&mut self, words: &str, at: u32, values: &mut [u64]) -> Result<bool> {
         let _ = (words, at, values);
         Err(MEMORY.not_asked())
+    }
+
+    /// Opens a map of this offcode ([`MAPS`]), which takes its memory at once; [`crate::Map`] has it with types. The same name
+    /// and shape again is the same map. `plimsoll ps --map OFFCODE/NAME` shows what is in it, and where a state goes along
+    /// its entries do: it is opened in `initialize`, and has them before `restore`.
+    ///
+    /// # Errors
+    /// The manifest does not ask for maps, or it would be more than the target's `memory` or the bound.
+    fn open_map(&mut self, name: &str, shape: Shape) -> Result<MapId> {
+        let _ = (name, shape);
+        Err(MAPS.not_asked())
+    }
+
+    /// Copies the value under a key out of a map. False: there is none.
+    ///
+    /// # Errors
+    /// It is not open, or key or value have another size.
+    fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
+        let _ = (map, key, value);
+        Err(MAPS.not_asked())
+    }
+
+    /// Puts an entry into a map, or another value under its key.
+    ///
+    /// # Errors
+    /// As of [`Context::map_get`]. A map without room is none: [`Put::Full`].
+    fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
+        let _ = (map, key, value);
+        Err(MAPS.not_asked())
+    }
+
+    /// Takes an entry out of a map. False: there is none.
+    ///
+    /// # Errors
+    /// As of [`Context::map_get`].
+    fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
+        let _ = (map, key);
+        Err(MAPS.not_asked())
+    }
+
+    /// Shows each entry of a map, in no order, as long as `each` says true.
+    ///
+    /// # Errors
+    /// It is not open.
+    fn map_visit(&mut self, map: MapId, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        let _ = (map, each);
+        Err(MAPS.not_asked())
     }
 }

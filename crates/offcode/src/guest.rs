@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use machine::{Fault, Nanoseconds, Result};
 
 use crate::abi::{self, Action, Descriptor, Event, Record, Records};
+use crate::map::{MapId, Maps, Put, Shape};
 use crate::service::{self, Wake};
 use crate::{Activity, Attributes, ChannelId, Context, Incoming, Offcode, Refusal, State, Written};
 
@@ -145,6 +146,7 @@ pub struct Outside {
     /// Of a state that goes or comes.
     parts: Vec<u8>,
     words: Vec<Words>,
+    maps: Maps,
 }
 
 /// Shared words, as of this entry.
@@ -171,6 +173,7 @@ impl Outside {
             reply: Vec::new(),
             parts: Vec::new(),
             words: Vec::new(),
+            maps: Maps::default(),
         }
     }
 
@@ -275,7 +278,10 @@ impl Outside {
                 self.parts.extend_from_slice(payload);
                 if record.detail == 1 {
                     let parts = std::mem::take(&mut self.parts);
-                    let restored = State::decode(&parts).and_then(|state| offcode.restore(&state, self));
+                    let restored = State::decode(&parts).and_then(|mut state| {
+                        self.maps.restore(&mut state)?;
+                        offcode.restore(&state, self)
+                    });
                     if let Err(fault) = restored {
                         self.refuse(&fault.to_string());
                     }
@@ -287,7 +293,8 @@ impl Outside {
     fn save(&mut self, offcode: &mut impl Offcode, from: usize) {
         if from == 0 {
             let mut state = State::default();
-            match offcode.save(&mut state, self).and_then(|()| state.encode()) {
+            let saved = offcode.save(&mut state, self).and_then(|()| self.maps.save(&mut state));
+            match saved.and_then(|()| state.encode()) {
                 Ok(bytes) => self.parts = bytes,
                 Err(fault) => return self.refuse(&fault.to_string()),
             }
@@ -438,5 +445,37 @@ impl Context for Outside {
         service::check_words(words, known.values.len(), at, values.len())?;
         values.copy_from_slice(&known.values[at as usize..wanted]);
         Ok(true)
+    }
+
+    /// In the guest's memory: the host is told where.
+    fn open_map(&mut self, name: &str, shape: Shape) -> Result<MapId> {
+        if let Some(there) = self.maps.opened(name, shape)? {
+            return Ok(there);
+        }
+        let id = self.maps.open(name, shape)?;
+        let at = address(self.maps.table(id)?.cells().as_ptr());
+        let sizes = [shape.key, shape.value, at].map(u32::to_le_bytes);
+        let payload = [sizes.as_flattened(), name.as_bytes()].concat();
+        let asked = self.ask(Action::Map, Record { id: shape.entries, ..Record::default() }, &payload);
+        if asked.is_err() {
+            self.maps.close_last();
+        }
+        asked.map(|()| id)
+    }
+
+    fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
+        self.maps.get(map, key, value)
+    }
+
+    fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
+        self.maps.table(map)?.put(key, value)
+    }
+
+    fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
+        self.maps.table(map)?.remove(key)
+    }
+
+    fn map_visit(&mut self, map: MapId, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.maps.visit(map, each)
     }
 }

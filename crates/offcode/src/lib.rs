@@ -26,6 +26,7 @@ pub mod guid;
 mod interface;
 pub mod lifecycle;
 pub mod manifest;
+pub mod map;
 #[cfg(not(target_family = "wasm"))]
 pub mod odf;
 pub mod registry;
@@ -44,6 +45,7 @@ pub use lifecycle::Lifecycle;
 pub use machine::channel::{self, Cast, Channel, Delivery, Specification, Written};
 pub use machine::{Fault, Result};
 pub use manifest::Manifest;
+pub use map::{Map, MapId, Put, Shape};
 pub use offcode_macros::{interface, offcode};
 pub use registry::{Constructor, Described, Registry};
 pub use service::{Service, Wake};

@@ -57,11 +57,12 @@ pub trait Lifecycle {
         let _ = (timer, context);
     }
 
-    /// The application sets an attribute of what is initialized; [`Context::attribute`] has the new value. Those of the
-    /// start are for `initialize`.
+    /// An attribute is set: after `initialize` each one that the manifest or the application gives it, but those that the runtime
+    /// defines; then whenever the application sets one. [`Context::attribute`] has the new value already.
     ///
     /// # Errors
-    /// The value will not do: the attribute keeps the one it had, and the application is told.
+    /// The value will not do: the attribute keeps the one it had, and the application is told. A start fails, and says where
+    /// the value is written.
     fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) -> Result<()> {
         let _ = (name, value, context);
         Ok(())

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::channel::Specification;
 use crate::guid::Guid;
 use crate::interface;
-use crate::service::Service;
+use crate::service::{MAPS, MEMORY, Service};
 
 /// An offcode manifest. Its XML form is the ODF.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +47,11 @@ impl Software {
     /// Whether the site's runtime must offer this service.
     pub fn asks(&self, service: &Service) -> bool {
         self.environment.iter().any(|asked| asked.is(service))
+    }
+
+    /// Whether a target's `memory` is a limit that its site enforces.
+    pub fn is_limited(&self) -> bool {
+        self.asks(&MEMORY) || self.asks(&MAPS)
     }
 }
 

@@ -25,13 +25,17 @@ pub const TIMERS: Service = Service::first(*b"\x73\x01\x6d\x6c\xa7\x8d\x4c\xc2\x
 /// the words are the shared arrays of the object.
 pub const MEMORY: Service = Service::first(*b"\x1b\x1d\x01\xd6\xce\xf1\x49\xe2\xaa\x04\x0b\x5b\xcd\x20\xfe\xd5");
 
+/// Keyed maps ([`crate::map`]): [`crate::Context::open_map`], also under the target's `memory` as a limit. At a hook they are
+/// the hash maps of the object.
+pub const MAPS: Service = Service::first(*b"\x5c\x9e\x07\x3a\x2b\xd4\x41\x86\x8f\x10\xe6\x4b\x93\x77\xc5\x0d");
+
 /// Timers of one offcode; their numbers are below this.
 pub const TIMERS_EACH: usize = OFFCODE_TIMERS.each.count();
 
 /// Words of one offcode, all names together, beside what its target's memory admits.
 pub const WORDS_EACH: usize = OFFCODE_WORDS.each.count();
 
-/// Bytes of a name of words.
+/// Bytes of a name of words or of a map.
 const LONGEST_NAME: usize = 128;
 
 impl Service {
@@ -41,7 +45,8 @@ impl Service {
 
     /// What it is called, where this build knows it.
     pub fn name(&self) -> Option<&'static str> {
-        [("timers", TIMERS), ("memory", MEMORY)].iter().find(|(_, known)| known.is(self)).map(|(name, _)| *name)
+        let known = [("timers", TIMERS), ("memory", MEMORY), ("maps", MAPS)];
+        known.iter().find(|(_, known)| known.is(self)).map(|(name, _)| *name)
     }
 
     /// Whether both are the same but for their versions.
@@ -108,14 +113,13 @@ pub fn check_timer(timer: u8) -> Result<()> {
 }
 
 /// # Errors
-/// It is no name for words of one's own.
+/// It is no name for words or a map of one's own.
 pub fn check_name(name: &str) -> Result<()> {
     if (1..=LONGEST_NAME).contains(&name.len()) && !name.contains('/') {
         return Ok(());
     }
-    let cause =
-        format!("a name of words has 1 to {LONGEST_NAME} bytes and no '/', which comes after an offcode's name");
-    Err(Fault::new(format!("words '{}'", name.chars().take(64).collect::<String>()), cause, "choose such a name"))
+    let cause = format!("a name has 1 to {LONGEST_NAME} bytes and no '/', which comes after an offcode's name");
+    Err(Fault::new(format!("name '{}'", name.chars().take(64).collect::<String>()), cause, "choose such a name"))
 }
 
 /// # Errors

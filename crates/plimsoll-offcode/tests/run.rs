@@ -60,7 +60,7 @@ impl Place {
     /// `None`, said on standard error, where a tool or a right is missing.
     fn new(application: &str) -> Option<Place> {
         let place = Place(tempfile::tempdir().unwrap());
-        let module = checksum(&place.path().join("checksum.wasm"))?;
+        let module = guest(&place.path().join("checksum.wasm"))?;
         let Some(object) = bpf::ECHO else {
             skip::test(bpf::MISSING.unwrap_or("no BPF programs"));
             return None;
@@ -87,8 +87,8 @@ impl Place {
     }
 }
 
-/// The guest in C, as its author builds it.
-fn checksum(module: &Path) -> Option<Vec<u8>> {
+/// A guest in C, as its author builds it.
+fn guest(module: &Path) -> Option<Vec<u8>> {
     let said = |command: &mut Command| {
         let output = command.output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -100,7 +100,8 @@ fn checksum(module: &Path) -> Option<Vec<u8>> {
     let built = linker.and_then(|linker| {
         let mut clang = Command::new("clang");
         clang.args(["--target=wasm32", "-O2", "-ffreestanding", "-nostdlib", "-Wl,--no-entry"]);
-        clang.arg(format!("-fuse-ld={linker}")).arg("-o").arg(module).arg("checksum.c").current_dir(guest);
+        clang.arg(format!("-fuse-ld={linker}")).arg("-o").arg(module).current_dir(guest);
+        clang.args(module.with_extension("c").file_name());
         said(&mut clang)
     });
     if built.is_none() {

@@ -104,6 +104,8 @@ pub struct Creation {
     /// Names of peers that the manifest requires, and of the instances that meet them.
     pub peers: Vec<(String, String)>,
     pub attributes: Vec<(String, String)>,
+    /// Where each attribute is written, by its name: 'APP.toml:9:21'.
+    pub places: Vec<(String, String)>,
     /// The user's own choice.
     pub pin: Option<Site>,
     /// Calls a second by the application; 0: unknown.
@@ -163,6 +165,7 @@ impl AppFile {
             version: creation.version.clone(),
             peers: creation.peers.clone(),
             attributes: creation.attributes.clone(),
+            places: creation.places.clone(),
             pin: creation.pin.clone(),
             rate: creation.rate,
         };
@@ -219,12 +222,14 @@ impl AppFile {
             return Err(Fault::new(outer(), cause, "name one of its [[offcode]] entries, then the attribute"));
         };
         let entry = self.entry(instance).map_err(|fault| fault.within(outer()))?;
-        let set = &mut self.offcodes[entry].attributes;
+        let Creation { attributes: set, places, .. } = &mut self.offcodes[entry];
         let mut attributes = Attributes::default();
         for (name, value) in set.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain([(name, value)]) {
             attributes.set(name, value).map_err(|fault| fault.within(outer()))?;
         }
         *set = attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        places.retain(|(attribute, _)| attribute != name);
+        places.push((name.to_owned(), format!("--set {left}")));
         Ok(())
     }
 

@@ -27,6 +27,8 @@ pub struct Wanted {
     /// Which instance meets a peer that the manifest requires: the peer's name there, and the instance's.
     pub peers: Vec<(String, String)>,
     pub attributes: Vec<(String, String)>,
+    /// Where attributes are written, by their names: 'APP.toml:9:21'. For faults.
+    pub places: Vec<(String, String)>,
     /// The user's own choice of place.
     pub pin: Option<Site>,
     /// Calls a second by the application; 0: unknown.
@@ -116,7 +118,8 @@ impl Runtime {
                 let memory = self.names.granted(manifest, self.sites[site].site().kind());
                 let (name, manifest) = (member.name.clone(), manifest.clone());
                 let deployment = Deployment { name, manifest, code, attributes, memory };
-                Ok(gang::Member { deployment, site, priority: member.priority, peers })
+                let places = wanted.get(m).map(|wanted| wanted.places.clone()).unwrap_or_default();
+                Ok(gang::Member { deployment, site, priority: member.priority, peers, places })
             })
             .collect::<Result<_>>()?;
         let (seats, bridged) = gang::start(&gang, &mut self.sites, &self.switchboard)?;

@@ -8,7 +8,7 @@ use offcode::{Cast, Channel, Manifest, Specification};
 
 use crate::layout::peers_name;
 use crate::possible::Carriage;
-use crate::site::{Deployment, SiteDriver, Slot};
+use crate::site::{self, Deployment, SiteDriver, Slot, Unfit};
 use crate::switchboard::{BridgeId, OUT_OF_BAND, PartyId, Switchboard};
 
 /// An offcode that is to be started, and where.
@@ -18,6 +18,8 @@ pub(crate) struct Member {
     pub site: usize,
     pub priority: u32,
     pub peers: Vec<Peer>,
+    /// Where its attributes are written, of those that the application sets.
+    pub places: Vec<(String, String)>,
 }
 
 /// A peer that a member's manifest requires, by its place there.
@@ -44,11 +46,13 @@ pub(crate) struct Seated {
 pub(crate) type Bridged = Vec<(PartyId, BridgeId)>;
 
 /// A phase of the start, as faults name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Phase {
     Deploying,
     Connecting,
     Initializing,
+    /// This attribute.
+    Setting(String),
     Starting,
 }
 
@@ -65,15 +69,20 @@ pub(crate) fn start(
     let mut seats: Vec<Option<Seated>> = vec![None; members.len()];
     match attempt(members, &order, (&mut seats, &mut bridged), sites, switchboard) {
         Ok(()) => Ok((seats.into_iter().flatten().collect(), bridged)),
-        Err((member, phase, fault)) => {
+        Err(failed) => {
+            let (member, phase, fault) = *failed;
             bridged.iter().for_each(|(_, bridge)| drop(switchboard.take_back(*bridge)));
             let left = roll_back(&order, &seats, sites, switchboard);
             let member = &members[member];
             let what = match phase {
-                Phase::Deploying => "deploying it",
-                Phase::Connecting => "connecting its channels",
-                Phase::Initializing => "initializing it",
-                Phase::Starting => "starting it",
+                Phase::Deploying => "deploying it".to_owned(),
+                Phase::Connecting => "connecting its channels".to_owned(),
+                Phase::Initializing => "initializing it".to_owned(),
+                Phase::Setting(name) => {
+                    let place = member.places.iter().find(|(attribute, _)| *attribute == name);
+                    format!("setting {name} ({})", place.map_or("of its manifest", |(_, place)| place))
+                }
+                Phase::Starting => "starting it".to_owned(),
             };
             let outer = format!("offcode {} at {}: {what}", member.deployment.name, sites[member.site].site());
             let rolled = match left.as_slice() {
@@ -90,7 +99,7 @@ pub(crate) fn start(
     }
 }
 
-type Failed = (usize, Phase, Fault);
+type Failed = Box<(usize, Phase, Fault)>;
 
 fn attempt(
     members: &[Member],
@@ -100,7 +109,7 @@ fn attempt(
     switchboard: &Switchboard,
 ) -> Result<(), Failed> {
     for &m in order {
-        let (member, failed) = (&members[m], |phase| move |fault| (m, phase, fault));
+        let (member, failed) = (&members[m], |phase| move |fault| Box::new((m, phase, fault)));
         let site = &mut sites[member.site];
         let slot = site.deploy(member.deployment.clone()).map_err(failed(Phase::Deploying))?;
         // A place in the switchboard needs the channel; until it is there the slot alone is what is rolled back.
@@ -118,21 +127,25 @@ fn attempt(
             }
             Err(fault) => {
                 drop(site.remove(slot));
-                return Err((m, Phase::Connecting, fault));
+                return Err(failed(Phase::Connecting)(fault));
             }
         }
     }
     for &m in order {
-        join_peers(members, m, (seats, bridged), sites, switchboard).map_err(|fault| (m, Phase::Connecting, fault))?;
+        join_peers(members, m, (seats, bridged), sites, switchboard)
+            .map_err(|fault| Box::new((m, Phase::Connecting, fault)))?;
     }
     let seated = |m: usize, seats: &[Option<Seated>]| seats[m].map(|seat| (seat.site, seat.slot));
     for &m in order {
         let Some((site, slot)) = seated(m, seats) else { continue };
-        sites[site].initialize(slot).map_err(|fault| (m, Phase::Initializing, fault))?;
+        let attributes = &members[m].deployment.attributes;
+        site::begin(sites[site].as_mut(), slot, attributes).map_err(|Unfit { attribute, fault }| {
+            Box::new((m, attribute.map_or(Phase::Initializing, Phase::Setting), fault))
+        })?;
     }
     for &m in order {
         let Some((site, slot)) = seated(m, seats) else { continue };
-        sites[site].start(slot).map_err(|fault| (m, Phase::Starting, fault))?;
+        sites[site].start(slot).map_err(|fault| Box::new((m, Phase::Starting, fault)))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use machine::costs::{Cost, Interval, Item, how};
 use machine::{BodyKind, Bytes, CoreId, Costs, Site, SiteKind, XdpMode};
 use offcode::manifest::{Constraint, ProgramRole, Target};
 use offcode::odf::Part;
-use offcode::service::{MEMORY, TIMERS};
+use offcode::service::{MAPS, MEMORY, TIMERS};
 use offcode::{Manifest, Service};
 use placement::layout::{Candidate, Crossing, Layout, Load, Place, SiteIndex, Tie, Unit, UnitIndex};
 
@@ -63,8 +63,8 @@ impl Ground {
 /// The services that this build offers at sites of a kind.
 pub fn offered(kind: SiteKind) -> Vec<Service> {
     match kind {
-        SiteKind::Xdp | SiteKind::Tc => vec![MEMORY],
-        SiteKind::App | SiteKind::Core | SiteKind::Agent => vec![TIMERS, MEMORY],
+        SiteKind::Xdp | SiteKind::Tc => vec![MEMORY, MAPS],
+        SiteKind::App | SiteKind::Core | SiteKind::Agent => vec![TIMERS, MEMORY, MAPS],
     }
 }
 

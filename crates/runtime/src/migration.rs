@@ -22,7 +22,7 @@ use crate::application::{OffcodeId, Runtime};
 use crate::gang::Seated;
 use crate::possible::Facts;
 use crate::site::residents::End;
-use crate::site::{Deployment, EndAt, Ends, Slot};
+use crate::site::{self, Deployment, EndAt, Ends, Slot};
 use crate::switchboard::{BridgeId, Passed};
 
 /// How long messages under way to and from a site that shares no memory may take to arrive.
@@ -309,7 +309,7 @@ impl Mover {
         self.channels = runtime.channels(self.id)?;
         let slot = runtime.sites[target].deploy(deployment)?;
         self.slot = Some(slot);
-        runtime.sites[target].initialize(slot)?;
+        site::begin(runtime.sites[target].as_mut(), slot, &self.deployment.attributes)?;
         if !shares(runtime, target) {
             for (name, specification) in &self.channels {
                 // To a reader elsewhere a multicast channel is one more way with two ends.

@@ -13,7 +13,7 @@ use machine::channel::{Cast, Delivery, Policy};
 use machine::{BodyKind, Bytes, Fault, SiteKind, XdpMode};
 use offcode::manifest::Target;
 use offcode::odf::Part;
-use offcode::service::{MEMORY, TIMERS};
+use offcode::service::TIMERS;
 use offcode::{Guid, Manifest, Service, Specification};
 use ports::channel::MOST_READERS;
 
@@ -135,7 +135,7 @@ pub fn body<'a>(ground: &Ground, manifest: &'a Manifest, known: BodyAt) -> Resul
         }
     }
     let facts = known(manifest, kind)?;
-    let limit = manifest.software.asks(&MEMORY).then_some(target.memory);
+    let limit = manifest.software.is_limited().then_some(target.memory);
     let takes = facts.memory().filter(|takes| limit.is_some_and(|limit| *takes > limit));
     if let Some(takes) = takes {
         let sentence = format!(

@@ -18,7 +18,7 @@ use linux::doorbell::Sleep;
 use linux::xdp::{Dump, SharedWords};
 use machine::{BodyKind, Fault, Result, Site};
 use offcode::registry::Constructor;
-use offcode::{Activity, Attributes, Channel, ChannelId, Manifest, Specification, State};
+use offcode::{Activity, Attributes, Channel, ChannelId, Manifest, Specification, State, attribute};
 
 use crate::layout::Ground;
 pub use crate::trace::Trace;
@@ -53,6 +53,10 @@ impl Code {
     }
 }
 
+/// Entries of a map that are shown to people, and bytes of text that they take; an answer of the control socket is twice as long.
+const SHOWN_ENTRIES: usize = 512;
+const SHOWN_BYTES: usize = 32 << 10;
+
 /// Makes of code what takes the site less time to deploy.
 pub type Preparation = fn(Code) -> Result<Code>;
 
@@ -70,6 +74,37 @@ pub struct Deployment {
 /// A deployed offcode as one site numbers its own; never used again after [`SiteDriver::remove`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
+
+/// Why an offcode does not begin.
+#[derive(Debug)]
+pub struct Unfit {
+    /// The attribute that it refuses, where it is one.
+    pub attribute: Option<String>,
+    pub fault: Fault,
+}
+
+impl From<Unfit> for Fault {
+    fn from(unfit: Unfit) -> Fault {
+        unfit.fault
+    }
+}
+
+/// The first phase of an offcode, which is then told of each attribute that it has. A program of a hook has them as its
+/// variables since it was deployed.
+///
+/// # Errors
+/// The first phase fails, or the offcode refuses an attribute.
+pub fn begin(site: &mut dyn SiteDriver, slot: Slot, attributes: &Attributes) -> Result<(), Unfit> {
+    site.initialize(slot).map_err(|fault| Unfit { attribute: None, fault })?;
+    if site.site().kind().is_hook() || site.site().is_hook_of_agent() {
+        return Ok(());
+    }
+    for (name, value) in attributes.iter().filter(|(name, _)| !attribute::is_predefined(name)) {
+        let unfit = |fault| Unfit { attribute: Some(name.to_owned()), fault };
+        site.set_attribute(slot, name, value).map_err(unfit)?;
+    }
+    Ok(())
+}
 
 /// A site. Methods may take milliseconds; none waits for traffic.
 ///
@@ -97,7 +132,7 @@ pub trait SiteDriver: Send {
         Ok(false)
     }
 
-    /// First phase.
+    /// First phase; see [`begin`].
     fn initialize(&mut self, slot: Slot) -> Result<()>;
 
     /// Second phase.
@@ -121,6 +156,10 @@ pub trait SiteDriver: Send {
         Err(Fault::new(subject, "its ends are not joined by this site", "let the runtime join them"))
     }
 
+    /// Tells the offcode of it.
+    ///
+    /// # Errors
+    /// The offcode does not take the value, and has the one that it had.
     fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()>;
 
     /// Calls `stop` if it was started, and takes the code out. Removing what is not there is no fault.
@@ -174,10 +213,10 @@ pub trait SiteDriver: Send {
         None
     }
 
-    /// What a map or a variable of the offcode's object holds, for people.
+    /// What a map of the offcode holds, or a variable of its object, for people.
     fn map(&mut self, _slot: Slot, name: &str) -> Result<Dump> {
-        let cause = "offcodes here have no maps";
-        Err(Fault::new(format!("{}: {name}", self.site()), cause, "ask for one of an offcode at a driver hook"))
+        let cause = "what offcodes here hold is not seen from outside";
+        Err(Fault::new(format!("{}: {name}", self.site()), cause, "ask the offcode by a call"))
     }
 
     /// Notes the calls that the offcode gets over channels, or no longer. `false`: they are not seen here.

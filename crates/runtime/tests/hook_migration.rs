@@ -10,7 +10,8 @@ use machine::{Bytes, Result, Site, XdpMode};
 use offcode::channel::{Buffers, Content, Policy};
 use offcode::depot::Depot;
 use offcode::{
-    Channel, ChannelId, Context, Described, Lifecycle, Registry, Specification, State, Written, interface, offcode,
+    Channel, ChannelId, Context, Described, Lifecycle, Map, Put, Registry, Specification, State, Written, interface,
+    offcode,
 };
 use runtime::site::SiteDriver;
 use runtime::site::app::AppSite;
@@ -20,30 +21,45 @@ use runtime::{Catalogue, Runtime, Wanted};
 
 #[interface(guid = "b8a1dd1a-3f0e-49f6-8f2c-0a11ec000001", encoding = "fixed")]
 trait Tally {
-    fn sum(&mut self, one: u32, other: u32) -> u64;
-    fn frames(&self) -> u64;
+    fn sum(&mut self, context: &mut dyn Context, one: u32, other: u32) -> u64;
+    fn frames(&mut self, context: &mut dyn Context) -> u64;
 }
 
 /// What `echo.c` does in the kernel.
 #[offcode(guid = "b8a1dd1a-3f0e-49f6-8f2c-0a11ec000011", name = "test.tally", version = "1.0.0", implements(Tally),
-          sites(app, xdp, tc), bodies(native(app), bpf("echo.o", hook = "count_frames", tc = "count_packets", xdp, tc)), state = saved,
+          environment(maps), sites(app, xdp(memory = 1_048_576), tc(memory = 1_048_576)), bodies(native(app), bpf("echo.o", hook = "count_frames", tc = "count_packets", xdp, tc)), state = saved,
           attributes(LIMIT = 3, refuse_start = 0))]
 #[derive(Default)]
 struct Native {
     frames: u64,
+    calls: Map<u32, u64>,
     unsent: Vec<Vec<u8>>,
 }
 
 impl Tally for Native {
-    fn sum(&mut self, one: u32, other: u32) -> u64 {
+    fn sum(&mut self, context: &mut dyn Context, one: u32, other: u32) -> u64 {
+        self.called(0, context);
         u64::from(one) + u64::from(other)
     }
-    fn frames(&self) -> u64 {
+    fn frames(&mut self, context: &mut dyn Context) -> u64 {
+        self.called(1, context);
         self.frames
     }
 }
 
+impl Native {
+    fn called(&mut self, method: u32, context: &mut dyn Context) {
+        let so_far = self.calls.get(context, &method).unwrap().unwrap_or(0);
+        assert_ne!(self.calls.put(context, &method, &(so_far + 1)).unwrap(), Put::Full);
+    }
+}
+
 impl Lifecycle for Native {
+    fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
+        self.calls = Map::open(context, "calls", 8)?;
+        Ok(())
+    }
+
     fn message(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context) {
         if context.write(channel, message) == Written::Full {
             panic!("the test reads what it sends");
@@ -104,7 +120,7 @@ fn into_hooks_and_back_with_what_was_counted_and_every_message() {
         };
         lab.inside(Host::A, send).unwrap();
     };
-    let (mut sent, mut came, mut counted) = (0u64, 0u64, 0);
+    let (mut sent, mut came, mut counted, mut sums) = (0u64, 0u64, 0, 0);
     for round in 0..3 {
         for to in [&xdp, &tc, &Site::App] {
             // Some are under way while it moves.
@@ -116,6 +132,10 @@ fn into_hooks_and_back_with_what_was_counted_and_every_message() {
             let moved = runtime.migrate(tally, to).unwrap();
             assert_eq!((&moved.to, moved.lost), (to, 0));
             assert_eq!(runtime.invoke(tally, &TallyProxy.sum(40, 2)).unwrap(), 42);
+            sums += 1;
+            let mut calls = runtime.map(tally, "calls").unwrap().entries;
+            calls.sort();
+            assert_eq!(calls[0], ("0".to_owned(), sums.to_string()), "{to}: {calls:?}");
             let frames = runtime.invoke(tally, &TallyProxy.frames()).unwrap();
             assert!(frames >= counted, "round {round} {to}: {frames} after {counted}");
             counted = frames;

@@ -8,8 +8,8 @@ use std::time::Instant;
 use machine::{Bytes, CoreId, Fault, Result, Site};
 use offcode::channel::{Buffers, Content, Policy};
 use offcode::{
-    Activity, Channel, ChannelId, Context, Delivery, Lifecycle, Registry, Specification, State, Written, interface,
-    offcode,
+    Activity, Channel, ChannelId, Context, Delivery, Lifecycle, Map, Put, Registry, Specification, State, Written,
+    interface, offcode,
 };
 use runtime::migration::{Order, Step};
 use runtime::site::app::AppSite;
@@ -21,6 +21,8 @@ use runtime::{Catalogue, OffcodeId, Pathway, Runtime, Wanted};
 trait Count {
     /// Messages so far.
     fn count(&self) -> u64;
+    /// The same, from a map that has them by their last digit.
+    fn counted(&mut self, context: &mut dyn Context) -> u64;
 }
 #[interface(guid = "7c1f0b57-1be3-4d3b-8c6e-2f2d1ea10002")]
 trait Note {
@@ -30,10 +32,11 @@ trait Note {
 
 /// Hands numbers on, first over a channel to its peer, who answers each call, then to the application.
 #[offcode(guid = "7c1f0b57-1be3-4d3b-8c6e-2f2d1ea10011", name = "test.stage", version = "1.0.0", implements(Count),
-          requires(link(notes: Note), pull(twin: Count2, channel(count = 16, size = 64))), sites(app, core), state = saved)]
+          requires(link(notes: Note), pull(twin: Count2, channel(count = 16, size = 64))), environment(maps), sites(app, core), state = saved)]
 #[derive(Default)]
 struct Stage {
     count: u64,
+    digits: Map<u8, u64>,
     answered: u64,
     /// Numbers to write, and to ask the peer out of band about.
     unsent: Vec<u64>,
@@ -68,13 +71,32 @@ impl Count for Stage {
     fn count(&self) -> u64 {
         self.count
     }
+
+    fn counted(&mut self, context: &mut dyn Context) -> u64 {
+        let mut sum = 0;
+        let add = |_, count| {
+            sum += count;
+            true
+        };
+        self.digits.visit(context, add).unwrap();
+        sum
+    }
 }
 
 impl Lifecycle for Stage {
+    fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
+        self.digits = Map::open(context, "digits", 10)?;
+        Ok(())
+    }
+
     fn message(&mut self, _: ChannelId, message: &[u8], context: &mut dyn Context) {
         let number = u64::from_le_bytes(message.try_into().unwrap());
         assert_eq!(number, self.count, "in order, none twice");
         self.count += 1;
+        let digit = (number % 10) as u8;
+        let so_far = self.digits.get(context, &digit).unwrap().unwrap_or(0);
+        assert_eq!(so_far, number / 10, "what came along of {number}");
+        assert_ne!(self.digits.put(context, &digit, &(so_far + 1)).unwrap(), Put::Full);
         self.unsent.push(number);
         if number.is_multiple_of(4) {
             self.unasked.push(number);
@@ -330,6 +352,7 @@ impl World {
         }
         assert_eq!(self.came, self.sent);
         assert_eq!(self.runtime.invoke(self.stage, &CountProxy.count()).unwrap(), self.sent);
+        assert_eq!(self.runtime.invoke(self.stage, &CountProxy.counted()).unwrap(), self.sent);
         assert_eq!(self.runtime.invoke(notes, &NoteProxy.noted()).unwrap(), calls);
         let twin = self.runtime.find("test.twin").unwrap();
         assert_eq!(self.runtime.site_of(twin).unwrap(), self.runtime.site_of(self.stage).unwrap(), "pulled along");

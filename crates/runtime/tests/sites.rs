@@ -4,12 +4,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use machine::{CoreId, Site};
+use offcode::manifest::Digest;
 use offcode::{Attributes, ChannelId, Context, Described, Interface, Lifecycle, Written, interface, offcode};
 use runtime::site::app::AppSite;
-use runtime::site::conformance::{Subject, check};
+use runtime::site::conformance::{Probe, Subject, check, check_services};
 use runtime::site::core::CoreSite;
 use runtime::site::residents::Residents;
-use runtime::site::{Code, Deployment};
+use runtime::site::{Code, Deployment, SiteDriver};
+
+#[path = "../../wasm/tests/built/mod.rs"]
+mod built;
 
 #[interface(guid = "5e1b6a52-1d11-4f0c-8f4e-7b8b0c9d1001", encoding = "fixed")]
 trait Sum {
@@ -63,13 +67,26 @@ fn subject() -> Subject {
     }
 }
 
+/// The probe of the suite as a sandboxed body and as a library, as far as they can be built here.
+fn probes() -> Vec<Code> {
+    let module = built::or_skip_part(built::probe()).map(|bytes| Code::Wasm(bytes.into()));
+    let library = built::or_skip_part(built::probe_library()).map(|bytes| {
+        let manifest = Probe::manifest();
+        let library = native::Library::open(bytes, Digest([7; 32])).expect("a library that is fit");
+        Code::Native(library.constructor(&manifest))
+    });
+    module.into_iter().chain(library).collect()
+}
+
 fn quiet() -> runtime::site::residents::Log {
     Arc::new(|_| {})
 }
 
 #[test]
 fn app() {
-    check(|| Box::new(AppSite::new(Residents::new(Site::App, Instant::now(), quiet()))), &subject());
+    let open = || -> Box<dyn SiteDriver> { Box::new(AppSite::new(Residents::new(Site::App, Instant::now(), quiet()))) };
+    check(open, &subject());
+    check_services(open, &probes());
 }
 
 #[test]
@@ -77,14 +94,13 @@ fn a_dedicated_core() {
     let core = *linux::affinity::allowed().unwrap().last().expect("this process has a core");
     // The thread is moved off the site's core for as long as it holds what comes beside the site.
     let mut beside = Vec::new();
-    check(
-        || {
-            let (site, excluded) = CoreSite::open(core, Instant::now(), quiet()).unwrap();
-            beside.push(excluded);
-            Box::new(site)
-        },
-        &subject(),
-    );
+    let mut open = || -> Box<dyn SiteDriver> {
+        let (site, excluded) = CoreSite::open(core, Instant::now(), quiet()).unwrap();
+        beside.push(excluded);
+        Box::new(site)
+    };
+    check(&mut open, &subject());
+    check_services(open, &probes());
 }
 
 #[test]

@@ -4,7 +4,6 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-#[allow(dead_code, reason = "it needs one of the two guests")]
 #[path = "../tests/built/mod.rs"]
 mod built;
 #[allow(dead_code, reason = "its trait's methods are called by number here")]
@@ -13,7 +12,8 @@ mod filter;
 
 use filter::PortFilter;
 use machine::{Nanoseconds, Result};
-use offcode::{Attributes, ChannelId, Context, Described, Incoming, Offcode, Wake, Written};
+use offcode::map::Maps;
+use offcode::{Attributes, ChannelId, Context, Described, Incoming, MapId, Offcode, Put, Shape, Wake, Written};
 use wasm::{Limits, Module};
 
 const ROUNDS: usize = 41;
@@ -22,6 +22,7 @@ const CALLS: u32 = 20_000;
 /// Takes all and keeps nothing; its clock is free, so that only the bodies are compared.
 struct Site {
     bytes: u64,
+    maps: Maps,
 }
 
 impl Context for Site {
@@ -46,6 +47,18 @@ impl Context for Site {
 
     fn share(&mut self, _: &str, _: u32) -> Result<()> {
         Ok(())
+    }
+
+    fn open_map(&mut self, name: &str, shape: Shape) -> Result<MapId> {
+        self.maps.open(name, shape)
+    }
+
+    fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
+        self.maps.get(map, key, value)
+    }
+
+    fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
+        self.maps.table(map)?.put(key, value)
     }
 }
 
@@ -103,7 +116,7 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
 
 fn main() {
     let Some(bytes) = built::or_skip(built::filter()) else { return };
-    let mut site = Site { bytes: 0 };
+    let mut site = Site { bytes: 0, maps: Maps::default() };
     let begin = Instant::now();
     let module = Module::compile(bytes, &Limits::default()).unwrap_or_else(|fault| panic!("{fault}"));
     let compiled = begin.elapsed();

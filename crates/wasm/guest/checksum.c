@@ -1,5 +1,6 @@
 /* Aggregates what passes: the number of messages, their bytes, and the Internet checksum (RFC 1071) over all of them as
- * if they were one. Every 16th message it reports the three to the peer `report`, if there is one.
+ * if they were one. Every 16th message, or as its attribute `every` says, it reports the three to the peer `report`, if
+ * there is one.
  *
  * Interface 6d1c2a5e-4f0b-4c1e-9a57-0c7d8e9f1a2b, encoding = "fixed":
  *   0  totals() -> (u64 messages, u64 bytes, u64 checksum)
@@ -7,7 +8,7 @@
  */
 #include "offcode.h"
 
-#define REPORT_EVERY 16
+#define MOST 1000000
 
 static const uint8_t interfaces[][16] = {
     {0x6d, 0x1c, 0x2a, 0x5e, 0x4f, 0x0b, 0x4c, 0x1e, 0x9a, 0x57, 0x0c, 0x7d, 0x8e, 0x9f, 0x1a, 0x2b},
@@ -18,6 +19,7 @@ static struct {
 } totals;
 
 static uint32_t report = OFFCODE_GONE;
+static uint32_t every = 16;
 
 static uint64_t folded(uint64_t sum) {
     while (sum >> 16) sum = (sum & 0xFFFF) + (sum >> 16);
@@ -32,7 +34,7 @@ static void count(const uint8_t *payload, uint32_t length) {
     totals.messages++;
     totals.bytes += length;
     totals.checksum = folded(totals.checksum + sum);
-    if (totals.messages % REPORT_EVERY == 0 && report != OFFCODE_GONE) offcode_write(report, &totals, sizeof totals);
+    if (totals.messages % every == 0 && report != OFFCODE_GONE) offcode_write(report, &totals, sizeof totals);
 }
 
 static void called(const struct offcode_record *event, const uint8_t *payload) {
@@ -92,6 +94,16 @@ static int is_named(const uint8_t *name, uint32_t length, const char *wanted) {
     return 1;
 }
 
+static void set(const struct offcode_record *event, const uint8_t *payload) {
+    uint32_t length, number = 0;
+    const uint8_t *value = offcode_attribute(event, payload, "every", &length);
+    if (!value || event->detail == 0) return;
+    for (uint32_t i = 0; i < length && number < MOST; i++)
+        number = value[i] >= '0' && value[i] <= '9' ? 10 * number + (value[i] - '0') : MOST;
+    if (number > 0 && number < MOST) every = number;
+    else offcode_refuse("it is no number of messages below a million");
+}
+
 static void on_event(const struct offcode_record *event, const uint8_t *payload) {
     switch (event->kind) {
     case OFFCODE_MESSAGE: count(payload, event->length); break;
@@ -99,6 +111,7 @@ static void on_event(const struct offcode_record *event, const uint8_t *payload)
     case OFFCODE_CHANNEL:
         if (is_named(payload, event->length, "report")) report = event->channel;
         break;
+    case OFFCODE_ATTRIBUTE: set(event, payload); break;
     case OFFCODE_SAVE: save(event); break;
     case OFFCODE_RESTORE: restore(event, payload); break;
     case OFFCODE_STOP: offcode_log("checksum stops"); break;

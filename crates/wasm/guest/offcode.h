@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OFFCODE_VERSION 3u
+#define OFFCODE_VERSION 4u
 #define OFFCODE_CHANNELS 64u
 #define OFFCODE_OUT_OF_BAND 0u
 #define OFFCODE_GONE 0xFFFFFFFFu
@@ -56,6 +56,7 @@ enum offcode_action {
     OFFCODE_SHARE = 8,
     OFFCODE_STORE = 9,
     OFFCODE_LOAD = 10,
+    OFFCODE_OPEN_MAP = 11,
 };
 
 /* Before each payload, which is padded to 8 bytes. */
@@ -161,11 +162,22 @@ static inline uint32_t offcode_length(const char *text) {
     return length;
 }
 
-/* Each call gets one of these two. A refusal also fails initialize or start. */
+/* Each call gets one of these two. A refusal also fails initialize or start, and answers an attribute that is told. */
 static inline int offcode_reply(const void *result, uint32_t length) { return offcode_say(OFFCODE_REPLY, result, length); }
 static inline int offcode_refuse(const char *why) { return offcode_say(OFFCODE_REFUSE, why, offcode_length(why)); }
 
 static inline int offcode_log(const char *line) { return offcode_say(OFFCODE_LOG, line, offcode_length(line)); }
+
+/* The value of an OFFCODE_ATTRIBUTE and its length, or NULL where it has another name. One with detail 1 may be refused. */
+static inline const uint8_t *offcode_attribute(const struct offcode_record *event, const uint8_t *payload, const char *name, uint32_t *length) {
+    uint32_t wanted = offcode_length(name), have;
+    __builtin_memcpy(&have, payload, 4);
+    if (have != wanted) return NULL;
+    for (uint32_t i = 0; i < wanted; i++)
+        if (payload[4 + i] != (uint8_t)name[i]) return NULL;
+    *length = event->length - 4 - wanted;
+    return payload + 4 + wanted;
+}
 
 /* Answers a save: the rest of the state, of which as much is taken as there is room for. The state is little endian without
  * padding: version (uint32_t), number of records (uint32_t), of each the lengths of name (uint16_t), key (uint32_t) and
@@ -175,7 +187,7 @@ static inline int offcode_state(const struct offcode_record *save, const uint8_t
     return offcode_say(OFFCODE_STATE, state + save->id, left < room ? left : room);
 }
 
-/* The rest is for a manifest that asks for timers or memory; without it the host ends the instance. */
+/* What follows is for a manifest that asks for timers, memory or maps; without it the host ends the instance. */
 
 /* Sets a timer, 0 to 15: OFFCODE_TIMER comes not earlier than `at`, then each `every` ns; 0 is once, UINT64_MAX as `at` never. */
 static inline int offcode_set_timer(uint32_t timer, uint64_t at, uint64_t every) {
@@ -218,6 +230,32 @@ static inline const uint8_t *offcode_words(const struct offcode_record *event, c
         if (payload[4 + i] != (uint8_t)words[i]) return NULL;
     *count = (event->length - at) / 8;
     return payload + at;
+}
+
+/* A map of at most `most` entries, in memory of the body: `name.count` of them are in use, from the first on. The body looks for keys
+ * itself. */
+#define OFFCODE_MAP(name, key_type, value_type, most)                                                          \
+    static struct {                                                                                            \
+        uint32_t count, unused;                                                                                \
+        struct __attribute__((packed)) {                                                                       \
+            key_type key;                                                                                      \
+            value_type value;                                                                                  \
+        } entries[most];                                                                                       \
+    } name
+
+/* Tells the host where such a map is, once: `plimsoll ps --map` shows it from then on. */
+#define offcode_open_map(map)                                                                                  \
+    offcode_say_map(#map, &map, sizeof(map).entries / sizeof(map).entries[0], sizeof(map).entries[0].key,      \
+                    sizeof(map).entries[0].value)
+
+static inline int offcode_say_map(const char *name, const void *at, uint32_t entries, uint32_t key, uint32_t value) {
+    uint32_t sizes[3] = {key, value, (uint32_t)(uintptr_t)at}, length = offcode_length(name);
+    uint8_t *payload = offcode_act(OFFCODE_OPEN_MAP, 0, sizeof sizes + length);
+    if (!payload) return 0;
+    ((struct offcode_record *)payload)[-1].id = entries;
+    offcode_copy(payload, sizes, sizeof sizes);
+    offcode_copy(payload + sizeof sizes, name, length);
+    return 1;
 }
 
 /* A turn found work. */

@@ -1,6 +1,7 @@
-/* Beats each millisecond: counts its beats in shared words, beside the level that the offcode test.other shares.
+/* Beats each millisecond: counts its beats in shared words, beside the level that the offcode test.other shares; and
+ * in a map how many it saw of each level.
  *
- * Interface 5b0e6418-2c3f-4b5d-8e21-77109a6c3d42, without methods. Its manifest asks for timers and memory.
+ * Interface 5b0e6418-2c3f-4b5d-8e21-77109a6c3d42, without methods. Its manifest asks for timers, memory and maps.
  */
 #include "offcode.h"
 
@@ -14,11 +15,27 @@ static const uint8_t interfaces[][16] = {
 /* Beats, and the level as of the last one. */
 static uint64_t beats[2];
 
+OFFCODE_MAP(levels, uint64_t, uint64_t, 3);
+
+/* One that finds no room is not counted. */
+static void count_level(uint64_t level) {
+    uint32_t at = 0;
+    while (at < levels.count && levels.entries[at].key != level) at++;
+    if (at == 3) return;
+    if (at == levels.count) {
+        levels.entries[at].key = level;
+        levels.entries[at].value = 0;
+        levels.count++;
+    }
+    levels.entries[at].value++;
+}
+
 static void on_event(const struct offcode_record *event, const uint8_t *payload) {
     switch (event->kind) {
     case OFFCODE_INITIALIZE:
         offcode_share("beats", 2);
         offcode_load("test.other/level", 4);
+        offcode_open_map(levels);
         break;
     case OFFCODE_START: offcode_set_timer(TIMER, offcode_now() + PERIOD, PERIOD); break;
     case OFFCODE_WORDS: {
@@ -30,6 +47,7 @@ static void on_event(const struct offcode_record *event, const uint8_t *payload)
     case OFFCODE_TIMER:
         if (event->id != TIMER) break;
         beats[0]++;
+        count_level(beats[1]);
         offcode_store(0, 0, beats, 2);
         break;
     case OFFCODE_CALL: offcode_refuse("a pulse has no methods"); break;

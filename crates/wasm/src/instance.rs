@@ -154,6 +154,11 @@ impl Instance {
         Ok((Instance { store, handle, memory, input, output, version, last_words }, interfaces))
     }
 
+    /// All of its memory.
+    pub fn memory(&self) -> &[u8] {
+        self.memory.data(&self.store)
+    }
+
     /// Takes `bytes` off what its memory may grow to.
     ///
     /// # Errors

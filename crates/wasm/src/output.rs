@@ -18,6 +18,8 @@ pub struct Allowed {
     pub timers: bool,
     /// The manifest asks for shared words.
     pub memory: bool,
+    /// The manifest asks for maps.
+    pub maps: bool,
 }
 
 /// What a checked output says beside writes and log lines.
@@ -68,7 +70,8 @@ pub fn check<'a>(output: &'a [u8], allowed: Allowed, room: &mut [u32], peers: u3
                 return Err("it stored a part of a word".into());
             }
             Some(Action::Share | Action::Store | Action::Load) if allowed.memory => said.acts = true,
-            Some(action @ (Action::Timer | Action::Share | Action::Store | Action::Load)) => {
+            Some(Action::Map) if allowed.maps => said.acts = true,
+            Some(action @ (Action::Timer | Action::Share | Action::Store | Action::Load | Action::Map)) => {
                 return Err(format!("it used a service that its manifest does not ask for ({action:?})"));
             }
             Some(kind @ (Action::Reply | Action::Refuse | Action::State)) => {

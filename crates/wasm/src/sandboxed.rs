@@ -3,6 +3,7 @@
 use machine::bounds::OFFCODE_STATE;
 use machine::{Fault, Result};
 use offcode::abi::{self, Event, Record};
+use offcode::map::Entries;
 use offcode::{Activity, Attributes, ChannelId, Context, Guid, Incoming, Manifest, Offcode, Refusal, State};
 
 use crate::instance::{Instance, printable};
@@ -10,7 +11,7 @@ use crate::limits::Limits;
 use crate::module::Module;
 use crate::outbox::Outbox;
 use crate::output::{self, Allowed, Answer};
-use crate::services::Services;
+use crate::services::{Opened, Services};
 use crate::ticker::{Presence, Ticker};
 
 /// Messages that are handed to the guest in one entry. An entry costs more than the handling of a small message.
@@ -86,6 +87,10 @@ impl Sandboxed {
             let cause =
                 format!("it is written for version {} of the interface, which has no services", instance.version);
             return Err(fault(cause, "build it again, or leave the environment out of its manifest"));
+        }
+        if services.maps && instance.version < abi::WITH_MAPS {
+            let cause = format!("it is written for version {} of the interface, which has no maps", instance.version);
+            return Err(fault(cause, "build it again, or leave maps out of its manifest"));
         }
         let mut attributes = Attributes::default();
         let of_manifest = manifest.package.attributes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -181,7 +186,8 @@ impl Sandboxed {
             *entry = room.to_le_bytes();
         }
 
-        let allowed = Allowed { timers: self.services.timers, memory: self.services.memory, ..allowed };
+        let Services { timers, memory, maps, .. } = self.services;
+        let allowed = Allowed { timers, memory, maps, ..allowed };
         let length = std::mem::replace(&mut self.filled, abi::HEAD) - abi::HEAD;
         let messages = u64::from(std::mem::take(&mut self.messages));
         self.ticker.enter();
@@ -200,7 +206,7 @@ impl Sandboxed {
         self.counted.entries += 1;
         self.counted.messages += messages;
         let mut refused = None;
-        let mut shared = 0;
+        let (mut shared, opened) = (0, self.services.opened.len());
         if said.acts {
             let mut lines = 0;
             for (record, payload) in abi::Records::of(output).flatten() {
@@ -243,6 +249,7 @@ impl Sandboxed {
         };
         // Its memory and what it shares have one limit.
         let refused = refused.or_else(|| self.instance.reserve(shared).err());
+        let refused = refused.or_else(|| self.services.lie_within(opened, self.instance.memory().len()).err());
         if let Some(cause) = refused {
             return Err(self.fail(what, &cause, context));
         }
@@ -491,6 +498,15 @@ impl Offcode for Sandboxed {
 
     fn unsent(&mut self) -> Vec<(ChannelId, Vec<u8>)> {
         self.outbox.take()
+    }
+
+    fn own_maps(&self) -> Vec<(&str, Entries<'_>)> {
+        let memory = self.instance.memory();
+        let entries = |map: &'_ Opened| {
+            let cells = memory.get(map.at..).and_then(|rest| rest.get(..map.shape.cells() as usize));
+            Entries::within(map.shape, cells.unwrap_or_default())
+        };
+        self.services.opened.iter().map(|map| (map.name.as_str(), entries(map))).collect()
     }
 
     fn stop(&mut self, context: &mut dyn Context) {

@@ -1,10 +1,12 @@
-//! What a guest uses of its site's services: timers that it sets, words that it shares, and those of which it has a copy.
+//! What a guest uses of its site's services: timers that it sets, words that it shares, those of which it has a copy, and maps in
+//! its own memory.
 
 use machine::Nanoseconds;
 use machine::bounds::OFFCODE_ARRAYS;
 use offcode::abi::{self, Action, Event, Record};
-use offcode::service::{MEMORY, TIMERS, WORDS_EACH};
-use offcode::{Context, Manifest, Wake};
+use offcode::map::MAPS_EACH;
+use offcode::service::{MAPS, MEMORY, TIMERS, WORDS_EACH};
+use offcode::{Context, Manifest, Shape, Wake};
 
 use crate::instance::printable;
 
@@ -12,9 +14,19 @@ pub struct Services {
     /// The manifest asks for them.
     pub timers: bool,
     pub memory: bool,
+    pub maps: bool,
+    /// Those that it has opened.
+    pub opened: Vec<Opened>,
     /// Names that the guest shares, in their order.
     own: Vec<String>,
     copies: Vec<Copied>,
+}
+
+/// A map in the guest's memory.
+pub struct Opened {
+    pub name: String,
+    pub shape: Shape,
+    pub at: usize,
 }
 
 /// Words that the guest has in its own memory.
@@ -32,8 +44,8 @@ struct Copied {
 impl Services {
     pub fn of(manifest: &Manifest) -> Services {
         let software = &manifest.software;
-        let (timers, memory) = (software.asks(&TIMERS), software.asks(&MEMORY));
-        Services { timers, memory, own: Vec::new(), copies: Vec::new() }
+        let [timers, memory, maps] = [TIMERS, MEMORY, MAPS].map(|service| software.asks(&service));
+        Services { timers, memory, maps, opened: Vec::new(), own: Vec::new(), copies: Vec::new() }
     }
 
     /// Carries out one action that was checked.
@@ -68,8 +80,38 @@ impl Services {
                 context.store(own, record.id, &values).map_err(refused)
             }
             Action::Load => self.copy(name(payload)?, record.id as usize, false),
+            Action::Map => self.open(record.id, payload).map_err(|why| format!("it opened a map that is none: {why}")),
             _ => Ok(()),
         }
+    }
+
+    /// Where the map lies is looked at by [`Services::lie_within`].
+    fn open(&mut self, entries: u32, payload: &[u8]) -> Result<(), String> {
+        let Some((sizes, name)) = payload.split_first_chunk::<12>() else { return Err("it has no sizes".into()) };
+        let [key, value, at] =
+            [0, 4, 8].map(|n| u32::from_le_bytes([sizes[n], sizes[n + 1], sizes[n + 2], sizes[n + 3]]));
+        let (name, shape) = (self::name(name)?, Shape { entries, key, value });
+        shape.check(name).map_err(|fault| fault.cause().to_owned())?;
+        if self.opened.iter().any(|known| known.name == name) {
+            return Err(format!("there is one of the name {} already", printable(name.as_bytes())));
+        }
+        if self.opened.len() == MAPS_EACH {
+            return Err(format!("an offcode has {MAPS_EACH} maps at most"));
+        }
+        self.opened.push(Opened { name: name.to_owned(), shape, at: at as usize });
+        Ok(())
+    }
+
+    /// Looks at the maps that were opened after the first `looked_at`.
+    ///
+    /// # Errors
+    /// One is not within the guest's memory of so many bytes, which never shrinks.
+    pub fn lie_within(&self, looked_at: usize, memory: usize) -> Result<(), String> {
+        let outside = |map: &&Opened| (map.at as u64).saturating_add(map.shape.cells()) > memory as u64;
+        self.opened[looked_at..].iter().find(outside).map_or(Ok(()), |map| {
+            let (name, at, size) = (printable(map.name.as_bytes()), map.at, map.shape.cells());
+            Err(format!("its map {name} at {at:#x} of {size} bytes is not within its memory of {memory} bytes"))
+        })
     }
 
     /// From the next entry on the guest has a copy of the first `count` words of this name.
@@ -129,5 +171,5 @@ impl Services {
 }
 
 fn name(payload: &[u8]) -> Result<&str, String> {
-    std::str::from_utf8(payload).map_err(|_| "it gave words a name that is no UTF-8".to_owned())
+    std::str::from_utf8(payload).map_err(|_| "it gave words or a map a name that is no UTF-8".to_owned())
 }

@@ -8,6 +8,7 @@ mod recorder;
 use filter::PortFilter;
 use machine::{Bytes, Nanoseconds};
 use offcode::encoding::postcard;
+use offcode::map::Maps;
 use offcode::{
     Activity, Attributes, ChannelId, Context, Described, Guid, Incoming, Offcode, Refusal, State, Wake, Written,
 };
@@ -68,6 +69,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     });
     let step = prop_oneof![
         2 => pass,
+        1 => prop_oneof![Just(9000u16), Just(53)].prop_map(|port| {
+            let mut bytes = Vec::new();
+            postcard::put(&port, &mut bytes).unwrap();
+            Step::Call(4, bytes)
+        }),
         2 => Just(Step::Call(1, vec![])),
         1 => "[a-zA-Z ]{0,12}".prop_map(|text| {
             let mut bytes = Vec::new();
@@ -112,6 +118,7 @@ fn seen_over(parts: Vec<(&mut dyn Offcode, &[Step])>) -> (Vec<Result<Vec<u8>, Re
     let mut saved: Option<State> = None;
     let last = parts.len() - 1;
     for (n, (body, steps)) in parts.into_iter().enumerate() {
+        context.maps = Maps::default();
         body.initialize(&mut context).unwrap();
         match saved.take() {
             None => {
@@ -119,7 +126,8 @@ fn seen_over(parts: Vec<(&mut dyn Offcode, &[Step])>) -> (Vec<Result<Vec<u8>, Re
                 body.start(&mut context).unwrap();
                 body.attached(ChannelId(1), "next", &mut context);
             }
-            Some(state) => {
+            Some(mut state) => {
+                context.maps.restore(&mut state).unwrap();
                 names.iter().for_each(|(channel, name)| body.had(*channel, name, &mut context));
                 body.restore(&state, &mut context).unwrap();
             }
@@ -130,6 +138,7 @@ fn seen_over(parts: Vec<(&mut dyn Offcode, &[Step])>) -> (Vec<Result<Vec<u8>, Re
         } else {
             let mut state = State::default();
             body.save(&mut state, &mut context).unwrap();
+            context.maps.save(&mut state).unwrap();
             for (channel, message) in body.unsent() {
                 assert_eq!(context.write(channel, &message), Written::Taken);
             }
@@ -205,10 +214,13 @@ fn a_filter_that_moves_in_and_out_of_the_sandbox_does_what_one_does_that_stays()
         let (moved, moved_context) = seen_over(bodies);
         prop_assert!(guest.failure().is_none(), "{:?}", guest.failure());
         prop_assert_eq!(results, moved);
-        prop_assert_eq!(context.written, moved_context.written);
-        prop_assert_eq!(context.stored, moved_context.stored);
-        let said = |lines: Vec<String>| lines.into_iter().filter(|line| !line.contains("is no port")).collect::<Vec<_>>();
-        prop_assert_eq!(said(context.lines), said(moved_context.lines), "what initialize says comes once for each body");
+        prop_assert_eq!(&context.written, &moved_context.written);
+        prop_assert_eq!(&context.stored, &moved_context.stored);
+        prop_assert_eq!(context.mapped(&stays), moved_context.mapped(&three));
+        let said = |lines: &[String]| -> Vec<String> {
+            lines.iter().filter(|line| !line.contains("is no port")).cloned().collect()
+        };
+        prop_assert_eq!(said(&context.lines), said(&moved_context.lines), "what initialize says comes once for each body");
     });
 }
 
@@ -233,10 +245,11 @@ fn the_sandboxed_filter_does_what_the_native_one_does() {
         let (guest_results, guest_context) = seen(&mut guest, &steps);
         prop_assert!(guest.failure().is_none(), "{:?}", guest.failure());
         prop_assert_eq!(results, guest_results);
-        prop_assert_eq!(context.written, guest_context.written);
-        prop_assert_eq!(context.lines, guest_context.lines);
-        prop_assert_eq!(context.timers, guest_context.timers);
-        prop_assert_eq!(context.stored, guest_context.stored);
+        prop_assert_eq!(&context.written, &guest_context.written);
+        prop_assert_eq!(&context.lines, &guest_context.lines);
+        prop_assert_eq!(&context.timers, &guest_context.timers);
+        prop_assert_eq!(&context.stored, &guest_context.stored);
+        prop_assert_eq!(context.mapped(&native), guest_context.mapped(&guest));
     });
 }
 
@@ -341,6 +354,13 @@ fn the_checksum_in_c_counts_right() {
         }
         prop_assert!(guest.call(call(2, &[]), &mut Vec::new(), &mut context).is_err());
         prop_assert!(guest.call(call(0, &[1]), &mut Vec::new(), &mut context).is_err());
+        // One that refuses an attribute keeps what it has.
+        prop_assert!(guest.attribute_set("every", "1000", &mut context).is_ok());
+        for value in ["", "0", "1000000", "99999999999999999999", "1x", "-1"] {
+            let said = guest.attribute_set("every", value, &mut context).unwrap_err().to_string();
+            prop_assert!(said.contains("it is no number of messages below a million"), "{}", said);
+        }
+        prop_assert!(guest.attribute_set("ever", "x", &mut context).is_ok() && guest.failure().is_none());
         // What it saves another goes on from.
         let mut state = State::default();
         guest.save(&mut state, &mut context).unwrap();
@@ -383,6 +403,9 @@ fn the_pulse_in_c_beats_and_reads_what_others_share() {
     guest.timer(2, &mut context);
     guest.timer(2, &mut context);
     assert_eq!(context.words["beats"], [5, 41]);
+    let levels = [(0u64, 1u64), (40, 1), (41, 3)]
+        .map(|(level, seen)| (level.to_le_bytes().to_vec(), seen.to_le_bytes().to_vec()));
+    assert_eq!(context.mapped(&guest), [("levels".to_owned(), levels.into())]);
     assert_eq!(context.lines.len(), 1, "{:?}", context.lines);
     assert!(context.lines[0].contains("words test.other/level are not passed on"), "{:?}", context.lines);
     assert!(guest.failure().is_none());

@@ -249,7 +249,7 @@ fn descriptors_that_lie_are_refused() {
         let fault = instantiate(&text(&descriptor, "", POLITE), &limits()).err().unwrap().to_string();
         assert!(fault.contains(of), "{fault}");
     };
-    refused(|d| d[0] = 4, "written for version 4 of the interface");
+    refused(|d| d[0] = 5, "written for version 5 of the interface");
     refused(|d| d[0] = 0, "written for version 0 of the interface");
     refused(|d| d[1] = 4 * 65536 - 65528, "its input area at 0x30008 of 65536 bytes is not within its memory");
     refused(|d| d[2] = u32::MAX, "is not within its memory");
@@ -397,21 +397,76 @@ fn action(kind: u32, length: u32, channel: u32, id: u32) -> String {
 #[test]
 fn services_are_for_those_who_ask_and_within_bounds() {
     let dies_of = |body: &str, of: &str| {
-        let said = asks(3, body).unwrap_err().to_string();
+        let said = asks(4, body).unwrap_err().to_string();
         assert!(said.contains(of), "{said} does not say '{of}'");
     };
-    asks(3, &action(7, 16, 0, 15)).unwrap();
+    asks(4, &action(7, 16, 0, 15)).unwrap();
     dies_of(&action(7, 16, 0, 16), "timers are 0 to 15");
     dies_of(&action(7, 8, 0, 1), "a timer to no time");
     dies_of(&action(9, 16, 0, 0), "words 0, which it has not shared");
     dies_of(&action(9, 12, 0, 0), "a part of a word");
     dies_of(&action(8, 1, 0, 8193), "8192 at most");
     dies_of(&action(10, 1, 0, u32::MAX), "8192 at most");
-    asks(3, &action(8, 1, 0, 8192)).unwrap();
+    asks(4, &action(8, 1, 0, 8192)).unwrap();
     let said = asks(2, "").unwrap_err().to_string();
     assert!(said.contains("version 2") && said.contains("no services"), "{said}");
+    let said = asks(3, "").unwrap_err().to_string();
+    assert!(said.contains("version 3") && said.contains("no maps"), "{said}");
     // Guests of all versions whose manifests ask for nothing.
-    for kind in [7, 8, 9, 10] {
+    for kind in [7, 8, 9, 10, 11] {
         dies("", &action(kind, 16, 0, 1), "does not ask for");
     }
+}
+
+/// Says that a map of the name `a` lies at `at`.
+fn opens(entries: u32, key: u32, value: u32, at: u32) -> String {
+    let name = u32::from(b'a');
+    format!("{} (return (i32.const 32))", store(&[11, 13, 0, entries, key, value, at, name]))
+}
+
+#[test]
+fn maps_lie_within_the_guest_and_keep_to_their_bounds() {
+    let (memory, most) = (4 << 16, u32::MAX);
+    asks(4, &opens(4, 4, 4, memory - 40)).unwrap();
+    asks(4, &opens(1, 512, 65_536, 0)).unwrap();
+    for (body, of) in [
+        (opens(4, 4, 4, memory - 39), "is not within its memory"),
+        (opens(4, 4, 4, memory), "is not within its memory"),
+        (opens(4, 4, 4, most), "is not within its memory"),
+        (opens(1 << 16, 4, 4, 0), "is not within its memory"),
+        (opens(most, 4, 4, 0), "at most"),
+        (opens(most, 512, 65_536, most), "at most"),
+        (opens(0, 4, 4, 0), "no entries"),
+        (opens(4, 0, 4, 0), "keys have 0 bytes"),
+        (opens(4, most, 4, 0), "1 to 512"),
+        (opens(4, 4, most, 0), "1 to 65536"),
+        (action(11, 8, 0, 4), "no sizes"),
+        (action(11, 12, 0, 4), "a name has 1 to 128 bytes"),
+        (format!("{} (return (i32.const 32))", store(&[11, 13, 0, 4, 4, 4, 0, 0xFF])), "no UTF-8"),
+        (format!("{} (return (i32.const 64))", store(&[[11, 13, 0, 4, 4, 4, 0, 97]; 2].concat())), "one of the name a"),
+    ] {
+        let said = asks(4, &body).unwrap_err().to_string();
+        assert!(said.contains(of), "{said} does not say '{of}'");
+    }
+    let many = (0..17u32).flat_map(|n| [11, 13, 0, 4, 4, 4, 0, 97 + n]).collect::<Vec<u32>>();
+    let said = asks(4, &format!("{} (return (i32.const 544))", store(&many))).unwrap_err().to_string();
+    assert!(said.contains("16 maps at most"), "{said}");
+}
+
+#[test]
+fn what_a_guest_says_is_in_a_map_is_shown_as_far_as_it_fits() {
+    // A number of entries beyond all bounds, over the guest's own code of the descriptor.
+    let mut words = descriptor();
+    words[0] = 4;
+    let body = format!(
+        "(i32.store (i32.const 2048) (i32.const -1)) (i32.store (i32.const 2056) (i32.const 7)) {}",
+        opens(3, 4, 4, 2048)
+    );
+    let module = Module::compile(&binary(&text(&words, "", &body)), &limits()).unwrap();
+    let mut guest = module.instantiate(&served("test.crafted", &[guid()]), &Attributes::default()).unwrap();
+    guest.initialize(&mut Recorder::default()).unwrap();
+    let maps = guest.own_maps();
+    let [(name, entries)] = maps.as_slice() else { panic!("{} maps", maps.len()) };
+    assert_eq!((*name, entries.clone().count()), ("a", 3));
+    assert_eq!(entries.clone().next(), Some((&[7, 0, 0, 0][..], &[0; 4][..])));
 }

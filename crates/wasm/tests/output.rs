@@ -5,13 +5,14 @@ use proptest::prelude::*;
 use wasm::output::{Allowed, Answer, check};
 
 fn allowed() -> impl Strategy<Value = Allowed> {
-    any::<[bool; 6]>().prop_map(|[answer, refusal, worked, state, timers, memory]| Allowed {
+    any::<[bool; 7]>().prop_map(|[answer, refusal, worked, state, timers, memory, maps]| Allowed {
         answer,
         refusal,
         worked,
         state,
         timers,
         memory,
+        maps,
     })
 }
 
@@ -22,7 +23,7 @@ fn room() -> impl Strategy<Value = Vec<u32>> {
 /// Records near those that a guest would write.
 fn output() -> impl Strategy<Value = Vec<u8>> {
     let channel = prop_oneof![4 => 0u32..6, 1 => (0u32..4).prop_map(|place| 1 << 31 | place), 1 => any::<u32>()];
-    let record = (0u16..12, channel, prop::collection::vec(any::<u8>(), 0..40));
+    let record = (0u16..13, channel, prop::collection::vec(any::<u8>(), 0..40));
     prop::collection::vec(record, 0..12).prop_map(|records| {
         let mut area = vec![0; 1024];
         let mut end = 0;
@@ -64,6 +65,7 @@ fn holds(bytes: &[u8], allowed: Allowed, before: &[u32], peers: u32) -> Result<(
             Some(Action::Timer) => prop_assert!(allowed.timers && said.acts && payload.len() == 16),
             Some(Action::Store) => prop_assert!(allowed.memory && said.acts && payload.len() % 8 == 0),
             Some(Action::Share | Action::Load) => prop_assert!(allowed.memory && said.acts),
+            Some(Action::Map) => prop_assert!(allowed.maps && said.acts),
             None => prop_assert!(false, "kind {}", record.kind),
         }
     }

@@ -1,8 +1,18 @@
-/* An offcode for tests of the site, and an example of its convention: counts frames, echoes messages, adds numbers. */
+/* An offcode for tests of the site, and an example of its convention: counts frames, and calls by
+ * their methods, echoes messages, adds numbers. */
 #include "offcode.h"
 
 OFFCODE_IN(64);
 OFFCODE_OUT(1 << 19);
+
+static long (*map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+
+struct {
+	MAP_NUMBER(type, 1); /* hash */
+	MAP_NUMBER(max_entries, 8);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64);
+} calls SEC(".maps");
 
 u64 frames = 0;
 u64 refuse_start = 0;
@@ -40,7 +50,10 @@ SEC("syscall")
 int call(struct offcode_call *call)
 {
 	u64 *numbers = (u64 *)call->bytes;
+	u32 method = call->method;
+	u64 *so_far = map_lookup_elem(&calls, &method), count = so_far ? *so_far + 1 : 1;
 
+	map_update_elem(&calls, &method, &count, 0);
 	switch (call->method) {
 	case 0:
 		if (call->length != 8)

@@ -177,7 +177,8 @@ impl Map {
         self.types
     }
 
-    pub(super) fn key_size(&self) -> usize {
+    /// Bytes of a key.
+    pub fn key_size(&self) -> usize {
         self.key_size as usize
     }
 

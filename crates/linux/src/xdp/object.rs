@@ -354,6 +354,11 @@ impl Object {
         self.maps.iter().filter(is).map(|(name, _)| name.as_str())
     }
 
+    /// Names of the maps with keys of any kind.
+    pub fn hashes(&self) -> impl Iterator<Item = &str> {
+        self.maps.iter().filter(|(_, map)| map.kind() == Kind::Hash).map(|(name, _)| name.as_str())
+    }
+
     /// The value of one of [`Object::changeable`].
     pub fn value(&self, name: &str) -> Result<u64> {
         let variable = self.variables.get(name).ok_or_else(|| self.lacks("variable", name, self.variables.keys()))?;

@@ -25,7 +25,7 @@ pub struct Arguments {
     /// Show only the runtime of this process
     #[arg(long, value_name = "PID")]
     process: Option<u32>,
-    /// Show what a map or a variable of a bpf body holds
+    /// Show what a map of an offcode holds, or a variable of a bpf body
     #[arg(long, value_name = "INSTANCE/NAME", conflicts_with = "json")]
     map: Option<String>,
     /// Print JSON
@@ -93,7 +93,7 @@ fn map(processes: &[u32], wanted: &str) -> Result<ExitCode> {
     let (_, (entries, more)) = of_first(processes, offcode, |process| control::map_of(process, offcode, name))?;
     let mut text: String = entries.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
     if entries.is_empty() {
-        text += "nothing but zeros\n";
+        text += "nothing, or nothing but zeros\n";
     }
     if more {
         text += "there are more\n";

@@ -89,6 +89,14 @@ fn two_instances_run_at_two_sites_in_two_versions_and_are_addressed_by_name() {
     let (well, page) = said(&["set", "right", "OFFLOAD_PRIORITY=high"]);
     assert!(!well && page.contains("offcode right") && page.contains("not a number from 0 to 1000"), "{page}");
 
+    // One that the offcode refuses: it says why, and keeps the value that it had.
+    let (well, page) = said(&["set", "left", "every=32"]);
+    assert!(well && page.contains("left: every is 32; it was not set before"), "{page}");
+    let (well, page) = said(&["set", "left", "every=often"]);
+    assert!(!well && page.contains("offcode left") && page.contains("it is no number of messages below"), "{page}");
+    let (well, page) = said(&["set", "left", "every=8"]);
+    assert!(well && page.contains("it was 32"), "{page}");
+
     // One moves and is upgraded; the other stays as it is.
     let (well, page) = said(&["migrate", "left", &format!("core:{core}")]);
     assert!(well && page.contains(&format!("left 2.0.0: from app to core:{core}")), "{page}");
@@ -116,6 +124,35 @@ fn two_instances_run_at_two_sites_in_two_versions_and_are_addressed_by_name() {
     let ran = output(&lab, &["plan", path.to_str().unwrap()]);
     let why = text(&ran.stderr);
     assert!(!ran.status.success() && why.contains("the application for >=3, <4; there is 2.0.0 and 1.0.0"), "{why}");
+}
+
+#[test]
+fn a_start_with_a_value_that_is_refused_names_where_it_is_written() {
+    let Some(lab) = lab() else { return };
+    let file = "name = \"pair\"\ndepots = [\"depot\"]\nsites = [\"app\"]\n\n[[offcode]]\ncreate = \"example.checksum\"\nas = \"left\"\n";
+    let set = format!("{file}attributes = {{ colour = \"red\", every = \"often\" }}\n");
+    let Some(place) = Place::new(&set) else { return };
+    let path = place.file();
+    let refused = |more: &[&str], at: &str| {
+        let ran = output(&lab, &[&["run", path.to_str().unwrap()], more].concat());
+        let why = text(&ran.stderr);
+        let place = format!("offcode left at app: setting every ({at})");
+        assert!(!ran.status.success() && why.contains(&place), "{why}");
+        assert!(why.contains("it is no number of messages below a million") && why.contains("Next: "), "{why}");
+    };
+    refused(&[], "app.toml:8:40");
+    refused(&["--set", "left.every=0"], "--set left.every");
+    // Of the manifest; what the application sets takes its place.
+    fs::write(&path, file).unwrap();
+    let odf = CHECKSUM.replace("app core\"/>", "app core\"/><attribute name=\"every\" value=\"seldom\"/>");
+    fs::write(place.path().join("depot/example.checksum/odf.xml"), odf).unwrap();
+    refused(&[], "of its manifest");
+    fs::write(&path, format!("{file}attributes = {{ every = 5 }}\n")).unwrap();
+    let mut up = Up::start(&lab, &path);
+    let process = up.process();
+    let ran = output(&lab, &["set", "left", "every=6", "--process", &process]);
+    assert!(text(&ran.stdout).contains("it was 5"), "{}", text(&ran.stderr));
+    assert!(output(&lab, &["stop", "--process", &process]).status.success() && up.ended());
 }
 
 #[test]

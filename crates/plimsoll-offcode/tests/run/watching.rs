@@ -21,6 +21,24 @@ trait Mistaken {
 
 const MOST_SWITCHES: u64 = 20;
 
+const PULSE: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<odf version="1">
+  <package guid="5b0e6418-2c3f-4b5d-8e21-77109a6c3d43" name="example.pulse" version="1.0.0">
+    <description>Beats.</description>
+    <interface guid="5b0e6418-2c3f-4b5d-8e21-77109a6c3d42" name="Pulse"/>
+    <wasm file="pulse.wasm" sites="app"/>
+  </package>
+  <hardware>
+    <app memory="1 MiB"/>
+  </hardware>
+  <software>
+    <environment interface="73016d6c-a78d-4cc2-839e-771de9fa2efe"/>
+    <environment interface="1b1d01d6-cef1-49e2-aa04-0b5bcd20fed5"/>
+    <environment interface="5c9e073a-2bd4-4186-8f10-e64b9377c50d"/>
+  </software>
+</odf>
+"#;
+
 /// An application whose only offcode is at `app`.
 fn at_app() -> String {
     application("\"app\"").replace("example.frames", "example.checksum")
@@ -328,4 +346,23 @@ impl Sample {
         let value = rest.strip_prefix(' ').unwrap().parse().unwrap();
         Sample { name, labels, value }
     }
+}
+
+#[test]
+fn the_map_of_an_offcode_is_seen() {
+    let Some(lab) = lab() else { return };
+    let Some(place) = Place::new(&at_app().replace("example.checksum", "example.pulse")) else { return };
+    let Some(module) = guest(&place.path().join("pulse.wasm")) else { return };
+    let package = place.path().join("depot/example.pulse");
+    fs::create_dir(&package).unwrap();
+    fs::write(package.join("odf.xml"), PULSE).unwrap();
+    fs::write(package.join("pulse.wasm"), module).unwrap();
+    let up = Up::start(&lab, &place.file());
+    let map = |name: &str| output(&lab, &["ps", "--process", &up.process(), "--map", &format!("example.pulse/{name}")]);
+    // Beats at the level 0.
+    let deadline = Instant::now() + PATIENCE;
+    while !text(&map("levels").stdout).starts_with("0: ") {
+        assert!(Instant::now() < deadline, "{:?}", map("levels"));
+    }
+    assert!(text(&map("none").stderr).contains("it has levels"), "{:?}", map("none"));
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use machine::{Fault, Nanoseconds, Result};
-use offcode::{Activity, ChannelId, Context, Lifecycle, Wake, Written, interface, offcode};
+use offcode::{Activity, ChannelId, Context, Lifecycle, Map, Put, Wake, Written, interface, offcode};
 use serde::{Deserialize, Serialize};
 
 /// Lets packets through.
@@ -43,6 +43,7 @@ pub struct Totals {
     version = "1.0.0",
     implements(Filter),
     requires(pull(sums: Aggregate, rate = 100_000, channel(count = 256, size = 64))),
+    environment(maps),
     sites(app, core, agent),
     attributes(least = 64)
 )]
@@ -50,11 +51,21 @@ pub struct Totals {
 pub struct LengthFilter {
     least: usize,
     refused: u64,
+    /// How many were refused, by their lengths.
+    lengths: Map<u32, u64>,
     /// Lengths for which the aggregator's channel had no room yet.
     waiting: VecDeque<u32>,
 }
 
 impl LengthFilter {
+    fn count(&mut self, length: u32, context: &mut dyn Context) -> Result<()> {
+        let so_far = self.lengths.get(context, &length)?.unwrap_or(0);
+        if self.lengths.put(context, &length, &(so_far + 1))? == Put::Full {
+            context.log(&format!("length {length} is not counted"));
+        }
+        Ok(())
+    }
+
     fn hand_on(&mut self, context: &mut dyn Context) {
         let Some(sums) = context.channel("sums") else { return };
         while let Some(&length) = self.waiting.front() {
@@ -70,6 +81,9 @@ impl Filter for LengthFilter {
     fn packet(&mut self, context: &mut dyn Context, bytes: &[u8]) {
         if bytes.len() < self.least {
             self.refused += 1;
+            if let Err(fault) = self.count(bytes.len() as u32, context) {
+                context.log(&fault.to_string());
+            }
             return;
         }
         self.waiting.push_back(bytes.len() as u32);
@@ -83,8 +97,8 @@ impl Filter for LengthFilter {
 
 impl Lifecycle for LengthFilter {
     fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
-        let least = context.attribute("least").unwrap_or("0").to_owned();
-        self.attribute_set("least", &least, context)
+        self.lengths = Map::open(context, "lengths", 64)?;
+        Ok(())
     }
 
     fn attribute_set(&mut self, name: &str, value: &str, _: &mut dyn Context) -> Result<()> {

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::site::{EndAt, Evidence};
 
-pub(crate) const VERSION: u16 = 4;
+pub(crate) const VERSION: u16 = 5;
 
 /// Where an agent listens unless told otherwise.
 pub const DEFAULT_PORT: u16 = 5311;

@@ -55,6 +55,13 @@ impl Reader<'_> {
         Fault::new(format!("application file {}:{line}:{column}", self.path.display()), cause, next)
     }
 
+    /// As 'APP.toml:12:1'.
+    fn place(&self, at: Range<usize>) -> String {
+        let (line, column) = line_and_column(self.text, at.start);
+        let file = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();
+        format!("{file}:{line}:{column}")
+    }
+
     /// A fault of one value, at its place.
     fn at<T>(&self, span: Range<usize>, result: Result<T>) -> Result<T> {
         result.map_err(|fault| self.fault(span, format!("{}: {}", fault.subject(), fault.cause()), fault.next()))
@@ -211,6 +218,7 @@ impl Reader<'_> {
             version: offcode.version.as_ref().map(versions).transpose()?,
             peers: peers.collect::<Result<_>>()?,
             attributes: attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            places: offcode.attributes.iter().map(|(name, value)| (name.clone(), self.place(value.span()))).collect(),
             pin,
             rate: offcode.rate,
         })
@@ -270,9 +278,7 @@ impl Reader<'_> {
             content: channel.content.unwrap_or(usual.content),
             buffers,
         };
-        let (line, column) = line_and_column(self.text, channel.name.span().start);
-        let file = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();
-        let place = format!("{file}:{line}:{column}");
+        let place = self.place(channel.name.span());
         Ok(NamedChannel { name: name.clone(), from, to, specification, place, rate: channel.rate })
     }
 

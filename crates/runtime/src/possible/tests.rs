@@ -12,6 +12,7 @@ use machine::site::Direction;
 use machine::{BodyKind, CoreId, Result, Site};
 use offcode::manifest::{self, Package, Program, ProgramRole, Software};
 use offcode::registry::Described;
+use offcode::service::MEMORY;
 use offcode::{Activity, Attributes, ChannelId, Context, Incoming, Offcode, Refusal, Registry, Written};
 
 use super::*;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use linux::doorbell::Sleep;
-use linux::xdp::SharedWords;
+use linux::xdp::{Dump, SharedWords};
 use machine::{Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
@@ -96,6 +96,10 @@ impl SiteDriver for AppSite {
             evidence.whereabouts = format!("thread {}, the application's", linux::accounting::current_thread());
         }
         Ok(evidence)
+    }
+
+    fn map(&mut self, slot: Slot, name: &str) -> Result<Dump> {
+        self.0.map(slot, name)
     }
 
     fn trace(&mut self, slot: Slot, trace: Option<Trace>) -> bool {

@@ -39,10 +39,18 @@ pub fn check(mut open: impl FnMut() -> Box<dyn SiteDriver>, subject: &Subject) {
     removes_at_any_time(open().as_mut(), subject);
     refuses_what_is_unfit(open().as_mut(), subject);
     carries_calls(open().as_mut(), subject);
-    services::serves(open().as_mut());
+    check_services(&mut open, &[services::linked()]);
     if subject.messages {
         carries_messages(open().as_mut(), subject);
     }
+}
+
+/// The part of the suite that is about services and attributes, with [`Probe`] in these forms.
+///
+/// # Panics
+/// Where the site breaks the contract.
+pub fn check_services(mut open: impl FnMut() -> Box<dyn SiteDriver>, probes: &[Code]) {
+    probes.iter().for_each(|code| services::serves(open().as_mut(), code));
 }
 
 fn deployed(site: &mut dyn SiteDriver, subject: &Subject) -> Slot {

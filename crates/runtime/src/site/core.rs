@@ -10,7 +10,7 @@ use linux::contention::Excluded;
 use linux::doorbell::Sleep;
 use linux::shield::Shield;
 pub use linux::shield::Wanted as Protection;
-use linux::xdp::SharedWords;
+use linux::xdp::{Dump, SharedWords};
 use machine::{CoreId, Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
@@ -237,6 +237,11 @@ impl SiteDriver for CoreSite {
     fn shared(&self, slot: Slot, words: &str) -> Result<SharedWords> {
         let words = words.to_string();
         self.there(move |residents| residents.shared(slot, &words))?
+    }
+
+    fn map(&mut self, slot: Slot, name: &str) -> Result<Dump> {
+        let name = name.to_string();
+        self.there(move |residents| residents.map(slot, &name))?
     }
 
     fn trace(&mut self, slot: Slot, trace: Option<Trace>) -> bool {

@@ -36,9 +36,10 @@ impl Names {
 
     /// What an offcode of this manifest may use where its target is of this kind.
     pub fn granted(&self, manifest: &Manifest, kind: SiteKind) -> Memory {
-        let asks = manifest.software.asks(&MEMORY);
-        let target = manifest.hardware.iter().find(|target| target.site == kind).filter(|_| asks);
-        Memory { names: self.clone(), limit: target.map(|target| target.memory), own: Vec::new() }
+        let (words, limited) = (manifest.software.asks(&MEMORY), manifest.software.is_limited());
+        let target = manifest.hardware.iter().find(|target| target.site == kind).filter(|_| limited);
+        let limit = target.map(|target| target.memory);
+        Memory { names: self.clone(), words: words && limit.is_some(), limit, maps: Bytes(0), own: Vec::new() }
     }
 }
 
@@ -46,21 +47,56 @@ impl Names {
 #[derive(Clone, Default)]
 pub struct Memory {
     names: Names,
-    /// What the target states, where the manifest asks for the service.
+    /// The manifest asks for shared words.
+    words: bool,
+    /// What the target states, where the manifest asks for words or maps.
     limit: Option<Bytes>,
+    /// What maps take of it.
+    maps: Bytes,
     own: Vec<(String, Arc<SharedWords>)>,
 }
 
 impl Memory {
-    /// What the offcode is held to; `None`: it does not ask for the service.
+    /// What the offcode is held to; `None`: it asks for no service that holds it to anything.
     pub fn limit(&self) -> Option<Bytes> {
         self.limit
+    }
+
+    /// Whether it may share words.
+    pub fn has_words(&self) -> bool {
+        self.words
+    }
+
+    fn asked(&self) -> Result<()> {
+        if self.words { Ok(()) } else { Err(MEMORY.not_asked()) }
+    }
+
+    /// What maps take with one more.
+    ///
+    /// # Errors
+    /// It would be more than the target states.
+    pub fn reserve(&self, subject: &str, bytes: Bytes) -> Result<Bytes> {
+        let words: usize = self.own.iter().map(|(_, words)| words.words().len()).sum();
+        let maps = Bytes(self.maps.0.saturating_add(bytes.0));
+        self.within(subject, "its maps and words take", maps.0.saturating_add(8 * words as u64))?;
+        Ok(maps)
+    }
+
+    /// Takes for maps what was reserved.
+    pub fn take(&mut self, maps: Bytes) {
+        self.maps = maps;
+    }
+
+    fn within(&self, subject: &str, takes: &str, bytes: u64) -> Result<()> {
+        let Some(limit) = self.limit.filter(|limit| bytes > limit.0) else { return Ok(()) };
+        let cause = format!("with it {takes} {}, and its target's memory is {limit}", Bytes(bytes));
+        Err(Fault::new(subject, cause, "state more there"))
     }
 
     /// # Errors
     /// As of [`offcode::Context::share`].
     pub fn share(&mut self, offcode: &str, name: &str, count: u32) -> Result<()> {
-        let limit = self.limit.ok_or_else(|| MEMORY.not_asked())?;
+        self.asked()?;
         service::check_name(name)?;
         if let Some((_, own)) = self.own.iter().find(|(own, _)| own == name) {
             return service::same_count(name, own.words().len(), count);
@@ -73,13 +109,8 @@ impl Memory {
         if words > WORDS_EACH {
             return refuse(format!("{words} in all are more than the {WORDS_EACH} of an offcode"), "share fewer");
         }
-        if 8 * words as u64 > limit.0 {
-            let takes = Bytes(8 * words as u64);
-            return refuse(
-                format!("with them it shares {takes}, and its target's memory is {limit}"),
-                "state more there",
-            );
-        }
+        let takes = if self.maps == Bytes(0) { "its words take" } else { "its maps and words take" };
+        self.within(&format!("words {name}"), takes, 8 * words as u64 + self.maps.0)?;
         let full = format!("{offcode}/{name}");
         let words = match self.names.find(&full) {
             Some(there) => {
@@ -111,7 +142,7 @@ impl Memory {
     /// # Errors
     /// As of [`offcode::Context::store`].
     pub fn store(&mut self, name: &str, at: u32, values: &[u64]) -> Result<()> {
-        self.limit.ok_or_else(|| MEMORY.not_asked())?;
+        self.asked()?;
         let own = self.own.iter().find(|(own, _)| own == name).ok_or_else(|| service::not_shared(name))?.1.words();
         service::check_words(name, own.len(), at, values.len())?;
         own[at as usize..].iter().zip(values).for_each(|(word, value)| word.store(*value, Ordering::Release));
@@ -121,7 +152,7 @@ impl Memory {
     /// # Errors
     /// As of [`offcode::Context::load`].
     pub fn load(&self, name: &str, at: u32, values: &mut [u64]) -> Result<bool> {
-        self.limit.ok_or_else(|| MEMORY.not_asked())?;
+        self.asked()?;
         let own = self.own.iter().find(|(own, _)| own == name).map(|(_, words)| words.clone());
         let Some(found) = own.or_else(|| self.names.find(name)) else { return Ok(false) };
         service::check_words(name, found.words().len(), at, values.len())?;
@@ -204,16 +235,23 @@ mod tests {
         let mut memory = granted(&names, 80);
         memory.share("one", "ten", 10).unwrap();
         let said = memory.share("one", "more", 1).unwrap_err().to_string();
-        assert!(said.contains("shares 88 B") && said.contains("memory is 80 B"), "{said}");
+        assert!(said.contains("words take 88 B") && said.contains("memory is 80 B"), "{said}");
         let mut memory = granted(&names, 1 << 30);
         for name in ["", "other/counts", &"x".repeat(129)] {
-            assert!(memory.share("two", name, 1).unwrap_err().to_string().contains("a name of words has"), "{name}");
+            assert!(memory.share("two", name, 1).unwrap_err().to_string().contains("a name has"), "{name}");
         }
         assert!(memory.share("two", "all", 8193).unwrap_err().to_string().contains("more than the 8192"));
         (0..16).for_each(|n| memory.share("two", &format!("a{n}"), 1).unwrap());
         assert!(memory.share("two", "late", 1).unwrap_err().to_string().contains("16 names"));
         assert!(memory.store("a3", 1, &[0]).unwrap_err().to_string().contains("not within its 1"));
         assert!(memory.store("late", 0, &[0]).is_err());
+        // Maps are counted beside them.
+        let mut memory = granted(&names, 100);
+        memory.share("three", "words", 4).unwrap();
+        let taken = memory.reserve("map m", Bytes(60)).unwrap();
+        memory.take(taken);
+        assert!(memory.share("three", "more", 2).unwrap_err().to_string().contains("maps and words take 108 B"));
+        assert!(memory.reserve("map n", Bytes(9)).unwrap_err().to_string().contains("take 101 B"));
         let mut none = Memory::default();
         assert!(none.share("three", "a", 1).unwrap_err().to_string().contains("does not ask for this service"));
     }

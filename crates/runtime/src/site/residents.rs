@@ -1,6 +1,7 @@
 //! The offcodes that one thread runs: their channels, their turns, and what keeps one that fails from harming the rest.
 
 mod account;
+mod maps;
 mod seat;
 mod surroundings;
 pub(super) mod timers;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linux::doorbell::Sleep;
-use linux::xdp::SharedWords;
+use linux::xdp::{Dump, SharedWords};
 use machine::{Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
@@ -150,6 +151,11 @@ impl Residents {
     pub fn shared(&self, slot: Slot, name: &str) -> Result<SharedWords> {
         let gone = |_| Fault::new(format!("slot {}", slot.0), "no offcode is there any more", "create it again");
         self.seats[self.at(slot).map_err(gone)?].1.shared(name)
+    }
+
+    /// What a map of the offcode holds.
+    pub fn map(&mut self, slot: Slot, name: &str) -> Result<Dump> {
+        self.seat(slot)?.map(name)
     }
 
     /// Notes the calls that the offcode gets over its channels, or no longer. `false`: it is not here.

@@ -15,7 +15,7 @@
 //! | map of sockets `FRAMES_name` | the channel of this name is one of frames, unreliable: what the body redirects there is read at its other end |
 //! | shared array `FRAME` | the frame of a producer, `struct offcode_frame` |
 //! | variables (`u64`) | attributes of the same name: also constants, which can only be set before the code is taken in |
-//! | other variables, and shared arrays but `IN`s and `FRAME` | its state, where the manifest says `state = saved`: records of the same names, an array's with its index as key. The attribute `STATE_VERSION` is its version. Frames pass by while it moves |
+//! | other variables, shared arrays but `IN`s and `FRAME`, and hash maps | its state, where the manifest says `state = saved`: records of the same names, an array's with its index as key, those of a map with their keys. The attribute `STATE_VERSION` is its version. Frames pass by while it moves |
 //!
 //! The hooks of an interface run in the order of their attribute [`PRIORITY`], then as they came. Where a verdict is among
 //! those of [`CHAINS`] the next one sees the frame too; the last one's is carried out. They are one program
@@ -45,7 +45,7 @@ use offcode::manifest::ProgramRole;
 use offcode::{Attributes, Channel, ChannelId, Manifest, Specification, State};
 
 use super::evidence::{Counter, Evidence, Timed};
-use super::{Code, Deployment, EndAt, Memory, SiteDriver, Slot};
+use super::{Code, Deployment, EndAt, Memory, SHOWN_BYTES, SHOWN_ENTRIES, SiteDriver, Slot};
 use crate::layout::Ground;
 use crate::possible::{self, Hook};
 use channel::{Calls, Messages};
@@ -61,9 +61,6 @@ pub const PRIORITY: &str = "HOOK_PRIORITY";
 /// An attribute of a hook: verdicts after which the next one sees the frame, such as `PASS,DROP`; where it is not set `PASS`,
 /// and at tc also `NEXT`.
 pub const CHAINS: &str = "HOOK_CHAINS";
-/// Of a map that is shown; an answer of the control socket is twice as long.
-const SHOWN_ENTRIES: usize = 512;
-const SHOWN_BYTES: usize = 32 << 10;
 const USUAL_PRIORITY: u32 = 50;
 
 /// A hook of one interface.
@@ -357,7 +354,7 @@ impl SiteDriver for XdpSite {
         }
         let object = loader.load().map_err(|fault| fault.within(&subject))?;
         let mut memory = deployment.memory;
-        if memory.limit().is_some() {
+        if memory.has_words() {
             for name in object.arrays().filter(|name| !moving::is_no_state(name)) {
                 memory.publish(&deployment.name, name, object.shared(name)?);
             }

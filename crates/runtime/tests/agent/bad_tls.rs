@@ -54,8 +54,8 @@ pub fn frame(body: &[u8]) -> Vec<u8> {
     [&(body.len() as u32).to_le_bytes(), body].concat()
 }
 
-/// Variant 0, version 4.
-pub const HELLO: &[u8] = &[0, 4];
+/// Variant 0, version 5.
+pub const HELLO: &[u8] = &[0, 5];
 
 /// Greets with certificates that must not do, and gets nothing but an alert.
 fn is_refused(agent: &Running, config: ClientConfig) {

@@ -8,7 +8,7 @@ use machine::Site;
 use offcode::{Attributes, ChannelId, Context, Described, Interface, Lifecycle, Registry, Written, interface, offcode};
 use runtime::agent::Limits;
 use runtime::site::app::AppSite;
-use runtime::site::conformance::{Probe, Subject, check};
+use runtime::site::conformance::{Probe, Subject, check, check_services};
 use runtime::site::core::CoreSite;
 use runtime::site::residents::{Log, Residents};
 use runtime::site::{Code, Deployment, SiteDriver};
@@ -79,18 +79,22 @@ fn subject() -> Subject {
     }
 }
 
+#[path = "../../../wasm/tests/built/mod.rs"]
+mod built;
+
 /// Each site that the suite opens is a connection to an agent of its own.
 fn passes(mut make: impl FnMut() -> Box<dyn SiteDriver>) {
     let agents = RefCell::new(Vec::new());
-    check(
-        || {
-            let agent = start(make());
-            let client = agent.client();
-            agents.borrow_mut().push(agent);
-            Box::new(client)
-        },
-        &subject(),
-    );
+    let mut open = || -> Box<dyn SiteDriver> {
+        let agent = start(make());
+        let client = agent.client();
+        agents.borrow_mut().push(agent);
+        Box::new(client)
+    };
+    check(&mut open, &subject());
+    // A library is the same once it is loaded: `sites.rs` has it.
+    let sandboxed = built::or_skip_part(built::probe()).map(|bytes| Code::Wasm(bytes.into()));
+    check_services(open, sandboxed.as_slice());
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! Guests built from their sources in `guest/`, as an author builds them.
+#![allow(dead_code, reason = "each test uses its part")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +9,19 @@ use std::sync::OnceLock;
 /// The module's bytes, or why it cannot be built here.
 pub type Built = Result<Vec<u8>, String>;
 
+/// Also where a test of another crate uses this.
 fn here() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../wasm"))
 }
 
 /// `None`, said on standard error, where a tool is missing.
 pub fn or_skip(built: &Built) -> Option<&[u8]> {
     built.as_ref().inspect_err(|why| skip::test(why)).ok().map(Vec::as_slice)
+}
+
+/// The same where a part of a test needs it.
+pub fn or_skip_part(built: &Built) -> Option<&[u8]> {
+    built.as_ref().inspect_err(|why| skip::part(why)).ok().map(Vec::as_slice)
 }
 
 fn output(command: &mut Command) -> Result<String, String> {
@@ -38,44 +45,56 @@ fn sysroot() -> Result<PathBuf, String> {
     output(Command::new("rustc").args(["--print", "sysroot"])).map(PathBuf::from)
 }
 
-/// `guest/filter`, in a copy whose lock file is the workspace's, so that nothing is fetched or written here.
+/// A crate of `guest` in a copy whose lock file is the workspace's, so that nothing is fetched or written here: what cargo
+/// builds of it by these arguments, in a folder where dependencies stay built from one run to the next.
+fn built(name: &str, arguments: &[&str], file: &str) -> Built {
+    let crates = here().parent().ok_or("the crate has no folder above")?;
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _removed = Removed(&place);
+    fs::create_dir_all(place.join("src")).map_err(|error| error.to_string())?;
+    let source = here().join("guest").join(name);
+    let manifest = fs::read_to_string(source.join("Cargo.toml")).map_err(|error| error.to_string())?;
+    let manifest = manifest.replace("../../..", &crates.to_string_lossy());
+    fs::write(place.join("Cargo.toml"), manifest).map_err(|error| error.to_string())?;
+    for (from, to) in [(source.join("src/lib.rs"), "src/lib.rs"), (crates.join("../Cargo.lock"), "Cargo.lock")] {
+        fs::copy(from, place.join(to)).map_err(|error| error.to_string())?;
+    }
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wasm-guests");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["rustc", "--release", "--offline", "--quiet", "--target-dir"]).arg(&target).args(arguments);
+    // As the guests that are modules alone have it, so that dependencies are built once.
+    if arguments.contains(&WASM) {
+        cargo.env("CARGO_PROFILE_RELEASE_PANIC", "abort");
+    }
+    output(cargo.current_dir(&place).env_remove("RUSTFLAGS"))?;
+    fs::read(target.join(file)).map_err(|error| error.to_string())
+}
+
+const WASM: &str = "wasm32-unknown-unknown";
+
+fn module(name: &str) -> Built {
+    if !sysroot()?.join("lib/rustlib").join(WASM).is_dir() {
+        return Err("the target wasm32-unknown-unknown is not installed (rustup target add)".into());
+    }
+    built(name, &["--target", WASM], &format!("{WASM}/release/{name}.wasm"))
+}
+
+/// `guest/filter`
 pub fn filter() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        if !sysroot()?.join("lib/rustlib/wasm32-unknown-unknown").is_dir() {
-            return Err("the target wasm32-unknown-unknown is not installed (rustup target add)".into());
-        }
-        let crates = here().parent().ok_or("the crate has no folder above")?;
-        let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("filter-{}", std::process::id()));
-        let _removed = Removed(&place);
-        fs::create_dir_all(place.join("src")).map_err(|error| error.to_string())?;
-        let manifest = fs::read_to_string(here().join("guest/filter/Cargo.toml")).map_err(|error| error.to_string())?;
-        let manifest = manifest.replace("../../..", &crates.to_string_lossy());
-        fs::write(place.join("Cargo.toml"), manifest).map_err(|error| error.to_string())?;
-        for (from, to) in
-            [(here().join("guest/filter/src/lib.rs"), "src/lib.rs"), (crates.join("../Cargo.lock"), "Cargo.lock")]
-        {
-            fs::copy(from, place.join(to)).map_err(|error| error.to_string())?;
-        }
-        // Dependencies stay built from one run to the next.
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wasm-guests");
-        output(
-            Command::new(env!("CARGO"))
-                .args([
-                    "build",
-                    "--release",
-                    "--offline",
-                    "--quiet",
-                    "--target",
-                    "wasm32-unknown-unknown",
-                    "--target-dir",
-                ])
-                .arg(&target)
-                .current_dir(&place)
-                .env_remove("RUSTFLAGS"),
-        )?;
-        fs::read(target.join("wasm32-unknown-unknown/release/filter.wasm")).map_err(|error| error.to_string())
-    })
+    BUILT.get_or_init(|| module("filter"))
+}
+
+/// `guest/probe`
+pub fn probe() -> &'static Built {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    BUILT.get_or_init(|| module("probe"))
+}
+
+/// The same as a library of this machine.
+pub fn probe_library() -> &'static Built {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    BUILT.get_or_init(|| built("probe", &["--", "--cfg", "offcode_native"], "release/libprobe.so"))
 }
 
 pub fn checksum() -> &'static Built {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use machine::{Nanoseconds, Result};
 use offcode::manifest::{Interface, Manifest, Package, Software};
-use offcode::{Attributes, ChannelId, Context, Guid, Wake, Written, service};
+use offcode::map::Maps;
+use offcode::{Attributes, ChannelId, Context, Guid, MapId, Offcode, Put, Shape, Wake, Written, service};
 
 #[derive(Default)]
 pub struct Recorder {
@@ -20,6 +21,21 @@ pub struct Recorder {
     pub timers: Vec<(u8, Wake)>,
     pub words: BTreeMap<String, Vec<u64>>,
     pub stored: Vec<(String, u32, Vec<u64>)>,
+    /// Of a body that is not sandboxed.
+    pub maps: Maps,
+}
+
+/// Name and entries of each map, in order.
+pub type Content = Vec<(String, BTreeMap<Vec<u8>, Vec<u8>>)>;
+
+impl Recorder {
+    /// What is in the maps of a body.
+    pub fn mapped(&self, body: &dyn Offcode) -> Content {
+        let mut all = body.own_maps();
+        all.extend(self.maps.tables().iter().map(|table| (table.name(), table.entries())));
+        let owned = |(key, value): (&[u8], &[u8])| (key.to_vec(), value.to_vec());
+        all.into_iter().map(|(name, entries)| (name.to_owned(), entries.map(owned).collect())).collect()
+    }
 }
 
 impl Context for Recorder {
@@ -77,6 +93,26 @@ impl Context for Recorder {
         values.copy_from_slice(&there[at as usize..][..values.len()]);
         Ok(true)
     }
+
+    fn open_map(&mut self, name: &str, shape: Shape) -> Result<MapId> {
+        self.maps.open(name, shape)
+    }
+
+    fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
+        self.maps.get(map, key, value)
+    }
+
+    fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
+        self.maps.table(map)?.put(key, value)
+    }
+
+    fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
+        self.maps.table(map)?.remove(key)
+    }
+
+    fn map_visit(&mut self, map: MapId, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.maps.visit(map, each)
+    }
 }
 
 /// A manifest that declares these interfaces.
@@ -100,6 +136,6 @@ pub fn manifest(name: &str, interfaces: &[Guid]) -> Manifest {
 
 /// The same, which asks for all services.
 pub fn served(name: &str, interfaces: &[Guid]) -> Manifest {
-    let environment = vec![service::TIMERS, service::MEMORY];
+    let environment = vec![service::TIMERS, service::MEMORY, service::MAPS];
     Manifest { software: Software { environment, ..Software::default() }, ..manifest(name, interfaces) }
 }

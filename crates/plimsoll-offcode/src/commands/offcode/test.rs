@@ -16,7 +16,7 @@ use offcode::{Attributes, Channel, Manifest, Written};
 use runtime::site::app::AppSite;
 use runtime::site::residents::{Log, Residents};
 use runtime::site::xdp::XdpSite;
-use runtime::site::{Code, Deployment, Libraries, Names, OUT_OF_BAND, SiteDriver};
+use runtime::site::{self, Code, Deployment, Libraries, Names, OUT_OF_BAND, SiteDriver};
 
 use super::build;
 
@@ -194,7 +194,7 @@ fn app() -> Box<dyn SiteDriver> {
 fn life(site: &mut dyn SiteDriver, deployment: &Deployment, script: &[Step]) -> Result<Vec<Answer>> {
     let slot = site.deploy(deployment.clone())?;
     let mut end = site.connect(slot, "", OUT_OF_BAND)?;
-    site.initialize(slot)?;
+    site::begin(site, slot, &deployment.attributes)?;
     site.start(slot)?;
     let answers =
         script.iter().zip(1..).map(|(step, id)| answer(site, end.as_mut(), step, id)).collect::<Result<_>>()?;

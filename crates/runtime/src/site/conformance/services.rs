@@ -1,117 +1,53 @@
-//! Services, on every site that offers them.
+//! Services and attributes, on every site that offers them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use machine::{Fault, Nanoseconds, Result};
+use machine::{BodyKind, Bytes};
 use offcode::call::{Header, Kind};
-use offcode::service::{MEMORY, TIMERS};
-use offcode::{
-    Attributes, Channel, Context, Described, Interface, Lifecycle, Refusal, State, Wake, interface, offcode,
-};
+use offcode::service::{MAPS, MEMORY, TIMERS};
+use offcode::{Attributes, Channel, Described, Interface, Shape};
 
 use super::{PATIENCE, call};
-use crate::site::{Code, Deployment, Names, OUT_OF_BAND, SiteDriver, Slot};
+use crate::site::{Code, Deployment, Names, OUT_OF_BAND, SiteDriver, Slot, Unfit, begin};
 
-/// Words that a [`Probe`] shares: the number of its wake-ups.
-const WORDS: &str = "wakes";
+#[path = "../../../../wasm/guest/probe/src/lib.rs"]
+mod probe;
+pub use probe::Probe;
+use probe::{ENTRIES, MAP, Probing, WORDS};
 
-#[interface(guid = "4d0b7c7e-6a2f-4c38-9d55-1f0e3b9a7c01", encoding = "fixed")]
-pub trait Probing {
-    /// Wakes after so many microseconds, and then each so many; `u32::MAX`: never.
-    fn wake(&mut self, context: &mut dyn Context, after: u32, every: u32) -> Result<u64, Refusal>;
-    /// How often it was woken.
-    fn woken(&self) -> u64;
-    /// How often before it was due.
-    fn early(&self) -> u64;
-    /// Shares so many more words.
-    fn grow(&mut self, context: &mut dyn Context, words: u32) -> Result<u64, Refusal>;
+/// What a sandboxed body may take.
+const OF_SANDBOX: Bytes = Bytes(4 << 20);
+
+/// The form of [`Probe`] that is linked in.
+pub(super) fn linked() -> Code {
+    Code::Native(Arc::new(|| Box::new(Probe::default())))
 }
 
-/// Uses all services. An agent that is to pass the suite has it linked in.
-#[offcode(
-    guid = "4d0b7c7e-6a2f-4c38-9d55-1f0e3b9a7c02",
-    name = "test.probe",
-    version = "1.0.0",
-    implements(Probing),
-    environment(timers, memory),
-    sites(app(memory = 16_384), core(memory = 16_384), agent(memory = 16_384)),
-    state = saved
-)]
-#[derive(Default)]
-pub struct Probe {
-    woken: u64,
-    early: u64,
-    due: Wake,
+fn is_sandboxed(code: &Code) -> bool {
+    code.kind() == BodyKind::Wasm
 }
 
-impl Probing for Probe {
-    fn wake(&mut self, context: &mut dyn Context, after: u32, every: u32) -> Result<u64, Refusal> {
-        let microseconds = |count: u32| Nanoseconds(u64::from(count) * 1000);
-        self.due = match after {
-            u32::MAX => Wake::NEVER,
-            after => Wake::at(context.now() + microseconds(after)).every(microseconds(every)),
-        };
-        context.set_timer(3, self.due).map(|()| 0).map_err(|fault| Refusal(fault.to_string()))
+/// Its colour is `colour`.
+fn coloured(site: &mut dyn SiteDriver, code: &Code, colour: &str) -> Result<(Slot, Box<dyn Channel>), Unfit> {
+    let mut manifest = Probe::manifest();
+    if is_sandboxed(code) {
+        manifest.hardware.iter_mut().for_each(|target| target.memory = OF_SANDBOX);
     }
-
-    fn woken(&self) -> u64 {
-        self.woken
-    }
-
-    fn early(&self) -> u64 {
-        self.early
-    }
-
-    fn grow(&mut self, context: &mut dyn Context, words: u32) -> Result<u64, Refusal> {
-        context.share("more", words).map(|()| 0).map_err(|fault| Refusal(fault.to_string()))
-    }
-}
-
-impl Lifecycle for Probe {
-    fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
-        context.share(WORDS, 1)
-    }
-
-    fn timer(&mut self, timer: u8, context: &mut dyn Context) {
-        self.woken += 1;
-        self.early += u64::from(timer != 3 || context.now() < self.due.at);
-        self.due.at = self.due.at + self.due.every;
-        if let Err(fault) = context.store(WORDS, 0, &[self.woken]) {
-            context.log(&fault.to_string());
-        }
-    }
-
-    fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) -> Result<()> {
-        assert_eq!(context.attribute(name), Some(value), "the new value is there already");
-        match value {
-            "beige" => Err(Fault::new("attribute colour", "beige is no colour", "set another")),
-            _ => Ok(()),
-        }
-    }
-
-    fn save(&mut self, state: &mut State, _: &mut dyn Context) -> Result<()> {
-        state.keep("woken", &self.woken);
-        Ok(())
-    }
-
-    fn restore(&mut self, state: &State, _: &mut dyn Context) -> Result<()> {
-        self.woken = state.kept("woken")?;
-        Ok(())
-    }
-}
-
-fn deployed(site: &mut dyn SiteDriver) -> (Slot, Box<dyn Channel>) {
-    let manifest = Arc::new(Probe::manifest());
     let memory = Names::default().granted(&manifest, site.site().kind());
-    let code = Code::Native(Arc::new(|| Box::new(Probe::default())));
-    let deployment =
-        Deployment { name: "test.probe".into(), manifest, code, attributes: Attributes::default(), memory };
+    let (manifest, code) = (Arc::new(manifest), code.clone());
+    let mut attributes = Attributes::default();
+    attributes.set("colour", colour).expect("it fits");
+    let deployment = Deployment { name: "test.probe".into(), manifest, code, attributes: attributes.clone(), memory };
     let slot = site.deploy(deployment).expect("a body that asks for what is offered");
     let end = site.connect(slot, "", OUT_OF_BAND).expect("an out-of-band channel");
-    site.initialize(slot).expect("first phase");
-    (slot, end)
+    let begun = begin(site, slot, &attributes).map(|()| (slot, end));
+    begun.inspect_err(|_| site.remove(slot).expect("it can be removed"))
+}
+
+fn deployed(site: &mut dyn SiteDriver, code: &Code) -> (Slot, Box<dyn Channel>) {
+    coloured(site, code, "red").expect("first phase")
 }
 
 fn ask(site: &mut dyn SiteDriver, end: &mut dyn Channel, method: u16, inputs: &[u32]) -> Result<u64, String> {
@@ -129,6 +65,12 @@ const WAKE: u16 = 0;
 const WOKEN: u16 = 1;
 const EARLY: u16 = 2;
 const GROW: u16 = 3;
+const PUT: u16 = 4;
+const SQUARE: u16 = 5;
+const REMOVE: u16 = 6;
+const SQUARES: u16 = 7;
+const OPEN: u16 = 8;
+const COLOUR: u16 = 9;
 
 /// Asks until it was woken more than so often.
 fn woken_beyond(site: &mut dyn SiteDriver, end: &mut dyn Channel, count: u64) -> u64 {
@@ -143,17 +85,23 @@ fn woken_beyond(site: &mut dyn SiteDriver, end: &mut dyn Channel, count: u64) ->
 }
 
 /// One body of its offcode after the other, where the site offers what it asks for.
-pub(super) fn serves(site: &mut dyn SiteDriver) {
+pub(super) fn serves(site: &mut dyn SiteDriver, code: &Code) {
     let offers = site.ground().environment;
     if !offers.iter().any(|offer| offer.is(&TIMERS)) {
         return;
     }
-    assert!(offers.iter().any(|offer| offer.is(&MEMORY)), "who offers timers offers memory");
-    let (slot, mut end) = deployed(site);
+    for service in [MEMORY, MAPS] {
+        assert!(offers.iter().any(|offer| offer.is(&service)), "who offers timers offers {service}");
+    }
+    let unfit = coloured(site, code, "beige").map(drop).expect_err("a colour that it refuses");
+    let said = unfit.fault.to_string();
+    assert!(unfit.attribute.as_deref() == Some("colour") && said.contains("beige is no colour"), "{said}");
+    let (slot, mut end) = deployed(site, code);
     site.start(slot).expect("second phase");
     site.set_attribute(slot, "colour", "green").expect("a value that it takes");
     let said = site.set_attribute(slot, "colour", "beige").expect_err("one that it refuses").to_string();
     assert!(said.contains("beige is no colour. Next: set another"), "{said}");
+    assert_eq!(ask(site, end.as_mut(), COLOUR, &[]), Ok(5), "it has the one that it had");
     assert_eq!(ask(site, end.as_mut(), WAKE, &[500, 0]), Ok(0));
     assert_eq!(woken_beyond(site, end.as_mut(), 0), 1);
     assert_eq!(ask(site, end.as_mut(), WAKE, &[500, 200]), Ok(0));
@@ -171,20 +119,52 @@ pub(super) fn serves(site: &mut dyn SiteDriver) {
         false => drop(words.expect_err("memory of another host")),
     }
     site.shared(slot, "none").expect_err("words that it does not share");
-    let said = ask(site, end.as_mut(), GROW, &[2048]).expect_err("more than its target's memory");
-    assert!(said.contains("memory is 16 KiB"), "{said}");
-    assert_eq!(ask(site, end.as_mut(), GROW, &[2047]), Ok(0), "all of it");
+    keeps_a_map(site, slot, end.as_mut());
+    if !is_sandboxed(code) {
+        keeps_to_its_memory(site, end.as_mut());
+    }
 
     assert_eq!(ask(site, end.as_mut(), WAKE, &[500, 200]), Ok(0));
     let state = site.suspend(slot).expect("what it saves");
-    let (next, mut end) = deployed(site);
+    let (next, mut end) = deployed(site, code);
     site.restore(next, &state).expect("what it saved");
     site.resume(next).expect("it goes on");
     site.remove(slot).expect("the old body goes");
+    assert_eq!(ask(site, end.as_mut(), SQUARES, &[]), Ok(9 + 16 + 25 + 36), "a map goes along");
+    assert_eq!(ask(site, end.as_mut(), PUT, &[7]), Ok(2), "with its bound");
     let carried = woken_beyond(site, end.as_mut(), woken.expect("a number") + 3);
     if let Ok(words) = site.shared(next, WORDS) {
         assert!(words.words()[0].load(Ordering::Acquire) >= carried, "words stay where they are");
     }
     site.remove(next).expect("it can be removed");
     site.shared(next, WORDS).expect_err("what was removed shares nothing");
+    site.map(next, MAP).expect_err("nor has it a map");
+}
+
+/// Of a sandbox the memory is the limit, and asking for more ends the instance.
+fn keeps_to_its_memory(site: &mut dyn SiteDriver, end: &mut dyn Channel) {
+    let left = 2047 - (Shape::of::<u32, u64>(ENTRIES).memory().0.div_ceil(8) as u32);
+    for (method, more) in [(GROW, left + 1), (OPEN, 1000)] {
+        let said = ask(site, end, method, &[more]).expect_err("more than its target's memory");
+        assert!(said.contains("memory is 16 KiB"), "{said}");
+    }
+    assert_eq!(ask(site, end, GROW, &[left]), Ok(0), "all of it");
+}
+
+/// Leaves it full, of 3 to 6.
+fn keeps_a_map(site: &mut dyn SiteDriver, slot: Slot, end: &mut dyn Channel) {
+    let mut asked = |method, number: u32| ask(site, &mut *end, method, &[number]);
+    for number in [1, 3, 4, 5] {
+        assert_eq!(asked(PUT, number), Ok(0));
+    }
+    assert_eq!((asked(PUT, 3), asked(PUT, 6)), (Ok(1), Ok(2)), "a full map takes no other key");
+    assert_eq!((asked(REMOVE, 1), asked(REMOVE, 1), asked(PUT, 6)), (Ok(1), Ok(0), Ok(0)));
+    assert_eq!((asked(SQUARE, 5), asked(SQUARE, 1)), (Ok(25), Ok(u64::MAX)));
+    assert_eq!(ask(site, end, SQUARES, &[]), Ok(9 + 16 + 25 + 36));
+    let mut shown = site.map(slot, MAP).expect("what is seen from outside");
+    shown.entries.sort();
+    let squares = [("3", "9"), ("4", "16"), ("5", "25"), ("6", "36")];
+    assert_eq!(shown.entries, squares.map(|(number, square)| (number.to_owned(), square.to_owned())));
+    let said = site.map(slot, "none").expect_err("a map that it does not have").to_string();
+    assert!(said.contains(MAP), "{said}");
 }

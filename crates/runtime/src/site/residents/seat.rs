@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use attach::watched::Outcome;
-use linux::xdp::SharedWords;
+use linux::xdp::{Dump, SharedWords};
 use machine::{Fault, Result};
 use offcode::call::{Header, Kind};
 use offcode::channel::{Content, Sleeper};
@@ -14,7 +14,7 @@ use offcode::{Activity, Channel, ChannelId, Context, Incoming, Offcode, Refusal,
 use super::super::Deployment;
 use super::surroundings::{End, EndAt, Ends, Surroundings};
 use super::timing::Timing;
-use super::{Log, guarded, timers};
+use super::{Log, guarded, maps, timers};
 use crate::trace::{Begun, Trace};
 
 /// Messages taken from one channel before the next gets its turn.
@@ -146,6 +146,7 @@ impl Seat {
         if self.state == StateKind::Saved {
             let saved = self.attempt(|offcode, around| offcode.save(&mut state, around));
             saved.unwrap_or_else(|| Err(self.failed()))?;
+            self.around.maps.as_ref().map_or(Ok(()), |maps| maps.save(&mut state))?;
         }
         let now = self.around.now();
         if let Some(timers) = self.around.timers.as_ref().filter(|_| self.state == StateKind::Saved) {
@@ -172,6 +173,7 @@ impl Seat {
                 Some(timers) => timers.restore(&mut state, now),
                 None => drop(timers::taken_out(&mut state)),
             }
+            self.around.maps.as_mut().map_or(Ok(()), |maps| maps.restore(&mut state))?;
             let restored = self.attempt(|offcode, around| offcode.restore(&state, around));
             restored.unwrap_or_else(|| Err(self.failed()))?;
             self.around.may_write = true;
@@ -189,6 +191,14 @@ impl Seat {
 
     pub fn shared(&self, words: &str) -> Result<SharedWords> {
         self.around.memory.shared(&self.around.name, words)
+    }
+
+    /// What one of its maps holds.
+    pub fn map(&self, name: &str) -> Result<Dump> {
+        let of_site = self.around.maps.iter().flat_map(|maps| maps.tables());
+        let mut all = self.offcode.own_maps();
+        all.extend(of_site.map(|table| (table.name(), table.entries())));
+        maps::named(&self.around.name, name, all)
     }
 
     pub fn resume(&mut self) -> Result<()> {

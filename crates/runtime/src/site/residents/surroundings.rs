@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::Header;
 use offcode::channel::{Content, Counted, Loss, Sleeper};
-use offcode::service::{self, TIMERS};
-use offcode::{Attributes, Channel, ChannelId, Context, Specification, Wake, Written};
+use offcode::map::Maps;
+use offcode::service::{self, MAPS, TIMERS};
+use offcode::{Attributes, Channel, ChannelId, Context, MapId, Put, Shape, Specification, Wake, Written};
 use serde::{Deserialize, Serialize};
 
 use super::super::{Deployment, Memory};
-use super::Log;
 use super::timers::Timers;
+use super::{Log, maps};
 
 /// Messages that an offcode may leave with the site while it is served on the same channel.
 const UNSENT: usize = 64;
@@ -88,6 +89,8 @@ pub(super) struct Surroundings {
     /// Where the manifest asks for them.
     pub timers: Option<Timers>,
     pub memory: Memory,
+    /// Where the manifest asks for them; those of a sandboxed body are in its own memory.
+    pub maps: Option<Maps>,
     /// In this turn a write found no room.
     pub no_room: bool,
     origin: Instant,
@@ -100,6 +103,7 @@ impl Surroundings {
         Surroundings {
             peers: peers.iter().map(|peer| peer.channel.is_none().then(|| peer.name.clone())).collect(),
             timers: deployment.manifest.software.asks(&TIMERS).then(Timers::new),
+            maps: deployment.manifest.software.asks(&MAPS).then(Maps::default),
             memory: deployment.memory,
             name: deployment.name,
             attributes: deployment.attributes,
@@ -152,6 +156,10 @@ impl Surroundings {
             waits |= end.waits();
         }
         Some(waits)
+    }
+
+    fn maps(&mut self) -> Result<&mut Maps> {
+        self.maps.as_mut().ok_or_else(|| MAPS.not_asked())
     }
 
     /// How long it is until a timer is due.
@@ -280,5 +288,28 @@ impl Context for Surroundings {
 
     fn load(&mut self, words: &str, at: u32, values: &mut [u64]) -> Result<bool> {
         self.memory.load(words, at, values)
+    }
+
+    fn open_map(&mut self, name: &str, shape: Shape) -> Result<MapId> {
+        let maps = self.maps.as_mut().ok_or_else(|| MAPS.not_asked())?;
+        maps::open(maps, &mut self.memory, name, shape)
+    }
+
+    #[inline]
+    fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
+        self.maps()?.get(map, key, value)
+    }
+
+    #[inline]
+    fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
+        self.maps()?.table(map)?.put(key, value)
+    }
+
+    fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
+        self.maps()?.table(map)?.remove(key)
+    }
+
+    fn map_visit(&mut self, map: MapId, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.maps()?.visit(map, each)
     }
 }

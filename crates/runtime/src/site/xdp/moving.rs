@@ -1,9 +1,9 @@
-//! An offcode at a driver hook that moves: its variables and arrays as a state.
+//! An offcode at a driver hook that moves: its variables, arrays and hash maps as a state.
 
 use std::sync::atomic::Ordering;
 
 use linux::xdp;
-use machine::Result;
+use machine::{Fault, Result};
 use offcode::State;
 use offcode::channel::{Counted, Loss};
 use offcode::manifest::StateKind;
@@ -46,6 +46,18 @@ impl Body {
                 }
             }
         }
+        for name in object.hashes() {
+            let map = object.map(name)?;
+            let failed = |e| Fault::because(format!("map {name}"), e, "leave the offcode where it is");
+            let mut key = None;
+            // Nobody changes it: the programs are out, and calls wait.
+            while let Some(next) = map.key_after(key.as_deref()).map_err(failed)? {
+                if let Some(value) = map.look_up(&next).map_err(failed)? {
+                    state.put(name, &next, &value);
+                }
+                key = Some(next);
+            }
+        }
         Ok(state)
     }
 
@@ -78,8 +90,14 @@ impl Body {
                     word[..from.len()].copy_from_slice(from);
                     to.store(u64::from_ne_bytes(word), Ordering::Release);
                 }
+            } else if object.hashes().any(|of| of == name) {
+                let map = object.map(name)?;
+                if (key.len(), value.len()) != (map.key_size(), map.value_size()) {
+                    return Err(unfit("does not fit the object's hash map"));
+                }
+                map.put_at(key, value).map_err(|e| unfit(&format!("is not taken by the object's hash map: {e}")))?;
             } else {
-                return Err(unfit("has no variable and no shared array of this name in the object"));
+                return Err(unfit("has no variable, no shared array and no hash map of this name in the object"));
             }
         }
         self.phase = Phase::Suspended;

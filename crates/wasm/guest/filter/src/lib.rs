@@ -1,8 +1,8 @@
 //! Passes IPv4 UDP packets to one port on to its peer, drops the others, and counts both. Each millisecond the application
-//! sees the counts in shared words.
+//! sees the counts in shared words. A map has the ports of those that were dropped.
 
 use machine::{Fault, Nanoseconds};
-use offcode::{Activity, ChannelId, Context, Lifecycle, Refusal, State, Wake, Written, interface, offcode};
+use offcode::{Activity, ChannelId, Context, Lifecycle, Map, Put, Refusal, State, Wake, Written, interface, offcode};
 
 #[interface(guid = "3e0f6a52-8f0d-4b8e-a6f7-5b1d9f0c2e41")]
 pub trait Filter {
@@ -17,6 +17,9 @@ pub trait Filter {
 
     /// As an author's mistake would.
     fn fall(&mut self, index: u32) -> u8;
+
+    /// How often a port was dropped, after which it begins anew.
+    fn forget(&mut self, context: &mut dyn Context, port: u16) -> Result<u64, Refusal>;
 }
 
 /// Passes packets to one UDP port on.
@@ -26,7 +29,7 @@ pub trait Filter {
     version = "1.0.0",
     implements(Filter),
     requires(link(next: Filter, channel(messages, size = 2048))),
-    environment(timers, memory),
+    environment(timers, memory, maps),
     sites(app(memory = 4_194_304), core(memory = 4_194_304), agent(memory = 4_194_304)),
     bodies(native(app, core), wasm("filter.wasm", app, core, agent)),
     attributes(port = 9000),
@@ -39,6 +42,18 @@ pub struct PortFilter {
     dropped: u64,
     turns: u64,
     next: Option<ChannelId>,
+    /// By port; of the first few ports.
+    ports: Map<u16, u64>,
+}
+
+impl PortFilter {
+    fn count(&mut self, port: u16, context: &mut dyn Context) -> machine::Result<()> {
+        let so_far = self.ports.get(context, &port)?.unwrap_or(0);
+        if self.ports.put(context, &port, &(so_far + 1))? == Put::Full {
+            context.log(&format!("port {port} is not counted"));
+        }
+        Ok(())
+    }
 }
 
 impl Filter for PortFilter {
@@ -61,12 +76,20 @@ impl Filter for PortFilter {
     fn fall(&mut self, index: u32) -> u8 {
         [1, 2, 3][index as usize]
     }
+
+    fn forget(&mut self, context: &mut dyn Context, port: u16) -> Result<u64, Refusal> {
+        let refused = |fault: machine::Fault| Refusal(fault.to_string());
+        let count = self.ports.get(context, &port).map_err(refused)?.unwrap_or(0);
+        self.ports.remove(context, &port).map_err(refused)?;
+        Ok(count)
+    }
 }
 
 impl Lifecycle for PortFilter {
     fn initialize(&mut self, context: &mut dyn Context) -> machine::Result<()> {
         let port = context.attribute("port").unwrap_or_default().to_owned();
         self.port = port.parse().unwrap_or_default();
+        self.ports = Map::open(context, "ports", 3)?;
         context.share("counts", 2)
     }
 
@@ -98,7 +121,14 @@ impl Lifecycle for PortFilter {
             && message[36..38] == self.port.to_be_bytes();
         match self.next {
             Some(next) if passes && context.write(next, message) == Written::Taken => self.passed += 1,
-            _ => self.dropped += 1,
+            _ => {
+                self.dropped += 1;
+                if let Some(port) = message.get(36..38)
+                    && let Err(fault) = self.count(u16::from_be_bytes([port[0], port[1]]), context)
+                {
+                    context.log(&fault.to_string());
+                }
+            }
         }
     }
 

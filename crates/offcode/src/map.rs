@@ -1,0 +1,239 @@
+//! Keyed maps ([`crate::service::MAPS`]): so many entries, with keys and values of fixed sizes.
+//!
+//! A map takes its memory when it is opened and none later. Its entries lie one behind the other in one piece of memory, so
+//! that the host of a sandbox reads them where they are:
+//!
+//! ```text
+//!  entries in use u32 | 0 u32 | of each: key | value
+//! ```
+
+mod table;
+
+use std::marker::PhantomData;
+
+use machine::bounds::{OFFCODE_MAPS, OFFCODE_MAPS_MEMORY};
+use machine::{Bytes, Fault, Result};
+
+use crate::context::Context;
+use crate::encoding::fixed::{self, Fixed};
+use crate::service::check_name;
+pub use table::{Maps, Table};
+
+/// Bytes before the first entry.
+pub const HEAD: usize = 8;
+/// Bytes of the longest key, which is the longest of a BPF map.
+pub const LONGEST_KEY: u32 = 512;
+/// Bytes of the longest value.
+pub const LONGEST_VALUE: u32 = 64 << 10;
+/// Maps of one offcode.
+pub const MAPS_EACH: usize = OFFCODE_MAPS.each.count();
+
+/// What a map is opened with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// How many entries it takes.
+    pub entries: u32,
+    /// Bytes of each key.
+    pub key: u32,
+    /// Bytes of each value.
+    pub value: u32,
+}
+
+impl Shape {
+    /// A shape for keys and values of types with a fixed encoding.
+    pub const fn of<K: Fixed, V: Fixed>(entries: u32) -> Shape {
+        Shape { entries, key: K::LENGTH as u32, value: V::LENGTH as u32 }
+    }
+
+    const fn entry(&self) -> usize {
+        self.key as usize + self.value as usize
+    }
+
+    /// Bytes of the piece that the entries lie in.
+    pub const fn cells(&self) -> u64 {
+        HEAD as u64 + self.entries as u64 * (self.key as u64 + self.value as u64)
+    }
+
+    const fn buckets(&self) -> u64 {
+        (self.entries as u64 + self.entries as u64 / 2 + 1).next_power_of_two()
+    }
+
+    /// Bytes that a map of this shape takes.
+    pub const fn memory(&self) -> Bytes {
+        Bytes(self.cells() + 4 * self.buckets())
+    }
+
+    /// # Errors
+    /// No map has this name or this shape.
+    pub fn check(&self, name: &str) -> Result<()> {
+        check_name(name)?;
+        let most = OFFCODE_MAPS_MEMORY.each.bytes();
+        let cause = if !(1..=LONGEST_KEY).contains(&self.key) {
+            format!("its keys have {} bytes, and keys have 1 to {LONGEST_KEY}", self.key)
+        } else if !(1..=LONGEST_VALUE).contains(&self.value) {
+            format!("its values have {} bytes, and values have 1 to {LONGEST_VALUE}", self.value)
+        } else if self.entries == 0 {
+            "it is to take no entries".to_owned()
+        } else if self.memory() > most {
+            format!("{} entries take {}, and the maps of an offcode take {most} at most", self.entries, self.memory())
+        } else {
+            return Ok(());
+        };
+        Err(Fault::new(format!("map {name}"), cause, "open it with other sizes"))
+    }
+}
+
+/// A map as one offcode numbers its own, in the order in which they were opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapId(pub u32);
+
+impl MapId {
+    /// Of none that was opened.
+    pub const NONE: MapId = MapId(u32::MAX);
+}
+
+/// What became of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a map may be full"]
+pub enum Put {
+    /// It is there, and nothing was under its key before.
+    New,
+    /// It is there in place of the one that was.
+    Replaced,
+    /// There is no room for another key, and nothing was changed.
+    Full,
+}
+
+/// The entries of a map where they lie.
+#[derive(Debug, Clone)]
+pub struct Entries<'a> {
+    shape: Shape,
+    cells: std::slice::ChunksExact<'a, u8>,
+}
+
+impl<'a> Entries<'a> {
+    /// What lies in `cells`, which somebody else has written: never more than fits.
+    pub fn within(shape: Shape, cells: &'a [u8]) -> Entries<'a> {
+        let (head, cells) = cells.split_at_checked(HEAD).unwrap_or_default();
+        let count = head.first_chunk().map_or(0, |count| u32::from_le_bytes(*count)).min(shape.entries) as usize;
+        let length = count.saturating_mul(shape.entry()).min(cells.len());
+        Entries { shape, cells: cells[..length].chunks_exact(shape.entry().max(1)) }
+    }
+
+    /// What the map was opened with.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.cells.next()?.split_at_checked(self.shape.key as usize)
+    }
+}
+
+/// A map with keys and values of types in the encoding that bodies in C and BPF read. Before it is opened, as it is by default,
+/// nothing can be done with it.
+///
+/// ```
+/// use offcode::{Context, Map, Result};
+///
+/// #[derive(Default)]
+/// struct Flows {
+///     bytes: Map<u32, u64>,
+/// }
+/// impl Flows {
+///     fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
+///         self.bytes = Map::open(context, "bytes", 1024)?;
+///         Ok(())
+///     }
+///     fn count(&mut self, context: &mut dyn Context, address: u32, length: u64) -> Result<()> {
+///         let so_far = self.bytes.get(context, &address)?.unwrap_or(0);
+///         self.bytes.put(context, &address, &(so_far + length)).map(drop)
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Map<K, V> {
+    id: MapId,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    types: PhantomData<fn(K, V)>,
+}
+
+impl<K, V> Default for Map<K, V> {
+    fn default() -> Self {
+        Map { id: MapId::NONE, key: Vec::new(), value: Vec::new(), types: PhantomData }
+    }
+}
+
+impl<K: Fixed, V: Fixed> Map<K, V> {
+    /// [`Context::open_map`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn open(context: &mut dyn Context, name: &str, entries: u32) -> Result<Self> {
+        let id = context.open_map(name, Shape::of::<K, V>(entries))?;
+        let (key, value) = (Vec::with_capacity(K::LENGTH), vec![0; V::LENGTH]);
+        Ok(Map { id, key, value, types: PhantomData })
+    }
+
+    fn key(&mut self, key: &K) {
+        self.key.clear();
+        key.put(&mut self.key);
+    }
+
+    /// The value under a key.
+    ///
+    /// # Errors
+    /// It is not open, or the value is none of its type.
+    pub fn get(&mut self, context: &mut dyn Context, key: &K) -> Result<Option<V>> {
+        self.key(key);
+        self.value.resize(V::LENGTH, 0);
+        let found = context.map_get(self.id, &self.key, &mut self.value)?;
+        found.then(|| read(&self.value)).transpose()
+    }
+
+    /// Puts an entry in, or another value under its key.
+    ///
+    /// # Errors
+    /// It is not open.
+    pub fn put(&mut self, context: &mut dyn Context, key: &K, value: &V) -> Result<Put> {
+        self.key(key);
+        self.value.clear();
+        value.put(&mut self.value);
+        context.map_put(self.id, &self.key, &self.value)
+    }
+
+    /// Takes out what is under a key; whether there was something.
+    ///
+    /// # Errors
+    /// It is not open.
+    pub fn remove(&mut self, context: &mut dyn Context, key: &K) -> Result<bool> {
+        self.key(key);
+        context.map_remove(self.id, &self.key)
+    }
+
+    /// Shows each entry, in no order, as long as `each` says true.
+    ///
+    /// # Errors
+    /// It is not open, or an entry is none of its types.
+    pub fn visit(&self, context: &mut dyn Context, mut each: impl FnMut(K, V) -> bool) -> Result<()> {
+        let mut failed = None;
+        context.map_visit(self.id, &mut |key, value| {
+            let entry = read(key).and_then(|key| Ok((key, read(value)?)));
+            entry.map(|(key, value)| each(key, value)).unwrap_or_else(|fault| {
+                failed = Some(fault);
+                false
+            })
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+fn read<T: Fixed>(bytes: &[u8]) -> Result<T> {
+    fixed::whole(bytes).map_err(|why| Fault::new("entry of a map", why.to_string(), "open the map with other types"))
+}
