@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 
 use endpoint::Name;
+use machine::Fault;
 
 use crate::abi::Address;
 use crate::abi::completion::EventEntry;
@@ -16,7 +17,7 @@ use crate::endpoint::Endpoint;
 use crate::event_queue::EventQueue;
 use crate::object::{self, Guarded, Object, Used};
 use crate::refuse::{self, refused};
-use crate::service::Service;
+use crate::service::{self, Service};
 
 #[repr(C)]
 pub struct AddressVector {
@@ -209,12 +210,23 @@ unsafe extern "C" fn insertsvc(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: the vector is open, `node` and `service` NULL or strings.
+    // SAFETY: libfabric's contract: the vector is open, `node` and `service` NULL or strings, `address` and with
+    // FI_SYNC_ERR `context` NULL or good.
     unsafe {
-        let text = |given: *const c_char| (!given.is_null()).then(|| CStr::from_ptr(given).to_str().unwrap_or("?"));
-        // What is of no endpoint here is refused as an address is that is none.
-        let bytes = Service::of(text(node), text(service)).map_or([0; Name::LENGTH], Service::bytes);
-        insert(vector, bytes.as_ptr().cast(), 1, address, flags, context)
+        let (node, service) = (service::text(node), service::text(service));
+        if let Some(found) = Service::of(node, service) {
+            return insert(vector, found.bytes().as_ptr().cast(), 1, address, flags, context);
+        }
+        let subject = format!("endpoint {}:{}", node.unwrap_or("localhost"), service.unwrap_or("0"));
+        let next = "name a host and a number of this host, or insert the name that the other one's fi_getname gives";
+        eprintln!("plimsoll: {}", Fault::new(subject, "services are numbers, and are found on this host alone", next));
+        if let Some(address) = address.as_mut() {
+            *address = FI_ADDR_NOTAVAIL;
+        }
+        if let Some(error) = context.cast::<c_int>().as_mut().filter(|_| flags & FI_SYNC_ERR != 0) {
+            *error = FI_EINVAL;
+        }
+        insert(vector, std::ptr::null(), 0, std::ptr::null_mut(), flags & !FI_SYNC_ERR, context)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::fabric;
 use crate::host::host;
 use crate::info;
 use crate::parameters;
+use crate::service::text;
 
 /// `struct fi_provider`, once libfabric has it.
 struct Registered(*mut Provider);
@@ -76,14 +77,6 @@ unsafe extern "C" fn getinfo(
         }
         Err(error) => -error,
     }
-}
-
-/// # Safety
-/// NULL or a string that outlives the result.
-unsafe fn text<'a>(given: *const c_char) -> Option<&'a str> {
-    // What is no text names nothing that is here.
-    // SAFETY: the caller's promise.
-    (!given.is_null()).then(|| unsafe { CStr::from_ptr(given) }.to_str().unwrap_or("?"))
 }
 
 unsafe extern "C" fn open_fabric(attr: *mut FabricAttr, into: *mut *mut FidFabric, context: *mut c_void) -> c_int {

@@ -2,7 +2,7 @@
 //! opened with such a source tells its name to processes of the same user on this host. It listens on an abstract socket of
 //! its network namespace, so that no other host and no other user reaches it.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -84,6 +84,16 @@ impl Service {
     fn socket(self) -> io::Result<SocketAddr> {
         SocketAddr::from_abstract_name(format!("plimsoll-service-{}", self.port))
     }
+}
+
+/// A node or a service as it is given.
+///
+/// # Safety
+/// `given` is NULL or a string that outlives the result.
+pub unsafe fn text<'a>(given: *const c_char) -> Option<&'a str> {
+    // What is no text names nothing that is here.
+    // SAFETY: the caller's promise.
+    (!given.is_null()).then(|| unsafe { CStr::from_ptr(given) }.to_str().unwrap_or("?"))
 }
 
 /// The bytes of an address.

@@ -9,6 +9,8 @@
 
 pub mod guest;
 #[cfg(feature = "load")]
+mod host;
+#[cfg(feature = "load")]
 mod hosted;
 #[cfg(feature = "load")]
 mod inspection;

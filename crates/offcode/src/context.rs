@@ -4,7 +4,7 @@ use machine::{Nanoseconds, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Written;
-use crate::map::{MapId, Put, Shape};
+use crate::map::{MapId, Maps, Put, Shape};
 use crate::service::{MAPS, MEMORY, TIMERS, Wake};
 
 /// A channel as one offcode numbers its own, in the order in which they were attached. 0 is the out-of-band channel,
@@ -96,8 +96,7 @@ pub trait Context {
     /// # Errors
     /// The manifest does not ask for maps, or it would be more than the target's `memory` or the bound.
     fn open_map(&mut self, name: &str, shape: Shape) -> Result<MapId> {
-        let _ = (name, shape);
-        Err(MAPS.not_asked())
+        self.maps().ok_or_else(|| MAPS.not_asked())?.open(name, shape)
     }
 
     /// Copies the value under a key out of a map. False: there is none.
@@ -105,8 +104,7 @@ pub trait Context {
     /// # Errors
     /// It is not open, or key or value have another size.
     fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
-        let _ = (map, key, value);
-        Err(MAPS.not_asked())
+        self.maps().ok_or_else(|| MAPS.not_asked())?.get(map, key, value)
     }
 
     /// Puts an entry into a map, or another value under its key.
@@ -114,8 +112,7 @@ pub trait Context {
     /// # Errors
     /// As of [`Context::map_get`]. A map without room is none: [`Put::Full`].
     fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
-        let _ = (map, key, value);
-        Err(MAPS.not_asked())
+        self.maps().ok_or_else(|| MAPS.not_asked())?.table(map)?.put(key, value)
     }
 
     /// Takes an entry out of a map. False: there is none.
@@ -123,8 +120,7 @@ pub trait Context {
     /// # Errors
     /// As of [`Context::map_get`].
     fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
-        let _ = (map, key);
-        Err(MAPS.not_asked())
+        self.maps().ok_or_else(|| MAPS.not_asked())?.table(map)?.remove(key)
     }
 
     /// Shows each entry of a map, in no order, as long as `each` says true.
@@ -132,7 +128,12 @@ pub trait Context {
     /// # Errors
     /// It is not open.
     fn map_visit(&mut self, map: MapId, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        let _ = (map, each);
-        Err(MAPS.not_asked())
+        self.maps().ok_or_else(|| MAPS.not_asked())?.visit(map, each)
+    }
+
+    /// The maps that the functions above work on, where the site has them itself. Not for the author.
+    #[doc(hidden)]
+    fn maps(&mut self) -> Option<&mut Maps> {
+        None
     }
 }

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use machine::{Fault, Nanoseconds, Result};
 
 use crate::abi::{self, Action, Descriptor, Event, Record, Records};
-use crate::map::{MapId, Maps, Put, Shape};
+use crate::map::{MapId, Maps, Shape};
 use crate::service::{self, Wake};
 use crate::{Activity, Attributes, ChannelId, Context, Incoming, Offcode, Refusal, State, Written};
 
@@ -463,19 +463,7 @@ impl Context for Outside {
         asked.map(|()| id)
     }
 
-    fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
-        self.maps.get(map, key, value)
-    }
-
-    fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
-        self.maps.table(map)?.put(key, value)
-    }
-
-    fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
-        self.maps.table(map)?.remove(key)
-    }
-
-    fn map_visit(&mut self, map: MapId, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.maps.visit(map, each)
+    fn maps(&mut self) -> Option<&mut Maps> {
+        Some(&mut self.maps)
     }
 }

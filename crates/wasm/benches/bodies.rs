@@ -13,7 +13,7 @@ mod filter;
 use filter::PortFilter;
 use machine::{Nanoseconds, Result};
 use offcode::map::Maps;
-use offcode::{Attributes, ChannelId, Context, Described, Incoming, MapId, Offcode, Put, Shape, Wake, Written};
+use offcode::{Attributes, ChannelId, Context, Described, Incoming, Offcode, Wake, Written};
 use wasm::{Limits, Module};
 
 const ROUNDS: usize = 41;
@@ -49,16 +49,8 @@ impl Context for Site {
         Ok(())
     }
 
-    fn open_map(&mut self, name: &str, shape: Shape) -> Result<MapId> {
-        self.maps.open(name, shape)
-    }
-
-    fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
-        self.maps.get(map, key, value)
-    }
-
-    fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
-        self.maps.table(map)?.put(key, value)
+    fn maps(&mut self) -> Option<&mut Maps> {
+        Some(&mut self.maps)
     }
 }
 

@@ -71,12 +71,4 @@ impl Point {
             Point::Tc(_) => ProgramKind::Tc,
         }
     }
-
-    /// The section of an object that has such programs.
-    pub fn section(self) -> &'static str {
-        match self {
-            Point::Xdp(_) => "SEC(\"xdp\")",
-            Point::Tc(_) => "SEC(\"classifier\")",
-        }
-    }
 }

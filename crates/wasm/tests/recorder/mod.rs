@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use machine::{Nanoseconds, Result};
 use offcode::manifest::{Interface, Manifest, Package, Software};
 use offcode::map::Maps;
-use offcode::{Attributes, ChannelId, Context, Guid, MapId, Offcode, Put, Shape, Wake, Written, service};
+use offcode::{Attributes, ChannelId, Context, Guid, Offcode, Wake, Written, service};
 
 #[derive(Default)]
 pub struct Recorder {
@@ -94,24 +94,8 @@ impl Context for Recorder {
         Ok(true)
     }
 
-    fn open_map(&mut self, name: &str, shape: Shape) -> Result<MapId> {
-        self.maps.open(name, shape)
-    }
-
-    fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
-        self.maps.get(map, key, value)
-    }
-
-    fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
-        self.maps.table(map)?.put(key, value)
-    }
-
-    fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
-        self.maps.table(map)?.remove(key)
-    }
-
-    fn map_visit(&mut self, map: MapId, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.maps.visit(map, each)
+    fn maps(&mut self) -> Option<&mut Maps> {
+        Some(&mut self.maps)
     }
 }
 

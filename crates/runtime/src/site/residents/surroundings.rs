@@ -8,7 +8,7 @@ use offcode::call::Header;
 use offcode::channel::{Content, Counted, Loss, Sleeper};
 use offcode::map::Maps;
 use offcode::service::{self, MAPS, TIMERS};
-use offcode::{Attributes, Channel, ChannelId, Context, MapId, Put, Shape, Specification, Wake, Written};
+use offcode::{Attributes, Channel, ChannelId, Context, MapId, Shape, Specification, Wake, Written};
 use serde::{Deserialize, Serialize};
 
 use super::super::{Deployment, Memory};
@@ -158,10 +158,6 @@ impl Surroundings {
         Some(waits)
     }
 
-    fn maps(&mut self) -> Result<&mut Maps> {
-        self.maps.as_mut().ok_or_else(|| MAPS.not_asked())
-    }
-
     /// How long it is until a timer is due.
     pub fn due_within(&self) -> Option<Duration> {
         let next = self.timers.as_ref().map(|timers| timers.next).filter(|next| *next != Wake::NEVER.at)?;
@@ -295,21 +291,7 @@ impl Context for Surroundings {
         maps::open(maps, &mut self.memory, name, shape)
     }
 
-    #[inline]
-    fn map_get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
-        self.maps()?.get(map, key, value)
-    }
-
-    #[inline]
-    fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
-        self.maps()?.table(map)?.put(key, value)
-    }
-
-    fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
-        self.maps()?.table(map)?.remove(key)
-    }
-
-    fn map_visit(&mut self, map: MapId, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.maps()?.visit(map, each)
+    fn maps(&mut self) -> Option<&mut Maps> {
+        self.maps.as_mut()
     }
 }
