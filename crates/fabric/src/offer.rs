@@ -159,7 +159,7 @@ impl Settled {
         if attr.av_type != FI_AV_UNSPEC {
             self.av_type = attr.av_type;
         }
-        // The old words are kept where they are used; of the newer ones none is required.
+        // FI_MR_BASIC and FI_MR_SCALABLE are answered as asked; of the mode bits since 1.5 none is required.
         match attr.mr_mode {
             asked if asked & FI_MR_BASIC != 0 => self.mr_mode = FI_MR_BASIC,
             FI_MR_SCALABLE => self.mr_mode = FI_MR_SCALABLE,

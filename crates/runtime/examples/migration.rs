@@ -145,8 +145,9 @@ fn measure(moves: usize, log: &Log, folder: &std::path::Path, agent: &Served) ->
         Some((Site::App, there.clone())),
         core(1).map(|core| (core, there)),
     ];
+    let mut stream = Stream::through(&mut runtime, echo)?;
     for (one, other) in kinds.into_iter().flatten() {
-        back_and_forth(&mut runtime, echo, (&one, &other), moves)?;
+        back_and_forth(&mut runtime, (echo, &mut stream), (&one, &other), moves)?;
     }
     Ok(())
 }
@@ -179,8 +180,9 @@ fn hooks(moves: usize, log: &Log, folder: &std::path::Path) -> Result<()> {
     let catalogue = Catalogue::new(Registry::new().with::<Mirror>(), vec![Depot::open(&folder.join("depot"))?])?;
     let mut runtime = Runtime::new(catalogue, sites, log.clone())?;
     let mirror = runtime.create_offcode(&Wanted::new("example.mirror").at(Site::App))?;
+    let mut stream = Stream::through(&mut runtime, mirror)?;
     for (one, other) in [(&Site::App, &xdp), (&Site::App, &tc), (&xdp, &tc)] {
-        back_and_forth(&mut runtime, mirror, (one, other), moves)?;
+        back_and_forth(&mut runtime, (mirror, &mut stream), (one, other), moves)?;
     }
     Ok(())
 }
@@ -193,6 +195,14 @@ struct Stream {
 }
 
 impl Stream {
+    fn through(runtime: &mut Runtime, offcode: OffcodeId) -> Result<Stream> {
+        let buffers = Buffers { count: 64, size: Bytes(64), policy: Policy::Any };
+        let specification = Specification { content: Content::Messages, buffers, ..Specification::default() };
+        let mut channel = runtime.create_channel(specification)?;
+        runtime.attach(&mut channel, offcode, "stream")?;
+        Ok(Stream { channel, last: Instant::now(), longest: Duration::ZERO })
+    }
+
     fn turn(&mut self, runtime: &mut Runtime) -> Result<()> {
         runtime.turn()?;
         let _full: Written = self.channel.write(b"sixteen bytes ok")?;
@@ -218,22 +228,22 @@ impl Stream {
 /// Streams run so long before and after a move.
 const AROUND: Duration = Duration::from_millis(3);
 
-fn back_and_forth(runtime: &mut Runtime, echo: OffcodeId, between: (&Site, &Site), moves: usize) -> Result<()> {
-    if runtime.site_of(echo)? != between.0 {
-        runtime.migrate(echo, between.0)?;
+fn back_and_forth(
+    runtime: &mut Runtime,
+    (offcode, stream): (OffcodeId, &mut Stream),
+    between: (&Site, &Site),
+    moves: usize,
+) -> Result<()> {
+    if runtime.site_of(offcode)? != between.0 {
+        runtime.migrate(offcode, between.0)?;
     }
-    let buffers = Buffers { count: 64, size: Bytes(64), policy: Policy::Any };
-    let specification = Specification { content: Content::Messages, buffers, ..Specification::default() };
-    let mut channel = runtime.create_channel(specification)?;
-    runtime.attach(&mut channel, echo, &format!("{} {}", between.0, between.1))?;
-    let mut stream = Stream { channel, last: Instant::now(), longest: Duration::ZERO };
     let mut pauses = [Vec::new(), Vec::new()];
     let (mut gaps, mut quiet): (Vec<f64>, Vec<f64>) = Default::default();
     for n in 0..2 * moves {
         let to = if n % 2 == 0 { between.1 } else { between.0 };
         quiet.push(micros(stream.run(runtime, AROUND)?));
         (stream.last, stream.longest) = (Instant::now(), Duration::ZERO);
-        let mut migration = runtime.migration(echo, to)?;
+        let mut migration = runtime.migration(offcode, to)?;
         loop {
             let over = migration.advance(runtime);
             stream.turn(runtime)?;
