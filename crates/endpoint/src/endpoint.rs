@@ -106,6 +106,13 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         &mut self.place
     }
 
+    /// Ranks share this host's cores: who waits yields soon.
+    pub(crate) fn crowd(&mut self) {
+        if !std::mem::replace(&mut self.placed.yields, true) {
+            self.patience.crowd();
+        }
+    }
+
     /// What was asked and what runs.
     pub fn placed(&self) -> &Placed {
         &self.placed

@@ -9,7 +9,7 @@ use crate::node::{ByName, NodeClient};
 use crate::paths::Paths;
 use crate::report::{PortReport, Report};
 use crate::settings::Settings;
-use crate::settle::Placed;
+use crate::settle::{self, Placed};
 
 impl<B: Buffer> Endpoint<Paths, B> {
     /// Opens an endpoint and its ports; peers are added by name while it is used. At `app` the engine turns in
@@ -50,6 +50,9 @@ impl<B: Buffer> Endpoint<Paths, B> {
             Place::App(driver) | Place::Dilated(driver) => {
                 let peer = driver.port_mut().insert(name);
                 driver.admit();
+                if driver.port().on_this_host() > settle::cores() {
+                    self.crowd();
+                }
                 Ok(peer)
             }
             Place::Node(node) => node.insert(name),

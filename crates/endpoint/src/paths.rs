@@ -23,11 +23,12 @@ use crate::network::NetworkPath;
 use crate::setbacks::{Setbacks, Tries};
 use crate::settings::Settings;
 
-/// Calls of `receive` between two looks for invitations and introductions: while no peer is there to receive from, while
-/// one that was written to has not answered, and else. A look costs a system call or two.
+/// Calls of `receive` between two looks for invitations and introductions: while no peer is there to receive from, and once
+/// a peer was written to that has not answered, twice as many after each look up to the most. A look costs a system call
+/// or two.
 const LOOK_ALONE: u32 = 16;
 const LOOK_EXPECTING: u32 = 128;
-const LOOK_ELSE: u32 = 4096;
+const LOOK_MOST: u32 = 4096;
 /// Calls of `receive` that may pass without a look at a network port that had nothing, while shared memory is polled too.
 const NETWORK_REST: u32 = 16;
 /// Time between two introductions to a peer that has not been heard of.
@@ -83,6 +84,8 @@ pub struct Paths {
     use_shm: bool,
     peers: Vec<Peer>,
     known: HashMap<u64, PeerIndex>,
+    /// Peers on this host.
+    neighbours: usize,
     /// Peers that made themselves known.
     introduced: usize,
     /// Peers of each port as peers of this one.
@@ -93,8 +96,8 @@ pub struct Paths {
     /// Packets that came right behind an introduction.
     early: VecDeque<(PeerIndex, Vec<u8>)>,
     incoming_shm: usize,
-    /// Peers written to over shared memory that have not written back.
-    expecting: usize,
+    /// Calls of `receive` between two looks, and those since the last.
+    look_every: u32,
     calls: u32,
     network_rest: u32,
     network_interval: u32,
@@ -135,13 +138,14 @@ impl Paths {
             use_shm: settings.shm,
             peers: Vec::new(),
             known: HashMap::new(),
+            neighbours: 0,
             introduced: 0,
             from_shm: Vec::new(),
             from_network: Vec::new(),
             admitted: 0,
             early: VecDeque::new(),
             incoming_shm: 0,
-            expecting: 0,
+            look_every: LOOK_EXPECTING,
             calls: 0,
             network_rest: 0,
             network_interval: 0,
@@ -165,7 +169,9 @@ impl Paths {
             return peer;
         }
         let peer = PeerIndex(self.peers.len() as u32);
-        let local = self.use_shm && name.host() == self.name.host() && name.user() == self.name.user();
+        let here = name.host() == self.name.host();
+        let local = self.use_shm && here && name.user() == self.name.user();
+        self.neighbours += usize::from(here);
         self.peers.push(Peer {
             name: *name,
             way: Way::Untried,
@@ -188,6 +194,11 @@ impl Paths {
             self.introduced += 1;
         }
         Some(self.insert(name))
+    }
+
+    /// Endpoints on this host that are known, this one included.
+    pub(crate) fn on_this_host(&self) -> usize {
+        self.neighbours + 1
     }
 
     /// The settings of the next peer that the engine does not know.
@@ -262,7 +273,9 @@ impl Paths {
         let stream = rendezvous::call_at_once(&name.meeting())?;
         let index = self.shm_index(peer);
         self.shm.invite(index, stream, self.name.as_bytes())?;
-        self.expecting += usize::from(!self.shm.is_heard(index));
+        if !self.shm.is_heard(index) {
+            self.look_every = LOOK_EXPECTING;
+        }
         Ok(Way::Shm(index))
     }
 
@@ -348,12 +361,10 @@ impl Paths {
         let peer = self.meet(&name).ok_or_else(full)?;
         let index = self.shm_index(peer);
         let (seen, readable) = (invitation.is_seen(), invitation.is_readable());
-        let answered = self.shm.is_reached(index);
         self.shm.accept(index, invitation, stream)?;
         self.unreadable += u64::from(seen && !readable);
         self.unseen += u64::from(!seen);
         self.incoming_shm += 1;
-        self.expecting -= usize::from(answered).min(self.expecting);
         Ok(())
     }
 
@@ -379,6 +390,12 @@ impl Paths {
             }
         }
         Ok(())
+    }
+
+    /// Whether nobody is there to receive from.
+    #[inline]
+    fn is_alone(&self) -> bool {
+        self.incoming_shm == 0 && self.from_network.is_empty()
     }
 
     /// Whether this call of `receive` looks at the network port.
@@ -485,15 +502,10 @@ impl Port for Paths {
                 self.network_rest = self.network_interval;
             }
         }
-        self.calls = self.calls.wrapping_add(1);
-        let every = if self.expecting > 0 {
-            LOOK_EXPECTING
-        } else if self.incoming_shm == 0 && self.from_network.is_empty() {
-            LOOK_ALONE
-        } else {
-            LOOK_ELSE
-        };
-        if self.calls & (every - 1) == 0 {
+        self.calls += 1;
+        if self.calls >= self.look_every || (self.calls >= LOOK_ALONE && self.is_alone()) {
+            self.calls = 0;
+            self.look_every = (self.look_every * 2).min(LOOK_MOST);
             if self.from_network.is_empty() {
                 // Nobody is known there, so nothing is delivered, and every packet is from an unknown sender.
                 self.network.receive(budget, |_, _| ())?;

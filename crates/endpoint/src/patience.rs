@@ -1,40 +1,53 @@
 //! How long a caller that waits polls before it lets others run.
 //!
-//! A core may be wanted by who is waited for, another rank that was put there too, or by somebody else. Giving it up helps in
-//! the first case alone: what was waited for is then there at once. So patience shrinks when a yield let somebody run and the
-//! next polls find something, and grows when it did not help: a time slice given to another thread is lost.
+//! While nobody wants the core, a yield costs less than ten polls, so that after the first microseconds a caller yields often.
+//! Where somebody does, it depends on who: another rank gives the core back as soon as it waits itself; a program that computes
+//! keeps it for a time slice, which is lost to the message. What a yield took tells them apart, unless it is known that ranks
+//! share the cores.
 
 use std::time::{Duration, Instant};
 
-/// Empty polls between two yields at most, and at least.
+/// Polls before the first yield of a wait: at first (some ten microseconds), at most, and at least.
+const FIRST: u32 = 1024;
 const MOST: u32 = 1 << 15;
 const LEAST: u32 = 8;
-/// At first: some ten microseconds.
-const FIRST: u32 = 1024;
+/// Polls between two later yields where nobody wants the core.
+const BETWEEN: u32 = 64;
 /// A yield that took longer let somebody run.
 const SWITCH: Duration = Duration::from_micros(3);
+/// One that took longer let somebody run who did not give the core back by itself.
+const SLICE: Duration = Duration::from_millis(1);
 /// Polls after a yield within which what is found was found thanks to it.
 const SOON: u32 = 4;
 
 pub struct Patience {
     polls: u32,
-    limit: u32,
-    /// The last yield let somebody run, and nothing was found since.
-    switched: bool,
-    /// There is a rival for certain.
-    yields: bool,
+    /// The next yield comes at so many polls.
+    next: u32,
+    /// Polls before the first yield of a wait.
+    first: u32,
+    /// The last yield let somebody run, at so many polls, and nothing was found since.
+    switched: Option<u32>,
+    /// Ranks share the cores, for certain.
+    crowded: bool,
 }
 
 impl Patience {
-    pub fn new(yields: bool) -> Self {
-        Patience { polls: 0, limit: if yields { LEAST } else { FIRST }, switched: false, yields }
+    pub fn new(crowded: bool) -> Self {
+        let first = if crowded { LEAST } else { FIRST };
+        Patience { polls: 0, next: first, first, switched: None, crowded }
+    }
+
+    /// From now on ranks share the cores.
+    pub fn crowd(&mut self) {
+        *self = Patience::new(true);
     }
 
     /// Waits a little after a poll that found nothing. A pause instruction would cost more than the poll.
     #[inline]
     pub fn relax(&mut self) {
         self.polls += 1;
-        if self.polls >= self.limit {
+        if self.polls >= self.next {
             self.give_way();
         }
     }
@@ -42,30 +55,47 @@ impl Patience {
     /// Notes a poll that found something.
     #[inline]
     pub fn found(&mut self) {
-        if self.switched {
-            self.learn();
+        if let Some(at) = self.switched {
+            self.learn(at);
         }
         self.polls = 0;
+        self.next = self.first;
     }
 
     #[cold]
-    fn learn(&mut self) {
-        self.switched = false;
-        if self.polls <= SOON {
-            self.limit = (self.limit / 4).max(LEAST);
+    fn learn(&mut self, switched_at: u32) {
+        self.switched = None;
+        if self.polls - switched_at <= SOON {
+            self.first = (self.first / 4).max(LEAST);
         }
     }
 
     #[cold]
     fn give_way(&mut self) {
-        if !self.yields {
-            // What the last yield gave away was not what was waited for.
-            self.limit = (self.limit * 2).min(MOST);
-        }
-        self.polls = 0;
         let before = Instant::now();
         std::thread::yield_now();
-        self.switched = before.elapsed() > SWITCH;
+        self.gave_way(before.elapsed());
+    }
+
+    fn gave_way(&mut self, took: Duration) {
+        let switched = took > SWITCH;
+        self.switched = switched.then_some(self.polls);
+        let wait = if self.crowded {
+            LEAST
+        } else if took > SLICE {
+            self.first = (self.first * 2).min(MOST);
+            self.first
+        } else if switched {
+            LEAST
+        } else {
+            self.first = self.first.max((self.first * 2).min(FIRST));
+            BETWEEN
+        };
+        // A wait ends long before the count does; what comes after is a new one.
+        self.next = self.polls.saturating_add(wait);
+        if self.next == u32::MAX {
+            (self.polls, self.next, self.switched) = (0, wait, None);
+        }
     }
 }
 
@@ -73,22 +103,60 @@ impl Patience {
 mod tests {
     use super::*;
 
+    const SHORT: Duration = Duration::from_nanos(300);
+    const RANK: Duration = Duration::from_micros(100);
+    const HOG: Duration = Duration::from_millis(3);
+
+    /// Polls until the next yield, which takes `took`.
+    fn wait(patience: &mut Patience, took: Duration) -> u32 {
+        let polls = patience.next - patience.polls;
+        patience.polls = patience.next;
+        patience.gave_way(took);
+        polls
+    }
+
     #[test]
-    fn patience_grows_where_yields_do_not_help_and_shrinks_where_they_do() {
+    fn alone_it_yields_often_but_not_at_once() {
         let mut patience = Patience::new(false);
-        for _ in 0..4 * MOST {
-            patience.relax();
-        }
-        assert_eq!(patience.limit, MOST);
+        assert_eq!([SHORT; 3].map(|took| wait(&mut patience, took)), [FIRST, BETWEEN, BETWEEN]);
+        patience.found();
+        assert_eq!(wait(&mut patience, SHORT), FIRST);
+    }
+
+    #[test]
+    fn a_program_that_keeps_the_core_is_given_it_ever_less() {
+        let mut patience = Patience::new(false);
+        assert_eq!([HOG; 3].map(|took| wait(&mut patience, took)), [FIRST, 2 * FIRST, 4 * FIRST]);
         for _ in 0..10 {
-            patience.switched = true;
-            patience.polls = 1;
+            wait(&mut patience, HOG);
+        }
+        assert_eq!(patience.first, MOST);
+        for _ in 0..5 {
+            wait(&mut patience, RANK);
+            patience.polls += 1;
             patience.found();
         }
-        assert_eq!(patience.limit, LEAST);
-        patience.switched = true;
-        patience.polls = SOON + 1;
+        assert!(patience.first < FIRST / 8, "yields that helped count more");
+        wait(&mut patience, RANK);
+        let first = patience.first;
+        patience.polls += SOON + 1;
         patience.found();
-        assert_eq!(patience.limit, LEAST, "late finds say nothing");
+        assert_eq!(patience.first, first, "late finds say nothing");
+    }
+
+    #[test]
+    fn where_ranks_share_the_cores_it_yields_whoever_ran() {
+        let mut patience = Patience::new(false);
+        patience.crowd();
+        assert_eq!([SHORT, RANK, HOG, HOG].map(|took| wait(&mut patience, took)), [LEAST; 4]);
+    }
+
+    #[test]
+    fn a_wait_may_last_for_ever() {
+        let mut patience = Patience::new(false);
+        (patience.polls, patience.next) = (u32::MAX - 5, u32::MAX - 5);
+        patience.gave_way(RANK);
+        patience.found();
+        assert!(patience.next > patience.polls && patience.next <= FIRST);
     }
 }

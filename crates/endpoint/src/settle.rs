@@ -1,5 +1,8 @@
 //! Deciding how a placement is carried out: where the engine turns, and what happens on a core that others need too.
 
+use std::sync::OnceLock;
+
+use linux::affinity;
 use linux::contention::{self, Excluded};
 use machine::topology::Topology;
 use machine::{CoreId, Fault, Result, Site};
@@ -13,6 +16,12 @@ pub struct Placed {
     pub yields: bool,
     /// What was done, a sentence each.
     pub notes: Vec<String>,
+}
+
+/// Cores that processes like this one may use on this host, whatever this one is bound to.
+pub(crate) fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| affinity::reachable().map_or(usize::MAX, |cores| cores.iter().count()))
 }
 
 /// Checks `site` and settles who may use the engine's core. `claimed` are cores that the caller knows
@@ -30,10 +39,10 @@ pub fn settle(site: &Site, claimed: &[CoreId]) -> Result<(Placed, Option<Exclude
             ));
         }
     };
-    linux::affinity::check(core).map_err(|fault| fault.within(format!("placement {site}")))?;
+    affinity::check(core).map_err(|fault| fault.within(format!("placement {site}")))?;
     let mut rivals = Vec::new();
     let mut excluded = None;
-    let mine = linux::affinity::current()?;
+    let mine = affinity::current()?;
     if mine == [core] {
         rivals.push("the application".to_string());
     } else if mine.contains(&core) {
