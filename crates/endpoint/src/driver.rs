@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Claim, Completion, Engine, Label, LinkConfig, RequestId, Source, TagSelector};
+use engine::{Claim, Completion, Engine, Envelope, Label, LinkConfig, RequestId, Source, TagSelector};
 use machine::{Dilation, Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
 
 use crate::dilation::{Dilated, Spinner, pay};
 
 /// Packets taken from the port before anything is sent.
 const RECEIVE_BUDGET: usize = 64;
+/// Turns that are left out in a row, at most, where there is nothing to do for the engine and nothing new in the port's memory.
+const RESTS: u32 = 15;
 /// Turns between two looks for news about peers.
 const TURNS_PER_NOTICE: u32 = 4096;
 
@@ -29,6 +31,7 @@ pub struct Driver<P, B> {
     timed: bool,
     fetches: bool,
     turns: u32,
+    rests: u32,
     /// Something was handed to the wire by [`Driver::start_off`] since the last turn.
     started_off: bool,
     /// Stretches its work, where that is asked. What asks it elsewhere is one look at this word.
@@ -50,6 +53,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             timed: false,
             fetches: false,
             turns: 0,
+            rests: 0,
             started_off: false,
             spinner: None,
         };
@@ -71,7 +75,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     }
 
     /// Tells the engine of peers that the port has got.
-    #[inline]
+    #[cold]
     pub(crate) fn admit(&mut self) {
         let Some(admit) = self.admit else { return };
         while let Some(link) = admit(&mut self.port) {
@@ -160,7 +164,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         if let Some(length) = self.engine.plan_short(peer, &label, buffer.length()) {
             let Driver { port, spinner, .. } = self;
             let write = |into: &mut [u8]| {
-                Engine::write_short(label, &buffer, into);
+                Engine::write_short(&label, &buffer, into);
                 if DILATED {
                     pay(spinner);
                 }
@@ -203,7 +207,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         let Some(length) = self.engine.plan_short(peer, &label, bytes.len()) else { return Ok(false) };
         let Driver { port, spinner, .. } = self;
         let write = |into: &mut [u8]| {
-            Engine::<B>::write_bytes(label, bytes, into);
+            Engine::<B>::write_bytes(&label, bytes, into);
             if DILATED {
                 pay(spinner);
             }
@@ -244,7 +248,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         posted
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn receive_now(
         &mut self,
         source: Source,
@@ -272,38 +276,56 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         self.port.flush()
     }
 
+    /// Whether the next turn can be left out.
+    #[inline(always)]
+    pub(crate) fn rests(&mut self) -> bool {
+        let rests = self.rests < RESTS
+            && !self.timed
+            && self.engine.is_idle()
+            && self.port.is_idle();
+        self.rests = if rests { self.rests + 1 } else { 0 };
+        rests
+    }
+
     /// Moves whatever can move now. True if a packet came in.
     #[inline]
     pub fn turn(&mut self) -> Result<bool> {
         if self.is_dilated() {
             return self.turn_dilated();
         }
-        self.turn_now::<false>()
+        self.turn_now::<false>(&mut |_, _, _| false)
     }
 
     #[cold]
     #[inline(never)]
     fn turn_dilated(&mut self) -> Result<bool> {
         let entered = self.enter();
-        let came = self.turn_now::<true>();
+        let came = self.turn_now::<true>(&mut |_, _, _| false);
         self.leave(entered, matches!(came, Ok(true)));
         came
     }
 
-    #[inline]
-    pub(crate) fn turn_now<const DILATED: bool>(&mut self) -> Result<bool> {
+    /// `take` is told of messages as by [`Engine::handle_packet_with`].
+    #[inline(always)]
+    pub(crate) fn turn_now<const DILATED: bool>(
+        &mut self,
+        take: &mut impl FnMut(u64, &Envelope, &B) -> bool,
+    ) -> Result<bool> {
         // What the application has just sent goes first: a look at the port may cost a system call.
         self.port.flush()?;
         self.started_off = false;
         let now = self.now();
         let Driver { engine, port, .. } = self;
-        let came = port.receive(RECEIVE_BUDGET, |peer, packet| engine.handle_packet(now, peer, packet))?;
-        self.admit();
+        let came =
+            port.receive(RECEIVE_BUDGET, |peer, packet| engine.handle_packet_with(now, peer, packet, take))?;
+        if self.port.arrivals() > self.engine.peers() {
+            self.admit();
+        }
         let Driver { engine, port, .. } = self;
         if self.timed && engine.next_timeout().is_some_and(|at| at <= now) {
             engine.handle_timeout(now);
         }
-        if self.fetches {
+        if self.fetches && engine.has_reads() {
             // A fault closes this way for the peer; the engine then has the bytes sent in packets.
             engine.carry_out_reads(|peer, address, into| port.read_remote(peer, address, into).is_ok());
         }
@@ -319,11 +341,12 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     /// Hands the engine's packets to the port, until it is full.
     #[inline]
     fn transmit<const DILATED: bool>(&mut self, now: Nanoseconds) -> Result<()> {
-        let ready = self.engine.ready_peers();
-        if ready == 0 {
-            return Ok(());
-        }
-        for _ in 0..ready {
+        if self.engine.ready_peers() == 0 { Ok(()) } else { self.transmit_ready::<DILATED>(now) }
+    }
+
+    #[inline(never)]
+    fn transmit_ready<const DILATED: bool>(&mut self, now: Nanoseconds) -> Result<()> {
+        for _ in 0..self.engine.ready_peers() {
             let Some(peer) = self.engine.next_ready() else { break };
             while let Some(length) = self.engine.plan(now, peer) {
                 let Driver { engine, port, spinner, .. } = self;
@@ -350,7 +373,16 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     }
 
     /// Hands to the wire what waits for company, also acknowledgements that somebody is known to wait for.
+    #[inline]
     pub fn flush(&mut self) -> Result<()> {
+        if !self.timed && self.engine.ready_peers() == 0 {
+            return self.port.flush();
+        }
+        self.flush_ready()
+    }
+
+    #[inline(never)]
+    fn flush_ready(&mut self) -> Result<()> {
         let entered = self.enter();
         let now = self.now();
         if self.timed && self.engine.next_timeout().is_some_and(|at| at <= now) {

@@ -160,7 +160,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     }
 
     /// Receives into `buffer` the first message that `source` and `selector` take.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
         Ok(Request(match &mut self.place {
             Place::App(driver) => Number::App(driver.receive_now(source, selector, buffer, context)?),
@@ -177,7 +177,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 if let Some(done) = driver.next_completion() {
                     return Ok(Some(translate(done)));
                 }
-                driver.turn_now::<false>()?;
+                driver.turn_now::<false>(&mut |_, _, _| false)?;
                 Ok(driver.next_completion().map(translate))
             }
             Place::Dilated(driver) => {
@@ -188,6 +188,38 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Ok(driver.next_completion().map(translate))
             }
             Place::Node(node) => node.poll(),
+        }
+    }
+
+    /// Moves what can move. `take` is told context, message and buffer of a receive that ends; where it says true, that was all
+    /// of it, else it is left to [`Endpoint::take_ended`], as is whatever ends in other ways.
+    #[inline(always)]
+    pub fn turn_with(
+        &mut self,
+        mut take: impl FnMut(u64, &Envelope, &B) -> bool,
+    ) -> Result<()> {
+        match &mut self.place {
+            Place::App(driver) => driver.turn_now::<false>(&mut take).map(|_| ()),
+            Place::Dilated(driver) => driver.turn().map(|_| ()),
+            Place::Node(node) => node.turn(),
+        }
+    }
+
+    /// Whether the next turn can be left out: there is nothing to take or to move.
+    #[inline(always)]
+    pub fn rests(&mut self) -> bool {
+        match &mut self.place {
+            Place::App(driver) => driver.rests(),
+            Place::Dilated(_) | Place::Node(_) => false,
+        }
+    }
+
+    /// Whether [`Endpoint::take_ended`] has something to give.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        match &self.place {
+            Place::App(driver) | Place::Dilated(driver) => driver.engine.has_ended(),
+            Place::Node(node) => node.has_ended(),
         }
     }
 

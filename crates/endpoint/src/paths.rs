@@ -84,7 +84,7 @@ pub struct Paths {
     use_shm: bool,
     peers: Vec<Peer>,
     known: HashMap<u64, PeerIndex>,
-    /// Peers on this host.
+    /// Other endpoints on this host.
     neighbours: usize,
     /// Peers that made themselves known.
     introduced: usize,
@@ -171,7 +171,8 @@ impl Paths {
         let peer = PeerIndex(self.peers.len() as u32);
         let here = name.host() == self.name.host();
         let local = self.use_shm && here && name.user() == self.name.user();
-        self.neighbours += usize::from(here);
+        // Programs insert their own names too.
+        self.neighbours += usize::from(here && name.token() != self.name.token());
         self.peers.push(Peer {
             name: *name,
             way: Way::Untried,
@@ -545,6 +546,16 @@ impl Port for Paths {
                 Notice::Refused(index) => Notice::Refused(at(index)),
             });
         })
+    }
+
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.incoming_shm > 0 && self.from_network.is_empty() && self.early.is_empty() && self.shm.is_idle()
+    }
+
+    #[inline]
+    fn arrivals(&self) -> usize {
+        self.peers.len()
     }
 
     fn read_remote(&mut self, peer: PeerIndex, address: u64, into: &mut [u8]) -> Result<()> {

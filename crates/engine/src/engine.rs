@@ -15,6 +15,7 @@ use crate::request::{
     ClaimKey, Completion, Direction, ReceiveKey, ReceiveRequest, ReceiveState, RequestId, RequestKey, SendKey,
     SendRequest, Status, from_wire, to_wire,
 };
+use crate::slots::Slots;
 use crate::tag::{Envelope, Label, Source, Space, TagSelector};
 use crate::wire::LARGEST_HEADER;
 
@@ -142,7 +143,7 @@ pub struct Refusal<B> {
 pub struct Engine<B> {
     pub(crate) peers: Vec<Peer>,
     pub(crate) sends: SlotMap<SendKey, SendRequest<B>>,
-    pub(crate) receives: SlotMap<ReceiveKey, ReceiveRequest<B>>,
+    pub(crate) receives: Slots<ReceiveKey, ReceiveRequest<B>>,
     pub(crate) posted: PostedQueue<ReceiveKey>,
     pub(crate) unexpected: UnexpectedQueue<Unexpected>,
     pub(crate) claimed: SlotMap<ClaimKey, Claimed>,
@@ -177,7 +178,7 @@ impl<B: Buffer> Engine<B> {
         Engine {
             peers: Vec::new(),
             sends: SlotMap::with_key(),
-            receives: SlotMap::with_key(),
+            receives: Slots::new(),
             posted: PostedQueue::new(),
             unexpected: UnexpectedQueue::new(),
             claimed: SlotMap::with_key(),
@@ -209,6 +210,12 @@ impl<B: Buffer> Engine<B> {
         self.least_credit = self.least_credit.min(config.credit_messages);
         self.peers.push(Peer::new(config));
         PeerIndex((self.peers.len() - 1) as u32)
+    }
+
+    /// How many peers were added.
+    #[inline]
+    pub fn peers(&self) -> usize {
+        self.peers.len()
     }
 
     /// What has been counted since the engine was made.
@@ -314,7 +321,8 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Receives into `buffer` the first message that `source` and `selector` take.
-    #[inline]
+    // In the caller, where the request's parts are in registers: to pass it on in memory costs more than all the rest.
+    #[inline(always)]
     pub fn receive(
         &mut self,
         source: Source,
@@ -322,28 +330,57 @@ impl<B: Buffer> Engine<B> {
         buffer: B,
         context: u64,
     ) -> Result<RequestId, Refusal<B>> {
-        if let Source::Peer(peer) = source
-            && peer.0 as usize >= self.peers.len()
-        {
-            return Err(Refusal { peer, buffer });
-        }
-        let state = ReceiveState::Posted;
-        let key = self.receives.insert(ReceiveRequest { context, source, selector, buffer, state });
-        if let Some(node) = self.unexpected.find(source, selector) {
-            self.take_unexpected(key, node);
-        } else if matches!(source, Source::Peer(peer) if !self.peers[peer.0 as usize].alive) {
-            self.finish_receive(key, nothing(source, selector), Status::PeerDead);
-        } else {
+        let link = match source {
+            Source::Peer(peer) => match self.peers.get(peer.0 as usize) {
+                Some(link) => Some(link),
+                None => return Err(Refusal { peer, buffer }),
+            },
+            Source::Any => None,
+        };
+        let is_plain = link.is_none_or(|link| link.alive && link.reliability.is_none());
+        let key = self.new_receive(source, selector, buffer, context);
+        if is_plain && self.unexpected.is_empty() {
             self.posted.post(source, selector, key);
             self.relieve_senders(source);
-            // The peer's silence counts from now, though it was never heard of before.
-            if let Source::Peer(peer) = source
-                && self.peers[peer.0 as usize].reliability.as_ref().is_some_and(|link| !link.is_engaged())
-            {
-                self.mark_ready(peer);
-            }
+        } else {
+            self.receive_listed(key);
         }
         Ok(RequestId(RequestKey::Receive(key)))
+    }
+
+    #[inline(always)]
+    fn new_receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> ReceiveKey {
+        let (key, request) = self.receives.take();
+        request.context = context;
+        request.source = source;
+        // Part by part: copied as a whole out of memory that has just been written, it waits for that.
+        let TagSelector { tag, mask, space } = selector;
+        request.selector.tag = tag;
+        request.selector.mask = mask;
+        request.selector.space = space;
+        request.buffer = Some(buffer);
+        request.state = ReceiveState::Posted;
+        key
+    }
+
+    /// A fresh receive where messages wait, or whose sender is dead or at the end of an unreliable port.
+    #[inline(never)]
+    fn receive_listed(&mut self, key: ReceiveKey) {
+        let ReceiveRequest { source, selector, .. } = self.receives[key];
+        if let Some(node) = self.unexpected.find(source, selector) {
+            return self.take_unexpected(key, node);
+        }
+        if matches!(source, Source::Peer(peer) if !self.peers[peer.0 as usize].alive) {
+            return self.finish_receive(key, nothing(source, selector), Status::PeerDead);
+        }
+        self.posted.post(source, selector, key);
+        self.relieve_senders(source);
+        // The peer's silence counts from now, though it was never heard of before.
+        if let Source::Peer(peer) = source
+            && self.peers[peer.0 as usize].reliability.as_ref().is_some_and(|link| !link.is_engaged())
+        {
+            self.mark_ready(peer);
+        }
     }
 
     /// The message that a receive of `source` and `selector` would take now, left where it is.
@@ -372,8 +409,7 @@ impl<B: Buffer> Engine<B> {
         let Some(Claimed { peer, label, message }) = self.claimed.remove(claim.0) else { return Err(buffer) };
         let source = Source::Peer(peer);
         let selector = TagSelector::exactly(label.tag).within(label.space);
-        let state = ReceiveState::Posted;
-        let key = self.receives.insert(ReceiveRequest { context, source, selector, buffer, state });
+        let key = self.new_receive(source, selector, buffer, context);
         if let Some(partial) = &mut self.peers[peer.0 as usize].partial
             && matches!(partial.target, Target::Claimed(at) if at == claim.0)
         {
@@ -441,6 +477,18 @@ impl<B: Buffer> Engine<B> {
             },
             RequestKey::Short(_) => false,
         }
+    }
+
+    /// Whether [`Engine::next_completion`] has one.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
+    /// Whether nothing has ended and nothing waits to leave or to be fetched.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.completions.is_empty() && self.ready.is_empty() && self.reads.is_empty()
     }
 
     /// Takes the request that ended first of those not taken yet; `None` where there is none.
@@ -590,14 +638,9 @@ impl<B: Buffer> Engine<B> {
 
     #[inline]
     pub(crate) fn received(&mut self, key: ReceiveKey, receive: ReceiveRequest<B>, envelope: Envelope, status: Status) {
-        self.completions.push_back(Completion {
-            request: RequestId(RequestKey::Receive(key)),
-            context: receive.context,
-            direction: Direction::Receive,
-            envelope,
-            status,
-            buffer: receive.buffer,
-        });
+        let ReceiveRequest { context, buffer: Some(buffer), .. } = receive else { return };
+        let (request, direction) = (RequestId(RequestKey::Receive(key)), Direction::Receive);
+        self.completions.push_back(Completion { request, context, direction, envelope, status, buffer });
     }
 }
 

@@ -9,7 +9,7 @@ use crate::peer::{Control, MOST_ANSWERS, Partial, Target};
 use crate::reliability::{Arrival, Stored};
 use crate::request::{Match, ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire, to_wire};
 use crate::tag::{Envelope, Label};
-use crate::wire::{Packet, Sequencing};
+use crate::wire::{self, Packet, Sequencing};
 
 /// Bytes read from a peer's memory in one go, so that one long message does not hold up the rest.
 const READ_AT_ONCE: usize = 4 << 20;
@@ -20,6 +20,53 @@ const BOUNCE: usize = 128 << 10;
 pub(crate) struct Violation;
 
 impl<B: Buffer> Engine<B> {
+    /// As [`Engine::handle_packet`]. Where the packet is a whole message and ends a receive, `take` is told the receive's
+    /// context, the message and its buffer; if it says true, that is all: nothing completes, and the buffer is dropped.
+    #[inline(always)]
+    pub fn handle_packet_with(
+        &mut self,
+        now: Nanoseconds,
+        peer: PeerIndex,
+        bytes: &[u8],
+        take: &mut impl FnMut(u64, &Envelope, &B) -> bool,
+    ) {
+        if self.handle_short(peer, bytes, take).is_none() {
+            self.handle_packet(now, peer, bytes);
+        }
+    }
+
+    /// What most packets are: a whole message for a receive that waits and has room, over a reliable port. `None`, and
+    /// nothing has changed, where this is another one.
+    #[inline(always)]
+    fn handle_short(
+        &mut self,
+        peer: PeerIndex,
+        bytes: &[u8],
+        take: &mut impl FnMut(u64, &Envelope, &B) -> bool,
+    ) -> Option<()> {
+        let link = self.peers.get(peer.0 as usize)?;
+        if !link.alive || link.reliability.is_some() || link.partial.is_some() {
+            return None;
+        }
+        let (label, payload) = wire::short(bytes)?;
+        let length = payload.len() as u64;
+        let envelope = Envelope::new(peer, label, length);
+        let key = self.posted.find(peer, label.space, label.tag)?;
+        let request = self.receives.get_mut(key)?;
+        let buffer = request.buffer.as_mut().filter(|buffer| payload.len() <= buffer.length())?;
+        buffer.write(0, payload);
+        self.counters.packets_received += 1;
+        self.posted.remove(key);
+        if take(request.context, &envelope, buffer) {
+            request.buffer = None;
+            self.receives.forget(key);
+        } else {
+            self.finish_receive(key, envelope, Status::Done);
+        }
+        self.free_credit(peer, label.space, length);
+        Some(())
+    }
+
     /// Takes in one packet from `peer`. Whatever the bytes are, the engine stays whole: malformed packets are counted
     /// and dropped, and a peer that breaks the protocol on a reliable port is given up.
     #[inline]
@@ -145,14 +192,14 @@ impl<B: Buffer> Engine<B> {
         let target = match self.posted.take(peer, label.space, label.tag) {
             Some(key) if whole => {
                 let Some(mut request) = self.receives.remove(key) else { return Ok(()) };
-                copy_into(&mut request.buffer, 0, payload);
+                copy_into(request.buffer(), 0, payload);
                 self.free_credit(peer, label.space, length);
-                let status = status_for(envelope, &request.buffer);
+                let status = status_for(envelope, request.buffer());
                 self.received(key, request, envelope, status);
                 return Ok(());
             }
             Some(key) => {
-                copy_into(&mut self.receives[key].buffer, 0, payload);
+                copy_into(self.receives[key].buffer(), 0, payload);
                 self.free_credit(peer, label.space, length);
                 let got = payload.len() as u64;
                 self.receives[key].state = ReceiveState::matched(envelope, got, Way::Eager);
@@ -211,7 +258,7 @@ impl<B: Buffer> Engine<B> {
     /// Adds bytes to a matched receive; ends it after the last.
     fn fill_receive(&mut self, key: ReceiveKey, offset: u64, payload: &[u8], whole: bool) {
         let request = &mut self.receives[key];
-        copy_into(&mut request.buffer, offset, payload);
+        copy_into(request.buffer(), offset, payload);
         let ReceiveState::Matched(matched) = &mut request.state else {
             unreachable!("bytes come for matched receives only");
         };
@@ -219,7 +266,7 @@ impl<B: Buffer> Engine<B> {
         *got = offset + payload.len() as u64;
         if whole {
             let envelope = *envelope;
-            let status = status_for(envelope, &request.buffer);
+            let status = status_for(envelope, request.buffer());
             self.finish_receive(key, envelope, status);
         }
     }
@@ -344,6 +391,12 @@ impl<B: Buffer> Engine<B> {
         self.mark_ready(envelope.peer);
     }
 
+    /// Whether messages are to be fetched from peers' memory.
+    #[inline]
+    pub fn has_reads(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
     /// Lets `read(peer, address, into)` fetch rendezvous messages from peers' memory; it returns false if that failed,
     /// whereupon the bytes come in packets. Returns how many bytes were fetched.
     pub fn carry_out_reads(&mut self, mut read: impl FnMut(PeerIndex, u64, &mut [u8]) -> bool) -> u64 {
@@ -352,11 +405,10 @@ impl<B: Buffer> Engine<B> {
             let Read { key, peer, sender, address } = self.reads.pop_front().expect("counted");
             let link = &mut self.peers[peer.0 as usize];
             let request = &mut self.receives[key];
-            let ReceiveState::Matched(matched) = &mut request.state else {
+            let (ReceiveState::Matched(matched), Some(buffer)) = (&mut request.state, &mut request.buffer) else {
                 unreachable!("reads are of matched receives");
             };
             let Match { envelope, got, way } = &mut **matched;
-            let buffer = &mut request.buffer;
             let wanted = (envelope.length as usize).min(buffer.length());
             let from = *got as usize;
             let upto = wanted.min(from + READ_AT_ONCE);
@@ -382,7 +434,7 @@ impl<B: Buffer> Engine<B> {
                 let envelope = *envelope;
                 link.control.push_back(Control::Done { sender });
                 self.counters.single_copies += 1;
-                let status = status_for(envelope, &self.receives[key].buffer);
+                let status = status_for(envelope, self.receives[key].buffer());
                 self.finish_receive(key, envelope, status);
             }
             self.mark_ready(peer);

@@ -25,6 +25,7 @@ mod outgoing;
 mod peer;
 mod reliability;
 mod request;
+mod slots;
 mod tag;
 mod wire;
 mod withdrawal;

@@ -58,6 +58,20 @@ struct Links {
     chain: u32,
 }
 
+const UNLINKED: Links = Links { previous: NIL, next: NIL, chain: NIL };
+
+/// What a chain consists of.
+trait Node {
+    fn links(&mut self) -> &mut Links;
+}
+
+impl Node for Links {
+    #[inline(always)]
+    fn links(&mut self) -> &mut Links {
+        self
+    }
+}
+
 /// The entries of one class, chained under their key.
 struct Table {
     class: Class,
@@ -66,8 +80,6 @@ struct Table {
     recent: Option<(Matched, u32)>,
     chains: Vec<Chain>,
     free: Vec<u32>,
-    /// By node.
-    links: Vec<Links>,
     live: usize,
 }
 
@@ -79,45 +91,45 @@ impl Table {
             recent: None,
             chains: Vec::new(),
             free: Vec::new(),
-            links: Vec::new(),
             live: 0,
         }
     }
 
-    #[inline]
-    fn append(&mut self, key: Matched, node: u32) {
+    /// Node `node` of `nodes` comes last in its key's chain.
+    #[inline(always)]
+    fn append(&mut self, nodes: &mut [impl Node], key: Matched, node: u32) {
         let chain = match self.find(key) {
             Some(chain) => chain,
             None => self.open(key),
         };
-        if self.links.len() <= node as usize {
-            self.links.resize(node as usize + 1, Links { previous: NIL, next: NIL, chain: NIL });
-        }
         let ends = &mut self.chains[chain as usize];
-        self.links[node as usize] = Links { previous: ends.tail, next: NIL, chain };
+        *nodes[node as usize].links() = Links { previous: ends.tail, next: NIL, chain };
         if ends.tail == NIL {
             ends.head = node;
         } else {
-            self.links[ends.tail as usize].next = node;
+            nodes[ends.tail as usize].links().next = node;
         }
         ends.tail = node;
         self.live += 1;
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&mut self, key: Matched) -> Option<u32> {
         match self.recent {
             Some((recent, chain)) if recent == key => Some(chain),
-            _ => {
-                let chain = *self.index.get(&key)?;
-                self.recent = Some((key, chain));
-                Some(chain)
-            }
+            _ => self.look_up(key),
         }
+    }
+
+    fn look_up(&mut self, key: Matched) -> Option<u32> {
+        let chain = *self.index.get(&key)?;
+        self.recent = Some((key, chain));
+        Some(chain)
     }
 
     /// A chain for a key that has none. Emptied chains stay for the next message of their key; they are swept once
     /// they outnumber the rest.
+    #[inline(never)]
     fn open(&mut self, key: Matched) -> u32 {
         if self.index.len() > 2 * self.live + 64 {
             let Table { index, chains, free, .. } = self;
@@ -143,25 +155,25 @@ impl Table {
         chain
     }
 
-    #[inline]
+    #[inline(always)]
     fn first(&mut self, key: Matched) -> Option<u32> {
         let chain = self.find(key)?;
         Some(self.chains[chain as usize].head).filter(|&head| head != NIL)
     }
 
-    #[inline]
-    fn remove(&mut self, node: u32) {
-        let Links { previous, next, chain } = self.links[node as usize];
+    #[inline(always)]
+    fn remove(&mut self, nodes: &mut [impl Node], node: u32) {
+        let Links { previous, next, chain } = *nodes[node as usize].links();
         let ends = &mut self.chains[chain as usize];
         if previous == NIL {
             ends.head = next;
         } else {
-            self.links[previous as usize].next = next;
+            nodes[previous as usize].links().next = next;
         }
         if next == NIL {
             ends.tail = previous;
         } else {
-            self.links[next as usize].previous = previous;
+            nodes[next as usize].links().previous = previous;
         }
         self.live -= 1;
     }
@@ -207,9 +219,17 @@ impl<N> Default for Nodes<N> {
 /// A receive that waits, at the place of its key's slot.
 struct Posted<K> {
     key: K,
-    table: u32,
     /// Order of posting; the oldest receive that fits takes the message.
     order: u64,
+    table: u32,
+    links: Links,
+}
+
+impl<K> Node for Posted<K> {
+    #[inline(always)]
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
 }
 
 /// Receives that wait for a message, by their keys: a key's slot number is the node.
@@ -243,7 +263,7 @@ impl<K: Key> PostedQueue<K> {
     }
 
     /// Adds a receive, behind all that wait.
-    #[inline]
+    #[inline(always)]
     pub fn post(&mut self, source: Source, selector: TagSelector, receive: K) {
         let (class, key) = Class::of(source, selector);
         let table = match self.tables.iter().position(|table| table.class == class) {
@@ -252,11 +272,18 @@ impl<K: Key> PostedQueue<K> {
         };
         let node = slot(receive);
         if self.receives.len() <= node as usize {
-            self.receives.resize_with(node as usize + 1, || Posted { key: K::null(), table: 0, order: 0 });
+            self.make_room(node);
         }
-        self.receives[node as usize] = Posted { key: receive, table: table as u32, order: self.posted };
+        self.receives[node as usize] =
+            Posted { key: receive, order: self.posted, table: table as u32, links: UNLINKED };
         self.posted += 1;
-        self.tables[table].append(key, node);
+        self.tables[table].append(&mut self.receives, key, node);
+    }
+
+    #[cold]
+    fn make_room(&mut self, node: u32) {
+        let empty = || Posted { key: K::null(), order: 0, table: 0, links: UNLINKED };
+        self.receives.resize_with(node as usize + 1, empty);
     }
 
     #[cold]
@@ -275,8 +302,15 @@ impl<K: Key> PostedQueue<K> {
     }
 
     /// Takes the receive, posted first, that fits this message.
-    #[inline]
     pub fn take(&mut self, peer: PeerIndex, space: Space, tag: Tag) -> Option<K> {
+        let receive = self.find(peer, space, tag)?;
+        self.remove(receive);
+        Some(receive)
+    }
+
+    /// The receive that [`PostedQueue::take`] would take.
+    #[inline(always)]
+    pub fn find(&mut self, peer: PeerIndex, space: Space, tag: Tag) -> Option<K> {
         let mut oldest: Option<(u64, u32)> = None;
         for table in &mut self.tables {
             if table.live == 0 || table.class.space != space {
@@ -289,10 +323,7 @@ impl<K: Key> PostedQueue<K> {
                 }
             }
         }
-        let (_, node) = oldest?;
-        let Posted { key, table, .. } = self.receives[node as usize];
-        self.tables[table as usize].remove(node);
-        Some(key)
+        oldest.map(|(_, node)| self.receives[node as usize].key)
     }
 
     /// Whether any receive of this space waits.
@@ -301,9 +332,10 @@ impl<K: Key> PostedQueue<K> {
     }
 
     /// Withdraws a receive that is posted.
+    #[inline(always)]
     pub fn remove(&mut self, receive: K) {
         let node = slot(receive);
-        self.tables[self.receives[node as usize].table as usize].remove(node);
+        self.tables[self.receives[node as usize].table as usize].remove(&mut self.receives, node);
     }
 }
 
@@ -326,9 +358,24 @@ struct UnexpectedNode<T> {
     value: T,
 }
 
+/// The messages as they are chained for one class of receives.
+struct Listed {
+    table: Table,
+    links: Vec<Links>,
+}
+
+impl Listed {
+    fn append(&mut self, key: Matched, node: u32) {
+        if self.links.len() <= node as usize {
+            self.links.resize(node as usize + 1, UNLINKED);
+        }
+        self.table.append(&mut self.links, key, node);
+    }
+}
+
 /// Messages that wait for a receive.
 pub struct UnexpectedQueue<T> {
-    tables: Vec<Table>,
+    tables: Vec<Listed>,
     nodes: Nodes<UnexpectedNode<T>>,
     head: u32,
     tail: u32,
@@ -367,8 +414,8 @@ impl<T> UnexpectedQueue<T> {
             self.nodes.entries[self.tail as usize].as_mut().expect("the tail is live").arrival.next = node;
         }
         self.tail = node;
-        for table in self.tables.iter_mut().filter(|table| table.class.space == label.space) {
-            table.append(table.class.key(peer, label.tag), node);
+        for listed in self.tables.iter_mut().filter(|listed| listed.table.class.space == label.space) {
+            listed.append(listed.table.class.key(peer, label.tag), node);
         }
         self.live += 1;
         node
@@ -382,19 +429,19 @@ impl<T> UnexpectedQueue<T> {
 
     fn search(&mut self, source: Source, selector: TagSelector) -> Option<u32> {
         let (class, key) = Class::of(source, selector);
-        if let Some(table) = self.tables.iter_mut().find(|table| table.class == class) {
-            return table.first(key);
+        if let Some(listed) = self.tables.iter_mut().find(|listed| listed.table.class == class) {
+            return listed.table.first(key);
         }
         if self.tables.len() < LISTED_CLASSES {
-            let mut table = Table::new(class);
+            let mut listed = Listed { table: Table::new(class), links: Vec::new() };
             for node in self.arrivals() {
                 let entry = self.nodes.get(node);
                 if entry.label.space == class.space {
-                    table.append(class.key(entry.peer, entry.label.tag), node);
+                    listed.append(class.key(entry.peer, entry.label.tag), node);
                 }
             }
-            let found = table.first(key);
-            self.tables.push(table);
+            let found = listed.table.first(key);
+            self.tables.push(listed);
             return found;
         }
         self.arrivals().find(|&node| {
@@ -425,8 +472,10 @@ impl<T> UnexpectedQueue<T> {
             NIL => self.tail = arrival.previous,
             next => self.nodes.entries[next as usize].as_mut().expect("linked").arrival.previous = arrival.previous,
         }
-        for table in self.tables.iter_mut().filter(|table| table.class.space == label.space) {
-            table.remove(node);
+        for Listed { table, links } in &mut self.tables {
+            if table.class.space == label.space {
+                table.remove(links, node);
+            }
         }
         self.live -= 1;
         (peer, label, value)

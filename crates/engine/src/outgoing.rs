@@ -76,16 +76,18 @@ impl<B: Buffer> Engine<B> {
 
     /// Writes the packet that [`Engine::plan_short`] planned over the whole of `into`.
     #[inline]
-    pub fn write_short(label: Label, payload: &B, into: &mut [u8]) {
-        let (head, room) = into.split_at_mut(wire::eager_header(&label));
-        Packet::Eager { label, length: room.len() as u32, payload: &[] }.write(head);
+    pub fn write_short(label: &Label, payload: &B, into: &mut [u8]) {
+        let (head, room) = into.split_at_mut(wire::eager_header(label));
+        wire::write_eager(label, room.len() as u32, head);
         payload.read(0, room);
     }
 
     /// As [`Engine::write_short`], from bytes that are no buffer.
     #[inline]
-    pub fn write_bytes(label: Label, payload: &[u8], into: &mut [u8]) {
-        Packet::Eager { label, length: payload.len() as u32, payload }.write(into);
+    pub fn write_bytes(label: &Label, payload: &[u8], into: &mut [u8]) {
+        let (head, room) = into.split_at_mut(wire::eager_header(label));
+        wire::write_eager(label, payload.len() as u32, head);
+        room.copy_from_slice(payload);
     }
 
     /// The port has taken a packet of `length` bytes for which nothing is to complete.

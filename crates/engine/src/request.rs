@@ -100,8 +100,23 @@ pub(crate) struct ReceiveRequest<B> {
     pub context: u64,
     pub source: Source,
     pub selector: TagSelector,
-    pub buffer: B,
+    /// `None` in a vacant slot alone.
+    pub buffer: Option<B>,
     pub state: ReceiveState,
+}
+
+impl<B> Default for ReceiveRequest<B> {
+    fn default() -> Self {
+        let (source, selector, state) = (Source::Any, TagSelector::any(), ReceiveState::Posted);
+        ReceiveRequest { context: 0, source, selector, buffer: None, state }
+    }
+}
+
+impl<B> ReceiveRequest<B> {
+    #[inline]
+    pub fn buffer(&mut self) -> &mut B {
+        self.buffer.as_mut().expect("a request in progress has its buffer")
+    }
 }
 
 pub(crate) enum ReceiveState {

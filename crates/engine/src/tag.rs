@@ -24,7 +24,13 @@ impl Space {
     /// As it travels.
     #[inline]
     pub(crate) fn from_wire(byte: u8) -> Option<Space> {
-        [Space::Tagged, Space::Message, Space::Remote, Space::RemoteData].get(usize::from(byte)).copied()
+        match byte {
+            0 => Some(Space::Tagged),
+            1 => Some(Space::Message),
+            2 => Some(Space::Remote),
+            3 => Some(Space::RemoteData),
+            _ => None,
+        }
     }
 }
 

@@ -74,6 +74,37 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
+/// Writes the header of an eager message of `length` bytes over the whole of `head`.
+#[inline(always)]
+pub(crate) fn write_eager(label: &Label, length: u32, head: &mut [u8]) {
+    let marks = [EAGER, label.space as u8, if label.data.is_some() { HAS_DATA } else { 0 }, 0];
+    let word = u64::from(u32::from_le_bytes(marks)) | u64::from(length) << 32;
+    head[..8].copy_from_slice(&word.to_le_bytes());
+    head[8..16].copy_from_slice(&label.tag.to_le_bytes());
+    if let Some(data) = label.data {
+        head[16..24].copy_from_slice(&data.to_le_bytes());
+    }
+}
+
+/// The label and the bytes of an eager message that is whole in this packet; `None` of all others.
+#[inline(always)]
+pub(crate) fn short(bytes: &[u8]) -> Option<(Label, &[u8])> {
+    let (head, rest) = bytes.split_first_chunk::<EAGER_HEADER>()?;
+    if head[0] != EAGER {
+        return None;
+    }
+    let (data, payload) = match head[2] {
+        0 => (None, rest),
+        HAS_DATA => {
+            let (data, payload) = rest.split_first_chunk()?;
+            (Some(u64::from_le_bytes(*data)), payload)
+        }
+        _ => return None,
+    };
+    let label = Label { space: Space::from_wire(head[1])?, tag: u64_at(head, 8), data };
+    (u32_at(head, 4) as usize == payload.len()).then_some((label, payload))
+}
+
 impl<'a> Packet<'a> {
     /// `None` for anything malformed.
     #[inline]
@@ -171,12 +202,7 @@ impl<'a> Packet<'a> {
         let put = |into: &mut [u8], at: usize, value: u64| into[at..at + 8].copy_from_slice(&value.to_le_bytes());
         match *self {
             Packet::Eager { label, length, payload } => {
-                head(into, EAGER, length);
-                marks(into, &label);
-                put(into, 8, label.tag);
-                if let Some(data) = label.data {
-                    put(into, 16, data);
-                }
+                write_eager(&label, length, into);
                 into[eager_header(&label)..].copy_from_slice(payload);
             }
             Packet::More { payload } => {

@@ -20,7 +20,7 @@ impl<B: Buffer> Engine<B> {
         match request.0 {
             RequestKey::Receive(key) => {
                 let Some(receive) = self.receives.get_mut(key) else { return false };
-                receive.buffer = stand_in(&receive.buffer, false);
+                receive.buffer = Some(stand_in(receive.buffer(), false));
                 true
             }
             RequestKey::Send(key) => self.take_back_send(key, stand_in),

@@ -220,7 +220,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// As for [`Endpoint::state`].
-    #[inline]
+    #[inline(always)]
     pub unsafe fn progress(&self, reader: Option<&mut Reader>) {
         // SAFETY: the caller's promise.
         unsafe { self.state().progress(reader) }
@@ -349,7 +349,7 @@ impl State {
     /// The address of a peer; FI_ADDR_NOTAVAIL of one that was never inserted.
     #[inline]
     pub fn address(&self, peer: PeerIndex) -> Address {
-        self.addresses.get(peer.0 as usize).copied().unwrap_or(FI_ADDR_NOTAVAIL)
+        address_of(&self.addresses, peer)
     }
 
     /// A call on the engine has failed.
@@ -360,6 +360,11 @@ impl State {
         }
         signed(FI_EIO)
     }
+}
+
+#[inline]
+pub fn address_of(addresses: &[Address], peer: PeerIndex) -> Address {
+    addresses.get(peer.0 as usize).copied().unwrap_or(FI_ADDR_NOTAVAIL)
 }
 
 fn put<T: Copy>(table: &mut Vec<T>, at: usize, value: T, nothing: T) {

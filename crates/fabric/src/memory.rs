@@ -53,7 +53,7 @@ impl Memory {
     /// # Safety
     /// The memory stays until this value is dropped, or replaced by [`Memory::stand_in`]. The application leaves it alone
     /// meanwhile, unless it is a region's, of which it finds the bytes of before or after. A send's is only read.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn flat(pointer: *mut c_void, length: usize, wishes: u8) -> Self {
         // A slice may not begin at NULL, not even an empty one.
         let pointer = if length == 0 { std::ptr::dangling_mut() } else { pointer.cast() };
@@ -69,11 +69,17 @@ impl Memory {
 
     /// # Safety
     /// As for [`Memory::flat`], for every piece; the list itself is copied.
+    #[inline(always)]
     pub unsafe fn scattered(pieces: &[Iovec], wishes: u8) -> Self {
         if let [only] = pieces {
             // SAFETY: the caller's promise.
             return unsafe { Memory::flat(only.base, only.length, wishes) };
         }
+        Memory::of_several(pieces, wishes)
+    }
+
+    #[inline(never)]
+    fn of_several(pieces: &[Iovec], wishes: u8) -> Self {
         let length = pieces.iter().map(|piece| piece.length).sum();
         let pieces = pieces.iter().filter(|piece| piece.length > 0);
         let pieces = Box::new(Pieces(pieces.map(|piece| (piece.base.cast(), piece.length)).collect()));

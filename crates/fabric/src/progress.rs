@@ -1,13 +1,14 @@
 //! From the engine's completions to entries in completion queues.
 
 use endpoint::{Completion, Direction, Envelope, Source, Space, Status, TagSelector};
-use machine::PeerIndex;
+use machine::{PeerIndex, Result};
 
 use crate::abi::Address;
 use crate::abi::completion::{Entry, ErrorEntry};
 use crate::abi::constants::*;
 use crate::completion_queue::{CompletionQueue, Reader};
-use crate::endpoint::{NOBODY, State};
+use crate::counter::Counter;
+use crate::endpoint::{NOBODY, State, address_of};
 use crate::memory::{Memory, wish};
 use crate::object::{Context, Used};
 
@@ -44,8 +45,18 @@ fn deliver(queue: Option<&Used<CompletionQueue>>, reader: Option<&mut Reader>, e
 
 impl State {
     /// Moves what can move and hands on what has ended, as far as `reader` has room.
-    #[inline]
-    pub fn progress(&mut self, mut reader: Option<&mut Reader>) {
+    #[inline(always)]
+    pub fn progress(&mut self, reader: Option<&mut Reader>) {
+        if let Some(engine) = &mut self.engine
+            && engine.rests()
+        {
+            return engine.relax();
+        }
+        self.make_progress(reader);
+    }
+
+    #[inline(never)]
+    fn make_progress(&mut self, mut reader: Option<&mut Reader>) {
         let Some(engine) = &mut self.engine else { return };
         if self.failed {
             if let Some(reader) = reader {
@@ -53,33 +64,57 @@ impl State {
             }
             return;
         }
-        let mut ended = engine.poll();
-        let mut unread = 0;
-        loop {
-            match ended {
+        let mut found = match engine.has_ended() {
+            true => 0,
+            false => match self.turn(reader.as_deref_mut()) {
+                Ok(found) => found,
+                Err(fault) => {
+                    self.fail(&fault);
+                    return;
+                }
+            },
+        };
+        while reader.as_ref().map_or(found < UNREAD_AT_ONCE, |reader| !reader.is_full()) {
+            let Some(engine) = &mut self.engine else { return };
+            match engine.take_ended() {
                 Ok(Some(done)) => self.finish(done, reader.as_deref_mut()),
+                Ok(None) if found == 0 => return engine.relax(),
                 Ok(None) => {
-                    if let Some(engine) = &mut self.engine {
-                        if unread == 0 {
-                            engine.relax();
-                            return;
-                        }
-                        engine.relieved();
-                    }
-                    return self.hand_over();
+                    engine.relieved();
+                    break;
                 }
                 Err(fault) => {
                     self.fail(&fault);
                     return;
                 }
             }
-            unread += 1;
-            if reader.as_ref().map_or(unread == UNREAD_AT_ONCE, |reader| reader.is_full()) {
-                return self.hand_over();
-            }
-            let Some(engine) = &mut self.engine else { return };
-            ended = engine.take_ended();
+            found += 1;
         }
+        self.hand_over();
+    }
+
+    /// Moves what can move; how many short messages went into the reader's array.
+    #[inline(always)]
+    fn turn(&mut self, mut reader: Option<&mut Reader>) -> Result<usize> {
+        let State { engine: Some(engine), receives, counters, addresses, .. } = self else { return Ok(0) };
+        let receives = receives.as_ref().map_or(std::ptr::null(), |queue| queue.as_ptr());
+        let mut found = 0;
+        engine.turn_with(|context, envelope, buffer| {
+            let wishes = buffer.wishes;
+            match &mut reader {
+                Some(reader) if wishes & (wish::REMOTE | wish::MULTIPLE) == 0 && reader.takes(receives) => {
+                    found += 1;
+                    if wishes & wish::COMPLETION != 0 {
+                        let entry = received(context, wishes, envelope, buffer.start());
+                        reader.put(&entry, address_of(addresses, envelope.peer));
+                    }
+                    count(counters, FI_RECV, false);
+                    true
+                }
+                _ => false,
+            }
+        })?;
+        Ok(found)
     }
 
     /// Who has got what it waited for may not come back: it must not take along the word that a peer waits for.
@@ -104,22 +139,12 @@ impl State {
         let wishes = buffer.wishes;
         match direction {
             Direction::Receive => {
-                let (data_flag, data) = carried(&envelope);
-                let mut flags = FI_RECV | kind(wishes) | data_flag;
-                let start = buffer.start();
+                let mut entry = received(context, wishes, &envelope, buffer.start());
                 let source = self.address(envelope.peer);
                 if wishes & wish::MULTIPLE != 0 && !self.receive_more(context, buffer, envelope.length as usize) {
-                    flags |= FI_MULTI_RECV;
+                    entry.flags |= FI_MULTI_RECV;
                 }
                 if wishes & wish::COMPLETION != 0 {
-                    let entry = Entry {
-                        op_context: context as Context,
-                        flags,
-                        length: envelope.length as usize,
-                        buffer: start.cast(),
-                        data,
-                        tag: envelope.tag,
-                    };
                     deliver(self.receives.as_ref(), reader, entry, source);
                 }
                 self.count(FI_RECV, false);
@@ -214,11 +239,30 @@ impl State {
 
     #[inline]
     pub fn count(&self, what: u64, failed: bool) {
-        for (counter, counted) in &self.counters {
-            if counted & what != 0 {
-                counter.count(failed);
-            }
+        count(&self.counters, what, failed);
+    }
+}
+
+#[inline]
+fn count(counters: &[(Used<Counter>, u64)], what: u64, failed: bool) {
+    for (counter, counted) in counters {
+        if counted & what != 0 {
+            counter.count(failed);
         }
+    }
+}
+
+/// The entry of a receive that has its message.
+#[inline(always)]
+fn received(context: u64, wishes: u8, envelope: &Envelope, start: *mut u8) -> Entry {
+    let (data_flag, data) = carried(envelope);
+    Entry {
+        op_context: context as Context,
+        flags: FI_RECV | kind(wishes) | data_flag,
+        length: envelope.length as usize,
+        buffer: start.cast(),
+        data,
+        tag: envelope.tag,
     }
 }
 

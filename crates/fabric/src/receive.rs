@@ -29,7 +29,7 @@ impl State {
     ///
     /// # Safety
     /// The pieces stay, and are left alone, until the receive's completion.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn landing(&self, pieces: &[Iovec], wishes: u8, flags: u64) -> Result<Memory, Signed> {
         let Some(length) = total(pieces) else { return Err(signed(FI_EINVAL)) };
         if length > LONGEST {
@@ -42,7 +42,7 @@ impl State {
 
     /// # Safety
     /// As for [`State::landing`].
-    #[inline]
+    #[inline(always)]
     unsafe fn receive(
         &mut self,
         pieces: &[Iovec],
@@ -98,6 +98,24 @@ unsafe fn start(
     }
 }
 
+/// The same, where it is not what most programs call: not compiled into each of its callers.
+///
+/// # Safety
+/// As for [`start`].
+#[inline(never)]
+unsafe fn start_listed(
+    ep: *mut FidEndpoint,
+    pieces: &[Iovec],
+    from: Address,
+    selector: TagSelector,
+    context: Context,
+    wishes: u8,
+    flags: Option<u64>,
+) -> Signed {
+    // SAFETY: the caller's promise.
+    unsafe { start(ep, pieces, from, selector, context, wishes, flags) }
+}
+
 #[inline(always)]
 fn flat(buffer: *mut c_void, length: usize) -> [Iovec; 1] {
     [Iovec { base: buffer, length }]
@@ -140,7 +158,7 @@ pub unsafe extern "C" fn trecvv(
     // SAFETY: as above.
     unsafe {
         let Some(pieces) = pieces(list, count) else { return signed(FI_EINVAL) };
-        start(ep, pieces, from, tagged(tag, ignore), context, wish::TAGGED, None)
+        start_listed(ep, pieces, from, tagged(tag, ignore), context, wish::TAGGED, None)
     }
 }
 
@@ -155,7 +173,7 @@ pub unsafe extern "C" fn trecvmsg(ep: *mut FidEndpoint, message: *const TaggedMe
         }
         let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };
         let selector = tagged(message.tag, message.ignore);
-        start(ep, pieces, message.addr, selector, message.context, wish::TAGGED, Some(flags))
+        start_listed(ep, pieces, message.addr, selector, message.context, wish::TAGGED, Some(flags))
     }
 }
 
@@ -182,7 +200,7 @@ pub unsafe extern "C" fn recvv(
     // SAFETY: as above.
     unsafe {
         let Some(pieces) = pieces(list, count) else { return signed(FI_EINVAL) };
-        start(ep, pieces, from, plain(), context, 0, None)
+        start_listed(ep, pieces, from, plain(), context, 0, None)
     }
 }
 
@@ -194,7 +212,7 @@ pub unsafe extern "C" fn recvmsg(ep: *mut FidEndpoint, message: *const Message, 
             return signed(FI_EBADFLAGS);
         }
         let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };
-        start(ep, pieces, message.addr, plain(), message.context, 0, Some(flags))
+        start_listed(ep, pieces, message.addr, plain(), message.context, 0, Some(flags))
     }
 }
 

@@ -74,6 +74,19 @@ pub trait Port {
     /// moment it is known.
     fn notices(&mut self, report: impl FnMut(Notice)) -> Result<()>;
 
+    /// Whether nothing has arrived and nothing waits to leave, where a look or two at memory tell that; false elsewhere. Call
+    /// [`Port::receive`] now and then all the same, as it has other things to do.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        false
+    }
+
+    /// How many peers it has, where they come to it by themselves; 0 elsewhere.
+    #[inline]
+    fn arrivals(&self) -> usize {
+        0
+    }
+
     /// Reads `into.len()` bytes at `address` of the peer's memory. Only where `remote_read` is promised; a fault
     /// means that this way is closed for this peer and the engine must move the bytes in packets.
     fn read_remote(&mut self, peer: PeerIndex, address: u64, into: &mut [u8]) -> Result<()>;

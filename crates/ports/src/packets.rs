@@ -114,6 +114,7 @@ impl<Owner> PacketReader<Owner> {
     }
 
     /// Whether everything that was sent has been delivered.
+    #[inline(always)]
     pub fn is_drained(&self) -> bool {
         self.slots.peek().is_none()
     }

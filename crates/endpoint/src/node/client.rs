@@ -411,14 +411,21 @@ impl<B: Buffer> NodeClient<B> {
 
     #[inline]
     pub fn poll(&mut self) -> Result<Option<Completion<B>>> {
-        if let Some(done) = self.ended.pop_front() {
-            return Ok(Some(done));
-        }
-        if !self.take_events()? {
-            self.rest()?;
-            return Ok(None);
+        if self.ended.is_empty() {
+            self.turn()?;
         }
         Ok(self.ended.pop_front())
+    }
+
+    /// Takes in what the engine has said.
+    #[inline]
+    pub fn turn(&mut self) -> Result<()> {
+        if self.take_events()? { Ok(()) } else { self.rest() }
+    }
+
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
     }
 
     pub fn take_ended(&mut self) -> Option<Completion<B>> {

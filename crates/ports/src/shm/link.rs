@@ -251,6 +251,7 @@ impl Incoming {
     }
 
     /// Whether everything that was sent has been delivered.
+    #[inline]
     pub fn is_drained(&self) -> bool {
         self.packets.is_drained()
     }

@@ -95,6 +95,7 @@ impl Peer {
         }
     }
 
+    #[inline]
     fn is_drained(&self) -> bool {
         self.incoming.as_ref().is_none_or(Incoming::is_drained)
     }
@@ -342,6 +343,11 @@ impl Port for ShmPort {
             }
         }
         Ok(())
+    }
+
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.peers.iter().all(Peer::is_drained)
     }
 
     fn read_remote(&mut self, peer: PeerIndex, address: u64, into: &mut [u8]) -> Result<()> {

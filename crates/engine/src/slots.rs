@@ -1,0 +1,154 @@
+//! Requests by key: a slot is used again once its request has ended, and an old key then names nothing.
+//!
+//! A `SlotMap` without what a short message need not pay for: its request is written where it stays and moved nowhere.
+
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut};
+
+use slotmap::{Key, KeyData};
+
+struct Slot<V> {
+    /// Odd while it is taken, as `slotmap` has it in its keys.
+    version: u32,
+    /// The vacant value while it is not.
+    value: V,
+}
+
+pub(crate) struct Slots<K, V> {
+    /// A key names the slot before its index, as 0 stands for none.
+    slots: Vec<Slot<V>>,
+    free: Vec<u32>,
+    keys: PhantomData<fn() -> K>,
+}
+
+impl<K: Key, V: Default> Slots<K, V> {
+    pub fn new() -> Self {
+        Slots { slots: Vec::new(), free: Vec::new(), keys: PhantomData }
+    }
+
+    /// A slot with the vacant value, to be filled where it is.
+    #[inline(always)]
+    pub fn take(&mut self) -> (K, &mut V) {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => self.add(),
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.version = slot.version.wrapping_add(1);
+        (key(index, slot.version), &mut slot.value)
+    }
+
+    #[cold]
+    fn add(&mut self) -> u32 {
+        let index = u32::try_from(self.slots.len()).expect("there is no memory for so many requests");
+        self.slots.push(Slot { version: 0, value: V::default() });
+        index
+    }
+
+    /// Makes the slot vacant and returns what it had.
+    pub fn remove(&mut self, key: K) -> Option<V> {
+        let value = std::mem::take(self.get_mut(key)?);
+        self.forget(key);
+        Some(value)
+    }
+
+    /// The slot's value is vacant, or as good as that.
+    #[inline(always)]
+    pub fn forget(&mut self, key: K) {
+        let (index, version) = parts(key);
+        if let Some(slot) = self.slots.get_mut(index as usize).filter(|slot| slot.version == version) {
+            slot.version = version.wrapping_add(1);
+            self.free.push(index);
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, key: K) -> Option<&V> {
+        let (index, version) = parts(key);
+        self.slots.get(index as usize).filter(|slot| slot.version == version).map(|slot| &slot.value)
+    }
+
+    #[inline(always)]
+    pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
+        let (index, version) = parts(key);
+        self.slots.get_mut(index as usize).filter(|slot| slot.version == version).map(|slot| &mut slot.value)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (K, &V)> {
+        let taken = self.slots.iter().enumerate().filter(|(_, slot)| slot.version % 2 == 1);
+        taken.map(|(index, slot)| (key(index as u32, slot.version), &slot.value))
+    }
+}
+
+#[inline(always)]
+fn key<K: Key>(index: u32, version: u32) -> K {
+    KeyData::from_ffi(u64::from(version) << 32 | (u64::from(index) + 1)).into()
+}
+
+/// The key that names nothing gets an index beyond all.
+#[inline(always)]
+fn parts(key: impl Key) -> (u32, u32) {
+    let bits = key.data().as_ffi();
+    ((bits as u32).wrapping_sub(1), (bits >> 32) as u32)
+}
+
+impl<K: Key, V: Default> Index<K> for Slots<K, V> {
+    type Output = V;
+
+    #[inline]
+    fn index(&self, key: K) -> &V {
+        self.get(key).expect("a request in progress")
+    }
+}
+
+impl<K: Key, V: Default> IndexMut<K> for Slots<K, V> {
+    #[inline]
+    fn index_mut(&mut self, key: K) -> &mut V {
+        self.get_mut(key).expect("a request in progress")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use slotmap::{DefaultKey, SlotMap};
+
+    use super::*;
+
+    proptest! {
+        /// It gives, finds and forgets as a `SlotMap` does, also for keys that are none.
+        #[test]
+        fn it_is_a_slot_map(steps in proptest::collection::vec((0..4, any::<prop::sample::Index>()), 1..200)) {
+            let (mut slots, mut model) = (Slots::<DefaultKey, usize>::new(), SlotMap::new());
+            let mut keys = vec![(DefaultKey::default(), DefaultKey::default())];
+            for (step, (kind, which)) in steps.into_iter().enumerate() {
+                let (key, same) = keys[which.index(keys.len())];
+                match kind {
+                    0 => keys.push({
+                        let (key, value) = slots.take();
+                        prop_assert_eq!(std::mem::replace(value, step), 0);
+                        (key, model.insert(step))
+                    }),
+                    1 => prop_assert_eq!(slots.remove(key), model.remove(same)),
+                    2 => {
+                        slots.get_mut(key).map(std::mem::take);
+                        slots.forget(key);
+                        model.remove(same);
+                    }
+                    _ => prop_assert_eq!(slots.get_mut(key), model.get_mut(same)),
+                }
+                let (mut mine, mut theirs): (Vec<_>, Vec<_>) =
+                    (slots.iter().map(|(_, value)| *value).collect(), model.values().copied().collect());
+                (mine.sort_unstable(), theirs.sort_unstable());
+                prop_assert_eq!(mine, theirs);
+                prop_assert!(slots.iter().all(|(key, value)| slots.get(key) == Some(value)));
+            }
+            let bits: Vec<u64> = keys[1..].iter().map(|(key, _)| key.data().as_ffi()).collect();
+            prop_assert!(bits.iter().collect::<std::collections::HashSet<_>>().len() == bits.len(), "no key twice");
+            for bits in [0, 1, u64::MAX, 1 << 32, 3 << 32 | 7000] {
+                let key: DefaultKey = KeyData::from_ffi(bits).into();
+                prop_assert!(slots.get(key).is_none() || keys.iter().any(|(given, _)| *given == key));
+            }
+        }
+    }
+}
