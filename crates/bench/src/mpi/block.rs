@@ -171,7 +171,7 @@ impl Bench {
         };
         self.steer(seats)?;
         let (lab, nodes) = match seats.hosts {
-            Hosts::One => (None, None),
+            Hosts::One | Hosts::Crowd(_) => (None, None),
             Hosts::Lab => (self.lab.as_ref(), None),
             Hosts::Nodes => (None, self.nodes.as_mut()),
         };
@@ -200,7 +200,7 @@ impl Bench {
         arguments.extend(tasks.iter().map(|task| task.argument().into()));
         let job = Job {
             installation: &self.installation,
-            ranks: 2,
+            ranks: seats.hosts.ranks(),
             program: self.program.path(),
             arguments,
             options: Vec::new(),
@@ -389,7 +389,7 @@ impl Collected<'_> {
         let all = self.tasks.iter().zip(self.figures).zip(self.counted);
         all.map(|((task, figures), (cores, remote_cores))| {
             let ranks = [figures[0]?, figures[1]?];
-            let value = task.pattern.value(task.size, ranks[0].rounds, ranks[0].elapsed);
+            let value = task.pattern.value(task.size, &ranks[0]);
             let messages = ranks[0].rounds * task.pattern.messages();
             Some(Outcome { task: *task, value, messages, ranks, cores, remote_cores })
         })

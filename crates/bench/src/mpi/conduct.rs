@@ -32,7 +32,9 @@ impl Plan {
     /// Starts of `mpirun` that it takes at most.
     pub fn starts(&self) -> usize {
         let contenders: usize = self.places.iter().map(|(_, contenders)| contenders.len()).sum();
-        contenders * (self.rounds as usize + self.accounted_rounds as usize * self.tasks.len())
+        let accounted = |seats: &Seats| self.tasks.iter().filter(|task| seats.hosts.can(task)).count();
+        let timed: usize = self.places.iter().map(|(seats, contenders)| contenders.len() * accounted(seats)).sum();
+        contenders * self.rounds as usize + timed * self.accounted_rounds as usize
     }
 }
 
@@ -50,7 +52,7 @@ pub struct Measured {
 /// Starts with some of the tasks each.
 struct Starts<'a> {
     bench: &'a mut Bench,
-    starts: Vec<(Seats, &'a Contender, &'a [Task])>,
+    starts: Vec<(Seats, &'a Contender, Vec<Task>)>,
     accounted: bool,
 }
 
@@ -88,31 +90,33 @@ pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
     };
     // Places in turn: steering the lab's receive processing again and again would be part of the measurement.
     let groups: Vec<usize> = plan.places.iter().map(|(_, contenders)| contenders.len()).collect();
-    let starts = of_places().map(|(seats, contender)| (seats, contender, &plan.tasks[..])).collect();
+    let tasks_of = |seats: Seats| plan.tasks.iter().copied().filter(move |task| seats.hosts.can(task));
+    let starts = of_places().map(|(seats, contender)| (seats, contender, tasks_of(seats).collect())).collect();
     let whole = rounds::Plan { groups: groups.clone(), rounds: plan.rounds, seed: SEED };
     let mut runner = Starts { bench, starts, accounted: false };
     let (series, mut ended) = rounds::conduct(&mut runner, &whole, is_open);
     let mut all = named(of_places(), series);
     if ended && plan.accounted_rounds > 0 {
-        let tasks = plan.tasks.len();
         // What gave no block without timed calls gives none with them.
         let able: Vec<usize> = (0..all.len()).filter(|&nth| !all[nth].series.blocks.is_empty()).collect();
         let of_able = of_places().enumerate().filter(|(nth, _)| able.contains(nth)).map(|(_, start)| start);
-        let each = plan.tasks.chunks(1);
-        runner.starts = of_able.flat_map(|(seats, one)| each.clone().map(move |task| (seats, one, task))).collect();
+        runner.starts =
+            of_able.flat_map(|(seats, one)| tasks_of(seats).map(move |task| (seats, one, vec![task]))).collect();
+        let of: Vec<usize> =
+            able.iter().flat_map(|&nth| vec![nth; tasks_of(all[nth].seats).count()]).collect();
         runner.accounted = true;
         let mut first = 0;
         let groups = groups.iter().map(|contenders| {
             let here = first..first + contenders;
             first = here.end;
-            able.iter().filter(|nth| here.contains(nth)).count() * tasks
+            of.iter().filter(|nth| here.contains(nth)).count()
         });
         let groups = groups.collect();
         let timed = rounds::Plan { groups, rounds: plan.accounted_rounds, seed: SEED + 1 };
         let (series, rest) = rounds::conduct(&mut runner, &timed, |_, _| true);
         ended = rest;
         for (nth, series) in series.into_iter().enumerate() {
-            let of = &mut all[able[nth / tasks]];
+            let of = &mut all[of[nth]];
             of.accounted.extend(series.blocks);
             of.series.failures.extend(series.failures);
         }

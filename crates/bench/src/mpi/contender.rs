@@ -11,6 +11,8 @@ use machine::costs::ENGINE;
 use machine::{CoreId, Dilation, Site};
 use serde::Serialize;
 
+use super::pattern::Task;
+
 /// A transport of an MPI: the engine at a placement, or one of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contender {
@@ -89,6 +91,19 @@ pub enum Hosts {
     One,
     Lab,
     Nodes,
+    /// One host, and more ranks than cores: so many share two.
+    Crowd(u32),
+}
+
+impl Hosts {
+    pub fn ranks(self) -> u32 {
+        if let Hosts::Crowd(ranks) = self { ranks } else { 2 }
+    }
+
+    /// Whether these ranks can do it.
+    pub fn can(self, task: &Task) -> bool {
+        task.pattern.is_of_all() == matches!(self, Hosts::Crowd(_))
+    }
 }
 
 /// Where the ranks run, and who does the kernel's part.
@@ -106,6 +121,7 @@ impl fmt::Display for Seats {
         let (first, second) = self.cores;
         let place = match self.hosts {
             Hosts::One => "one host",
+            Hosts::Crowd(ranks) => return write!(f, "one host, {ranks} ranks on cores {} and {}", first.0, second.0),
             Hosts::Lab => "two hosts over veth",
             Hosts::Nodes => "two nodes",
         };
@@ -130,7 +146,7 @@ pub fn usual(
     let mut contenders = Vec::new();
     let mut notes = Vec::new();
     let networks = match hosts {
-        Hosts::One => vec![None],
+        Hosts::One | Hosts::Crowd(_) => vec![None],
         Hosts::Lab | Hosts::Nodes => vec![
             Some(Network::Udp),
             Some(Network::Afxdp(interface.to_owned())),

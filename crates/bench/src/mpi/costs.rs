@@ -34,7 +34,7 @@ pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> Vec<Row> {
             rows.extend(match task.pattern {
                 Pattern::Latency => row(Item::HalfTrip(way.clone()), of(&|outcome| Some(outcome.value))),
                 Pattern::Rate => row(Item::Message(way.clone()), of(&|outcome| Some(1e9 / outcome.value))),
-                Pattern::Bandwidth | Pattern::Exchange => None,
+                _ => None,
             });
             if task.pattern == Pattern::Rate && way.network.is_some() {
                 rows.extend(row(Item::Softirq(way.clone()), of(&|outcome| outcome.softirqs().value().copied())));
@@ -46,7 +46,7 @@ pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> Vec<Row> {
 
 fn way(contender: &Contender, seats: &Seats, mpi: &str) -> Way {
     let between = match seats.hosts {
-        Hosts::One => None,
+        Hosts::One | Hosts::Crowd(_) => None,
         Hosts::Lab => Some("lab".to_owned()),
         Hosts::Nodes => Some("nodes".to_owned()),
     };

@@ -23,12 +23,13 @@ pub fn page(heading: &str, all: &[Measured], tasks: &[Task], notes: &[String]) -
     for seats in seats_of(all) {
         let here: Vec<&Measured> = all.iter().filter(|measured| measured.seats == seats).collect();
         page += &format!("\n{seats}\n");
-        page += &values(&here, tasks);
-        let split = splits(&here, tasks);
+        let tasks: Vec<Task> = tasks.iter().copied().filter(|task| seats.hosts.can(task)).collect();
+        page += &values(&here, &tasks);
+        let split = splits(&here, &tasks);
         if !split.is_empty() {
             page += &format!("\nCPU of each rank in ns a message, MPI calls timed\n{split}");
         }
-        let softirqs = softirqs(&here, tasks);
+        let softirqs = softirqs(&here, &tasks);
         if !softirqs.is_empty() {
             page += &format!("\nnetwork softirqs by core, in ns a message\n{softirqs}");
         }
@@ -56,7 +57,11 @@ pub fn targets(judged: &[Judged]) -> String {
     let mut table =
         table(&["target", "pattern", "measured", "95 % interval", "verdict", "best of plimsoll", "best peer"]);
     for target in judged {
-        let place = if target.hosts == Hosts::One { "one host" } else { "two hosts" };
+        let place = match target.hosts {
+            Hosts::One => "one host".to_owned(),
+            Hosts::Crowd(ranks) => format!("{ranks} ranks on two cores"),
+            Hosts::Lab | Hosts::Nodes => "two hosts".to_owned(),
+        };
         let name =
             |contender: Option<&super::contender::Contender>| contender.map_or("-".to_owned(), |c| c.to_string());
         table.add_row([

@@ -1,4 +1,4 @@
-//! What two ranks do, and what is measured of it.
+//! What the ranks do, and what is measured of it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,6 +6,8 @@ use std::str::FromStr;
 use experiment::point::Receiver;
 use machine::{Bytes, BytesPerSecond, Fault, Result};
 use serde::{Deserialize, Serialize};
+
+use super::result::Figures;
 
 /// Messages of a window: OSU's number.
 pub const WINDOW: u64 = 64;
@@ -21,10 +23,24 @@ pub enum Pattern {
     Rate,
     /// Compute, and swap a border meanwhile; ns a step.
     Exchange,
+    /// A transfer each way beside computing that takes as long; the share of the transfer that it hides.
+    Overlap,
+    /// All ranks pass a message on to the next; ns a step.
+    Ring,
+    /// All ranks wait for each other; ns.
+    Barrier,
 }
 
 impl Pattern {
-    pub const ALL: [Pattern; 4] = [Pattern::Latency, Pattern::Bandwidth, Pattern::Rate, Pattern::Exchange];
+    pub const ALL: [Pattern; 7] = [
+        Pattern::Latency,
+        Pattern::Bandwidth,
+        Pattern::Rate,
+        Pattern::Exchange,
+        Pattern::Overlap,
+        Pattern::Ring,
+        Pattern::Barrier,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -32,27 +48,39 @@ impl Pattern {
             Pattern::Bandwidth => "bandwidth",
             Pattern::Rate => "rate",
             Pattern::Exchange => "exchange",
+            Pattern::Overlap => "overlap",
+            Pattern::Ring => "ring",
+            Pattern::Barrier => "barrier",
         }
     }
 
     pub fn more_is_better(self) -> bool {
-        matches!(self, Pattern::Bandwidth | Pattern::Rate)
+        matches!(self, Pattern::Bandwidth | Pattern::Rate | Pattern::Overlap)
     }
 
-    /// Messages of one round, both ways together.
+    /// Whether all ranks take part, however many there are; the others are of two.
+    pub fn is_of_all(self) -> bool {
+        matches!(self, Pattern::Ring | Pattern::Barrier)
+    }
+
+    /// Messages of one round, both ways together; of more than two ranks those of a rank.
     pub fn messages(self) -> u64 {
         match self {
-            Pattern::Latency | Pattern::Exchange => 2,
+            Pattern::Latency | Pattern::Exchange | Pattern::Overlap | Pattern::Ring | Pattern::Barrier => 2,
             Pattern::Bandwidth | Pattern::Rate => WINDOW,
         }
     }
 
-    /// The value of `rounds` that took `elapsed` ns.
-    pub fn value(self, size: Bytes, rounds: u64, elapsed: u64) -> f64 {
-        let (rounds, elapsed) = (rounds as f64, elapsed.max(1) as f64);
+    /// The value of what rank 0 measured.
+    pub fn value(self, size: Bytes, figures: &Figures) -> f64 {
+        let (rounds, elapsed) = (figures.rounds as f64, figures.elapsed.max(1) as f64);
         match self {
             Pattern::Latency => elapsed / rounds.max(1.0) / 2.0,
-            Pattern::Exchange => elapsed / rounds.max(1.0),
+            Pattern::Exchange | Pattern::Ring | Pattern::Barrier => elapsed / rounds.max(1.0),
+            Pattern::Overlap => {
+                let (transfer, computing) = (figures.transfer as f64, figures.computing as f64);
+                ((transfer + computing - elapsed / rounds.max(1.0)) / transfer.max(1.0)).clamp(0.001, 1.0)
+            }
             Pattern::Rate => rounds * WINDOW as f64 / elapsed * 1e9,
             Pattern::Bandwidth => rounds * WINDOW as f64 * size.0 as f64 / elapsed * 1e9,
         }
@@ -61,10 +89,11 @@ impl Pattern {
     /// A value for readers.
     pub fn quantity(self, value: f64) -> String {
         match self {
-            Pattern::Latency | Pattern::Exchange if value < 1000.0 => format!("{value:.1} ns"),
-            Pattern::Latency | Pattern::Exchange => format!("{:.2} us", value / 1e3),
+            Pattern::Overlap => format!("{:.0} %", value * 100.0),
             Pattern::Bandwidth => BytesPerSecond(value).to_string(),
             Pattern::Rate => format!("{:.3} M/s", value / 1e6),
+            _ if value < 1000.0 => format!("{value:.1} ns"),
+            _ => format!("{:.2} us", value / 1e3),
         }
     }
 
@@ -75,6 +104,9 @@ impl Pattern {
             Pattern::Bandwidth => &[1 << 20],
             Pattern::Rate => &[8],
             Pattern::Exchange => &[8192],
+            Pattern::Overlap => &[64 << 10, 1 << 20],
+            Pattern::Ring => &[1024],
+            Pattern::Barrier => &[0],
         }
     }
 }
@@ -90,7 +122,7 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Pattern> {
         Pattern::ALL.into_iter().find(|pattern| pattern.name() == text).ok_or_else(|| {
-            let next = "choose latency, bandwidth, rate or exchange";
+            let next = "choose latency, bandwidth, rate, exchange, overlap, ring or barrier";
             Fault::new(format!("pattern '{text}'"), "ranks of an MPI program have no such pattern", next)
         })
     }
@@ -114,6 +146,9 @@ impl Task {
 
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.pattern == Pattern::Barrier {
+            return f.pad("barrier");
+        }
         let works = if self.receiver == Receiver::Works { ", the receiver works" } else { "" };
         f.pad(&format!("{} {}{works}", self.size, self.pattern))
     }
@@ -125,10 +160,13 @@ mod tests {
 
     #[test]
     fn values_have_their_units() {
-        assert_eq!(Pattern::Latency.value(Bytes(8), 1000, 300_000), 150.0);
-        assert_eq!(Pattern::Rate.value(Bytes(8), 1000, 1_000_000_000), 64_000.0);
-        assert_eq!(Pattern::Bandwidth.value(Bytes(1 << 20), 1, 1_000_000_000), 64.0 * 1048576.0);
-        assert_eq!(Pattern::Exchange.quantity(Pattern::Exchange.value(Bytes(8), 10, 50_000)), "5.00 us");
+        let figures = |rounds, elapsed| Figures { rounds, elapsed, ..Figures::default() };
+        assert_eq!(Pattern::Latency.value(Bytes(8), &figures(1000, 300_000)), 150.0);
+        assert_eq!(Pattern::Rate.value(Bytes(8), &figures(1000, 1_000_000_000)), 64_000.0);
+        assert_eq!(Pattern::Bandwidth.value(Bytes(1 << 20), &figures(1, 1_000_000_000)), 64.0 * 1048576.0);
+        assert_eq!(Pattern::Exchange.quantity(Pattern::Exchange.value(Bytes(8), &figures(10, 50_000))), "5.00 us");
+        let beside = Figures { transfer: 100, computing: 100, ..figures(10, 1250) };
+        assert_eq!(Pattern::Overlap.quantity(Pattern::Overlap.value(Bytes(8), &beside)), "75 %");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-/* The patterns of `plimsoll bench --mpi`, for two ranks: what OSU's micro-benchmarks measure, written anew.
+/* The patterns of `plimsoll bench --mpi`: what OSU's micro-benchmarks measure, written anew.
  *
  * patterns CONTROL CORE,CORE MILLISECONDS ACCOUNT PATTERN:SIZE:RECEIVER ...
  *
- * Each rank pins itself to its core. Before and after each timed part rank 0 writes a line to the pipe CONTROL.out and
+ * Of two ranks each pins itself to its core; more share both. `barrier` and `ring` are of all ranks, the others of two. Before and after each timed part rank 0 writes a line to the pipe CONTROL.out and
  * waits for a byte from CONTROL.in, so that whoever counts on this machine counts that part and nothing else. Results go
  * the same way. With ACCOUNT 1 the time inside every MPI call is taken; it costs two readings of the clock a call.
  */
@@ -24,7 +24,7 @@
 
 enum { WINDOW = 64, ANSWER = 9, LATENCY_TAG = 1, WINDOW_TAG = 2, COMPUTE_PASSES = 4 };
 
-static int rank, account;
+static int rank, ranks, account;
 static uint64_t calls, ticks_in_calls, ticks_in_all_calls, first_tick, first_nanosecond;
 static int control_out = -1, control_in = -1;
 static volatile uint64_t kept;
@@ -101,6 +101,8 @@ struct work {
     size_t stride;
     uint64_t *field; /* what is computed on between exchanges */
     size_t words;
+    uint64_t passes;          /* of computing in a round of `overlap` */
+    uint64_t alone[2];        /* ns of a round of it without the computing, and without the transfer */
 };
 
 /* Reads all of the data, as an application does with what it receives. */
@@ -118,9 +120,9 @@ static void use(const char *data, size_t length)
     kept += sum;
 }
 
-static void compute(struct work *work)
+static void compute(struct work *work, uint64_t passes)
 {
-    for (int pass = 0; pass < COMPUTE_PASSES; pass++)
+    for (uint64_t pass = 0; pass < passes; pass++)
         for (size_t i = 1; i + 1 < work->words; i++)
             work->field[i] = (work->field[i - 1] + 2 * work->field[i] + work->field[i + 1]) >> 2;
     kept += work->field[work->words / 2];
@@ -172,10 +174,38 @@ static void exchange(struct work *work, uint64_t rounds)
     for (uint64_t i = 0; i < rounds; i++) {
         CALL(MPI_Irecv(work->in, size, MPI_CHAR, other, WINDOW_TAG, MPI_COMM_WORLD, &requests[0]));
         CALL(MPI_Isend(work->out, size, MPI_CHAR, other, WINDOW_TAG, MPI_COMM_WORLD, &requests[1]));
-        compute(work);
+        compute(work, COMPUTE_PASSES);
         CALL(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
         use(work->in, work->size);
     }
+}
+
+/* A transfer each way that begins before computing and is waited for after it. */
+static void overlap(struct work *work, uint64_t rounds)
+{
+    MPI_Request requests[2];
+    int size = (int)work->size, other = 1 - rank;
+    for (uint64_t i = 0; i < rounds; i++) {
+        CALL(MPI_Irecv(work->in, size, MPI_CHAR, other, WINDOW_TAG, MPI_COMM_WORLD, &requests[0]));
+        CALL(MPI_Isend(work->out, size, MPI_CHAR, other, WINDOW_TAG, MPI_COMM_WORLD, &requests[1]));
+        compute(work, work->passes);
+        CALL(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    }
+}
+
+/* All ranks pass a message on to the next. */
+static void ring(struct work *work, uint64_t rounds)
+{
+    int size = (int)work->size, next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+    for (uint64_t i = 0; i < rounds; i++)
+        CALL(MPI_Sendrecv(work->out, size, MPI_CHAR, next, WINDOW_TAG, work->in, size, MPI_CHAR, before, WINDOW_TAG,
+                          MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+}
+
+static void barrier(uint64_t rounds)
+{
+    for (uint64_t i = 0; i < rounds; i++)
+        CALL(MPI_Barrier(MPI_COMM_WORLD));
 }
 
 static void run(struct work *work, uint64_t rounds)
@@ -184,6 +214,12 @@ static void run(struct work *work, uint64_t rounds)
         ping_pong(work, rounds);
     else if (strcmp(work->pattern, "exchange") == 0)
         exchange(work, rounds);
+    else if (strcmp(work->pattern, "overlap") == 0)
+        overlap(work, rounds);
+    else if (strcmp(work->pattern, "ring") == 0)
+        ring(work, rounds);
+    else if (strcmp(work->pattern, "barrier") == 0)
+        barrier(rounds);
     else
         windows(work, rounds);
 }
@@ -206,13 +242,35 @@ static uint64_t calibrate(struct work *work, uint64_t target)
     return wanted > 0 ? wanted : 1;
 }
 
+/* Computing of `overlap` that takes as long as its transfer alone; both ranks have the same. */
+static void balance(struct work *work)
+{
+    enum { ROUNDS_ALONE = 50, PASSES = 8 };
+    overlap(work, ROUNDS_ALONE / 5);
+    CALL(MPI_Barrier(MPI_COMM_WORLD));
+    uint64_t start = nanoseconds(CLOCK_MONOTONIC);
+    overlap(work, ROUNDS_ALONE);
+    work->alone[0] = (nanoseconds(CLOCK_MONOTONIC) - start) / ROUNDS_ALONE;
+    CALL(MPI_Bcast(&work->alone[0], 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
+    compute(work, PASSES);
+    start = nanoseconds(CLOCK_MONOTONIC);
+    compute(work, PASSES);
+    uint64_t pass = (nanoseconds(CLOCK_MONOTONIC) - start) / PASSES;
+    work->passes = work->alone[0] / (pass ? pass : 1) + 1;
+    CALL(MPI_Bcast(&work->passes, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
+    start = nanoseconds(CLOCK_MONOTONIC);
+    for (int i = 0; i < ROUNDS_ALONE; i++)
+        compute(work, work->passes);
+    work->alone[1] = (nanoseconds(CLOCK_MONOTONIC) - start) / ROUNDS_ALONE;
+}
+
 static uint64_t microseconds(struct timeval time)
 {
     return (uint64_t)time.tv_sec * 1000000u + (uint64_t)time.tv_usec;
 }
 
 /* In the order in which they are told: see `result.rs`. */
-enum { ROUNDS, ELAPSED, CPU, USER, SYSTEM, CALLS, IN_CALLS, IN_ALL_CALLS, SWITCHES, FIELDS };
+enum { ROUNDS, ELAPSED, CPU, USER, SYSTEM, CALLS, IN_CALLS, IN_ALL_CALLS, SWITCHES, TRANSFER, COMPUTING, FIELDS };
 
 static void measure(struct work *work, uint64_t rounds, uint64_t *fields)
 {
@@ -234,6 +292,8 @@ static void measure(struct work *work, uint64_t rounds, uint64_t *fields)
     fields[CALLS] = calls;
     fields[IN_CALLS] = (uint64_t)((double)ticks_in_calls * scale);
     fields[IN_ALL_CALLS] = (uint64_t)((double)ticks_in_all_calls * scale);
+    fields[TRANSFER] = work->alone[0];
+    fields[COMPUTING] = work->alone[1];
     fields[SWITCHES] = (uint64_t)(after.ru_nvcsw - before.ru_nvcsw + after.ru_nivcsw - before.ru_nivcsw);
 }
 
@@ -250,14 +310,17 @@ static char *memory(size_t length)
 static void pin(const char *cores)
 {
     const char *comma = strchr(cores, ',');
-    int core = atoi(rank == 0 || comma == NULL ? cores : comma + 1);
+    int first = atoi(cores), second = comma == NULL ? first : atoi(comma + 1);
+    int core = rank == 0 ? first : second, most = first > second ? first : second;
     /* A cpu_set_t ends at 1,024 cores. */
-    cpu_set_t *set = CPU_ALLOC(core + 1);
-    size_t size = CPU_ALLOC_SIZE(core + 1);
+    cpu_set_t *set = CPU_ALLOC(most + 1);
+    size_t size = CPU_ALLOC_SIZE(most + 1);
     if (set == NULL)
         die("memory");
     CPU_ZERO_S(size, set);
     CPU_SET_S(core, size, set);
+    if (ranks > 2)
+        CPU_SET_S(first, size, set);
     if (sched_setaffinity(0, size, set) != 0) {
         char what[160], host[65] = "";
         int why = errno;
@@ -271,13 +334,12 @@ static void pin(const char *cores)
 
 int main(int argc, char **argv)
 {
-    int ranks;
     char line[512], path[4096];
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks != 2 || argc < 6) {
-        fprintf(stderr, "usage: two ranks of patterns CONTROL CORE,CORE MILLISECONDS ACCOUNT PATTERN:SIZE:RECEIVER ...\n");
+    if (ranks < 2 || argc < 6) {
+        fprintf(stderr, "usage: two ranks or more of patterns CONTROL CORE,CORE MILLISECONDS ACCOUNT PATTERN:SIZE:RECEIVER ...\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     pin(argv[2]);
@@ -308,6 +370,8 @@ int main(int argc, char **argv)
         work.in = memory(work.stride * WINDOW + work.size);
         work.words = 4096;
         work.field = (uint64_t *)memory(work.words * sizeof *work.field);
+        if (strcmp(work.pattern, "overlap") == 0)
+            balance(&work);
         uint64_t rounds = calibrate(&work, target);
         CALL(MPI_Bcast(&rounds, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
         if (rank == 0) {
@@ -315,7 +379,9 @@ int main(int argc, char **argv)
             tell(line);
             await_answer();
         }
-        uint64_t mine[FIELDS], all[2][FIELDS];
+        uint64_t mine[FIELDS], (*all)[FIELDS] = calloc((size_t)ranks, sizeof *all);
+        if (all == NULL)
+            die("memory");
         measure(&work, rounds, mine);
         if (rank == 0) {
             snprintf(line, sizeof line, "end %d\n", nth - 5);
@@ -330,6 +396,7 @@ int main(int argc, char **argv)
             snprintf(line + at, sizeof line - (size_t)at, "\n");
             tell(line);
         }
+        free(all);
         free(work.out);
         free(work.in);
         free(work.field);

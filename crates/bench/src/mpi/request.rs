@@ -20,6 +20,9 @@ use super::pattern::{Pattern, Task};
 use super::seats;
 use super::targets::{self, Judged};
 
+/// Ranks that share two cores.
+const CROWDS: [u32; 2] = [4, 8];
+
 /// The interface of each host of a lab.
 const INTERFACE: &str = "lab0";
 
@@ -130,6 +133,8 @@ fn plan(
     let mut all: Vec<Seats> = Vec::new();
     if matches!(request.paths, Paths::One | Paths::Both) && request.protocol_core.is_none() {
         all.extend(pairs.iter().map(|&cores| Seats { hosts: Hosts::One, cores, protocol_core: None }));
+        let crowds = CROWDS.map(|ranks| Seats { hosts: Hosts::Crowd(ranks), cores: pairs[0], protocol_core: None });
+        all.extend(crowds);
     }
     if request.targets && request.paths == Paths::Nodes {
         let cause = "what the engine is held to is of one host and of the lab";
@@ -168,6 +173,7 @@ fn plan(
             tasks.push(Task { pattern: Pattern::Bandwidth, size: Bytes(1 << 16), receiver: Receiver::Works });
         }
     }
+    all.retain(|seats| tasks.iter().any(|task| seats.hosts.can(task)));
     let known: Vec<Carrier> = carriers::known()?;
     let of_mpi = known.into_iter().filter(|of| of.variables(installation, Reach::Host).is_some());
     let (here, absent): (Vec<_>, Vec<_>) = of_mpi.partition(|of| of.missing(installation).is_none());
@@ -182,9 +188,13 @@ fn plan(
         .into_iter()
         .map(|seats| {
             let interface = nodes.filter(|_| seats.hosts == Hosts::Nodes).map_or(INTERFACE, |nodes| &nodes.interface);
-            let reach = if seats.hosts == Hosts::One { Reach::Host } else { Reach::Between(interface) };
+            let is_one = matches!(seats.hosts, Hosts::One | Hosts::Crowd(_));
+            let reach = if is_one { Reach::Host } else { Reach::Between(interface) };
             let apart = if seats.hosts == Hosts::Nodes { apart } else { &[] };
-            let free = free(topology, cores, apart, seats.cores);
+            let free = match seats.hosts {
+                Hosts::Crowd(_) => Err("the ranks share all cores that they have".to_owned()),
+                _ => free(topology, cores, apart, seats.cores),
+            };
             let can = |of: &&Carrier| of.variables(installation, reach).is_some();
             let carriers = here.iter().filter(can).cloned().collect();
             let (mut contenders, left_out) = usual(seats.hosts, free, interface, carriers);
@@ -274,7 +284,7 @@ impl Findings {
     pub fn page(&self) -> String {
         let done = self.measured.iter().map(|measured| measured.series.blocks.len()).max().unwrap_or(0);
         let rounds = count::of(self.rounds.into(), "round");
-        let heading = format!("two ranks of {}, {done} of {rounds}, each a start of its own", self.mpi);
+        let heading = format!("ranks of {}, {done} of {rounds}, each a start of its own", self.mpi);
         let page = page::page(&heading, &self.measured, &self.tasks, &self.notes);
         match self.targets_only {
             true => format!("{}\n{page}", page::targets(&self.judged())),
@@ -295,7 +305,7 @@ mod tests {
         assert_eq!(task("latency:64"), "64 B latency");
         assert_eq!(task("bandwidth"), "1 MiB bandwidth");
         assert_eq!(task("latency"), "8 B latency|4 KiB latency");
-        assert!(tasks("ring:8").is_err() && tasks("rate:x").is_err());
+        assert!(tasks("triangle:8").is_err() && tasks("rate:x").is_err());
     }
 
     fn request() -> Request {

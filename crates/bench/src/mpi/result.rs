@@ -19,6 +19,9 @@ pub struct Figures {
     /// Inside MPI calls since the start, calibration included.
     pub in_all_calls: u64,
     pub switches: u64,
+    /// Of `overlap`: a round without the computing, and without the transfer; else 0.
+    pub transfer: u64,
+    pub computing: u64,
 }
 
 /// One line of the pipe.
@@ -51,9 +54,35 @@ impl Line {
             ("end", [task]) => Ok(Line::End(*task as usize)),
             (
                 "result",
-                &[task, rank @ 0..=1, rounds, elapsed, cpu, user, system, calls, in_calls, in_all_calls, switches],
+                &[
+                    task,
+                    rank @ 0..=1,
+                    rounds,
+                    elapsed,
+                    cpu,
+                    user,
+                    system,
+                    calls,
+                    in_calls,
+                    in_all_calls,
+                    switches,
+                    transfer,
+                    computing,
+                ],
             ) => {
-                let figures = Figures { rounds, elapsed, cpu, user, system, calls, in_calls, in_all_calls, switches };
+                let figures = Figures {
+                    rounds,
+                    elapsed,
+                    cpu,
+                    user,
+                    system,
+                    calls,
+                    in_calls,
+                    in_all_calls,
+                    switches,
+                    transfer,
+                    computing,
+                };
                 Ok(Line::Result { task: task as usize, rank: rank as usize, figures })
             }
             _ => Err(bad()),
@@ -68,13 +97,13 @@ mod tests {
     #[test]
     fn lines_of_the_pipe() {
         assert_eq!(Line::read("begin 2").unwrap(), Line::Begin(2));
-        let Line::Result { task: 1, rank: 0, figures } = Line::read("result 1 0 10 20 30 40 50 60 70 80 90").unwrap()
+        let Line::Result { task: 1, rank: 0, figures } = Line::read("result 1 0 10 20 30 40 50 60 70 80 90 0 0").unwrap()
         else {
             panic!("another line")
         };
         assert_eq!((figures.rounds, figures.in_all_calls, figures.switches), (10, 80, 90));
-        for bad in ["", "result", "result 1 2 10 20 30 40 50 60 70 80 90", "result 1 0 1", "begin -1", "end x", "go 1"]
-        {
+        let third = "result 1 2 10 20 30 40 50 60 70 80 90 0 0";
+        for bad in ["", "result", third, "result 1 0 1", "begin -1", "end x", "go 1"] {
             assert!(Line::read(bad).is_err(), "{bad}");
         }
     }

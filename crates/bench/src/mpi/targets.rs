@@ -22,13 +22,27 @@ const fn target(hosts: Hosts, pattern: Pattern, size: u64, bound: Bound) -> Targ
     Target { hosts, task: Task { pattern, size: Bytes(size), receiver: Receiver::Reads }, bound }
 }
 
-pub const ALL: [Target; 6] = [
+pub const ALL: [Target; 20] = [
     target(Hosts::One, Pattern::Latency, 8, Bound::AtMost(1.0)),
+    target(Hosts::One, Pattern::Latency, 512, Bound::AtMost(1.0)),
     target(Hosts::One, Pattern::Rate, 8, Bound::AtLeast(1.0)),
+    target(Hosts::One, Pattern::Bandwidth, 16 << 10, Bound::AtLeast(1.0)),
+    target(Hosts::One, Pattern::Bandwidth, 128 << 10, Bound::AtLeast(1.0)),
     target(Hosts::One, Pattern::Bandwidth, 1 << 20, Bound::AtLeast(1.0)),
-    target(Hosts::Lab, Pattern::Latency, 8, Bound::AtMost(0.6)),
+    target(Hosts::One, Pattern::Bandwidth, 4 << 20, Bound::AtLeast(1.0)),
+    target(Hosts::One, Pattern::Overlap, 1 << 20, Bound::AtLeast(1.0)),
+    target(Hosts::Crowd(4), Pattern::Barrier, 0, Bound::AtMost(1.0)),
+    target(Hosts::Crowd(4), Pattern::Ring, 1 << 10, Bound::AtMost(1.0)),
+    target(Hosts::Crowd(8), Pattern::Barrier, 0, Bound::AtMost(1.0)),
+    target(Hosts::Crowd(8), Pattern::Ring, 1 << 10, Bound::AtMost(1.0)),
+    target(Hosts::Lab, Pattern::Latency, 8, Bound::AtMost(0.5)),
+    target(Hosts::Lab, Pattern::Latency, 512, Bound::AtMost(1.0)),
     target(Hosts::Lab, Pattern::Rate, 8, Bound::AtLeast(4.0)),
-    target(Hosts::Lab, Pattern::Bandwidth, 1 << 20, Bound::AtLeast(0.8)),
+    target(Hosts::Lab, Pattern::Bandwidth, 16 << 10, Bound::AtLeast(1.0)),
+    target(Hosts::Lab, Pattern::Bandwidth, 128 << 10, Bound::AtLeast(1.0)),
+    target(Hosts::Lab, Pattern::Bandwidth, 1 << 20, Bound::AtLeast(1.0)),
+    target(Hosts::Lab, Pattern::Bandwidth, 4 << 20, Bound::AtLeast(1.0)),
+    target(Hosts::Lab, Pattern::Overlap, 1 << 20, Bound::AtLeast(1.0)),
 ];
 
 /// Each task of the targets once.
@@ -85,11 +99,9 @@ mod tests {
             measured(Contender::Peer(named("tcp").unwrap()), LATENCY, &[200.0, 220.0]),
         ];
         let judged = judge(&all);
-        assert_eq!(
-            judged.iter().map(|j| j.verdict).collect::<Vec<_>>(),
-            [Verdict::Met, Verdict::NotMeasured, Verdict::NotMeasured]
-        );
+        assert_eq!(judged[0].verdict, Verdict::Met);
+        assert!(judged[1..].iter().all(|judged| judged.verdict == Verdict::NotMeasured && judged.hosts == Hosts::One));
         assert!((judged[0].ratio.unwrap().median - 0.5).abs() < 1e-9);
-        assert_eq!(tasks().len(), 3);
+        assert!(tasks().len() < ALL.len(), "places share tasks");
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 #[derive(clap::Args)]
 #[group(skip)]
-#[command(next_help_heading = "Two ranks of an MPI program")]
+#[command(next_help_heading = "Ranks of an MPI program")]
 pub struct Arguments {
     /// Measure MPI over plimsoll beside MPI's own transports, for each pair of cores and each placement of the engine,
     /// with each rank's CPU time split into application, MPI and protocol
@@ -20,7 +20,9 @@ pub struct Arguments {
     #[arg(long, requires = "mpi", conflicts_with = "tasks")]
     targets: bool,
     /// Tasks of the two ranks: latency, bandwidth, rate (window of 64) and exchange (compute, then swap a border); each
-    /// with :SIZE, or without for its usual sizes
+    /// Tasks, each with :SIZE, or without for its usual sizes. Of two ranks: latency, bandwidth, rate (window of 64), exchange
+    /// (compute, then swap a border) and overlap (the share of a transfer that computing hides); of 4 and of 8 ranks that share two
+    /// cores: ring and barrier
     #[arg(long, requires = "mpi", value_delimiter = ',', value_parser = tasks)]
     tasks: Vec<Tasks>,
     /// Hosts of the ranks: one, lab (two, needs root), nodes (this node and the next one of a Slurm or PBS job), or both: one
