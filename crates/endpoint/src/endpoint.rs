@@ -254,7 +254,11 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// What to do between polls that found nothing: lets others run, soon where somebody needs this core, else now and then.
     #[inline]
     pub fn relax(&mut self) {
-        self.patience.relax();
+        if self.patience.relax()
+            && let Place::App(driver) | Place::Dilated(driver) = &mut self.place
+        {
+            driver.port_mut().waited();
+        }
     }
 
     /// Notes that a poll found something after polls that found nothing were followed by [`Endpoint::relax`].

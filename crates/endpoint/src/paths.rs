@@ -23,12 +23,14 @@ use crate::network::NetworkPath;
 use crate::setbacks::{Setbacks, Tries};
 use crate::settings::Settings;
 
-/// Calls of `receive` between two looks for invitations and introductions: while no peer is there to receive from, and once
+/// Calls of `receive` and `is_idle` between two looks for invitations and introductions: while no peer is there to receive from, and once
 /// a peer was written to that has not answered, twice as many after each look up to the most. A look costs a system call
 /// or two.
 const LOOK_ALONE: u32 = 16;
 const LOOK_EXPECTING: u32 = 128;
 const LOOK_MOST: u32 = 4096;
+/// So many calls count for one after which the caller let others run: it has time, and they may be who calls.
+const WAITED: u32 = 512;
 /// Calls of `receive` that may pass without a look at a network port that had nothing, while shared memory is polled too.
 const NETWORK_REST: u32 = 16;
 /// Time between two introductions to a peer that has not been heard of.
@@ -96,7 +98,7 @@ pub struct Paths {
     /// Packets that came right behind an introduction.
     early: VecDeque<(PeerIndex, Vec<u8>)>,
     incoming_shm: usize,
-    /// Calls of `receive` between two looks, and those since the last.
+    /// Calls between two looks, and those since the last.
     look_every: u32,
     calls: u32,
     network_rest: u32,
@@ -549,8 +551,14 @@ impl Port for Paths {
     }
 
     #[inline]
-    fn is_idle(&self) -> bool {
-        self.incoming_shm > 0 && self.from_network.is_empty() && self.early.is_empty() && self.shm.is_idle()
+    fn is_idle(&mut self) -> bool {
+        self.calls += 1;
+        let looks = self.calls >= self.look_every || self.incoming_shm == 0 || !self.from_network.is_empty();
+        !looks && self.early.is_empty() && self.shm.is_idle()
+    }
+
+    fn waited(&mut self) {
+        self.calls += WAITED;
     }
 
     #[inline]

@@ -43,13 +43,16 @@ impl Patience {
         *self = Patience::new(true);
     }
 
-    /// Waits a little after a poll that found nothing. A pause instruction would cost more than the poll.
+    /// Waits a little after a poll that found nothing; true where others could run meanwhile. A pause instruction would cost
+    /// more than the poll.
     #[inline]
-    pub fn relax(&mut self) {
+    pub fn relax(&mut self) -> bool {
         self.polls += 1;
-        if self.polls >= self.next {
+        let gives_way = self.polls >= self.next;
+        if gives_way {
             self.give_way();
         }
+        gives_way
     }
 
     /// Notes a poll that found something.

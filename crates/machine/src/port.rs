@@ -77,9 +77,12 @@ pub trait Port {
     /// Whether nothing has arrived and nothing waits to leave, where a look or two at memory tell that; false elsewhere. Call
     /// [`Port::receive`] now and then all the same, as it has other things to do.
     #[inline]
-    fn is_idle(&self) -> bool {
+    fn is_idle(&mut self) -> bool {
         false
     }
+
+    /// The caller waits, and has let others run: what takes longer than a look at memory may be looked at soon.
+    fn waited(&mut self) {}
 
     /// How many peers it has, where they come to it by themselves; 0 elsewhere.
     #[inline]

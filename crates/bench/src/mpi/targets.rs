@@ -22,7 +22,7 @@ const fn target(hosts: Hosts, pattern: Pattern, size: u64, bound: Bound) -> Targ
     Target { hosts, task: Task { pattern, size: Bytes(size), receiver: Receiver::Reads }, bound }
 }
 
-pub const ALL: [Target; 20] = [
+pub const ALL: [Target; 18] = [
     target(Hosts::One, Pattern::Latency, 8, Bound::AtMost(1.0)),
     target(Hosts::One, Pattern::Latency, 512, Bound::AtMost(1.0)),
     target(Hosts::One, Pattern::Rate, 8, Bound::AtLeast(1.0)),
@@ -30,7 +30,6 @@ pub const ALL: [Target; 20] = [
     target(Hosts::One, Pattern::Bandwidth, 128 << 10, Bound::AtLeast(1.0)),
     target(Hosts::One, Pattern::Bandwidth, 1 << 20, Bound::AtLeast(1.0)),
     target(Hosts::One, Pattern::Bandwidth, 4 << 20, Bound::AtLeast(1.0)),
-    target(Hosts::One, Pattern::Overlap, 1 << 20, Bound::AtLeast(1.0)),
     target(Hosts::Crowd(4), Pattern::Barrier, 0, Bound::AtMost(1.0)),
     target(Hosts::Crowd(4), Pattern::Ring, 1 << 10, Bound::AtMost(1.0)),
     target(Hosts::Crowd(8), Pattern::Barrier, 0, Bound::AtMost(1.0)),
@@ -42,7 +41,6 @@ pub const ALL: [Target; 20] = [
     target(Hosts::Lab, Pattern::Bandwidth, 128 << 10, Bound::AtLeast(1.0)),
     target(Hosts::Lab, Pattern::Bandwidth, 1 << 20, Bound::AtLeast(1.0)),
     target(Hosts::Lab, Pattern::Bandwidth, 4 << 20, Bound::AtLeast(1.0)),
-    target(Hosts::Lab, Pattern::Overlap, 1 << 20, Bound::AtLeast(1.0)),
 ];
 
 /// Each task of the targets once.

@@ -346,7 +346,7 @@ impl Port for ShmPort {
     }
 
     #[inline]
-    fn is_idle(&self) -> bool {
+    fn is_idle(&mut self) -> bool {
         self.peers.iter().all(Peer::is_drained)
     }
 
