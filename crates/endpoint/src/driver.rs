@@ -9,8 +9,8 @@ use crate::dilation::{Dilated, Spinner, pay};
 
 /// Packets taken from the port before anything is sent.
 const RECEIVE_BUDGET: usize = 64;
-/// Turns that are left out in a row, at most, where there is nothing to do for the engine and nothing new in the port's memory.
-const RESTS: u32 = 15;
+/// One turn of so many is made also where there is nothing to do for the engine and nothing new in the port's memory.
+const TURNS_PER_TURN: u32 = 16;
 /// Turns between two looks for news about peers.
 const TURNS_PER_NOTICE: u32 = 4096;
 
@@ -31,7 +31,6 @@ pub struct Driver<P, B> {
     timed: bool,
     fetches: bool,
     turns: u32,
-    rests: u32,
     /// Something was handed to the wire by [`Driver::start_off`] since the last turn.
     started_off: bool,
     /// Stretches its work, where that is asked. What asks it elsewhere is one look at this word.
@@ -53,7 +52,6 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             timed: false,
             fetches: false,
             turns: 0,
-            rests: 0,
             started_off: false,
             spinner: None,
         };
@@ -276,14 +274,15 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         self.port.flush()
     }
 
-    /// Whether the next turn can be left out.
+    /// Whether the next turn can be left out; it counts then all the same.
     #[inline(always)]
     pub(crate) fn rests(&mut self) -> bool {
-        let rests = self.rests < RESTS
-            && !self.timed
-            && self.engine.is_idle()
-            && self.port.is_idle();
-        self.rests = if rests { self.rests + 1 } else { 0 };
+        let next = self.turns.wrapping_add(1);
+        let rests =
+            !next.is_multiple_of(TURNS_PER_TURN) && !self.timed && self.engine.is_idle() && self.port.is_idle();
+        if rests {
+            self.turns = next;
+        }
         rests
     }
 

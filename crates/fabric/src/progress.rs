@@ -74,7 +74,8 @@ impl State {
                 }
             },
         };
-        while reader.as_ref().map_or(found < UNREAD_AT_ONCE, |reader| !reader.is_full()) {
+        // At least one: who reads no entries at all moves the requests of peers.
+        while found == 0 || reader.as_ref().map_or(found < UNREAD_AT_ONCE, |reader| !reader.is_full()) {
             let Some(engine) = &mut self.engine else { return };
             match engine.take_ended() {
                 Ok(Some(done)) => self.finish(done, reader.as_deref_mut()),

@@ -333,7 +333,11 @@ mod tests {
         let installation = Installation { family, version, launcher, device: None, libraries: None };
         let plan_of = |request: &Request| plan(request, &installation, &allowed[..2], None, &mut Vec::new());
         let plan = plan_of(&Request { targets: true, divided: false, paths: Paths::One, ..request() }).unwrap();
-        assert_eq!((plan.tasks.len(), plan.accounted_rounds, plan.places.len()), (3, 0, 1));
+        let hosts: Vec<Hosts> = plan.places.iter().map(|(seats, _)| seats.hosts).collect();
+        assert_eq!((plan.accounted_rounds, &hosts[..]), (0, &[Hosts::One, Hosts::Crowd(4), Hosts::Crowd(8)][..]));
+        assert!(targets::ALL.iter().all(|target| plan.tasks.contains(&target.task)));
+        let latency = plan_of(&Request { tasks: tasks("latency:8").unwrap(), paths: Paths::One, ..request() }).unwrap();
+        assert_eq!(latency.places.len(), 1, "a place with nothing to do is none");
         let both = plan_of(&Request { paths: Paths::Lab, protocol_core: Some(allowed[0]), ..request() }).unwrap();
         assert_eq!((both.places.len(), both.accounted_rounds), (2, 3));
         assert!(both.tasks.iter().any(|task| task.receiver == Receiver::Works));
@@ -383,7 +387,7 @@ mod tests {
         assert_eq!(together.places[0].0.cores, (first, second));
         let (both, _) = plan_of(&request(), &far).unwrap();
         let hosts: Vec<_> = both.places.iter().map(|(seats, _)| seats.hosts).collect();
-        assert_eq!(hosts, [Hosts::One, Hosts::Nodes]);
+        assert_eq!(hosts, [Hosts::One, Hosts::Crowd(4), Hosts::Crowd(8), Hosts::Nodes]);
 
         for refused in
             [Request { targets: true, ..nodes.clone() }, Request { protocol_core: Some(first), ..nodes.clone() }]
