@@ -278,8 +278,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     #[inline(always)]
     pub(crate) fn rests(&mut self) -> bool {
         let next = self.turns.wrapping_add(1);
-        let rests =
-            !next.is_multiple_of(TURNS_PER_TURN) && !self.timed && self.engine.is_idle() && self.port.is_idle();
+        let rests = !next.is_multiple_of(TURNS_PER_TURN) && !self.timed && self.engine.is_idle() && self.port.is_idle();
         if rests {
             self.turns = next;
         }
@@ -315,8 +314,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         self.started_off = false;
         let now = self.now();
         let Driver { engine, port, .. } = self;
-        let came =
-            port.receive(RECEIVE_BUDGET, |peer, packet| engine.handle_packet_with(now, peer, packet, take))?;
+        let came = port.receive(RECEIVE_BUDGET, |peer, packet| engine.handle_packet_with(now, peer, packet, take))?;
         if self.port.arrivals() > self.engine.peers() {
             self.admit();
         }

@@ -194,10 +194,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// Moves what can move. `take` is told context, message and buffer of a receive that ends; where it says true, that was all
     /// of it, else it is left to [`Endpoint::take_ended`], as is whatever ends in other ways.
     #[inline(always)]
-    pub fn turn_with(
-        &mut self,
-        mut take: impl FnMut(u64, &Envelope, &B) -> bool,
-    ) -> Result<()> {
+    pub fn turn_with(&mut self, mut take: impl FnMut(u64, &Envelope, &B) -> bool) -> Result<()> {
         match &mut self.place {
             Place::App(driver) => driver.turn_now::<false>(&mut take).map(|_| ()),
             Place::Dilated(driver) => driver.turn().map(|_| ()),

@@ -85,14 +85,7 @@ struct Table {
 
 impl Table {
     fn new(class: Class) -> Self {
-        Table {
-            class,
-            index: HashMap::default(),
-            recent: None,
-            chains: Vec::new(),
-            free: Vec::new(),
-            live: 0,
-        }
+        Table { class, index: HashMap::default(), recent: None, chains: Vec::new(), free: Vec::new(), live: 0 }
     }
 
     /// Node `node` of `nodes` comes last in its key's chain.

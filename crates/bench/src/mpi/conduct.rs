@@ -102,8 +102,7 @@ pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
         let of_able = of_places().enumerate().filter(|(nth, _)| able.contains(nth)).map(|(_, start)| start);
         runner.starts =
             of_able.flat_map(|(seats, one)| tasks_of(seats).map(move |task| (seats, one, vec![task]))).collect();
-        let of: Vec<usize> =
-            able.iter().flat_map(|&nth| vec![nth; tasks_of(all[nth].seats).count()]).collect();
+        let of: Vec<usize> = able.iter().flat_map(|&nth| vec![nth; tasks_of(all[nth].seats).count()]).collect();
         runner.accounted = true;
         let mut first = 0;
         let groups = groups.iter().map(|contenders| {

@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn lines_of_the_pipe() {
         assert_eq!(Line::read("begin 2").unwrap(), Line::Begin(2));
-        let Line::Result { task: 1, rank: 0, figures } = Line::read("result 1 0 10 20 30 40 50 60 70 80 90 0 0").unwrap()
+        let Line::Result { task: 1, rank: 0, figures } =
+            Line::read("result 1 0 10 20 30 40 50 60 70 80 90 0 0").unwrap()
         else {
             panic!("another line")
         };
