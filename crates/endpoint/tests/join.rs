@@ -351,3 +351,39 @@ fn a_message_that_its_sender_takes_back_ends_at_the_receiver() {
         assert_eq!((done.context, done.status), (4, Status::Withdrawn), "{text}");
     }
 }
+
+/// Polls as a provider does; whether a request ended meanwhile.
+fn waits(end: &mut Joined, polls: u32) -> bool {
+    (0..polls).any(|_| {
+        if !end.rests() {
+            end.turn_with(|_, _, _| false).unwrap();
+        }
+        let ended = end.take_ended().unwrap().is_some();
+        end.relax();
+        ended
+    })
+}
+
+#[test]
+fn a_caller_is_heard_by_who_waits_for_another() {
+    let [mut a, mut b, mut c] = [(); 3].map(|()| Joined::join(&settings(SHM)).unwrap());
+    for caller in [&mut a, &mut c] {
+        let to_b = caller.insert(&b.name()).unwrap();
+        b.receive(Source::Any, TagSelector::any(), vec![0; 8], 0).unwrap();
+        caller.send(to_b, 1, vec![1; 8], 0).unwrap();
+        assert!(waits(&mut b, 5000), "a turn that is left out must count for the next look");
+    }
+}
+
+#[test]
+fn ranks_that_are_more_than_the_cores_yield() {
+    let cores = linux::affinity::reachable().unwrap().iter().count();
+    let mut rank = Joined::join(&settings(SHM)).unwrap();
+    let own = rank.name();
+    rank.insert(&own).unwrap();
+    for others in 1..=cores {
+        let name = Joined::join(&settings(SHM)).unwrap().name();
+        rank.insert(&name).unwrap();
+        assert_eq!(rank.placed().yields, others == cores, "{others} others on {cores} cores");
+    }
+}
