@@ -139,7 +139,8 @@ mod tests {
                 }
                 let (mut mine, mut theirs): (Vec<_>, Vec<_>) =
                     (slots.iter().map(|(_, value)| *value).collect(), model.values().copied().collect());
-                (mine.sort_unstable(), theirs.sort_unstable());
+                mine.sort_unstable();
+                theirs.sort_unstable();
                 prop_assert_eq!(mine, theirs);
                 prop_assert!(slots.iter().all(|(key, value)| slots.get(key) == Some(value)));
             }
