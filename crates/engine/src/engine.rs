@@ -320,69 +320,6 @@ impl<B: Buffer> Engine<B> {
         Ok(RequestId(RequestKey::Send(key)))
     }
 
-    /// Receives into `buffer` the first message that `source` and `selector` take.
-    // In the caller, where the request's parts are in registers: to pass it on in memory costs more than all the rest.
-    #[inline(always)]
-    pub fn receive(
-        &mut self,
-        source: Source,
-        selector: TagSelector,
-        buffer: B,
-        context: u64,
-    ) -> Result<RequestId, Refusal<B>> {
-        let link = match source {
-            Source::Peer(peer) => match self.peers.get(peer.0 as usize) {
-                Some(link) => Some(link),
-                None => return Err(Refusal { peer, buffer }),
-            },
-            Source::Any => None,
-        };
-        let is_plain = link.is_none_or(|link| link.alive && link.reliability.is_none());
-        let key = self.new_receive(source, selector, buffer, context);
-        if is_plain && self.unexpected.is_empty() {
-            self.posted.post(source, selector, key);
-            self.relieve_senders(source);
-        } else {
-            self.receive_listed(key);
-        }
-        Ok(RequestId(RequestKey::Receive(key)))
-    }
-
-    #[inline(always)]
-    fn new_receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> ReceiveKey {
-        let (key, request) = self.receives.take();
-        request.context = context;
-        request.source = source;
-        // Part by part: copied as a whole out of memory that has just been written, it waits for that.
-        let TagSelector { tag, mask, space } = selector;
-        request.selector.tag = tag;
-        request.selector.mask = mask;
-        request.selector.space = space;
-        request.buffer = Some(buffer);
-        request.state = ReceiveState::Posted;
-        key
-    }
-
-    /// A fresh receive where messages wait, or whose sender is dead or at the end of an unreliable port.
-    #[inline(never)]
-    fn receive_listed(&mut self, key: ReceiveKey) {
-        let ReceiveRequest { source, selector, .. } = self.receives[key];
-        if let Some(node) = self.unexpected.find(source, selector) {
-            return self.take_unexpected(key, node);
-        }
-        if matches!(source, Source::Peer(peer) if !self.peers[peer.0 as usize].alive) {
-            return self.finish_receive(key, nothing(source, selector), Status::PeerDead);
-        }
-        self.posted.post(source, selector, key);
-        self.relieve_senders(source);
-        // The peer's silence counts from now, though it was never heard of before.
-        if let Source::Peer(peer) = source
-            && self.peers[peer.0 as usize].reliability.as_ref().is_some_and(|link| !link.is_engaged())
-        {
-            self.mark_ready(peer);
-        }
-    }
-
     /// The message that a receive of `source` and `selector` would take now, left where it is.
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Option<Envelope> {
         let node = self.look(source, selector)?;
@@ -645,7 +582,7 @@ impl<B: Buffer> Engine<B> {
 }
 
 /// The envelope of a receive that no message came for.
-fn nothing(source: Source, selector: TagSelector) -> Envelope {
+pub(crate) fn nothing(source: Source, selector: TagSelector) -> Envelope {
     let peer = match source {
         Source::Peer(peer) => peer,
         Source::Any => PeerIndex(0),

@@ -23,6 +23,7 @@ mod incoming;
 pub mod matching;
 mod outgoing;
 mod peer;
+mod posting;
 mod reliability;
 mod request;
 mod slots;
