@@ -9,8 +9,8 @@ use crate::dilation::{Dilated, Spinner, pay};
 
 /// Packets taken from the port before anything is sent.
 const RECEIVE_BUDGET: usize = 64;
-/// One turn of so many is made also where there is nothing to do for the engine and nothing new in the port's memory.
-const TURNS_PER_TURN: u32 = 16;
+/// Of so many polls that find nothing one makes a whole turn all the same.
+const IDLE_POLLS_PER_TURN: u32 = 16;
 /// Turns between two looks for news about peers.
 const TURNS_PER_NOTICE: u32 = 4096;
 
@@ -278,7 +278,8 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     #[inline(always)]
     pub(crate) fn rests(&mut self) -> bool {
         let next = self.turns.wrapping_add(1);
-        let rests = !next.is_multiple_of(TURNS_PER_TURN) && !self.timed && self.engine.is_idle() && self.port.is_idle();
+        let rests =
+            !next.is_multiple_of(IDLE_POLLS_PER_TURN) && !self.timed && self.engine.is_idle() && self.port.is_idle();
         if rests {
             self.turns = next;
         }

@@ -91,7 +91,7 @@ pub enum Hosts {
     One,
     Lab,
     Nodes,
-    /// One host, and more ranks than cores: so many share two.
+    /// One host where this many ranks share two cores.
     Crowd(u32),
 }
 
