@@ -3,16 +3,17 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use machine::{Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
+use engine::Buffer;
+use machine::{Bytes, Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
 
 use crate::completion::{CompletionQueue, Opcode, WorkCompletion, WorkStatus};
 use crate::memory::{MemoryKey, Registered, Segment};
-use crate::queue_pair::{Address, Arriving, FIRST_NUMBER, QueuePair, QueuePairNumber};
+use crate::queue_pair::{Address, Arriving, FIRST_NUMBER, Hello, MANAGEMENT, QueuePair, QueuePairNumber};
 use crate::receive_queue::{ReceiveQueue, ReceiveWork};
-use crate::send_queue::{Bytes, Element, INLINE_MOST, SendWork, Transfer};
-use crate::settings::{ReceiveQueues, Settings};
+use crate::send_queue::{Bytes as Payload, Element, INLINE_MOST, SendWork, Transfer};
+use crate::settings::{Link, ReceiveQueues, Settings};
 use crate::state::State;
-use crate::wire::{BTH, PSN_MASK, RETH};
+use crate::wire::{BTH, Header, Kind, PSN_MASK, RETH};
 
 /// Packets taken from the port before anything is sent.
 const RECEIVE_BUDGET: usize = 64;
@@ -53,10 +54,9 @@ pub(crate) struct Card<B> {
     flushing: Vec<(u32, WorkStatus, Opcode)>,
     /// Queue pairs that went to Error by themselves.
     events: VecDeque<QueuePairNumber>,
+    /// What peers said to connect.
+    pub hellos: VecDeque<(PeerIndex, Hello)>,
     pub counters: AdapterCounters,
-    pub reliable: bool,
-    /// Payload of a full packet.
-    pub chunk: usize,
     pub next_timeout: Option<Nanoseconds>,
     /// Queue pairs that wait because a peer was not ready.
     pub waiting: u32,
@@ -70,7 +70,7 @@ pub struct Adapter<P, B> {
     idle: u32,
 }
 
-impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
+impl<B: Buffer> Card<B> {
     pub fn now(&self) -> Nanoseconds {
         Nanoseconds(self.origin.elapsed().as_nanos() as u64 + 1)
     }
@@ -138,18 +138,22 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
     }
 }
 
+fn check_mtu(mtu: Bytes) -> Result<()> {
+    if mtu.0 as usize >= BTH + RETH + 64 {
+        return Ok(());
+    }
+    Err(Fault::new("queue pairs", format!("packets of {mtu} cannot carry their headers"), "take another port"))
+}
+
 fn no_such(number: QueuePairNumber) -> Fault {
     Fault::new(format!("queue pair {}", number.0), "this adapter has no such queue pair", "use one that create gave")
 }
 
-impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
+impl<P: Port, B: Buffer> Adapter<P, B> {
     pub fn open(port: P, settings: &Settings) -> Result<Self> {
         let refuse = |what: String, next: &str| Err(Fault::new("queue pairs", what, next));
         let capabilities = port.capabilities();
-        let mtu = capabilities.mtu.0 as usize;
-        if mtu < BTH + RETH + 64 {
-            return refuse(format!("packets of {} cannot carry their headers", capabilities.mtu), "take another port");
-        }
+        check_mtu(capabilities.mtu)?;
         let depths = [settings.send_depth, settings.receive.depth(), settings.window];
         if depths.iter().any(|depth| !(4..=1 << 15).contains(depth)) || settings.inline as usize > INLINE_MOST {
             let next = "choose depths and windows from 4 to 32768, and at most 128 bytes inline";
@@ -176,9 +180,8 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
                 lazy: Vec::new(),
                 flushing: Vec::new(),
                 events: VecDeque::new(),
+                hellos: VecDeque::new(),
                 counters: AdapterCounters::default(),
-                reliable: capabilities.reliable && capabilities.ordered,
-                chunk: mtu - BTH - RETH,
                 next_timeout: None,
                 waiting: 0,
                 origin: Instant::now(),
@@ -192,18 +195,23 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
         &self.port
     }
 
+    pub fn port_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
     pub fn counters(&self) -> AdapterCounters {
         self.card.counters
     }
 
     /// Creates a queue pair towards a peer of the port, in state Reset. Its receive queue, if it is its own, has
     /// `reserve` more places than the settings' depth.
-    pub fn create_queue_pair(&mut self, peer: PeerIndex, reserve: u32) -> QueuePairNumber {
+    pub fn create_queue_pair(&mut self, peer: PeerIndex, reserve: u32, link: Link) -> Result<QueuePairNumber> {
+        check_mtu(link.mtu)?;
         let number = QueuePairNumber(self.card.queue_pairs.len() as u32 + FIRST_NUMBER);
         // Any number does; that of a former connection would let its stray packets in.
         let first_psn = number.0.wrapping_mul(0x9e37_79b1) >> 8 & PSN_MASK;
-        self.card.queue_pairs.push(QueuePair::new(number, peer, first_psn, reserve, &self.card.settings));
-        number
+        self.card.queue_pairs.push(QueuePair::new(number, peer, first_psn, reserve, link, &self.card.settings));
+        Ok(number)
     }
 
     pub fn state(&self, number: QueuePairNumber) -> Result<State> {
@@ -249,11 +257,12 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
                 self.card.answers.retain(|&answer| answer as usize != index);
                 self.card.lazy.retain(|&lazy| lazy as usize != index);
                 let pair = &mut self.card.queue_pairs[index];
-                let first_psn = pair.first_psn;
+                let (first_psn, chunk, reliable) = (pair.first_psn, pair.chunk, pair.reliable);
+                let link = Link { mtu: Bytes((chunk + BTH + RETH) as u64), reliable };
                 // The receive queue keeps its size, not its work.
                 let mut receive = pair.receive.take();
                 while receive.as_mut().and_then(ReceiveQueue::take).is_some() {}
-                *pair = QueuePair { receive, ..QueuePair::new(number, peer, first_psn, 0, &settings) };
+                *pair = QueuePair { receive, ..QueuePair::new(number, peer, first_psn, 0, link, &settings) };
                 Ok(())
             }
             State::Error if pair.state == State::Error => Ok(()),
@@ -296,14 +305,15 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
         self.card.registered.bytes()
     }
 
+    /// Bytes of a pool.
     #[inline]
     pub fn memory(&self, segment: Segment) -> Option<&[u8]> {
-        self.card.registered.read(segment)
+        self.card.registered.pooled(segment)
     }
 
     #[inline]
     pub fn memory_mut(&mut self, segment: Segment) -> Option<&mut [u8]> {
-        self.card.registered.write(segment)
+        self.card.registered.pooled_mut(segment)
     }
 
     /// Work requests that the send queue still takes.
@@ -349,13 +359,13 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
             Transfer::Send(from) => (from, Opcode::Send, 0, 0),
             Transfer::Write { from, key, offset } => (from, Opcode::RdmaWrite, key, offset),
         };
-        if self.card.registered.read(from).is_none() || from.length > 1 << 31 {
+        if !self.card.registered.covers(from) || from.length > 1 << 31 {
             let subject = format!("work request of {} B", from.length);
             return Err(Fault::new(subject, "its bytes are not registered, or over 2 GiB", "register them, in pieces"));
         }
         self.post(number, from.length, |element| {
             let length = from.length;
-            let bytes = Bytes::Registered(from);
+            let bytes = Payload::Registered(from);
             let (id, signaled, inline) = (work.id, work.signaled, element.inline);
             *element = Element { id, opcode, signaled, bytes, length, key, offset, first_psn: 0, packets: 0, inline };
         })
@@ -380,7 +390,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
             element.id = id;
             element.opcode = Opcode::Send;
             element.signaled = signaled;
-            element.bytes = Bytes::Inline;
+            element.bytes = Payload::Inline;
             element.length = length as u64;
             fill(&mut element.inline[..length]);
         })
@@ -388,8 +398,8 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
 
     #[inline]
     fn post(&mut self, number: QueuePairNumber, length: u64, fill: impl FnOnce(&mut Element)) -> Result<()> {
-        let packets = length.div_ceil(self.card.chunk as u64).max(1) as u32;
         let pair = self.pair_mut(number)?;
+        let packets = length.div_ceil(pair.chunk as u64).max(1) as u32;
         let refuse = |cause: String, next| Err(Fault::new(format!("queue pair {}", number.0), cause, next));
         match pair.state {
             State::ReadyToSend => {}
@@ -410,7 +420,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
     #[inline]
     fn transmit(&mut self, index: usize) -> Result<()> {
         let Adapter { port, card, .. } = self;
-        let now = (!card.reliable).then(|| card.now());
+        let now = (!card.queue_pairs[index].reliable).then(|| card.now());
         while let Some(planned) = card.plan(index) {
             let length = planned.header.length() + planned.length;
             match port.send(planned.peer, length, |into| card.write(index, &planned, into))? {
@@ -428,6 +438,22 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
         Ok(())
     }
 
+    /// Sends a peer a datagram of the communication manager, which may be lost.
+    pub(crate) fn say(&mut self, peer: PeerIndex, hello: &Hello) -> Result<Sent> {
+        let header = Header { destination: MANAGEMENT, psn: 0, ask: false, kind: Kind::Management };
+        let at = header.length();
+        let sent = self.port.send(peer, at + Hello::LENGTH, |into| {
+            header.write(into);
+            hello.write(&mut into[at..]);
+        })?;
+        self.port.flush()?;
+        Ok(sent)
+    }
+
+    pub(crate) fn next_hello(&mut self) -> Option<(PeerIndex, Hello)> {
+        self.card.hellos.pop_front()
+    }
+
     /// Moves whatever can move now. True if a packet came in.
     #[inline]
     pub fn poll(&mut self) -> Result<bool> {
@@ -436,7 +462,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Adapter<P, B> {
         // Every packet may complete as many sends as a queue holds, and one receive.
         let room = card.completions.room() / (card.settings.send_depth.next_power_of_two() as usize + 1);
         let came = port.receive(RECEIVE_BUDGET.min(room), |peer, packet| card.handle(peer, packet))?;
-        if (!card.reliable || card.waiting > 0) && card.next_timeout.is_some() {
+        if card.next_timeout.is_some() {
             let now = card.now();
             if card.next_timeout.is_some_and(|at| at <= now) {
                 card.handle_timeout(now);

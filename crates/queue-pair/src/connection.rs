@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::endpoint::SendKey;
 use crate::memory::MemoryKey;
 use crate::queue_pair::QueuePairNumber;
+use crate::settings::Link;
 
 /// Something to be posted once the send queue has room and the peer a receive for it.
 #[derive(Clone, Copy)]
@@ -31,7 +32,11 @@ pub(crate) enum Waiting {
 }
 
 pub(crate) struct Connection {
+    pub link: Link,
+    /// [`QueuePairNumber::NONE`] until it is first needed.
     pub queue_pair: QueuePairNumber,
+    /// Both ends know each other's queue pair.
+    pub ready: bool,
     pub alive: bool,
     /// The number of this end at the peer.
     pub source: u32,
@@ -47,4 +52,23 @@ pub(crate) struct Connection {
     pub unsignaled: u32,
     /// Where this peer's receives have their buffers.
     pub buffers: MemoryKey,
+}
+
+impl Connection {
+    pub fn new(link: Link) -> Connection {
+        Connection {
+            link,
+            queue_pair: QueuePairNumber::NONE,
+            ready: false,
+            alive: true,
+            source: 0,
+            credits: 0,
+            returning: 0,
+            owing: false,
+            listed: false,
+            waiting: VecDeque::new(),
+            unsignaled: 0,
+            buffers: MemoryKey(0),
+        }
+    }
 }

@@ -3,17 +3,20 @@
 use std::collections::{HashMap, VecDeque};
 
 use engine::matching::{PostedQueue, UnexpectedQueue};
-use engine::{Direction, Envelope, Source, Status, Tag, TagSelector};
+use engine::{Buffer, Direction, Envelope, Label, Source, Status, TagSelector};
 use machine::{Fault, PeerIndex, Port, Result};
 use slotmap::{Key, SlotMap};
 
 use crate::adapter::{Adapter, AdapterCounters};
+use crate::claims::{ClaimKey, Claimed};
+use crate::connecting::Connecting;
 use crate::connection::{Connection, Waiting};
 use crate::header::{HEADER, Header, Kind, LONGEST};
 use crate::memory::{MemoryKey, Segment};
 use crate::queue_pair::{Address, QueuePairNumber};
 use crate::send_queue::{SendWork, Transfer};
-use crate::settings::{ReceiveQueues, Settings};
+use crate::meter::{Meter, Metered};
+use crate::settings::{Link, ReceiveQueues, Settings};
 use crate::state::State;
 
 slotmap::new_key_type! {
@@ -79,11 +82,23 @@ pub(crate) enum Unexpected {
     Rendezvous { length: u64, sender: u64 },
 }
 
+impl Unexpected {
+    pub fn length(&self) -> u64 {
+        match self {
+            Unexpected::Eager(bytes) => bytes.len() as u64,
+            Unexpected::Rendezvous { length, .. } => *length,
+        }
+    }
+}
+
 pub(crate) struct SendRequest<B> {
     pub context: u64,
     pub envelope: Envelope,
     /// `None` while the buffer is registered.
     pub buffer: Option<B>,
+    /// The receiver is asked first.
+    pub by_request: bool,
+    /// It was.
     pub requested: bool,
     pub registered: Option<MemoryKey>,
 }
@@ -116,6 +131,7 @@ pub struct Endpoint<P, B> {
     pub(crate) adapter: Adapter<P, B>,
     pub(crate) settings: Settings,
     pub(crate) connections: Vec<Connection>,
+    pub(crate) connecting: Connecting,
     pub(crate) by_queue_pair: HashMap<QueuePairNumber, PeerIndex>,
     /// Where the shared receive queue has its buffers.
     pub(crate) shared: Option<MemoryKey>,
@@ -124,6 +140,7 @@ pub struct Endpoint<P, B> {
     pub(crate) posted: PostedQueue<ReceiveKey>,
     pub(crate) unexpected: UnexpectedQueue<Unexpected>,
     pub(crate) unexpected_bytes: u64,
+    pub(crate) claimed: SlotMap<ClaimKey, Claimed>,
     pub(crate) send_buffers: SendBuffers,
     pub(crate) completions: VecDeque<Completion<B>>,
     /// Peers with something waiting, and peers that are owed credit.
@@ -132,13 +149,14 @@ pub struct Endpoint<P, B> {
     pub(crate) counters: Counters,
     short_sends: u64,
     polls: u32,
+    meter: Option<Box<Meter>>,
 }
 
 pub(crate) fn unknown_peer(peer: PeerIndex) -> Fault {
     Fault::new(format!("peer {}", peer.0), "no such peer was added to this endpoint", "use an index that adding gave")
 }
 
-impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
+impl<P: Port, B: Buffer> Endpoint<P, B> {
     pub fn open(port: P, settings: &Settings) -> Result<Self> {
         if (settings.buffer.0 as usize) < LONGEST || settings.buffer.0 > 1 << 20 {
             let cause = "no buffer for the headers, or over 1 MiB";
@@ -159,6 +177,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
             adapter,
             settings: settings.clone(),
             connections: Vec::new(),
+            connecting: Connecting::default(),
             by_queue_pair: HashMap::new(),
             shared,
             sends: SlotMap::with_key(),
@@ -166,6 +185,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
             posted: PostedQueue::new(),
             unexpected: UnexpectedQueue::new(),
             unexpected_bytes: 0,
+            claimed: SlotMap::with_key(),
             send_buffers: SendBuffers { slabs: Vec::new(), free: Vec::new() },
             completions: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -173,48 +193,49 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
             counters: Counters::default(),
             short_sends: 0,
             polls: 0,
+            meter: None,
         })
     }
 
     /// Makes a queue pair for the port's next peer, with its receives posted, and gives what that peer needs to know.
     pub fn create(&mut self) -> Result<(PeerIndex, Address)> {
-        let peer = PeerIndex(self.connections.len() as u32);
-        let queue_pair = self.adapter.create_queue_pair(peer, RESERVE);
-        self.adapter.modify(queue_pair, State::Init)?;
-        let mut connection = Connection {
-            queue_pair,
-            alive: true,
-            source: 0,
-            credits: 0,
-            returning: 0,
-            owing: false,
-            listed: false,
-            waiting: VecDeque::new(),
-            unsignaled: 0,
-            buffers: self.shared.unwrap_or(MemoryKey(0)),
-        };
-        if let ReceiveQueues::PerPeer { depth } = self.settings.receive {
-            let count = depth + RESERVE;
-            let key = self.adapter.register_pool(count as usize * self.settings.buffer.0 as usize);
-            for place in 0..u64::from(count) {
-                self.adapter.post_receive(queue_pair, place, segment(key, place, self.settings.buffer.0))?;
-            }
-            connection.buffers = key;
-            connection.credits = depth;
-        }
-        let address = self.adapter.address(queue_pair, peer.0)?;
-        self.by_queue_pair.insert(queue_pair, peer);
-        self.connections.push(connection);
-        Ok((peer, address))
+        let peer = self.admit(Link::of(&self.adapter.port().capabilities()));
+        Ok((peer, self.make(peer)?))
     }
 
     /// Connects the queue pair made for `peer` to the one whose address the peer gave.
     pub fn connect(&mut self, peer: PeerIndex, remote: Address) -> Result<()> {
-        let connection = self.connections.get_mut(peer.0 as usize).ok_or_else(|| unknown_peer(peer))?;
+        self.connections.get(peer.0 as usize).ok_or_else(|| unknown_peer(peer))?;
+        self.reach(peer, remote)?;
+        self.connections[peer.0 as usize].ready = true;
+        Ok(())
+    }
+
+    /// Tells the queue pair of a peer where that peer's is.
+    pub(crate) fn reach(&mut self, peer: PeerIndex, remote: Address) -> Result<()> {
+        let connection = &mut self.connections[peer.0 as usize];
         connection.source = remote.source;
         let queue_pair = connection.queue_pair;
         self.adapter.ready_to_receive(queue_pair, remote)?;
         self.adapter.modify(queue_pair, State::ReadyToSend)
+    }
+
+    pub fn port_mut(&mut self) -> &mut P {
+        self.adapter.port_mut()
+    }
+
+    /// Peers that were made known to this end.
+    pub fn peers(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Counts the time of the adapter from now on, by a counter that `ticks` reads.
+    pub fn meter(&mut self, ticks: fn() -> u64) {
+        self.meter = Some(Box::new(Meter::new(ticks)));
+    }
+
+    pub fn metered(&self) -> Option<Metered> {
+        self.meter.as_ref().map(|meter| meter.counts)
     }
 
     pub fn adapter(&self) -> &Adapter<P, B> {
@@ -250,31 +271,72 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
 
     /// Sends the whole of `buffer`. An eager message is copied, so that the request ends at once.
     #[inline]
-    pub fn send(&mut self, peer: PeerIndex, tag: Tag, buffer: B, context: u64) -> Result<Request> {
-        let connection = self.connections.get_mut(peer.0 as usize).ok_or_else(|| unknown_peer(peer))?;
-        let length = buffer.as_ref().len();
-        let envelope = Envelope::new(peer, tag.into(), length as u64);
-        let direction = Direction::Send;
-        let alive = connection.alive;
-        let eager = length <= self.settings.buffer.0 as usize - HEADER;
-        if alive && eager && connection.waiting.is_empty() && self.may_send(peer) {
-            self.post_eager(peer, tag, buffer.as_ref())?;
+    pub fn send(&mut self, peer: PeerIndex, label: impl Into<Label>, buffer: B, context: u64) -> Result<Request> {
+        let label = label.into();
+        let length = buffer.length();
+        if self.post_at_once(peer, label, length, |into| buffer.read(0, into))? {
             self.short_sends += 1;
             let request = Request(Number::Short(self.short_sends));
-            self.completions.push_back(Completion {
-                request,
-                context,
-                direction,
-                envelope,
-                status: Status::Done,
-                buffer,
-            });
+            let (direction, status) = (Direction::Send, Status::Done);
+            let envelope = Envelope::new(peer, label, length as u64);
+            self.completions.push_back(Completion { request, context, direction, envelope, status, buffer });
             return Ok(request);
         }
-        let buffer = Some(buffer);
-        let key = self.sends.insert(SendRequest { context, envelope, buffer, requested: false, registered: None });
+        self.send_later(peer, label, buffer, context, false)
+    }
+
+    /// Sends by rendezvous whatever its length, so that the completion says that the receiver has matched the message.
+    pub fn send_confirmed(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<Request> {
+        self.send_later(peer, label, buffer, context, true)
+    }
+
+    /// Sends `bytes` if they can leave this instant; nothing completes then. False where they cannot.
+    #[inline]
+    pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
+        self.post_at_once(peer, label, bytes.len(), |into| into.copy_from_slice(bytes))
+    }
+
+    /// Posts an eager message where nothing is before it and the peer has a receive for it. False where it has to wait.
+    #[inline]
+    fn post_at_once(
+        &mut self,
+        peer: PeerIndex,
+        label: Label,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<bool> {
+        let connection = self.connections.get(peer.0 as usize).ok_or_else(|| unknown_peer(peer))?;
+        let goes = connection.alive
+            && self.is_eager(&label, length)
+            && connection.waiting.is_empty()
+            && self.may_send(peer);
+        if goes {
+            self.post_eager(peer, label, length, fill)?;
+        }
+        Ok(goes)
+    }
+
+    #[inline]
+    pub(crate) fn is_eager(&self, label: &Label, length: usize) -> bool {
+        length <= self.settings.buffer.0 as usize - Header::before(label)
+    }
+
+    fn send_later(
+        &mut self,
+        peer: PeerIndex,
+        label: Label,
+        buffer: B,
+        context: u64,
+        confirmed: bool,
+    ) -> Result<Request> {
+        let connection = self.connections.get(peer.0 as usize).ok_or_else(|| unknown_peer(peer))?;
+        let (alive, length) = (connection.alive, buffer.length());
+        let by_request = confirmed || !self.is_eager(&label, length);
+        let envelope = Envelope::new(peer, label, length as u64);
+        let (buffer, requested, registered) = (Some(buffer), false, None);
+        let key = self.sends.insert(SendRequest { context, envelope, buffer, by_request, requested, registered });
         if alive {
-            self.counters.held_back += u64::from(eager);
+            self.counters.held_back += u64::from(!by_request);
             self.wait(peer, Waiting::Message(key));
             self.post_waiting(peer)?;
         } else {
@@ -288,7 +350,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
     pub(crate) fn may_send(&self, peer: PeerIndex) -> bool {
         let connection = &self.connections[peer.0 as usize];
         let credit = connection.credits > 0 || !self.counts_credit();
-        credit && self.adapter.send_room(connection.queue_pair) > 0
+        credit && connection.ready && self.adapter.send_room(connection.queue_pair) > 0
     }
 
     #[inline]
@@ -298,7 +360,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
 
     /// The header of the next message to a peer, which takes the credits along that are to go back.
     #[inline]
-    pub(crate) fn header(&mut self, peer: PeerIndex, kind: Kind, tag: Tag) -> Header {
+    pub(crate) fn header(&mut self, peer: PeerIndex, kind: Kind, label: Label) -> Header {
         let counts = self.counts_credit();
         let connection = &mut self.connections[peer.0 as usize];
         if counts && kind != Kind::Credit {
@@ -306,32 +368,53 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
         }
         let credits = connection.returning.min(u32::from(u16::MAX));
         connection.returning -= credits;
-        Header { kind, credits: credits as u16, source: connection.source, tag }
+        Header { kind, credits: credits as u16, source: connection.source, label }
     }
 
     #[inline]
-    pub(crate) fn post_eager(&mut self, peer: PeerIndex, tag: Tag, payload: &[u8]) -> Result<()> {
-        let header = self.header(peer, Kind::Eager, tag);
+    pub(crate) fn post_eager(
+        &mut self,
+        peer: PeerIndex,
+        label: Label,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<()> {
+        let header = self.header(peer, Kind::Eager, label);
         self.counters.eager += 1;
-        self.post_message(peer, header, payload)
+        self.post_message(peer, header, length, fill)
+    }
+
+    /// Posts a message that is all header.
+    pub(crate) fn post_control(&mut self, peer: PeerIndex, kind: Kind) -> Result<()> {
+        let header = self.header(peer, kind, Label::from(0));
+        self.post_message(peer, header, 0, |_| ())
     }
 
     /// Posts header and payload: inline where they fit, else out of a registered buffer.
     #[inline]
-    pub(crate) fn post_message(&mut self, peer: PeerIndex, header: Header, payload: &[u8]) -> Result<()> {
+    pub(crate) fn post_message(
+        &mut self,
+        peer: PeerIndex,
+        header: Header,
+        payload: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<()> {
         let connection = &mut self.connections[peer.0 as usize];
         let queue_pair = connection.queue_pair;
         let at = header.length();
-        let length = at + payload.len();
+        let length = at + payload;
         if length <= self.settings.inline as usize {
             connection.unsignaled += 1;
             let signaled = connection.unsignaled >= self.settings.signal_every;
             if signaled {
                 connection.unsignaled = 0;
             }
-            return self.adapter.post_inline(queue_pair, NO_BUFFER, signaled, length, |into| {
-                header.write(into);
-                into[at..].copy_from_slice(payload);
+            let Endpoint { adapter, meter, .. } = self;
+            return Meter::posts(meter, || {
+                adapter.post_inline(queue_pair, NO_BUFFER, signaled, length, |into| {
+                    header.write(into);
+                    fill(&mut into[at..]);
+                })
             });
         }
         let buffer = match self.send_buffers.free.pop() {
@@ -344,9 +427,15 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
         let from = Segment { key: slab, offset: place, length: length as u64 };
         let into = self.adapter.memory_mut(from).expect("send buffers stay registered");
         header.write(into);
-        into[at..].copy_from_slice(payload);
+        fill(&mut into[at..]);
         let work = SendWork { id: u64::from(buffer), signaled: true, transfer: Transfer::Send(from) };
-        self.adapter.post_send(queue_pair, work)
+        self.post_work(queue_pair, work)
+    }
+
+    #[inline]
+    pub(crate) fn post_work(&mut self, queue_pair: QueuePairNumber, work: SendWork) -> Result<()> {
+        let Endpoint { adapter, meter, .. } = self;
+        Meter::posts(meter, || adapter.post_send(queue_pair, work))
     }
 
     #[cold]
@@ -369,7 +458,8 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
         let state = ReceiveState::Posted;
         let key = self.receives.insert(ReceiveRequest { context, source, buffer: Some(buffer), state });
         if let Some(node) = self.unexpected.find(source, selector) {
-            self.claim(key, node)?;
+            let (peer, label, message) = self.unexpected.remove(node);
+            self.give(key, peer, label, message)?;
         } else if matches!(source, Source::Peer(peer) if !self.connections[peer.0 as usize].alive) {
             self.finish_receive(key, nothing(source), Status::PeerDead);
         } else {
@@ -382,11 +472,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Option<Envelope> {
         let node = self.unexpected.find(source, selector)?;
         let (peer, label, message) = self.unexpected.get(node);
-        let length = match message {
-            Unexpected::Eager(bytes) => bytes.len() as u64,
-            Unexpected::Rendezvous { length, .. } => *length,
-        };
-        Some(Envelope::new(peer, label, length))
+        Some(Envelope::new(peer, label, message.length()))
     }
 
     /// Withdraws a receive that has no message yet, or a send of which nothing has left.
@@ -413,6 +499,19 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
         }
     }
 
+    /// The request in progress that was given this context. Walks all requests.
+    pub fn find(&self, context: u64) -> Option<Request> {
+        let receive = self.receives.iter().find(|(_, receive)| receive.context == context);
+        let receive = receive.map(|(key, _)| Request(Number::Receive(key)));
+        let send = || self.sends.iter().find(|(_, send)| send.context == context);
+        receive.or_else(|| send().map(|(key, _)| Request(Number::Send(key))))
+    }
+
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
     /// A request that has ended already; moves nothing.
     #[inline]
     pub fn take_ended(&mut self) -> Option<Completion<B>> {
@@ -432,7 +531,9 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
     /// Moves whatever can move now. True if a packet came in.
     #[inline]
     pub fn turn(&mut self) -> Result<bool> {
-        let came = self.adapter.poll()?;
+        let Endpoint { adapter, meter, .. } = self;
+        let came = Meter::polls(meter, || adapter.poll())?;
+        self.connect_peers()?;
         while let Some(done) = self.adapter.poll_completion() {
             self.work_ended(done)?;
         }

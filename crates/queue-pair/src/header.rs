@@ -1,10 +1,15 @@
-//! What goes before each message of the MPI layer: kind, credits going back, source and tag to match by; the tag's 64
+//! What goes before each message of the MPI layer: kind, credits going back, source and label to match by; the tag's 64
 //! bits hold the communicator's context too, as the engine's users have it.
 
-/// Without what rendezvous adds.
+use engine::{Label, Space};
+
+/// Without what data and rendezvous add.
 pub(crate) const HEADER: usize = 16;
+const DATA: usize = 8;
 /// The longest.
-pub(crate) const LONGEST: usize = 48;
+pub(crate) const LONGEST: usize = HEADER + DATA + 32;
+/// Of the second byte: data follows. The other bits are the space.
+const HAS_DATA: u8 = 0x80;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -27,7 +32,7 @@ pub(crate) struct Header {
     pub credits: u16,
     /// The sender, as the receiver numbers it.
     pub source: u32,
-    pub tag: u64,
+    pub label: Label,
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -35,9 +40,15 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Header {
+    /// Bytes before an eager message.
+    #[inline]
+    pub fn before(label: &Label) -> usize {
+        HEADER + if label.data.is_some() { DATA } else { 0 }
+    }
+
     #[inline]
     pub fn length(&self) -> usize {
-        HEADER
+        Header::before(&self.label)
             + match self.kind {
                 Kind::Eager | Kind::Credit => 0,
                 Kind::RequestToSend { .. } => 16,
@@ -56,12 +67,16 @@ impl Header {
             Kind::Finished { receiver } => (4, [receiver, 0, 0, 0]),
             Kind::Credit => (5, [0; 4]),
         };
-        into[..2].copy_from_slice(&[kind, 0]);
+        let has_data = if self.label.data.is_some() { HAS_DATA } else { 0 };
+        into[..2].copy_from_slice(&[kind, self.label.space as u8 | has_data]);
         into[2..4].copy_from_slice(&self.credits.to_le_bytes());
         into[4..8].copy_from_slice(&self.source.to_le_bytes());
-        into[8..16].copy_from_slice(&self.tag.to_le_bytes());
-        let length = self.length();
-        for (word, place) in words.iter().zip(into[HEADER..length].chunks_exact_mut(8)) {
+        into[8..16].copy_from_slice(&self.label.tag.to_le_bytes());
+        if let Some(data) = self.label.data {
+            into[HEADER..HEADER + DATA].copy_from_slice(&data.to_le_bytes());
+        }
+        let (at, length) = (Header::before(&self.label), self.length());
+        for (word, place) in words.iter().zip(into[at..length].chunks_exact_mut(8)) {
             place.copy_from_slice(&word.to_le_bytes());
         }
     }
@@ -69,11 +84,22 @@ impl Header {
     /// The header and the message; `None` for anything malformed.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<(Header, &[u8])> {
-        if bytes.len() < HEADER || bytes[1] != 0 {
+        if bytes.len() < HEADER {
             return None;
         }
-        let word = |at: usize| u64_at(bytes, HEADER + 8 * at);
-        let exactly = |words: usize| (bytes.len() == HEADER + 8 * words).then_some(());
+        let space = match bytes[1] & !HAS_DATA {
+            0 => Space::Tagged,
+            1 => Space::Message,
+            _ => return None,
+        };
+        let has_data = bytes[1] & HAS_DATA != 0;
+        let at = if has_data { HEADER + DATA } else { HEADER };
+        if bytes.len() < at {
+            return None;
+        }
+        let label = Label::new(space, u64_at(bytes, 8), has_data.then(|| u64_at(bytes, HEADER)));
+        let word = |nth: usize| u64_at(bytes, at + 8 * nth);
+        let exactly = |words: usize| (bytes.len() == at + 8 * words).then_some(());
         let kind = match bytes[0] {
             1 => Kind::Eager,
             2 => {
@@ -98,7 +124,7 @@ impl Header {
             kind,
             credits: u16::from_le_bytes([bytes[2], bytes[3]]),
             source: u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes")),
-            tag: u64_at(bytes, 8),
+            label,
         };
         Some((header, &bytes[header.length()..]))
     }
@@ -116,7 +142,7 @@ mod tests {
         }
 
         #[test]
-        fn headers_read_back_as_written(kind in 0..5, credits: u16, source: u32, tag: u64, a: u64, b: u64, c: u64, d: u64) {
+        fn headers_read_back_as_written(kind in 0..5, credits: u16, source: u32, tag: u64, data: Option<u64>, message: bool, a: u64, b: u64, c: u64, d: u64) {
             let kind = match kind {
                 0 => Kind::Eager,
                 1 => Kind::RequestToSend { length: a, sender: b },
@@ -124,7 +150,8 @@ mod tests {
                 3 => Kind::Finished { receiver: a },
                 _ => Kind::Credit,
             };
-            let header = Header { kind, credits, source, tag };
+            let space = if message { Space::Message } else { Space::Tagged };
+            let header = Header { kind, credits, source, label: Label::new(space, tag, data) };
             let mut bytes = vec![0xAA; header.length()];
             header.write(&mut bytes);
             prop_assert!(bytes.len() <= LONGEST);

@@ -21,11 +21,14 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod claims;
 mod completion;
+mod connecting;
 mod connection;
 mod endpoint;
 mod header;
 mod memory;
+mod meter;
 mod progress;
 mod queue_pair;
 mod receive_queue;
@@ -41,7 +44,8 @@ pub use adapter::{Adapter, AdapterCounters};
 pub use completion::{Opcode, WorkCompletion, WorkStatus};
 pub use endpoint::{Completion, Counters, Endpoint, Request};
 pub use memory::{MemoryKey, Segment};
+pub use meter::Metered;
 pub use queue_pair::{Address, QueuePairNumber};
 pub use send_queue::{INLINE_MOST, SendWork, Transfer};
-pub use settings::{ReceiveQueues, Settings};
+pub use settings::{Link, ReceiveQueues, Settings};
 pub use state::State;

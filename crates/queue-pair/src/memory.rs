@@ -1,5 +1,6 @@
 //! Registered memory: the only bytes that a channel adapter reads and writes.
 
+use engine::Buffer;
 use slotmap::{Key, KeyData, SlotMap};
 
 slotmap::new_key_type! {
@@ -32,17 +33,19 @@ pub(crate) struct Registered<B> {
     bytes: u64,
 }
 
-impl<B: AsRef<[u8]> + AsMut<[u8]>> Registered<B> {
+impl<B: Buffer> Registered<B> {
     pub fn new() -> Self {
         Registered { regions: SlotMap::with_key(), bytes: 0 }
     }
 
     fn enter(&mut self, region: Region<B>) -> MemoryKey {
-        self.bytes += region.bytes().len() as u64;
+        self.bytes += region.length() as u64;
         // What pinning would do: each page has to be there.
-        region.bytes().iter().step_by(PAGE).for_each(|byte| {
-            std::hint::black_box(*byte);
-        });
+        for page in (0..region.length()).step_by(PAGE) {
+            let mut byte = [0];
+            region.read(page, &mut byte);
+            std::hint::black_box(byte);
+        }
         MemoryKey(self.regions.insert(region).data().as_ffi())
     }
 
@@ -64,7 +67,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Registered<B> {
             return None;
         }
         let region = self.regions.remove(key)?;
-        self.bytes -= region.bytes().len() as u64;
+        self.bytes -= region.length() as u64;
         match region {
             Region::Message { buffer, .. } => Some(buffer),
             Region::Pool(_) => None,
@@ -76,37 +79,74 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Registered<B> {
         self.bytes
     }
 
+    /// Whether all of the segment is registered.
     #[inline]
-    pub fn read(&self, segment: Segment) -> Option<&[u8]> {
-        let bytes = self.regions.get(region_key(segment.key))?.bytes();
-        bytes.get(range(segment)?)
+    pub fn covers(&self, segment: Segment) -> bool {
+        self.regions.get(region_key(segment.key)).is_some_and(|region| region.holds(segment))
     }
 
+    /// Bytes of a pool.
     #[inline]
-    pub fn write(&mut self, segment: Segment) -> Option<&mut [u8]> {
-        let range = range(segment)?;
-        match self.regions.get_mut(region_key(segment.key))? {
-            Region::Pool(bytes) => bytes.get_mut(range),
-            Region::Message { buffer, .. } => buffer.as_mut().get_mut(range),
+    pub fn pooled(&self, segment: Segment) -> Option<&[u8]> {
+        match self.regions.get(region_key(segment.key))? {
+            Region::Pool(bytes) => bytes.get(range(segment)?),
+            Region::Message { .. } => None,
         }
     }
 
-    /// Bytes that a peer names.
-    pub fn write_for_peer(&mut self, segment: Segment) -> Option<&mut [u8]> {
-        let range = range(segment)?;
+    #[inline]
+    pub fn pooled_mut(&mut self, segment: Segment) -> Option<&mut [u8]> {
         match self.regions.get_mut(region_key(segment.key))? {
-            Region::Message { buffer, writable: true } => buffer.as_mut().get_mut(range),
-            _ => None,
+            Region::Pool(bytes) => bytes.get_mut(range(segment)?),
+            Region::Message { .. } => None,
+        }
+    }
+
+    /// Copies `into.len()` registered bytes from `offset` on; false where they are not there.
+    #[inline]
+    pub fn read(&self, key: MemoryKey, offset: u64, into: &mut [u8]) -> bool {
+        let Some(region) = self.regions.get(region_key(key)) else { return false };
+        let fits = region.holds(Segment { key, offset, length: into.len() as u64 });
+        if fits {
+            region.read(offset as usize, into);
+        }
+        fits
+    }
+
+    /// Writes bytes where a peer wants them; false where it may not.
+    pub fn write_for_peer(&mut self, key: MemoryKey, offset: u64, from: &[u8]) -> bool {
+        let segment = Segment { key, offset, length: from.len() as u64 };
+        match self.regions.get_mut(region_key(key)) {
+            Some(region @ Region::Message { writable: true, .. }) if region.holds(segment) => {
+                let Region::Message { buffer, .. } = region else { unreachable!("matched just now") };
+                buffer.write(offset as usize, from);
+                true
+            }
+            _ => false,
         }
     }
 }
 
-impl<B: AsRef<[u8]>> Region<B> {
+impl<B: Buffer> Region<B> {
     #[inline]
-    fn bytes(&self) -> &[u8] {
+    fn length(&self) -> usize {
         match self {
-            Region::Pool(bytes) => bytes,
-            Region::Message { buffer, .. } => buffer.as_ref(),
+            Region::Pool(bytes) => bytes.len(),
+            Region::Message { buffer, .. } => buffer.length(),
+        }
+    }
+
+    #[inline]
+    fn holds(&self, segment: Segment) -> bool {
+        range(segment).is_some_and(|range| range.end <= self.length())
+    }
+
+    /// The range is inside.
+    #[inline]
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        match self {
+            Region::Pool(bytes) => into.copy_from_slice(&bytes[offset..offset + into.len()]),
+            Region::Message { buffer, .. } => buffer.read(offset, into),
         }
     }
 }

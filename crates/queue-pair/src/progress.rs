@@ -1,13 +1,13 @@
 //! From work completions to messages.
 
-use engine::{Envelope, Label, Source, Space, Status};
+use engine::{Buffer, Envelope, Label, Source, Status};
 use machine::{PeerIndex, Port, Result};
 
 use crate::completion::{Opcode, WorkCompletion, WorkStatus};
 use crate::endpoint::{Endpoint, NO_BUFFER, ReceiveKey, ReceiveState, Unexpected, from_wire, nothing, segment};
 use crate::header::{Header, Kind};
 
-impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
+impl<P: Port, B: Buffer> Endpoint<P, B> {
     #[inline]
     pub(crate) fn work_ended(&mut self, done: WorkCompletion) -> Result<()> {
         match done.opcode {
@@ -77,31 +77,34 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
         }
         match header.kind {
             Kind::Eager => {
-                let envelope = Envelope::new(peer, header.tag.into(), payload.length);
+                let envelope = Envelope::new(peer, header.label, payload.length);
                 let bytes = self.adapter.memory(payload).expect("read just now");
-                match self.posted.take(peer, Space::Tagged, header.tag) {
+                match self.posted.take(peer, header.label.space, header.label.tag) {
                     Some(key) => {
-                        let into =
-                            self.receives[key].buffer.as_mut().expect("a posted receive has its buffer").as_mut();
-                        let fits = bytes.len().min(into.len());
-                        into[..fits].copy_from_slice(&bytes[..fits]);
+                        let into = self.receives[key].buffer.as_mut().expect("a posted receive has its buffer");
+                        let fits = bytes.len().min(into.length());
+                        into.write(0, &bytes[..fits]);
                         let status = if fits == bytes.len() { Status::Done } else { Status::Truncated };
                         self.finish_receive(key, envelope, status);
                     }
                     None => {
                         let bytes = bytes.to_vec();
                         self.unexpected_bytes += bytes.len() as u64;
-                        self.keep(peer, header.tag, Unexpected::Eager(bytes));
+                        self.keep(peer, header.label, Unexpected::Eager(bytes));
                     }
                 }
             }
-            Kind::RequestToSend { length, sender } => match self.posted.take(peer, Space::Tagged, header.tag) {
-                Some(key) => self.clear_to_send(key, Envelope::new(peer, header.tag.into(), length), sender),
-                None => self.keep(peer, header.tag, Unexpected::Rendezvous { length, sender }),
-            },
+            Kind::RequestToSend { length, sender } => {
+                match self.posted.take(peer, header.label.space, header.label.tag) {
+                    Some(key) => self.clear_to_send(key, Envelope::new(peer, header.label, length), sender),
+                    None => self.keep(peer, header.label, Unexpected::Rendezvous { length, sender }),
+                }
+            }
             Kind::ClearToSend { sender, receiver, key, length } => {
                 return Ok(self.cleared_to_send(peer, from_wire(sender), receiver, key, length));
             }
+            // Of a message that was discarded.
+            Kind::Finished { receiver: 0 } => {}
             Kind::Finished { receiver } => return Ok(self.written(peer, from_wire(receiver))),
             Kind::Credit => {}
         }
@@ -115,24 +118,32 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
         connection.credits <= self.settings.receive.depth()
     }
 
-    fn keep(&mut self, peer: PeerIndex, tag: u64, message: Unexpected) {
-        self.unexpected.push(peer, Label::from(tag), message);
+    fn keep(&mut self, peer: PeerIndex, label: Label, message: Unexpected) {
+        self.unexpected.push(peer, label, message);
         let counters = &mut self.counters;
         counters.unexpected_most = counters.unexpected_most.max(self.unexpected.len() as u64);
         counters.unexpected_bytes_most = counters.unexpected_bytes_most.max(self.unexpected_bytes);
     }
 
-    /// Gives a fresh receive the unexpected message at `node`.
-    pub(crate) fn claim(&mut self, key: ReceiveKey, node: u32) -> Result<()> {
-        let (peer, label, message) = self.unexpected.remove(node);
+    /// Gives a fresh receive a message that came before it.
+    pub(crate) fn give(
+        &mut self,
+        key: ReceiveKey,
+        peer: PeerIndex,
+        label: Label,
+        message: Unexpected,
+    ) -> Result<()> {
         match message {
             Unexpected::Eager(bytes) => {
                 self.unexpected_bytes -= bytes.len() as u64;
-                let into = self.receives[key].buffer.as_mut().expect("a fresh receive has its buffer").as_mut();
-                let fits = bytes.len().min(into.len());
-                into[..fits].copy_from_slice(&bytes[..fits]);
+                let into = self.receives[key].buffer.as_mut().expect("a fresh receive has its buffer");
+                let fits = bytes.len().min(into.length());
+                into.write(0, &bytes[..fits]);
                 let status = if fits == bytes.len() { Status::Done } else { Status::Truncated };
                 self.finish_receive(key, Envelope::new(peer, label, bytes.len() as u64), status);
+            }
+            Unexpected::Rendezvous { .. } if !self.connections[peer.0 as usize].alive => {
+                self.finish_receive(key, Envelope::new(peer, label, 0), Status::PeerDead);
             }
             Unexpected::Rendezvous { length, sender } => {
                 self.clear_to_send(key, Envelope::new(peer, label, length), sender);

@@ -4,17 +4,20 @@ use machine::{Nanoseconds, PeerIndex};
 
 use crate::receive_queue::{ReceiveQueue, ReceiveWork};
 use crate::send_queue::SendQueue;
-use crate::settings::{ReceiveQueues, Settings};
+use crate::settings::{Link, ReceiveQueues, Settings};
 use crate::state::State;
-use crate::wire::Verdict;
+use crate::wire::{BTH, RETH, Verdict};
 
-/// Names a queue pair of one adapter. 0 and 1 are not given out: they are the subnet's own.
+/// Names a queue pair of one adapter. 0 and 1 are not given out: they are the subnet's own, and 1 takes management datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QueuePairNumber(pub u32);
 
+pub(crate) const MANAGEMENT: u32 = 1;
 pub(crate) const FIRST_NUMBER: u32 = 2;
 
 impl QueuePairNumber {
+    pub(crate) const NONE: QueuePairNumber = QueuePairNumber(0);
+
     pub(crate) fn index(self) -> usize {
         self.0.wrapping_sub(FIRST_NUMBER) as usize
     }
@@ -28,6 +31,36 @@ pub struct Address {
     pub first_psn: u32,
     /// The peer, as this end numbers it: the source in the headers of the peer's messages.
     pub source: u32,
+}
+
+/// What one end tells the other to connect, as the communication manager's datagrams do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub address: Address,
+    /// The sender knows the receiver's address.
+    pub knows: bool,
+    /// The sender does not know whether the receiver has its own: answer.
+    pub asks: bool,
+}
+
+impl Hello {
+    pub const LENGTH: usize = 13;
+
+    pub fn write(&self, into: &mut [u8]) {
+        into[..4].copy_from_slice(&self.address.queue_pair.0.to_le_bytes());
+        into[4..8].copy_from_slice(&self.address.first_psn.to_le_bytes());
+        into[8..12].copy_from_slice(&self.address.source.to_le_bytes());
+        into[12] = u8::from(self.knows) | u8::from(self.asks) << 1;
+    }
+
+    pub fn parse(bytes: &[u8]) -> Option<Hello> {
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        if bytes.len() != Hello::LENGTH || bytes[12] > 3 {
+            return None;
+        }
+        let address = Address { queue_pair: QueuePairNumber(word(0)), first_psn: word(4), source: word(8) };
+        Some(Hello { address, knows: bytes[12] & 1 != 0, asks: bytes[12] & 2 != 0 })
+    }
 }
 
 /// Where the bytes of the message now arriving go.
@@ -45,6 +78,9 @@ pub(crate) struct QueuePair {
     pub remote: u32,
     // Requester.
     pub send: SendQueue,
+    /// Payload of a full packet.
+    pub chunk: usize,
+    pub reliable: bool,
     pub first_psn: u32,
     /// Listed among those that have something to transmit.
     pub ready: bool,
@@ -71,13 +107,15 @@ pub(crate) struct QueuePair {
 }
 
 impl QueuePair {
-    pub fn new(number: QueuePairNumber, peer: PeerIndex, first_psn: u32, reserve: u32, settings: &Settings) -> Self {
+    pub fn new(number: QueuePairNumber, peer: PeerIndex, first_psn: u32, reserve: u32, link: Link, settings: &Settings) -> Self {
         QueuePair {
             number,
             peer,
             state: State::Reset,
             remote: 0,
             send: SendQueue::new(settings.send_depth, first_psn),
+            chunk: (link.mtu.0 as usize).saturating_sub(BTH + RETH),
+            reliable: link.reliable,
             first_psn,
             ready: false,
             unasked: 0,

@@ -1,18 +1,18 @@
 //! What waits for room or credit, and messages by request to send, clear to send and RDMA write.
 
-use engine::{Envelope, Status};
+use engine::{Buffer, Envelope, Label, Status};
 use machine::{PeerIndex, Port, Result};
 
 use crate::connection::Waiting;
 use crate::endpoint::{Endpoint, ReceiveKey, ReceiveState, SendKey, to_wire};
-use crate::header::{HEADER, Kind};
+use crate::header::Kind;
 use crate::memory::{MemoryKey, Segment};
 use crate::send_queue::{SendWork, Transfer};
 
 /// Bytes of one RDMA write, of which a work request can hold at most 2 GiB.
 const WRITE_MOST: u64 = 1 << 30;
 
-impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
+impl<P: Port, B: Buffer> Endpoint<P, B> {
     pub(crate) fn wait(&mut self, peer: PeerIndex, what: Waiting) {
         let connection = &mut self.connections[peer.0 as usize];
         connection.waiting.push_back(what);
@@ -24,6 +24,10 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
 
     /// Posts what waits for this peer, as far as room and credit go.
     pub(crate) fn post_waiting(&mut self, peer: PeerIndex) -> Result<()> {
+        let connection = &self.connections[peer.0 as usize];
+        if !connection.ready && connection.alive {
+            return if connection.waiting.is_empty() { Ok(()) } else { self.begin(peer) };
+        }
         while let Some(&next) = self.connections[peer.0 as usize].waiting.front() {
             let connection = &self.connections[peer.0 as usize];
             let queue_pair = connection.queue_pair;
@@ -35,7 +39,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
                 let last = done + piece == length;
                 let from = Segment { key: from, offset: done, length: piece };
                 let transfer = Transfer::Write { from, key, offset: done };
-                self.adapter.post_send(queue_pair, SendWork { id: to_wire(send), signaled: last, transfer })?;
+                self.post_work(queue_pair, SendWork { id: to_wire(send), signaled: last, transfer })?;
                 let waiting = &mut self.connections[peer.0 as usize].waiting;
                 match waiting.front_mut() {
                     Some(Waiting::Write { done, .. }) if !last => *done += piece,
@@ -52,12 +56,10 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
             match next {
                 Waiting::Message(key) => self.post_queued(peer, key)?,
                 Waiting::ClearToSend { sender, receiver, key, length } => {
-                    let header = self.header(peer, Kind::ClearToSend { sender, receiver, key, length }, 0);
-                    self.post_message(peer, header, &[])?;
+                    self.post_control(peer, Kind::ClearToSend { sender, receiver, key, length })?;
                 }
                 Waiting::Finished { receiver } => {
-                    let header = self.header(peer, Kind::Finished { receiver }, 0);
-                    self.post_message(peer, header, &[])?;
+                    self.post_control(peer, Kind::Finished { receiver })?;
                 }
                 Waiting::Write { .. } => unreachable!("posted before"),
             }
@@ -72,10 +74,11 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
 
     fn post_queued(&mut self, peer: PeerIndex, key: SendKey) -> Result<()> {
         let Some(send) = self.sends.get_mut(key) else { return Ok(()) };
-        let (tag, length) = (send.envelope.tag, send.envelope.length);
-        if length <= self.settings.buffer.0 - HEADER as u64 {
+        let Envelope { space, tag, data, length, .. } = send.envelope;
+        let label = Label::new(space, tag, data);
+        if !send.by_request {
             let Some(buffer) = send.buffer.take() else { return Ok(()) };
-            let posted = self.post_eager(peer, tag, buffer.as_ref());
+            let posted = self.post_eager(peer, label, buffer.length(), |into| buffer.read(0, into));
             if let Some(send) = self.sends.get_mut(key) {
                 send.buffer = Some(buffer);
             }
@@ -84,15 +87,15 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
         }
         send.requested = true;
         self.counters.rendezvous += 1;
-        let header = self.header(peer, Kind::RequestToSend { length, sender: to_wire(key) }, tag);
-        self.post_message(peer, header, &[])
+        let header = self.header(peer, Kind::RequestToSend { length, sender: to_wire(key) }, label);
+        self.post_message(peer, header, 0, |_| ())
     }
 
     /// A request to send has met its receive: its buffer is registered, and the sender told.
     pub(crate) fn clear_to_send(&mut self, key: ReceiveKey, envelope: Envelope, sender: u64) {
         let receive = &mut self.receives[key];
         let Some(buffer) = receive.buffer.take() else { return };
-        let length = envelope.length.min(buffer.as_ref().len() as u64);
+        let length = envelope.length.min(buffer.length() as u64);
         let memory = self.adapter.register(buffer, true);
         receive.state = ReceiveState::Written { envelope, key: memory };
         let receiver = to_wire(key);
@@ -132,7 +135,7 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
             return false;
         }
         let Some(buffer) = self.adapter.deregister(memory) else { return false };
-        let status = if envelope.length > buffer.as_ref().len() as u64 { Status::Truncated } else { Status::Done };
+        let status = if envelope.length > buffer.length() as u64 { Status::Truncated } else { Status::Done };
         self.receives[key].buffer = Some(buffer);
         self.finish_receive(key, envelope, status);
         true
@@ -150,9 +153,8 @@ impl<P: Port, B: AsRef<[u8]> + AsMut<[u8]>> Endpoint<P, B> {
                 self.owing.insert(0, peer);
             } else {
                 connection.owing = false;
-                let header = self.header(peer, Kind::Credit, 0);
                 self.counters.credit_messages += 1;
-                self.post_message(peer, header, &[])?;
+                self.post_control(peer, Kind::Credit)?;
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The sending half of the reliable connected transport: work requests into packets, and what their peer says of them.
 
+use engine::Buffer;
 use machine::{Nanoseconds, PeerIndex};
 
 use crate::adapter::Card;
@@ -21,7 +22,7 @@ pub(crate) struct Planned {
     pub length: usize,
 }
 
-impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
+impl<B: Buffer> Card<B> {
     /// The next packet of a queue pair, if it may leave now.
     #[inline]
     pub fn plan(&mut self, index: usize) -> Option<Planned> {
@@ -29,10 +30,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
         if pair.state != State::ReadyToSend || pair.rnr_until.is_some() {
             return None;
         }
+        let chunk = pair.chunk;
         let half = self.settings.window.min(self.settings.send_depth) / 2;
         let (element, packet, psn) = pair.send.next_packet(self.settings.window)?;
-        let from = packet as usize * self.chunk;
-        let length = (element.length as usize - from).min(self.chunk);
+        let from = packet as usize * chunk;
+        let length = (element.length as usize - from).min(chunk);
         let place = Place { first: packet == 0, last: packet + 1 == element.packets };
         let kind = match element.opcode {
             Opcode::RdmaWrite => {
@@ -56,11 +58,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
         match element.bytes {
             Bytes::Inline => into.copy_from_slice(&element.inline[planned.from..planned.from + planned.length]),
             Bytes::Registered(Segment { key, offset, .. }) => {
-                let from = Segment { key, offset: offset + planned.from as u64, length: planned.length as u64 };
                 // The region may have been taken away under a request that is sent again.
-                match self.registered.read(from) {
-                    Some(bytes) => into.copy_from_slice(bytes),
-                    None => into.fill(0),
+                if !self.registered.read(key, offset + planned.from as u64, into) {
+                    into.fill(0);
                 }
             }
         }
@@ -151,7 +151,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
 
     /// Gives what is in flight its time, on ports that lose packets.
     fn rearm(&mut self, index: usize) {
-        if self.reliable {
+        if self.queue_pairs[index].reliable {
             return;
         }
         let at = self.now() + self.settings.timeout;

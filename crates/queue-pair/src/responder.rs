@@ -1,11 +1,12 @@
 //! The receiving half of the reliable connected transport: packets into posted receives and registered memory.
 
+use engine::Buffer;
 use machine::PeerIndex;
 
 use crate::adapter::Card;
 use crate::completion::{Opcode, WorkCompletion, WorkStatus};
 use crate::memory::{MemoryKey, Segment};
-use crate::queue_pair::{Arriving, QueuePairNumber};
+use crate::queue_pair::{Arriving, Hello, MANAGEMENT, QueuePairNumber};
 use crate::wire::{Header, Kind, Nak, Place, Target, Verdict, advanced, distance};
 
 /// Why a packet in sequence was not taken.
@@ -16,7 +17,7 @@ enum Refusal {
 
 const INVALID: Refusal = Refusal::Error(Nak::InvalidRequest, WorkStatus::Flushed);
 
-impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
+impl<B: Buffer> Card<B> {
     /// Takes in one packet. Whatever it holds, at most its own connection breaks.
     #[inline]
     pub fn handle(&mut self, peer: PeerIndex, packet: &[u8]) {
@@ -24,6 +25,13 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
             self.counters.malformed += 1;
             return;
         };
+        if header.kind == Kind::Management {
+            match Hello::parse(payload) {
+                Some(hello) if header.destination == MANAGEMENT => self.hellos.push_back((peer, hello)),
+                _ => self.counters.malformed += 1,
+            }
+            return;
+        }
         let index = QueuePairNumber(header.destination).index();
         match self.queue_pairs.get(index) {
             Some(pair) if pair.peer == peer && pair.state.receives_packets() => {}
@@ -61,7 +69,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
         let taken = match header.kind {
             Kind::Send(place) => self.send_arrived(index, place, payload),
             Kind::Write(place, target) => self.write_arrived(index, place, target, payload),
-            Kind::Acknowledge(_) => unreachable!("told apart before"),
+            Kind::Acknowledge(_) | Kind::Management => unreachable!("told apart before"),
         };
         let pair = &mut self.queue_pairs[index];
         match taken {
@@ -105,7 +113,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
             return Err(Refusal::Error(Nak::InvalidRequest, WorkStatus::LocalLength));
         }
         let into = Segment { key: work.into.key, offset: work.into.offset + got, length };
-        let Some(into) = self.registered.write(into) else { return Err(INVALID) };
+        let Some(into) = self.registered.pooled_mut(into) else { return Err(INVALID) };
         into.copy_from_slice(payload);
         let got = got + length;
         if place.last {
@@ -140,11 +148,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Card<B> {
         if length > left || place.last != (length == left) {
             return Err(INVALID);
         }
-        let into = Segment { key: MemoryKey(key), offset, length };
-        let Some(into) = self.registered.write_for_peer(into) else {
+        if !self.registered.write_for_peer(MemoryKey(key), offset, payload) {
             return Err(Refusal::Error(Nak::RemoteAccess, WorkStatus::Flushed));
-        };
-        into.copy_from_slice(payload);
+        }
         pair.arriving = if place.last {
             Arriving::Nothing
         } else {

@@ -1,6 +1,6 @@
 //! How queue pairs are made; both ends must agree.
 
-use machine::{Bytes, Nanoseconds};
+use machine::{Bytes, Capabilities, Nanoseconds};
 
 /// Where receive work requests wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,21 @@ impl ReceiveQueues {
         match *self {
             ReceiveQueues::PerPeer { depth } | ReceiveQueues::Shared { depth } => depth,
         }
+    }
+}
+
+/// What the packets of one queue pair pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// The longest packet.
+    pub mtu: Bytes,
+    /// Nothing is lost, doubled or reordered: no timer runs.
+    pub reliable: bool,
+}
+
+impl Link {
+    pub fn of(port: &Capabilities) -> Link {
+        Link { mtu: port.mtu, reliable: port.reliable && port.ordered }
     }
 }
 
@@ -45,7 +60,8 @@ pub struct Settings {
     pub rnr_retry: u8,
     /// How long it waits before it does.
     pub rnr_timer: Nanoseconds,
-    /// How often it sends again what is not acknowledged in time, up to 7, and what in time means.
+    /// How often it sends again what is not acknowledged in time, up to 7 on an adapter of its own, and what in time means.
+    /// An adapter that has only its application's core acknowledges nothing while that computes.
     pub retry: u8,
     pub timeout: Nanoseconds,
 }

@@ -59,6 +59,8 @@ pub(crate) enum Kind {
     /// The target travels in the first packet.
     Write(Place, Option<Target>),
     Acknowledge(Verdict),
+    /// An unreliable datagram to queue pair 1.
+    Management,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +76,8 @@ pub(crate) struct Header {
 const SENDS: [u8; 4] = [0x00, 0x01, 0x02, 0x04];
 const WRITES: [u8; 4] = [0x06, 0x07, 0x08, 0x0a];
 const ACKNOWLEDGE: u8 = 0x11;
+// Unreliable datagram, SEND ONLY; its extended header (DETH) is left out.
+const DATAGRAM: u8 = 0x64;
 const ASK: u8 = 0x80;
 
 const PLACES: [Place; 4] = [
@@ -105,7 +109,7 @@ impl Header {
     #[inline]
     pub fn length(&self) -> usize {
         BTH + match self.kind {
-            Kind::Send(_) | Kind::Write(_, None) => 0,
+            Kind::Send(_) | Kind::Write(_, None) | Kind::Management => 0,
             Kind::Write(_, Some(_)) => RETH,
             Kind::Acknowledge(_) => AETH,
         }
@@ -118,6 +122,7 @@ impl Header {
             Kind::Send(place) => code(SENDS, place),
             Kind::Write(place, _) => code(WRITES, place),
             Kind::Acknowledge(_) => ACKNOWLEDGE,
+            Kind::Management => DATAGRAM,
         };
         into[..4].copy_from_slice(&[opcode, if self.ask { ASK } else { 0 }, 0, 0]);
         into[4..8].copy_from_slice(&self.destination.to_le_bytes());
@@ -158,6 +163,8 @@ impl Header {
                 return None;
             }
             Kind::Write(place, place.first.then(target))
+        } else if bytes[0] == DATAGRAM {
+            Kind::Management
         } else if bytes[0] == ACKNOWLEDGE && bytes.len() == BTH + AETH {
             Kind::Acknowledge(match bytes[12] {
                 0x00..=0x1f => Verdict::Acknowledged,
@@ -198,7 +205,7 @@ mod tests {
         }
 
         #[test]
-        fn headers_read_back_as_written(kind in 0..5, place in 0usize..4, destination: u32, psn in 0..=PSN_MASK,
+        fn headers_read_back_as_written(kind in 0..6, place in 0usize..4, destination: u32, psn in 0..=PSN_MASK,
                 ask: bool, offset: u64, key: u64, length: u32, payload in 0usize..9) {
             let place = PLACES[place];
             let target = place.first.then_some(Target { offset, key, length });
@@ -207,6 +214,7 @@ mod tests {
                 1 => Kind::Write(place, target),
                 2 => Kind::Acknowledge(Verdict::Acknowledged),
                 3 => Kind::Acknowledge(Verdict::NotReady),
+                4 => Kind::Management,
                 _ => Kind::Acknowledge(Verdict::Refused(Nak::RemoteAccess)),
             };
             let header = Header { destination, psn, ask, kind };

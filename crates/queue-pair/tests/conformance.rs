@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Direction, Source, Space, Status, TagSelector};
 use layers::faulty::{Faulty, Rates};
-use layers::{Ended, Layer, Matched, Random, connected};
+use layers::{Ended, Layer, Matched, Random, admitted};
 use machine::PeerIndex;
 use machine::port::memory::{Geometry, star};
 use queue_pair::{Counters, ReceiveQueues, Settings};
@@ -188,7 +188,7 @@ fn pairs(settings: &Settings, rates: Option<Rates>, seed: u64, steps: usize) -> 
     let rates = rates.unwrap_or_default();
     let hub = Faulty::new(hub, rates, seed ^ 99);
     let leaves = leaves.into_iter().enumerate().map(|(n, leaf)| Faulty::new(leaf, rates, seed + n as u64)).collect();
-    let (mut hub, mut leaves) = connected(hub, leaves, settings);
+    let (mut hub, mut leaves) = admitted(hub, leaves, settings);
     traffic(&mut hub, leaves.iter_mut().map(|leaf| leaf as &mut dyn Layer).collect(), seed, steps);
     let mut all = Counters::default();
     for end in leaves.iter().chain([&hub]) {

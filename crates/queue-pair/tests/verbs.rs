@@ -4,9 +4,9 @@ mod layers;
 
 use layers::faulty::{Faulty, Rates};
 use machine::port::memory::{Geometry, MemoryPort, star};
-use machine::{Nanoseconds, PeerIndex};
+use machine::{Nanoseconds, PeerIndex, Port};
 use queue_pair::{
-    Adapter, MemoryKey, Opcode, QueuePairNumber, ReceiveQueues, Segment, SendWork, Settings, State, Transfer,
+    Adapter, Link, MemoryKey, Opcode, QueuePairNumber, ReceiveQueues, Segment, SendWork, Settings, State, Transfer,
     WorkCompletion, WorkStatus,
 };
 
@@ -17,6 +17,11 @@ fn small() -> Settings {
     Settings { receive: ReceiveQueues::PerPeer { depth: 4 }, send_depth: 8, ..Settings::default() }
 }
 
+fn create<P: Port>(of: &mut Adapter<P, Vec<u8>>) -> QueuePairNumber {
+    let link = Link::of(&of.port().capabilities());
+    of.create_queue_pair(HUB, 0, link).unwrap()
+}
+
 fn two(settings: &Settings) -> (Card, Card) {
     let (one, mut others) = star(1, Geometry::default());
     (Adapter::open(one, settings).unwrap(), Adapter::open(others.remove(0), settings).unwrap())
@@ -25,7 +30,8 @@ fn two(settings: &Settings) -> (Card, Card) {
 /// Two queue pairs that are connected; the first may send.
 fn connected(settings: &Settings) -> (Card, QueuePairNumber, Card, QueuePairNumber) {
     let (mut one, mut other) = two(settings);
-    let (a, b) = (one.create_queue_pair(HUB, 0), other.create_queue_pair(HUB, 0));
+    let a = create(&mut one);
+    let b = create(&mut other);
     one.modify(a, State::Init).unwrap();
     other.modify(b, State::Init).unwrap();
     one.ready_to_receive(a, other.address(b, 0).unwrap()).unwrap();
@@ -73,7 +79,8 @@ fn states_follow_one_another_and_no_other_way() {
 #[test]
 fn illegal_transitions_are_refused_with_what_to_do() {
     let (mut one, mut other) = two(&small());
-    let (a, b) = (one.create_queue_pair(HUB, 0), other.create_queue_pair(HUB, 0));
+    let a = create(&mut one);
+    let b = create(&mut other);
     let fault = one.modify(a, State::ReadyToSend).unwrap_err();
     assert!(fault.cause().contains("Reset") && fault.next().contains("Init"), "{fault}");
     assert!(one.ready_to_receive(a, other.address(b, 0).unwrap()).is_err(), "not from Reset");
@@ -259,7 +266,8 @@ fn silence_on_a_port_that_loses_packets_ends_after_the_retries() {
     let deaf = Rates { lost: 1000, ..Rates::default() };
     let mut one: Adapter<_, Vec<u8>> = Adapter::open(Faulty::new(one, deaf, 1), &settings).unwrap();
     let mut other: Card = Adapter::open(others.remove(0), &settings).unwrap();
-    let (a, b) = (one.create_queue_pair(HUB, 0), other.create_queue_pair(HUB, 0));
+    let a = create(&mut one);
+    let b = create(&mut other);
     one.modify(a, State::Init).unwrap();
     one.ready_to_receive(a, other.address(b, 0).unwrap()).unwrap();
     one.modify(a, State::ReadyToSend).unwrap();

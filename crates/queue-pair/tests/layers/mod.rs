@@ -5,7 +5,7 @@ pub mod faulty;
 
 use engine::{Direction, Engine, Envelope, LinkConfig, Source, Status, TagSelector};
 use machine::{Nanoseconds, Notice, PeerIndex, Port, Sent};
-use queue_pair::{Endpoint, Settings};
+use queue_pair::{Endpoint, Link, Settings};
 
 /// A request that has ended.
 pub struct Ended {
@@ -132,6 +132,22 @@ pub fn connected<P: Port>(hub: P, leaves: Vec<P>, settings: &Settings) -> (Pairs
             let (to_leaf, hub_address) = hub.create().unwrap();
             leaf.connect(to_hub, hub_address).unwrap();
             hub.connect(to_leaf, leaf_address).unwrap();
+            leaf
+        })
+        .collect();
+    (hub, leaves)
+}
+
+/// The same, connected as their first messages leave.
+pub fn admitted<P: Port>(hub: P, leaves: Vec<P>, settings: &Settings) -> (Pairs<P>, Vec<Pairs<P>>) {
+    let mut hub = Endpoint::open(hub, settings).unwrap();
+    let leaves = leaves
+        .into_iter()
+        .map(|port| {
+            let link = Link::of(&port.capabilities());
+            let mut leaf = Endpoint::open(port, settings).unwrap();
+            leaf.admit(link);
+            hub.admit(link);
             leaf
         })
         .collect();

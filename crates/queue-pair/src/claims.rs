@@ -1,0 +1,58 @@
+//! Messages taken out of the matching for one receive (MPI's matched probe).
+
+use engine::{Buffer, Claim, Envelope, Label, Source, TagSelector};
+use machine::{Fault, PeerIndex, Port, Result};
+
+use crate::connection::Waiting;
+use crate::endpoint::{Endpoint, Number, ReceiveRequest, ReceiveState, Request, Unexpected, from_wire, to_wire};
+
+slotmap::new_key_type! {
+    pub(crate) struct ClaimKey;
+}
+
+pub(crate) struct Claimed {
+    pub peer: PeerIndex,
+    label: Label,
+    pub message: Unexpected,
+}
+
+impl<P: Port, B: Buffer> Endpoint<P, B> {
+    /// Takes the message that such a receive would take out of the matching.
+    pub fn claim(&mut self, source: Source, selector: TagSelector) -> Option<(Envelope, Claim)> {
+        let node = self.unexpected.find(source, selector)?;
+        let (peer, label, message) = self.unexpected.remove(node);
+        let envelope = Envelope::new(peer, label, message.length());
+        let key = self.claimed.insert(Claimed { peer, label, message });
+        Some((envelope, Claim::from_bits(to_wire(key))))
+    }
+
+    /// Receives the claimed message.
+    ///
+    /// # Errors
+    /// It was received or discarded already.
+    pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
+        let Some(Claimed { peer, label, message }) = self.claimed.remove(from_wire(claim.to_bits())) else {
+            let next = "use what `claim` gave once";
+            return Err(Fault::new("claimed message", "it was received or discarded already", next));
+        };
+        let (source, state) = (Source::Peer(peer), ReceiveState::Posted);
+        let key = self.receives.insert(ReceiveRequest { context, source, buffer: Some(buffer), state });
+        self.give(key, peer, label, message)?;
+        Ok(Request(Number::Receive(key)))
+    }
+
+    /// Drops the claimed message; its sender takes it for received.
+    pub fn discard(&mut self, claim: Claim) -> Result<()> {
+        let Some(Claimed { peer, message, .. }) = self.claimed.remove(from_wire(claim.to_bits())) else { return Ok(()) };
+        match message {
+            Unexpected::Eager(bytes) => self.unexpected_bytes -= bytes.len() as u64,
+            Unexpected::Rendezvous { sender, .. } if self.connections[peer.0 as usize].alive => {
+                // No receive has the number 0, and nothing is written.
+                self.wait(peer, Waiting::ClearToSend { sender, receiver: 0, key: 0, length: 0 });
+                self.post_waiting(peer)?;
+            }
+            Unexpected::Rendezvous { .. } => {}
+        }
+        Ok(())
+    }
+}
