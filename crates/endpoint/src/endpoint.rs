@@ -13,6 +13,7 @@ use crate::driver::{Buffer, Driver};
 use crate::node::{EngineThread, NodeClient, Ticket};
 use crate::patience::Patience;
 use crate::settle::{Placed, settle};
+use crate::verbs::QueuePairs;
 
 /// A request in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,6 +23,7 @@ pub struct Request(pub(crate) Number);
 pub(crate) enum Number {
     App(RequestId),
     Node(Ticket),
+    QueuePair(queue_pair::Request),
 }
 
 /// A request that has ended, with its buffer.
@@ -40,6 +42,8 @@ pub(crate) enum Place<P, B> {
     App(Box<Driver<P, B>>),
     /// There too, stretched. What is on the way of a message is a case of its own: any look beside it costs a message rate 6 %.
     Dilated(Box<Driver<P, B>>),
+    /// Queue pairs in the engine's place.
+    QueuePairs(Box<QueuePairs<P, B>>),
     /// On a core of its own, in the node's engine process or a thread of this one.
     Node(Box<NodeClient<B>>),
 }
@@ -97,6 +101,11 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         Endpoint { place: Place::app(driver), placed, patience, _excluded: None }
     }
 
+    pub(crate) fn over_queue_pairs(pairs: QueuePairs<P, B>, placed: Placed) -> Self {
+        let patience = Patience::new(placed.yields);
+        Endpoint { place: Place::QueuePairs(Box::new(pairs)), placed, patience, _excluded: None }
+    }
+
     pub(crate) fn at_node(client: NodeClient<B>, placed: Placed) -> Self {
         let patience = Patience::new(placed.yields);
         Endpoint { place: Place::Node(Box::new(client)), placed, patience, _excluded: None }
@@ -127,6 +136,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
             Place::App(driver) => Number::App(driver.send_now::<false>(peer, label, buffer, context)?),
             Place::Dilated(driver) => Number::App(driver.send(peer, label, buffer, context)?),
             Place::Node(node) => Number::Node(node.send(peer, label, buffer, context, false)?),
+            Place::QueuePairs(pairs) => Number::QueuePair(pairs.end.send(peer, label, buffer, context)?),
         }))
     }
 
@@ -145,6 +155,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Number::App(driver.send_confirmed(peer, label, buffer, context)?)
             }
             Place::Node(node) => Number::Node(node.send(peer, label, buffer, context, true)?),
+            Place::QueuePairs(pairs) => Number::QueuePair(pairs.end.send_confirmed(peer, label, buffer, context)?),
         }))
     }
 
@@ -156,6 +167,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
             Place::App(driver) => driver.inject_now::<false>(peer, label.into(), bytes),
             Place::Dilated(driver) => driver.inject(peer, label.into(), bytes),
             Place::Node(node) => node.inject(peer, label.into(), bytes),
+            Place::QueuePairs(pairs) => pairs.end.inject(peer, label.into(), bytes),
         }
     }
 
@@ -166,6 +178,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
             Place::App(driver) => Number::App(driver.receive_now(source, selector, buffer, context)?),
             Place::Dilated(driver) => Number::App(driver.receive(source, selector, buffer, context)?),
             Place::Node(node) => Number::Node(node.receive(source, selector, buffer, context)?),
+            Place::QueuePairs(pairs) => Number::QueuePair(pairs.end.receive(source, selector, buffer, context)?),
         }))
     }
 
@@ -188,6 +201,12 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Ok(driver.next_completion().map(translate))
             }
             Place::Node(node) => node.poll(),
+            Place::QueuePairs(pairs) => {
+                if !pairs.end.has_ended() {
+                    pairs.turn()?;
+                }
+                Ok(pairs.end.take_ended().map(translate_work))
+            }
         }
     }
 
@@ -199,6 +218,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
             Place::App(driver) => driver.turn_now::<false>(&mut take).map(|_| ()),
             Place::Dilated(driver) => driver.turn().map(|_| ()),
             Place::Node(node) => node.turn(),
+            Place::QueuePairs(pairs) => pairs.turn(),
         }
     }
 
@@ -207,7 +227,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn rests(&mut self) -> bool {
         match &mut self.place {
             Place::App(driver) => driver.rests(),
-            Place::Dilated(_) | Place::Node(_) => false,
+            Place::Dilated(_) | Place::Node(_) | Place::QueuePairs(_) => false,
         }
     }
 
@@ -217,6 +237,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         match &self.place {
             Place::App(driver) | Place::Dilated(driver) => driver.engine.has_ended(),
             Place::Node(node) => node.has_ended(),
+            Place::QueuePairs(pairs) => pairs.end.has_ended(),
         }
     }
 
@@ -226,6 +247,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         match &mut self.place {
             Place::App(driver) | Place::Dilated(driver) => Ok(driver.next_completion().map(translate)),
             Place::Node(node) => Ok(node.take_ended()),
+            Place::QueuePairs(pairs) => Ok(pairs.end.take_ended().map(translate_work)),
         }
     }
 
@@ -234,6 +256,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn flush(&mut self) -> Result<()> {
         match &mut self.place {
             Place::App(driver) | Place::Dilated(driver) => driver.flush(),
+            Place::QueuePairs(pairs) => pairs.end.flush(),
             Place::Node(_) => Ok(()),
         }
     }
@@ -244,6 +267,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn start_off(&mut self) -> Result<()> {
         match &mut self.place {
             Place::App(driver) | Place::Dilated(driver) => driver.start_off(),
+            Place::QueuePairs(pairs) => pairs.start_off(),
             Place::Node(_) => Ok(()),
         }
     }
@@ -251,10 +275,12 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// What to do between polls that found nothing: lets others run, soon where somebody needs this core, else now and then.
     #[inline]
     pub fn relax(&mut self) {
-        if self.patience.relax()
-            && let Place::App(driver) | Place::Dilated(driver) = &mut self.place
-        {
-            driver.port_mut().waited();
+        if self.patience.relax() {
+            match &mut self.place {
+                Place::App(driver) | Place::Dilated(driver) => driver.port_mut().waited(),
+                Place::QueuePairs(pairs) => pairs.end.port_mut().waited(),
+                Place::Node(_) => {}
+            }
         }
     }
 
@@ -272,6 +298,10 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Ok(driver.engine.probe(source, selector))
             }
             Place::Node(node) => node.probe(source, selector),
+            Place::QueuePairs(pairs) => {
+                pairs.turn()?;
+                Ok(pairs.end.probe(source, selector))
+            }
         }
     }
 
@@ -283,6 +313,10 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Ok(driver.engine.claim(source, selector))
             }
             Place::Node(node) => node.claim(source, selector),
+            Place::QueuePairs(pairs) => {
+                pairs.turn()?;
+                Ok(pairs.end.claim(source, selector))
+            }
         }
     }
 
@@ -292,6 +326,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         Ok(Request(match &mut self.place {
             Place::App(driver) | Place::Dilated(driver) => Number::App(driver.receive_claimed(claim, buffer, context)?),
             Place::Node(node) => Number::Node(node.receive_claimed(claim, buffer, context)?),
+            Place::QueuePairs(pairs) => Number::QueuePair(pairs.end.receive_claimed(claim, buffer, context)?),
         }))
     }
 
@@ -303,6 +338,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Ok(())
             }
             Place::Node(node) => node.discard(claim),
+            Place::QueuePairs(pairs) => pairs.end.discard(claim),
         }
     }
 
@@ -312,6 +348,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         match (&mut self.place, request.0) {
             (Place::App(driver) | Place::Dilated(driver), Number::App(request)) => Ok(driver.engine.cancel(request)),
             (Place::Node(node), Number::Node(ticket)) => node.cancel(ticket),
+            (Place::QueuePairs(pairs), Number::QueuePair(request)) => Ok(pairs.end.cancel(request)),
             _ => Ok(false),
         }
     }
@@ -324,6 +361,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Ok(driver.engine.take_back(request, stand_in))
             }
             (Place::Node(node), Number::Node(ticket)) => node.take_back(ticket, stand_in),
+            (Place::QueuePairs(pairs), Number::QueuePair(request)) => Ok(pairs.end.take_back(request, stand_in)),
             _ => Ok(false),
         }
     }
@@ -335,6 +373,9 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Ok(driver.engine.find(context).is_some_and(|request| driver.engine.cancel(request)))
             }
             Place::Node(node) => node.cancel_context(context),
+            Place::QueuePairs(pairs) => {
+                Ok(pairs.end.find(context).is_some_and(|request| pairs.end.cancel(request)))
+            }
         }
     }
 
@@ -342,6 +383,14 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         match &mut self.place {
             Place::App(driver) | Place::Dilated(driver) => Ok(driver.engine.counters()),
             Place::Node(node) => Ok(node.report()?.counters),
+            Place::QueuePairs(pairs) => Ok(pairs.counters()),
+        }
+    }
+
+    /// Counts the time of an emulated adapter from now on, where there is one ([`Report::adapter`](crate::Report)).
+    pub fn meter(&mut self) {
+        if let Place::QueuePairs(pairs) = &mut self.place {
+            pairs.meter();
         }
     }
 
@@ -350,12 +399,13 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         match &mut self.place {
             Place::App(driver) | Place::Dilated(driver) => Ok(driver.dilated()),
             Place::Node(node) => Ok(node.report()?.dilated),
+            Place::QueuePairs(_) => Ok(None),
         }
     }
 
     fn engine(&self) -> Option<&EngineThread> {
         match &self.place {
-            Place::App(_) | Place::Dilated(_) => None,
+            Place::App(_) | Place::Dilated(_) | Place::QueuePairs(_) => None,
             Place::Node(node) => node.thread(),
         }
     }
@@ -374,6 +424,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn port(&self) -> Option<&P> {
         match &self.place {
             Place::App(driver) | Place::Dilated(driver) => Some(driver.port()),
+            Place::QueuePairs(pairs) => Some(pairs.end.adapter().port()),
             Place::Node(_) => None,
         }
     }
@@ -393,13 +444,14 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
 
     /// Drives the engine until all that was sent has arrived. Completions stay to be polled.
     pub fn settle(&mut self, within: Duration) -> Result<()> {
-        self.drive_until(within, |driver| driver.engine.is_quiet(), |node| node.is_quiet())
+        self.drive_until(within, |driver| driver.engine.is_quiet(), |node| node.is_quiet(), |pairs| pairs.is_quiet())
     }
 
     /// Drives the engine of a closing end until what has left has arrived, at most for `within`. Messages that their
     /// receivers were told of and have not asked for are not waited for.
     pub fn linger(&mut self, within: Duration) -> Result<()> {
-        self.drive_until(within, |driver| driver.engine.is_flushed(), |node| node.is_flushed())
+        let flushed = |pairs: &QueuePairs<P, B>| pairs.is_flushed();
+        self.drive_until(within, |driver| driver.engine.is_flushed(), |node| node.is_flushed(), flushed)
     }
 
     fn drive_until(
@@ -407,6 +459,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         within: Duration,
         at_app: impl Fn(&Driver<P, B>) -> bool,
         at_node: impl Fn(&mut NodeClient<B>) -> Result<bool>,
+        over_pairs: impl Fn(&QueuePairs<P, B>) -> bool,
     ) -> Result<()> {
         let deadline = Instant::now() + within;
         loop {
@@ -416,6 +469,11 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                     at_app(driver)
                 }
                 Place::Node(node) => at_node(node)?,
+                Place::QueuePairs(pairs) => {
+                    pairs.turn()?;
+                    pairs.end.acknowledge_all()?;
+                    over_pairs(pairs)
+                }
             };
             if done {
                 return Ok(());
@@ -436,6 +494,18 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
 fn translate<B>(done: engine::Completion<B>) -> Completion<B> {
     Completion {
         request: Request(Number::App(done.request)),
+        context: done.context,
+        direction: done.direction,
+        envelope: done.envelope,
+        status: done.status,
+        buffer: done.buffer,
+    }
+}
+
+#[inline]
+fn translate_work<B>(done: queue_pair::Completion<B>) -> Completion<B> {
+    Completion {
+        request: Request(Number::QueuePair(done.request)),
         context: done.context,
         direction: done.direction,
         envelope: done.envelope,

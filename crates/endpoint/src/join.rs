@@ -8,18 +8,32 @@ use crate::name::Name;
 use crate::node::{ByName, NodeClient};
 use crate::paths::Paths;
 use crate::report::{PortReport, Report};
+use crate::semantics::Semantics;
 use crate::settings::Settings;
 use crate::settle::{self, Placed};
+use crate::verbs::QueuePairs;
 
 impl<B: Buffer> Endpoint<Paths, B> {
     /// Opens an endpoint and its ports; peers are added by name while it is used. At `app` the engine turns in
     /// the caller's own calls; at `core:N` in the node's engine process ([`crate::node`]), which is found or started.
     pub fn join(settings: &Settings) -> Result<Self> {
         let site = &settings.placement;
+        if settings.semantics != Semantics::Matched && (*site != Site::App || !settings.dilation.is_none()) {
+            return Err(Fault::new(
+                format!("semantics {}", settings.semantics),
+                "queue pairs run in the application's calls, at the speed they have",
+                "choose placement app and no dilation, or semantics matched",
+            ));
+        }
         match site {
             Site::App => {
                 let placed = Placed { asked: site.clone(), ran: site.clone(), yields: false, notes: Vec::new() };
-                let mut driver = Driver::admitting(Paths::open(settings)?, Paths::admit);
+                let paths = Paths::open(settings)?;
+                if settings.semantics != Semantics::Matched {
+                    let pairs = QueuePairs::admitting(paths, settings.semantics, Paths::admit)?;
+                    return Ok(Endpoint::over_queue_pairs(pairs, placed));
+                }
+                let mut driver = Driver::admitting(paths, Paths::admit);
                 driver.dilate(settings.dilation);
                 Ok(Endpoint::over(driver, placed))
             }
@@ -39,6 +53,7 @@ impl<B: Buffer> Endpoint<Paths, B> {
     pub fn name(&mut self) -> Name {
         match self.place_mut() {
             Place::App(driver) | Place::Dilated(driver) => *driver.port().name(),
+            Place::QueuePairs(pairs) => *pairs.end.adapter().port().name(),
             Place::Node(node) => node.name().expect("an endpoint that has joined"),
         }
     }
@@ -46,17 +61,23 @@ impl<B: Buffer> Endpoint<Paths, B> {
     /// Makes the endpoint of that name a peer; the same name again gives the same index. Nothing is sent before the first
     /// message.
     pub fn insert(&mut self, name: &Name) -> Result<PeerIndex> {
-        match self.place_mut() {
+        let (peer, here) = match self.place_mut() {
             Place::App(driver) | Place::Dilated(driver) => {
                 let peer = driver.port_mut().insert(name);
                 driver.admit();
-                if driver.port().on_this_host() > settle::cores() {
-                    self.crowd();
-                }
-                Ok(peer)
+                (peer, driver.port().on_this_host())
             }
-            Place::Node(node) => node.insert(name),
+            Place::QueuePairs(pairs) => {
+                let peer = pairs.end.port_mut().insert(name);
+                pairs.admit();
+                (peer, pairs.end.adapter().port().on_this_host())
+            }
+            Place::Node(node) => return node.insert(name),
+        };
+        if here > settle::cores() {
+            self.crowd();
         }
+        Ok(peer)
     }
 
     /// A peer that could not be reached, and why; each is told of once, before the first of its requests completes as
@@ -64,6 +85,7 @@ impl<B: Buffer> Endpoint<Paths, B> {
     pub fn next_lost(&mut self) -> Option<(PeerIndex, Fault)> {
         match self.place_mut() {
             Place::App(driver) | Place::Dilated(driver) => driver.port_mut().next_lost(),
+            Place::QueuePairs(pairs) => pairs.end.port_mut().next_lost(),
             Place::Node(node) => node.next_lost(),
         }
     }
@@ -75,6 +97,11 @@ impl<B: Buffer> Endpoint<Paths, B> {
             Place::App(driver) | Place::Dilated(driver) => {
                 let mut report = Report::of(driver, &placed);
                 describe(driver.port(), &mut report);
+                Ok(report)
+            }
+            Place::QueuePairs(pairs) => {
+                let mut report = pairs.report(&placed);
+                describe(pairs.end.adapter().port(), &mut report);
                 Ok(report)
             }
             Place::Node(node) => {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::dilation::Dilated;
 use crate::driver::{Buffer, Driver};
 use crate::paths::Carried;
+use crate::semantics::Semantics;
 use crate::settle::Placed;
 
 /// What went over one port.
@@ -18,6 +19,15 @@ pub struct PortReport {
     pub carried: Carried,
 }
 
+/// Time in an emulated channel adapter, which on real hardware is not the host's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdapterTime {
+    /// ns in which it took work requests or moved packets, with the port's part.
+    pub nanoseconds: u64,
+    /// ns in polls that found nothing.
+    pub idle_nanoseconds: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     pub process: u32,
@@ -27,6 +37,11 @@ pub struct Report {
     pub engine_turns: Option<u64>,
     pub ports: Vec<PortReport>,
     pub counters: Counters,
+    #[serde(default)]
+    pub semantics: Semantics,
+    /// With queue pairs, where it was counted: the adapter's part of the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<AdapterTime>,
     /// Where protocol work was stretched: by how much.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dilated: Option<Dilated>,
@@ -44,6 +59,8 @@ impl Report {
             engine_turns: None,
             ports: Vec::new(),
             counters: driver.engine.counters(),
+            semantics: Semantics::Matched,
+            adapter: None,
             dilated: driver.dilated(),
             notes: Vec::new(),
         }

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use machine::{Dilation, Fault, Result, Site};
 
 use crate::faults::WireFaults;
+use crate::semantics::Semantics;
 
 /// What carries messages to other hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -79,6 +80,8 @@ pub struct Settings {
     pub shm: bool,
     /// The `plimsoll` program, which becomes the node's engine where placement `core:N` finds none.
     pub program: Option<PathBuf>,
+    /// What stands between messages and packets.
+    pub semantics: Semantics,
     /// How many times as long protocol work is to take.
     pub dilation: Dilation,
     /// Faults made on the way to the network, for tests.
@@ -93,6 +96,7 @@ impl Default for Settings {
             address: None,
             shm: true,
             program: None,
+            semantics: Semantics::Matched,
             dilation: Dilation::NONE,
             faults: None,
         }
@@ -100,7 +104,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Settings as text: `value` is asked for PLACEMENT, NETWORK, ADDRESS, SHM, PROGRAM, DILATE and WIRE. What it has not is the default.
+    /// Settings as text: `value` is asked for PLACEMENT, NETWORK, ADDRESS, SHM, PROGRAM, SEMANTICS, DILATE and WIRE. What it has not is the default.
     pub fn read(value: impl Fn(&str) -> Option<String>) -> Result<Settings> {
         let mut settings = Settings::default();
         if let Some(text) = value("PLACEMENT") {
@@ -123,6 +127,9 @@ impl Settings {
             };
         }
         settings.program = value("PROGRAM").map(PathBuf::from);
+        if let Some(text) = value("SEMANTICS") {
+            settings.semantics = text.parse()?;
+        }
         if let Some(text) = value("DILATE") {
             settings.dilation = text.parse()?;
         }
@@ -149,17 +156,20 @@ mod tests {
             ("NETWORK", "afxdp:eth0"),
             ("ADDRESS", "10.0.0.1"),
             ("SHM", "no"),
+            ("SEMANTICS", "queue-pair-shared"),
             ("DILATE", "1.5"),
         ];
         let got = read(&all).unwrap();
         assert_eq!(got.network.to_string(), "afxdp:eth0");
         assert_eq!((got.placement.to_string().as_str(), got.shm, got.dilation.factor()), ("core:1", false, 1.5));
+        assert_eq!(got.semantics, Semantics::QueuePairShared);
         for bad in [
             ("PLACEMENT", "gpu:0"),
             ("NETWORK", "afxdp:"),
             ("ADDRESS", "x"),
             ("SHM", "maybe"),
             ("WIRE", "loss"),
+            ("SEMANTICS", "verbs"),
             ("DILATE", "0.5"),
         ] {
             assert!(read(&[bad]).is_err(), "{bad:?}");

@@ -121,8 +121,9 @@ pub struct Counters {
 pub const SIZES: usize = 32;
 
 impl Counters {
+    /// Counts a message of this length as sent.
     #[inline]
-    pub(crate) fn count_message(&mut self, length: u64) {
+    pub fn count_message(&mut self, length: u64) {
         let class = ((u64::BITS - length.leading_zeros()) as usize).min(SIZES - 1);
         self.messages[class] += 1;
         self.message_bytes[class] = self.message_bytes[class].wrapping_add(length);

@@ -21,9 +21,9 @@ pub enum Space {
 }
 
 impl Space {
-    /// As it travels.
+    /// The space whose number is `byte`.
     #[inline]
-    pub(crate) fn from_wire(byte: u8) -> Option<Space> {
+    pub fn from_wire(byte: u8) -> Option<Space> {
         match byte {
             0 => Some(Space::Tagged),
             1 => Some(Space::Message),

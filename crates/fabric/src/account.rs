@@ -3,20 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Ticks of the processor's clock; ns where it has none that user code may read.
-#[inline]
-fn ticks() -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: reads a register that user code may read on every x86-64 Linux.
-    unsafe {
-        std::arch::x86_64::_rdtsc()
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-        START.get_or_init(Instant::now).elapsed().as_nanos() as u64
-    }
-}
+use linux::clock::ticks;
 
 /// Counts of one domain: calls are counted while its lock is held.
 pub struct Account {

@@ -266,6 +266,9 @@ impl State {
         if self.engine.is_none() {
             match Engine::join(&domain.settings) {
                 Ok(mut engine) => {
+                    if domain.account.is_some() {
+                        engine.meter();
+                    }
                     if self.source != Service::ANY {
                         self.told = Some(Told::at(self.source, engine.name())?);
                     }

@@ -7,11 +7,15 @@ use endpoint::Settings;
 use machine::{Fault, Result};
 
 /// Name and help, as `fi_info -e` lists them.
-pub const KNOWN: [(&CStr, &CStr); 9] = [
+pub const KNOWN: [(&CStr, &CStr); 10] = [
     (c"placement", c"Where the message engine runs: app (the caller's own thread) or core:N (default: app)"),
     (c"network", c"What carries messages to other hosts: udp, afxdp:IFACE or xdp:IFACE (default: udp)"),
     (c"address", c"IP address of this host that others reach it at (default: that of the first interface that is up)"),
     (c"shm", c"Whether ranks of one host meet in shared memory: yes or no (default: yes)"),
+    (
+        c"semantics",
+        c"What stands between messages and packets: matched (the engine), queue-pair or queue-pair-shared (default: matched)",
+    ),
     (c"dilate", c"How many times as long the engine's work takes, 1 to 100, by spinning: no clock (default: 1)"),
     (c"wire", c"Faults made on the way to the network, for tests: loss=1%,duplicate=1%,reorder=1%,seed=7"),
     (

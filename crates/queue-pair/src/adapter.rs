@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use engine::Buffer;
-use machine::{Bytes, Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
+use machine::{Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
 
 use crate::completion::{CompletionQueue, Opcode, WorkCompletion, WorkStatus};
 use crate::memory::{MemoryKey, Registered, Segment};
@@ -138,11 +138,15 @@ impl<B: Buffer> Card<B> {
     }
 }
 
-fn check_mtu(mtu: Bytes) -> Result<()> {
-    if mtu.0 as usize >= BTH + RETH + 64 {
-        return Ok(());
+fn check_link(link: &Link) -> Result<()> {
+    let refuse = |cause, next| Err(Fault::new("queue pairs", cause, next));
+    if (link.mtu.0 as usize) < BTH + RETH + 64 {
+        return refuse(format!("packets of {} cannot carry their headers", link.mtu), "take another port");
     }
-    Err(Fault::new("queue pairs", format!("packets of {mtu} cannot carry their headers"), "take another port"))
+    if !(4..=1 << 15).contains(&link.window) {
+        return refuse(format!("a window of {} packets", link.window), "choose one from 4 to 32768");
+    }
+    Ok(())
 }
 
 fn no_such(number: QueuePairNumber) -> Fault {
@@ -153,10 +157,10 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
     pub fn open(port: P, settings: &Settings) -> Result<Self> {
         let refuse = |what: String, next: &str| Err(Fault::new("queue pairs", what, next));
         let capabilities = port.capabilities();
-        check_mtu(capabilities.mtu)?;
-        let depths = [settings.send_depth, settings.receive.depth(), settings.window];
+        check_link(&Link::of(&capabilities))?;
+        let depths = [settings.send_depth, settings.receive.depth()];
         if depths.iter().any(|depth| !(4..=1 << 15).contains(depth)) || settings.inline as usize > INLINE_MOST {
-            let next = "choose depths and windows from 4 to 32768, and at most 128 bytes inline";
+            let next = "choose depths from 4 to 32768, and at most 128 bytes inline";
             return refuse(format!("depths {depths:?} or {} bytes inline", settings.inline), next);
         }
         let least = 4 * settings.most_flushed();
@@ -206,7 +210,7 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
     /// Creates a queue pair towards a peer of the port, in state Reset. Its receive queue, if it is its own, has
     /// `reserve` more places than the settings' depth.
     pub fn create_queue_pair(&mut self, peer: PeerIndex, reserve: u32, link: Link) -> Result<QueuePairNumber> {
-        check_mtu(link.mtu)?;
+        check_link(&link)?;
         let number = QueuePairNumber(self.card.queue_pairs.len() as u32 + FIRST_NUMBER);
         // Any number does; that of a former connection would let its stray packets in.
         let first_psn = number.0.wrapping_mul(0x9e37_79b1) >> 8 & PSN_MASK;
@@ -257,8 +261,7 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
                 self.card.answers.retain(|&answer| answer as usize != index);
                 self.card.lazy.retain(|&lazy| lazy as usize != index);
                 let pair = &mut self.card.queue_pairs[index];
-                let (first_psn, chunk, reliable) = (pair.first_psn, pair.chunk, pair.reliable);
-                let link = Link { mtu: Bytes((chunk + BTH + RETH) as u64), reliable };
+                let (first_psn, link) = (pair.first_psn, pair.link);
                 // The receive queue keeps its size, not its work.
                 let mut receive = pair.receive.take();
                 while receive.as_mut().and_then(ReceiveQueue::take).is_some() {}
@@ -299,6 +302,10 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
 
     pub fn deregister(&mut self, key: MemoryKey) -> Option<B> {
         self.card.registered.deregister(key)
+    }
+
+    pub(crate) fn replace(&mut self, key: MemoryKey, stand_in: impl FnOnce(&B) -> B) {
+        self.card.registered.replace(key, stand_in);
     }
 
     pub fn registered_bytes(&self) -> u64 {
@@ -420,7 +427,7 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
     #[inline]
     fn transmit(&mut self, index: usize) -> Result<()> {
         let Adapter { port, card, .. } = self;
-        let now = (!card.queue_pairs[index].reliable).then(|| card.now());
+        let now = (!card.queue_pairs[index].link.reliable).then(|| card.now());
         while let Some(planned) = card.plan(index) {
             let length = planned.header.length() + planned.length;
             match port.send(planned.peer, length, |into| card.write(index, &planned, into))? {

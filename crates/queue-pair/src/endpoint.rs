@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use engine::matching::{PostedQueue, UnexpectedQueue};
-use engine::{Buffer, Direction, Envelope, Label, Source, Status, TagSelector};
+use engine::{Buffer, Direction, Envelope, Label, Source, StandIn, Status, TagSelector};
 use machine::{Fault, PeerIndex, Port, Result};
 use slotmap::{Key, SlotMap};
 
@@ -61,6 +61,8 @@ pub struct Completion<B> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     pub adapter: AdapterCounters,
+    /// By size, as the engine counts them.
+    pub messages: engine::Counters,
     pub eager: u64,
     pub rendezvous: u64,
     /// Messages that only brought credit.
@@ -198,8 +200,8 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
     }
 
     /// Makes a queue pair for the port's next peer, with its receives posted, and gives what that peer needs to know.
-    pub fn create(&mut self) -> Result<(PeerIndex, Address)> {
-        let peer = self.admit(Link::of(&self.adapter.port().capabilities()));
+    pub fn create(&mut self, link: Link) -> Result<(PeerIndex, Address)> {
+        let peer = self.admit(link);
         Ok((peer, self.make(peer)?))
     }
 
@@ -311,6 +313,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
             && connection.waiting.is_empty()
             && self.may_send(peer);
         if goes {
+            self.counters.messages.count_message(length as u64);
             self.post_eager(peer, label, length, fill)?;
         }
         Ok(goes)
@@ -336,6 +339,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         let (buffer, requested, registered) = (Some(buffer), false, None);
         let key = self.sends.insert(SendRequest { context, envelope, buffer, by_request, requested, registered });
         if alive {
+            self.counters.messages.count_message(length as u64);
             self.counters.held_back += u64::from(!by_request);
             self.wait(peer, Waiting::Message(key));
             self.post_waiting(peer)?;
@@ -497,6 +501,29 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
             }
             Number::Short(_) => false,
         }
+    }
+
+    /// Takes the buffer of a request in progress back: neither this end nor the adapter touches it any more. What a send has
+    /// still to move is a copy; what a receive would still get is lost. False if the request has ended.
+    pub fn take_back(&mut self, request: Request, stand_in: StandIn<B>) -> bool {
+        let (buffer, registered, copies) = match request.0 {
+            Number::Receive(key) => match self.receives.get_mut(key) {
+                Some(ReceiveRequest { state: ReceiveState::Written { key, .. }, buffer, .. }) => (buffer, Some(*key), false),
+                Some(receive) => (&mut receive.buffer, None, false),
+                None => return false,
+            },
+            Number::Send(key) => match self.sends.get_mut(key) {
+                Some(send) => (&mut send.buffer, send.registered, true),
+                None => return false,
+            },
+            Number::Short(_) => return false,
+        };
+        if let Some(held) = buffer {
+            *held = stand_in(held, copies);
+        } else if let Some(key) = registered {
+            self.adapter.replace(key, |held| stand_in(held, copies));
+        }
+        true
     }
 
     /// The request in progress that was given this context. Walks all requests.

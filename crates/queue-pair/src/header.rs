@@ -87,11 +87,7 @@ impl Header {
         if bytes.len() < HEADER {
             return None;
         }
-        let space = match bytes[1] & !HAS_DATA {
-            0 => Space::Tagged,
-            1 => Space::Message,
-            _ => return None,
-        };
+        let space = Space::from_wire(bytes[1] & !HAS_DATA)?;
         let has_data = bytes[1] & HAS_DATA != 0;
         let at = if has_data { HEADER + DATA } else { HEADER };
         if bytes.len() < at {
@@ -142,7 +138,7 @@ mod tests {
         }
 
         #[test]
-        fn headers_read_back_as_written(kind in 0..5, credits: u16, source: u32, tag: u64, data: Option<u64>, message: bool, a: u64, b: u64, c: u64, d: u64) {
+        fn headers_read_back_as_written(kind in 0..5, credits: u16, source: u32, tag: u64, data: Option<u64>, space in 0u8..4, a: u64, b: u64, c: u64, d: u64) {
             let kind = match kind {
                 0 => Kind::Eager,
                 1 => Kind::RequestToSend { length: a, sender: b },
@@ -150,7 +146,7 @@ mod tests {
                 3 => Kind::Finished { receiver: a },
                 _ => Kind::Credit,
             };
-            let space = if message { Space::Message } else { Space::Tagged };
+            let space = Space::from_wire(space).unwrap();
             let header = Header { kind, credits, source, label: Label::new(space, tag, data) };
             let mut bytes = vec![0xAA; header.length()];
             header.write(&mut bytes);

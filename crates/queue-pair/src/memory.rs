@@ -60,6 +60,13 @@ impl<B: Buffer> Registered<B> {
         self.enter(Region::Message { buffer, writable })
     }
 
+    /// Puts another buffer in a message's place, made from it.
+    pub fn replace(&mut self, key: MemoryKey, stand_in: impl FnOnce(&B) -> B) {
+        if let Some(Region::Message { buffer, .. }) = self.regions.get_mut(region_key(key)) {
+            *buffer = stand_in(buffer);
+        }
+    }
+
     /// The buffer comes back; `None` where the key names no message's buffer.
     pub fn deregister(&mut self, key: MemoryKey) -> Option<B> {
         let key = region_key(key);

@@ -78,9 +78,9 @@ pub(crate) struct QueuePair {
     pub remote: u32,
     // Requester.
     pub send: SendQueue,
+    pub link: Link,
     /// Payload of a full packet.
     pub chunk: usize,
-    pub reliable: bool,
     pub first_psn: u32,
     /// Listed among those that have something to transmit.
     pub ready: bool,
@@ -115,7 +115,7 @@ impl QueuePair {
             remote: 0,
             send: SendQueue::new(settings.send_depth, first_psn),
             chunk: (link.mtu.0 as usize).saturating_sub(BTH + RETH),
-            reliable: link.reliable,
+            link,
             first_psn,
             ready: false,
             unasked: 0,

@@ -31,8 +31,9 @@ impl<B: Buffer> Card<B> {
             return None;
         }
         let chunk = pair.chunk;
-        let half = self.settings.window.min(self.settings.send_depth) / 2;
-        let (element, packet, psn) = pair.send.next_packet(self.settings.window)?;
+        let window = pair.link.window;
+        let half = window.min(self.settings.send_depth) / 2;
+        let (element, packet, psn) = pair.send.next_packet(window)?;
         let from = packet as usize * chunk;
         let length = (element.length as usize - from).min(chunk);
         let place = Place { first: packet == 0, last: packet + 1 == element.packets };
@@ -146,12 +147,12 @@ impl<B: Buffer> Card<B> {
         let pair = &mut self.queue_pairs[index];
         self.counters.retransmitted += u64::from(pair.send.in_flight());
         pair.send.rewind();
-        pair.unasked = self.settings.window;
+        pair.unasked = pair.link.window;
     }
 
     /// Gives what is in flight its time, on ports that lose packets.
     fn rearm(&mut self, index: usize) {
-        if self.queue_pairs[index].reliable {
+        if self.queue_pairs[index].link.reliable {
             return;
         }
         let at = self.now() + self.settings.timeout;

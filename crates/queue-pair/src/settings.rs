@@ -27,11 +27,15 @@ pub struct Link {
     pub mtu: Bytes,
     /// Nothing is lost, doubled or reordered: no timer runs.
     pub reliable: bool,
+    /// Packets on their way at once; they must fit the peer's buffer.
+    pub window: u32,
 }
+
+const WINDOW: u32 = 128;
 
 impl Link {
     pub fn of(port: &Capabilities) -> Link {
-        Link { mtu: port.mtu, reliable: port.reliable && port.ordered }
+        Link { mtu: port.mtu, reliable: port.reliable && port.ordered, window: WINDOW }
     }
 }
 
@@ -50,8 +54,6 @@ pub struct Settings {
     pub signal_every: u32,
     /// Completions that the completion queue holds, for all queue pairs.
     pub completion_depth: u32,
-    /// Packets of one queue pair on their way at once.
-    pub window: u32,
     /// The responder acknowledges after so many packets, unless asked earlier.
     pub acknowledge_every: u32,
     /// Off, sends go out whether the peer has a receive posted or not.
@@ -76,7 +78,6 @@ impl Default for Settings {
             inline: 128,
             signal_every: 16,
             completion_depth: 8 << 10,
-            window: 128,
             acknowledge_every: 16,
             honour_credits: true,
             rnr_retry: 7,

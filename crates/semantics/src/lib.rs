@@ -24,22 +24,12 @@ use experiment::rounds::Series;
 use machine::{CoreId, Fault, Result};
 use serde::{Deserialize, Serialize};
 
+pub use endpoint::Semantics;
 pub use flood::Flood;
 pub use footprint::Footprint;
 pub use measure::measure;
 pub use order::Order;
 pub use used::{Used, used};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Semantics {
-    /// The engine: messages go to an address and are matched by it.
-    Matched,
-    /// A connected queue pair for each peer, receives posted for each.
-    QueuePair,
-    /// The same, with one shared receive queue for all peers.
-    QueuePairShared,
-}
 
 /// What carries the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -86,11 +76,6 @@ macro_rules! named {
 }
 pub(crate) use named;
 
-named!(
-    Semantics,
-    "semantics",
-    [(Matched, "matched"), (QueuePair, "queue-pair"), (QueuePairShared, "queue-pair-shared")]
-);
 named!(Carrier, "port", [(Memory, "memory"), (Shm, "shm"), (Udp, "udp")]);
 
 /// What a block measures; all of it in nanoseconds but the rates.

@@ -10,7 +10,7 @@ use machine::port::memory::{self, MemoryPort};
 use machine::{Bytes, Fault, Port, Result};
 use ports::shm::{Geometry, Role, ShmPort};
 use ports::udp::UdpPort;
-use queue_pair::{Endpoint, ReceiveQueues, Settings};
+use queue_pair::{Endpoint, Link, ReceiveQueues, Settings};
 
 use super::layer::Message;
 use super::{Footprint, Semantics};
@@ -76,8 +76,8 @@ pub trait Wired: Port + Send + Sized {
     /// One for each peer.
     fn links(&self, peers: usize, hub_has: usize) -> Vec<LinkConfig>;
 
-    fn settings(&self, _hub_has: usize) -> Settings {
-        Settings::default()
+    fn link(&self, _hub_has: usize) -> Link {
+        Link::of(&self.capabilities())
     }
 }
 
@@ -99,8 +99,8 @@ impl Wired for UdpPort {
         udp_links(self, &vec![11; hub_has])[..peers].to_vec()
     }
 
-    fn settings(&self, hub_has: usize) -> Settings {
-        Settings { window: window(self, hub_has), ..Settings::default() }
+    fn link(&self, hub_has: usize) -> Link {
+        Link { window: window(self, hub_has), ..Link::of(&self.capabilities()) }
     }
 }
 
@@ -108,10 +108,10 @@ impl Wired for UdpPort {
 const SHARED_DEPTH: u32 = 1024;
 const LEAF_DEPTH: u32 = 64;
 
-fn queue_pair_settings(semantics: Semantics, basis: Settings) -> Settings {
+fn queue_pair_settings(semantics: Semantics) -> Settings {
     match semantics {
-        Semantics::QueuePairShared => Settings { receive: ReceiveQueues::Shared { depth: SHARED_DEPTH }, ..basis },
-        _ => basis,
+        Semantics::QueuePairShared => Settings::shared(SHARED_DEPTH),
+        _ => Settings::default(),
     }
 }
 
@@ -134,7 +134,8 @@ pub fn queue_pairs<P: Wired>(
     semantics: Semantics,
 ) -> Result<(World<Endpoint<P, Message>>, Footprint)> {
     let peers = ports.leaves.len();
-    let settings = queue_pair_settings(semantics, ports.hub.settings(peers));
+    let settings = queue_pair_settings(semantics);
+    let link = ports.hub.link(peers);
     // A leaf has one peer, and as many receives for it either way.
     let of_leaf = match settings.receive {
         ReceiveQueues::Shared { .. } => {
@@ -146,14 +147,14 @@ pub fn queue_pairs<P: Wired>(
     let mut addresses = Vec::with_capacity(peers);
     for port in ports.leaves {
         let mut leaf = Endpoint::open(port, &of_leaf)?;
-        addresses.push(leaf.create()?.1);
+        addresses.push(leaf.create(link)?.1);
         leaves.push(leaf);
     }
     let mut hub_addresses = Vec::with_capacity(peers);
     let before = Footprint::look();
     let mut hub = Endpoint::open(ports.hub, &settings)?;
     for &address in &addresses {
-        let (peer, ours) = hub.create()?;
+        let (peer, ours) = hub.create(link)?;
         hub.connect(peer, address)?;
         hub_addresses.push(ours);
     }

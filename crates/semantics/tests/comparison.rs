@@ -23,7 +23,7 @@ fn request(carrier: Carrier, peers: &[u32]) -> Request {
 fn measures_all(carrier: Carrier, peers: &[u32]) {
     let request = request(carrier, peers);
     let outcome = measure(&request, 200, &|| false).unwrap();
-    for &semantics in Semantics::ALL {
+    for semantics in Semantics::ALL {
         for &peers in peers {
             for &order in Order::ALL {
                 for &quantity in Quantity::ALL {

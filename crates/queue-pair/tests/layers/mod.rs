@@ -127,9 +127,10 @@ pub fn connected<P: Port>(hub: P, leaves: Vec<P>, settings: &Settings) -> (Pairs
     let leaves = leaves
         .into_iter()
         .map(|port| {
+            let link = Link::of(&port.capabilities());
             let mut leaf = Endpoint::open(port, settings).unwrap();
-            let (to_hub, leaf_address) = leaf.create().unwrap();
-            let (to_leaf, hub_address) = hub.create().unwrap();
+            let (to_hub, leaf_address) = leaf.create(link).unwrap();
+            let (to_leaf, hub_address) = hub.create(link).unwrap();
             leaf.connect(to_hub, hub_address).unwrap();
             hub.connect(to_leaf, leaf_address).unwrap();
             leaf
