@@ -373,9 +373,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
                 Ok(driver.engine.find(context).is_some_and(|request| driver.engine.cancel(request)))
             }
             Place::Node(node) => node.cancel_context(context),
-            Place::QueuePairs(pairs) => {
-                Ok(pairs.end.find(context).is_some_and(|request| pairs.end.cancel(request)))
-            }
+            Place::QueuePairs(pairs) => Ok(pairs.end.find(context).is_some_and(|request| pairs.end.cancel(request))),
         }
     }
 

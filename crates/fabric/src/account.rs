@@ -11,11 +11,23 @@ pub struct Account {
     first: u64,
     calls: AtomicU64,
     inside: AtomicU64,
+    in_vain: AtomicU64,
+}
+
+/// What was counted; times in ns.
+#[derive(Debug, Clone, Copy)]
+pub struct Sums {
+    pub calls: u64,
+    /// Inside calls.
+    pub inside: u64,
+    /// Of that, in reads that found nothing.
+    pub in_vain: u64,
 }
 
 impl Account {
     pub fn open() -> Account {
-        Account { opened: Instant::now(), first: ticks(), calls: AtomicU64::new(0), inside: AtomicU64::new(0) }
+        let zero = AtomicU64::default;
+        Account { opened: Instant::now(), first: ticks(), calls: zero(), inside: zero(), in_vain: zero() }
     }
 
     /// A call begins.
@@ -26,18 +38,22 @@ impl Account {
 
     /// The call that began `since` ends.
     #[inline]
-    pub fn end(&self, since: u64) {
+    pub fn end(&self, since: u64, in_vain: bool) {
         // Plain additions would do under the lock; a domain that its application serializes has none.
-        self.inside.fetch_add(ticks().wrapping_sub(since), Ordering::Relaxed);
+        let passed = ticks().wrapping_sub(since);
+        self.inside.fetch_add(passed, Ordering::Relaxed);
+        if in_vain {
+            self.in_vain.fetch_add(passed, Ordering::Relaxed);
+        }
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Calls so far, and ns inside them.
-    pub fn sums(&self) -> (u64, u64) {
+    /// What was counted so far.
+    pub fn sums(&self) -> Sums {
         let passed = ticks().wrapping_sub(self.first).max(1) as f64;
         let scale = self.opened.elapsed().as_nanos() as f64 / passed;
-        let inside = self.inside.load(Ordering::Relaxed) as f64 * scale;
-        (self.calls.load(Ordering::Relaxed), inside as u64)
+        let time = |of: &AtomicU64| (of.load(Ordering::Relaxed) as f64 * scale) as u64;
+        Sums { calls: self.calls.load(Ordering::Relaxed), inside: time(&self.inside), in_vain: time(&self.in_vain) }
     }
 }
 
@@ -53,11 +69,11 @@ mod tests {
         let start = Instant::now();
         let since = account.begin();
         std::thread::sleep(Duration::from_millis(20));
-        account.end(since);
+        account.end(since, true);
         let inside = start.elapsed();
         std::thread::sleep(Duration::from_millis(60));
-        let (calls, counted) = account.sums();
-        assert_eq!(calls, 1);
+        let Sums { calls, inside: counted, in_vain } = account.sums();
+        assert_eq!((calls, counted), (1, in_vain));
         assert!(counted >= 19_000_000, "{counted}");
         // Far below the whole, whatever a busy machine added.
         assert!(counted as f64 <= inside.as_nanos() as f64 * 1.05 + 1e6, "{counted} of {inside:?}");

@@ -198,7 +198,7 @@ impl CompletionQueue {
     /// `into` holds `count` entries, `sources` is NULL or holds as many addresses.
     #[inline]
     unsafe fn take(&self, into: *mut c_void, count: usize, sources: *mut Address) -> Signed {
-        let _entered = self.domain.enter();
+        let mut entered = self.domain.enter();
         let mut reader =
             Reader { queue: self, at: into.cast(), sources, entry: self.entry, left: count, taken: 0, failed: false };
         // SAFETY: the domain is entered; no reference into the state is kept while endpoints progress, which push to it.
@@ -228,7 +228,10 @@ impl CompletionQueue {
             match reader.taken {
                 0 if !self.state.get().errors.is_empty() => signed(FI_EAVAIL),
                 0 if reader.failed => signed(FI_EIO),
-                0 => signed(FI_EAGAIN),
+                0 => {
+                    entered.was_in_vain();
+                    signed(FI_EAGAIN)
+                }
                 taken => taken as Signed,
             }
         }

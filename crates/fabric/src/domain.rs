@@ -48,6 +48,7 @@ unsafe impl Object for Domain {
 /// The caller alone works on the domain's objects while it holds this.
 pub struct Entered<'a> {
     since: Option<(&'a Account, u64)>,
+    in_vain: bool,
     #[expect(dead_code, reason = "held for its end")]
     lock: Option<MutexGuard<'a, ()>>,
 }
@@ -56,8 +57,16 @@ impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some((account, since)) = self.since {
-            account.end(since);
+            account.end(since, self.in_vain);
         }
+    }
+}
+
+impl Entered<'_> {
+    /// The call found nothing.
+    #[inline]
+    pub fn was_in_vain(&mut self) {
+        self.in_vain = true;
     }
 }
 
@@ -66,10 +75,10 @@ impl Domain {
     pub fn enter(&self) -> Entered<'_> {
         let since = self.account.as_ref().map(|account| (account, account.begin()));
         if self.single {
-            return Entered { since, lock: None };
+            return Entered { since, in_vain: false, lock: None };
         }
         // A panic ends the process, so that nobody ever sees the poison.
-        Entered { since, lock: Some(self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner())) }
+        Entered { since, in_vain: false, lock: Some(self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner())) }
     }
 
     /// # Safety

@@ -6,6 +6,7 @@ use endpoint::{Endpoint, Paths, Report};
 use machine::Result;
 use serde::Serialize;
 
+use crate::account::Sums;
 use crate::memory::Memory;
 
 #[derive(Serialize)]
@@ -15,6 +16,9 @@ struct Line {
     host: String,
     account_calls: Option<u64>,
     account_nanoseconds: Option<u64>,
+    account_idle_nanoseconds: Option<u64>,
+    /// CPU time of the process so far.
+    cpu_nanoseconds: u64,
     #[serde(flatten)]
     report: Report,
 }
@@ -26,8 +30,8 @@ fn rank() -> Option<u32> {
     RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
-/// `account`: calls and nanoseconds, where they were counted. `lingered`: whether all that was sent is known to have arrived.
-pub fn tell(engine: &mut Endpoint<Paths, Memory>, account: Option<(u64, u64)>, lingered: Result<()>) {
+/// `account`: what was counted, where it was. `lingered`: whether all that was sent is known to have arrived.
+pub fn tell(engine: &mut Endpoint<Paths, Memory>, account: Option<Sums>, lingered: Result<()>) {
     let mut report = match engine.report() {
         Ok(report) => report,
         Err(fault) => return eprintln!("plimsoll: {fault}"),
@@ -38,8 +42,10 @@ pub fn tell(engine: &mut Endpoint<Paths, Memory>, account: Option<(u64, u64)>, l
     let line = Line {
         rank: rank(),
         host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string(),
-        account_calls: account.map(|(calls, _)| calls),
-        account_nanoseconds: account.map(|(_, nanoseconds)| nanoseconds),
+        account_calls: account.map(|sums| sums.calls),
+        account_nanoseconds: account.map(|sums| sums.inside),
+        account_idle_nanoseconds: account.map(|sums| sums.in_vain),
+        cpu_nanoseconds: linux::accounting::process_time(std::process::id()).unwrap_or_default().0,
         report,
     };
     match serde_json::to_string(&line) {

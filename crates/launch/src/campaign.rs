@@ -12,10 +12,10 @@ use experiment::campaign::file::template::Template;
 use experiment::campaign::store::Outcome;
 use experiment::trial::conduct::{Commands, NOT_ENDED, Ran};
 use experiment::trial::design::Arm;
-use machine::{Dilation, Fault, Hertz, Nanoseconds, Result};
+use machine::{Dilation, Fault, Hertz, Nanoseconds, Result, Site};
 
 use crate::allocation::Allocation;
-use crate::carrier::{Network, placement};
+use crate::carrier::{Network, Semantics, check_semantics, placement};
 use crate::trial::{Starter, programs, scratch};
 use crate::{carriers, program};
 
@@ -139,13 +139,14 @@ impl Jobs {
         let mut whole = vec![self.own.display().to_string(), "mpirun".into(), "--quiet".into(), "-n".into(), number];
         whole.extend(self.words(campaign, point, mpirun)?);
         let mut proven = true;
-        for axis in ["placement", "network", "carrier", "dilate"] {
+        for axis in ["placement", "network", "carrier", "semantics", "dilate"] {
             let Some(value) = axes.get(axis).filter(|_| !is_named(words, axis) && !is_named(mpirun, axis)) else {
                 continue;
             };
             let value = value.to_string();
             let is_usual = match axis {
                 "carrier" => value == "plimsoll",
+                "semantics" => value == Semantics::Matched.name(),
                 "dilate" => value.parse::<Dilation>()?.is_none(),
                 _ => false,
             };
@@ -309,6 +310,7 @@ pub fn cannot(
                 "placement" if text != "auto" => placement(&text).map(drop),
                 "network" => text.parse::<Network>().map(drop),
                 "carrier" if text != "plimsoll" => carriers::named(&text).map(drop),
+                "semantics" => text.parse().and_then(|semantics| has_queue_pairs(axes, semantics)),
                 "dilate" => text.parse().and_then(|dilation| has_engine(axes, dilation)),
                 _ => Ok(()),
             };
@@ -324,6 +326,18 @@ pub fn cannot(
         }
     }
     instruments.cannot(&set_by_instruments(campaign, point))
+}
+
+/// Whether messages can go over queue pairs at such a point.
+fn has_queue_pairs(axes: &Axes, semantics: Semantics) -> Result<()> {
+    let text = |name: &str| axes.get(name).map(ToString::to_string);
+    if semantics != Semantics::Matched && text("carrier").is_some_and(|carrier| carrier != "plimsoll") {
+        let next = "leave these points out by [[skip]]";
+        return Err(Fault::new(format!("semantics {semantics}"), "a transport of the MPI has its own", next));
+    }
+    let placement = text("placement").map_or(Ok(Site::App), |placement| placement.parse())?;
+    let dilation = text("dilate").map_or(Ok(Dilation::NONE), |dilation| dilation.parse())?;
+    check_semantics(semantics, &placement, dilation)
 }
 
 /// Whether there is work of the engine to stretch.

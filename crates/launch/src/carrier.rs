@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-pub use endpoint::Network;
+pub use endpoint::{Network, Semantics};
 use machine::{Dilation, Fault, Result, Site};
 
 use crate::installation::{Family, Installation};
@@ -15,6 +15,8 @@ pub struct Engine {
     pub placement: Site,
     /// `None` leaves the choice to the provider.
     pub network: Option<Network>,
+    /// What stands between messages and packets.
+    pub semantics: Semantics,
     /// How many times as long its work takes.
     pub dilation: Dilation,
     /// Measure the time inside the provider's calls.
@@ -28,6 +30,17 @@ pub fn placement(text: &str) -> Result<Site> {
         Ok(site @ (Site::App | Site::Core(_))) => Ok(site),
         Ok(site) => Err(Fault::new(format!("placement {site}"), "no engine of an MPI rank runs there", next)),
         Err(fault) => Err(Fault::new(format!("placement '{text}'"), fault.cause(), next)),
+    }
+}
+
+/// Queue pairs have no core of their own, and no work that is stretched.
+pub fn check_semantics(semantics: Semantics, placement: &Site, dilation: Dilation) -> Result<()> {
+    let refused = |cause, next| Err(Fault::new(format!("semantics {semantics}"), cause, next));
+    match semantics {
+        Semantics::Matched => Ok(()),
+        _ if *placement != Site::App => refused("queue pairs run in the ranks' own calls", "choose placement app"),
+        _ if !dilation.is_none() => refused("it is the engine's work that is stretched", "leave the dilation out"),
+        _ => Ok(()),
     }
 }
 
@@ -51,6 +64,9 @@ impl Engine {
         ]);
         all.push(("FI_PROVIDER_PATH".to_owned(), provider.folder.clone().into()));
         all.push(("FI_PLIMSOLL_PROGRAM".to_owned(), command.into()));
+        if self.semantics != Semantics::Matched {
+            all.extend(variables([("FI_PLIMSOLL_SEMANTICS", self.semantics.name())]));
+        }
         if !self.dilation.is_none() {
             all.extend(variables([("FI_PLIMSOLL_DILATE", &self.dilation.to_string())]));
         }
@@ -105,7 +121,13 @@ mod tests {
     #[test]
     fn each_family_is_told_in_its_own_words() {
         let dilation: Dilation = "1.5".parse().unwrap();
-        let engine = Engine { placement: Site::Core(CoreId(1)), network: Some(Network::Udp), dilation, account: true };
+        let engine = Engine {
+            placement: Site::Core(CoreId(1)),
+            network: Some(Network::Udp),
+            semantics: Semantics::QueuePair,
+            dilation,
+            account: true,
+        };
         let provider = Provider { folder: PathBuf::from("/p"), library: PathBuf::from("/p/libplimsoll-fi.so") };
         for (family, name, value) in [
             (Family::OpenMpi, "OMPI_MCA_mtl_ofi_provider_include", "plimsoll"),
@@ -118,6 +140,7 @@ mod tests {
             (Family::OpenMpi, "FI_PLIMSOLL_NETWORK", "udp"),
             (Family::OpenMpi, "FI_PLIMSOLL_ACCOUNT", "yes"),
             (Family::OpenMpi, "FI_PLIMSOLL_DILATE", "1.5"),
+            (Family::OpenMpi, "FI_PLIMSOLL_SEMANTICS", "queue-pair"),
         ] {
             let all = engine.variables(&installation(family, "4.1"), &provider, Path::new("plimsoll"));
             assert!(all.contains(&(name.to_owned(), value.into())), "{family} {name}: {all:?}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use endpoint::Dilated;
+use endpoint::{AdapterTime, Dilated, Semantics};
 use machine::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,9 @@ pub struct Report {
     /// Turns of a dedicated core's loop.
     pub engine_turns: Option<u64>,
     pub counters: Counters,
+    pub semantics: Semantics,
+    /// With queue pairs, where it was asked for: the time of the emulated adapter.
+    pub adapter: Option<AdapterTime>,
     /// Where the engine's work was stretched: by how much.
     pub dilated: Option<Dilated>,
     /// Counters that prove a placement.
@@ -28,6 +31,10 @@ pub struct Report {
     /// Time inside the provider's calls, where it was asked for.
     pub account_calls: Option<u64>,
     pub account_nanoseconds: Option<u64>,
+    /// Of that, in reads of completions that found nothing.
+    pub account_idle_nanoseconds: Option<u64>,
+    /// CPU time of the process until its endpoint closed.
+    pub cpu_nanoseconds: Option<u64>,
     /// Fallbacks and decisions, a sentence each.
     pub notes: Vec<String>,
 }

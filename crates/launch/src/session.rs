@@ -10,7 +10,7 @@ use linux::relay::Relay;
 use machine::seat::Seats;
 use machine::{CoreId, Dilation, Fault, Result, Site};
 
-use crate::carrier::{Engine, Network, Variables};
+use crate::carrier::{self, Engine, Network, Semantics, Variables};
 use crate::carriers::{Carrier, Reach};
 use crate::diagnosis::{self, Silence};
 use crate::engine;
@@ -32,8 +32,12 @@ pub struct Request {
     /// Has the MPI say whether the carrier was used, in place of showing what the program writes.
     pub prove: bool,
     pub network: Option<Network>,
+    /// What stands between messages and packets.
+    pub semantics: Semantics,
     /// How many times as long the engine's work takes.
     pub dilation: Dilation,
+    /// Have the CPU time in the provider's calls counted.
+    pub account: bool,
     pub mpi: Choice,
     /// Two hosts made for this run, with half of the ranks on each.
     pub lab: bool,
@@ -53,6 +57,13 @@ pub struct Request {
     pub arguments: Vec<OsString>,
     /// The program that this code runs in: the provider lies beside it, and it has the hidden command `host-agent`.
     pub command: PathBuf,
+}
+
+impl Request {
+    /// Whether the engine carries the messages at its own speed, so that a time tells of the machine.
+    pub fn is_plain(&self) -> bool {
+        self.carrier.is_none() && self.semantics == Semantics::Matched && self.dilation.is_none() && !self.account
+    }
 }
 
 /// A request that can be met here: its MPI, cores and provider are found, and nothing is started yet.
@@ -147,7 +158,9 @@ impl<'a> Session<'a> {
                     notes.extend(why.map(|why| format!("{why}: plimsoll will not carry its messages")));
                 }
                 let (placement, network) = (request.placement.clone(), request.network.clone());
-                let engine = Engine { placement, network, dilation: request.dilation, account: false };
+                let (semantics, dilation, account) = (request.semantics, request.dilation, request.account);
+                carrier::check_semantics(semantics, &placement, dilation)?;
+                let engine = Engine { placement, network, semantics, dilation, account };
                 engine.variables(&installation, &provider, &request.command)
             }
         };
@@ -223,6 +236,7 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
         mpi: installation.to_string(),
         ranks: request.ranks,
         placement: request.placement.to_string(),
+        semantics: request.semantics,
         dilation: request.dilation,
     };
     if let Some(file) = &request.report {

@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use machine::count::{self, grouped};
 use machine::{Bytes, Dilation};
 
+use crate::carrier::Semantics;
 use crate::report::{Port, Report, Reports};
 
 /// Ranks beyond this are summed up, not listed.
@@ -18,6 +19,7 @@ pub struct Subject {
     pub ranks: u32,
     /// The placement that was asked for.
     pub placement: String,
+    pub semantics: Semantics,
     /// How many times as long the engine's work was to take.
     pub dilation: Dilation,
 }
@@ -43,6 +45,7 @@ pub fn page(subject: &Subject, reports: &Reports) -> String {
     }
     notes.extend(evidence(reports));
     notes.extend(stretched(reports));
+    notes.extend(divided(reports));
     notes.extend(departures(subject, reports));
     for note in notes {
         page += &format!("  {note}\n");
@@ -80,7 +83,8 @@ fn table(reports: &Reports) -> String {
     for report in reports.endpoints.iter().take(LISTED) {
         let ran = if report.ran.is_empty() { "unknown".to_owned() } else { report.ran.clone() };
         let stretched = report.dilated.map_or(String::new(), |dilated| format!(", dilated {}", dilated.asked));
-        let ran = ran + &stretched;
+        let other = Some(report.semantics).filter(|semantics| *semantics != Semantics::Matched);
+        let ran = ran + &other.map_or(String::new(), |semantics| format!(", {semantics}")) + &stretched;
         let mut first = [name(report), report.host.clone(), ran];
         for port in report.ports.iter().filter(|port| !port.is_idle()) {
             row(&mut table, std::mem::take(&mut first), port);
@@ -162,6 +166,47 @@ fn stretched(reports: &Reports) -> Option<String> {
     ))
 }
 
+/// Where the CPU time of the ranks went, where all of them counted it.
+fn divided(reports: &Reports) -> Option<String> {
+    let parts: Vec<Parts> = reports.endpoints.iter().map(Parts::of).collect::<Option<_>>()?;
+    let whole: f64 = parts.iter().map(|of| of.whole).sum();
+    let share = |of: fn(&Parts) -> f64| 100.0 * parts.iter().map(of).sum::<f64>() / whole;
+    if parts.is_empty() || whole <= 0.0 {
+        return None;
+    }
+    let adapter = match reports.endpoints.iter().any(|report| report.adapter.is_some()) {
+        true => format!(", emulated adapter {:.1} % (a device's on real hardware)", share(|of| of.adapter)),
+        false => String::new(),
+    };
+    Some(format!(
+        "CPU time of the ranks {:.2} s: application and MPI {:.1} %, protocol {:.1} %{adapter}, polls in vain {:.1} %",
+        whole / 1e9,
+        share(|of| of.outside),
+        share(|of| of.protocol),
+        share(|of| of.waiting)
+    ))
+}
+
+/// ns of one rank's CPU time.
+struct Parts {
+    whole: f64,
+    outside: f64,
+    protocol: f64,
+    adapter: f64,
+    waiting: f64,
+}
+
+impl Parts {
+    fn of(report: &Report) -> Option<Parts> {
+        let whole = report.cpu_nanoseconds? as f64;
+        let inside = report.account_nanoseconds? as f64;
+        let waiting = report.account_idle_nanoseconds? as f64;
+        let adapter = report.adapter.map_or(0.0, |adapter| adapter.nanoseconds as f64);
+        let protocol = (inside - waiting - adapter).max(0.0);
+        Some(Parts { whole, outside: (whole - inside).max(0.0), protocol, adapter, waiting })
+    }
+}
+
 /// What did not run as it was asked, each once with the ranks that it holds for.
 fn departures(subject: &Subject, reports: &Reports) -> Vec<String> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -170,7 +215,9 @@ fn departures(subject: &Subject, reports: &Reports) -> Vec<String> {
             .then(|| format!("asked for {}, ran at {}", subject.placement, report.ran));
         let undilated = (report.dilated.map_or(Dilation::NONE, |dilated| dilated.asked) != subject.dilation)
             .then(|| format!("asked for dilated {}, which its engine did not do", subject.dilation));
-        for note in departure.iter().chain(&undilated).chain(&report.notes) {
+        let otherwise = (report.semantics != subject.semantics)
+            .then(|| format!("asked for semantics {}, ran {}", subject.semantics, report.semantics));
+        for note in departure.iter().chain(&undilated).chain(&otherwise).chain(&report.notes) {
             let ranks = found.entry(note.clone()).or_default();
             if !ranks.contains(&name(report)) {
                 ranks.push(name(report));
@@ -194,7 +241,13 @@ mod tests {
     use super::*;
 
     fn subject() -> Subject {
-        Subject { mpi: "Open MPI 4.1.4".into(), ranks: 2, placement: "core:1".into(), dilation: Dilation::NONE }
+        Subject {
+            mpi: "Open MPI 4.1.4".into(),
+            ranks: 2,
+            placement: "core:1".into(),
+            semantics: Semantics::Matched,
+            dilation: Dilation::NONE,
+        }
     }
 
     fn reports(lines: &[&str]) -> Reports {
@@ -249,6 +302,28 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
     fn an_idle_job_says_so() {
         let page = page(&subject(), &reports(&[r#"{"rank":0,"process":1}"#, r#"{"rank":1,"process":2}"#]));
         assert!(page.contains("no packet moved"), "{page}");
+    }
+
+    #[test]
+    fn cpu_time_is_divided_where_every_rank_counted_it() {
+        let rank = |rank: u32, more: &str| {
+            format!(
+                r#"{{"rank":{rank},"process":{rank},"cpu_nanoseconds":1000000000,"account_calls":9,
+                "account_nanoseconds":600000000,"account_idle_nanoseconds":300000000{more}}}"#
+            )
+        };
+        let adapter = r#","semantics":"queue-pair","adapter":{"nanoseconds":200000000,"idle_nanoseconds":100000000}"#;
+        let lines = [rank(0, adapter), rank(1, adapter)];
+        let of = |lines: &[String]| page(&subject(), &reports(&lines.iter().map(String::as_str).collect::<Vec<_>>()));
+        let queue_pairs = of(&lines);
+        let expected = "CPU time of the ranks 2.00 s: application and MPI 40.0 %, protocol 10.0 %, emulated adapter 20.0 % \
+            (a device's on real hardware), polls in vain 30.0 %";
+        assert!(queue_pairs.contains(expected), "{queue_pairs}");
+        assert!(queue_pairs.contains("all ranks: asked for semantics matched, ran queue-pair"), "{queue_pairs}");
+        let matched = of(&[rank(0, ""), rank(1, "")]);
+        assert!(matched.contains("protocol 30.0 %, polls in vain 30.0 %"), "{matched}");
+        let partly = of(&[rank(0, ""), r#"{"rank":1,"process":1}"#.to_owned()]);
+        assert!(!partly.contains("CPU time"), "{partly}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use experiment::clocks::Clocks;
@@ -22,6 +23,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use crate::carrier::Semantics;
 use crate::profiled::Line;
 use crate::report::Reports;
 use crate::running::exit_code;
@@ -114,8 +116,7 @@ impl Commands for Starter {
         let cpu = time_of_children() - cpu;
         let read = |name: &str| read(&folder.path().join(name));
         let (said, complained) = (read("output")?, read("errors")?);
-        let carried =
-            if arm.proven { not_carried(&folder.path().join("report"), dilation(&arm.command)) } else { None };
+        let carried = if arm.proven { not_carried(&folder.path().join("report"), &arm.command) } else { None };
         let failure = match (ended, status.success()) {
             (false, _) => Some(format!("{NOT_ENDED} {} s", limit.0.div_ceil(1_000_000_000))),
             (true, false) => Some(format!("exit code {}: {}", exit_code(status), why(&complained, &said))),
@@ -208,22 +209,28 @@ pub(crate) fn why(complained: &str, said: &str) -> String {
     last(complained).or_else(|| last(said)).unwrap_or_else(|| "it said nothing".to_owned())
 }
 
-/// What a `plimsoll mpirun` among the words is told of how long protocol work takes.
-fn dilation(words: &[String]) -> Dilation {
-    let mut own = words.iter().take_while(|word| *word != "--").skip_while(|word| *word != "--dilate");
-    own.nth(1).and_then(|factor| factor.parse().ok()).unwrap_or(Dilation::NONE)
+/// What a `plimsoll mpirun` among the words is told by `option`.
+fn told<T: FromStr>(words: &[String], option: &str) -> Option<T> {
+    let mut own = words.iter().take_while(|word| *word != "--").skip_while(|word| *word != option);
+    own.nth(1)?.parse().ok()
 }
 
 /// Why plimsoll did not carry the messages as was asked, going by what the ranks reported.
-fn not_carried(report: &Path, dilation: Dilation) -> Option<String> {
+fn not_carried(report: &Path, words: &[String]) -> Option<String> {
+    let dilation = told(words, "--dilate").unwrap_or(Dilation::NONE);
+    let semantics: Semantics = told(words, "--semantics").unwrap_or_default();
     let reports: Option<Reports> = fs::read_to_string(report).ok().and_then(|text| serde_json::from_str(&text).ok());
     let Some(reports) = reports else { return Some("no rank reported what carried its messages".to_owned()) };
     let other = reports.endpoints.iter().find(|endpoint| endpoint.ran != endpoint.asked);
     let of = |endpoint: &crate::report::Report| endpoint.dilated.map_or(Dilation::NONE, |dilated| dilated.asked);
+    let otherwise = reports.endpoints.iter().find(|endpoint| endpoint.semantics != semantics);
     let undilated = reports.endpoints.iter().find(|endpoint| of(endpoint) != dilation);
     match other {
         _ if reports.endpoints.is_empty() => Some("plimsoll did not carry its messages".to_owned()),
         Some(other) => Some(format!("asked for {}, ran at {}", other.asked, other.ran)),
+        None if let Some(other) = otherwise => {
+            Some(format!("asked for semantics {semantics}, ran {}", other.semantics))
+        }
         None => undilated.map(|other| format!("asked for dilated {dilation}, ran dilated {}", of(other))),
     }
 }

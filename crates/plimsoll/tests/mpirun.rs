@@ -175,6 +175,25 @@ fn a_program_is_carried_and_the_summary_proves_it() {
 }
 
 #[test]
+fn the_semantics_are_changed_alone_and_the_cpu_time_is_divided() {
+    let Some(program) = program() else { return };
+    for (semantics, expected) in
+        [("matched", &["polls in vain"][..]), ("queue-pair", &["queue-pair", "emulated adapter"])]
+    {
+        let mut command = plimsoll(&["-n", "2", "--account", "--semantics", semantics, "--"]);
+        let (code, _, summary) = run(command.arg(program));
+        assert_eq!(code, Some(0), "{summary}");
+        assert!(
+            summary.contains("plimsoll carried it: 2 ranks") && summary.contains("CPU time of the ranks"),
+            "{summary}"
+        );
+        assert!(expected.iter().all(|words| summary.contains(words)), "{summary}");
+        assert_eq!(summary.contains("emulated adapter"), semantics != "matched", "{summary}");
+        assert!(!summary.contains("asked for"), "{summary}");
+    }
+}
+
+#[test]
 fn the_exit_code_is_the_programs_and_quiet_is_quiet() {
     let Some(program) = program() else { return };
     let (code, _, said) = run(plimsoll(&["-q", "-n", "1", "--"]).arg(program).arg("7"));
@@ -281,6 +300,7 @@ fn what_cannot_run_is_refused_with_the_next_step() {
     refused(&["--", "no-such-program-at-all"], "no folder of PATH has it");
     refused(&["--placement", "xdp:lab0", "--", "x"], "write app or core:N");
     refused(&["--placement", "moon", "--", "x"], "write app or core:N");
+    refused(&["--semantics", "verbs", "--", "x"], "choose matched, queue-pair, queue-pair-shared");
     refused(&["--network", "tcp", "--", "x"], "write udp, afxdp:IFACE or xdp:IFACE");
     refused(&["--mpi", "/no/such/prefix", "--", "x"], "write openmpi, mpich or the PREFIX");
     refused(&["--mpirun-args", "--map-by 'core", "--", "x"], "a quote or a backslash is not finished");
@@ -291,6 +311,12 @@ fn a_program_that_cannot_run_as_asked_is_refused_with_the_next_step() {
     let Some(program) = program() else { return };
     let program = program.to_str().unwrap();
     refused(&["--placement", "core:9999", "--", program], "this machine has no such core");
+    refused(
+        &["--semantics", "queue-pair", "--dilate", "2", "--", program],
+        "it is the engine's work that is stretched",
+    );
+    let at_core = ["--semantics", "queue-pair", "--placement", "core:0", "--oversubscribe", "--", program];
+    refused(&at_core, "queue pairs run in the ranks' own calls");
     refused(&["--mpi", "mpich", "--", program], "it is linked with Open MPI");
     refused(
         &["-n", "4096", "--placement", "core:0", "--", program],

@@ -43,7 +43,9 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
 
     /// Drops the claimed message; its sender takes it for received.
     pub fn discard(&mut self, claim: Claim) -> Result<()> {
-        let Some(Claimed { peer, message, .. }) = self.claimed.remove(from_wire(claim.to_bits())) else { return Ok(()) };
+        let Some(Claimed { peer, message, .. }) = self.claimed.remove(from_wire(claim.to_bits())) else {
+            return Ok(());
+        };
         match message {
             Unexpected::Eager(bytes) => self.unexpected_bytes -= bytes.len() as u64,
             Unexpected::Rendezvous { sender, .. } if self.connections[peer.0 as usize].alive => {

@@ -13,9 +13,9 @@ use crate::connecting::Connecting;
 use crate::connection::{Connection, Waiting};
 use crate::header::{HEADER, Header, Kind, LONGEST};
 use crate::memory::{MemoryKey, Segment};
+use crate::meter::{Meter, Metered};
 use crate::queue_pair::{Address, QueuePairNumber};
 use crate::send_queue::{SendWork, Transfer};
-use crate::meter::{Meter, Metered};
 use crate::settings::{Link, ReceiveQueues, Settings};
 use crate::state::State;
 
@@ -308,10 +308,8 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<bool> {
         let connection = self.connections.get(peer.0 as usize).ok_or_else(|| unknown_peer(peer))?;
-        let goes = connection.alive
-            && self.is_eager(&label, length)
-            && connection.waiting.is_empty()
-            && self.may_send(peer);
+        let goes =
+            connection.alive && self.is_eager(&label, length) && connection.waiting.is_empty() && self.may_send(peer);
         if goes {
             self.counters.messages.count_message(length as u64);
             self.post_eager(peer, label, length, fill)?;
@@ -508,7 +506,9 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
     pub fn take_back(&mut self, request: Request, stand_in: StandIn<B>) -> bool {
         let (buffer, registered, copies) = match request.0 {
             Number::Receive(key) => match self.receives.get_mut(key) {
-                Some(ReceiveRequest { state: ReceiveState::Written { key, .. }, buffer, .. }) => (buffer, Some(*key), false),
+                Some(ReceiveRequest { state: ReceiveState::Written { key, .. }, buffer, .. }) => {
+                    (buffer, Some(*key), false)
+                }
                 Some(receive) => (&mut receive.buffer, None, false),
                 None => return false,
             },

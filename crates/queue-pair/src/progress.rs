@@ -126,13 +126,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
     }
 
     /// Gives a fresh receive a message that came before it.
-    pub(crate) fn give(
-        &mut self,
-        key: ReceiveKey,
-        peer: PeerIndex,
-        label: Label,
-        message: Unexpected,
-    ) -> Result<()> {
+    pub(crate) fn give(&mut self, key: ReceiveKey, peer: PeerIndex, label: Label, message: Unexpected) -> Result<()> {
         match message {
             Unexpected::Eager(bytes) => {
                 self.unexpected_bytes -= bytes.len() as u64;

@@ -107,7 +107,14 @@ pub(crate) struct QueuePair {
 }
 
 impl QueuePair {
-    pub fn new(number: QueuePairNumber, peer: PeerIndex, first_psn: u32, reserve: u32, link: Link, settings: &Settings) -> Self {
+    pub fn new(
+        number: QueuePairNumber,
+        peer: PeerIndex,
+        first_psn: u32,
+        reserve: u32,
+        link: Link,
+        settings: &Settings,
+    ) -> Self {
         QueuePair {
             number,
             peer,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use launch::carrier::Variables;
+use launch::carrier::{Semantics, Variables};
 use launch::carriers::{self, Reach};
 use launch::job::{self, Place as Spread};
 use launch::report::{Port, Reports};
@@ -74,7 +74,9 @@ impl<'a> Job<'a> {
                     prove: false,
                     seats: None,
                     network: None,
+                    semantics: Semantics::Matched,
                     dilation: Dilation::NONE,
+                    account: false,
                     mpi: self.mpi.choice(),
                     lab: false,
                     oversubscribe: false,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use launch::carrier::{Engine, Network, Variables};
+use launch::carrier::{Engine, Network, Semantics, Variables};
 use launch::carriers::{Carrier, Reach};
 use launch::installation::Installation;
 use launch::provider::Provider;
@@ -76,7 +76,8 @@ impl Contender {
         match self {
             Contender::Engine { placement, network } => {
                 let (placement, network) = (placement.clone(), network.clone());
-                let engine = Engine { placement, network, dilation: Dilation::NONE, account };
+                let semantics = Semantics::Matched;
+                let engine = Engine { placement, network, semantics, dilation: Dilation::NONE, account };
                 Some(engine.variables(installation, provider?, command))
             }
             Contender::Peer(peer) => peer.variables(installation, interface.map_or(Reach::Host, Reach::Between)),

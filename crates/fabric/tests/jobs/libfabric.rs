@@ -31,6 +31,20 @@ fn the_api_in_shared_memory() {
 }
 
 #[test]
+fn the_api_over_queue_pairs() {
+    conformance(&[("SEMANTICS", "queue-pair")], &[]);
+    let shared = ("SEMANTICS", "queue-pair-shared");
+    conformance(&[shared, ("SHM", "no"), ("ADDRESS", "127.0.0.1")], &LINGERS);
+}
+
+#[test]
+fn queue_pairs_over_a_bad_wire() {
+    let wire = ("WIRE", "loss=1%,duplicate=1%,reorder=1%,seed=11");
+    let without = [&LINGERS[..], &["--except", "object", "--except", "load"]].concat();
+    conformance(&[("SEMANTICS", "queue-pair"), ("SHM", "no"), ("ADDRESS", "127.0.0.1"), wire], &without);
+}
+
+#[test]
 fn the_api_over_udp() {
     conformance(&[("SHM", "no"), ("ADDRESS", "127.0.0.1")], &LINGERS);
 }

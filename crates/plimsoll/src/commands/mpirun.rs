@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use experiment::ledger::Ledger;
 use launch::auto;
-use launch::carrier::{self, Network};
+use launch::carrier::{self, Network, Semantics};
 use launch::carriers::{self, Carrier};
 use launch::installation::Choice;
 use launch::session::{self, Request, Target};
@@ -38,6 +38,10 @@ pub struct Arguments {
     /// What carries messages between hosts: udp, afxdp:IFACE or xdp:IFACE
     #[arg(long)]
     network: Option<Network>,
+    /// What stands between messages and packets: matched (the engine), or queue-pair or queue-pair-shared: Verbs, with an
+    /// emulated adapter (docs/semantics.md)
+    #[arg(long, value_name = "NAME", default_value = "matched", conflicts_with = "carrier")]
+    semantics: Semantics,
     /// How many times as long protocol work takes, 1 to 100: the engine spins after each piece of it. Shows how much slower it
     /// may run before the program notices; it is no clock
     #[arg(long, value_name = "K", default_value = "1", conflicts_with = "carrier")]
@@ -55,6 +59,10 @@ pub struct Arguments {
     /// Let ranks share cores with an engine at core:N where there are too few cores
     #[arg(long)]
     oversubscribe: bool,
+    /// Count the CPU time of the ranks: in the application, in protocol work, in polls that find nothing. It costs each call
+    /// of the provider some 20 ns
+    #[arg(long, conflicts_with = "carrier")]
+    account: bool,
     /// Print no summary, unless plimsoll did not carry the messages
     #[arg(long, short)]
     quiet: bool,
@@ -120,7 +128,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         carrier: arguments.carrier,
         prove: arguments.prove,
         network: arguments.network,
+        semantics: arguments.semantics,
         dilation: arguments.dilate,
+        account: arguments.account,
         mpi: arguments.mpi.unwrap_or_default(),
         lab: arguments.lab,
         seats: arguments.seats,
@@ -136,7 +146,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let target = Target::of(&request)?;
     let mut ledger = match (Ledger::open(), auto) {
         (Err(fault), true) => return Err(fault),
-        (ledger, _) => ledger.ok().filter(|_| request.carrier.is_none() && request.dilation.is_none()),
+        (ledger, _) => ledger.ok().filter(|_| request.is_plain()),
     };
     if auto && let Some(ledger) = &mut ledger {
         let chosen = auto::choose(&mut request, &target, arguments.profile.as_deref(), ledger)?;

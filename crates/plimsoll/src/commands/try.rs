@@ -15,7 +15,7 @@ use experiment::trial::store::Store;
 use experiment::trial::{page, terminal};
 use indicatif::ProgressBar;
 use launch::allocation::{self, Allocation};
-use launch::carrier::{Network, placement};
+use launch::carrier::{Network, Semantics, placement};
 use launch::carriers;
 use launch::trial::{Starter, carriers_quantity, programs, subject};
 use linux::output;
@@ -30,7 +30,7 @@ use machine::{Dilation, Fault, Nanoseconds, Result, Source};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub struct Arguments {
-    /// Vary a setting: placement, network, carrier or dilate (with -n), or a variable of the environment; env.NAME names any
+    /// Vary a setting: placement, network, carrier, semantics or dilate (with -n), or a variable of the environment; env.NAME names any
     #[arg(long, value_name = "NAME=A,B,..")]
     vary: Vec<String>,
     /// Ranks of an MPI program, which is then started by `plimsoll mpirun`
@@ -92,6 +92,7 @@ const EXAMPLES: &str = "Examples:
   plimsoll try -n 4 --mpirun=--lab --vary network=udp,afxdp:lab0 -- lmp -in in.melt
   plimsoll try -n 4 --vary carrier=vader,ucx,plimsoll --metric 'Loop time of ([0-9.]+)' -- lmp -in in.melt
   plimsoll try -n 2 --vary dilate=1,2,4 -- ./program
+  plimsoll try -n 2 --vary semantics=matched,queue-pair,queue-pair-shared -- lmp -in in.melt
   plimsoll try -n 2 --vary network=afxdp:lab0,udp --mpirun=--lab --metric mpi -- ./program
   plimsoll try --vary 'OMPI_MCA_btl=self,vader|self,tcp' -- mpirun -n 2 ./program
   plimsoll try --vary OMP_PROC_BIND=close,spread --check 'Energy: (\\S+)~1e-9' -- srun -n 64 ./md";
@@ -288,6 +289,7 @@ enum Axis {
     Placement,
     Network,
     Carrier,
+    Semantics,
     Dilation,
     Variable,
 }
@@ -304,10 +306,11 @@ impl Varied {
             "placement" => Axis::Placement,
             "network" => Axis::Network,
             "carrier" => Axis::Carrier,
+            "semantics" => Axis::Semantics,
             "dilate" => Axis::Dilation,
             name if name.starts_with("env.") || !name.starts_with(char::is_lowercase) => Axis::Variable,
             _ => {
-                let next = "choose placement, network, carrier or dilate; a variable of the environment that begins with a small letter is env.NAME";
+                let next = "choose placement, network, carrier, semantics or dilate; a variable of the environment that begins with a small letter is env.NAME";
                 return Err(refused("there is no such setting", next));
             }
         };
@@ -316,6 +319,7 @@ impl Varied {
                 Axis::Placement if value != "auto" => _ = placement(value)?,
                 Axis::Network => _ = value.parse::<Network>()?,
                 Axis::Carrier if value != "plimsoll" => _ = carriers::named(value)?,
+                Axis::Semantics => _ = value.parse::<Semantics>()?,
                 Axis::Dilation => _ = value.parse::<Dilation>()?,
                 _ => {}
             }
@@ -340,7 +344,7 @@ fn arm(command: &[String], settings: &[(&Varied, &str)], arguments: &Arguments) 
     for (varied, value) in settings {
         let text = Value::Text((*value).to_owned());
         match varied.axis {
-            Axis::Placement | Axis::Network | Axis::Dilation => {
+            Axis::Placement | Axis::Network | Axis::Semantics | Axis::Dilation => {
                 options.extend([format!("--{}", varied.name), (*value).to_owned()])
             }
             Axis::Carrier if *value == "plimsoll" => {}

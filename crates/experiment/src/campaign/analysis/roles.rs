@@ -49,7 +49,7 @@ pub struct Roles {
 
 /// Axes that stand for a role by their name, the likeliest first.
 const CLOCKS: [&str; 2] = ["clock", DILATE];
-const CARRIERS: [&str; 4] = ["carrier", "adapter", "placement", "network"];
+const CARRIERS: [&str; 5] = ["carrier", "adapter", "placement", "semantics", "network"];
 const SCALES: [&str; 2] = ["nodes", "ranks"];
 const DILATE: &str = "dilate";
 

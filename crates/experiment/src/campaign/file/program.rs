@@ -14,10 +14,10 @@ use crate::campaign::results::Figure;
 use crate::trial::merit::Merit;
 
 /// Axes that a command need not name: plimsoll applies them.
-const APPLIED: [&str; 6] = ["placement", "network", "carrier", "ranks", "clock", "dilate"];
+const APPLIED: [&str; 7] = ["placement", "network", "carrier", "semantics", "ranks", "clock", "dilate"];
 
 /// Of these, those that `plimsoll mpirun` applies.
-const OF_RANKS: [&str; 4] = ["placement", "network", "carrier", "dilate"];
+const OF_RANKS: [&str; 5] = ["placement", "network", "carrier", "semantics", "dilate"];
 
 /// Names that are known besides axes and `[set]`.
 const GIVEN: [&str; 4] = ["ranks", "nodes", "program", "folder"];
