@@ -46,6 +46,8 @@ const SHM: &str = "ADDRESS:127.0.0.1";
 const UDP: &str = "ADDRESS:127.0.0.1 SHM:no";
 const NODE: &str = "ADDRESS:127.0.0.1 PLACEMENT:core:0";
 const NODE_UDP: &str = "ADDRESS:127.0.0.1 PLACEMENT:core:0 SHM:no";
+const PAIRS: &str = "ADDRESS:127.0.0.1 SEMANTICS:queue-pair";
+const PAIRS_UDP: &str = "ADDRESS:127.0.0.1 SHM:no SEMANTICS:queue-pair-shared";
 const BAD_UDP: &str = "ADDRESS:127.0.0.1 SHM:no WIRE:loss=3%,duplicate=3%,reorder=3%,seed=11";
 
 fn pattern(length: usize, seed: usize) -> Vec<u8> {
@@ -126,7 +128,7 @@ fn messages_of_all_sizes_by_a_nodes_engine() {
 
 #[test]
 fn an_endpoint_writes_to_itself() {
-    for text in [SHM, UDP, NODE, NODE_UDP] {
+    for text in [SHM, UDP, NODE, NODE_UDP, PAIRS, PAIRS_UDP] {
         let mut me = Joined::join(&settings(text)).unwrap();
         let name = me.name();
         let peer = me.insert(&name).unwrap();
@@ -139,7 +141,7 @@ fn an_endpoint_writes_to_itself() {
 
 #[test]
 fn both_call_at_once() {
-    for text in [SHM, UDP, NODE, NODE_UDP] {
+    for text in [SHM, UDP, NODE, NODE_UDP, PAIRS, PAIRS_UDP] {
         let mut a = Joined::join(&settings(text)).unwrap();
         let mut b = Joined::join(&settings(text)).unwrap();
         let (to_b, to_a) = (a.insert(&b.name()).unwrap(), b.insert(&a.name()).unwrap());
@@ -158,7 +160,7 @@ fn both_call_at_once() {
 
 #[test]
 fn a_peer_that_is_gone_is_told_of() {
-    for text in [SHM, UDP, NODE, NODE_UDP] {
+    for text in [SHM, UDP, NODE, NODE_UDP, PAIRS, PAIRS_UDP] {
         let mut a = Joined::join(&settings(text)).unwrap();
         let gone = Joined::join(&settings(text)).unwrap().name();
         let peer = a.insert(&gone).unwrap();
@@ -170,7 +172,7 @@ fn a_peer_that_is_gone_is_told_of() {
 
 #[test]
 fn a_message_is_claimed_received_or_discarded() {
-    for text in [SHM, UDP, NODE, NODE_UDP] {
+    for text in [SHM, UDP, NODE, NODE_UDP, PAIRS, PAIRS_UDP] {
         let mut a = Joined::join(&settings(text)).unwrap();
         let mut b = Joined::join(&settings(text)).unwrap();
         let to_b = a.insert(&b.name()).unwrap();
@@ -206,7 +208,7 @@ fn a_message_is_claimed_received_or_discarded() {
 
 #[test]
 fn what_was_sent_before_an_end_closes_arrives() {
-    for text in [SHM, UDP, NODE] {
+    for text in [SHM, UDP, NODE, PAIRS, PAIRS_UDP] {
         for written_to in [false, true] {
             let mut b = Joined::join(&settings(text)).unwrap();
             let mut a = Joined::join(&settings(text)).unwrap();
@@ -218,7 +220,8 @@ fn what_was_sent_before_an_end_closes_arrives() {
             }
             a.send(to_b, 7, b"last words".to_vec(), 1).unwrap();
             // Over a network somebody must stay to repeat what is lost; shared memory keeps it.
-            if text == UDP {
+            // A queue pair has to be connected first.
+            if text == UDP || text == PAIRS_UDP || (text == PAIRS && !written_to) {
                 until(&mut [&mut a, &mut b], 1);
             }
             drop(a);
@@ -303,7 +306,7 @@ fn nothing_is_written_for_an_endpoint_that_has_gone() {
 
 #[test]
 fn memory_that_was_taken_back_is_left_alone() {
-    for text in [SHM, UDP, NODE, NODE_UDP] {
+    for text in [SHM, UDP, NODE, NODE_UDP, PAIRS, PAIRS_UDP] {
         let mut rank = Endpoint::join(&settings(text)).unwrap();
         let (mut other, to) = acquainted(&mut rank, text);
         for length in [100, 20_000, 3_000_000] {

@@ -17,6 +17,8 @@ use crate::wire::{BTH, Header, Kind, PSN_MASK, RETH};
 
 /// Packets taken from the port before anything is sent.
 const RECEIVE_BUDGET: usize = 64;
+/// Refusals in a row that prove a peer's process gone; one may be of a packet that was early.
+const REFUSALS: u8 = 3;
 /// Polls in a row that found nothing, after which what waits to be acknowledged is.
 const IDLE_POLLS: u32 = 256;
 
@@ -531,10 +533,17 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
     pub fn notices(&mut self) -> Result<()> {
         let Adapter { port, card, .. } = self;
         port.notices(|notice| {
-            // A refusal may be of a packet that was early; a peer that is gone stops acknowledging.
-            let (Notice::Dead(peer) | Notice::Closed(peer)) = notice else { return };
+            let (peer, refused) = match notice {
+                Notice::Dead(peer) | Notice::Closed(peer) => (peer, false),
+                Notice::Refused(peer) => (peer, true),
+            };
             for index in 0..card.queue_pairs.len() {
-                if card.queue_pairs[index].peer == peer {
+                let pair = &mut card.queue_pairs[index];
+                if pair.peer != peer {
+                    continue;
+                }
+                pair.refusals = pair.refusals.saturating_add(1);
+                if !refused || pair.refusals >= REFUSALS {
                     card.broke(index, WorkStatus::RetryExceeded, Opcode::Send);
                 }
             }

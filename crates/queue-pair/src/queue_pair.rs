@@ -91,6 +91,8 @@ pub(crate) struct QueuePair {
     pub rnr_left: u8,
     pub deadline: Option<Nanoseconds>,
     pub retries_left: u8,
+    /// By the peer's host, since the peer was last heard of.
+    pub refusals: u8,
     // Responder.
     /// `None`: the shared one is used.
     pub receive: Option<ReceiveQueue>,
@@ -130,6 +132,7 @@ impl QueuePair {
             rnr_left: settings.rnr_retry,
             deadline: None,
             retries_left: settings.retry,
+            refusals: 0,
             receive: match settings.receive {
                 ReceiveQueues::PerPeer { depth } => Some(ReceiveQueue::new(depth + reserve)),
                 ReceiveQueues::Shared { .. } => None,

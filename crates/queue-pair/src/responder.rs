@@ -41,6 +41,7 @@ impl<B: Buffer> Card<B> {
             }
         }
         self.counters.packets_received += 1;
+        self.queue_pairs[index].refusals = 0;
         if let Kind::Acknowledge(verdict) = header.kind {
             self.acknowledged(index, header.psn, verdict);
         } else {
