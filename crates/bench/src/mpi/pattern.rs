@@ -29,10 +29,14 @@ pub enum Pattern {
     Ring,
     /// All ranks wait for each other; ns.
     Barrier,
+    /// Each rank has a message of the size for each other; ns.
+    AllToAll,
+    /// The largest of each number over all ranks; ns.
+    AllReduce,
 }
 
 impl Pattern {
-    pub const ALL: [Pattern; 7] = [
+    pub const ALL: [Pattern; 9] = [
         Pattern::Latency,
         Pattern::Bandwidth,
         Pattern::Rate,
@@ -40,6 +44,8 @@ impl Pattern {
         Pattern::Overlap,
         Pattern::Ring,
         Pattern::Barrier,
+        Pattern::AllToAll,
+        Pattern::AllReduce,
     ];
 
     pub fn name(self) -> &'static str {
@@ -51,6 +57,8 @@ impl Pattern {
             Pattern::Overlap => "overlap",
             Pattern::Ring => "ring",
             Pattern::Barrier => "barrier",
+            Pattern::AllToAll => "alltoall",
+            Pattern::AllReduce => "allreduce",
         }
     }
 
@@ -60,14 +68,14 @@ impl Pattern {
 
     /// Whether all ranks take part, however many there are; the others are of two.
     pub fn is_of_all(self) -> bool {
-        matches!(self, Pattern::Ring | Pattern::Barrier)
+        matches!(self, Pattern::Ring | Pattern::Barrier | Pattern::AllToAll | Pattern::AllReduce)
     }
 
     /// Messages of one round, both ways together; of more than two ranks those of a rank.
     pub fn messages(self) -> u64 {
         match self {
-            Pattern::Latency | Pattern::Exchange | Pattern::Overlap | Pattern::Ring | Pattern::Barrier => 2,
             Pattern::Bandwidth | Pattern::Rate => WINDOW,
+            _ => 2,
         }
     }
 
@@ -76,13 +84,13 @@ impl Pattern {
         let (rounds, elapsed) = (figures.rounds as f64, figures.elapsed.max(1) as f64);
         match self {
             Pattern::Latency => elapsed / rounds.max(1.0) / 2.0,
-            Pattern::Exchange | Pattern::Ring | Pattern::Barrier => elapsed / rounds.max(1.0),
             Pattern::Overlap => {
                 let (transfer, computing) = (figures.transfer as f64, figures.computing as f64);
                 ((transfer + computing - elapsed / rounds.max(1.0)) / transfer.max(1.0)).clamp(0.001, 1.0)
             }
             Pattern::Rate => rounds * WINDOW as f64 / elapsed * 1e9,
             Pattern::Bandwidth => rounds * WINDOW as f64 * size.0 as f64 / elapsed * 1e9,
+            _ => elapsed / rounds.max(1.0),
         }
     }
 
@@ -107,6 +115,7 @@ impl Pattern {
             Pattern::Overlap => &[64 << 10, 1 << 20],
             Pattern::Ring => &[1024],
             Pattern::Barrier => &[0],
+            Pattern::AllToAll | Pattern::AllReduce => &[8],
         }
     }
 }
@@ -122,7 +131,7 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Pattern> {
         Pattern::ALL.into_iter().find(|pattern| pattern.name() == text).ok_or_else(|| {
-            let next = "choose latency, bandwidth, rate, exchange, overlap, ring or barrier";
+            let next = "choose latency, bandwidth, rate, exchange, overlap, ring, barrier, alltoall or allreduce";
             Fault::new(format!("pattern '{text}'"), "ranks of an MPI program have no such pattern", next)
         })
     }

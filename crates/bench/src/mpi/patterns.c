@@ -2,7 +2,7 @@
  *
  * patterns CONTROL CORE,CORE MILLISECONDS ACCOUNT PATTERN:SIZE:RECEIVER ...
  *
- * Of two ranks each pins itself to its core; more share both. `barrier` and `ring` are of all ranks, the others of two. Before and after each timed part rank 0 writes a line to the pipe CONTROL.out and
+ * Of two ranks each pins itself to its core; more share both. `barrier`, `ring`, `alltoall` and `allreduce` are of all ranks, the others of two. Before and after each timed part rank 0 writes a line to the pipe CONTROL.out and
  * waits for a byte from CONTROL.in, so that whoever counts on this machine counts that part and nothing else. Results go
  * the same way. With ACCOUNT 1 the time inside every MPI call is taken; it costs two readings of the clock a call.
  */
@@ -208,6 +208,21 @@ static void barrier(uint64_t rounds)
         CALL(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+/* Each rank has a message for each other. */
+static void alltoall(struct work *work, uint64_t rounds)
+{
+    int size = (int)work->size;
+    for (uint64_t i = 0; i < rounds; i++)
+        CALL(MPI_Alltoall(work->out, size, MPI_CHAR, work->in, size, MPI_CHAR, MPI_COMM_WORLD));
+}
+
+static void allreduce(struct work *work, uint64_t rounds)
+{
+    int count = (int)(work->size / sizeof(double));
+    for (uint64_t i = 0; i < rounds; i++)
+        CALL(MPI_Allreduce(work->out, work->in, count, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD));
+}
+
 static void run(struct work *work, uint64_t rounds)
 {
     if (strcmp(work->pattern, "latency") == 0)
@@ -220,6 +235,10 @@ static void run(struct work *work, uint64_t rounds)
         ring(work, rounds);
     else if (strcmp(work->pattern, "barrier") == 0)
         barrier(rounds);
+    else if (strcmp(work->pattern, "alltoall") == 0)
+        alltoall(work, rounds);
+    else if (strcmp(work->pattern, "allreduce") == 0)
+        allreduce(work, rounds);
     else
         windows(work, rounds);
 }
@@ -366,8 +385,9 @@ int main(int argc, char **argv)
         /* Messages of a window lie apart while all of them fit into 4 MiB; larger ones share a buffer, as OSU's do. */
         int apart = work.size * WINDOW <= 4u << 20;
         work.stride = apart ? (work.size + 63) & ~(size_t)63 : 0;
-        work.out = memory(work.stride * WINDOW + work.size);
-        work.in = memory(work.stride * WINDOW + work.size);
+        size_t window = work.stride * WINDOW + work.size, of_all = (size_t)ranks * work.size;
+        work.out = memory(window > of_all ? window : of_all);
+        work.in = memory(window > of_all ? window : of_all);
         work.words = 4096;
         work.field = (uint64_t *)memory(work.words * sizeof *work.field);
         if (strcmp(work.pattern, "overlap") == 0)

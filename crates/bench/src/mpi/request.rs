@@ -21,7 +21,7 @@ use super::seats;
 use super::targets::{self, Judged};
 
 /// Ranks that share two cores.
-const CROWDS: [u32; 2] = [4, 8];
+const CROWDS: [u32; 3] = [4, 8, 32];
 
 /// The interface of each host of a lab.
 const INTERFACE: &str = "lab0";
@@ -334,7 +334,7 @@ mod tests {
         let plan_of = |request: &Request| plan(request, &installation, &allowed[..2], None, &mut Vec::new());
         let plan = plan_of(&Request { targets: true, divided: false, paths: Paths::One, ..request() }).unwrap();
         let hosts: Vec<Hosts> = plan.places.iter().map(|(seats, _)| seats.hosts).collect();
-        assert_eq!((plan.accounted_rounds, &hosts[..]), (0, &[Hosts::One, Hosts::Crowd(4), Hosts::Crowd(8)][..]));
+        assert_eq!((plan.accounted_rounds, &hosts[..]), (0, &[Hosts::One, Hosts::Crowd(4), Hosts::Crowd(8), Hosts::Crowd(32)][..]));
         assert!(targets::ALL.iter().all(|target| plan.tasks.contains(&target.task)));
         let latency = plan_of(&Request { tasks: tasks("latency:8").unwrap(), paths: Paths::One, ..request() }).unwrap();
         assert_eq!(latency.places.len(), 1, "a place with nothing to do is none");
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(together.places[0].0.cores, (first, second));
         let (both, _) = plan_of(&request(), &far).unwrap();
         let hosts: Vec<_> = both.places.iter().map(|(seats, _)| seats.hosts).collect();
-        assert_eq!(hosts, [Hosts::One, Hosts::Crowd(4), Hosts::Crowd(8), Hosts::Nodes]);
+        assert_eq!(hosts, [Hosts::One, Hosts::Crowd(4), Hosts::Crowd(8), Hosts::Crowd(32), Hosts::Nodes]);
 
         for refused in
             [Request { targets: true, ..nodes.clone() }, Request { protocol_core: Some(first), ..nodes.clone() }]

@@ -22,7 +22,7 @@ const fn target(hosts: Hosts, pattern: Pattern, size: u64, bound: Bound) -> Targ
     Target { hosts, task: Task { pattern, size: Bytes(size), receiver: Receiver::Reads }, bound }
 }
 
-pub const ALL: [Target; 18] = [
+pub const ALL: [Target; 25] = [
     target(Hosts::One, Pattern::Latency, 8, Bound::AtMost(1.0)),
     target(Hosts::One, Pattern::Latency, 512, Bound::AtMost(1.0)),
     target(Hosts::One, Pattern::Rate, 8, Bound::AtLeast(1.0)),
@@ -32,8 +32,15 @@ pub const ALL: [Target; 18] = [
     target(Hosts::One, Pattern::Bandwidth, 4 << 20, Bound::AtLeast(1.0)),
     target(Hosts::Crowd(4), Pattern::Barrier, 0, Bound::AtMost(1.0)),
     target(Hosts::Crowd(4), Pattern::Ring, 1 << 10, Bound::AtMost(1.0)),
+    target(Hosts::Crowd(4), Pattern::AllToAll, 8, Bound::AtMost(1.0)),
+    target(Hosts::Crowd(4), Pattern::AllReduce, 8, Bound::AtMost(1.0)),
     target(Hosts::Crowd(8), Pattern::Barrier, 0, Bound::AtMost(1.0)),
     target(Hosts::Crowd(8), Pattern::Ring, 1 << 10, Bound::AtMost(1.0)),
+    target(Hosts::Crowd(8), Pattern::AllToAll, 8, Bound::AtMost(1.0)),
+    target(Hosts::Crowd(8), Pattern::AllReduce, 8, Bound::AtMost(1.0)),
+    target(Hosts::Crowd(32), Pattern::Barrier, 0, Bound::AtMost(1.0)),
+    target(Hosts::Crowd(32), Pattern::AllToAll, 8, Bound::AtMost(1.0)),
+    target(Hosts::Crowd(32), Pattern::AllReduce, 8, Bound::AtMost(1.0)),
     target(Hosts::Lab, Pattern::Latency, 8, Bound::AtMost(0.5)),
     target(Hosts::Lab, Pattern::Latency, 512, Bound::AtMost(1.0)),
     target(Hosts::Lab, Pattern::Rate, 8, Bound::AtLeast(4.0)),

@@ -21,7 +21,7 @@ pub struct Arguments {
     targets: bool,
     /// Tasks, each with :SIZE, or without for its usual sizes. Of two ranks: latency, bandwidth, rate (window of 64),
     /// exchange (compute, then swap a border) and overlap (the share of a transfer that computing hides); of 4 and of 8
-    /// ranks that share two cores: ring and barrier
+    /// ranks that share two cores: ring, barrier, alltoall and allreduce
     #[arg(long, requires = "mpi", value_delimiter = ',', value_parser = tasks)]
     tasks: Vec<Tasks>,
     /// Hosts of the ranks: one, lab (two, needs root), nodes (this node and the next one of a Slurm or PBS job), or both: one
