@@ -18,6 +18,7 @@ const PROGRAMS: &[&str] = &[
     "dispatcher",
     "dispatcher_tc",
     "verdict",
+    "lossy",
 ];
 /// Those that need atomic operations with a result, of Linux 5.12.
 const WITH_ATOMICS: &[&str] = &["lanes"];

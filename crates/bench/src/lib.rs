@@ -6,6 +6,7 @@
 
 pub mod cache;
 mod calibration;
+pub mod congestion;
 pub mod control;
 pub mod mapping;
 mod meters;

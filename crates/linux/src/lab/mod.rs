@@ -19,6 +19,7 @@ mod steering;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -32,6 +33,7 @@ pub use door::Door;
 pub use named::{Ended, Raised};
 use namespace::Namespace;
 pub use steering::Steering;
+pub use wire::{Degraded, Wire};
 
 use crate::warden::Warden;
 

@@ -11,6 +11,7 @@ use machine::topology::Topology;
 use machine::{Bytes, CoreId, Dilation, Fault, Probe, Result, Site, count};
 
 use super::bench_dilate;
+use super::bench_congestion;
 use super::bench_mapping;
 use super::bench_mpi;
 use super::bench_profiler;
@@ -77,6 +78,8 @@ pub struct Arguments {
     profiler: bench_profiler::Arguments,
     #[command(flatten)]
     mapping: bench_mapping::Arguments,
+    #[command(flatten)]
+    congestion: bench_congestion::Arguments,
 }
 
 #[derive(Clone)]
@@ -139,6 +142,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.profiler.profiler {
         let cores = two_cores(arguments.cores)?;
         return bench_profiler::run(arguments.profiler, program, cores, arguments.rounds, arguments.json);
+    }
+    if arguments.congestion.congestion {
+        return bench_congestion::run(&arguments.congestion, arguments.rounds, arguments.json);
     }
     if arguments.mapping.mapping {
         let cores = two_cores(arguments.cores)?;

@@ -1,0 +1,409 @@
+//! Streams on a link of a lab that is slow and loses packets: one alone, for what loss costs it, and two at once, for how they
+//! share it.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use endpoint::{Endpoint, Paths, Settings, Source, Status, TagSelector};
+use experiment::rounds::{self, Blocks, Plan, Series};
+use linux::lab::{Degraded, Host, Lab, Options, Wire};
+use machine::{Bytes, BytesPerSecond, Fault, Nanoseconds, PeerIndex, Probe, Result};
+use serde::Serialize;
+
+/// Bytes of a message, and messages under way.
+const MESSAGE: usize = 64 << 10;
+const UNDER_WAY: usize = 16;
+/// Before a stream is counted.
+const WARM: Duration = Duration::from_millis(300);
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub wire: Wire,
+    /// Shares of packets that are lost, each way.
+    pub losses: Vec<f64>,
+    /// How long each stream is counted.
+    pub counted: Duration,
+    pub rounds: u32,
+}
+
+/// What carries a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stack {
+    Tcp,
+    EngineUdp,
+}
+
+impl Stack {
+    pub fn name(self) -> &'static str {
+        match self {
+            Stack::Tcp => "kernel TCP",
+            Stack::EngineUdp => "engine-udp",
+        }
+    }
+}
+
+/// Streams that run at once, and the loss that they meet.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Setting {
+    pub streams: Vec<Stack>,
+    pub loss: f64,
+}
+
+/// What came through in a block.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Block {
+    /// Of each stream.
+    pub goodput: Vec<BytesPerSecond>,
+    /// Packets that the link lost meanwhile, both ways.
+    pub lost: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Findings {
+    pub rate: BytesPerSecond,
+    pub queue: Nanoseconds,
+    pub settings: Vec<Setting>,
+    pub series: Vec<Series<Block>>,
+    /// False where a signal ended it before all rounds.
+    pub whole: bool,
+}
+
+/// All settings: each stack alone at each loss, then two streams without loss.
+fn settings(losses: &[f64]) -> Vec<Setting> {
+    let alone = |&loss: &f64| [Stack::Tcp, Stack::EngineUdp].map(|stack| Setting { streams: vec![stack], loss });
+    let pairs = [[Stack::Tcp, Stack::Tcp], [Stack::EngineUdp, Stack::EngineUdp], [Stack::EngineUdp, Stack::Tcp]];
+    let together = pairs.map(|pair| Setting { streams: pair.to_vec(), loss: 0.0 });
+    losses.iter().flat_map(alone).chain(together).collect()
+}
+
+/// Measures each setting once a round.
+///
+/// # Errors
+/// No lab can be had, or its link cannot be made so; every block of a setting failed.
+pub fn measure(request: &Request) -> Result<Findings> {
+    let lab = Lab::owned(&Options::default())?;
+    let link = lab.degrade(request.wire)?;
+    let settings = settings(&request.losses);
+    let plan = Plan { groups: vec![settings.len()], rounds: request.rounds, seed: 18 };
+    let mut streams = Streams { lab: &lab, link: &link, settings: &settings, counted: request.counted };
+    let (series, whole) = rounds::conduct(&mut streams, &plan, |_, _| true);
+    if let Some(why) = series.iter().find(|of| of.blocks.is_empty()).and_then(|of| of.failures.first()) {
+        return Err(Fault::new("streams over a lab", why.clone(), "run it again; report it if it stays"));
+    }
+    Ok(Findings { rate: request.wire.rate, queue: request.wire.queue, settings, series, whole })
+}
+
+struct Streams<'a> {
+    lab: &'a Lab,
+    link: &'a Degraded<'a>,
+    settings: &'a [Setting],
+    counted: Duration,
+}
+
+impl Blocks for Streams<'_> {
+    type Block = Block;
+
+    fn block(&mut self, nth: usize, _: u32) -> Result<Block> {
+        let Setting { streams, loss } = &self.settings[nth];
+        self.link.lose(*loss)?;
+        let block = run(self.lab, self.link, streams, self.counted);
+        self.link.lose(0.0)?;
+        block
+    }
+
+    // The link is far slower than the cores.
+    fn probe(&mut self, _: usize) -> Option<Probe> {
+        None
+    }
+
+    fn stopped(&self) -> bool {
+        linux::signal::interrupted()
+    }
+}
+
+/// One stream as it is seen from outside.
+#[derive(Default)]
+struct Flow {
+    received: AtomicU64,
+    stops: AtomicBool,
+}
+
+/// Runs `streams` from host a to host b at once.
+fn run(lab: &Lab, link: &Degraded, streams: &[Stack], counted: Duration) -> Result<Block> {
+    let flows: Vec<Flow> = streams.iter().map(|_| Flow::default()).collect();
+    let begins = Barrier::new(2 * streams.len() + 1);
+    std::thread::scope(|scope| {
+        let mut ends = Vec::new();
+        for (stack, flow) in streams.iter().zip(&flows) {
+            let both = match stack {
+                Stack::Tcp => tcp(scope, lab, flow, &begins),
+                Stack::EngineUdp => Ok(engine(scope, lab, flow, &begins)),
+            };
+            ends.extend(both?);
+        }
+        begins.wait();
+        std::thread::sleep(WARM);
+        let lost = link.lost();
+        let before: Vec<u64> = flows.iter().map(|flow| flow.received.load(Ordering::Relaxed)).collect();
+        let begun = Instant::now();
+        std::thread::sleep(counted);
+        let seconds = begun.elapsed().as_secs_f64();
+        let after = flows.iter().map(|flow| flow.received.load(Ordering::Relaxed));
+        let goodput = after.zip(&before).map(|(after, before)| BytesPerSecond((after - before) as f64 / seconds));
+        let block = Block { goodput: goodput.collect(), lost: link.lost()? - lost? };
+        flows.iter().for_each(|flow| flow.stops.store(true, Ordering::Relaxed));
+        for end in ends {
+            end.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok(block)
+    })
+}
+
+type Ends<'scope> = [std::thread::ScopedJoinHandle<'scope, Result<()>>; 2];
+
+fn tcp<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    lab: &Lab,
+    flow: &'scope Flow,
+    begins: &'scope Barrier,
+) -> Result<Ends<'scope>> {
+    let fault = |error| Fault::because("a TCP stream of the lab", error, "run it again");
+    let at = SocketAddr::new(lab.address(Host::B), 0);
+    let listener = lab.inside(Host::B, || TcpListener::bind(at))?.map_err(fault)?;
+    let to = listener.local_addr().map_err(fault)?;
+    let mut sender = lab.inside(Host::A, || TcpStream::connect(to))?.map_err(fault)?;
+    let mut receiver = listener.accept().map_err(fault)?.0;
+    receiver.set_read_timeout(Some(ENDS_WITHIN)).map_err(fault)?;
+    let sends = scope.spawn(move || {
+        let bytes = vec![7; MESSAGE];
+        begins.wait();
+        while !flow.stops.load(Ordering::Relaxed) {
+            sender.write_all(&bytes).map_err(fault)?;
+        }
+        sender.shutdown(Shutdown::Write).map_err(fault)
+    });
+    let receives = scope.spawn(move || {
+        let mut bytes = vec![0; MESSAGE];
+        begins.wait();
+        loop {
+            match receiver.read(&mut bytes).map_err(fault)? {
+                0 => return Ok(()),
+                length => flow.received.fetch_add(length as u64, Ordering::Relaxed),
+            };
+        }
+    });
+    Ok([sends, receives])
+}
+
+fn engine<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    lab: &'scope Lab,
+    flow: &'scope Flow,
+    begins: &'scope Barrier,
+) -> Ends<'scope> {
+    let (tells, hears) = std::sync::mpsc::channel();
+    let sends = scope.spawn(move || {
+        lab.inside(Host::A, move || {
+            let met = joined(lab, Host::A).and_then(|mut sender| {
+                let gone = |_| Fault::new("a stream of the lab", "its receiver did not open", "see its own fault");
+                let to = sender.insert(&hears.recv().map_err(gone)?)?;
+                Ok((sender, to))
+            });
+            begins.wait();
+            let (sender, to) = met?;
+            send(sender, to, flow)
+        })?
+    });
+    let receives = scope.spawn(move || {
+        lab.inside(Host::B, move || {
+            let met = joined(lab, Host::B).map(|mut receiver| {
+                // A sender that has gone says why itself.
+                let _ = tells.send(receiver.name());
+                receiver
+            });
+            drop(tells);
+            begins.wait();
+            receive(met?, flow)
+        })?
+    });
+    [sends, receives]
+}
+
+type Joined = Endpoint<Paths, Vec<u8>>;
+
+fn joined(lab: &Lab, host: Host) -> Result<Joined> {
+    // The hosts of a lab share memory; this is about the link.
+    Endpoint::join(&Settings { address: Some(lab.address(host)), shm: false, ..Settings::default() })
+}
+
+fn send(mut sender: Joined, to: PeerIndex, flow: &Flow) -> Result<()> {
+    for _ in 0..UNDER_WAY {
+        sender.send(to, 1, vec![7; MESSAGE], 0)?;
+    }
+    let mut left = UNDER_WAY;
+    let until = until(flow);
+    while left > 0 {
+        let Some(done) = sender.poll()? else {
+            sender.relax();
+            until()?;
+            continue;
+        };
+        check(done.status)?;
+        left -= 1;
+        if !flow.stops.load(Ordering::Relaxed) {
+            sender.send(to, 1, done.buffer, 0)?;
+            left += 1;
+        }
+    }
+    // An empty message ends the stream.
+    sender.send(to, 2, Vec::new(), 0)?;
+    sender.settle(ENDS_WITHIN)
+}
+
+fn receive(mut receiver: Joined, flow: &Flow) -> Result<()> {
+    for _ in 0..UNDER_WAY {
+        receiver.receive(Source::Any, TagSelector::any(), vec![0; MESSAGE], 0)?;
+    }
+    let until = until(flow);
+    loop {
+        let Some(done) = receiver.poll()? else {
+            receiver.relax();
+            until()?;
+            continue;
+        };
+        check(done.status)?;
+        if done.envelope.tag == 2 {
+            // Its last acknowledgement may be lost with the sender gone.
+            let _ = receiver.settle(ENDS_WITHIN);
+            return Ok(());
+        }
+        flow.received.fetch_add(done.envelope.length, Ordering::Relaxed);
+        receiver.receive(Source::Any, TagSelector::any(), done.buffer, 0)?;
+    }
+}
+
+/// Faults once a stream that was to stop has not for too long.
+fn until(flow: &Flow) -> impl Fn() -> Result<()> {
+    let since = std::cell::Cell::new(None);
+    move || {
+        if !flow.stops.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let begun: Instant = since.get().unwrap_or_else(Instant::now);
+        since.set(Some(begun));
+        match begun.elapsed() > ENDS_WITHIN {
+            true => Err(Fault::new("a stream of the lab", "it did not end", "run it again; report it if it stays")),
+            false => Ok(()),
+        }
+    }
+}
+
+fn check(status: Status) -> Result<()> {
+    match status {
+        Status::Done => Ok(()),
+        other => Err(Fault::new("a message of the stream", format!("it ended as {other:?}"), "run it again")),
+    }
+}
+
+/// Reads a rate of a link: `200Mbit`, `1Gbit`.
+pub fn rate(text: &str) -> Result<BytesPerSecond> {
+    let bad = || Fault::new(format!("rate '{text}'"), "it is no rate from 1Mbit to 10Gbit", "write such as 200Mbit");
+    let unit = |suffix, bits: f64| Some(text.strip_suffix(suffix)?.parse::<f64>().ok()? * bits / 8.0);
+    let bytes = unit("Mbit", 1e6).or_else(|| unit("Gbit", 1e9)).ok_or_else(bad)?;
+    Some(BytesPerSecond(bytes)).filter(|rate| (1e6 / 8.0..=10e9 / 8.0).contains(&rate.0)).ok_or_else(bad)
+}
+
+impl Findings {
+    /// What came of it, in words.
+    pub fn page(&self) -> String {
+        let (rate, queue) = (self.rate.0 * 8.0 / 1e6, self.queue.0 as f64 / 1e6);
+        let mut page = format!(
+            "streams of {} messages from host a to host b of a lab: a link of {rate:.0} Mbit/s (token bucket), up to {queue:.0} ms of queue\n\n",
+            Bytes(MESSAGE as u64)
+        );
+        page += "one stream alone, goodput by the share of packets lost each way\n";
+        page += &format!("  {:>7}  {:>12}  {:>12}  engine-udp over TCP\n", "lost", "kernel TCP", "engine-udp");
+        let alone = self.settings.iter().zip(&self.series).filter(|(setting, _)| setting.streams.len() == 1);
+        let alone: Vec<_> = alone.collect();
+        for both in alone.chunks(2) {
+            let [(setting, tcp), (_, engine)] = both else { continue };
+            let first = |block: &Block| block.goodput.first().map(|rate| rate.0);
+            let ratio = match engine.over(tcp, first).interval() {
+                Some(of) => format!("{:.2}x ({:.2} .. {:.2})", of.median, of.low, of.high),
+                None => "too few rounds".to_owned(),
+            };
+            let middle = |series: &Series<Block>| middle(&series.values(first));
+            let lost = format!("{} %", setting.loss * 100.0);
+            page += &format!("  {lost:>7}  {:>12}  {:>12}  {ratio}\n", middle(tcp), middle(engine));
+        }
+        page += "\ntwo streams at once, without loss but what the queue drops\n";
+        page += &format!("  {:>10} and {:<10}  {:>12}  {:>12}  share of the first\n", "first", "second", "first", "second");
+        for (setting, series) in self.settings.iter().zip(&self.series) {
+            let [one, other] = setting.streams[..] else { continue };
+            let of = |nth: usize| move |block: &Block| block.goodput.get(nth).map(|rate| rate.0);
+            let share = |block: &Block| Some(100.0 * block.goodput[0].0 / (block.goodput[0].0 + block.goodput[1].0));
+            let share = match rounds::difference(&series.values(share)) {
+                Some(of) => format!("{:.0} % ({:.0} .. {:.0})", of.median, of.low, of.high),
+                None => "too few rounds".to_owned(),
+            };
+            let values = |nth| middle(&series.values(of(nth)));
+            page += &format!(
+                "  {:>10} and {:<10}  {:>12}  {:>12}  {share}\n",
+                one.name(),
+                other.name(),
+                values(0),
+                values(1)
+            );
+        }
+        for failure in self.series.iter().flat_map(|series| &series.failures) {
+            page += &format!("  failed: {failure}\n");
+        }
+        page
+    }
+}
+
+fn middle(values: &[f64]) -> String {
+    experiment::statistics::median(values).map_or("-".to_owned(), |value| format!("{:.1} Mbit/s", value * 8.0 / 1e6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_of_links() {
+        assert_eq!(rate("200Mbit").unwrap().0, 25e6);
+        assert_eq!(rate("1Gbit").unwrap().0, 125e6);
+        for bad in ["", "200", "0Mbit", "20Gbit", "xMbit"] {
+            assert!(rate(bad).unwrap_err().to_string().contains("write such as 200Mbit"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn streams_pass_a_link_that_is_slow_and_loses_packets() {
+        if !rustix::process::geteuid().is_root() {
+            return skip::test("a lab needs root");
+        }
+        if let Some(why) = linux::lab::Wire::cannot() {
+            return skip::test(why);
+        }
+        let wire = Wire { rate: BytesPerSecond(100e6 / 8.0), queue: Nanoseconds(10_000_000) };
+        let counted = Duration::from_millis(300);
+        let request = Request { wire, losses: vec![0.0, 0.01], counted, rounds: 1 };
+        let findings = measure(&request).unwrap();
+        for (setting, series) in findings.settings.iter().zip(&findings.series) {
+            let block = &series.blocks[0].block;
+            let sum: f64 = block.goodput.iter().map(|rate| rate.0).sum();
+            assert!(sum > 1e5 && sum < 1.1 * wire.rate.0, "{setting:?}: {block:?}");
+            assert_eq!(block.lost > 0, setting.loss > 0.0, "{setting:?}: {block:?}");
+        }
+        let page = findings.page();
+        assert!(page.contains("100 Mbit/s") && page.contains("engine-udp and kernel TCP"), "{page}");
+    }
+}

@@ -1,0 +1,56 @@
+//! `plimsoll bench --congestion`: streams on a slow link that loses packets.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bench::congestion::{self, Request};
+use linux::lab::Wire;
+use machine::{BytesPerSecond, Fault, Nanoseconds, Result};
+
+#[derive(clap::Args)]
+#[group(skip)]
+#[command(next_help_heading = "A slow link that loses packets")]
+pub struct Arguments {
+    /// Measure streams of engine-udp beside kernel TCP on a link of a lab (root): alone, by the share of packets that the link
+    /// loses, and two at once, by how they share it
+    #[arg(
+        long,
+        conflicts_with_all = ["stacks", "placement", "pattern", "sizes", "perturbation", "path", "receiver", "protocol_core", "mpi", "semantics", "profiler", "mapping"]
+    )]
+    pub congestion: bool,
+    /// The link's rate, from 1Mbit to 10Gbit. Above some 500Mbit two cores may be slower than it
+    #[arg(long, requires = "congestion", default_value = "200Mbit", value_parser = congestion::rate)]
+    rate: BytesPerSecond,
+    /// Shares of packets that it loses each way: a list
+    #[arg(long, requires = "congestion", value_delimiter = ',', default_value = "0%,0.1%,1%,5%", value_parser = share)]
+    losses: Vec<f64>,
+}
+
+fn share(text: &str) -> Result<f64> {
+    let number = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    number.filter(|percent| (0.0..=50.0).contains(percent)).map(|percent| percent / 100.0).ok_or_else(|| {
+        Fault::new(format!("losses '{text}'"), "it is no share from 0% to 50%", "write a list such as 0%,0.1%,1%")
+    })
+}
+
+/// The queue of the link, and how long each stream is counted.
+const QUEUE: Nanoseconds = Nanoseconds(10_000_000);
+const COUNTED: Duration = Duration::from_millis(1000);
+
+pub fn run(arguments: &Arguments, rounds: u32, json: bool) -> Result<ExitCode> {
+    linux::signal::watch()?;
+    let wire = Wire { rate: arguments.rate, queue: QUEUE };
+    let request = Request { wire, losses: arguments.losses.clone(), counted: COUNTED, rounds };
+    let findings = congestion::measure(&request)?;
+    let page = if json {
+        let text = serde_json::to_string_pretty(&findings).map_err(|e| Fault::because("output", e, "report it"))?;
+        format!("{text}\n")
+    } else {
+        findings.page()
+    };
+    linux::output::print(&page)?;
+    if !findings.whole {
+        eprintln!("plimsoll: a signal ended it before all rounds were measured");
+    }
+    Ok(super::exit_code())
+}
