@@ -2,12 +2,14 @@
 //! root.
 
 use std::net::IpAddr;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use endpoint::{Completion, Endpoint, Name, Paths, Report, Settings, Source, Status, TagSelector};
 use linux::lab::{Host, Lab, Options};
+use machine::Result;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
 
@@ -25,15 +27,20 @@ fn lab() -> Option<Lab> {
     }
 }
 
-fn join(at: IpAddr, network: &str, wire: Option<&str>) -> Joined {
+fn join(at: impl Into<Option<IpAddr>>, network: &str, wire: Option<&str>) -> Joined {
+    opened(at, network, wire).unwrap()
+}
+
+fn opened(at: impl Into<Option<IpAddr>>, network: &str, wire: Option<&str>) -> Result<Joined> {
+    let at = at.into();
     let read = |key: &str| match key {
         "NETWORK" => Some(network.to_owned()),
-        "ADDRESS" => Some(at.to_string()),
+        "ADDRESS" => at.map(|at| at.to_string()),
         "SHM" => Some("no".into()),
         "WIRE" => wire.map(str::to_owned),
         _ => None,
     };
-    Joined::join(&Settings::read(read).unwrap()).unwrap()
+    Joined::join(&Settings::read(read).unwrap())
 }
 
 fn pattern(length: usize, seed: usize) -> Vec<u8> {
@@ -163,6 +170,40 @@ fn a_host_with_afxdp_talks_to_one_with_udp() {
     let [a, b] = talk(&lab, ["afxdp:lab0", "udp"], None);
     assert_eq!((a.ports[1].port.as_str(), b.ports[1].port.as_str()), ("afxdp:lab0", "udp"));
     talk(&lab, ["udp", "afxdp:lab0"], None);
+}
+
+/// Addresses of one link are of the interface that is named, whichever number it has at either host.
+#[test]
+fn messages_go_between_addresses_of_the_link() {
+    let Some(lab) = lab() else { return };
+    if lab.address_v6(Host::A).is_none() {
+        return skip::test("this kernel has no IPv6");
+    }
+    let ip = |host: Host, arguments: &str| {
+        let mut ip = Command::new("ip");
+        let ran = lab.enter(host, ip.args(arguments.split(' '))).unwrap().status().unwrap();
+        assert!(ran.success(), "ip {arguments}");
+    };
+    // Another link at one host, so that neither numbers nor routes lead to the right one by chance.
+    ip(Host::A, "link add other0 type veth peer name other1");
+    ip(Host::A, "link set other0 up");
+    ip(Host::A, "address add fe80::a/64 dev other0 nodad");
+    ip(Host::A, "-6 route replace fe80::/64 dev other0 metric 1");
+    ip(Host::A, "address add fe80::a/64 dev lab0 nodad");
+    ip(Host::B, "address add fe80::b/64 dev lab0 nodad");
+    let addresses = ["fe80::a", "fe80::b"].map(|address| address.parse().unwrap());
+    went_in_frames(talk_by(&lab, addresses, ["afxdp:lab0"; 2], None));
+    were_placed(&talk_by(&lab, addresses, ["xdp:lab0"; 2], None));
+
+    // By the kernel's UDP no interface is named.
+    let fault = lab.inside(Host::A, || opened(addresses[0], "udp", None).map(drop).unwrap_err()).unwrap();
+    assert!(fault.cause().contains("several interfaces"), "{fault}");
+
+    // An interface without other addresses has this one, also where none is asked for.
+    ip(Host::B, "address flush dev lab0");
+    ip(Host::B, "address add fe80::b/64 dev lab0 nodad");
+    lab.inside(Host::B, || assert_eq!(join(None, "xdp:lab0", None).name().address().ip(), addresses[1])).unwrap();
+    talk_by(&lab, addresses, ["xdp:lab0", "udp"], None);
 }
 
 #[test]
