@@ -12,6 +12,7 @@ use machine::{FaultKind, PeerIndex, Port, XdpMode};
 use super::*;
 use crate::network::NetworkPort;
 use crate::udp::UdpPort;
+use linux::lab::testing::families;
 use linux::lab::{Host, Lab, Options};
 
 pub const CARRIES: u32 = 1;
@@ -30,15 +31,6 @@ pub fn lab() -> Option<Lab> {
 
 pub fn hook(lab: &Lab, host: Host, mode: XdpMode) -> Arc<Hook> {
     Arc::new(lab.inside(host, || Hook::attach(lab.interface(host), mode).unwrap()).unwrap())
-}
-
-/// The addresses of both hosts, of each family that this kernel has.
-pub fn families(lab: &Lab) -> Vec<[IpAddr; 2]> {
-    let v6 = Host::BOTH.map(|host| lab.address_v6(host));
-    if v6 == [None; 2] {
-        skip::part("this kernel has no IPv6");
-    }
-    [Host::BOTH.map(|host| Some(lab.address(host))), v6].into_iter().filter_map(|[a, b]| Some([a?, b?])).collect()
 }
 
 pub fn udp(lab: &Lab, host: Host, ip: IpAddr) -> UdpPort {
