@@ -111,7 +111,7 @@ ALWAYS_INLINE enum verdict judge(const struct xdp_md *frame)
 		if (at + IPV6 + UDP_HEADER > end)
 			return OTHER;
 		if (at[6] == FRAGMENT || at[6] == HOP_BY_HOP || at[6] == ROUTING || at[6] == FOR_DESTINATION)
-			return OURS;
+			return at[IPV6] == UDP ? OURS : OTHER;
 		if (at[6] != UDP)
 			return OTHER;
 		__builtin_memcpy(to.address, at + 24, 16);

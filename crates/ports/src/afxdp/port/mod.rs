@@ -7,7 +7,7 @@
 //! - packets longer than a frame or than the peer's route takes in one piece;
 //! - bursts in copy mode, where the kernel takes a frame of ours one by one and its own segmentation takes 64 packets in
 //!   one pass ([`AfxdpPort::set_burst`]);
-//! - whatever the program leaves to the kernel: fragments, IPv4 options, frames of other queues.
+//! - whatever the program leaves to the kernel: fragments, IPv4 options, IPv6 extension headers, frames of other queues.
 //!
 //! Refusals come by it as well: the kernel hands an ICMP message to the socket at the address that it names, whoever sent
 //! the datagram.
