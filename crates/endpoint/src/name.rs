@@ -147,7 +147,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_read_back_as_made(user: u32, process: u32, token: u64, secret: u64, ip: [u8; 4], port in 1u16..) {
+        fn names_read_back_as_made(user: u32, process: u32, token: u64, secret: u64, v4: bool, ip: [u8; 16], port in 1u16..) {
+            let ip = if v4 { IpAddr::from([ip[0], ip[1], ip[2], ip[3]]) } else { ip.into() };
             let address = SocketAddr::from((ip, port));
             let name = Name::new(Host::here().unwrap(), user, process, token, secret, address);
             let read = Name::from_bytes(name.as_bytes()).unwrap();

@@ -5,7 +5,6 @@
 //! packets until something comes back.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use linux::rendezvous::{self, Meeting};
 use linux::shortage;
 use machine::bounds::{INTRODUCED, SHM_CALLERS};
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
+use ports::network::as_sent;
 use ports::shm::{Geometry, Invitation, Memory, ShmPort};
 
 use crate::introduction::{self, Introduction};
@@ -127,7 +127,8 @@ impl Paths {
             Some(address) => address,
             None => addresses::preferred(settings.network.interface())?,
         };
-        let network = NetworkPath::open(&settings.network, SocketAddr::new(ip, 0), settings.faults)?;
+        let local = addresses::bindable(ip, settings.network.interface())?;
+        let network = NetworkPath::open(&settings.network, local, settings.faults)?;
         let user = rustix::process::geteuid().as_raw();
         let (token, secret) = (introduction::random()?, introduction::random()?);
         let name = Name::new(Host::here()?, user, shm.memory().pid, token, secret, network.local_address());
@@ -373,7 +374,7 @@ impl Paths {
 
     fn hear_unknown_senders(&mut self) -> Result<()> {
         let mut heard = Vec::new();
-        self.network.unknown_senders(|from, packet| heard.push((from, packet.to_vec())));
+        self.network.unknown_senders(|from, packet| heard.push((as_sent(from), packet.to_vec())));
         for (from, packet) in heard {
             if let Some(introduction) = Introduction::read(&packet, &self.name) {
                 let name = introduction.name;
@@ -578,6 +579,8 @@ impl Port for Paths {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     #[test]

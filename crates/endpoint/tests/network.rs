@@ -1,12 +1,15 @@
 //! Endpoints on two hosts, over each kind of network: the same messages, and what is reported to have carried them. Needs
 //! root.
 
+use std::net::IpAddr;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use endpoint::{Completion, Endpoint, Name, Paths, Report, Settings, Source, Status, TagSelector};
 use linux::lab::{Host, Lab, Options};
+use machine::Result;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
 
@@ -24,15 +27,20 @@ fn lab() -> Option<Lab> {
     }
 }
 
-fn join(lab: &Lab, host: Host, network: &str, wire: Option<&str>) -> Joined {
+fn join(at: impl Into<Option<IpAddr>>, network: &str, wire: Option<&str>) -> Joined {
+    opened(at, network, wire).unwrap()
+}
+
+fn opened(at: impl Into<Option<IpAddr>>, network: &str, wire: Option<&str>) -> Result<Joined> {
+    let at = at.into();
     let read = |key: &str| match key {
         "NETWORK" => Some(network.to_owned()),
-        "ADDRESS" => Some(lab.address(host).to_string()),
+        "ADDRESS" => at.map(|at| at.to_string()),
         "SHM" => Some("no".into()),
         "WIRE" => wire.map(str::to_owned),
         _ => None,
     };
-    Joined::join(&Settings::read(read).unwrap()).unwrap()
+    Joined::join(&Settings::read(read).unwrap())
 }
 
 fn pattern(length: usize, seed: usize) -> Vec<u8> {
@@ -87,9 +95,24 @@ fn receive_all(end: &mut Joined, other: &Name) {
 
 /// The reports of both hosts.
 fn talk(lab: &Lab, networks: [&str; 2], wire: Option<&str>) -> [Report; 2] {
+    talk_by(lab, Host::BOTH.map(|host| lab.address(host)), networks, wire)
+}
+
+/// The same by IPv6; `None` where this kernel has none.
+fn talk_by_ipv6(lab: &Lab, networks: [&str; 2], wire: Option<&str>) -> Option<[Report; 2]> {
+    let [Some(a), Some(b)] = Host::BOTH.map(|host| lab.address_v6(host)) else {
+        skip::test("this kernel has no IPv6");
+        return None;
+    };
+    Some(talk_by(lab, [a, b], networks, wire))
+}
+
+fn talk_by(lab: &Lab, addresses: [IpAddr; 2], networks: [&str; 2], wire: Option<&str>) -> [Report; 2] {
     let finished = AtomicUsize::new(0);
     let side = |host: Host, work: fn(&mut Joined, &Name), tell: Sender<Name>, hear: Receiver<Name>| {
-        let mut end = join(lab, host, networks[host as usize], wire);
+        let address = addresses[host as usize];
+        let mut end = join(address, networks[host as usize], wire);
+        assert_eq!(end.name().address().ip(), address);
         tell.send(end.name()).unwrap();
         work(&mut end, &hear.recv_timeout(PATIENCE).unwrap());
         finished.fetch_add(1, Ordering::AcqRel);
@@ -113,7 +136,20 @@ fn talk(lab: &Lab, networks: [&str; 2], wire: Option<&str>) -> [Report; 2] {
 #[test]
 fn messages_over_afxdp_are_reported_with_what_carried_them() {
     let Some(lab) = lab() else { return };
-    for report in talk(&lab, ["afxdp:lab0"; 2], None) {
+    went_in_frames(talk(&lab, ["afxdp:lab0"; 2], None));
+}
+
+#[test]
+fn messages_go_over_afxdp_by_ipv6() {
+    let Some(lab) = lab() else { return };
+    let Some(reports) = talk_by_ipv6(&lab, ["afxdp:lab0"; 2], None) else { return };
+    went_in_frames(reports);
+    talk_by_ipv6(&lab, ["afxdp:lab0"; 2], Some("loss=2%,duplicate=2%,reorder=2%,seed=5"));
+    talk_by_ipv6(&lab, ["afxdp:lab0", "udp"], None);
+}
+
+fn went_in_frames(reports: [Report; 2]) {
+    for report in reports {
         let port = &report.ports[1];
         assert_eq!(port.port, "afxdp:lab0");
         assert!(port.carried.packets_received > 0, "{report:?}");
@@ -136,12 +172,46 @@ fn a_host_with_afxdp_talks_to_one_with_udp() {
     talk(&lab, ["udp", "afxdp:lab0"], None);
 }
 
+/// Addresses of one link are of the interface that is named, whichever number it has at either host.
+#[test]
+fn messages_go_between_addresses_of_the_link() {
+    let Some(lab) = lab() else { return };
+    if lab.address_v6(Host::A).is_none() {
+        return skip::test("this kernel has no IPv6");
+    }
+    let ip = |host: Host, arguments: &str| {
+        let mut ip = Command::new("ip");
+        let ran = lab.enter(host, ip.args(arguments.split(' '))).unwrap().status().unwrap();
+        assert!(ran.success(), "ip {arguments}");
+    };
+    // Another link at one host, so that neither numbers nor routes lead to the right one by chance.
+    ip(Host::A, "link add other0 type veth peer name other1");
+    ip(Host::A, "link set other0 up");
+    ip(Host::A, "address add fe80::a/64 dev other0 nodad");
+    ip(Host::A, "-6 route replace fe80::/64 dev other0 metric 1");
+    ip(Host::A, "address add fe80::a/64 dev lab0 nodad");
+    ip(Host::B, "address add fe80::b/64 dev lab0 nodad");
+    let addresses = ["fe80::a", "fe80::b"].map(|address| address.parse().unwrap());
+    went_in_frames(talk_by(&lab, addresses, ["afxdp:lab0"; 2], None));
+    were_placed(&talk_by(&lab, addresses, ["xdp:lab0"; 2], None));
+
+    // By the kernel's UDP no interface is named.
+    let fault = lab.inside(Host::A, || opened(addresses[0], "udp", None).map(drop).unwrap_err()).unwrap();
+    assert!(fault.cause().contains("several interfaces"), "{fault}");
+
+    // An interface without other addresses has this one, also where none is asked for.
+    ip(Host::B, "address flush dev lab0");
+    ip(Host::B, "address add fe80::b/64 dev lab0 nodad");
+    lab.inside(Host::B, || assert_eq!(join(None, "xdp:lab0", None).name().address().ip(), addresses[1])).unwrap();
+    talk_by(&lab, addresses, ["xdp:lab0", "udp"], None);
+}
+
 #[test]
 fn ports_of_one_process_share_the_queue_and_reach_themselves() {
     let Some(lab) = lab() else { return };
     lab.inside(Host::A, || {
-        let mut first = join(&lab, Host::A, "afxdp:lab0", None);
-        let mut second = join(&lab, Host::A, "afxdp:lab0", None);
+        let mut first = join(lab.address(Host::A), "afxdp:lab0", None);
+        let mut second = join(lab.address(Host::A), "afxdp:lab0", None);
         let name = second.name();
         let itself = second.insert(&name).unwrap();
         second.send(itself, 1, b"note".to_vec(), 1).unwrap();
@@ -161,8 +231,23 @@ fn note<'r>(report: &'r Report, network: &str) -> &'r str {
 #[test]
 fn messages_over_xdp_are_reported_with_what_carried_them() {
     let Some(lab) = lab() else { return };
-    let reports = talk(&lab, ["xdp:lab0"; 2], None);
-    for report in &reports {
+    were_placed(&talk(&lab, ["xdp:lab0"; 2], None));
+}
+
+#[test]
+fn messages_go_over_xdp_by_ipv6() {
+    let Some(lab) = lab() else { return };
+    let Some(reports) = talk_by_ipv6(&lab, ["xdp:lab0"; 2], None) else { return };
+    were_placed(&reports);
+    talk_by_ipv6(&lab, ["xdp:lab0"; 2], Some("loss=2%,duplicate=2%,reorder=2%,seed=5"));
+    for other in ["udp", "afxdp:lab0"] {
+        talk_by_ipv6(&lab, ["xdp:lab0", other], None);
+        talk_by_ipv6(&lab, [other, "xdp:lab0"], None);
+    }
+}
+
+fn were_placed(reports: &[Report; 2]) {
+    for report in reports {
         assert_eq!(report.ports[1].port, "xdp:lab0");
         let note = note(report, "xdp:lab0");
         assert!(note.contains("in native mode") && !note.contains("placed 0 "), "{note}");

@@ -1,9 +1,10 @@
 //! The IP addresses of this host's interfaces, as the kernel lists them in the network namespace of the caller.
 
 use std::ffi::CStr;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 
 use machine::{Fault, Result};
+use rustix::net::{AddressFamily, SocketType, netdevice};
 
 /// One address of one interface that is up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +16,17 @@ pub struct InterfaceAddress {
 
 /// All of them, IPv4 before IPv6, in the kernel's order; without link-local ones.
 pub fn list() -> Result<Vec<InterfaceAddress>> {
+    let mut found = every()?;
+    found.retain(|entry| !is_link_local(entry.address));
+    Ok(found)
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+/// With link-local ones of IPv6, which come last.
+fn every() -> Result<Vec<InterfaceAddress>> {
     let mut first = std::ptr::null_mut();
     // SAFETY: `first` is a place for the list's head; the list is freed below.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {
@@ -41,11 +53,7 @@ pub fn list() -> Result<Vec<InterfaceAddress>> {
             libc::AF_INET6 => {
                 // SAFETY: as above, of sockaddr_in6.
                 let raw = unsafe { node.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
-                let address = Ipv6Addr::from(raw.sin6_addr.s6_addr);
-                if address.is_unicast_link_local() {
-                    continue;
-                }
-                IpAddr::V6(address)
+                IpAddr::V6(Ipv6Addr::from(raw.sin6_addr.s6_addr))
             }
             _ => continue,
         };
@@ -55,7 +63,7 @@ pub fn list() -> Result<Vec<InterfaceAddress>> {
     }
     // SAFETY: the list's head, once; nothing of it is used after.
     unsafe { libc::freeifaddrs(first) };
-    found.sort_by_key(|entry| entry.address.is_ipv6());
+    found.sort_by_key(|entry| (entry.address.is_ipv6(), is_link_local(entry.address)));
     Ok(found)
 }
 
@@ -72,6 +80,32 @@ pub fn towards(peer: IpAddr) -> Result<IpAddr> {
     });
     let route = route.map_err(|e| Fault::because(format!("route to {peer}"), e, "check the address and the route"))?;
     Ok(route.ip())
+}
+
+/// Where a socket is bound for `address`, with port number 0. An address of one link of IPv6 takes the interface along: the
+/// one that is named, else the one that has the address.
+///
+/// # Errors
+/// There is no such interface, or there are several.
+pub fn bindable(address: IpAddr, interface: Option<&str>) -> Result<SocketAddr> {
+    let IpAddr::V6(v6) = address else { return Ok(SocketAddr::new(address, 0)) };
+    if !v6.is_unicast_link_local() {
+        return Ok(SocketAddr::new(address, 0));
+    }
+    let mut having = every()?;
+    having.retain(|entry| entry.address == address && interface.is_none_or(|name| entry.interface == name));
+    let fault = |cause: &str| Fault::new(format!("address {address}"), cause, "see `ip -6 address`; give another");
+    match &having[..] {
+        [] => Err(fault("it is one of a link, and no such interface of this host has it")),
+        [entry] => {
+            let any = rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None);
+            let index = any.and_then(|any| netdevice::name_to_index(any, &entry.interface));
+            let index =
+                index.map_err(|e| Fault::because(format!("interface {}", entry.interface), e, "see `ip link`"))?;
+            Ok(SocketAddrV6::new(v6, 0, 0, index).into())
+        }
+        _ => Err(fault("it is one of a link, and several interfaces of this host have it")),
+    }
 }
 
 /// The interface that has `address`.
@@ -109,7 +143,7 @@ pub fn check(interface: &str, address: IpAddr) -> Result<()> {
 /// The address by which other hosts are likely to reach this one: of `interface` where one is named, else of the first
 /// that is no loopback, else the loopback's.
 pub fn preferred(interface: Option<&str>) -> Result<IpAddr> {
-    let all = list()?;
+    let all = if interface.is_some() { every()? } else { list()? };
     let found = match interface {
         Some(name) => all.iter().find(|entry| entry.interface == name),
         None => all.iter().find(|entry| !entry.loopback).or(all.first()),
@@ -144,5 +178,8 @@ mod tests {
             assert!(check(interface, address).unwrap_err().to_string().contains(said));
         }
         assert!(interface_of("192.0.2.1".parse().unwrap()).unwrap_err().to_string().contains("this host has none"));
+        assert_eq!(bindable(here, None).unwrap(), "127.0.0.1:0".parse().unwrap());
+        let of_a_link = "fe80::2001:2:9".parse().unwrap();
+        assert!(bindable(of_a_link, Some("lo")).unwrap_err().to_string().contains("no such interface"));
     }
 }

@@ -76,7 +76,7 @@ impl InterfaceUsage {
 }
 
 fn leaves_by(local: IpAddr, peer: IpAddr, device: &xdp::Interface) -> Result<bool> {
-    match Netlink::open().and_then(|netlink| netlink.route(local, peer)) {
+    match Netlink::open().and_then(|netlink| netlink.route(local, peer, None)) {
         Ok(route) => Ok(route.interface == device.index()),
         // The route has gone; the address may still be there.
         Err(_) => Ok(addresses::list()?.iter().any(|of| of.address == local && of.interface == device.name())),

@@ -93,8 +93,9 @@ impl Netlink {
         found.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// The way to `to` for packets from the address `from`, of the same family.
-    pub fn route(&self, from: IpAddr, to: IpAddr) -> io::Result<Route> {
+    /// The way to `to` for packets from the address `from`, of the same family; by `interface` where one is given, as
+    /// addresses of one link need.
+    pub fn route(&self, from: IpAddr, to: IpAddr, interface: Option<u32>) -> io::Result<Route> {
         // rtmsg: family, destination and source length, tos, table, protocol, scope, type, flags
         let mut body = vec![0u8; 12];
         body[0] = family(to);
@@ -102,6 +103,9 @@ impl Netlink {
         body[2] = bits(from);
         push_address(&mut body, 1, to);
         push_address(&mut body, 2, from);
+        if let Some(interface) = interface {
+            push(&mut body, 4, &interface.to_ne_bytes());
+        }
         let mut found = None;
         self.ask(GET_ROUTE, &body, |kind, message| {
             if kind == NEW_ROUTE {
@@ -185,15 +189,17 @@ fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
+/// `content` of whole words.
+fn push(body: &mut Vec<u8>, kind: u16, content: &[u8]) {
+    body.extend((4 + content.len() as u16).to_ne_bytes());
+    body.extend(kind.to_ne_bytes());
+    body.extend(content);
+}
+
 fn push_address(body: &mut Vec<u8>, kind: u16, address: IpAddr) {
-    let push = |body: &mut Vec<u8>, octets: &[u8]| {
-        body.extend((4 + octets.len() as u16).to_ne_bytes());
-        body.extend(kind.to_ne_bytes());
-        body.extend(octets);
-    };
     match address {
-        IpAddr::V4(v4) => push(body, &v4.octets()),
-        IpAddr::V6(v6) => push(body, &v6.octets()),
+        IpAddr::V4(v4) => push(body, kind, &v4.octets()),
+        IpAddr::V6(v6) => push(body, kind, &v6.octets()),
     }
 }
 
@@ -304,7 +310,7 @@ mod tests {
         assert_eq!(netlink.link(index).unwrap().hardware, None);
         assert!(netlink.link(index).unwrap().mtu > 0);
         let here: IpAddr = "127.0.0.1".parse().unwrap();
-        let route = netlink.route(here, "127.0.0.2".parse().unwrap()).unwrap();
+        let route = netlink.route(here, "127.0.0.2".parse().unwrap(), None).unwrap();
         assert_eq!(route, Route { interface: index, gateway: None, local: true });
         assert_eq!(netlink.neighbour(index, "127.0.0.9".parse().unwrap()).unwrap(), None);
         assert_eq!(netlink.link(0x7fff_ffff).unwrap_err().raw_os_error(), Some(libc::ENODEV));

@@ -2,10 +2,11 @@
 //! one that attached the program is killed. Needs root.
 
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use linux::lab::testing::families;
 use linux::lab::{Host, Lab, Options};
 use linux::xdp::Interface;
 use machine::{PeerIndex, Port};
@@ -29,9 +30,9 @@ impl Drop for Other {
 }
 
 /// Starts this program again at host B; what it says is the address of its port.
-fn start(lab: &Lab) -> (Other, SocketAddr) {
+fn start(lab: &Lab, ip: IpAddr) -> (Other, SocketAddr) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "play_a_part", "--nocapture"]).env(PART, lab.address(Host::B).to_string());
+    command.args(["--exact", "play_a_part", "--nocapture"]).env(PART, ip.to_string());
     command.stdout(Stdio::piped()).stdin(Stdio::null());
     let mut other = Other(lab.enter(Host::B, &mut command).unwrap().spawn().unwrap());
     let said = BufReader::new(other.0.stdout.take().unwrap()).lines();
@@ -75,14 +76,13 @@ fn packet(sequence: u32) -> Vec<u8> {
     bytes
 }
 
-fn port(lab: &Lab) -> XdpPort {
-    let at = SocketAddr::new(lab.address(Host::B), 0);
+fn port(lab: &Lab, ip: IpAddr) -> XdpPort {
+    let at = SocketAddr::new(ip, 0);
     lab.inside(Host::B, || XdpPort::open(at, INTERFACE).unwrap()).unwrap()
 }
 
-fn socket(lab: &Lab) -> UdpSocket {
-    let from = (lab.address(Host::A), 0);
-    let socket = lab.inside(Host::A, || UdpSocket::bind(from).unwrap()).unwrap();
+fn socket(lab: &Lab, ip: IpAddr) -> UdpSocket {
+    let socket = lab.inside(Host::A, || UdpSocket::bind((ip, 0)).unwrap()).unwrap();
     socket.set_nonblocking(true).unwrap();
     socket
 }
@@ -109,62 +109,66 @@ fn attached(lab: &Lab) -> usize {
 #[test]
 fn the_next_takes_over_where_the_first_is_killed() {
     let Some(lab) = lab() else { return };
-    let (owner, _) = start(&lab);
-    assert_eq!(attached(&lab), 1);
-    let mut ports = [port(&lab), port(&lab)];
-    let socket = socket(&lab);
-    for port in &mut ports {
-        assert!(port.is_guest());
-        port.prove().unwrap();
-        let peer = port.add_peer(socket.local_addr().unwrap()).unwrap();
-        assert!(port.sequence(peer, SESSION, 0));
-        exchange(&socket, port, 0);
-        assert!(port.lane_counters().acknowledged > 0);
+    for [a, b] in families(&lab) {
+        let (owner, _) = start(&lab, b);
+        assert_eq!(attached(&lab), 1);
+        let mut ports = [port(&lab, b), port(&lab, b)];
+        let socket = socket(&lab, a);
+        for port in &mut ports {
+            assert!(port.is_guest());
+            port.prove().unwrap();
+            let peer = port.add_peer(socket.local_addr().unwrap()).unwrap();
+            assert!(port.sequence(peer, SESSION, 0));
+            exchange(&socket, port, 0);
+            assert!(port.lane_counters().acknowledged > 0);
+        }
+        drop(owner);
+        until("the program's end", || ports.iter().all(|port| port.prove().is_err()));
+        assert_eq!(attached(&lab), 0);
+        // By the sockets.
+        let placed = ports.each_ref().map(|port| port.lane_counters().placed);
+        ports.iter_mut().for_each(|port| exchange(&socket, port, 1));
+        assert_eq!(ports.each_ref().map(|port| port.lane_counters().placed), placed);
+        // A look for news finds another lane.
+        ports.iter_mut().for_each(|port| port.notices(|_| ()).unwrap());
+        assert_eq!(attached(&lab), 1);
+        assert_eq!(ports.each_ref().map(XdpPort::is_guest), [false, true]);
+        for (port, placed) in ports.iter_mut().zip(placed) {
+            port.prove().unwrap();
+            assert_eq!(port.joined_again(), 1);
+            exchange(&socket, port, 2);
+            assert!(port.lane_counters().placed > placed);
+        }
+        let [owner, guest] = ports;
+        drop(guest);
+        assert_eq!(attached(&lab), 1);
+        drop(owner);
+        assert_eq!(attached(&lab), 0);
     }
-    drop(owner);
-    until("the program's end", || ports.iter().all(|port| port.prove().is_err()));
-    assert_eq!(attached(&lab), 0);
-    // By the sockets.
-    let placed = ports.each_ref().map(|port| port.lane_counters().placed);
-    ports.iter_mut().for_each(|port| exchange(&socket, port, 1));
-    assert_eq!(ports.each_ref().map(|port| port.lane_counters().placed), placed);
-    // A look for news finds another lane.
-    ports.iter_mut().for_each(|port| port.notices(|_| ()).unwrap());
-    assert_eq!(attached(&lab), 1);
-    assert_eq!(ports.each_ref().map(XdpPort::is_guest), [false, true]);
-    for (port, placed) in ports.iter_mut().zip(placed) {
-        port.prove().unwrap();
-        assert_eq!(port.joined_again(), 1);
-        exchange(&socket, port, 2);
-        assert!(port.lane_counters().placed > placed);
-    }
-    let [owner, guest] = ports;
-    drop(guest);
-    assert_eq!(attached(&lab), 1);
-    drop(owner);
-    assert_eq!(attached(&lab), 0);
 }
 
 /// Else the program would acknowledge for the dead, and their peers would wait for ever.
 #[test]
 fn a_killed_guest_is_refused_by_its_host_and_its_lane_is_free() {
     let Some(lab) = lab() else { return };
-    let mut owner = port(&lab);
-    let socket = socket(&lab);
-    let peer = owner.add_peer(socket.local_addr().unwrap()).unwrap();
-    assert!(owner.sequence(peer, SESSION, 0));
-    for round in 0..5 {
-        let (guest, address) = start(&lab);
-        drop(guest);
-        if round == 0 {
-            let peer = lab.inside(Host::A, || UdpSocket::bind((lab.address(Host::A), 0)).unwrap()).unwrap();
-            peer.connect(address).unwrap();
-            peer.set_nonblocking(true).unwrap();
-            until("a refusal", || {
-                peer.send(&packet(0)).is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
-            });
+    for [a, b] in families(&lab) {
+        let mut owner = port(&lab, b);
+        let socket = socket(&lab, a);
+        let peer = owner.add_peer(socket.local_addr().unwrap()).unwrap();
+        assert!(owner.sequence(peer, SESSION, 0));
+        for round in 0..5 {
+            let (guest, address) = start(&lab, b);
+            drop(guest);
+            if round == 0 {
+                let peer = lab.inside(Host::A, || UdpSocket::bind((a, 0)).unwrap()).unwrap();
+                peer.connect(address).unwrap();
+                peer.set_nonblocking(true).unwrap();
+                until("a refusal", || {
+                    peer.send(&packet(0)).is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+                });
+            }
         }
+        exchange(&socket, &mut owner, 0);
+        assert_eq!(owner.receive(1, |_: PeerIndex, _| ()).unwrap(), 0);
     }
-    exchange(&socket, &mut owner, 0);
-    assert_eq!(owner.receive(1, |_: PeerIndex, _| ()).unwrap(), 0);
 }

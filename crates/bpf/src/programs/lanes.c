@@ -20,13 +20,19 @@ static long (*load_bytes)(void *ctx, u32 offset, void *into, u32 length) = (void
  * it in the other end's ring until something else wakes that end, unless a program is attached there too. */
 volatile const u32 TURN_BY_REDIRECT = 0;
 
-enum { ETHERNET = 14, IPV4 = 20, UDP = 8, PAYLOAD = ETHERNET + IPV4 + UDP };
+enum { ETHERNET = 14, IPV4 = 20, IPV6 = 40, UDP = 8 };
 
-/* An endpoint, in network order. */
+/* An endpoint of each family, in network order. */
 struct endpoint {
 	u32 address;
 	u16 port;
 	u16 zero;
+};
+
+struct endpoint_v6 {
+	u64 address[2];
+	u16 port;
+	u16 zero[3];
 };
 
 struct {
@@ -35,6 +41,13 @@ struct {
 	MAP_TYPE(key, struct endpoint);
 	MAP_TYPE(value, u32);
 } ENDPOINTS SEC(".maps");
+
+struct {
+	MAP_NUMBER(type, MAP_TYPE_HASH);
+	MAP_NUMBER(max_entries, LANES);
+	MAP_TYPE(key, struct endpoint_v6);
+	MAP_TYPE(value, u32);
+} ENDPOINTS_V6 SEC(".maps");
 
 struct lane_map {
 	MAP_NUMBER(type, MAP_TYPE_ARRAY);
@@ -95,7 +108,7 @@ ALWAYS_INLINE u32 network(u32 value)
 	return __builtin_bswap16((u16)value);
 }
 
-/* `linux::xdp::receive::layout::place_of` */
+/* `ports::xdp::layout::place_of` */
 ALWAYS_INLINE u32 place_of(u32 address, u32 port, u32 session)
 {
 	return (((address * 0x9E3779B1u) ^ (port * 0x85EBCA6Bu) ^ session) * 0xC2B2AE35u) >> 20;
@@ -132,25 +145,13 @@ ALWAYS_INLINE u32 folded(u32 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* Turns the frame around as an acknowledgement. */
-ALWAYS_INLINE int acknowledge(struct xdp_md *ctx, u32 session, u32 expected, u64 beyond)
+/* Makes an IP header that of the answer; the sum of both addresses. */
+ALWAYS_INLINE u32 turn_v4(u16 *ip)
 {
-	if (xdp_adjust_tail(ctx, PAYLOAD + HEADER_BYTES - (int)(ctx->data_end - ctx->data)))
-		return XDP_DROP;
-	u8 *frame = (void *)(long)ctx->data;
-	if (frame + PAYLOAD + HEADER_BYTES > (u8 *)(long)ctx->data_end)
-		return XDP_DROP;
-
-	u16 *ethernet = (u16 *)frame;
-	for (u32 at = 0; at < 3; at++) {
-		u16 to = ethernet[at];
-		ethernet[at] = ethernet[at + 3];
-		ethernet[at + 3] = to;
-	}
-	/* IPv4 with don't-fragment and a time to live of 64. */
-	u16 *ip = (u16 *)(frame + ETHERNET);
 	u32 from = *(u32 *)(ip + 6), to = *(u32 *)(ip + 8);
 	u32 pair = (from & 0xffff) + (from >> 16) + (to & 0xffff) + (to >> 16);
+
+	/* With don't-fragment and a time to live of 64. */
 	ip[0] = network(0x4500);
 	ip[1] = network(IPV4 + UDP + HEADER_BYTES);
 	ip[2] = 0;
@@ -159,7 +160,49 @@ ALWAYS_INLINE int acknowledge(struct xdp_md *ctx, u32 session, u32 expected, u64
 	ip[5] = ~folded((u32)ip[0] + ip[1] + ip[3] + ip[4] + pair);
 	*(u32 *)(ip + 6) = to;
 	*(u32 *)(ip + 8) = from;
-	u16 *udp = ip + IPV4 / 2;
+	return pair;
+}
+
+ALWAYS_INLINE u32 turn_v6(u16 *ip)
+{
+	u32 *from = (u32 *)(ip + 4), *to = (u32 *)(ip + 12), pair = 0;
+
+	/* Without a flow label, with a hop limit of 64. */
+	ip[0] = network(0x6000);
+	ip[1] = 0;
+	ip[2] = network(UDP + HEADER_BYTES);
+	ip[3] = network(17 << 8 | 64);
+#pragma clang loop unroll(full)
+	for (u32 at = 0; at < 4; at++) {
+		u32 word = from[at];
+
+		pair += (word & 0xffff) + (word >> 16) + (to[at] & 0xffff) + (to[at] >> 16);
+		from[at] = to[at];
+		to[at] = word;
+	}
+	return pair;
+}
+
+/* Turns the frame around as an acknowledgement. `ip` is the length of its IP header, which tells the family. */
+ALWAYS_INLINE int acknowledge(struct xdp_md *ctx, const u32 ip, u32 session, u32 expected, u64 beyond)
+{
+	const u32 payload = ETHERNET + ip + UDP;
+
+	if (xdp_adjust_tail(ctx, (int)(payload + HEADER_BYTES) - (int)(ctx->data_end - ctx->data)))
+		return XDP_DROP;
+	u8 *frame = (void *)(long)ctx->data;
+	if (frame + payload + HEADER_BYTES > (u8 *)(long)ctx->data_end)
+		return XDP_DROP;
+
+	u16 *ethernet = (u16 *)frame;
+	for (u32 at = 0; at < 3; at++) {
+		u16 to = ethernet[at];
+		ethernet[at] = ethernet[at + 3];
+		ethernet[at + 3] = to;
+	}
+	u16 *header = (u16 *)(frame + ETHERNET);
+	u32 pair = ip == IPV4 ? turn_v4(header) : turn_v6(header);
+	u16 *udp = header + ip / 2;
 	u16 port = udp[0];
 	udp[0] = udp[1];
 	udp[1] = port;
@@ -169,8 +212,8 @@ ALWAYS_INLINE int acknowledge(struct xdp_md *ctx, u32 session, u32 expected, u64
 	u32 sum = pair + network(17) + udp[0] + udp[1] + 2 * udp[2];
 #pragma clang loop unroll(full)
 	for (u32 at = 0; at < HEADER_BYTES / 4; at++) {
-		((u16 *)(frame + PAYLOAD))[2 * at] = words[at];
-		((u16 *)(frame + PAYLOAD))[2 * at + 1] = words[at] >> 16;
+		((u16 *)(frame + payload))[2 * at] = words[at];
+		((u16 *)(frame + payload))[2 * at + 1] = words[at] >> 16;
 		sum += (words[at] & 0xffff) + (words[at] >> 16);
 	}
 	sum = ~folded(sum) & 0xffff;
@@ -178,17 +221,13 @@ ALWAYS_INLINE int acknowledge(struct xdp_md *ctx, u32 session, u32 expected, u64
 	return TURN_BY_REDIRECT ? redirect(ctx->ingress_ifindex, 0) : XDP_TX;
 }
 
-SEC("xdp")
-int receive(struct xdp_md *ctx)
+/* Takes care of a datagram to endpoint `number`, whose headers lie within the frame. `ip` is the length of its IP header,
+ * which tells the family: each has a copy of this, in which all offsets are constant. */
+ALWAYS_INLINE int take(struct xdp_md *ctx, u8 *frame, u8 *end, const u32 ip, const u32 *number)
 {
-	u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	const u32 payload = ETHERNET + ip + UDP;
+	u8 *udp = frame + ETHERNET + ip;
 
-	/* IPv4 without options and no fragment, UDP. */
-	if (frame + PAYLOAD > end || *(u16 *)(frame + 12) != network(0x0800) || frame[14] != 0x45 || frame[23] != 17 ||
-	    *(u16 *)(frame + 20) & network(0x3fff))
-		return XDP_PASS;
-	struct endpoint to = { .address = *(u32 *)(frame + 30), .port = *(u16 *)(frame + 36) };
-	u32 *number = map_lookup_elem(&ENDPOINTS, &to);
 	if (!number)
 		return XDP_PASS;
 	u32 key = *number, first = 0;
@@ -200,25 +239,33 @@ int receive(struct xdp_md *ctx)
 	if (!lane)
 		return XDP_PASS;
 
-	u32 bytes = network(*(u16 *)(frame + 38)), length = bytes - UDP;
-	if (bytes < UDP + HEADER_BYTES || bytes + IPV4 > network(*(u16 *)(frame + 16)) ||
-	    frame + PAYLOAD + HEADER_BYTES > end || length > (u32)(end - frame) - PAYLOAD)
+	/* The length in an IPv4 header counts itself. */
+	u32 packet = network(*(u16 *)(frame + (ip == IPV4 ? 16 : 18))), itself = ip == IPV4 ? IPV4 : 0;
+	u32 bytes = network(*(u16 *)(udp + 4)), length = bytes - UDP;
+	if (bytes < UDP + HEADER_BYTES || bytes + itself > packet || frame + payload + HEADER_BYTES > end ||
+	    length > (u32)(end - frame) - payload)
 		return left_to_kernel(lane, COUNT_FOREIGN);
-	struct header header = *(struct header *)(frame + PAYLOAD);
+	/* IPv6 has no datagrams without a checksum: the kernel drops such. */
+	if (ip == IPV6 && !*(u16 *)(udp + 6))
+		return left_to_kernel(lane, COUNT_FOREIGN);
+	struct header header = *(struct header *)(frame + payload);
 	u32 carries = header.flags & FLAG_CARRIES;
 	if (header.flags & ~(FLAG_CARRIES | FLAG_PING) || !carries != (length == HEADER_BYTES))
 		return left_to_kernel(lane, COUNT_FOREIGN);
 	if (length > SLOT_BYTES || length != HEADER_BYTES + (u32)header.length)
 		return left_to_kernel(lane, COUNT_LONG);
 
-	u32 address = *(u32 *)(frame + 26), port = *(u16 *)(frame + 34);
-	u64 peer = (u64)address << 32 | port << 16 | 1;
+	const u32 *from = (u32 *)(frame + ETHERNET + (ip == IPV4 ? 12 : 8));
+	const u64 *whole = (u64 *)from;
+	u32 address = ip == IPV4 ? from[0] : from[0] ^ from[1] ^ from[2] ^ from[3], port = *(u16 *)udp;
+	u64 peer = (u64)address << 32 | port << 16 | (ip == IPV4 ? PEER_V4 : PEER_V6);
 	u32 place = place_of(address, port, header.session);
 	struct session *session = 0;
 	for (u32 probe = 0; probe < PROBES; probe++) {
 		struct session *here = &lane->sessions[place & (SESSIONS - 1)];
 		u64 who = *(volatile u64 *)&here->peer;
-		if (who == peer && here->session == header.session) {
+		if (who == peer && here->session == header.session &&
+		    (ip == IPV4 || (here->address[0] == whole[0] && here->address[1] == whole[1]))) {
 			session = here;
 			break;
 		}
@@ -295,7 +342,7 @@ int receive(struct xdp_md *ctx)
 	if (outcome == PLACE) {
 		struct slot *slot = &lane->slots[tail & (SLOTS - 1)];
 
-		if (length > SLOT_BYTES || load_bytes(ctx, PAYLOAD, slot->bytes, length))
+		if (length > SLOT_BYTES || load_bytes(ctx, payload, slot->bytes, length))
 			length = 0;
 		/* A ping is answered. */
 		*(u16 *)(slot->bytes + HEADER_FLAGS) = carries | (complete ? FLAG_ACKNOWLEDGED : 0);
@@ -308,7 +355,32 @@ int receive(struct xdp_md *ctx)
 	} else {
 		__sync_fetch_and_add(&lane->count[outcome == FULL ? COUNT_FULL : COUNT_DUPLICATED], 1);
 	}
-	return answer ? acknowledge(ctx, header.session, expected, beyond) : XDP_DROP;
+	return answer ? acknowledge(ctx, ip, header.session, expected, beyond) : XDP_DROP;
+}
+
+SEC("xdp")
+int receive(struct xdp_md *ctx)
+{
+	u8 *frame = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
+	if (frame + ETHERNET + IPV4 + UDP > end)
+		return XDP_PASS;
+	if (LIKELY(*(u16 *)(frame + 12) == network(0x0800))) {
+		/* Without options and no fragment, UDP. */
+		if (frame[14] != 0x45 || frame[23] != 17 || *(u16 *)(frame + 20) & network(0x3fff))
+			return XDP_PASS;
+		struct endpoint to = { .address = *(u32 *)(frame + 30), .port = *(u16 *)(frame + 36) };
+		u32 *number = map_lookup_elem(&ENDPOINTS, &to);
+		return take(ctx, frame, end, IPV4, number);
+	}
+	/* UDP at once: neither a fragment nor another extension header. */
+	if (*(u16 *)(frame + 12) != network(0x86dd) || frame + ETHERNET + IPV6 + UDP > end || frame[14] >> 4 != 6 ||
+	    frame[20] != 17)
+		return XDP_PASS;
+	u64 *address = (u64 *)(frame + 38);
+	struct endpoint_v6 to = { .address = { address[0], address[1] }, .port = *(u16 *)(frame + 56) };
+	u32 *number = map_lookup_elem(&ENDPOINTS_V6, &to);
+	return take(ctx, frame, end, IPV6, number);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

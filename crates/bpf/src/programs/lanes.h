@@ -1,7 +1,7 @@
 /* What the receiving program shares with an endpoint: its lane, memory of which the endpoint's process maps all and no
  * other process any. Native byte order, unless it says network order.
  *
- * Mirrored by `linux::xdp::receive::layout`; a test reads this file and compares. The program trusts nothing in a lane:
+ * Mirrored by `ports::xdp::layout`; a test reads this file and compares. The program trusts nothing in a lane:
  * a process that writes nonsense there hurts itself alone. Words of one writer share cache lines, those of two do
  * not. */
 #pragma once
@@ -33,12 +33,20 @@ enum {
 /* Packets between two acknowledgements, as the engine's ACKNOWLEDGE_EVERY. */
 enum { ACKNOWLEDGE_EVERY = 16 };
 
-/* Where a peer's packets are known by. Written by the endpoint; `peer` last, which makes it valid. */
+/* What stands in the low bits of `peer`. */
+enum {
+	PEER_V4 = 1,
+	PEER_V6 = 2,
+};
+
+/* Where a peer's packets are known by. Written by the endpoint; `peer` last, which makes it valid: address << 32 |
+ * port << 16 | family, both in network order, where the 32-bit words of an IPv6 address are put into one by exclusive or;
+ * 0: none, and no session is behind it. */
 struct session {
-	u64 peer;     /* address << 32 | port << 16 | 1, both in network order; 0: none, and no session is behind it */
+	u64 peer;
 	u32 session;
-	u32 taken;    /* the first packet that the endpoint has not, as it last told the peer */
-	u64 unused[2];
+	u32 taken;      /* the first packet that the endpoint has not, as it last told the peer */
+	u64 address[2]; /* of an IPv6 peer, the whole, in network order */
 };
 
 /* A packet with its sequencing header. */

@@ -1,6 +1,7 @@
 /* Sends the UDP datagrams of a process's ports to the AF_XDP socket of their queue. Everything else goes on to the
- * kernel: other traffic, and of ours what the ports do not read from frames: fragments, IPv4 options, datagrams longer
- * than a frame of theirs, and what comes by a queue without a socket. A kernel socket at the same address takes that.
+ * kernel: other traffic, and of ours what the ports do not read from frames: fragments, IPv4 options, IPv6 extension
+ * headers, datagrams longer than a frame of theirs, and what comes by a queue without a socket. A kernel socket at the
+ * same address takes that.
  * Also datagrams whose checksum the sending kernel has left to a device, which on a link without a wire comes through:
  * they may be many in one (UDP_SEGMENT), and only the kernel can tell and cut them.
  *
@@ -18,7 +19,7 @@ volatile const u32 LONGEST = 1792;
 struct counters {
 	u64 redirected;
 	u64 passed;
-	u64 ours;      /* of the passed, those for our ports, and fragments, of which that cannot be known */
+	u64 ours;      /* of the passed, those for our ports, and of which that cannot be known: fragments, extension headers */
 	u64 unused[5];
 };
 
@@ -51,7 +52,9 @@ struct {
 	MAP_TYPE(value, struct counters);
 } COUNTERS SEC(".maps");
 
-enum { ETHERNET = 14, IPV4 = 20, IPV6 = 40, UDP_HEADER = 8, UDP = 17, FRAGMENT = 44 };
+enum { ETHERNET = 14, IPV4 = 20, IPV6 = 40, UDP_HEADER = 8, UDP = 17 };
+/* Next headers of IPv6 that a datagram may stand behind. */
+enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, FOR_DESTINATION = 60 };
 enum verdict { OTHER, OURS, PLAIN };
 
 ALWAYS_INLINE u32 big_endian(const u8 *at)
@@ -107,8 +110,8 @@ ALWAYS_INLINE enum verdict judge(const struct xdp_md *frame)
 	} else if (type == 0x86dd) {
 		if (at + IPV6 + UDP_HEADER > end)
 			return OTHER;
-		if (at[6] == FRAGMENT)
-			return OURS;
+		if (at[6] == FRAGMENT || at[6] == HOP_BY_HOP || at[6] == ROUTING || at[6] == FOR_DESTINATION)
+			return at[IPV6] == UDP ? OURS : OTHER;
 		if (at[6] != UDP)
 			return OTHER;
 		__builtin_memcpy(to.address, at + 24, 16);

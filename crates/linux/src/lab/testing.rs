@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::net::IpAddr;
 use std::process::Child;
 use std::sync::mpsc;
 use std::thread;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use machine::FaultKind;
 
-use super::{Lab, Options};
+use super::{Host, Lab, Options};
 
 /// What is waited for comes within.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,6 +25,15 @@ pub fn possible() -> bool {
         }
         Err(fault) => panic!("{fault}"),
     }
+}
+
+/// The addresses of both hosts, of each family that this kernel has, IPv4 first.
+pub fn families(lab: &Lab) -> Vec<[IpAddr; 2]> {
+    let v6 = Host::BOTH.map(|host| lab.address_v6(host));
+    if v6 == [None; 2] {
+        skip::part("this kernel has no IPv6");
+    }
+    [Host::BOTH.map(|host| Some(lab.address(host))), v6].into_iter().filter_map(|[a, b]| Some([a?, b?])).collect()
 }
 
 /// Waits until `done`; panics after [`PATIENCE`].

@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
 use serde::{Deserialize, Serialize};
 
-use crate::network::NetworkPort;
+use crate::network::{NetworkPort, is_link_local};
 
 use address::RawAddress;
 use receive::ReceiveQueue;
@@ -158,6 +158,7 @@ impl UdpPort {
                 format!("give the peer's {family} address, or open a port of its family"),
             ));
         }
+        let address = self.on_link(address);
         let raw = RawAddress::new(address);
         if let Some(&index) = self.known.get(&raw) {
             return Ok(index);
@@ -207,7 +208,20 @@ impl UdpPort {
 
     /// The largest packet that the route to `address` takes in one piece now.
     pub(crate) fn payload_to(&self, address: SocketAddr) -> Result<usize> {
-        self.routes.payload(address)
+        self.routes.payload(self.on_link(address))
+    }
+
+    /// A peer's address of a link is of this port's own link, where the port is at such an address.
+    fn on_link(&self, address: SocketAddr) -> SocketAddr {
+        match (self.local, address) {
+            (SocketAddr::V6(local), SocketAddr::V6(mut peer))
+                if is_link_local(self.local) && is_link_local(address) =>
+            {
+                peer.set_scope_id(local.scope_id());
+                peer.into()
+            }
+            _ => address,
+        }
     }
 
     /// Keeps packets of addresses that are no peers, for [`NetworkPort::unknown_senders`]; without this call they are

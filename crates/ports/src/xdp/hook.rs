@@ -1,7 +1,7 @@
 //! The receiving program at an interface, and the lanes that it serves.
 
 use std::collections::HashMap;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +27,7 @@ pub struct Hook {
 struct Seats {
     /// By lane, of the present holder; 0: free.
     holders: Vec<u64>,
-    endpoints: HashMap<SocketAddrV4, u32>,
+    endpoints: HashMap<SocketAddr, u32>,
     admitted: u64,
 }
 
@@ -35,7 +35,7 @@ struct Seats {
 #[derive(Debug)]
 pub struct Seat {
     hook: Arc<Hook>,
-    endpoint: SocketAddrV4,
+    endpoint: SocketAddr,
     number: u32,
     holder: u64,
 }
@@ -91,12 +91,12 @@ impl Hook {
         Fault::new(format!("a lane at interface {}", self.interface.name()), cause.to_string(), next)
     }
 
-    /// A lane for the packets to `socket`: a UDP socket of this namespace, bound to an IPv4 address. Whoever has the
+    /// A lane for the packets to `socket`: a UDP socket of this namespace, bound to an address. Whoever has the
     /// socket may have its packets; one that asks again gets a new lane in place of the old.
     ///
     /// The map is the lane's memory, to be mapped by the endpoint's process and no other.
     pub fn admit(self: &Arc<Hook>, socket: BorrowedFd<'_>) -> Result<(Seat, Map)> {
-        let endpoint = ownership::endpoint_of(socket, self.namespace)?;
+        let endpoint = ownership::endpoint_of(socket, self.namespace, self.interface.index())?;
         let mut seats = self.seats();
         if let Some(number) = seats.endpoints.remove(&endpoint) {
             self.clear(&mut seats, endpoint, number);
@@ -109,8 +109,8 @@ impl Hook {
         let state = self.object.map("STATE")?;
         state.put(number, &vec![0; state.value_size()]).map_err(refused)?;
         memory.put(number, &lane.as_fd().as_raw_fd().to_ne_bytes()).map_err(refused)?;
-        let key = layout::endpoint_key(endpoint);
-        self.object.map("ENDPOINTS")?.put_at(&key, &number.to_ne_bytes()).map_err(refused)?;
+        let (map, key) = layout::endpoint_key(endpoint);
+        self.object.map(map)?.put_at(&key, &number.to_ne_bytes()).map_err(refused)?;
         seats.admitted += 1;
         let holder = seats.admitted;
         seats.holders[number as usize] = holder;
@@ -119,9 +119,10 @@ impl Hook {
     }
 
     /// Nothing runs in the lane any more when this returns: removing memory waits for programs that still have it.
-    fn clear(&self, seats: &mut Seats, endpoint: SocketAddrV4, number: u32) {
+    fn clear(&self, seats: &mut Seats, endpoint: SocketAddr, number: u32) {
         let remove = |map: &str, key: &[u8]| self.object.map(map).map(|map| map.remove(key));
-        let _ = remove("ENDPOINTS", &layout::endpoint_key(endpoint));
+        let (endpoints, key) = layout::endpoint_key(endpoint);
+        let _ = remove(endpoints, &key);
         let _ = remove("MEMORY", &number.to_ne_bytes());
         seats.holders[number as usize] = 0;
     }

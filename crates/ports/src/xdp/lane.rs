@@ -1,6 +1,6 @@
 //! An endpoint's memory that the receiving program writes packets into.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::ops::Add;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -69,12 +69,15 @@ impl Lane {
 
     /// Has the program take care of `session` with `peer`, which sends packet `expected` next. Its place; `None` where
     /// the table has no room near its hash.
-    pub fn register(&mut self, peer: SocketAddrV4, session: u32, expected: u32) -> Option<usize> {
+    pub fn register(&mut self, peer: SocketAddr, session: u32, expected: u32) -> Option<usize> {
         let words = self.words.words();
         let start = layout::place_of(peer, session);
-        let who = layout::peer_word(peer);
+        let (who, address) = layout::peer_words(peer);
         let both = u64::from(expected) << 32 | u64::from(session);
-        let is_ours = |at: usize| words[at].load(Relaxed) == who && words[at + 1].load(Relaxed) as u32 == session;
+        let is_ours = |at: usize| {
+            let addressed = || (0..2).all(|half| words[at + 2 + half].load(Relaxed) == address[half]);
+            words[at].load(Relaxed) == who && words[at + 1].load(Relaxed) as u32 == session && addressed()
+        };
         let place = (start..start + PROBES).map(|place| place % SESSIONS).find(|&place| {
             let at = layout::session_at(place);
             is_ours(at) || words[at].load(Relaxed) == 0
@@ -82,6 +85,7 @@ impl Lane {
         let at = layout::session_at(place);
         if !is_ours(at) {
             words[at + 1].store(both, Relaxed);
+            (0..2).for_each(|half| words[at + 2 + half].store(address[half], Relaxed));
             words[at].store(who, Release);
         }
         Some(place)
@@ -89,7 +93,7 @@ impl Lane {
 
     /// The session at `place` ended; the place stays taken, since others may lie behind it.
     pub fn forget(&mut self, place: usize) {
-        // A peer that no packet comes from: address and port 0.
+        // A peer that no packet comes from: IPv4, address and port 0.
         self.words.words()[layout::session_at(place)].store(1, Release);
     }
 

@@ -1,6 +1,6 @@
 //! Whose packets a lane may get: those of a socket that its holder can show.
 
-use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use machine::{Fault, Result};
@@ -9,26 +9,32 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, sockopt};
 
 /// From `asm-generic/socket.h` (Linux 5.14).
 const SO_NETNS_COOKIE: libc::c_int = 71;
-const AN_IPV4_SOCKET: &str = "open the port at an IPv4 address of the interface";
+const A_SOCKET_THERE: &str = "open the port at an address of the interface";
 
 fn fault(cause: impl ToString) -> Fault {
-    Fault::new("the socket of a lane", cause.to_string(), AN_IPV4_SOCKET)
+    Fault::new("the socket of a lane", cause.to_string(), A_SOCKET_THERE)
 }
 
-/// Where `socket` receives: one address and port of the namespace whose cookie is `namespace`.
-pub(super) fn endpoint_of(socket: BorrowedFd<'_>, namespace: u64) -> Result<SocketAddrV4> {
+/// Where `socket` receives at the interface of index `interface`: one address and port, without a scope, of the namespace
+/// whose cookie is `namespace`.
+pub(super) fn endpoint_of(socket: BorrowedFd<'_>, namespace: u64, interface: u32) -> Result<SocketAddr> {
     if sockopt::socket_type(socket).map_err(fault)? != SocketType::DGRAM {
         return Err(fault("it is no UDP socket"));
     }
     if cookie(socket).map_err(fault)? != namespace {
         return Err(fault("it is of another network namespace"));
     }
-    match getsockname(socket).and_then(SocketAddr::try_from).map_err(fault)? {
-        SocketAddr::V4(v4) if IpAddr::V4(*v4.ip()).is_unspecified() || v4.port() == 0 => {
-            Err(fault("it is not bound to one address and port"))
+    let bound = getsockname(socket).and_then(SocketAddr::try_from).map_err(fault)?;
+    // A socket of IPv6 may have an address of IPv4, whose packets are those of IPv4.
+    let endpoint = SocketAddr::new(bound.ip().to_canonical(), bound.port());
+    if endpoint.ip().is_unspecified() || endpoint.port() == 0 {
+        return Err(fault("it is not bound to one address and port"));
+    }
+    match bound {
+        SocketAddr::V6(v6) if ![0, interface].contains(&v6.scope_id()) => {
+            Err(fault("its address is one of another interface's link"))
         }
-        SocketAddr::V4(v4) => Ok(v4),
-        SocketAddr::V6(_) => Err(fault("the receiving program reads IPv4 only")),
+        _ => Ok(endpoint),
     }
 }
 

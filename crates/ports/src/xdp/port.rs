@@ -1,6 +1,6 @@
 //! The port: sends by the kernel's UDP socket, receives from its lane and, what the program left, from the socket.
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ struct Former {
 }
 
 struct Peer {
-    address: SocketAddrV4,
+    address: SocketAddr,
     session: Option<Session>,
 }
 
@@ -68,7 +68,7 @@ struct Session {
 }
 
 impl XdpPort {
-    /// Opens a socket at `local`, an IPv4 address of `interface` (port number 0 takes any free one), and gets a lane:
+    /// Opens a socket at `local`, an address of `interface` (port number 0 takes any free one), and gets a lane:
     /// of a program that it attaches, or of the one that another process of this user has attached.
     pub fn open(local: SocketAddr, interface: &str) -> Result<XdpPort> {
         let interface = Interface::named(interface)?;
@@ -315,7 +315,6 @@ impl NetworkPort for XdpPort {
     fn add_peer(&mut self, address: SocketAddr) -> Result<PeerIndex> {
         let index = self.udp.add_peer(address)?;
         if index.0 as usize == self.peers.len() {
-            let SocketAddr::V4(address) = address else { unreachable!("a port of IPv4 takes no other peers") };
             self.peers.push(Peer { address, session: None });
         }
         Ok(index)

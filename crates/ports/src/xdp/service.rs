@@ -15,7 +15,7 @@ use linux::rendezvous::{self, Meeting};
 
 const PROTOCOL: u64 = u64::from_le_bytes(*b"plimlane");
 /// Raised with every change of `lanes.h` or of these messages.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Rest of a service that cannot take a caller, for want of a descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -122,7 +122,7 @@ pub(super) fn borrow(interface: &str, socket: BorrowedFd<'_>) -> Result<Lent> {
                 format!("a lane at interface {interface}"),
                 "the process that attached the receiving program refuses one: all 64 are taken, or the socket is not \
                  of that interface's namespace",
-                "run fewer ranks on this interface, at one of its IPv4 addresses",
+                "run fewer ranks on this interface, at one of its addresses",
             )
         })?;
         let mode = if mode == mode_word(XdpMode::Native) { XdpMode::Native } else { XdpMode::Generic };

@@ -7,7 +7,7 @@
 //! - packets longer than a frame or than the peer's route takes in one piece;
 //! - bursts in copy mode, where the kernel takes a frame of ours one by one and its own segmentation takes 64 packets in
 //!   one pass ([`AfxdpPort::set_burst`]);
-//! - whatever the program leaves to the kernel: fragments, IPv4 options, frames of other queues.
+//! - whatever the program leaves to the kernel: fragments, IPv4 options, IPv6 extension headers, frames of other queues.
 //!
 //! Refusals come by it as well: the kernel hands an ICMP message to the socket at the address that it names, whoever sent
 //! the datagram.
@@ -39,7 +39,7 @@ pub use nic::{Dropped, Nic, NicCounters, NicInForce, NicOptions};
 use super::receiver::Held;
 use super::sender::Blank;
 use super::socket::Memory;
-use crate::network::NetworkPort;
+use crate::network::{NetworkPort, as_sent};
 use crate::udp::{UdpCounters, UdpPort};
 use linux::netlink::Neighbour;
 
@@ -129,6 +129,7 @@ impl Peer {
 pub struct AfxdpPort {
     nic: Arc<Nic>,
     memory: Memory,
+    /// As frames have it, as all addresses here.
     local: SocketAddr,
     /// Numbers its peers as this port does.
     kernel: UdpPort,
@@ -180,7 +181,7 @@ impl AfxdpPort {
         let mut kernel = UdpPort::open(local)?;
         // Which also keeps it unconnected: what the program passes may be of anybody.
         kernel.keep_unknown_senders();
-        let local = kernel.local_address();
+        let local = as_sent(kernel.local_address());
         nic.register(local)?;
         let memory = nic.memory();
         let headers = frame::headers(local.is_ipv4());
@@ -504,12 +505,13 @@ impl Port for AfxdpPort {
 
 impl NetworkPort for AfxdpPort {
     fn local_address(&self) -> SocketAddr {
-        self.local
+        self.kernel.local_address()
     }
 
     /// A fault where the kernel sends to `address` by another interface. The port's mtu becomes the smallest of
     /// its peers' routes, up to the first packet; see [`UdpPort::add_peer`].
     fn add_peer(&mut self, address: SocketAddr) -> Result<PeerIndex> {
+        let (given, address) = (address, as_sent(address));
         if let Some(&index) = self.known.get(&address) {
             return Ok(index);
         }
@@ -525,8 +527,8 @@ impl NetworkPort for AfxdpPort {
             let cause = format!("the kernel sends to it by another interface, of index {}", route.interface);
             return Err(fault(cause, "name that interface, set a route (`ip route`), or use udp"));
         }
-        let payload = self.kernel.payload_to(address)?.min(self.longest);
-        let index = self.kernel.add_peer(address)?;
+        let payload = self.kernel.payload_to(given)?.min(self.longest);
+        let index = self.kernel.add_peer(given)?;
         assert_eq!(index.0 as usize, self.peers.len(), "both number alike");
         if !self.in_use {
             self.mtu = self.mtu.min(self.kernel.capabilities().mtu.0 as usize);

@@ -34,8 +34,9 @@ impl Neighbours {
     }
 
     pub fn route(&self, from: IpAddr, to: IpAddr) -> Result<Route> {
+        let of_link = matches!(to, IpAddr::V6(to) if to.is_unicast_link_local());
         self.asking
-            .route(from, to)
+            .route(from, to, of_link.then_some(self.interface))
             .map_err(|e| Fault::because(format!("way to {to} from {from}"), e, format!("see `ip route get {to}`")))
     }
 

@@ -20,8 +20,7 @@ fn owner_for_the_tests_below() {
     let (resident, peer) = asked.split_once(' ').unwrap();
     let file = std::fs::File::open(format!("/proc/{resident}/ns/net")).unwrap();
     let peer: SocketAddr = peer.parse().unwrap();
-    let mut local: SocketAddr = "198.18.0.2:0".parse().unwrap();
-    local.set_port(7000);
+    let local = at_7000(peer.is_ipv6());
     std::thread::spawn(move || {
         rustix::thread::move_into_link_name_space(file.as_fd(), Some(rustix::thread::LinkNameSpaceType::Network))
             .unwrap();
@@ -40,6 +39,11 @@ fn owner_for_the_tests_below() {
     })
     .join()
     .unwrap();
+}
+
+/// Of host B.
+fn at_7000(v6: bool) -> SocketAddr {
+    if v6 { "[2001:2::2]:7000" } else { "198.18.0.2:7000" }.parse().unwrap()
 }
 
 struct Owner {
@@ -74,63 +78,65 @@ impl Drop for Owner {
 
 #[test]
 fn the_end_of_a_peers_process_is_noticed_and_leaves_nothing() {
-    let Some(hosts) = Hosts::new(&Default::default()) else { return };
-    let mut a = hosts.port(Host::A);
-    let mut owner = Owner::start(&hosts, a.local_address());
-    let to_b = a.add_peer("198.18.0.2:7000".parse().unwrap()).unwrap();
-    until("no answer by a frame", || {
-        put(&mut a, to_b, b"question");
-        let got = collect(&mut a, 1);
-        assert_eq!(got, [b"answer"]);
-        a.way(to_b) == Some(Way::Frames) && a.counters().frames_received > 0
-    });
+    for hosts in Hosts::of_both_families() {
+        let mut a = hosts.port(Host::A);
+        let mut owner = Owner::start(&hosts, a.local_address());
+        let to_b = a.add_peer(at_7000(hosts.v6)).unwrap();
+        until("no answer by a frame", || {
+            put(&mut a, to_b, b"question");
+            let got = collect(&mut a, 1);
+            assert_eq!(got, [b"answer"]);
+            a.way(to_b) == Some(Way::Frames) && a.counters().frames_received > 0
+        });
 
-    // A second process is told who has the queue, and what to do.
-    let open = || AfxdpPort::open("lab0", hosts.address(Host::B)).map(|_| ());
-    let fault = hosts.lab.inside(Host::B, open).unwrap().unwrap_err();
-    assert!(fault.cause().contains(&format!("process {}", owner.process)), "{fault}");
-    assert!(fault.subject().contains("queue 0 of lab0") && fault.next().contains("core:N"), "{fault}");
+        // A second process is told who has the queue, and what to do.
+        let open = || AfxdpPort::open("lab0", hosts.address(Host::B)).map(|_| ());
+        let fault = hosts.lab.inside(Host::B, open).unwrap().unwrap_err();
+        assert!(fault.cause().contains(&format!("process {}", owner.process)), "{fault}");
+        assert!(fault.subject().contains("queue 0 of lab0") && fault.next().contains("core:N"), "{fault}");
 
-    owner.child.kill().unwrap();
-    owner.child.wait().unwrap();
-    assert!(gone(owner.process));
-    let frames = a.counters().frames_sent;
-    let mut refused = Vec::new();
-    until("that nobody listens is not noticed", || {
-        put(&mut a, to_b, b"question");
-        a.notices(|notice| refused.push(notice)).unwrap();
-        !refused.is_empty()
-    });
-    assert_eq!(refused, [Notice::Refused(to_b)]);
-    // It was frames that were refused, and no packet of the kernel socket.
-    assert!(a.counters().frames_sent > frames);
+        owner.child.kill().unwrap();
+        owner.child.wait().unwrap();
+        assert!(gone(owner.process));
+        let frames = a.counters().frames_sent;
+        let mut refused = Vec::new();
+        until("that nobody listens is not noticed", || {
+            put(&mut a, to_b, b"question");
+            a.notices(|notice| refused.push(notice)).unwrap();
+            !refused.is_empty()
+        });
+        assert_eq!(refused, [Notice::Refused(to_b)]);
+        // It was frames that were refused, and no packet of the kernel socket.
+        assert!(a.counters().frames_sent > frames);
 
-    let attached = hosts.lab.inside(Host::B, || linux::xdp::Interface::named("lab0").unwrap().attached()).unwrap();
-    assert_eq!(attached.unwrap(), []);
-    let mut b = hosts.port_at(Host::B, "198.18.0.2:7000".parse().unwrap());
-    b.add_peer(a.local_address()).unwrap();
-    put(&mut a, to_b, b"again");
-    assert!(collect(&mut b, 1).iter().all(|packet| packet == b"again" || packet == b"question"));
+        let attached = hosts.lab.inside(Host::B, || linux::xdp::Interface::named("lab0").unwrap().attached()).unwrap();
+        assert_eq!(attached.unwrap(), []);
+        let mut b = hosts.port_at(Host::B, at_7000(hosts.v6));
+        b.add_peer(a.local_address()).unwrap();
+        put(&mut a, to_b, b"again");
+        assert!(collect(&mut b, 1).iter().all(|packet| packet == b"again" || packet == b"question"));
+    }
 }
 
 #[test]
 fn a_port_that_closes_in_a_process_that_lives_on_refuses_too() {
-    let Some(hosts) = Hosts::new(&Default::default()) else { return };
-    let (mut a, mut b, to_b) = hosts.pair();
-    let keeps_the_queue = hosts.port(Host::B);
-    until("no frame leaves", || {
-        put(&mut a, to_b, b"there?");
-        assert_eq!(collect(&mut b, 1), [b"there?"]);
-        a.way(to_b) == Some(Way::Frames)
-    });
-    drop(b);
-    let mut refused = false;
-    until("that nobody listens is not noticed", || {
-        put(&mut a, to_b, b"there?");
-        a.notices(|notice| refused |= notice == Notice::Refused(to_b)).unwrap();
-        refused
-    });
-    assert!(keeps_the_queue.nic().counters().unwrap().redirected > 0);
+    for hosts in Hosts::of_both_families() {
+        let (mut a, mut b, to_b) = hosts.pair();
+        let keeps_the_queue = hosts.port(Host::B);
+        until("no frame leaves", || {
+            put(&mut a, to_b, b"there?");
+            assert_eq!(collect(&mut b, 1), [b"there?"]);
+            a.way(to_b) == Some(Way::Frames)
+        });
+        drop(b);
+        let mut refused = false;
+        until("that nobody listens is not noticed", || {
+            put(&mut a, to_b, b"there?");
+            a.notices(|notice| refused |= notice == Notice::Refused(to_b)).unwrap();
+            refused
+        });
+        assert!(keeps_the_queue.nic().counters().unwrap().redirected > 0);
+    }
 }
 
 #[test]

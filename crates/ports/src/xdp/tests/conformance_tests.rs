@@ -72,12 +72,13 @@ impl Port for Sequenced {
 
 struct Hosts {
     lab: Lab,
+    ips: [IpAddr; 2],
     hooks: [Arc<Hook>; 2],
 }
 
 impl Hosts {
     fn open(&self, host: Host) -> Sequenced {
-        let port = XdpPort::at(udp(&self.lab, host), &self.hooks[host as usize]).unwrap();
+        let port = XdpPort::at(udp(&self.lab, host, self.ips[host as usize]), &self.hooks[host as usize]).unwrap();
         Sequenced { port, next: Vec::new() }
     }
 }
@@ -110,10 +111,12 @@ impl Bench for Hosts {
 
 #[test]
 fn the_port_conforms() {
-    for mode in [XdpMode::Native, XdpMode::Generic] {
-        let Some(lab) = lab() else { return };
-        let hooks = Host::BOTH.map(|host| hook(&lab, host, mode));
-        let mut hosts = Hosts { lab, hooks };
-        conformance::all(&mut hosts);
+    let Some(first) = lab() else { return };
+    for ips in families(&first) {
+        for mode in [XdpMode::Native, XdpMode::Generic] {
+            let lab = Lab::owned(&Options::default()).unwrap();
+            let hooks = Host::BOTH.map(|host| hook(&lab, host, mode));
+            conformance::all(&mut Hosts { lab, ips, hooks });
+        }
     }
 }

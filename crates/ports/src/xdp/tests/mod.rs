@@ -12,6 +12,7 @@ use machine::{FaultKind, PeerIndex, Port, XdpMode};
 use super::*;
 use crate::network::NetworkPort;
 use crate::udp::UdpPort;
+use linux::lab::testing::families;
 use linux::lab::{Host, Lab, Options};
 
 pub const CARRIES: u32 = 1;
@@ -32,9 +33,8 @@ pub fn hook(lab: &Lab, host: Host, mode: XdpMode) -> Arc<Hook> {
     Arc::new(lab.inside(host, || Hook::attach(lab.interface(host), mode).unwrap()).unwrap())
 }
 
-pub fn udp(lab: &Lab, host: Host) -> UdpPort {
-    let at = SocketAddr::new(lab.address(host), 0);
-    lab.inside(host, || UdpPort::open(at).unwrap()).unwrap()
+pub fn udp(lab: &Lab, host: Host, ip: IpAddr) -> UdpPort {
+    lab.inside(host, || UdpPort::open(SocketAddr::new(ip, 0)).unwrap()).unwrap()
 }
 
 /// The engine's sequencing header and `body`.
@@ -52,20 +52,30 @@ pub fn word(packet: &[u8], at: usize) -> u32 {
 /// A frame with a packet of a conversation, from its Ethernet header on.
 pub fn frame(from: SocketAddr, to: SocketAddr, session: u32, sequence: u32, body: &[u8]) -> Vec<u8> {
     let payload = packet(session, sequence, 0, CARRIES, body);
-    let octets = |at: SocketAddr| match at.ip() {
-        IpAddr::V4(ip) => ip.octets(),
-        IpAddr::V6(_) => unreachable!("the lab's address"),
+    let length = (8 + payload.len() as u16).to_be_bytes();
+    let mut frame = match (from.ip(), to.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let mut frame = vec![0u8; 34];
+            frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+            frame[16..18].copy_from_slice(&(28 + payload.len() as u16).to_be_bytes());
+            frame[22..24].copy_from_slice(&[64, 17]);
+            frame[26..30].copy_from_slice(&from.octets());
+            frame[30..34].copy_from_slice(&to.octets());
+            frame
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let mut frame = vec![0u8; 22];
+            frame[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
+            frame[18..20].copy_from_slice(&length);
+            frame[20..22].copy_from_slice(&[17, 64]);
+            frame.extend(from.octets().into_iter().chain(to.octets()));
+            frame
+        }
+        _ => unreachable!("addresses of one family"),
     };
-    let mut frame = vec![0u8; 42];
-    frame[12..14].copy_from_slice(&[8, 0]);
-    frame[14] = 0x45;
-    frame[16..18].copy_from_slice(&(28 + payload.len() as u16).to_be_bytes());
-    frame[22..24].copy_from_slice(&[64, 17]);
-    frame[26..30].copy_from_slice(&octets(from));
-    frame[30..34].copy_from_slice(&octets(to));
-    frame[34..36].copy_from_slice(&from.port().to_be_bytes());
-    frame[36..38].copy_from_slice(&to.port().to_be_bytes());
-    frame[38..40].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    frame.extend(from.port().to_be_bytes().into_iter().chain(to.port().to_be_bytes()).chain(length));
+    // Some checksum, which the program does not verify.
+    frame.extend([1, 2]);
     frame.extend_from_slice(&payload);
     frame
 }
@@ -85,11 +95,10 @@ pub const SESSION: u32 = 77;
 pub const FIRST: u32 = u32::MAX - 20;
 
 impl Pair {
-    pub fn new(lab: &Lab, mode: XdpMode) -> Pair {
+    pub fn new(lab: &Lab, [a, b]: [IpAddr; 2], mode: XdpMode) -> Pair {
         let hook = hook(lab, Host::B, mode);
-        let mut port = XdpPort::at(udp(lab, Host::B), &hook).unwrap();
-        let from = (lab.address(Host::A), 0);
-        let socket = lab.inside(Host::A, || UdpSocket::bind(from).unwrap()).unwrap();
+        let mut port = XdpPort::at(udp(lab, Host::B, b), &hook).unwrap();
+        let socket = lab.inside(Host::A, || UdpSocket::bind((a, 0)).unwrap()).unwrap();
         socket.connect(port.local_address()).unwrap();
         socket.set_nonblocking(true).unwrap();
         let peer = port.add_peer(socket.local_addr().unwrap()).unwrap();
