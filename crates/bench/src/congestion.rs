@@ -343,7 +343,8 @@ impl Findings {
             page += &format!("  {lost:>7}  {:>12}  {:>12}  {ratio}\n", middle(tcp), middle(engine));
         }
         page += "\ntwo streams at once, without loss but what the queue drops\n";
-        page += &format!("  {:>10} and {:<10}  {:>12}  {:>12}  share of the first\n", "first", "second", "first", "second");
+        page +=
+            &format!("  {:>10} and {:<10}  {:>12}  {:>12}  share of the first\n", "first", "second", "first", "second");
         for (setting, series) in self.settings.iter().zip(&self.series) {
             let [one, other] = setting.streams[..] else { continue };
             let of = |nth: usize| move |block: &Block| block.goodput.get(nth).map(|rate| rate.0);

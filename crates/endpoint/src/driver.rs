@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Claim, Completion, Engine, Envelope, Label, LinkConfig, RequestId, Source, TagSelector};
+use engine::{Apart, Claim, Completion, Engine, Envelope, Label, LinkConfig, RequestId, Source, TagSelector};
 use machine::{Dilation, Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
 
 use crate::dilation::{Dilated, Spinner, pay};
@@ -348,13 +348,18 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             let Some(peer) = self.engine.next_ready() else { break };
             while let Some(length) = self.engine.plan(now, peer) {
                 let Driver { engine, port, spinner, .. } = self;
+                let apart = engine.apart(peer);
                 let write = |into: &mut [u8]| {
                     engine.write(now, peer, into);
                     if DILATED {
                         pay(spinner);
                     }
                 };
-                match port.send(peer, length, write)? {
+                let sent = match apart {
+                    Some(Apart { head, body, range }) => port.send_apart(peer, head, write, &body, range)?,
+                    None => port.send(peer, length, write)?,
+                };
+                match sent {
                     Sent::Taken => {}
                     Sent::Full => {
                         self.engine.defer(peer);

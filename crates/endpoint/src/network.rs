@@ -1,9 +1,11 @@
 //! The port to other hosts, whichever was asked for, with or without faults injected into it.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use engine::{LinkConfig, ReliabilityConfig};
 use machine::bounds::ENGINE_WINDOW;
+use machine::port::Shared;
 use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
 use ports::network::NetworkPort;
 
@@ -105,6 +107,17 @@ impl Port for NetworkPath {
 
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
         each!(&mut self.inner, port => port.send(peer, length, fill))
+    }
+
+    fn send_apart(
+        &mut self,
+        peer: PeerIndex,
+        head: usize,
+        fill: impl FnOnce(&mut [u8]),
+        body: &Shared,
+        range: Range<usize>,
+    ) -> Result<Sent> {
+        each!(&mut self.inner, port => port.send_apart(peer, head, fill, body, range))
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -5,6 +5,7 @@
 //! packets until something comes back.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use linux::addresses;
 use linux::rendezvous::{self, Meeting};
 use linux::shortage;
 use machine::bounds::{INTRODUCED, SHM_CALLERS};
+use machine::port::Shared;
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
 use ports::network::as_sent;
 use ports::shm::{Geometry, Invitation, Memory, ShmPort};
@@ -463,6 +465,30 @@ impl Port for Paths {
             Way::Untried => Ok(Sent::Full),
             Way::Gone => Ok(Sent::Gone),
         }
+    }
+
+    fn send_apart(
+        &mut self,
+        peer: PeerIndex,
+        head: usize,
+        fill: impl FnOnce(&mut [u8]),
+        body: &Shared,
+        range: Range<usize>,
+    ) -> Result<Sent> {
+        let length = head + range.len();
+        let Some(&Peer { way: Way::Network(index), introduced: true, .. }) = self.peers.get(peer.0 as usize) else {
+            return self.send(peer, length, |into| {
+                let (first, rest) = into.split_at_mut(head);
+                fill(first);
+                rest.copy_from_slice(&body[range]);
+            });
+        };
+        let sent = self.network.send_apart(index, head, fill, body, range)?;
+        if sent == Sent::Taken {
+            self.over_network.packets_sent += 1;
+            self.over_network.bytes_sent += length as u64;
+        }
+        Ok(sent)
     }
 
     #[inline]

@@ -1,7 +1,9 @@
 //! The port to other hosts, whichever was asked for.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
+use machine::port::Shared;
 use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
 use ports::afxdp::{AfxdpPort, Way};
 use ports::network::NetworkPort;
@@ -136,6 +138,17 @@ impl Port for Wire {
     #[inline]
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
         each!(self, port => port.send(peer, length, fill))
+    }
+
+    fn send_apart(
+        &mut self,
+        peer: PeerIndex,
+        head: usize,
+        fill: impl FnOnce(&mut [u8]),
+        body: &Shared,
+        range: Range<usize>,
+    ) -> Result<Sent> {
+        each!(self, port => port.send_apart(peer, head, fill, body, range))
     }
 
     #[inline]

@@ -34,6 +34,7 @@ mod withdrawal;
 pub use buffer::Buffer;
 pub use config::{LinkConfig, ReliabilityConfig};
 pub use engine::{Claim, Counters, Engine, Refusal};
+pub use outgoing::Apart;
 pub use request::{Completion, Direction, RequestId, Status};
 pub use tag::{Envelope, Label, Source, Space, Tag, TagSelector};
 pub use wire::{LARGEST_HEADER, RELIABILITY_HEADER};

@@ -1,5 +1,8 @@
 //! From requests to packets.
 
+use std::ops::Range;
+
+use machine::port::Shared;
 use machine::{Nanoseconds, PeerIndex};
 
 use crate::buffer::Buffer;
@@ -23,12 +26,41 @@ impl Control {
     }
 }
 
-/// Writes a packet whose payload is the next `payload` bytes of the send.
-fn write_with_payload<B: Buffer>(header: Packet, request: &mut SendRequest<B>, payload: usize, into: &mut [u8]) {
+/// Messages from this length on are copied once for all their packets, where these are kept for when they are lost.
+const WHOLE_LEAST: usize = 8 << 10;
+
+/// A packet whose head alone is written ([`Engine::apart`]).
+pub struct Apart {
+    /// Bytes of the head.
+    pub head: usize,
+    /// What follows it, in `range`.
+    pub body: Shared,
+    /// The packet's part of `body`.
+    pub range: Range<usize>,
+}
+
+/// Writes a packet whose payload is the next `payload` bytes of the send, or its head alone where there is no more room.
+fn write_with_payload<B: Buffer>(header: &Packet, request: &mut SendRequest<B>, payload: usize, into: &mut [u8]) {
     let (head, room) = into.split_at_mut(header.length());
     header.write(head);
-    request.buffer.read(request.written, &mut room[..payload]);
+    if !room.is_empty() {
+        request.buffer.read(request.written, &mut room[..payload]);
+    }
     request.written += payload;
+}
+
+/// How the reliability layer makes a packet of an eager message again: by the copy of the whole, where there is one.
+fn part<B: Buffer>(request: &SendRequest<B>, payload: usize) -> Option<Stored> {
+    let whole = request.whole.clone()?;
+    Some(Stored::Part { whole, label: request.label, offset: request.written - payload, length: payload })
+}
+
+/// The header of a part of an eager message: the first part says what it is.
+fn head_of(label: Label, offset: usize, whole: &Shared) -> Packet<'static> {
+    match offset {
+        0 => Packet::Eager { label, length: whole.len() as u32, payload: &[] },
+        _ => Packet::More { payload: &[] },
+    }
 }
 
 /// Writes the packet with the bytes from `offset` on, as many as there is room for.
@@ -166,7 +198,32 @@ impl<B: Buffer> Engine<B> {
         Some(length)
     }
 
-    /// Writes the packet just planned over the whole of `into`, which has the length that [`Engine::plan`] named.
+    /// Whether the packet just planned can be sent without a further copy of its body: then its head is all that
+    /// [`Engine::write`] need be given room for.
+    pub fn apart(&mut self, peer: PeerIndex) -> Option<Apart> {
+        let link = &self.peers[peer.0 as usize];
+        let reliability = link.reliability.as_ref()?;
+        let (label, body, offset, length) = match link.plan? {
+            Plan::Resend { .. } => match reliability.to_resend()?.1 {
+                Stored::Part { whole, label, offset, length } => (*label, whole.clone(), *offset, *length),
+                _ => return None,
+            },
+            Plan::Eager { send, payload } | Plan::More { send, payload } => {
+                let request = &mut self.sends[send];
+                if request.written == 0 && request.length() >= WHOLE_LEAST && request.whole.is_none() {
+                    let whole = self.spares.whole(request.length(), |into| request.buffer.read(0, into));
+                    request.whole = Some(whole);
+                }
+                (request.label, request.whole.clone()?, request.written, payload)
+            }
+            _ => return None,
+        };
+        let head = RELIABILITY_HEADER + head_of(label, offset, &body).length();
+        Some(Apart { head, body, range: offset..offset + length })
+    }
+
+    /// Writes the packet just planned over the whole of `into`, which has the length that [`Engine::plan`] named, or its head
+    /// where [`Engine::apart`] gave one.
     #[inline]
     pub fn write(&mut self, now: Nanoseconds, peer: PeerIndex, into: &mut [u8]) {
         let link = &mut self.peers[peer.0 as usize];
@@ -179,6 +236,7 @@ impl<B: Buffer> Engine<B> {
         let mut finished = None;
         // What the reliability layer keeps of a rendezvous packet: where its bytes are, not a copy.
         let mut kept = None;
+        let mut length = body.len();
         match plan {
             Plan::Acknowledge => {
                 let reliability = link.reliability.as_mut().expect("acknowledgements are of unreliable ports");
@@ -195,20 +253,23 @@ impl<B: Buffer> Engine<B> {
             }
             Plan::Eager { send, payload } => {
                 let request = &mut self.sends[send];
-                let length = request.length();
+                let whole = request.length();
                 link.credit_messages -= 1;
-                link.credit_bytes -= length as u64;
-                let header = Packet::Eager { label: request.label, length: length as u32, payload: &[] };
-                write_with_payload(header, request, payload, body);
+                link.credit_bytes -= whole as u64;
+                let header = Packet::Eager { label: request.label, length: whole as u32, payload: &[] };
+                write_with_payload(&header, request, payload, body);
+                (kept, length) = (part(request, payload), header.length() + payload);
                 link.favour_streaming = true;
-                if request.written == length {
+                if request.written == whole {
                     link.pop_message(request.label.space);
                     finished = Some(send);
                 }
             }
             Plan::More { send, payload } => {
                 let request = &mut self.sends[send];
-                write_with_payload(Packet::More { payload: &[] }, request, payload, body);
+                let header = Packet::More { payload: &[] };
+                write_with_payload(&header, request, payload, body);
+                (kept, length) = (part(request, payload), header.length() + payload);
                 link.favour_streaming = true;
                 if request.written == request.length() {
                     link.pop_message(request.label.space);
@@ -228,9 +289,9 @@ impl<B: Buffer> Engine<B> {
             }
             Plan::Data { send, payload } => {
                 let request = &mut self.sends[send];
-                let (offset, length) = (request.written, payload);
+                let offset = request.written;
                 let header = Packet::Data { receiver: request.receiver, payload: &[] };
-                write_with_payload(header, request, payload, body);
+                write_with_payload(&header, request, payload, body);
                 let last = request.written == request.length();
                 link.favour_streaming = false;
                 link.streaming.pop_front();
@@ -238,14 +299,13 @@ impl<B: Buffer> Engine<B> {
                     link.streaming.push_back(send);
                 }
                 if link.reliability.is_some() {
-                    kept = Some(Stored::Data { send, offset, length, last });
+                    kept = Some(Stored::Data { send, offset, length: payload, last });
                 } else if last {
                     finished = Some(send);
                 }
             }
         }
         if let Some(reliability) = &mut link.reliability {
-            let length = body.len();
             let stored = kept.unwrap_or_else(|| Stored::Copy(self.spares.copy_of(body)));
             reliability.send(now, stored, length).write(header, length);
             self.watch(peer);
@@ -311,14 +371,22 @@ fn resend<B: Buffer>(
     body: &mut [u8],
 ) {
     let reliability = link.reliability.as_mut().expect("planned on an unreliable port");
-    let (_, stored, _) = reliability.to_resend().expect("planned");
+    let (_, stored, length) = reliability.to_resend().expect("planned");
     match stored {
         Stored::Copy(bytes) => body.copy_from_slice(bytes),
+        Stored::Part { whole, label, offset, length } => {
+            let first = head_of(*label, *offset, whole);
+            let (head, room) = body.split_at_mut(first.length());
+            first.write(head);
+            if !room.is_empty() {
+                room.copy_from_slice(&whole[*offset..offset + length]);
+            }
+        }
         Stored::Data { send, offset, length, .. } => {
             debug_assert_eq!(body.len(), wire::DATA_HEADER + length);
             write_data(&sends[*send], *offset, body);
         }
     }
     let sequencing: Sequencing = reliability.resend(now, place);
-    sequencing.write(header, body.len());
+    sequencing.write(header, length);
 }

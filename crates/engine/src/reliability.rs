@@ -4,9 +4,11 @@
 use std::collections::VecDeque;
 
 use machine::Nanoseconds;
+use machine::port::Shared;
 
 use crate::config::ReliabilityConfig;
 use crate::request::SendKey;
+use crate::tag::Label;
 use crate::wire::Sequencing;
 
 /// A packet counts as lost once one sent this many after it has arrived (TCP's duplicate threshold), or one sent a
@@ -26,10 +28,13 @@ const FIRST_TIMEOUT: Nanoseconds = Nanoseconds(50_000_000);
 #[derive(Default)]
 pub(crate) struct Spares {
     buffers: Vec<Vec<u8>>,
+    shared: Vec<Shared>,
 }
 
 /// Spare buffers beyond this many are freed.
 const MOST_SPARES: usize = 64;
+/// The same of copies of whole messages, which are long.
+const MOST_SHARED: usize = 8;
 
 impl Spares {
     pub fn copy_of(&mut self, bytes: &[u8]) -> Vec<u8> {
@@ -37,6 +42,22 @@ impl Spares {
         buffer.clear();
         buffer.extend_from_slice(bytes);
         buffer
+    }
+
+    /// Bytes of this length for `fill` to write.
+    pub fn whole(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Shared {
+        let mut shared = self.shared.pop().unwrap_or_default();
+        let bytes = Shared::get_mut(&mut shared).expect("a spare is nobody's");
+        bytes.resize(length, 0);
+        fill(bytes);
+        shared
+    }
+
+    /// A part of `whole` is needed no longer; with its last one it is a spare.
+    pub fn put_part(&mut self, mut whole: Shared) {
+        if self.shared.len() < MOST_SHARED && Shared::get_mut(&mut whole).is_some() {
+            self.shared.push(whole);
+        }
     }
 
     #[inline]
@@ -51,6 +72,13 @@ impl Spares {
 #[derive(Debug)]
 pub(crate) enum Stored {
     Copy(Vec<u8>),
+    /// A part of an eager message that was copied whole.
+    Part {
+        whole: Shared,
+        label: Label,
+        offset: usize,
+        length: usize,
+    },
     /// Bytes of a rendezvous message, still in the sender's buffer. `last`: the message ends here.
     Data {
         send: SendKey,

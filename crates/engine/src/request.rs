@@ -5,6 +5,7 @@ use slotmap::Key;
 use crate::buffer::Buffer;
 use crate::tag::{Envelope, Label, Source, TagSelector};
 use machine::PeerIndex;
+use machine::port::Shared;
 
 slotmap::new_key_type! {
     pub(crate) struct SendKey;
@@ -73,6 +74,8 @@ pub(crate) struct SendRequest<B> {
     pub buffer: B,
     /// Goes as a request whatever its length, so that the receiver's answer proves the match.
     pub confirmed: bool,
+    /// A copy of all of `buffer`, of which parts are in flight.
+    pub whole: Option<Shared>,
     /// Bytes of `buffer` handed to the port.
     pub written: usize,
     /// The receiver was told that the message waits here.

@@ -144,6 +144,9 @@ fn streams_share_a_link() {
         let through = goodput(3, 300.0, 0.0, seed);
         let (sum, squares) = (through.iter().sum::<f64>(), through.iter().map(|rate| rate * rate).sum::<f64>());
         let fairness = sum * sum / squares / through.len() as f64;
-        assert!(sum >= 0.85 * 300.0 && fairness >= 0.9, "seed {seed}: {through:.1?} Mbit/s, Jain's index {fairness:.2}");
+        assert!(
+            sum >= 0.85 * 300.0 && fairness >= 0.9,
+            "seed {seed}: {through:.1?} Mbit/s, Jain's index {fairness:.2}"
+        );
     }
 }

@@ -334,7 +334,10 @@ mod tests {
         let plan_of = |request: &Request| plan(request, &installation, &allowed[..2], None, &mut Vec::new());
         let plan = plan_of(&Request { targets: true, divided: false, paths: Paths::One, ..request() }).unwrap();
         let hosts: Vec<Hosts> = plan.places.iter().map(|(seats, _)| seats.hosts).collect();
-        assert_eq!((plan.accounted_rounds, &hosts[..]), (0, &[Hosts::One, Hosts::Crowd(4), Hosts::Crowd(8), Hosts::Crowd(32)][..]));
+        assert_eq!(
+            (plan.accounted_rounds, &hosts[..]),
+            (0, &[Hosts::One, Hosts::Crowd(4), Hosts::Crowd(8), Hosts::Crowd(32)][..])
+        );
         assert!(targets::ALL.iter().all(|target| plan.tasks.contains(&target.task)));
         let latency = plan_of(&Request { tasks: tasks("latency:8").unwrap(), paths: Paths::One, ..request() }).unwrap();
         assert_eq!(latency.places.len(), 1, "a place with nothing to do is none");

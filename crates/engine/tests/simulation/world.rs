@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use engine::Engine;
+use engine::{Apart, Engine};
 use machine::Nanoseconds;
 
 use crate::hook::{Hook, Verdict};
@@ -480,7 +480,15 @@ impl World {
                     break;
                 }
                 let mut bytes = vec![0xEE; length];
-                self.hosts[index].engine.write(now, peer, &mut bytes);
+                let engine = &mut self.hosts[index].engine;
+                match if now.0 % 2 == 0 { engine.apart(peer) } else { None } {
+                    Some(Apart { head, body, range }) => {
+                        let (first, rest) = bytes.split_at_mut(head);
+                        engine.write(now, peer, first);
+                        rest.copy_from_slice(&body[range]);
+                    }
+                    None => engine.write(now, peer, &mut bytes),
+                }
                 if let Some(hook) = self.hooks[index][to].as_mut() {
                     hook.sends(&bytes);
                 }

@@ -10,8 +10,8 @@ use machine::choice::{Choice, for_polling_here};
 use machine::topology::Topology;
 use machine::{Bytes, CoreId, Dilation, Fault, Probe, Result, Site, count};
 
-use super::bench_dilate;
 use super::bench_congestion;
+use super::bench_dilate;
 use super::bench_mapping;
 use super::bench_mpi;
 use super::bench_profiler;

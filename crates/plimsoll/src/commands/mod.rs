@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 mod against;
 pub mod bench;
-mod bench_dilate;
 mod bench_congestion;
+mod bench_dilate;
 mod bench_mapping;
 mod bench_mpi;
 mod bench_profiler;

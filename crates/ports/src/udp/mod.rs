@@ -17,8 +17,10 @@ mod unknown_senders;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use machine::port::Shared;
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +28,7 @@ use crate::network::{NetworkPort, is_link_local};
 
 use address::RawAddress;
 use receive::ReceiveQueue;
-use send::SendQueue;
+use send::{Packet, SendQueue};
 use socket::RouteProbe;
 pub use socket::{UdpBuffers, UdpFeatures};
 use unknown_senders::UnknownSenders;
@@ -252,6 +254,43 @@ impl UdpPort {
         socket::receive_drops(&self.socket)
     }
 
+    fn put(&mut self, peer: PeerIndex, packet: Packet, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
+        let length = packet.length();
+        if length > self.mtu {
+            return Err(Fault::new(
+                format!("packet of {length} bytes"),
+                format!("the largest on this port is {} bytes", self.mtu),
+                "send it in several packets",
+            ));
+        }
+        if peer.0 as usize >= self.peers.len() {
+            return Err(Fault::new(
+                format!("peer {}", peer.0),
+                format!("this port has {} peers", self.peers.len()),
+                "add the peer first",
+            ));
+        }
+        self.in_use = true;
+        if !self.settled {
+            self.settle();
+        }
+        if let Some(room) = self.sending.stage(peer, &self.peers[peer.0 as usize], &packet) {
+            fill(room);
+            return Ok(Sent::Taken);
+        }
+        self.transmit()?;
+        match self.sending.stage(peer, &self.peers[peer.0 as usize], &packet) {
+            Some(room) => {
+                fill(room);
+                Ok(Sent::Taken)
+            }
+            None => {
+                self.counters.full += 1;
+                Ok(Sent::Full)
+            }
+        }
+    }
+
     fn transmit(&mut self) -> Result<()> {
         let outcome = self.sending.transmit(&self.socket, &mut self.peers, &mut self.counters)?;
         if outcome.errors {
@@ -280,39 +319,18 @@ impl Port for UdpPort {
     }
 
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
-        if length > self.mtu {
-            return Err(Fault::new(
-                format!("packet of {length} bytes"),
-                format!("the largest on this port is {} bytes", self.mtu),
-                "send it in several packets",
-            ));
-        }
-        if peer.0 as usize >= self.peers.len() {
-            return Err(Fault::new(
-                format!("peer {}", peer.0),
-                format!("this port has {} peers", self.peers.len()),
-                "add the peer first",
-            ));
-        }
-        self.in_use = true;
-        if !self.settled {
-            self.settle();
-        }
-        if let Some(room) = self.sending.stage(peer, &self.peers[peer.0 as usize], length) {
-            fill(room);
-            return Ok(Sent::Taken);
-        }
-        self.transmit()?;
-        match self.sending.stage(peer, &self.peers[peer.0 as usize], length) {
-            Some(room) => {
-                fill(room);
-                Ok(Sent::Taken)
-            }
-            None => {
-                self.counters.full += 1;
-                Ok(Sent::Full)
-            }
-        }
+        self.put(peer, Packet { head: length, body: None }, fill)
+    }
+
+    fn send_apart(
+        &mut self,
+        peer: PeerIndex,
+        head: usize,
+        fill: impl FnOnce(&mut [u8]),
+        body: &Shared,
+        range: Range<usize>,
+    ) -> Result<Sent> {
+        self.put(peer, Packet { head, body: Some((body, range)) }, fill)
     }
 
     fn flush(&mut self) -> Result<()> {

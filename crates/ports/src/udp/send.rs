@@ -1,7 +1,9 @@
 //! Packets taken and not yet sent: equal ones to one peer lie together, to leave as one super-packet.
 
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use machine::port::Shared;
 use machine::{Fault, PeerIndex, Result};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -15,16 +17,47 @@ use super::{Peer, UdpCounters};
 /// UDP_MAX_SEGMENTS up to Linux 6.8; later kernels take 128.
 const MAX_SEGMENTS: usize = 64;
 const MAX_MESSAGES: usize = 64;
+/// Of all messages; the kernel takes 1,024 vectors a message.
+const MAX_PIECES: usize = 1024;
 /// Small enough to stay in the second-level cache, large enough for seven of the largest datagrams.
 pub(super) const ARENA: usize = 512 << 10;
 /// Errors of earlier packets that one message may meet before it is given up itself.
 const PATIENCE: u32 = 4;
 
+/// A packet to be sent: a head, and a body that its maker keeps.
+pub(super) struct Packet<'a> {
+    pub head: usize,
+    pub body: Option<(&'a Shared, Range<usize>)>,
+}
+
+impl Packet<'_> {
+    pub fn length(&self) -> usize {
+        self.head + self.body.as_ref().map_or(0, |(_, range)| range.len())
+    }
+}
+
+/// Bytes that wait to be sent, in one piece.
+enum Piece {
+    /// In the arena.
+    Written(Range<usize>),
+    Body(Shared, Range<usize>),
+}
+
+impl Piece {
+    fn length(&self) -> usize {
+        match self {
+            Piece::Written(range) | Piece::Body(_, range) => range.len(),
+        }
+    }
+}
+
 /// One datagram as handed to the kernel: one packet, or several of `segment` bytes (the last may be shorter).
 #[derive(Debug, Clone, Copy)]
 struct Message {
     peer: PeerIndex,
-    at: usize,
+    /// Its first piece, and where in that it begins.
+    piece: usize,
+    skip: usize,
     length: usize,
     segment: usize,
 }
@@ -56,6 +89,8 @@ pub(super) struct Transmitted {
 pub(super) struct SendQueue {
     arena: Pages,
     used: usize,
+    /// Of all messages, one after the other.
+    pieces: Vec<Piece>,
     messages: Vec<Message>,
     /// Messages before this one are sent.
     head: usize,
@@ -65,6 +100,8 @@ pub(super) struct SendQueue {
     connected: bool,
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
+    /// Vectors of each header.
+    counts: Vec<usize>,
     controls: Vec<SegmentControl>,
 }
 
@@ -76,6 +113,7 @@ impl SendQueue {
         Ok(SendQueue {
             arena: Pages::new(ARENA)?,
             used: 0,
+            pieces: Vec::with_capacity(MAX_MESSAGES),
             messages: Vec::with_capacity(MAX_MESSAGES),
             head: 0,
             segmentation,
@@ -83,6 +121,7 @@ impl SendQueue {
             connected: false,
             headers: Vec::with_capacity(MAX_MESSAGES),
             vectors: Vec::with_capacity(MAX_MESSAGES),
+            counts: Vec::with_capacity(MAX_MESSAGES),
             controls: Vec::with_capacity(MAX_MESSAGES),
         })
     }
@@ -95,9 +134,10 @@ impl SendQueue {
         self.head == self.messages.len()
     }
 
-    /// Room for a packet of `length` bytes to `peer`, or `None` until [`Self::transmit`] has made some.
-    pub fn stage(&mut self, index: PeerIndex, peer: &Peer, length: usize) -> Option<&mut [u8]> {
-        if ARENA - self.used < length {
+    /// Room for the head of a packet to `peer`, or `None` until [`Self::transmit`] has made some.
+    pub fn stage(&mut self, index: PeerIndex, peer: &Peer, packet: &Packet) -> Option<&mut [u8]> {
+        let length = packet.length();
+        if ARENA - self.used < packet.head || self.pieces.len() + 2 > MAX_PIECES {
             return None;
         }
         let joins = |last: &Message| {
@@ -106,17 +146,25 @@ impl SendQueue {
                 && last.segment <= peer.segment_limit
                 && last.takes(length, self.largest)
         };
-        let end = self.messages.len();
-        if self.messages[self.head..].last().is_some_and(joins) {
+        let (at, end) = (self.used, self.messages.len());
+        let joined = self.messages[self.head..].last().is_some_and(joins);
+        if joined {
             self.messages[end - 1].length += length;
         } else if end == MAX_MESSAGES {
             return None;
         } else {
-            self.messages.push(Message { peer: index, at: self.used, length, segment: length });
+            let piece = self.pieces.len();
+            self.messages.push(Message { peer: index, piece, skip: 0, length, segment: length });
         }
-        let at = self.used;
-        self.used += length;
-        Some(self.arena.slice_mut(at, length))
+        self.used += packet.head;
+        match self.pieces.last_mut() {
+            Some(Piece::Written(range)) if joined => range.end = self.used,
+            _ => self.pieces.push(Piece::Written(at..self.used)),
+        }
+        if let Some((body, range)) = &packet.body {
+            self.pieces.push(Piece::Body((*body).clone(), range.clone()));
+        }
+        Some(self.arena.slice_mut(at, packet.head))
     }
 
     /// Sends what waits, as far as the socket buffer takes it; what it does not take stays.
@@ -188,6 +236,7 @@ impl SendQueue {
             }
         }
         self.messages.clear();
+        self.pieces.clear();
         (self.head, self.used) = (0, 0);
         Ok(outcome)
     }
@@ -201,8 +250,10 @@ impl SendQueue {
         if let [message] = self.messages[self.head..]
             && message.packets() == 1
             && self.connected
+            && let Some(Piece::Written(range)) = self.pieces.get(message.piece)
+            && range.len() >= message.skip + message.length
         {
-            let packet = self.arena.slice(message.at, message.length);
+            let packet = self.arena.slice(range.start + message.skip, message.length);
             rustix::net::send(socket, packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
             counters.send_calls += 1;
             counters.datagrams_sent += 1;
@@ -212,6 +263,7 @@ impl SendQueue {
         }
         self.headers.clear();
         self.vectors.clear();
+        self.counts.clear();
         self.controls.clear();
         for i in self.head..self.messages.len() {
             let message = self.messages[i];
@@ -220,7 +272,7 @@ impl SendQueue {
                 break;
             }
             let to = &peers[message.peer.0 as usize].raw;
-            self.push_header(to, message.at, message.length, segmented.then_some(message.segment));
+            self.push_header(to, &message, message.length, segmented.then_some(message.segment));
         }
         let sent = self.send_headers(socket)?;
         counters.send_calls += 1;
@@ -239,20 +291,26 @@ impl SendQueue {
         let message = self.messages[self.head];
         self.headers.clear();
         self.vectors.clear();
+        self.counts.clear();
         self.controls.clear();
-        self.push_header(&peers[message.peer.0 as usize].raw, message.at, message.segment, None);
+        self.push_header(&peers[message.peer.0 as usize].raw, &message, message.segment, None);
         self.send_headers(socket)?;
         counters.send_calls += 1;
         counters.datagrams_sent += 1;
         counters.packets_sent += 1;
         let rest = &mut self.messages[self.head];
-        rest.at += message.segment;
+        rest.skip += message.segment;
+        while self.pieces.get(rest.piece).is_some_and(|piece| rest.skip >= piece.length()) {
+            rest.skip -= self.pieces[rest.piece].length();
+            rest.piece += 1;
+        }
         rest.length -= message.segment;
         rest.segment = rest.segment.min(rest.length);
         Ok(())
     }
 
-    fn push_header(&mut self, to: &RawAddress, at: usize, length: usize, segment: Option<usize>) {
+    /// The first `length` bytes of a message, as one datagram.
+    fn push_header(&mut self, to: &RawAddress, message: &Message, length: usize, segment: Option<usize>) {
         // SAFETY: all-zero is a valid mmsghdr: null pointers and zero lengths.
         let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
         if !self.connected {
@@ -261,16 +319,32 @@ impl SendQueue {
         }
         header.msg_hdr.msg_controllen = if segment.is_some() { SegmentControl::LENGTH as _ } else { 0 };
         self.headers.push(header);
-        self.vectors.push(libc::iovec { iov_base: self.arena.pointer(at, length).cast(), iov_len: length });
+        let first = self.vectors.len();
+        let (mut skip, mut left) = (message.skip, length);
+        for piece in &self.pieces[message.piece..] {
+            let taken = left.min(piece.length() - skip);
+            let iov_base = match piece {
+                Piece::Written(range) => self.arena.pointer(range.start + skip, taken).cast(),
+                Piece::Body(body, range) => body[range.start + skip..range.end].as_ptr().cast_mut().cast(),
+            };
+            self.vectors.push(libc::iovec { iov_base, iov_len: taken });
+            (skip, left) = (0, left - taken);
+            if left == 0 {
+                break;
+            }
+        }
+        self.counts.push(self.vectors.len() - first);
         self.controls.push(SegmentControl::new(segment.unwrap_or(0) as u16));
     }
 
     /// Hands all headers over; how many datagrams left.
     fn send_headers(&mut self, socket: &OwnedFd) -> Result<usize, Errno> {
         let (vectors, controls) = (self.vectors.as_mut_ptr(), self.controls.as_mut_ptr());
-        for (i, header) in self.headers.iter_mut().enumerate() {
-            header.msg_hdr.msg_iov = vectors.wrapping_add(i);
-            header.msg_hdr.msg_iovlen = 1;
+        let mut first = 0;
+        for (i, (header, &count)) in self.headers.iter_mut().zip(&self.counts).enumerate() {
+            header.msg_hdr.msg_iov = vectors.wrapping_add(first);
+            header.msg_hdr.msg_iovlen = count as _;
+            first += count;
             if header.msg_hdr.msg_controllen > 0 {
                 header.msg_hdr.msg_control = controls.wrapping_add(i).cast();
             }
@@ -278,9 +352,9 @@ impl SendQueue {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let (fd, first, count) = (socket.as_raw_fd(), self.headers.as_mut_ptr(), self.headers.len());
         let sent = if count == 1 {
-            // SAFETY: the header's name, vector and control lie in memory of this queue and its peers, of the lengths
-            // given, which nothing moves before the call ends; the kernel only reads them. A result of 0 is a sent
-            // datagram of no bytes.
+            // SAFETY: the header's name, vectors and control lie in memory of this queue and its peers, and what the vectors
+            // lead to in the arena and in bodies that `pieces` holds, of the lengths given; nothing moves before the call
+            // ends, and the kernel only reads. A result of 0 is a sent datagram of no bytes.
             unsafe { libc::sendmsg(fd, &raw const (*first).msg_hdr, flags).clamp(-1, 0) as i32 + 1 }
         } else {
             // SAFETY: as above, for `count` headers.

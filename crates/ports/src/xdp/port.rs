@@ -1,9 +1,11 @@
 //! The port: sends by the kernel's UDP socket, receives from its lane and, what the program left, from the socket.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use machine::port::Shared;
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent, XdpMode};
 
 use super::hook::Hook;
@@ -241,6 +243,26 @@ fn take(
     delivered
 }
 
+/// Has the program know what the engine tells the peer in the header that `fill` writes: packets that came by the socket are in
+/// it.
+fn telling<'a>(
+    lane: &'a mut Lane,
+    peer: Option<&'a mut Peer>,
+    fill: impl FnOnce(&mut [u8]) + 'a,
+) -> impl FnOnce(&mut [u8]) + 'a {
+    move |into| {
+        fill(into);
+        if let Some(session) = peer.and_then(|peer| peer.session.as_mut())
+            && let Some((number, expected)) = header::session_and_expected(into)
+            && number == session.number
+            && expected != session.told
+        {
+            session.told = expected;
+            lane.told(session.place, number, expected);
+        }
+    }
+}
+
 impl Port for XdpPort {
     fn capabilities(&self) -> Capabilities {
         let socket = self.udp.capabilities();
@@ -256,19 +278,19 @@ impl Port for XdpPort {
             ));
         }
         let XdpPort { udp, lane, peers, .. } = self;
-        let session = peers.get_mut(peer.0 as usize).and_then(|peer| peer.session.as_mut());
-        udp.send(peer, length, |into| {
-            fill(into);
-            // What the engine tells the peer, the program must know: packets that came by the socket are in it.
-            if let Some(session) = session
-                && let Some((number, expected)) = header::session_and_expected(into)
-                && number == session.number
-                && expected != session.told
-            {
-                session.told = expected;
-                lane.told(session.place, number, expected);
-            }
-        })
+        udp.send(peer, length, telling(lane, peers.get_mut(peer.0 as usize), fill))
+    }
+
+    fn send_apart(
+        &mut self,
+        peer: PeerIndex,
+        head: usize,
+        fill: impl FnOnce(&mut [u8]),
+        body: &Shared,
+        range: Range<usize>,
+    ) -> Result<Sent> {
+        let XdpPort { udp, lane, peers, .. } = self;
+        udp.send_apart(peer, head, telling(lane, peers.get_mut(peer.0 as usize), fill), body, range)
     }
 
     fn flush(&mut self) -> Result<()> {
