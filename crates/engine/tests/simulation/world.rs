@@ -481,7 +481,7 @@ impl World {
                 }
                 let mut bytes = vec![0xEE; length];
                 let engine = &mut self.hosts[index].engine;
-                match if now.0 % 2 == 0 { engine.apart(peer) } else { None } {
+                match if now.0.is_multiple_of(2) { engine.apart(peer) } else { None } {
                     Some(Apart { head, body, range }) => {
                         let (first, rest) = bytes.split_at_mut(head);
                         engine.write(now, peer, first);
