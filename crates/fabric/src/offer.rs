@@ -84,7 +84,8 @@ pub unsafe fn settle(api: u32, hints: Option<&Info>, progress: Progress) -> Resu
         threading: FI_THREAD_SAFE,
         control_progress: turns,
         data_progress: turns,
-        av_type: FI_AV_TABLE,
+        // Both are served: who has not asked may open either.
+        av_type: FI_AV_UNSPEC,
         // Keys are the application's and addresses count from the region's start, in old words: scalable.
         mr_mode: if api < version(1, 5) { FI_MR_SCALABLE } else { 0 },
         tag_format: ANY_TAG_FORMAT,
@@ -156,9 +157,7 @@ impl Settled {
         self.control_progress = turns(attr.control_progress)?.unwrap_or(self.control_progress);
         self.data_progress = turns(attr.data_progress)?.unwrap_or(self.data_progress);
         must((FI_AV_UNSPEC..=FI_AV_TABLE).contains(&attr.av_type))?;
-        if attr.av_type != FI_AV_UNSPEC {
-            self.av_type = attr.av_type;
-        }
+        self.av_type = attr.av_type;
         // FI_MR_BASIC and FI_MR_SCALABLE are answered as asked; of the mode bits since 1.5 none is required.
         match attr.mr_mode {
             asked if asked & FI_MR_BASIC != 0 => self.mr_mode = FI_MR_BASIC,
