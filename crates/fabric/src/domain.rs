@@ -97,6 +97,15 @@ impl Domain {
         unsafe { self.endpoints.get() }.retain(|&other| other != endpoint);
     }
 
+    /// Moves what can move at all endpoints.
+    ///
+    /// # Safety
+    /// The domain is entered, and no reference to the state of an endpoint of it is in use.
+    pub unsafe fn progress(&self) {
+        // SAFETY: the caller's promise; endpoints join and leave in calls of their own.
+        unsafe { self.endpoints.get().iter().for_each(|endpoint| endpoint.as_ref().progress(None)) }
+    }
+
     /// Takes a region's memory back from peers: once this has returned 0 nothing touches it any more.
     ///
     /// # Safety
@@ -115,6 +124,12 @@ impl Domain {
     pub fn region(&self, key: u64, offset: u64, length: usize, access: u64) -> Option<*mut u8> {
         // SAFETY: endpoints progress with the domain entered; the reference ends here.
         unsafe { self.regions.get() }.find(key, offset, length, access)
+    }
+
+    /// A peer has accessed a region so. Called from within the domain.
+    pub fn accessed(&self, key: u64, access: u64) {
+        // SAFETY: as above.
+        unsafe { self.regions.get() }.accessed(key, access);
     }
 }
 

@@ -245,7 +245,7 @@ impl State {
 }
 
 #[inline]
-fn count(counters: &[(Used<Counter>, u64)], what: u64, failed: bool) {
+pub fn count(counters: &[(Used<Counter>, u64)], what: u64, failed: bool) {
     for (counter, counted) in counters {
         if counted & what != 0 {
             counter.count(failed);

@@ -37,6 +37,7 @@ constants! { FLAGS: u64;
     FI_AV_USER_ID = 1 << 41,
     FI_LOCAL_COMM = 1 << 51,
     FI_REMOTE_COMM = 1 << 52,
+    FI_RMA_EVENT = 1 << 56,
     FI_SOURCE = 1 << 57,
     FI_DISCARD = 1 << 58,
     FI_SYNC_ERR = 1 << 58,
