@@ -110,9 +110,21 @@ impl Counter {
         unsafe { self.counted.get() }.regions = true;
     }
 
-    fn turn(&self) {
-        let _entered = self.domain.enter();
-        // SAFETY: the domain is entered; progress does not touch counters' lists, and the endpoints are open.
+    pub fn domain(&self) -> &Used<Domain> {
+        &self.domain
+    }
+
+    /// How often it was counted up: successes, errors.
+    pub fn standing(&self) -> (u64, u64) {
+        (self.value.load(Ordering::Acquire), self.errors.load(Ordering::Acquire))
+    }
+
+    /// Moves what can move where it counts.
+    ///
+    /// # Safety
+    /// The domain is entered, and no reference to the state of an endpoint of it is in use.
+    pub unsafe fn turn(&self) {
+        // SAFETY: the caller's promise; progress does not touch counters' lists, and the endpoints are open.
         unsafe {
             let Counted { endpoints, regions } = self.counted.get();
             if *regions {
@@ -122,6 +134,12 @@ impl Counter {
                 endpoint.as_ref().progress(None);
             }
         }
+    }
+
+    fn enter_and_turn(&self) {
+        let _entered = self.domain.enter();
+        // SAFETY: the domain has just been entered.
+        unsafe { self.turn() }
     }
 }
 
@@ -135,7 +153,7 @@ unsafe extern "C" fn read(fid: *mut FidCounter) -> u64 {
     // SAFETY: libfabric's contract, as in all below.
     unsafe {
         with(fid, 0, |counter| {
-            counter.turn();
+            counter.enter_and_turn();
             counter.value.load(Ordering::Acquire)
         })
     }
@@ -145,7 +163,7 @@ unsafe extern "C" fn readerr(fid: *mut FidCounter) -> u64 {
     // SAFETY: as above.
     unsafe {
         with(fid, 0, |counter| {
-            counter.turn();
+            counter.enter_and_turn();
             counter.errors.load(Ordering::Acquire)
         })
     }
@@ -200,7 +218,7 @@ unsafe extern "C" fn wait(fid: *mut FidCounter, threshold: u64, timeout: c_int) 
             let errors = counter.errors.load(Ordering::Acquire);
             let mut wait = Wait::new(timeout);
             loop {
-                counter.turn();
+                counter.enter_and_turn();
                 if counter.value.load(Ordering::Acquire) >= threshold {
                     return 0;
                 }

@@ -17,7 +17,7 @@ use crate::object::{self, Guarded, Object, Used};
 use crate::parameters;
 use crate::refuse::{self, refused};
 use crate::region::Regions;
-use crate::{address_vector, atomic, completion_queue, counter, endpoint as fabric_endpoint, region};
+use crate::{address_vector, atomic, completion_queue, counter, endpoint as fabric_endpoint, poll_set, region};
 
 #[repr(C)]
 pub struct Domain {
@@ -150,7 +150,7 @@ static OPS: DomainOps = DomainOps {
     endpoint: fabric_endpoint::open,
     scalable_ep,
     cntr_open: counter::open,
-    poll_open,
+    poll_open: poll_set::open,
     stx_ctx,
     srx_ctx,
     query_atomic: atomic::query,
@@ -167,7 +167,6 @@ static REGIONS: MemoryRegionOps = MemoryRegionOps {
 
 refused! {
     scalable_ep(*mut FidDomain, *mut Info, *mut *mut FidEndpoint, *mut c_void) -> c_int;
-    poll_open(*mut FidDomain, *mut c_void, *mut *mut c_void) -> c_int;
     stx_ctx(*mut FidDomain, *mut TransmitAttr, *mut *mut c_void, *mut c_void) -> c_int;
     srx_ctx(*mut FidDomain, *mut ReceiveAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int;
     query_collective(*mut FidDomain, c_int, *mut c_void, u64) -> c_int;

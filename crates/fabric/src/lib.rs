@@ -26,6 +26,7 @@ mod object;
 mod offer;
 mod parameters;
 mod peek;
+mod poll_set;
 mod progress;
 mod provider;
 mod receive;

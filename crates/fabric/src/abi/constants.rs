@@ -68,6 +68,7 @@ constants! { CLASSES: usize;
     FI_CLASS_EQ = 13,
     FI_CLASS_CQ = 14,
     FI_CLASS_CNTR = 15,
+    FI_CLASS_POLL = 17,
 }
 
 constants! { ENUMERATIONS: c_int;

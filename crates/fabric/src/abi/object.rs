@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use super::atomic::{AtomicAttr, AtomicMessage, Elements};
 use super::completion::{ErrorEntry, EventErrorEntry};
 use super::info::{
-    AddressVectorAttr, CompletionQueueAttr, CounterAttr, EventQueueAttr, Info, MemoryRegionAttr, ReceiveAttr,
+    AddressVectorAttr, CompletionQueueAttr, CounterAttr, EventQueueAttr, Info, MemoryRegionAttr, PollAttr, ReceiveAttr,
     TransmitAttr,
 };
 use super::transfer::{Message, RemoteMessage, TaggedMessage};
@@ -84,7 +84,7 @@ table! {
         endpoint: fn(*mut FidDomain, *mut Info, *mut *mut FidEndpoint, *mut c_void) -> c_int,
         scalable_ep: fn(*mut FidDomain, *mut Info, *mut *mut FidEndpoint, *mut c_void) -> c_int,
         cntr_open: fn(*mut FidDomain, *mut CounterAttr, *mut *mut FidCounter, *mut c_void) -> c_int,
-        poll_open: fn(*mut FidDomain, *mut c_void, *mut *mut c_void) -> c_int,
+        poll_open: fn(*mut FidDomain, *mut PollAttr, *mut *mut FidPoll) -> c_int,
         stx_ctx: fn(*mut FidDomain, *mut TransmitAttr, *mut *mut c_void, *mut c_void) -> c_int,
         srx_ctx: fn(*mut FidDomain, *mut ReceiveAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int,
         query_atomic: fn(*mut FidDomain, c_int, c_int, *mut AtomicAttr, u64) -> c_int,
@@ -201,6 +201,22 @@ object! {
     /// `struct fid_cntr`.
     FidCounter {
         ops: *const CounterOps,
+    }
+}
+
+table! {
+    /// `struct fi_ops_poll`.
+    PollOps {
+        poll: fn(*mut FidPoll, *mut *mut c_void, c_int) -> c_int,
+        poll_add: fn(*mut FidPoll, *mut Fid, u64) -> c_int,
+        poll_del: fn(*mut FidPoll, *mut Fid, u64) -> c_int,
+    }
+}
+
+object! {
+    /// `struct fid_poll`.
+    FidPoll {
+        ops: *const PollOps,
     }
 }
 
